@@ -1,0 +1,1 @@
+"""Offline, read-only inspection of Apache RocketMQ broker stores."""

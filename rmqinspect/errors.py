@@ -1,0 +1,29 @@
+"""What can go wrong, by whose fault it is.
+
+Damage found while scanning is a row of a table and never one of these; `BadRecord` is raised
+only where exactly one record was asked for.
+"""
+
+
+class RmqinspectError(Exception):
+    """Base of all errors this package raises on purpose; the text is one line for people."""
+
+
+class NotAStore(RmqinspectError):
+    """The path exists but is nothing of a RocketMQ store, or it does not exist."""
+
+
+class Unreadable(RmqinspectError):
+    """The operating system refused to open or read a file of the evidence."""
+
+
+class BadRecord(RmqinspectError):
+    """The one record or file that was asked for cannot be parsed."""
+
+
+class NothingFound(RmqinspectError):
+    """What was asked for is not there: an offset, a topic."""
+
+
+class Refused(RmqinspectError):
+    """Not done, for the safety of the evidence or of an existing output."""
