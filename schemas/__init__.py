@@ -1,0 +1,5 @@
+"""What the bytes of a RocketMQ store are: construct layouts, their magic numbers and flag bits.
+
+One module per file format; nothing here reads a file or knows numpy. All integers on
+disk are big-endian and signed, as Java's ByteBuffer writes them.
+"""
