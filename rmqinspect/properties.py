@@ -1,0 +1,63 @@
+"""Property texts of many records at once: names, values, and which are malformed.
+
+A text is `name 01 value 02 name 01 value 02 …`, the last 02 may be missing. Items are split at
+02, empty ones are ignored, and the first 01 of an item separates its name; a value may hold
+further 01. An item without 01, or without a name, is malformed and gives no property.
+
+Source: MessageDecoder#string2messageProperties, 4.9.1 and later; core 2.6.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rmqinspect.schemas.message import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """Well-formed items, in order: where each lies in the text, and which record has it."""
+
+    record: Ints
+    name_starts: Ints
+    name_ends: Ints
+    value_starts: Ints
+    value_ends: Ints
+    malformed: Ints  # the records (ascending, maybe repeated) that have a malformed item
+
+
+def split_properties(text: NDArray[np.uint8], offsets: Ints) -> Items:
+    """Split the property texts of n records, which lie one behind the other in `text`.
+
+    `offsets` has shape (n + 1,): record i has `text[offsets[i]:offsets[i + 1]]`.
+    """
+    item_ends = np.flatnonzero(text == PROPERTY_SEPARATOR)
+    lasts = offsets[1:][np.diff(offsets) > 0]
+    unended = lasts[text[lasts - 1] != PROPERTY_SEPARATOR]
+    if len(unended):
+        item_ends = np.sort(np.concatenate((item_ends, unended)))
+        # A 02 ends its item and is no part of the next; the end of a text is where the next begins.
+        ended = np.isin(item_ends, unended, invert=True)
+        starts = np.concatenate(([0], item_ends[:-1] + ended[:-1]))
+    else:
+        starts = np.concatenate(([0], item_ends[:-1] + 1))
+    if not len(item_ends):
+        none = np.empty(0, np.int64)
+        return Items(none, none, none, none, none, none)
+    middles = np.flatnonzero(text == NAME_VALUE_SEPARATOR)
+    if len(middles) == len(starts) and ((starts < middles) & (middles < item_ends)).all():
+        return Items(_record_of(starts, offsets), starts, middles, middles + 1, item_ends, starts[:0])
+    middle = np.append(middles, len(text))[np.searchsorted(middles, starts)]
+    sound = (starts < middle) & (middle < item_ends)
+    bad = ~sound & (starts < item_ends)
+    starts, middle, item_ends, bad_starts = starts[sound], middle[sound], item_ends[sound], starts[bad]
+    return Items(
+        _record_of(starts, offsets), starts, middle, middle + 1, item_ends, _record_of(bad_starts, offsets)
+    )
+
+
+def _record_of(positions: Ints, offsets: Ints) -> Ints:
+    return np.searchsorted(offsets, positions, "right") - 1
