@@ -1,0 +1,18 @@
+"""What every test run does: prove at its end that it left the evidence alone."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests import oracle
+
+
+@pytest.fixture(scope="session", autouse=True)
+def stores_left_alone() -> Iterator[None]:
+    """Fail the run if a byte, a time or a name in an unpacked store changed.
+
+    Files are unpacked read-only, but root may write all the same.
+    """
+    yield
+    changed = oracle.changed_stores()
+    assert not changed, f"{len(changed)} names in shared stores changed: {changed[:10]}"
