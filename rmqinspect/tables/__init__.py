@@ -1,0 +1,26 @@
+"""Everything the tool can say about a store, as tables: a fixed Arrow schema and record batches each."""
+
+from rmqinspect.tables.checkpoint import CHECKPOINT
+from rmqinspect.tables.config import DELAY_OFFSETS, GROUPS, SUBSCRIPTION_GROUPS, TOPICS
+from rmqinspect.tables.index import INDEX_ENTRIES, INDEX_FILES
+from rmqinspect.tables.log import GAPS_TABLE, MESSAGES_TABLE, SEGMENTS_TABLE
+from rmqinspect.tables.queues import QUEUE_UNITS, QUEUES
+from rmqinspect.tables.table import Table
+
+TABLES: dict[str, Table] = {
+    table.name: table
+    for table in (
+        MESSAGES_TABLE,
+        SEGMENTS_TABLE,
+        GAPS_TABLE,
+        QUEUES,
+        QUEUE_UNITS,
+        INDEX_FILES,
+        INDEX_ENTRIES,
+        GROUPS,
+        TOPICS,
+        SUBSCRIPTION_GROUPS,
+        CHECKPOINT,
+        DELAY_OFFSETS,
+    )
+}

@@ -1,0 +1,40 @@
+"""From single Python values to Arrow: times, names, batches of rows."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from rmqinspect.tables.columns import END_MILLI, FIRST_MILLI
+
+BATCH_ROWS = 122_880  # rows of a batch at most: a Parquet row group of the common readers
+
+
+def moment(milliseconds: int) -> int | None:
+    """Return microseconds for a timestamp column; None outside of the years 1 to 9999."""
+    return milliseconds * 1000 if FIRST_MILLI <= milliseconds < END_MILLI else None
+
+
+def printable(name: str) -> str:
+    """Return a file or folder name with U+FFFD for bytes that are no UTF-8."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def batch_of(schema: pa.Schema, rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
+    """Return rows of Python values as one batch."""
+    columns: Iterable[Sequence[Any]] = zip(*rows, strict=True) if rows else [()] * len(schema)
+    return pa.record_batch(
+        [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)], schema
+    )
+
+
+def batches_of(schema: pa.Schema, rows: Iterable[Sequence[Any]]) -> Iterator[pa.RecordBatch]:
+    """Yield rows of Python values in batches of at most BATCH_ROWS; none without rows."""
+    pending: list[Sequence[Any]] = []
+    for row in rows:
+        pending.append(row)
+        if len(pending) == BATCH_ROWS:
+            yield batch_of(schema, pending)
+            pending = []
+    if pending:
+        yield batch_of(schema, pending)

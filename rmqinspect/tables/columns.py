@@ -1,0 +1,62 @@
+"""numpy positions and numbers → Arrow columns, without a Python object per value."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from rmqinspect.tables.table import TIMESTAMP
+
+Ints = NDArray[np.int64]
+
+# Milliseconds of 0001-01-01T00:00:00Z and 10000-01-01T00:00:00Z: outside, a time has no ISO form.
+FIRST_MILLI, END_MILLI = -62135596800000, 253402300800000
+
+
+def spans(octets: Any, starts: Ints, ends: Ints) -> pa.Array:
+    """Return the byte ranges [starts, ends) of a buffer as a binary array of its own memory.
+
+    The ranges ascend and do not overlap. Seen as an Arrow array whose odd elements are the bytes
+    between the ranges, the buffer needs no loop: `take` copies the ranges out.
+    """
+    count = len(starts)
+    if not count or octets is None:
+        return pa.array([b""] * count, pa.binary())
+    offsets = np.empty(2 * count, np.int32)
+    offsets[0::2], offsets[1::2] = starts, ends
+    both = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(offsets), pa.py_buffer(octets)])
+    return both.take(pa.array(np.arange(0, 2 * count, 2)))
+
+
+def text(raw: pa.Array) -> tuple[pa.Array, NDArray[np.bool_]]:
+    """Return a binary array as strings, and which of them were not valid UTF-8.
+
+    Invalid bytes become U+FFFD, as Java's decoder makes them; nothing is dropped.
+    """
+    count = len(raw)
+    invalid: NDArray[np.bool_] = np.zeros(count, np.bool_)
+    strings = pa.Array.from_buffers(pa.string(), count, raw.buffers())
+    try:
+        strings.validate(full=True)
+    except pa.ArrowInvalid:
+        values = raw.to_pylist()
+        decoded = [value.decode("utf-8", "replace") for value in values]
+        invalid[:] = [one.encode() != value for one, value in zip(decoded, values, strict=True)]
+        strings = pa.array(decoded, pa.string())
+    return strings, invalid
+
+
+def pick(names: Sequence[str], numbers: NDArray[Any]) -> pa.Array:
+    """Return `names[number]` for each number; null for a negative one."""
+    indices = pa.array(numbers.astype(np.int32), mask=numbers < 0 if (numbers < 0).any() else None)
+    return pa.array(names, pa.string()).take(indices)
+
+
+def millis(values: Ints) -> tuple[pa.Array, NDArray[np.bool_]]:
+    """Return milliseconds as timestamps, null outside the years 1 to 9999, and which are outside."""
+    outside = (values < FIRST_MILLI) | (values >= END_MILLI)
+    if not outside.any():
+        return pa.array(values * 1000).view(TIMESTAMP), outside
+    return pa.array(np.where(outside, 0, values) * 1000, mask=outside).view(TIMESTAMP), outside

@@ -1,0 +1,247 @@
+"""The tables of the commit log: messages, gaps, segments."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+import pyarrow as pa
+
+from rmqinspect.account import Account
+from rmqinspect.errors import Unreadable
+from rmqinspect.parallel import run_ordered
+from rmqinspect.scan import Gap, Split, Stretch, Unread, merge_gaps, plan_splits, scan_split
+from rmqinspect.store import Segment, Store
+from rmqinspect.tables import messages
+from rmqinspect.tables.columns import END_MILLI, FIRST_MILLI
+from rmqinspect.tables.table import TIMESTAMP, Request, Table, column
+
+# A split's rows travel from process to process as one piece: large enough to be worth the way.
+_SPLIT_SIZE = 16 << 20
+
+GAPS = pa.schema(
+    [
+        column("start", pa.int64(), "physical offset of the first byte"),
+        column("end", pa.int64(), "physical offset after the last byte"),
+        column("kind", pa.string(), "filler, zeros, unknown, missing"),
+        column("reason", pa.string(), "why the chain of records broke here; null where nothing is wrong"),
+        column("witnesses", pa.int64(), "queue units that point into it: how many messages it held at least"),
+    ]
+)
+
+SEGMENTS = pa.schema(
+    [
+        column("base", pa.int64(), "physical offset of the first byte"),
+        column("path", pa.string(), "file, relative to the store"),
+        column("file_size", pa.int64(), "bytes; the sum of the four that follow records"),
+        column("records", pa.int64(), "commit-log records"),
+        column("record_bytes", pa.int64(), "bytes in records"),
+        column("filler_bytes", pa.int64(), "the blank record and what it covers; DLedger: also entry heads"),
+        column("zero_bytes", pa.int64(), "zeros: the unused tail, or lost pages"),
+        column("unknown_bytes", pa.int64(), "bytes that nothing explains"),
+        column("first_store_timestamp", TIMESTAMP, "broker's clock at the first record"),
+        column("last_store_timestamp", TIMESTAMP, "broker's clock at the last record"),
+        column("end", pa.int64(), "physical offset after the last record"),
+        column("state", pa.string(), "full, current, preallocated, damaged, missing"),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What one split gave: rows as an Arrow stream, the gaps, what could not be read, the sums."""
+
+    split: Split
+    rows: pa.Buffer | None
+    gaps: list[Gap]
+    unread: list[Unread]
+    account: Account
+
+
+def message_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
+    """Yield the table `messages`, in log order whatever the number of processes."""
+    splits = _splits_in(store, request)
+    if request.jobs > 1 and len(splits) > 1:
+        for read in _reads(splits, request, rows=True):
+            if read.rows is not None:
+                yield from pa.ipc.open_stream(read.rows)
+            _report(read, request)
+        return
+    for split in splits:
+        yield from _stream(split, request)
+
+
+def gap_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
+    """Yield the table `gaps`: per segment, in order, the missing segments between them."""
+    for segment, reads in _by_segment(store, request):
+        gaps = [gap for read in reads for gap in read.gaps]
+        rows = gaps if segment is None else list(merge_gaps(gaps, segment.base + segment.size))
+        if rows:
+            yield pa.RecordBatch.from_pylist([{**gap._asdict(), "witnesses": None} for gap in rows], schema=GAPS)
+
+
+def segment_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
+    """Yield the table `segments`."""
+    rows, accounts = [], []
+    for segment, reads in _by_segment(store, replace(request, offsets=None)):
+        if segment is None:
+            rows += [_missing_row(gap) for read in reads for gap in read.gaps]
+            continue
+        account = Account(segment)
+        for read in reads:
+            account.join(read.account)
+        accounts.append(account)
+    last_base = max((account.segment.base for account in accounts if account.records), default=-1)
+    rows += [_segment_row(account, account.segment.base < last_base, store.segment_size) for account in accounts]
+    if rows:
+        yield pa.RecordBatch.from_pylist(sorted(rows, key=lambda row: row["base"]), schema=SEGMENTS)
+
+
+def find_holes(store: Store) -> Iterator[Gap]:
+    """Yield the ranges between neighbouring segments that no file covers, one per missing file.
+
+    Pieces given without their folder have no neighbours: what is absent was not given.
+    """
+    if not store.neighbours:
+        return
+    size = store.segment_size
+    for before, after in zip(store.segments, store.segments[1:], strict=False):
+        start = before.base + (size or before.size)
+        while start < after.base:
+            end = min(after.base, start + size) if size else after.base
+            yield Gap(start, end, "missing", None)
+            start = end
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def _splits_in(store: Store, request: Request) -> list[Split]:
+    splits = plan_splits(store.segments, _SPLIT_SIZE if request.jobs > 1 else 1 << 62)
+    if request.offsets is None:
+        return splits
+    start, end = request.offsets
+    inside = (
+        replace(
+            split,
+            start=max(split.start, start - split.segment.base),
+            end=min(split.end, end - split.segment.base),
+        )
+        for split in splits
+    )
+    return [split for split in inside if split.start < split.end]
+
+
+def _stream(split: Split, request: Request) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a split as they are found; tell the gaps and what was not read."""
+    done = split.start
+    try:
+        for event in scan_split(split):
+            if isinstance(event, Stretch):
+                yield messages.message_batch(event, request)
+                now = event.records.base + int(event.records.ends[-1]) - split.segment.base
+                if request.progress is not None:
+                    request.progress(now - done)
+                done = now
+            elif isinstance(event, Gap):
+                if request.on_gap is not None:
+                    request.on_gap(event.kind, event.start, event.end)
+            elif request.on_unreadable is not None:
+                request.on_unreadable(event.message)
+    except Unreadable as error:
+        if request.on_unreadable is None:
+            raise
+        request.on_unreadable(str(error))
+    if request.progress is not None:
+        request.progress(split.end - done)
+
+
+def _by_segment(store: Store, request: Request) -> Iterator[tuple[Segment | None, Iterable[_Read]]]:
+    """Yield each segment with what its splits gave, and (None, holes) where files are missing."""
+    holes = list(find_holes(store))
+    reads = list(_reads(_splits_in(store, request), request, rows=False))
+    for segment in store.segments:
+        before = [gap for gap in holes if gap.start < segment.base]
+        holes = holes[len(before) :]
+        if before:
+            split = Split(segment, 0, 0)
+            yield None, [_Read(split, None, before, [], Account(segment))]
+        mine = [read for read in reads if read.split.segment is segment or read.split.segment == segment]
+        for read in mine:
+            _report(read, request)
+        yield segment, mine
+
+
+def _reads(splits: list[Split], request: Request, *, rows: bool) -> Iterator[_Read]:
+    bare = replace(request, progress=None, on_gap=None, on_unreadable=None, jobs=1)
+    work = partial(_read_split, request=bare, rows=rows)
+    return run_ordered(work, splits, request.jobs if len(splits) > 1 else 1, preload=__name__)
+
+
+def _read_split(split: Split, request: Request, rows: bool) -> _Read:
+    sink = pa.BufferOutputStream()
+    gaps: list[Gap] = []
+    unread: list[Unread] = []
+    account = Account(split.segment)
+    writer = pa.ipc.new_stream(sink, messages.SCHEMA) if rows else None
+    try:
+        for event in scan_split(split):
+            if isinstance(event, Unread):
+                unread.append(event)
+                continue
+            account.add(event)
+            if isinstance(event, Gap):
+                gaps.append(event)
+            elif writer is not None:
+                writer.write_batch(messages.message_batch(event, request))
+    except Unreadable as error:
+        base = split.segment.base
+        unread.append(Unread(base + split.start, base + split.end, str(error)))
+    if writer is not None:
+        writer.close()
+    return _Read(split, sink.getvalue() if rows else None, gaps, unread, account)
+
+
+def _report(read: _Read, request: Request) -> None:
+    for gap in read.gaps if request.on_gap is not None else ():
+        request.on_gap(gap.kind, gap.start, gap.end)  # type: ignore[misc]
+    for unread in read.unread if request.on_unreadable is not None else ():
+        request.on_unreadable(unread.message)  # type: ignore[misc]
+    if request.progress is not None:
+        request.progress(read.split.end - read.split.start)
+
+
+def _segment_row(account: Account, follows_data: bool, segment_size: int | None) -> dict[str, object]:
+    segment = account.segment
+    return {
+        "base": segment.base,
+        "path": segment.name,
+        "file_size": segment.size,
+        "records": account.records,
+        "record_bytes": account.record_bytes,
+        "filler_bytes": account.gap_bytes["filler"],
+        "zero_bytes": account.gap_bytes["zeros"],
+        "unknown_bytes": account.gap_bytes["unknown"],
+        "first_store_timestamp": _micros(account.first_timestamp),
+        "last_store_timestamp": _micros(account.last_timestamp),
+        "end": account.end if account.end is not None else segment.base,
+        "state": account.state(follows_data=follows_data, segment_size=segment_size),
+    }
+
+
+def _missing_row(gap: Gap) -> dict[str, object]:
+    sums = dict.fromkeys(("file_size", "records", "record_bytes", "filler_bytes", "zero_bytes", "unknown_bytes"), 0)
+    return {"base": gap.start, "path": f"{gap.start:020}", **sums, "end": gap.start, "state": "missing"}
+
+
+def _micros(millis: int | None) -> int | None:
+    return millis * 1000 if millis is not None and FIRST_MILLI <= millis < END_MILLI else None
+
+
+MESSAGES_TABLE = Table("messages", messages.SCHEMA, messages.BRIEF, message_rows)
+GAPS_TABLE = Table("gaps", GAPS, tuple(GAPS.names), gap_rows)
+SEGMENTS_TABLE = Table(
+    "segments",
+    SEGMENTS,
+    ("base", "file_size", "records", "record_bytes", "filler_bytes", "zero_bytes", "unknown_bytes", "state"),
+    segment_rows,
+)

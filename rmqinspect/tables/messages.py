@@ -1,0 +1,322 @@
+"""The table `messages`: one row per commit-log record, built window by window."""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from rmqinspect.properties import split_properties
+from rmqinspect.records import Records
+from rmqinspect.scan import Stretch
+from rmqinspect.schemas import message
+from rmqinspect.schemas.message import SysFlag
+from rmqinspect.tables.bodies import decompress_bodies
+from rmqinspect.tables.columns import millis, pick, spans, text
+from rmqinspect.tables.table import TIMESTAMP, Request, column
+
+Ints = NDArray[np.int64]
+
+_TEXTS = pa.map_(pa.string(), pa.string())
+
+SCHEMA = pa.schema(
+    [
+        column("physical_offset", pa.int64(), "where the record starts in the commit log (file base + position)"),
+        column("size", pa.int32(), "whole record, bytes (TOTALSIZE)"),
+        column("topic", pa.string(), "stored topic"),
+        column("queue_id", pa.int32(), "queue number in the stored topic"),
+        column("queue_offset", pa.int64(), "logical offset in the queue, as stored in the record"),
+        column("msg_id", pa.string(), "UNIQ_KEY, the id the producer's SendResult shows as msgId"),
+        column("offset_msg_id", pa.string(), "store host + port + physical offset, upper-case hex (32 or 56 digits)"),
+        column("tags", pa.string(), "TAGS"),
+        column("keys", pa.list_(pa.string()), "KEYS split at spaces; empty list if none"),
+        column("real_topic", pa.string(), "where a wrapped record (delay, timer, half, retry) is bound for"),
+        column("real_queue_id", pa.int32(), "the queue a wrapped record is bound for, where it says so"),
+        column("deliver_timestamp", TIMESTAMP, "when a timer record falls due (TIMER_OUT_MS)"),
+        column("born_timestamp", TIMESTAMP, "producer's clock"),
+        column("store_timestamp", TIMESTAMP, "broker's clock"),
+        column("born_host", pa.string(), "producer address, dotted IPv4 or RFC 5952 IPv6"),
+        column("born_port", pa.int32(), "producer port"),
+        column("store_host", pa.string(), "broker address"),
+        column("store_port", pa.int32(), "broker port"),
+        column("flag", pa.int32(), "user flag"),
+        column("sys_flag", pa.int32(), "raw bits"),
+        column("transaction", pa.string(), "none, prepared, commit, rollback (sys_flag bits 2-3)"),
+        column("compression", pa.string(), "zlib, lz4, zstd; null when bit 0 is clear"),
+        column("reconsume_times", pa.int32(), "how often it was consumed before"),
+        column("prepared_transaction_offset", pa.int64(), "physical offset of a commit's half message"),
+        column("version", pa.int8(), "1 or 2, from the magic code"),
+        column("body_size", pa.int32(), "stored bytes"),
+        column("body_crc_ok", pa.bool_(), "stored CRC equals CRC-32 of the stored body, masked"),
+        column("record_crc_ok", pa.bool_(), "the __CRC32# tail; null when the record has none"),
+        column("body", pa.binary(), "payload as a consumer receives it (decompressed), or as stored on request"),
+        column("properties", _TEXTS, "all properties; of a duplicate name the last wins, as in the broker"),
+        column("status", pa.string(), "ok, or the first problem found (precedence as in STATUSES)"),
+    ]
+)
+
+BRIEF = (
+    "physical_offset", "topic", "queue_id", "queue_offset", "store_timestamp", "tags", "keys", "size", "status",
+)  # fmt: skip
+
+# Of several problems the first of this order is told.
+STATUSES = (
+    "ok", "body_crc", "record_crc", "body_undecodable", "body_too_large", "offset_mismatch", "length_mismatch",
+    "invalid_utf8", "bad_properties", "bad_timestamp", "carved", "stale",
+)  # fmt: skip
+
+# What the properties are called on disk. Source: MessageConst.
+_UNIQ_KEY, _TAGS, _KEYS = "UNIQ_KEY", "TAGS", "KEYS"
+_REAL_TOPIC, _REAL_QUEUE, _RETRY_TOPIC, _TIMER_OUT = "REAL_TOPIC", "REAL_QID", "RETRY_TOPIC", "TIMER_OUT_MS"
+
+_HEX = np.frombuffer(b"0123456789ABCDEF", np.uint8)
+
+
+def message_batch(stretch: Stretch, request: Request) -> pa.RecordBatch:
+    """Return the rows of one stretch; all bytes are copied, the window may be reused.
+
+    Columns that `request.columns` does not name may be null.
+    """
+    records = stretch.records
+    wanted = request.columns or frozenset(SCHEMA.names)
+    status = _Status(len(records))
+    columns: dict[str, pa.Array] = {
+        "physical_offset": pa.array(records.base + records.starts),
+        "size": _int32(records.total_size),
+        "version": pa.array(np.where(records.magic == message.MAGIC_V2, 2, 1).astype(np.int8)),
+        "body_size": _int32(records.body_size),
+        "sys_flag": _int32(records.sys_flag),
+        "transaction": pick(
+            message.TRANSACTIONS, (records.sys_flag & message.TRANSACTION_MASK) >> message.TRANSACTION_SHIFT
+        ),
+        "compression": _compression(records),
+    }
+    for name in ("queue_id", "flag", "reconsume_times"):
+        columns[name] = _int32(records.field(name))
+    for name in ("queue_offset", "prepared_transaction_offset"):
+        columns[name] = pa.array(records.field(name))
+    for name in ("born_timestamp", "store_timestamp"):
+        columns[name], outside = millis(records.field(name))
+        status.mark("bad_timestamp", outside)
+    for name, hosts in _hosts(records, wanted).items():
+        columns[name] = hosts
+    if not wanted.isdisjoint({"body_crc_ok", "status"}):
+        columns["body_crc_ok"] = pa.array(records.body_crc_ok)
+        status.mark("body_crc", ~records.body_crc_ok)
+    status.mark("offset_mismatch", records.physical_offset != records.base + records.starts)
+    columns["record_crc_ok"] = _record_crc(records, status)
+    columns["topic"], invalid = text(spans(records.octets, records.topic_starts, records.topic_ends))
+    status.mark("invalid_utf8", invalid)
+    columns |= _property_columns(records, status)
+    if "body" in wanted or "status" in wanted:
+        bodies = spans(records.octets, records.body_starts, records.body_ends)
+        compressed = np.flatnonzero(records.sys_flag & SysFlag.COMPRESSED)
+        if len(compressed) and not request.raw_body:
+            bodies, problems = decompress_bodies(bodies, compressed, columns["compression"], request.max_body)
+            for name, which in problems.items():
+                status.mark(name, which)
+        columns["body"] = bodies
+    if stretch.stale:
+        status.mark("stale", slice(None))
+    if stretch.carved:
+        status.mark("carved", slice(0, 1))
+    columns["status"] = status.column()
+    arrays = [columns.get(field.name, None) for field in SCHEMA]
+    return pa.RecordBatch.from_arrays(
+        [pa.nulls(len(records), field.type) if array is None else array for array, field in zip(arrays, SCHEMA, strict=True)],
+        schema=SCHEMA,
+    )
+
+
+class _Status:
+    """The problem of each row that comes first in STATUSES."""
+
+    def __init__(self, count: int) -> None:
+        self.worst = np.zeros(count, np.int8)
+
+    def mark(self, name: str, which: NDArray[np.bool_] | Ints | slice) -> None:
+        number = STATUSES.index(name)
+        now = self.worst[which]
+        self.worst[which] = np.where((now == 0) | (now > number), number, now)
+
+    def column(self) -> pa.Array:
+        return pick(STATUSES, self.worst)
+
+
+def _int32(column: Ints) -> pa.Array:
+    return pa.array(column.astype(np.int32))
+
+
+def _compression(records: Records) -> pa.Array:
+    kinds = (records.sys_flag & message.COMPRESSION_MASK) >> message.COMPRESSION_SHIFT
+    known = ((records.sys_flag & SysFlag.COMPRESSED) != 0) & (kinds < len(message.COMPRESSIONS))
+    if not known.any():
+        return pa.nulls(len(records), pa.string())
+    return pick(message.COMPRESSIONS, np.where(known, kinds, -1))
+
+
+def _record_crc(records: Records, status: _Status) -> pa.Array:
+    present = records.has_record_crc
+    if not present.any():
+        return pa.nulls(len(records), pa.bool_())
+    ok = records.record_crc_ok()
+    status.mark("record_crc", present & ~ok)
+    return pa.array(ok, mask=~present)
+
+
+# --- hosts ----------------------------------------------------------------------------------------
+
+
+def _hosts(records: Records, wanted: frozenset[str]) -> dict[str, pa.Array]:
+    """Return addresses, ports and the offset message ids, which are made of the store host."""
+    from ipaddress import ip_address
+
+    count = len(records)
+    result: dict[str, pa.Array] = {}
+    for side, number in (("born_host", 0), ("store_host", 1)):
+        parts, order = [], []
+        for hosts, which, heads in records.host_groups():
+            width = 16 if hosts[number] else 4
+            raw = np.ascontiguousarray(heads[side]["address"])
+            fixed = pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), len(raw), [None, pa.py_buffer(raw)])
+            coded = fixed.dictionary_encode()
+            names = [str(ip_address(octets)) for octets in coded.dictionary.to_pylist()]
+            parts.append(pa.array(names, pa.string()).take(coded.indices))
+            order.append(np.arange(count) if which is None else which)
+        result[side] = _in_order(parts, order)
+        result[side.replace("host", "port")] = _int32(records.field(side, "port"))
+    if "offset_msg_id" in wanted:
+        parts, order = [], []
+        for _, which, heads in records.host_groups():
+            raw = np.ascontiguousarray(heads["store_host"]).view(np.uint8).reshape(len(heads), -1)
+            offset = np.ascontiguousarray(heads["physical_offset"]).view(np.uint8).reshape(len(heads), 8)
+            parts.append(_hex(np.concatenate((raw, offset), axis=1)))
+            order.append(np.arange(count) if which is None else which)
+        result["offset_msg_id"] = _in_order(parts, order)
+    return result
+
+
+def _in_order(parts: list[pa.Array], order: list[Ints]) -> pa.Array:
+    if len(parts) == 1:
+        return parts[0]
+    return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(order), kind="stable")))
+
+
+def _hex(raw: NDArray[np.uint8]) -> pa.Array:
+    """Return each row's bytes as upper-case hex."""
+    digits = np.empty((len(raw), raw.shape[1] * 2), np.uint8)
+    digits[:, 0::2] = _HEX[raw >> 4]
+    digits[:, 1::2] = _HEX[raw & 15]
+    offsets = np.arange(0, digits.size + 1, digits.shape[1], dtype=np.int32)
+    return pa.StringArray.from_buffers(len(raw), pa.py_buffer(offsets), pa.py_buffer(digits))
+
+
+# --- properties -----------------------------------------------------------------------------------
+
+
+def _property_columns(records: Records, status: _Status) -> dict[str, pa.Array]:
+    """Return the map of properties, and the columns that are made of single ones."""
+    count = len(records)
+    raw = spans(records.octets, records.properties_starts, records.properties_ends)
+    offsets = np.frombuffer(raw.buffers()[1], np.int32)[: count + 1].astype(np.int64)
+    octets = raw.buffers()[2]
+    blob = np.frombuffer(octets, np.uint8)[: offsets[-1]] if octets is not None else np.empty(0, np.uint8)
+    items = split_properties(blob, offsets)
+    status.mark("bad_properties", items.malformed)
+    names, bad_names = text(spans(octets, items.name_starts, items.name_ends))
+    values, bad_values = text(spans(octets, items.value_starts, items.value_ends))
+    if (bad := bad_names | bad_values).any():
+        status.mark("invalid_utf8", items.record[bad])
+    coded = names.dictionary_encode()
+    ids = coded.indices.to_numpy()
+    known = {name: number for number, name in enumerate(coded.dictionary.to_pylist())}
+
+    def of(name: str) -> pa.Array | None:
+        """The property of each record, null where it has none; None when no record has it."""
+        if name not in known:
+            return None
+        which = np.full(count, -1, np.int64)
+        at = np.flatnonzero(ids == known[name])
+        which[items.record[at]] = at  # of equal names the last one stays
+        return values.take(pa.array(which, mask=which < 0))
+
+    texts = pa.nulls(count, pa.string())
+    last = _last_of_each_name(items.record, ids, len(known))
+    if last is not None:
+        names, values_kept, record = names.take(pa.array(last)), values.take(pa.array(last)), items.record[last]
+    else:
+        values_kept, record = values, items.record
+    starts = np.searchsorted(record, np.arange(count + 1)).astype(np.int32)
+    retry, real = of(_RETRY_TOPIC), of(_REAL_TOPIC)
+    keys = of(_KEYS)
+    return {
+        "properties": pa.MapArray.from_arrays(pa.array(starts), names, values_kept),
+        "msg_id": _or_nulls(of(_UNIQ_KEY), texts),
+        "tags": _or_nulls(of(_TAGS), texts),
+        "keys": _split_keys(keys, count),
+        "real_topic": _or_nulls(retry if real is None else real if retry is None else pc.coalesce(real, retry), texts),
+        "real_queue_id": _number(of(_REAL_QUEUE), count, pa.int32()),
+        "deliver_timestamp": _deliver_time(of(_TIMER_OUT), count),
+    }
+
+
+def _or_nulls(column: pa.Array | None, nulls: pa.Array) -> pa.Array:
+    return nulls if column is None else column
+
+
+def _last_of_each_name(record: Ints, ids: NDArray[np.int32], names: int) -> Ints | None:
+    """Return the items to keep when a record has a name twice, or None when none has."""
+    key = record * max(names, 1) + ids
+    if names <= 64:
+        # Distinct powers of two have the same sum and union; a repeated one does not.
+        bits = np.left_shift(np.uint64(1), ids.astype(np.uint64))
+        first = np.flatnonzero(np.diff(record, prepend=-1))
+        if not len(first) or (np.add.reduceat(bits, first) == np.bitwise_or.reduceat(bits, first)).all():
+            return None
+    _, last = np.unique(key[::-1], return_index=True)
+    return None if len(last) == len(key) else np.sort(len(key) - 1 - last)
+
+
+def _split_keys(keys: pa.Array | None, count: int) -> pa.Array:
+    if keys is None:
+        return pa.ListArray.from_arrays(pa.array(np.zeros(count + 1, np.int32)), pa.array([], pa.string()))
+    lists = pc.split_pattern(pc.fill_null(keys, ""), " ")
+    flat, offsets = lists.values, lists.offsets.to_numpy()
+    if pc.min(pc.binary_length(flat)).as_py() == 0:  # runs of spaces give empty keys, which are none
+        used = pc.greater(pc.binary_length(flat), 0).to_numpy(zero_copy_only=False)
+        offsets = np.concatenate(([0], np.cumsum(used)))[offsets].astype(np.int32)
+        flat = flat.filter(pa.array(used))
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), flat)
+
+
+def _number(column: pa.Array | None, count: int, type_: pa.DataType) -> pa.Array:
+    """Parse decimal texts; what is no number, or too large, is null."""
+    if column is None:
+        return pa.nulls(count, type_)
+    low, high = (-(2**31), 2**31 - 1) if type_ == pa.int32() else (-(2**63), 2**63 - 1)
+    numbers = [int(value) if value is not None and _is_number(value) else None for value in column.to_pylist()]
+    return pa.array([n if n is not None and low <= n <= high else None for n in numbers], type_)
+
+
+def _is_number(value: str) -> bool:
+    digits = value.removeprefix("-")
+    return digits.isascii() and digits.isdecimal() and len(digits) < 20
+
+
+def _deliver_time(column: pa.Array | None, count: int) -> pa.Array:
+    if column is None:
+        return pa.nulls(count, TIMESTAMP)
+    numbers = _number(column, count, pa.int64())
+    times, outside = millis(pc.fill_null(numbers, 0).to_numpy())
+    return pc.if_else(pc.or_(pc.is_null(numbers), pa.array(outside)), pa.scalar(None, TIMESTAMP), times)
+
+
+def last_store_timestamp(batches: Iterator[pa.RecordBatch]) -> datetime | None:
+    """Return the store time of the last row that has one."""
+    last = None
+    for batch in batches:
+        times = batch.column("store_timestamp").drop_null()
+        last = times[-1].as_py() if len(times) else last
+    return last

@@ -1,0 +1,202 @@
+"""The tables `queue_units` and `queues`.
+
+Source: ConsumeQueue, BatchConsumeQueue, ConsumeQueueExt; RocketMQ 4.0.0 to 5.5.0.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rmqinspect.layout import dtype_of
+from rmqinspect.queue_files import LAYOUTS, Units, read_units, survey_queues, unit_numbers, used_units
+from rmqinspect.schemas.consumequeue import EXT_ADDRESS_BASE, EXT_ADDRESS_MAX, PRE_BLANK_SIZE, ExtHead
+from rmqinspect.store import QueueFile, Store, open_file
+from rmqinspect.store_times import StoreTimes
+from rmqinspect.tables.arrow import BATCH_ROWS, batches_of, moment, printable
+from rmqinspect.tables.columns import pick
+from rmqinspect.tables.table import TIMESTAMP, Request, Table, column
+
+_EXT_WINDOW = 4 << 20  # bytes of an ext file read at a time
+
+QUEUE_UNITS_SCHEMA = pa.schema(
+    [
+        column("topic", pa.string(), "topic, from the folder"),
+        column("queue_id", pa.int32(), "queue, from the folder"),
+        column("queue_offset", pa.int64(), "number of the unit; batch queue: of its first message"),
+        column("message_count", pa.int32(), "messages the unit stands for: 1; batch queue: as stored"),
+        column("physical_offset", pa.int64(), "where the record starts in the commit log"),
+        column("size", pa.int32(), "bytes of the record"),
+        column("tags_code", pa.int64(), "as stored: tags hash, deliver time, or ext address"),
+        column("ext_tags_code", pa.int64(), "what the ext unit holds; null without a readable ext unit"),
+        column("kind", pa.string(), "message, or pre_blank: filler before a queue's first message"),
+        column("file", pa.string(), "file of the unit"),
+    ]
+)
+
+QUEUES_SCHEMA = pa.schema(
+    [
+        column("topic", pa.string(), "topic, from the folder"),
+        column("queue_id", pa.int32(), "queue, from the folder"),
+        column("kind", pa.string(), "file, or batch; queues that live in RocksDB have no row"),
+        column("min_offset", pa.int64(), "first message the log still holds, else max_offset"),
+        column("max_offset", pa.int64(), "next queue offset after the last valid unit"),
+        column("units", pa.int64(), "units of messages, filler not counted"),
+        column("bytes_on_disk", pa.int64(), "bytes that the queue's files take, holes not counted"),
+        column("first_physical_offset", pa.int64(), "record of the first message unit; null if none"),
+        column("last_physical_offset", pa.int64(), "record of the last message unit; null if none"),
+        column("last_store_timestamp", TIMESTAMP, "store time in that record; null if it cannot be read"),
+        column("records", pa.int64(), "records of the log entitled to a unit; null without a full scan"),
+        column("shift", pa.int64(), "unit number minus QUEUEOFFSET where constant; null without a full scan"),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Used units of one file, in order."""
+
+    file: QueueFile
+    units: Units
+    queue_offset: Units
+    message_count: Units
+    ext_files: Sequence[QueueFile]
+
+
+def _unit_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
+    runs: list[_Run] = []
+    rows = 0
+    for run in _runs(store, request):
+        if rows + len(run.units) > BATCH_ROWS:
+            yield _unit_batch(runs, request)
+            runs, rows = [], 0
+        runs.append(run)
+        rows += len(run.units)
+    if runs:
+        yield _unit_batch(runs, request)
+
+
+def _runs(store: Store, request: Request) -> Iterator[_Run]:
+    ext_files = {
+        key: list(files)
+        for key, files in groupby(
+            (file for file in store.queue_files if file.kind == "ext_queue"), lambda f: (f.topic, f.queue_id)
+        )
+    }
+    for file in store.queue_files:
+        if file.kind not in LAYOUTS:
+            continue
+        with open_file(file) as reader:
+            for row, units in read_units(reader, file.kind, request.progress):
+                numbers, counts = unit_numbers(file, row, units)
+                used = np.flatnonzero(used_units(units))
+                for start in range(0, len(used), BATCH_ROWS):
+                    some = used[start : start + BATCH_ROWS]
+                    exts = ext_files.get((file.topic, file.queue_id), ())
+                    yield _Run(file, units[some], numbers[some], counts[some], exts)
+
+
+def _unit_batch(runs: Sequence[_Run], request: Request) -> pa.RecordBatch:
+    lengths = [len(run.units) for run in runs]
+    which = np.repeat(np.arange(len(runs), dtype=np.int32), lengths)
+
+    def gather(name: str, type_: Any) -> pa.Array:
+        return pa.array(np.concatenate([run.units[name].astype(type_) for run in runs]))
+
+    size = np.concatenate([run.units["size"] for run in runs])
+    tags = np.concatenate([run.units["tags_code"].astype(np.int64) for run in runs])
+    ext_tags, known = np.zeros(len(tags), np.int64), np.zeros(len(tags), bool)
+    if request.columns is None or "ext_tags_code" in request.columns:
+        start = 0
+        for run in runs:
+            part = slice(start, start + len(run.units))
+            _read_ext_tags(run.ext_files, tags[part], ext_tags[part], known[part])
+            start = part.stop
+    kinds = pick(("message", "pre_blank"), (size == PRE_BLANK_SIZE).astype(np.int32))
+    columns = [
+        pick([printable(run.file.topic) for run in runs], which),
+        pa.array(np.repeat(np.array([run.file.queue_id for run in runs], np.int32), lengths)),
+        pa.array(np.concatenate([run.queue_offset for run in runs])),
+        pa.array(np.concatenate([run.message_count for run in runs])),
+        gather("physical_offset", np.int64),
+        gather("size", np.int32),
+        pa.array(tags),
+        pa.array(ext_tags, mask=~known),
+        kinds,
+        pick([printable(run.file.name) for run in runs], which),
+    ]
+    return pa.record_batch(columns, QUEUE_UNITS_SCHEMA)
+
+
+def _read_ext_tags(files: Sequence[QueueFile], tags: Units, found: Units, known: Units) -> None:
+    """Put the tags code of each ext unit that `tags` has the address of into `found`.
+
+    An ext unit counts when its size is that of its head and bitmap: an address is only a number,
+    and a damaged one leads anywhere. Source: ConsumeQueueExt#get.
+    """
+    rows = np.flatnonzero(tags <= EXT_ADDRESS_MAX)
+    if not len(rows) or not files:
+        return
+    layout = dtype_of(ExtHead)
+    positions = tags[rows] ^ np.int64(EXT_ADDRESS_BASE)  # flips the sign bit: adds 2^63
+    for file in files:
+        local = positions - file.base
+        inside = np.flatnonzero((local >= 0) & (local <= file.size - layout.itemsize))
+        inside = inside[np.argsort(local[inside], kind="stable")]
+        if not len(inside):
+            continue
+        with open_file(file) as reader:
+            # One read for the addresses of each window, from the first to the last one.
+            windows = local[inside] // _EXT_WINDOW
+            for group in np.split(inside, np.flatnonzero(np.diff(windows)) + 1):
+                first, last = int(local[group[0]]), int(local[group[-1]])
+                octets = reader.read(first, last - first + layout.itemsize)
+                if len(octets) < last - first + layout.itemsize:
+                    continue  # cut since it was listed
+                heads: Units = np.ndarray((last - first + 1,), layout, octets, 0, (1,))[local[group] - first]
+                good = heads["size"] == layout.itemsize + heads["bitmap_size"].astype(np.int32)
+                good &= heads["bitmap_size"] >= 0
+                found[rows[group[good]]] = heads["tags_code"][good]
+                known[rows[group[good]]] = True
+
+
+def _queue_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
+    def rows() -> Iterator[tuple[Any, ...]]:
+        with StoreTimes(store.segments) as times:
+            for queue in survey_queues(store, request.progress):
+                stored = None
+                if queue.last_physical_offset is not None and queue.last_size is not None:
+                    stored = times.at(queue.last_physical_offset, queue.last_size)
+                yield (
+                    printable(queue.topic),
+                    queue.queue_id,
+                    queue.kind,
+                    queue.min_offset,
+                    queue.max_offset,
+                    queue.units,
+                    queue.bytes_on_disk(),
+                    queue.first_physical_offset,
+                    queue.last_physical_offset,
+                    None if stored is None else moment(stored),
+                    None,
+                    None,
+                )
+
+    yield from batches_of(QUEUES_SCHEMA, rows())
+
+
+QUEUE_UNITS = Table(
+    "queue_units",
+    QUEUE_UNITS_SCHEMA,
+    ("topic", "queue_id", "queue_offset", "physical_offset", "size", "tags_code", "kind"),
+    _unit_rows,
+)
+QUEUES = Table(
+    "queues",
+    QUEUES_SCHEMA,
+    ("topic", "queue_id", "kind", "min_offset", "max_offset", "units", "last_store_timestamp"),
+    _queue_rows,
+)
