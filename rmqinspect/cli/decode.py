@@ -1,0 +1,375 @@
+"""`rmqinspect decode`: the rows of any table, of a store or of any one file in it."""
+
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rmqinspect.cli.options import (
+    body_choice,
+    choose_format,
+    count_jobs,
+    filter_options,
+    look_options,
+    output_options,
+    read_selection,
+    read_view,
+    source_options,
+    talk_options,
+    verdict_options,
+    with_times,
+)
+from rmqinspect.cli.progress import Progress
+from rmqinspect.cli.status import ExitStatus
+from rmqinspect.errors import Unreadable
+from rmqinspect.text import count, describe_size, escape, group_digits
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from rmqinspect.output import Writer
+    from rmqinspect.select import Selection
+    from rmqinspect.store import Store
+    from rmqinspect.tables.table import Request, Table
+
+_ANNOUNCED_SIZE = 1 << 30
+
+# What was given → the table it is read as; everything else is read for its messages.
+_TABLE_OF_PLACE = {
+    "queue": "queue_units",
+    "batch_queue": "queue_units",
+    "index": "index_entries",
+    "checkpoint": "checkpoint",
+}
+_TABLE_OF_CONFIG = {
+    "topics.json": "topics",
+    "consumerOffset.json": "groups",
+    "subscriptionGroup.json": "subscription_groups",
+    "delayOffset.json": "delay_offsets",
+}
+
+# The tables that are read from other files than the commit log.
+_QUEUE_TABLES = frozenset({"queue_units", "queues"})
+_INDEX_TABLES = frozenset({"index_files", "index_entries"})
+_SMALL_TABLES = frozenset({"topics", "subscription_groups", "checkpoint", "delay_offsets", "groups"})
+
+_LOST_GAPS = frozenset({"unknown", "missing"})
+
+
+@click.command("decode")
+@click.argument("paths", nargs=-1, metavar="PATH...", type=click.Path())
+@click.option(
+    "--table",
+    "table_name",
+    metavar="NAME",
+    help="messages, segments, gaps, queues, queue_units, index_files, index_entries, groups, topics, "
+    "subscription_groups, checkpoint, … Default: what PATH is, messages for a store.",
+)
+@output_options
+@filter_options
+@look_options
+@source_options
+@verdict_options
+@talk_options
+def command(paths: tuple[str, ...], table_name: str | None, **options: Any) -> int:
+    """Print the rows of a store, or of any one file in it; what the file is, is found out.
+
+    Several stores are printed as one table with the column `store` first. Damage is a row with a
+    status, and ends with exit status 3 after all rows were written.
+
+    \b
+    Examples:
+      rmqinspect decode STORE -t orders -n 5
+      rmqinspect decode STORE --offset 96253..97955 -f jsonl --columns physical_offset,keys,status
+      rmqinspect decode STORE/index -f csv
+      rmqinspect decode STORE --since last-5m -o rows.parquet
+    """
+    if not paths and not options["config"]:
+        raise click.UsageError("Missing argument 'PATH...'.")
+    format_ = choose_format(options)
+
+    from rmqinspect.output import open_writer
+    from rmqinspect.store import open_stores
+
+    stores = open_stores(paths, config=options["config"], base=options["base"])
+    table = _choose_table(table_name, stores)
+    schema = _with_store(table.schema) if len(stores) > 1 else table.schema
+    shown = _choose_columns(options["columns"], table, schema, format_)
+    # Here the times are only checked; `last` is found out for each store by itself.
+    selection = with_times(read_selection(options), options, lambda: 0)
+    if missing := selection.missing_columns(schema):
+        raise click.UsageError(f"The table {table.name} has no column for {missing[0]}.")
+    _refuse_equal_names(stores)
+
+    view = read_view(options, format_)
+    evidence = [path for store in stores for path in store.paths]
+    shown_schema = schema.empty_table().select(shown).schema
+    plan = _Plan(stores, table, shown, selection, options, format_)
+    with (
+        Progress(plan.size, options["progress"], quiet=options["quiet"]) as progress,
+        open_writer(format_, shown_schema, options["output"], view=view, evidence=evidence) as writer,
+    ):
+        reading = _Reading(plan, progress)
+        reading.announce()
+        reading.write_rows(writer)
+    return reading.conclude(talkative=format_ != "table" or bool(options["verbose"]))
+
+
+def _choose_table(name: str | None, stores: "list[Store]") -> "Table":
+    from rmqinspect.tables import TABLES
+
+    name = name or _table_of(stores[0])
+    if name not in TABLES:
+        names = ", ".join(TABLES)
+        raise click.BadParameter(f"no table {escape(name)!r}; there are: {names}", param_hint="--table")
+    return TABLES[name]
+
+
+def _table_of(store: "Store") -> str:
+    if store.place == "config":
+        names = {name.removesuffix(".bak") for name in store.config_files}
+        if len(names) == 1:
+            return _TABLE_OF_CONFIG.get(names.pop(), "topics")
+        return "topics"
+    return _TABLE_OF_PLACE.get(store.place, "messages")
+
+
+def _with_store(schema: "pa.Schema") -> "pa.Schema":
+    import pyarrow as pa
+
+    return schema.insert(0, pa.field("store", pa.string(), metadata={"doc": "which of the stores given"}))
+
+
+def _choose_columns(text: str | None, table: "Table", schema: "pa.Schema", format_: str) -> list[str]:
+    names: list[str] = schema.names
+    if text == "all" or (text is None and format_ != "table"):
+        return names
+    if text is None:
+        return [name for name in names if name not in table.schema.names] + list(table.brief)
+    chosen = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = [name for name in chosen if name not in names]
+    if unknown or not chosen:
+        problem = f"no column {escape(unknown[0])!r} in {table.name}" if unknown else "no column given"
+        raise click.BadParameter(f"{problem}; there are: {', '.join(names)}", param_hint="--columns")
+    return list(dict.fromkeys(chosen))
+
+
+def _refuse_equal_names(stores: "list[Store]") -> None:
+    names = [store.name for store in stores]
+    for name in names:
+        if names.count(name) > 1:
+            raise click.UsageError(f"Two stores are called {escape(name)!r}: their rows would look alike.")
+
+
+class _Plan:
+    """What is read and how it is shown: all that stays the same while rows pass."""
+
+    def __init__(
+        self,
+        stores: "list[Store]",
+        table: "Table",
+        shown: list[str],
+        selection: "Selection",
+        options: dict[str, Any],
+        format_: str,
+    ) -> None:
+        self.stores = stores
+        self.table = table
+        self.shown = shown
+        self.selection = selection
+        self.options = options
+        self.now = datetime.now(UTC)
+        self.body = body_choice(options, format_)
+        self.cut = self.body == "preview" and format_ != "table"  # the table view cuts, and marks, by itself
+        wanted = {*shown, *selection.columns(table.schema), "status", "kind"} & set(table.schema.names)
+        if self.body == "none" and selection.body_text is None:
+            wanted.discard("body")
+        self.wanted = frozenset(wanted)
+        self.size = sum(_bytes_to_read(store, table.name, selection.offsets) for store in stores)
+        self.filters = bool(selection.columns(table.schema))
+
+    def shape(self, batch: "pa.RecordBatch", store: "Store") -> "pa.RecordBatch":
+        """Return selected rows as they are to be written: columns, redaction, bodies."""
+        import pyarrow as pa
+
+        from rmqinspect.output import cut_bodies
+
+        if "store" in self.shown and "store" not in batch.schema.names:
+            names = pa.repeat(store.name, batch.num_rows)
+            batch = batch.add_column(0, _with_store(batch.schema).field(0), names)
+        batch = batch.select(self.shown)
+        if self.body == "none" and "body" in self.shown:
+            position = self.shown.index("body")
+            empty = pa.nulls(batch.num_rows, batch.schema.field(position).type)
+            batch = batch.set_column(position, batch.schema.field(position), empty)
+        elif self.cut:
+            batch = cut_bodies(batch)
+        return self.options["redact"].hide(batch) if self.options["redact"] else batch
+
+
+def _bytes_to_read(store: "Store", table: str, offsets: tuple[int, int] | None) -> int:
+    if table in _SMALL_TABLES:
+        return 0
+    if table in _QUEUE_TABLES:
+        return sum(file.size for file in store.queue_files)
+    if table in _INDEX_TABLES:
+        return sum(file.size for file in store.index_files)
+    start, end = offsets or (0, 1 << 63)
+    overlaps = (min(end, file.base + file.size) - max(start, file.base) for file in store.segments)
+    return sum(max(0, overlap) for overlap in overlaps)
+
+
+class _Reading:
+    """Rows on their way from the stores to the writer, and what was noticed about them."""
+
+    def __init__(self, plan: _Plan, progress: Progress) -> None:
+        self.plan = plan
+        self.progress = progress
+        self.rows = 0
+        self.bad_rows = 0
+        self.more: str | None = None  # what is known about rows behind the limit
+        self.unreadable = 0
+        self.gaps = 0
+        self.gap_size = 0
+        self._gap_end = -1
+
+    def announce(self) -> None:
+        """Say that much will be read, before it is; with -v also what was inferred about the files."""
+        options = self.plan.options
+        remarks = [remark for store in self.plan.stores for remark in store.remarks]
+        for remark in remarks if options["verbose"] else ():
+            self.progress.remark(remark)
+        stops_early = options["limit"] is not None and not self.plan.filters
+        if self.plan.size > _ANNOUNCED_SIZE and not stops_early:
+            self.progress.remark(
+                f"{describe_size(self.plan.size)} to read: the table {self.plan.table.name} needs all of it. "
+                "Cheaper: --offset A..B reads only that range, rmqinspect info reads next to nothing"
+            )
+
+    def write_rows(self, writer: "Writer") -> None:
+        """Write all rows asked for, up to the limit."""
+        limit: int | None = self.plan.options["limit"]
+        with closing(self._batches()) as batches:
+            for batch, shaped in batches:
+                room = batch.num_rows if limit is None else limit - self.rows
+                if room < batch.num_rows:
+                    self.more = "more exist"
+                    batch, shaped = batch.slice(0, room), shaped.slice(0, room)
+                self._count(batch)
+                self._forward(writer, shaped)
+                if self.more is None and limit is not None and self.rows == limit:
+                    self.more = self._look_ahead(batches)
+                if self.more is not None:
+                    break
+        writer.complete = not self.unreadable
+        writer.more = bool(self.more)
+
+    def _forward(self, writer: "Writer", shaped: "pa.RecordBatch") -> None:
+        self.progress.clear()  # stdout and stderr may be the same terminal
+        writer.write(shaped)
+
+    def _look_ahead(self, batches: "Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]") -> str | None:
+        """Look at one more batch after the limit was met exactly; a filter's next hit may be hours away."""
+        batch, _ = next(batches, (None, None))
+        if batch is None:
+            return None
+        return "more exist" if batch.num_rows else "more may exist"
+
+    def _batches(self) -> "Generator[tuple[pa.RecordBatch, pa.RecordBatch], None, None]":
+        """Yield (selected rows with all columns, the same as they are to be written)."""
+        for store in self.plan.stores:
+            try:
+                last_time = cache(partial(_find_last_time, store))
+                selection = with_times(self.plan.selection, self.plan.options, last_time, self.plan.now)
+                for batch in self.plan.table.rows(store, self._request(selection)):
+                    rows = selection.mask_rows(batch)
+                    yield rows, self.plan.shape(rows, store)
+            except Unreadable as error:
+                self._note_unreadable(str(error))
+
+    def _request(self, selection: "Selection") -> "Request":
+        from rmqinspect.tables.table import Request
+
+        options = self.plan.options
+        return Request(
+            offsets=selection.offsets,
+            raw_body=options["raw_body"],
+            max_body=options["max_body"],
+            jobs=count_jobs(options),
+            columns=self.plan.wanted,
+            progress=self.progress,
+            on_gap=self._note_gap,
+            on_unreadable=self._note_unreadable,
+        )
+
+    def _count(self, batch: "pa.RecordBatch") -> None:
+        import pyarrow.compute as pc
+
+        self.rows += batch.num_rows
+        if "status" in batch.schema.names:
+            bad = pc.fill_null(pc.not_equal(batch.column("status"), "ok"), False)
+            self.bad_rows += pc.sum(bad).as_py() or 0
+
+    def _note_gap(self, kind: str, start: int, end: int) -> None:
+        first, beyond = self.plan.selection.offsets or (start, end)
+        overlap = min(end, beyond) - max(start, first)
+        if kind in _LOST_GAPS and overlap > 0:
+            self.gaps += start != self._gap_end  # the parts of one gap come one after the other
+            self.gap_size += overlap
+            self._gap_end = end
+
+    def _note_unreadable(self, message: str) -> None:
+        self.unreadable += 1
+        self.progress.complain(message)
+
+    def conclude(self, *, talkative: bool) -> int:
+        """Say on stderr what the rows do not, and return the exit status."""
+        remark = self.progress.remark
+        bad = f"; {group_digits(self.bad_rows)} with a status other than ok" if self.bad_rows else ""
+        if self.more:
+            remark(f"shown {group_digits(self.rows)}, {self.more} (-n {self.plan.options['limit']}){bad}")
+        elif talkative or bad or self.unreadable:
+            remark(f"{count(self.rows, 'row')}, {'incomplete' if self.unreadable else 'complete'}{bad}")
+        if self.gaps:
+            size = count(self.gap_size, "byte")
+            remark(f"{count(self.gaps, 'gap')} in the range read: {size} without a record (--table gaps)")
+        unmatched = [] if self.more else self.plan.selection.unmatched_topics()
+        for pattern in unmatched:
+            near = ", ".join(self.plan.selection.near_topics(pattern))
+            self.progress.complain(f"no topic matches {pattern}" + (f"; near: {near}" if near else ""))
+        return self._status(nothing_found=bool(unmatched))
+
+    def _status(self, *, nothing_found: bool) -> ExitStatus:
+        damaged = (self.bad_rows or self.gaps) and self.plan.options["fail_on"] != "never"
+        if damaged and not (nothing_found and not self.rows):
+            return ExitStatus.DAMAGE
+        if self.unreadable:
+            return ExitStatus.UNREADABLE
+        return ExitStatus.NOTHING_FOUND if nothing_found else ExitStatus.DONE
+
+
+def _find_last_time(store: "Store") -> int | None:
+    """Return the store time of the last record in microseconds since 1970, or None without one.
+
+    Segments are read from the last one on until one has a record with a time.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from rmqinspect.tables import TABLES
+    from rmqinspect.tables.table import Request
+
+    for segment in reversed(store.segments):
+        reach = (segment.base, segment.base + segment.size)
+        request = Request(offsets=reach, columns=frozenset({"physical_offset", "store_timestamp"}))
+        times: list[int | None] = [
+            pc.max(batch.column("store_timestamp").cast(pa.timestamp("us")).cast(pa.int64())).as_py()
+            for batch in TABLES["messages"].rows(store, request)
+        ]
+        known = [time for time in times if time is not None]
+        if known:
+            return max(known)
+    return None

@@ -1,0 +1,190 @@
+"""`rmqinspect id`: what a message id says; needs no store, and none of the heavy libraries."""
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Any
+
+import click
+
+from rmqinspect import ids, times
+from rmqinspect.text import escape
+from rmqinspect.version import tool_name
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_KIND_NAMES = {
+    ids.OffsetId.kind: "offset msg id",
+    ids.ClientId.kind: "msg id (UNIQ_KEY of a Java client)",
+    ids.GrpcId.kind: "msg id of a gRPC client",
+}
+
+
+@click.command("id")
+@click.argument("texts", metavar="ID...", nargs=-1, required=True)
+@click.option(
+    "--anchor",
+    metavar="TIME",
+    help="A time near the message, best its born timestamp (ISO 8601, epoch ms): a msg id names no month.",
+)
+@click.option("--year-month", metavar="YYYY-MM", help="The month of a msg id, instead of --anchor.")
+@click.option(
+    "--tz", "zone_name", metavar="ZONE", default="UTC", show_default=True,
+    help="The client's time zone, in which the month began: a name or +HH:MM.",
+)
+@click.option(
+    "-f", "--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True
+)
+def command(
+    texts: tuple[str, ...], anchor: str | None, year_month: str | None, zone_name: str, form: str
+) -> None:
+    """Say what a message id means: broker and physical offset, or client, process and time.
+
+    32 hex digits can be an offset msg id or a msg id: both readings are shown, the plausible one
+    first. Commas join the ids of a batch.
+
+    Example: rmqinspect id C0A8010A1A2B18B4AAC263ABFA530007 --year-month 2024-05 --tz Asia/Shanghai
+    """
+    if anchor is not None and year_month is not None:
+        raise click.UsageError("give --anchor or --year-month, not both")
+    zone = _parse_zone(zone_name)
+    when = _parse_anchor(anchor, zone) if anchor is not None else None
+    month = _parse_month(year_month) if year_month is not None else None
+    wanted = [part for text in texts for part in ids.split_batch(text)] or [""]
+    decoded = [(text, ids.decode(text)) for text in wanted]
+    for text, readings in decoded:
+        if not readings:
+            raise click.UsageError(f"'{escape(text[:80])}' is no message id; an id has {ids.ID_FORMS}")
+    rows = [_row(reading, when, month, zone) for _, readings in decoded for reading in readings]
+    if form == "json":
+        click.echo(json.dumps(_document(rows), ensure_ascii=False))
+        return
+    for number, (_, readings) in enumerate(decoded):
+        if number:
+            click.echo()
+        click.echo(readings[0].text)
+        for reading in readings:
+            doubtful = all(other.doubts for other in readings)
+            for line in _block(reading, when, month, zone, full=doubtful or not reading.doubts):
+                click.echo(line)
+
+
+def _document(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"schema_version": 1, "tool": tool_name(), "complete": True, "rows": rows}
+
+
+def _block(
+    reading: ids.MessageId,
+    anchor: datetime | None,
+    month: tuple[int, int] | None,
+    zone: tzinfo,
+    *,
+    full: bool,
+) -> Iterator[str]:
+    """Yield the lines for people about one reading; its parts only when `full`."""
+    yield f"  as {_KIND_NAMES[reading.kind]}: {'not plausible' if reading.doubts else 'plausible'}"
+    for doubt in reading.doubts:
+        yield f"    {'because':<16} {doubt}"
+    for name, value in _lines(reading, anchor, month, zone) if full else ():
+        yield f"    {name:<16} {value}"
+
+
+def _lines(
+    reading: ids.MessageId, anchor: datetime | None, month: tuple[int, int] | None, zone: tzinfo
+) -> Iterator[tuple[str, str]]:
+    match reading:
+        case ids.OffsetId():
+            yield "broker", ids.host_text(reading.address, reading.port)
+            yield "physical offset", f"{reading.physical_offset} ({reading.physical_offset:#x})"
+            yield "next", f"rmqinspect show STORE --at {reading.physical_offset}"
+        case ids.ClientId():
+            yield "client", reading.address
+            yield "process", f"pid {reading.pid} (low 16 bits), class loader {reading.loader_hash:#010x}"
+            yield "counter", f"{reading.counter} (mod 65536)"
+            yield from _client_times(reading, anchor, month, zone)
+        case ids.GrpcId():
+            yield "client", f"MAC {reading.mac}"
+            yield "process", f"pid {reading.pid} (low 16 bits)"
+            yield "time", f"{_iso(reading.instant)} (to the second)"
+            yield "sequence", str(reading.sequence)
+
+
+def _client_times(
+    reading: ids.ClientId, anchor: datetime | None, month: tuple[int, int] | None, zone: tzinfo
+) -> Iterator[tuple[str, str]]:
+    into = reading.since_month_start
+    clock = (datetime.min + timedelta(milliseconds=reading.time_in_month)).time().isoformat("milliseconds")
+    yield "time in month", f"{reading.time_in_month} ms: day {into.days + 1}, {clock} in the client's zone"
+    if anchor is None and month is None:
+        yield "", "the id names neither month nor zone: --anchor or --year-month, --tz"
+    for instant in _instants(reading, anchor, month, zone):
+        note = f", {_distance(instant, anchor)} the anchor" if anchor else ""
+        yield "time", f"{_iso(instant)} with a client in {_zone_text(zone, instant)}{note}"
+    if anchor is not None and (found := ids.client_zone(reading, anchor)) is not None:
+        yield "client's zone", f"{found}, if the anchor is the born timestamp"
+
+
+def _row(
+    reading: ids.MessageId, anchor: datetime | None, month: tuple[int, int] | None, zone: tzinfo
+) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "id": reading.text,
+        "reading": reading.kind,
+        "plausible": not reading.doubts,
+        "doubts": list(reading.doubts),
+    }
+    row |= {name: getattr(reading, name) for name in reading.__slots__ if name != "text"}
+    if isinstance(reading, ids.ClientId):
+        row["candidates"] = [_iso(instant) for instant in _instants(reading, anchor, month, zone)]
+        found = ids.client_zone(reading, anchor) if anchor is not None else None
+        row["client_zone"] = None if found is None else str(found)
+    if isinstance(reading, ids.GrpcId):
+        row["timestamp"] = _iso(reading.instant)
+    return row
+
+
+def _instants(
+    reading: ids.ClientId, anchor: datetime | None, month: tuple[int, int] | None, zone: tzinfo
+) -> list[datetime]:
+    if anchor is not None:
+        return ids.instants_around(reading, anchor, zone)
+    return [ids.instant_in_month(reading, *month, zone)] if month is not None else []
+
+
+def _iso(instant: datetime) -> str:
+    return times.format_micros((instant - _EPOCH) // timedelta(microseconds=1))
+
+
+def _zone_text(zone: tzinfo, instant: datetime) -> str:
+    return getattr(zone, "key", None) or str(zone.tzname(instant))
+
+
+def _distance(instant: datetime, anchor: datetime) -> str:
+    apart = abs(instant - anchor)
+    size = f"{apart / timedelta(days=1):.1f} days" if apart.days else f"{apart.total_seconds():.3f} s"
+    return f"{size} {'before' if instant < anchor else 'after'}"
+
+
+def _parse_zone(name: str) -> tzinfo:
+    try:
+        return times.parse_zone(name)
+    except ValueError as error:
+        raise click.UsageError(f"--tz: {error}") from error
+
+
+def _parse_anchor(text: str, zone: tzinfo) -> datetime:
+    try:
+        micros = times.parse_time(text, zone, lambda: datetime.now(UTC), lambda: None)
+        return _EPOCH + timedelta(microseconds=micros)
+    except (ValueError, OverflowError) as error:
+        raise click.UsageError(f"--anchor: {error}") from error
+
+
+def _parse_month(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d{4})-(\d{2})", text)
+    year, month = (int(match[1]), int(match[2])) if match else (0, 0)
+    # The last month that Python knows has no room for the days an id may add.
+    if not (1 < year < 9999 and 1 <= month <= 12):
+        raise click.UsageError(f"--year-month {text!r}: not of the form 2024-05")
+    return year, month

@@ -1,0 +1,74 @@
+"""Record batches as a table for people, JSON lines, a JSON document, CSV, Parquet or an Arrow stream.
+
+Every format is one class that is fed record batches; none of them knows what a batch is about.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pyarrow as pa
+
+from rmqinspect.errors import Refused, RmqinspectError
+from rmqinspect.output.columnar import ArrowStream, ParquetFile
+from rmqinspect.output.destination import open_destination
+from rmqinspect.output.rows import CsvRows, JsonDocument, JsonLines
+from rmqinspect.output.screen import ScreenTable
+from rmqinspect.output.writer import PREVIEW_SIZE, SCHEMA_VERSION, View, Writer, cut_bodies
+
+__all__ = [
+    "BINARY_FORMATS",
+    "FORMATS",
+    "PREVIEW_SIZE",
+    "SCHEMA_VERSION",
+    "View",
+    "Writer",
+    "cut_bodies",
+    "open_destination",
+    "open_writer",
+]
+
+FORMATS: dict[str, type[Writer]] = {
+    "table": ScreenTable,
+    "jsonl": JsonLines,
+    "json": JsonDocument,
+    "csv": CsvRows,
+    "parquet": ParquetFile,
+    "arrow": ArrowStream,
+}
+BINARY_FORMATS = frozenset({"parquet", "arrow"})  # never to a terminal
+
+
+@contextmanager
+def open_writer(
+    format_: str,
+    schema: pa.Schema,
+    path: str | None = None,
+    *,
+    view: View | None = None,
+    evidence: Sequence[str] = (),
+) -> Iterator[Writer]:
+    """Yield a writer of batches with `schema` to the file `path`, or to stdout.
+
+    The file appears under its name when the block ends without an error and not before. An
+    interrupted JSON document or Parquet file on stdout is still ended properly, with `complete` false.
+    `evidence` are the paths of the stores that are read; no output may lie inside them.
+
+    :raises Refused: the output exists, lies inside the evidence, or cannot be written.
+    """
+    with open_destination(path, evidence) as out:
+        writer = FORMATS[format_](schema, out, view or View())
+        try:
+            yield writer
+            writer.finish()
+        except BaseException as error:
+            if path in (None, "-") and _ends_early(error):
+                writer.complete = False
+                writer.finish()
+            # Nothing may follow: a half-written Parquet file is given an end by its destructor.
+            out.abandon()
+            raise
+
+
+def _ends_early(error: BaseException) -> bool:
+    """Tell whether the reading stopped on purpose while the output itself is still in order."""
+    return isinstance(error, (KeyboardInterrupt, RmqinspectError)) and not isinstance(error, Refused)

@@ -1,0 +1,96 @@
+"""Record batches as Parquet, and as an Arrow IPC stream."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rmqinspect.output.destination import Destination
+from rmqinspect.output.writer import SCHEMA_VERSION, View, Writer, split_batch
+from rmqinspect.version import tool_name
+
+GROUP_ROWS = 122_880
+GROUP_SIZE = 128 << 20  # bytes in memory, before encoding
+
+
+def _with_version(schema: pa.Schema, view: View) -> pa.Schema:
+    notes = {**(schema.metadata or {}), "schema_version": str(SCHEMA_VERSION), "tool": tool_name()}
+    if view.redacted:
+        notes["redacted"] = json.dumps(view.redacted)
+    return schema.with_metadata(notes)
+
+
+class ArrowStream(Writer):
+    """An Arrow IPC stream; a stream has no end to write `complete` into, the exit status has it."""
+
+    def __init__(self, schema: pa.Schema, out: Destination, view: View) -> None:
+        super().__init__(schema, out, view)
+        self._schema = _with_version(schema, view)
+        self._stream = pa.ipc.new_stream(pa.PythonFile(out, mode="w"), self._schema)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write the batch, in slices of at most one row group's size."""
+        for piece in split_batch(batch, GROUP_ROWS, GROUP_SIZE):
+            self._stream.write_batch(piece.replace_schema_metadata(self._schema.metadata))
+
+    def finish(self) -> None:
+        """Write the end mark."""
+        self._stream.close()
+
+
+def _leaves(path: str, type_: pa.DataType) -> list[tuple[str, pa.DataType]]:
+    """Return the Parquet paths and types of the plain columns that make up one column."""
+    if pa.types.is_map(type_):
+        entry = f"{path}.key_value"
+        return _leaves(f"{entry}.key", type_.key_type) + _leaves(f"{entry}.value", type_.item_type)
+    if pa.types.is_list(type_):
+        return _leaves(f"{path}.list.element", type_.value_type)
+    return [(path, type_)]
+
+
+class ParquetFile(Writer):
+    """A Parquet file: zstd level 1, statistics, row groups of at most 122,880 rows or 128 MiB."""
+
+    def __init__(self, schema: pa.Schema, out: Destination, view: View) -> None:
+        super().__init__(schema, out, view)
+        # Bodies hardly repeat, and their least and greatest say nothing: neither dictionary nor statistics.
+        leaves = [leaf for field in schema for leaf in _leaves(field.name, field.type)]
+        plain = [path for path, type_ in leaves if type_ != pa.binary()]
+        self._file = pq.ParquetWriter(
+            pa.PythonFile(out, mode="w"),
+            _with_version(schema, view),
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=plain,
+            write_statistics=plain,
+        )
+        self._waiting: list[pa.RecordBatch] = []
+        self._rows = 0
+        self._octets = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Keep the rows until they fill a row group."""
+        while batch.num_rows:
+            # The first slice fills the open row group, the others are whole groups of their own.
+            fitting = batch.slice(0, GROUP_ROWS - self._rows)
+            batch = batch.slice(fitting.num_rows)
+            for piece in split_batch(fitting, GROUP_ROWS, GROUP_SIZE):
+                if self._octets + piece.nbytes > GROUP_SIZE:
+                    self._end_group()
+                self._waiting.append(piece)
+                self._rows += piece.num_rows
+                self._octets += piece.nbytes
+            if self._rows >= GROUP_ROWS:
+                self._end_group()
+
+    def _end_group(self) -> None:
+        if self._waiting:
+            table = pa.Table.from_batches(self._waiting, self.schema)
+            self._file.write_table(table.replace_schema_metadata(self._file.schema.metadata), GROUP_ROWS)
+        self._waiting, self._rows, self._octets = [], 0, 0
+
+    def finish(self) -> None:
+        """Write the last row group and the footer, which says whether the file is complete."""
+        self._end_group()
+        self._file.add_key_value_metadata({"complete": "true" if self.complete else "false"})
+        self._file.close()

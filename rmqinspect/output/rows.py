@@ -1,0 +1,265 @@
+"""Record batches as text that programs read: JSON lines, a JSON document, CSV.
+
+The work is done by whole columns: each becomes an Arrow array of texts, Arrow joins them into
+rows, and the joined array's buffer is what is written. Python sees single values only where a
+text needs escapes or a body is not text.
+
+A `binary` column is text where it is valid UTF-8 and base64 where it is not; the column
+`<name>_encoding` beside it says `utf-8` or `base64`, and is null where the value is.
+"""
+
+import base64
+import json
+from collections.abc import Iterator
+from datetime import UTC, tzinfo
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rmqinspect.output.destination import Destination
+from rmqinspect.output.writer import SCHEMA_VERSION, View, Writer, split_batch
+from rmqinspect.text import HOSTILE_RE2, escape, escape_json
+from rmqinspect.times import format_micros
+from rmqinspect.version import tool_name
+
+# Small enough to appear soon and to stay far below Arrow's 2 GiB per text array, escapes included.
+_SLICE_ROWS = 8192
+_SLICE_SIZE = 16 << 20
+
+# 64-bit codes are JSON strings: addresses of ext units exceed 2^53, which JavaScript cannot hold.
+_JSON_STRING_COLUMNS = frozenset({"tags_code", "ext_tags_code"})
+
+_JSON_SPECIAL = rf'["\\{HOSTILE_RE2}]'
+_CSV_SPECIAL = r'^$|[",\r\n]|^ | $'
+_HOSTILE = f"[{HOSTILE_RE2}]"
+# Controls apart from tab and line ends, and what turns the reading direction.
+_HOSTILE_BODY = (
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\x{61c}\x{200e}\x{200f}\x{2028}-\x{202e}\x{2066}-\x{2069}]"
+)
+
+
+def _join(*pieces: pa.Array | str) -> pa.Array:
+    return pc.binary_join_element_wise(*pieces, "")
+
+
+def _mask(array: pa.Array, pattern: str) -> pa.Array:
+    return pc.fill_null(pc.match_substring_regex(array, pattern), False)
+
+
+def timestamp_texts(array: pa.Array, zone: tzinfo) -> pa.Array:
+    """Return timestamps as ISO 8601 with milliseconds, `Z` or the zone's offset; null stays null."""
+    if zone is UTC:
+        # Without a zone, because a machine without a zone database could not name "UTC".
+        # Arrow writes `2022-03-02 02:04:22.123`; its strftime takes ten times as long.
+        millis = array.cast(pa.timestamp("us")).cast(pa.timestamp("ms"), safe=False)
+        return _join(pc.binary_replace_slice(millis.cast(pa.string()), 10, 11, "T"), "Z")
+    micros = array.cast(pa.timestamp("us")).cast(pa.int64()).to_pylist()
+    return pa.array([None if at is None else format_micros(at, zone) for at in micros], pa.string())
+
+
+def _is_utf8(octets: bytes | None) -> bool:
+    try:
+        (octets or b"").decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _binary_texts(array: pa.Array, refuse: str | None = None) -> tuple[pa.Array, pa.Array]:
+    """Return (texts, encodings) of a binary array.
+
+    UTF-8 that matches the pattern `refuse` is base64 as well.
+    """
+    array = array.cast(pa.binary())
+    try:
+        array.cast(pa.string())
+        odd = pa.repeat(False, len(array))
+    except pa.ArrowInvalid:
+        odd = pa.array([not _is_utf8(octets) for octets in array.to_pylist()])
+    if refuse is not None:
+        odd = pc.or_(odd, _mask(pc.if_else(odd, b"", array).cast(pa.string()), refuse))
+    if pc.any(odd).as_py():
+        coded = [base64.b64encode(octets) for octets in array.filter(odd).to_pylist()]
+        array = pc.replace_with_mask(array, odd, pa.array(coded, pa.binary()))
+    encodings = pc.if_else(array.is_valid(), pc.if_else(odd, "base64", "utf-8"), pa.scalar(None, pa.string()))
+    return array.cast(pa.string()), encodings
+
+
+def _json_strings(array: pa.Array) -> pa.Array:
+    special = _mask(array, _JSON_SPECIAL)
+    if pc.any(special).as_py():
+        odd = array.filter(special).to_pylist()
+        written = [escape_json(json.dumps(text, ensure_ascii=False))[1:-1] for text in odd]
+        array = pc.replace_with_mask(array, special, pa.array(written, pa.string()))
+    return _join('"', array, '"')
+
+
+def _spans(array: pa.Array) -> tuple[pa.Array, int, int]:
+    """Return the offsets of a list or map array, from zero, and the range of its children they mean."""
+    first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
+    return pc.subtract(array.offsets, pa.scalar(first, pa.int32())), first, last - first
+
+
+def _json_values(array: pa.Array, zone: tzinfo) -> pa.Array:
+    """Return every value as JSON text; null is `null`."""
+    type_ = array.type
+    if pa.types.is_null(type_):
+        return pa.repeat("null", len(array))
+    if pa.types.is_dictionary(type_):
+        return _json_values(array.dictionary_decode(), zone)
+    if pa.types.is_boolean(type_) or pa.types.is_integer(type_) or pa.types.is_floating(type_):
+        texts = array.cast(pa.string())
+    elif pa.types.is_timestamp(type_):
+        texts = _join('"', timestamp_texts(array, zone), '"')
+    elif pa.types.is_string(type_) or pa.types.is_large_string(type_):
+        texts = _json_strings(array.cast(pa.string()))
+    elif pa.types.is_binary(type_) or pa.types.is_large_binary(type_):
+        texts = _json_strings(_binary_texts(array)[0])
+    elif pa.types.is_map(type_):
+        offsets, first, length = _spans(array)
+        names = _json_values(array.keys.slice(first, length), zone)
+        items = _json_values(array.items.slice(first, length), zone)
+        texts = _enclose(array, "{", offsets, _join(names, ":", items), "}")
+    elif pa.types.is_list(type_):
+        offsets, first, length = _spans(array)
+        items = _json_values(array.values.slice(first, length), zone)
+        texts = _enclose(array, "[", offsets, items, "]")
+    else:
+        raise TypeError(f"no JSON form for {type_}")
+    return pc.fill_null(texts, "null")
+
+
+def _enclose(array: pa.Array, opening: str, offsets: pa.Array, members: pa.Array, closing: str) -> pa.Array:
+    joined = pc.binary_join(pa.ListArray.from_arrays(offsets, members), ",")
+    return pc.if_else(array.is_valid(), _join(opening, joined, closing), pa.scalar(None, pa.string()))
+
+
+def _json_columns(batch: pa.RecordBatch, zone: tzinfo) -> Iterator[tuple[str, pa.Array]]:
+    for name, array in zip(batch.schema.names, batch.columns, strict=True):
+        if pa.types.is_binary(array.type):
+            texts, encodings = _binary_texts(array)
+            yield name, pc.fill_null(_json_strings(texts), "null")
+            yield f"{name}_encoding", _json_values(encodings, zone)
+        elif name in _JSON_STRING_COLUMNS:
+            yield name, _json_values(array.cast(pa.string()), zone)
+        else:
+            yield name, _json_values(array, zone)
+
+
+def json_objects(batch: pa.RecordBatch, zone: tzinfo, before: str = "", after: str = "") -> pa.Array:
+    """Return one compact JSON object per row, with the texts `before` and `after` it."""
+    pieces: list[pa.Array | str] = []
+    opening = f"{before}{{"
+    for name, texts in _json_columns(batch, zone):
+        pieces += [f"{opening}{escape_json(json.dumps(name, ensure_ascii=False))}:", texts]
+        opening = ","
+    return _join(*pieces, f"}}{after}")
+
+
+def _csv_texts(array: pa.Array, zone: tzinfo) -> pa.Array:
+    type_ = array.type
+    if pa.types.is_timestamp(type_):
+        return timestamp_texts(array, zone)
+    if pa.types.is_nested(type_):
+        return pc.if_else(array.is_valid(), _json_values(array, zone), pa.scalar(None, pa.string()))
+    texts = array.cast(pa.string())
+    hostile = _mask(texts, _HOSTILE)
+    if pc.any(hostile).as_py():
+        escaped = [escape(text) for text in texts.filter(hostile).to_pylist()]
+        texts = pc.replace_with_mask(texts, hostile, pa.array(escaped, pa.string()))
+    return texts
+
+
+def _csv_columns(batch: pa.RecordBatch, zone: tzinfo) -> Iterator[tuple[str, pa.Array]]:
+    for name, array in zip(batch.schema.names, batch.columns, strict=True):
+        if pa.types.is_binary(array.type):
+            texts, encodings = _binary_texts(array, _HOSTILE_BODY)
+            yield name, texts
+            yield f"{name}_encoding", encodings
+        else:
+            yield name, _csv_texts(array, zone)
+
+
+def _csv_quoted(texts: pa.Array) -> pa.Array:
+    """Quote what needs it; the empty text is quoted too, so that it differs from null."""
+    special = _mask(texts, _CSV_SPECIAL)
+    if pc.any(special).as_py():
+        texts = pc.if_else(special, _join('"', pc.replace_substring(texts, '"', '""'), '"'), texts)
+    return pc.fill_null(texts, "")
+
+
+def csv_lines(batch: pa.RecordBatch, zone: tzinfo) -> pa.Array:
+    """Return one CSV line per row, with its line end."""
+    pieces: list[pa.Array | str] = []
+    for _, texts in _csv_columns(batch, zone):
+        pieces += [_csv_quoted(texts), ","]
+    return _join(*pieces[:-1], "\n")
+
+
+def _write_texts(out: Destination, texts: pa.Array, skip: int = 0) -> None:
+    """Write all texts of an array one after the other, without the first `skip` bytes."""
+    size = pc.sum(pc.binary_length(texts)).as_py()
+    out.write(memoryview(texts.buffers()[2])[skip:size])
+
+
+class JsonLines(Writer):
+    """One JSON object per line."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write the batch and pass it on at once."""
+        for piece in split_batch(batch, _SLICE_ROWS, _SLICE_SIZE):
+            _write_texts(self.out, json_objects(piece, self.view.zone, after="\n"))
+        self.out.flush()
+
+    def finish(self) -> None:
+        """Nothing ends a file of lines."""
+
+
+class JsonDocument(Writer):
+    """One JSON object with the rows as a list; `complete` stands behind them, where it is known."""
+
+    def __init__(self, schema: pa.Schema, out: Destination, view: View) -> None:
+        super().__init__(schema, out, view)
+        head: dict[str, object] = {"schema_version": SCHEMA_VERSION, "tool": tool_name()}
+        if view.redacted:
+            head["redacted"] = list(view.redacted)
+        out.write(json.dumps(head, separators=(",", ":"))[:-1].encode() + b',"rows":[')
+        self._empty = True
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write the rows, one a line."""
+        for piece in split_batch(batch, _SLICE_ROWS, _SLICE_SIZE):
+            objects = json_objects(piece, self.view.zone, before=",\n")
+            _write_texts(self.out, objects, skip=1 if self._empty else 0)
+            self._empty = False
+
+    def finish(self) -> None:
+        """Close the list and say whether it is complete, and whether a limit cut it."""
+        tail = json.dumps({"complete": self.complete, "more": self.more}, separators=(",", ":"))
+        self.out.write(f"{'' if self._empty else chr(10)}],{tail[1:]}\n".encode())
+
+
+class CsvRows(Writer):
+    r"""CSV with a header line.
+
+    CSV has no escapes of its own: hostile characters in texts are written as `\x1b`, lists and maps
+    are JSON, and a body with control characters other than tab and line ends is base64.
+    """
+
+    def __init__(self, schema: pa.Schema, out: Destination, view: View) -> None:
+        super().__init__(schema, out, view)
+        names: list[str] = []
+        for field in schema:
+            names += (
+                [field.name, f"{field.name}_encoding"] if pa.types.is_binary(field.type) else [field.name]
+            )
+        out.write(",".join(names).encode() + b"\n")
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write the batch and pass it on at once."""
+        for piece in split_batch(batch, _SLICE_ROWS, _SLICE_SIZE):
+            _write_texts(self.out, csv_lines(piece, self.view.zone))
+        self.out.flush()
+
+    def finish(self) -> None:
+        """Nothing ends a file of lines."""

@@ -1,0 +1,158 @@
+"""Record batches as a table of text for people; it streams."""
+
+from collections.abc import Callable
+from datetime import tzinfo
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rmqinspect.output.destination import Destination
+from rmqinspect.output.rows import timestamp_texts
+from rmqinspect.output.writer import View, Writer
+from rmqinspect.text import escape, escape_bytes
+
+# The rows that set the widths. A terminal does not wait for that many: see `ScreenTable.write`.
+_FIRST_ROWS = 200
+
+# Padding further than this would push the next column out of sight because of one long value.
+_WIDEST = 60
+_NARROWEST = 12  # of a column that is made narrower to fit the terminal
+
+_ABSENT = "-"
+_BOLD, _RED, _PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[0m"
+# Columns whose value says that something is wrong unless it is one of these.
+_GOOD = {"status": ("ok",), "severity": ("info", "warning")}
+
+
+def cell_width(text: str) -> int:
+    """Return how many cells of a terminal a text without control characters takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def _clip(text: str, width: int) -> str:
+    if cell_width(text) <= width:
+        return text
+    if text.isascii():
+        return text[: width - 1] + "…"
+    from rich.cells import set_cell_size
+
+    return set_cell_size(text, width - 1) + "…"
+
+
+def _text_of(type_: pa.DataType, preview: int | None) -> Callable[[Any], str]:
+    """Return the function that shows one value (never None) of this type."""
+    if pa.types.is_binary(type_):
+        return lambda octets: escape_bytes(octets, preview)
+    if pa.types.is_map(type_):
+        item = _text_of(type_.item_type, preview)
+        return lambda pairs: (
+            " ".join(f"{escape(name)}={_ABSENT if value is None else item(value)}" for name, value in pairs)
+            or _ABSENT
+        )
+    if pa.types.is_list(type_):
+        item = _text_of(type_.value_type, preview)
+        return lambda values: " ".join(_ABSENT if one is None else item(one) for one in values) or _ABSENT
+    return lambda value: escape(str(value))
+
+
+def _plain_texts(array: pa.Array) -> list[str]:
+    """Return numbers and truth values as Arrow writes them; null is `-`."""
+    texts: list[str] = pc.fill_null(array.cast(pa.string()), _ABSENT).to_pylist()
+    return texts
+
+
+def cells(array: pa.Array, zone: tzinfo, preview: int | None) -> list[str]:
+    """Return one safe text per value of a column; null is `-`."""
+    if pa.types.is_integer(array.type) or pa.types.is_boolean(array.type):
+        return _plain_texts(array)
+    if pa.types.is_timestamp(array.type):
+        array = timestamp_texts(array, zone)
+    elif pa.types.is_binary(array.type) and preview is not None:
+        array = pc.binary_slice(array, 0, preview + 1)  # one more, so that the cut is seen
+    show = _text_of(array.type, preview)
+    return [_ABSENT if value is None else show(value) for value in array.to_pylist()]
+
+
+class ScreenTable(Writer):
+    """A header and one line per row, columns two spaces apart, numbers to the right.
+
+    The first rows set the widths; a longer value that comes later moves the rest of its line. On a
+    terminal columns are made narrower until a line fits, and what is cut ends in `…`.
+    """
+
+    def __init__(self, schema: pa.Schema, out: Destination, view: View) -> None:
+        super().__init__(schema, out, view)
+        self._right = [pa.types.is_integer(field.type) for field in schema]
+        self._waiting: list[tuple[str, ...]] = []
+        self._widths: list[int] | None = None
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write the rows, once enough came to set the widths.
+
+        On a terminal the first batch with rows sets them, because someone waits; elsewhere a fixed number
+        of rows does, so that the same rows look the same however they were cut into batches.
+        """
+        columns = [cells(array, self.view.zone, self.view.preview) for array in batch.columns]
+        self._waiting += zip(*columns, strict=True)
+        if self._widths or len(self._waiting) >= _FIRST_ROWS or (self.view.width and self._waiting):
+            self._flush()
+
+    def finish(self) -> None:
+        """Write what waits; a table without rows is its header."""
+        self._flush()
+
+    def _flush(self) -> None:
+        lines = []
+        if self._widths is None:
+            self._widths = self._fit(self._waiting[:_FIRST_ROWS])
+            header = self._line(self.schema.names)
+            lines.append(f"{_BOLD}{header}{_PLAIN}" if self.view.colour else header)
+        lines += [self._coloured(row) for row in self._waiting]
+        self._waiting = []
+        self.out.write("".join(f"{line}\n" for line in lines).encode())
+        self.out.flush()
+
+    def _fit(self, rows: list[tuple[str, ...]]) -> list[int]:
+        names = self.schema.names
+        widths = [max([len(name), *(cell_width(row[i]) for row in rows)]) for i, name in enumerate(names)]
+        widths = [w if right else min(w, _WIDEST) for w, right in zip(widths, self._right, strict=True)]
+        if self.view.width is None:
+            return widths
+        floors = [
+            w if right or pa.types.is_timestamp(field.type) else max(len(field.name), min(w, _NARROWEST))
+            for w, right, field in zip(widths, self._right, self.schema, strict=True)
+        ]
+        room = self.view.width - 2 * (len(widths) - 1)
+        while sum(widths) > room:
+            spare = [width - floor for width, floor in zip(widths, floors, strict=True)]
+            if max(spare) <= 0:
+                break
+            widths[spare.index(max(spare))] -= 1
+        return widths
+
+    def _pad(self, row: tuple[str, ...] | list[str]) -> list[str]:
+        assert self._widths is not None
+        padded = []
+        for text, width, right in zip(row, self._widths, self._right, strict=True):
+            if self.view.width is not None and not right:
+                text = _clip(text, width)
+            blank = " " * (width - cell_width(text))
+            padded.append(blank + text if right else text + blank)
+        return padded
+
+    def _line(self, row: tuple[str, ...] | list[str]) -> str:
+        return "  ".join(self._pad(row)).rstrip(" ")
+
+    def _coloured(self, row: tuple[str, ...]) -> str:
+        if not self.view.colour:
+            return self._line(row)
+        padded = self._pad(row)
+        for i, name in enumerate(self.schema.names):
+            if row[i] not in (*_GOOD.get(name, (row[i],)), _ABSENT):
+                padded[i] = f"{_RED}{padded[i]}{_PLAIN}"
+        return "  ".join(padded).rstrip(" ")

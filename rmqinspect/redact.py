@@ -1,0 +1,140 @@
+"""Values that must not leave the house: taken out of batches, or replaced by keyed hashes.
+
+Columns stay, values go. A message id is made of its producer's address, so hiding hosts hides the
+ids as well; properties that hold the same are hidden with them.
+"""
+
+import hmac
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+# What is hidden under each word, in any table that has such a column.
+_COLUMNS: dict[str, frozenset[str]] = {
+    "body": frozenset({"body"}),
+    # A 32-bit hash of a key is found by trying; so is the hash of a tag.
+    "keys": frozenset({"keys", "key", "key_hash"}),
+    "tags": frozenset({"tags", "tags_code", "ext_tags_code"}),
+    "properties": frozenset({"properties"}),
+    "hosts": frozenset(
+        {"born_host", "born_port", "store_host", "store_port", "msg_id", "offset_msg_id", "client_host"}
+    ),
+}
+
+# Names in the properties map that hold the same values (MessageConst).
+_PROPERTIES: dict[str, frozenset[str]] = {
+    "body": frozenset(),
+    "keys": frozenset({"KEYS", "__SHARDINGKEY"}),
+    "tags": frozenset({"TAGS"}),
+    "properties": frozenset(),
+    "hosts": frozenset(
+        {
+            "UNIQ_KEY",
+            "__transactionId__",
+            "ORIGIN_MESSAGE_ID",
+            "DLQ_ORIGIN_MESSAGE_ID",
+            "EXTEND_UNIQ_INFO",
+            "TIMER_DEL_UNIQKEY",
+            "REPLY_TO_CLIENT",
+            "__BORNHOST",
+        }
+    ),
+}
+
+REDACTABLE = tuple(_COLUMNS)
+
+
+@dataclass(frozen=True)
+class Redaction:
+    """What is hidden, and under which key each of it is hashed (None: it is null)."""
+
+    keys: dict[str, bytes | None]
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What is hidden, sorted, for documents to say so."""
+        return tuple(sorted(self.keys))
+
+    def hide(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the batch with the same schema and without what must be hidden."""
+        for word, key in self.keys.items():
+            for position, field in enumerate(batch.schema):
+                if field.name in _COLUMNS[word]:
+                    hidden = _hide_column(batch.column(position), key)
+                elif field.name == "properties" and _PROPERTIES[word]:
+                    hidden = _hide_properties(batch.column(position), _PROPERTIES[word], key)
+                else:
+                    continue
+                batch = batch.set_column(position, field, hidden)
+        return batch
+
+
+def parse_redaction(text: str) -> Redaction:
+    """Read `body,keys=hash:KEYFILE,hosts`: each word may have its own key file.
+
+    The key is the file's content without the line end.
+
+    :raises ValueError: an unknown word, or a key file that is missing or empty.
+    """
+    keys: dict[str, bytes | None] = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        word, how_given, how = item.partition("=")
+        if word not in _COLUMNS:
+            raise ValueError(f"{word!r} cannot be redacted; these can: {', '.join(REDACTABLE)}")
+        if how_given and not how.startswith("hash:"):
+            raise ValueError(f"{item!r}: after = stands hash:KEYFILE")
+        keys[word] = _read_key(how.removeprefix("hash:")) if how_given else None
+    if not keys:
+        raise ValueError(f"nothing to redact; these can be: {', '.join(REDACTABLE)}")
+    return Redaction(keys)
+
+
+def _read_key(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            key = file.read().rstrip(b"\r\n")
+    except OSError as error:
+        raise ValueError(f"key file {path}: {error.strerror}") from error
+    if not key:
+        raise ValueError(f"key file {path}: is empty")
+    return key
+
+
+def hash_value(value: bytes, key: bytes) -> str:
+    """Return the keyed hash of one value, the same wherever the value stands: `sha256:` and 64 hex digits."""
+    return f"sha256:{hmac.digest(key, value, 'sha256').hex()}"
+
+
+def _hide_column(array: pa.Array, key: bytes | None) -> pa.Array:
+    if key is None:
+        return pa.nulls(len(array), array.type)
+    return pa.array([_hashed(value, key) for value in array.to_pylist()], array.type)
+
+
+def _hashed(value: Any, key: bytes) -> Any:
+    """Return a value of a column with every text in it hashed; the names of a map stay."""
+    match value:
+        case str():
+            return hash_value(value.encode(), key)
+        case bytes():
+            return hash_value(value, key).encode()
+        case list():
+            return [_hashed(one, key) for one in value]
+        case (name, held):
+            return name, _hashed(held, key)
+        case _:
+            return None  # a number, and a hash is none
+
+
+def _hide_properties(array: pa.Array, names: frozenset[str], key: bytes | None) -> pa.Array:
+    """Hide the values of some names; the names stay."""
+
+    def hide(name: str, value: str | None) -> str | None:
+        if name not in names:
+            return value
+        return None if key is None or value is None else hash_value(value.encode(), key)
+
+    rows = array.to_pylist()
+    hidden = [None if row is None else [(name, hide(name, value)) for name, value in row] for row in rows]
+    return pa.array(hidden, array.type)

@@ -1,0 +1,130 @@
+"""Text for people: hostile characters made visible, and numbers as they are read aloud.
+
+Topic names, properties and bodies come from strangers. Whatever could move a cursor, change a
+colour or turn the reading direction is written as an escape before it reaches a screen.
+"""
+
+import re
+
+# Controls (C0, DEL, C1), the soft hyphen, zero-width and bidirectional marks, line and paragraph
+# separators, tags, surrogates: all that is drawn as nothing, or changes how its neighbours are drawn.
+# Only ranges and single characters, so that Python's re and Arrow's RE2 both compile it.
+_RANGES: tuple[tuple[int, int], ...] = (
+    (0x00, 0x1F),
+    (0x7F, 0x9F),
+    (0xAD, 0xAD),
+    (0x600, 0x605),
+    (0x61C, 0x61C),
+    (0x6DD, 0x6DD),
+    (0x70F, 0x70F),
+    (0x180E, 0x180E),
+    (0x200B, 0x200F),
+    (0x2028, 0x202E),
+    (0x2060, 0x206F),
+    (0xFEFF, 0xFEFF),
+    (0xFFF9, 0xFFFB),
+    (0x1BCA0, 0x1BCA3),
+    (0x1D173, 0x1D17A),
+    (0xE0000, 0xE0FFF),
+)
+_SURROGATES = (0xD800, 0xDFFF)  # never in Arrow strings, and RE2 refuses to name them
+
+HOSTILE_RE2 = "".join(rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in _RANGES)
+"""The hostile characters as the inside of an RE2 character class (surrogates apart)."""
+
+_HOSTILE = re.compile(
+    "[" + "".join(f"\\U{first:08x}-\\U{last:08x}" for first, last in (*_RANGES, _SURROGATES)) + "]"
+)
+
+_SHORT_ESCAPES = {"\t": r"\t", "\n": r"\n", "\r": r"\r"}
+
+_DECIMAL_UNITS = ("kB", "MB", "GB", "TB", "PB", "EB")
+
+
+def _escape_match(match: re.Match[str]) -> str:
+    character = match.group()
+    code = ord(character)
+    if code < 0x100:
+        return _SHORT_ESCAPES.get(character, f"\\x{code:02x}")
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def escape(text: str) -> str:
+    r"""Return `text` with hostile characters written as `\x1b`, `\u202e`, `\U000e0041`, `\t`, `\n` or `\r`.
+
+    A backslash stays as it is: this is for reading, the JSON formats are for going back to the bytes.
+    """
+    if text.isprintable():
+        return text
+    return _HOSTILE.sub(_escape_match, text)
+
+
+def escape_json(document: str) -> str:
+    r"""Return JSON text with its hostile characters as `\uXXXX` (a pair of them above U+FFFF).
+
+    The value stays the same, because such characters can only stand inside JSON strings; line ends
+    between values must be added afterwards.
+    """
+
+    def utf16_escapes(match: re.Match[str]) -> str:
+        units = match.group().encode("utf-16-be", "surrogatepass").hex()
+        return "".join(f"\\u{units[i : i + 4]}" for i in range(0, len(units), 4))
+
+    return document if document.isprintable() else _HOSTILE.sub(utf16_escapes, document)
+
+
+def cut_utf8(octets: bytes, limit: int) -> bytes:
+    """Return at most the first `limit` bytes, up to three fewer so as not to split a UTF-8 character."""
+    if len(octets) <= limit:
+        return octets
+    head = octets[:limit]
+    try:
+        head.decode()
+    except UnicodeDecodeError as error:
+        if error.end == limit and error.reason == "unexpected end of data":
+            return head[: error.start]
+    return head
+
+
+def escape_bytes(octets: bytes, limit: int | None = None) -> str:
+    """Return bytes as escaped text when they are UTF-8, else as `0x` and hex digits; `…` says `limit` cut."""
+    head = octets if limit is None else cut_utf8(octets, limit)
+    more = "…" if len(head) < len(octets) else ""
+    try:
+        return escape(head.decode()) + more
+    except UnicodeDecodeError:
+        return f"0x{head.hex()}{more}"
+
+
+def group_digits(number: int) -> str:
+    """Return an integer in groups of three digits: `97 187`."""
+    return f"{number:,}".replace(",", " ")
+
+
+def describe_offset(offset: int) -> str:
+    """Return an offset in decimal and hex: `31 651 (0x7ba3)`."""
+    return f"{group_digits(offset)} ({offset:#x})"
+
+
+def describe_size(size: float) -> str:
+    """Return a number of bytes in decimal units: `0.3 MB`, `320.0 GB`; small ones exactly: `326 bytes`."""
+    if size < 1000:
+        return "1 byte" if size == 1 else f"{size:.0f} bytes"
+    units = iter(_DECIMAL_UNITS)
+    unit = next(units)
+    size /= 1000
+    while size >= 999.95 and (larger := next(units, None)):
+        size, unit = size / 1000, larger
+    return f"{size:.1f} {unit}"
+
+
+def describe_duration(seconds: float) -> str:
+    """Return a time span in its one fitting unit: `40 s`, `3 min`, `2 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.0f} h"
+
+
+def count(number: int, noun: str) -> str:
+    """Return a grouped number with its noun: `1 row`, `12 345 rows`."""
+    return f"{group_digits(number)} {noun}" if number == 1 else f"{group_digits(number)} {noun}s"

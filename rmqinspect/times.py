@@ -1,0 +1,121 @@
+"""Points in time as people write them, and as they are printed."""
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_FIRST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+_BEYOND = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND + 1
+
+_UNITS = {
+    "ms": timedelta(milliseconds=1),
+    "s": timedelta(seconds=1),
+    "m": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+    "w": timedelta(weeks=1),
+}
+_STEP = r"(\d+)(ms|[smhdw])"
+_RELATIVE = re.compile(rf"(now|last)?(?:-((?:{_STEP})+))?", re.ASCII)
+_MILLIS = re.compile(r"-?\d+", re.ASCII)
+_ZONE_OFFSET = re.compile(r"([+-])(\d{2}):?(\d{2})", re.ASCII)
+
+# The form RocketMQ's mqadmin takes and prints: yyyy-MM-dd#HH:mm:ss:SSS.
+_MQADMIN = re.compile(r"(\d{4}-\d{2}-\d{2})#(\d{2}:\d{2}:\d{2})(?::(\d{3}))?", re.ASCII)
+
+_FORMS = "ISO 8601, epoch milliseconds, yyyy-MM-dd#HH:mm:ss:SSS, -2h, last-5m, now"
+
+
+def parse_zone(name: str) -> tzinfo:
+    """Return the time zone `UTC`, `Asia/Shanghai` or `+08:00`.
+
+    :raises ValueError: there is no such zone on this machine.
+    """
+    if name.upper() in ("UTC", "Z"):
+        return UTC
+    if offset := _ZONE_OFFSET.fullmatch(name):
+        span = timedelta(hours=int(offset[2]), minutes=int(offset[3]))
+        if span >= timedelta(hours=24):
+            raise ValueError(f"{name!r} is not an offset from UTC")
+        return timezone(-span if offset[1] == "-" else span)
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ValueError(f"{name!r} is no time zone known here; UTC, Asia/Shanghai and +08:00 are") from error
+
+
+def _to_micros(moment: datetime) -> int:
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def _parse_span(text: str) -> timedelta:
+    return sum((int(number) * _UNITS[unit] for number, unit in re.findall(_STEP, text)), timedelta())
+
+
+def parse_time(
+    text: str, zone: tzinfo, now: Callable[[], datetime], last_record: Callable[[], int | None]
+) -> int:
+    """Return a point in time as microseconds since 1970-01-01T00:00:00Z, in the years 1 to 9999.
+
+    Read are ISO 8601, epoch milliseconds, `yyyy-MM-dd#HH:mm:ss:SSS` (as mqadmin), `now`, `-2h` (before
+    now), `last` and `last-5m` (before the last record). What names no zone is read in `zone`.
+    `last_record` gives the store time of the last record in microseconds, or None; it is called only
+    where the text needs it, and so is `now` (which must carry a zone).
+
+    :raises ValueError: the text is none of these, or the store has no last record.
+    """
+    text = text.strip()
+    relative = _RELATIVE.fullmatch(text)
+    try:
+        if _MILLIS.fullmatch(text):
+            micros = _from_millis(text)
+        elif text and relative:
+            start = _to_micros(now()) if relative[1] != "last" else _last_of(text, last_record)
+            micros = start - _parse_span(relative[2] or "") // _MICROSECOND
+        else:
+            moment = _parse_calendar(text)
+            micros = _to_micros(moment if moment.tzinfo else moment.replace(tzinfo=zone))
+    except OverflowError:
+        micros = _BEYOND
+    if not _FIRST <= micros < _BEYOND:
+        raise ValueError(f"{text!r} lies outside the years 1 to 9999")
+    return micros
+
+
+def _from_millis(text: str) -> int:
+    if len(text) == 10:
+        raise ValueError(f"{text!r} looks like seconds since 1970; give milliseconds: {text}000")
+    return int(text) * 1000 if len(text) < 20 else _BEYOND
+
+
+def _last_of(text: str, last_record: Callable[[], int | None]) -> int:
+    last = last_record()
+    if last is None:
+        raise ValueError(f"{text!r} counts from the last record, and none was found")
+    return last
+
+
+def _parse_calendar(text: str) -> datetime:
+    mqadmin = _MQADMIN.fullmatch(text)
+    try:
+        return datetime.fromisoformat(f"{mqadmin[1]}T{mqadmin[2]}.{mqadmin[3] or '000'}" if mqadmin else text)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is no time; write {_FORMS}") from error
+
+
+def format_micros(micros: int, zone: tzinfo = UTC) -> str:
+    """Return microseconds since 1970 as ISO 8601 with milliseconds and the zone: `2022-03-02T02:04:22.123Z`.
+
+    Only for the years 1 to 9999, as every timestamp of the tables; where the zone's clock would leave
+    them, the time is given in UTC.
+    """
+    moment = _EPOCH + timedelta(microseconds=micros)
+    if zone is not UTC:
+        try:
+            return moment.astimezone(zone).isoformat(timespec="milliseconds")
+        except OverflowError:
+            pass
+    return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
