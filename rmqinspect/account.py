@@ -19,6 +19,7 @@ class Account:
     gap_bytes: dict[str, int] = field(default_factory=lambda: {"filler": 0, "zeros": 0, "unknown": 0})
     first_timestamp: int | None = None  # ms, of the first and the last record
     last_timestamp: int | None = None
+    begin: int | None = None  # physical offset of the first record
     end: int | None = None  # physical offset after the last record
 
     def add(self, event: Stretch | Gap) -> None:
@@ -35,6 +36,7 @@ class Account:
         times = records.field("store_timestamp")
         if self.first_timestamp is None:
             self.first_timestamp = int(times[0])
+            self.begin = records.base + int(records.starts[0])
         self.last_timestamp = int(times[-1])
         self.end = records.base + int(records.ends[-1])
 
@@ -45,7 +47,7 @@ class Account:
         for kind, size in later.gap_bytes.items():
             self.gap_bytes[kind] += size
         if self.first_timestamp is None:
-            self.first_timestamp = later.first_timestamp
+            self.first_timestamp, self.begin = later.first_timestamp, later.begin
         if later.last_timestamp is not None:
             self.last_timestamp, self.end = later.last_timestamp, later.end
 

@@ -2,7 +2,8 @@
 
 A text is `name 01 value 02 name 01 value 02 …`, the last 02 may be missing. Items are split at
 02, empty ones are ignored, and the first 01 of an item separates its name; a value may hold
-further 01. An item without 01, or without a name, is malformed and gives no property.
+further 01. An item with an empty value is no property; one without 01, or without a name, is
+malformed and none either.
 
 Source: MessageDecoder#string2messageProperties, 4.9.1 and later; core 2.6.
 """
@@ -48,11 +49,12 @@ def split_properties(text: NDArray[np.uint8], offsets: Ints) -> Items:
         none = np.empty(0, np.int64)
         return Items(none, none, none, none, none, none)
     middles = np.flatnonzero(text == NAME_VALUE_SEPARATOR)
-    if len(middles) == len(starts) and ((starts < middles) & (middles < item_ends)).all():
+    if len(middles) == len(starts) and ((starts < middles) & (middles + 1 < item_ends)).all():
         return Items(_record_of(starts, offsets), starts, middles, middles + 1, item_ends, starts[:0])
     middle = np.append(middles, len(text))[np.searchsorted(middles, starts)]
-    sound = (starts < middle) & (middle < item_ends)
-    bad = ~sound & (starts < item_ends)
+    bad = (starts < item_ends) & ((middle == starts) | (middle >= item_ends))
+    # A client that sets an empty tag writes it so, and the broker reads it as no tag.
+    sound = (starts < middle) & (middle + 1 < item_ends)
     starts, middle, item_ends, bad_starts = starts[sound], middle[sound], item_ends[sound], starts[bad]
     return Items(
         _record_of(starts, offsets), starts, middle, middle + 1, item_ends, _record_of(bad_starts, offsets)

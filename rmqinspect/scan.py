@@ -9,9 +9,9 @@ A split of a segment starts by walking from a little before its first byte, so t
 same records as a reader that comes from the segment's start.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import pairwise, repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -114,6 +114,16 @@ def scan_split(split: Split, window_size: int = WINDOW_SIZE) -> Iterator[Event]:
     with open_file(split.segment) as reader:
         chain = _Chain(reader, split.segment, window_size)
         yield from chain.run(split.start, min(split.end, reader.size))
+
+
+def find_holes(segments: Sequence[Segment], segment_size: int | None) -> Iterator[Gap]:
+    """Yield the ranges between neighbouring segments that no file covers, one per missing file."""
+    for before, after in pairwise(segments):
+        start = before.base + (segment_size or before.size)
+        while start < after.base:
+            end = min(after.base, start + segment_size) if segment_size else after.base
+            yield Gap(start, end, "missing", None)
+            start = end
 
 
 def merge_gaps(gaps: Iterable[Gap], end: int) -> Iterator[Gap]:

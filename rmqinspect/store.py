@@ -13,16 +13,15 @@ import stat
 import struct
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
+from itertools import pairwise
 from types import TracebackType
 from typing import Self
 
 from rmqinspect.errors import NotAStore, Unreadable
-from rmqinspect.sniff import archive_advice, own_base, sniff
-
-Place = tuple[str, ...]
+from rmqinspect.places import Place, Row, find_place, kind_in, kind_of, rows_at, rows_below
+from rmqinspect.sniff import own_base
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ class StoreFile:
     path: str  # real path, where it is opened
     name: str  # for people: relative to what was given, with "/"
     size: int  # bytes, when the store was listed
-    kind: str  # a kind of PLACES, or "other"
+    kind: str  # a kind of places.PLACES, or "other"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,33 +90,7 @@ class Store:
         return self.segments[0].base if self.segments else 0
 
 
-# Which file is what, by its place below the store root. The first row that matches decides.
-# Sources: StorePathConfigHelper, BrokerPathConfigHelper, DLedgerConfig#getDataStorePath.
-PLACES: tuple[tuple[Place, str], ...] = (
-    (("commitlog", "*"), "segment"),
-    (("dledger-*", "data", "*"), "dledger"),
-    (("dledger-*", "index", "*"), "dledger_index"),
-    (("dledger-*", "*"), "dledger_state"),
-    (("consumequeue", "*", "*", "*"), "queue"),
-    (("consumequeue", "*"), "rocksdb"),
-    (("consumequeue_rocksdb", "*"), "rocksdb"),
-    (("batchconsumequeue", "*", "*", "*"), "batch_queue"),
-    (("consumequeue_ext", "*", "*", "*"), "ext_queue"),
-    (("index", "*"), "index"),
-    (("config", "*"), "config"),
-    (("config", "*", "*"), "rocksdb"),
-    (("rocksdbstore", "*"), "rocksdb"),
-    (("kvStore", "*"), "rocksdb"),
-    (("timerlog", "*"), "timer_log"),
-    (("timerwheel*",), "timer_wheel"),
-    (("compaction", "compactionLog", "*", "*", "*"), "compaction_log"),
-    (("compaction", "compactionCq", "*", "*", "*"), "compaction_queue"),
-    (("checkpoint",), "checkpoint"),
-    (("abort",), "abort"),
-    (("lock",), "lock"),
-)
 _QUEUE_KINDS = ("queue", "batch_queue", "ext_queue")
-_ROOT_MARKS = ("commitlog", "consumequeue", "batchconsumequeue", "consumequeue_rocksdb")
 
 # Deeper than any file of a store lies; keeps a wrong path (say "/") from being walked for hours.
 _MAX_DEPTH = 6
@@ -210,9 +183,7 @@ def open_store(paths: Sequence[str], *, config: str | None = None, base: int | N
     return stores[0]
 
 
-def open_stores(
-    paths: Sequence[str], *, config: str | None = None, base: int | None = None
-) -> list[Store]:
+def open_stores(paths: Sequence[str], *, config: str | None = None, base: int | None = None) -> list[Store]:
     """Find the stores that `paths` are: each full root is one; loose pieces join the only root.
 
     `config` names a broker.conf: its sizes are believed, and its paths are used where no path is
@@ -225,7 +196,7 @@ def open_stores(
     paths = list(paths) or _configured_paths(settings)
     if not paths:
         raise NotAStore("no store given, and no --config that names one")
-    located = [(path, _locate(path)) for path in paths]
+    located = [(path, find_place(path)) for path in paths]
     if not any("commitlog" in os.listdir(real) for _, (real, place) in located if place == ()):
         # The root has no commit log of its own: the configuration may say where it is.
         logs = [path for path in _log_paths(settings) if os.path.isdir(path) and path not in paths]
@@ -233,7 +204,9 @@ def open_stores(
     roots = [entry for entry in located if entry[1][1] == ()]
     pieces = [entry for entry in located if entry[1][1] != ()]
     if len(roots) > 1 and pieces:
-        raise NotAStore("several stores and loose pieces together: which store the pieces belong to is unclear")
+        raise NotAStore(
+            "several stores and loose pieces together: which store the pieces belong to is unclear"
+        )
     groups = [[root, *pieces] for root in roots] or [pieces]
     return [_assemble(group, settings, base) for group in groups]
 
@@ -280,139 +253,25 @@ def lock_holder(store: Store) -> int | None:
     return None if kind == fcntl.F_UNLCK else int(pid)
 
 
-# --- what a path is -----------------------------------------------------------------------------
-
-
-def _locate(path: str, depth: int = 0) -> tuple[str, Place]:
-    """Return (real path, its place below a store root); () is the place of a root itself."""
-    real = os.path.realpath(path)
-    try:
-        status = os.stat(real)
-    except FileNotFoundError as error:
-        link = " (a dangling link)" if os.path.islink(path) else ""
-        raise NotAStore(f"{path}: no such file or directory{link}") from error
-    except OSError as error:
-        raise Unreadable(f"{path}: {error.strerror}") from error
-    if stat.S_ISREG(status.st_mode):
-        return real, _place_of_file(path, real, status.st_size)
-    if not stat.S_ISDIR(status.st_mode):
-        raise NotAStore(f"{path}: neither a directory nor a regular file")
-    try:
-        names = sorted(os.listdir(real))
-    except OSError as error:
-        raise Unreadable(f"{path}: {error.strerror}") from error
-    place = _place_of_folder(real, names)
-    if place is not None:
-        return real, place
-    if not names:
-        raise NotAStore(f"{path}: an empty directory, not a store")
-    # An unpacked archive often has one more level: accept the only store below.
-    inner = []
-    for name in names if depth < 2 else ():
-        child = os.path.join(real, name)
-        if os.path.isdir(child) and not os.path.islink(child):
-            try:
-                inner.append(_locate(child, depth + 1))
-            except (NotAStore, Unreadable):
-                continue
-    if len(inner) == 1:
-        return inner[0]
-    if inner:
-        some = ", ".join(os.path.relpath(child, real) for child, _ in inner[:4])
-        raise NotAStore(f"{path}: holds {len(inner)} stores ({some}{', …' if len(inner) > 4 else ''}); give one")
-    raise NotAStore(f"{path}: not a store: no commitlog, consumequeue or dledger-* folder and no file of one")
-
-
-def _place_of_folder(path: str, names: Sequence[str]) -> Place | None:
-    own = os.path.basename(path)
-    folders = [name for name in names if os.path.isdir(os.path.join(path, name))]
-    if any(mark in folders for mark in _ROOT_MARKS) or any(fnmatchcase(name, "dledger-*") for name in folders):
-        return ()
-    if "config" in folders and "checkpoint" in names:
-        return ()
-    numbered = [name for name in names if name.isdecimal() and name not in folders]
-    if own == "commitlog":
-        return ("commitlog",)
-    if own == "config" and any(name.endswith(".json") for name in names):
-        return ("config",)
-    for name in numbered:
-        kind = sniff(os.path.join(path, name))
-        if kind in ("segment", "dledger"):
-            return ("commitlog",) if kind == "segment" else ("dledger-?", "data")
-        if kind in ("queue", "batch_queue"):
-            return (_folder_of(kind), *_queue_parts(path))
-        if kind == "index" or own == "index":
-            return ("index",)
-    if numbered:  # nothing but zeros in all of them
-        return ("consumequeue", *_queue_parts(path)) if own.isdecimal() else ("commitlog",)
-    if own in ("consumequeue", "batchconsumequeue", "consumequeue_ext") and folders:
-        return (own,)
-    if own == "index":
-        return None
-    queues = [name for name in folders if name.isdecimal()]
-    if queues and any(entry.isdecimal() for entry in os.listdir(os.path.join(path, queues[0]))):
-        parent = os.path.basename(os.path.dirname(path))
-        return (parent if parent in ("batchconsumequeue", "consumequeue_ext") else "consumequeue", own)
-    return None
-
-
-def _place_of_file(path: str, real: str, size: int) -> Place:
-    name = os.path.basename(real)
-    if advice := archive_advice(path, real):
-        raise NotAStore(advice)
-    kind = sniff(real)
-    folder = os.path.dirname(real)
-    if kind == "zeros" and name.isdecimal():
-        kind = "queue" if os.path.basename(folder).isdecimal() else "segment"
-    match kind:
-        case "segment":
-            return ("commitlog", name)
-        case "dledger":
-            return ("dledger-?", "data", name)
-        case "queue" | "batch_queue":
-            return (_folder_of(kind), *_queue_parts(folder), name)
-        case "index":
-            return ("index", name)
-        case "checkpoint":
-            return ("checkpoint",)
-        case "config":
-            return ("config", name)
-    what = "named like a segment, but there is no commit-log record in it" if name.isdecimal() else "no file of a store"
-    raise NotAStore(f"{path}: {what} ({size:,} bytes)".replace(",", " "))
-
-
-def _folder_of(kind: str) -> str:
-    return "batchconsumequeue" if kind == "batch_queue" else "consumequeue"
-
-
-def _queue_parts(folder: str) -> Place:
-    """Return (topic, queue id) as the folder names say, "?" and "0" where they do not."""
-    queue = os.path.basename(folder)
-    topic = os.path.basename(os.path.dirname(folder))
-    return (topic, queue) if queue.isdecimal() and topic else ("?", "0")
-
-
 # --- which file is what -------------------------------------------------------------------------
 
 
-def _assemble(located: list[tuple[str, tuple[str, Place]]], settings: Mapping[str, str], base: int | None) -> Store:
-    roots = tuple(real for _, (real, _) in located)
-    files: dict[str, StoreFile] = {}
-    oddities: list[Oddity] = []
+def _assemble(
+    located: list[tuple[str, tuple[str, Place]]], settings: Mapping[str, str], base: int | None
+) -> Store:
+    listing = _Listing(tuple(real for _, (real, _) in located), base)
     for _, (real, place) in located:
-        prefix = os.path.dirname(real) if os.path.isfile(real) else real
-        shown = "commitlog" if place == ("commitlog",) and len(located) > 1 else ""
-        for path, where, size in _walk(real, place, roots, oddities):
-            name = os.path.join(shown, os.path.relpath(path, prefix))
-            target = os.path.realpath(path)
-            file = _file_at(target, name, size, where, base, loose=os.path.isfile(real), oddities=oddities)
-            files.setdefault(target, file)
-    ordered = tuple(files.values())
+        shown = "commitlog/" if place == ("commitlog",) and len(located) > 1 else ""
+        if os.path.isfile(real):
+            listing.add_loose(real, place)
+        else:
+            listing.enter(real, place, shown, rows_at(place))
+    ordered = tuple(listing.files.values())
     segments = tuple(sorted((f for f in ordered if isinstance(f, Segment)), key=lambda f: (f.base, f.path)))
     queues = sorted(
         (f for f in ordered if isinstance(f, QueueFile)), key=lambda f: (f.topic, f.queue_id, f.kind, f.base)
     )
-    first_path, (first_real, first_place) = located[0]
+    first_path, (_, first_place) = located[0]
     remarks: list[str] = []
     return Store(
         name=os.path.basename(os.path.normpath(os.path.abspath(first_path))),
@@ -425,99 +284,122 @@ def _assemble(located: list[tuple[str, tuple[str, Place]]], settings: Mapping[st
         index_files=tuple(sorted((f for f in ordered if f.kind == "index"), key=lambda f: f.name)),
         checkpoint=next((f for f in ordered if f.kind == "checkpoint"), None),
         config_files={os.path.basename(f.name): f for f in ordered if f.kind == "config"},
-        oddities=tuple(oddities),
+        oddities=tuple(listing.oddities),
         settings=settings,
         remarks=tuple(remarks),
         neighbours=not all(os.path.isfile(real) for _, (real, _) in located),
     )
 
 
-def kind_of(place: Place) -> str:
-    """Return the kind of file that lies at this place or, for a folder, below it."""
-    padded = place + ("*",) * 3
-    for pattern, kind in PLACES:
-        if len(pattern) >= len(place) and all(map(fnmatchcase, padded, pattern)):
-            return kind
-    return "other"
+class _Listing:
+    """Walks folders, names sorted, and tells what each entry is.
 
+    Made for stores of many thousand files: one call to the system for each folder and each file.
+    """
 
-def _file_at(
-    path: str, name: str, size: int, place: Place, base: int | None, *, loose: bool, oddities: list[Oddity]
-) -> StoreFile:
-    kind = next((k for pattern, k in PLACES if len(pattern) == len(place) and all(map(fnmatchcase, place, pattern))), "other")
-    last = place[-1]
-    if kind in ("segment", "dledger"):
-        if loose:
-            own = base if base is not None else own_base(path, size)
-            number = own if own is not None else (int(last) if last.isdecimal() else 0)
-            return Segment(path, name, size, kind, number)
-        if last.isdecimal() and last.isascii() and int(last) < 2**63:
-            if len(last) != 20:
-                oddities.append(Oddity("stray", name, "the name has not 20 digits", path, place))
-            return Segment(path, name, size, kind, int(last))
-        oddities.append(Oddity("stray", name, "the name is no number", path, place))
-        return StoreFile(path, name, size, "other")
-    if kind in _QUEUE_KINDS:
-        topic, queue = place[-3], place[-2]
-        if last.isdecimal() and queue.lstrip("-").isdecimal() and int(last) < 2**63 and abs(int(queue)) < 2**31:
-            return QueueFile(path, name, size, kind, topic, int(queue), int(last))
-        oddities.append(Oddity("stray", name, "no file of a consume queue", path, place))
-        return StoreFile(path, name, size, "other")
-    if kind == "index" and not (last.isdecimal() or loose):
-        oddities.append(Oddity("stray", name, "the name is no number", path, place))
-        return StoreFile(path, name, size, "other")
-    return StoreFile(path, name, size, kind)
+    def __init__(self, roots: tuple[str, ...], base: int | None) -> None:
+        self.roots = roots
+        self.base = base
+        self.files: dict[str, StoreFile] = {}  # by real path: two names of one file are one file
+        self.oddities: list[Oddity] = []
+        self._followed: set[str] = set()  # folders that links led to
 
+    def add_loose(self, path: str, place: Place) -> None:
+        """Add a file that was given by itself."""
+        self._add(path, os.path.basename(path), os.stat(path).st_size, place, rows_at(place), loose=True)
 
-def _walk(
-    path: str, place: Place, roots: tuple[str, ...], oddities: list[Oddity]
-) -> Iterator[tuple[str, Place, int]]:
-    """Yield (path, place, size) of every regular file below `path`, names sorted; note the rest."""
-    if os.path.isfile(path):
-        yield path, place, os.stat(path).st_size
-        return
-    try:
-        with os.scandir(path) as listing:
-            entries = sorted(listing, key=lambda entry: entry.name)
-    except OSError as error:
-        oddities.append(Oddity("unreadable", _relative(path, roots), str(error.strerror), path, place))
-        return
-    for entry in entries:
-        where = (*place, entry.name)
-        odd = _oddity_of(entry, where, roots)
-        if odd is not None:
-            oddities.append(odd)
-        elif entry.is_dir():
-            if place == ("commitlog",):
-                oddities.append(
-                    Oddity("directory", _relative(entry.path, roots), "a folder among the segments", entry.path, where)
-                )
-            if len(where) < _MAX_DEPTH:
-                yield from _walk(entry.path, where, roots, oddities)
+    def enter(self, folder: str, place: Place, shown: str, rows: tuple[Row, ...]) -> None:
+        """Add all below a folder; `shown` begins their names, `rows` are those that match the place."""
+        try:
+            with os.scandir(folder) as listing:
+                entries = sorted(listing, key=lambda entry: entry.name)
+        except OSError as error:
+            name = shown.rstrip("/") or os.path.basename(folder)
+            self._note("unreadable", name, str(error.strerror), folder, place)
+            return
+        for entry in entries:
+            where, name = (*place, entry.name), shown + entry.name
+            try:
+                self._sort(entry, where, name, rows_below(rows, len(place), entry.name))
+            except FileNotFoundError:
+                continue  # a broker that runs deletes files while they are listed
+            except OSError as error:
+                self._note("unreadable", name, str(error.strerror), entry.path, where)
+
+    def _sort(self, entry: os.DirEntry[str], place: Place, name: str, rows: tuple[Row, ...]) -> None:
+        if entry.is_dir(follow_symlinks=False):
+            self._enter_below(entry.path, entry.path, place, name, rows)
+        elif entry.is_file(follow_symlinks=False):
+            self._add(entry.path, name, entry.stat(follow_symlinks=False).st_size, place, rows)
+        elif entry.is_symlink():
+            self._follow(entry.path, place, name, rows)
         else:
-            yield entry.path, where, entry.stat().st_size
+            self._note("special", name, "neither a folder nor a regular file", entry.path, place)
 
+    def _enter_below(self, path: str, real: str, place: Place, name: str, rows: tuple[Row, ...]) -> None:
+        if place[:-1] == ("commitlog",):
+            self._note("directory", name, "a folder among the segments", path, place)
+        if len(place) < _MAX_DEPTH:
+            self.enter(real, place, name + "/", rows)
 
-def _oddity_of(entry: os.DirEntry[str], place: Place, roots: tuple[str, ...]) -> Oddity | None:
-    shown = _relative(entry.path, roots)
-    if entry.is_symlink():
-        target = os.path.realpath(entry.path)
+    def _follow(self, path: str, place: Place, name: str, rows: tuple[Row, ...]) -> None:
+        target = os.path.realpath(path)
         if not os.path.exists(target):
-            return Oddity("link", shown, "a dangling link", entry.path, place)
-        if not any(target == root or target.startswith(root + os.sep) for root in roots):
-            return Oddity("link", shown, "a link that leads out of the store: not followed", entry.path, place)
-    try:
-        mode = entry.stat().st_mode
-    except OSError as error:
-        return Oddity("unreadable", shown, str(error.strerror), entry.path, place)
-    if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
-        return Oddity("special", shown, "neither a folder nor a regular file", entry.path, place)
-    return None
+            self._note("link", name, "a dangling link", path, place)
+        elif not any(target == root or target.startswith(root + os.sep) for root in self.roots):
+            self._note("link", name, "a link that leads out of the store: not followed", path, place)
+        elif os.path.isfile(target):
+            self._add(target, name, os.stat(target).st_size, place, rows)
+        elif not os.path.isdir(target):
+            self._note("special", name, "a link to neither a folder nor a regular file", path, place)
+        elif target in self._followed or path.startswith(target + os.sep):
+            self._note("link", name, "a link back to a folder that is listed already", path, place)
+        else:
+            self._followed.add(target)
+            self._enter_below(path, target, place, name, rows)
+
+    def _add(
+        self, path: str, name: str, size: int, place: Place, rows: tuple[Row, ...], *, loose: bool = False
+    ) -> None:
+        if path not in self.files:
+            self.files[path] = self._file(path, name, size, place, rows, loose)
+
+    def _file(
+        self, path: str, name: str, size: int, place: Place, rows: tuple[Row, ...], loose: bool
+    ) -> StoreFile:
+        kind = kind_in(rows, len(place))
+        number = _file_number(place[-1])
+        stray = "the name is no number"
+        if kind in _QUEUE_KINDS:
+            queue_id = _queue_number(place[-2])
+            if number is not None and queue_id is not None:
+                return QueueFile(path, name, size, kind, place[-3], queue_id, number)
+            stray = "no file of a consume queue"
+        elif kind in ("segment", "dledger"):
+            if loose:
+                own = self.base if self.base is not None else own_base(path, size)
+                return Segment(path, name, size, kind, own if own is not None else number or 0)
+            if number is not None and place[-1].isascii():
+                if len(place[-1]) != 20:
+                    self._note("stray", name, "the name has not 20 digits", path, place)
+                return Segment(path, name, size, kind, number)
+        elif kind != "index" or number is not None or loose:
+            return StoreFile(path, name, size, kind)
+        self._note("stray", name, stray, path, place)
+        return StoreFile(path, name, size, "other")
+
+    def _note(self, kind: str, name: str, detail: str, path: str, place: Place) -> None:
+        self.oddities.append(Oddity(kind, name, detail, path, place))
 
 
-def _relative(path: str, roots: tuple[str, ...]) -> str:
-    root = next((root for root in roots if path.startswith(root + os.sep)), os.path.dirname(path))
-    return os.path.relpath(path, root)
+def _file_number(name: str) -> int | None:
+    """Return the offset that a file name is, None if it is no Java long."""
+    return int(name) if name.isdecimal() and int(name) < 2**63 else None
+
+
+def _queue_number(name: str) -> int | None:
+    digits = name.removeprefix("-")
+    return int(name) if digits.isdecimal() and int(digits) < 2**31 else None
 
 
 def _segment_size(segments: Sequence[Segment], settings: Mapping[str, str], remarks: list[str]) -> int | None:
@@ -530,8 +412,9 @@ def _segment_size(segments: Sequence[Segment], settings: Mapping[str, str], rema
     if configured is not None or not segments:
         return configured
     bases = sorted({segment.base for segment in segments})
-    steps = [after - before for before, after in zip(bases, bases[1:], strict=False)]
-    length, _ = max(Counter(s.size for s in segments if s.size).items(), key=lambda item: item[::-1], default=(0, 0))
+    steps = [after - before for before, after in pairwise(bases)]
+    lengths = Counter(segment.size for segment in segments if segment.size)
+    length, _ = max(lengths.items(), key=lambda item: item[::-1], default=(0, 0))
     if length and all(step % length == 0 for step in steps):
         remarks.append(f"segment size {length}: the length of the files")
         return length

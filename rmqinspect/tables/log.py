@@ -9,7 +9,7 @@ import pyarrow as pa
 from rmqinspect.account import Account
 from rmqinspect.errors import Unreadable
 from rmqinspect.parallel import run_ordered
-from rmqinspect.scan import Gap, Split, Stretch, Unread, merge_gaps, plan_splits, scan_split
+from rmqinspect.scan import Gap, Split, Stretch, Unread, find_holes, merge_gaps, plan_splits, scan_split
 from rmqinspect.store import Segment, Store
 from rmqinspect.tables import messages
 from rmqinspect.tables.columns import END_MILLI, FIRST_MILLI
@@ -96,22 +96,6 @@ def segment_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pylist(sorted(rows, key=lambda row: row["base"]), schema=SEGMENTS)
 
 
-def find_holes(store: Store) -> Iterator[Gap]:
-    """Yield the ranges between neighbouring segments that no file covers, one per missing file.
-
-    Pieces given without their folder have no neighbours: what is absent was not given.
-    """
-    if not store.neighbours:
-        return
-    size = store.segment_size
-    for before, after in zip(store.segments, store.segments[1:], strict=False):
-        start = before.base + (size or before.size)
-        while start < after.base:
-            end = min(after.base, start + size) if size else after.base
-            yield Gap(start, end, "missing", None)
-            start = end
-
-
 # --- reading --------------------------------------------------------------------------------------
 
 
@@ -157,7 +141,8 @@ def _stream(split: Split, request: Request) -> Iterator[pa.RecordBatch]:
 
 def _by_segment(store: Store, request: Request) -> Iterator[tuple[Segment | None, Iterable[_Read]]]:
     """Yield each segment with what its splits gave, and (None, holes) where files are missing."""
-    holes = list(find_holes(store))
+    # Pieces given without their folder have no neighbours: what is absent was not given.
+    holes = list(find_holes(store.segments, store.segment_size)) if store.neighbours else []
     reads = list(_reads(_splits_in(store, request), request, rows=False))
     for segment in store.segments:
         before = [gap for gap in holes if gap.start < segment.base]

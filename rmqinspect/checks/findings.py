@@ -1,0 +1,97 @@
+"""Findings: what a check reports, folded so that ten million alike are one row."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+
+from rmqinspect.checks.codes import BY_CODE
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One problem, or several alike. The fields are the columns of the table `findings`."""
+
+    code: str
+    message: str
+    severity: str = ""  # the code's own unless a check knows better
+    file: str | None = None
+    offset: int | None = None  # position in that file
+    length: int | None = None
+    physical_offset: int | None = None
+    topic: str | None = None
+    queue_id: int | None = None
+    queue_offset: int | None = None
+    count: int = 1
+    expected: str | None = None
+    found: str | None = None
+    # What the screen shows besides; not columns.
+    timestamp: int | None = None  # store time of the record, ms
+    keys: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.severity:
+            object.__setattr__(self, "severity", BY_CODE[self.code].severity)
+
+
+COLUMNS = (
+    "code", "severity", "file", "offset", "length", "physical_offset", "topic", "queue_id", "queue_offset",
+    "count", "expected", "found", "message", "broker_effect", "next",
+)  # fmt: skip
+
+
+class Findings:
+    """Collects findings in file order; folds neighbours that are alike; keeps totals exact.
+
+    `limit` bounds the rows of one code, never the counts.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.rows: list[Finding] = []
+        self.counts: dict[str, int] = {}  # by code
+        self.severities: dict[str, int] = {}
+        self._kept: dict[str, int] = {}
+        self.left_out = 0
+
+    def add(self, finding: Finding) -> None:
+        """Take a finding; one that repeats the last row (code, file, kind of message) is folded into it."""
+        self.counts[finding.code] = self.counts.get(finding.code, 0) + finding.count
+        self.severities[finding.severity] = self.severities.get(finding.severity, 0) + finding.count
+        last = self.rows[-1] if self.rows else None
+        if last is not None and _alike(last, finding):
+            self.rows[-1] = replace(last, count=last.count + finding.count, length=_span(last, finding))
+            return
+        if self._kept.get(finding.code, 0) >= self.limit:
+            self.left_out += 1
+            return
+        self._kept[finding.code] = self._kept.get(finding.code, 0) + 1
+        self.rows.append(finding)
+
+    def add_counts(self, left_out: dict[str, int]) -> None:
+        """Count findings of which no row was kept."""
+        for code, count in left_out.items():
+            self.counts[code] = self.counts.get(code, 0) + count
+            severity = BY_CODE[code].severity
+            self.severities[severity] = self.severities.get(severity, 0) + count
+            self.left_out += count
+
+    def as_rows(self, store: str) -> Iterator[dict[str, object]]:
+        """Yield one dictionary per row with the columns of `COLUMNS`; `store` goes into the commands."""
+        for finding in self.rows:
+            code = BY_CODE[finding.code]
+            row = asdict(finding)
+            row["broker_effect"] = code.broker_effect
+            row["next"] = code.next and code.next.format(store=store, at=finding.physical_offset)
+            yield {name: row[name] for name in COLUMNS}
+
+
+def _alike(last: Finding, finding: Finding) -> bool:
+    return (
+        (last.code, last.severity, last.file) == (finding.code, finding.severity, finding.file)
+        and last.offset is not None
+        and last.length is not None
+        and finding.offset == last.offset + last.length
+    )
+
+
+def _span(last: Finding, finding: Finding) -> int | None:
+    return None if last.length is None or finding.length is None else last.length + finding.length

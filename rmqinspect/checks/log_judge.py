@@ -1,0 +1,303 @@
+"""What only the whole log can tell: its gaps, its end, and whether queues and times go on.
+
+`LogJudge` takes the results of splits in log order and keeps no more of them than it needs.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from rmqinspect.account import Account
+from rmqinspect.checks.commitlog import BACKWARDS_MS, SplitResult
+from rmqinspect.checks.findings import Finding
+from rmqinspect.checks.queue_offsets import Jump, Queue
+from rmqinspect.errors import Unreadable
+from rmqinspect.queue_files import read_units, valid_units
+from rmqinspect.scan import REASONS, ZERO_RUN, Gap, Unread, merge_gaps
+from rmqinspect.schemas import dledger, message
+from rmqinspect.schemas.consumequeue import PRE_BLANK_SIZE
+from rmqinspect.store import Segment, Store, open_file
+
+# A chain that runs into old records jumps back in time and, within this many bytes, in a queue.
+_STALE_REACH = 1 << 20
+
+_CODE_OF_REASON = {
+    "magic": "CL-MAGIC",
+    "zero": "CL-MAGIC",
+    "short": "CL-MAGIC",
+    "size": "CL-LENGTH",
+    "length": "CL-LENGTH",
+    "cut": "CL-LENGTH",
+    "entry": "CL-LENGTH",
+}
+# Where the bytes begin like a record: at the log's end that may be one that was never finished.
+_RECORD_REASONS = ("size", "length", "cut", "entry")
+
+
+@dataclass(slots=True)
+class _SegmentState:
+    segment: Segment
+    account: Account
+    gaps: list[Gap] = field(default_factory=list)
+    stale: list[tuple[int, int, int]] = field(default_factory=list)
+
+
+class LogJudge:
+    """Judges the log of one store from the results of its splits."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.segments: list[_SegmentState] = []
+        self.findings: list[Finding] = []
+        self.left_out: dict[str, int] = {}
+        self.unread: list[Unread] = []
+        self.last_timestamp: int | None = None  # of the newest record seen
+        self._next: dict[Queue, int] = {}
+        self._jumps: list[tuple[int, Jump]] = []
+        self._set_back: list[tuple[int, int]] = []
+        self._before: Account | None = None  # the last split with records, unless a gap follows it
+
+    @property
+    def accounts(self) -> list[Account]:
+        """Return the byte account of each segment seen so far."""
+        return [state.account for state in self.segments]
+
+    def take(self, result: SplitResult) -> None:
+        """Take the next split's result."""
+        segment = result.split.segment
+        if not self.segments or self.segments[-1].segment is not segment and self.segments[-1].segment != segment:
+            if self.segments and self.segments[-1].segment.base + self.segments[-1].segment.size != segment.base:
+                self._forget()  # a hole
+            self.segments.append(_SegmentState(segment, Account(segment)))
+        state = self.segments[-1]
+        state.account.join(result.account)
+        state.gaps += result.gaps
+        state.stale += result.stale
+        self.findings += result.findings
+        self.unread += result.unread
+        for code, count in result.left_out.items():
+            self.left_out[code] = self.left_out.get(code, 0) + count
+        self._follow_queues(result)
+        self._follow_time(result)
+
+    def _forget(self) -> None:
+        self._next.clear()
+        self._before = None
+
+    def _follow_queues(self, result: SplitResult) -> None:
+        for queue, (offset, place) in result.ends.firsts.items():
+            expected = self._next.get(queue, offset)
+            if expected != offset:
+                self._jumps.append((place, Jump(place, queue, expected, offset)))
+        self._jumps += result.jumps
+        if result.ends.gap:
+            self._next = dict(result.ends.nexts)
+        else:
+            self._next.update(result.ends.nexts)
+
+    def _follow_time(self, result: SplitResult) -> None:
+        account = result.account
+        first_gap = next((gap for gap in result.gaps if gap.kind != "filler"), None)
+        if account.first_timestamp is not None and account.begin is not None:
+            gap_before = first_gap is not None and first_gap.start < account.begin
+            if self._before is not None and self._before.last_timestamp is not None and not gap_before:
+                back = self._before.last_timestamp - account.first_timestamp
+                if back > 0:
+                    self._set_back.append((account.begin, back))
+                if back > BACKWARDS_MS:
+                    self.findings.append(
+                        Finding(
+                            "CL-TIME", "store time earlier than the record before",
+                            file=result.split.segment.name, offset=account.begin - result.split.segment.base,
+                            physical_offset=account.begin,
+                            expected=f"{self._before.last_timestamp} or later", found=str(account.first_timestamp),
+                        )
+                    )  # fmt: skip
+            self.last_timestamp = max(self.last_timestamp or 0, account.last_timestamp or 0)
+        self._set_back += result.set_back
+        if account.first_timestamp is not None:
+            self._before = account
+        if first_gap is not None:
+            last_gap = max(gap.end for gap in result.gaps if gap.kind != "filler")
+            if account.end is None or last_gap > account.end:
+                self._before = None
+
+    # --- at the end of the log ------------------------------------------------------------------
+
+    def finish(self) -> Iterator[Finding]:
+        """Yield all findings of the log, in log order."""
+        last_data = max((n for n, state in enumerate(self.segments) if state.account.records), default=-1)
+        found = list(self.findings)
+        for number, state in enumerate(self.segments):
+            found += self._judge_gaps(state, more_follows=number < last_data)
+        found += self._judge_jumps()
+        found += self._judge_returns()
+        yield from sorted(found, key=lambda finding: (finding.physical_offset or 0, finding.code))
+
+    def _judge_gaps(self, state: _SegmentState, *, more_follows: bool) -> Iterator[Finding]:
+        end = state.segment.base + state.segment.size
+        gaps = list(merge_gaps(state.gaps, end))
+        for gap in gaps:
+            if gap.reason == "blank_size":
+                yield from self._judge_blank(state.segment, gap)
+        stale_from = {start for start, _, _ in state.stale}
+        for parts in _groups(gaps):
+            start, stop = parts[0].start, parts[-1].end
+            unknown = [part for part in parts if part.kind == "unknown"]
+            at_end = stop == end and not more_follows
+            if stop in stale_from:
+                yield self._stale_tail(state, start, stop)
+            elif not unknown and at_end:
+                continue  # Preallocated: zeros follow the last record and are no damage.
+            else:
+                yield self._gap_finding(state.segment, parts, unknown, at_end)
+
+    def _gap_finding(self, segment: Segment, parts: list[Gap], unknown: list[Gap], at_end: bool) -> Finding:
+        start, stop = parts[0].start, parts[-1].end
+        reason = unknown[0].reason or "magic" if unknown else "zero"
+        head = self._read(segment, start, 8)
+        found = f"bytes {head.hex(' ')}" if head else None
+        lost = any(part.kind == "zeros" and part.end - part.start >= ZERO_RUN for part in parts)
+        if not unknown:
+            code, what = "CL-ZERO-INSIDE", "zeros where the log goes on behind them: pages were lost"
+        elif reason in _RECORD_REASONS and at_end and self._is_torn(segment, start, unknown[-1].end):
+            code, what = "CL-TORN-TAIL", "the last record is not whole: " + REASONS[reason]
+            stop = unknown[-1].end
+        elif _is_blank_without_magic(head, segment.base + segment.size - start):
+            code, what = "CL-MAGIC", "a blank record ends this segment, but its magic is damaged"
+        elif lost and not at_end:
+            code, what = "CL-ZERO-INSIDE", f"zeros inside the log: pages were lost; {REASONS[reason]}"
+        else:
+            code, what = _CODE_OF_REASON[reason], REASONS[reason]
+        behind = "to the segment's end" if stop == segment.base + segment.size else "then the log goes on"
+        if code == "CL-TORN-TAIL":
+            behind = "nothing follows"
+        return Finding(
+            code, f"{what}; {stop - start} bytes, {behind}",
+            file=segment.name, offset=start - segment.base, length=stop - start, physical_offset=start,
+            expected="a record or a blank record", found=found,
+        )  # fmt: skip
+
+    def _is_torn(self, segment: Segment, start: int, written: int) -> bool:
+        """Whether the bytes at the log's end stop before the record that begins there would."""
+        head = self._read(segment, start, 8)
+        if len(head) < 8:
+            return True
+        wraps = segment.kind == "dledger"
+        size = int.from_bytes(head[4:8] if wraps else head[:4], "big", signed=True)
+        return start + size > written
+
+    def _judge_blank(self, segment: Segment, gap: Gap) -> Iterator[Finding]:
+        head = self._read(segment, gap.start, 8)
+        stored = int.from_bytes(head[4:8] if segment.kind == "dledger" else head[:4], "big", signed=True)
+        left = segment.base + segment.size - gap.start
+        # In a file of wrong length the blank is right about the length the file should have.
+        if self.store.segment_size is not None and stored == segment.base + self.store.segment_size - gap.start:
+            return
+        yield Finding(
+            "CL-BLANK-SIZE", "the blank record's size is not the number of bytes left in the file",
+            file=segment.name, offset=gap.start - segment.base, length=8, physical_offset=gap.start,
+            expected=str(left), found=str(stored),
+        )  # fmt: skip
+
+    def _stale_tail(self, state: _SegmentState, start: int, first: int) -> Finding:
+        records = sum(count for _, _, count in state.stale)
+        end = max(end for _, end, _ in state.stale)
+        return Finding(
+            "CL-STALE-TAIL",
+            f"{records} valid records behind the log's end, older than the record before it: from an earlier "
+            f"life of this file; the first begins at {first}",
+            file=state.segment.name, offset=start - state.segment.base, length=end - start, physical_offset=start,
+            count=records,
+        )  # fmt: skip
+
+    def _read(self, segment: Segment, start: int, size: int) -> bytes:
+        try:
+            with open_file(segment) as reader:
+                return reader.read(start - segment.base, size)
+        except Unreadable:
+            return b""
+
+    # --- queues and times -----------------------------------------------------------------------
+
+    def _judge_jumps(self) -> Iterator[Finding]:
+        oldest = _oldest_units(self.store, {_name(jump.queue) for _, jump in self._jumps if jump.found == 0})
+        for place, jump in self._jumps:
+            segment = self._segment_at(place)
+            topic, queue_id = _name(jump.queue)
+            # A topic deleted and made again starts at 0, and no unit of its earlier life is left.
+            restarted = jump.found == 0 and oldest.get((topic, queue_id), place) >= place
+            what = "repeats or goes back" if jump.found < jump.expected else "skips"
+            yield Finding(
+                "CL-QUEUE-OFFSET",
+                "the queue starts at 0 again and has no older unit: its topic was deleted and made again, "
+                "or its queue was lost" if restarted else f"the queue offset {what}",
+                severity="info" if restarted else "",
+                file=segment.name if segment else None, offset=place - segment.base if segment else None,
+                physical_offset=place, topic=topic, queue_id=queue_id, queue_offset=jump.found,
+                expected=str(jump.expected), found=str(jump.found),
+            )  # fmt: skip
+
+    def _judge_returns(self) -> Iterator[Finding]:
+        """A chain that runs from new records into older ones without a gap."""
+        backwards = sorted(place for place, jump in self._jumps if 0 < jump.found < jump.expected)
+        for place, back in self._set_back:
+            if any(place <= other < place + _STALE_REACH for other in backwards):
+                segment = self._segment_at(place)
+                yield Finding(
+                    "CL-STALE-TAIL",
+                    f"the log runs into records that are {back} ms older and repeat queue offsets: "
+                    "from an earlier life of this file",
+                    file=segment.name if segment else None, offset=place - segment.base if segment else None,
+                    physical_offset=place,
+                )  # fmt: skip
+
+    def _segment_at(self, place: int) -> Segment | None:
+        for state in self.segments:
+            if state.segment.base <= place < state.segment.base + state.segment.size:
+                return state.segment
+        return None
+
+
+def _name(queue: Queue) -> tuple[str, int]:
+    return queue[0].decode("utf-8", "replace"), queue[1]
+
+
+def _groups(gaps: Iterable[Gap]) -> Iterator[list[Gap]]:
+    """Yield the gaps that are not filler, those that touch together."""
+    group: list[Gap] = []
+    for gap in gaps:
+        if group and (gap.kind == "filler" or gap.start != group[-1].end):
+            yield group
+            group = []
+        if gap.kind != "filler":
+            group.append(gap)
+    if group:
+        yield group
+
+
+def _is_blank_without_magic(head: bytes, left: int) -> bool:
+    """Whether the size of a blank record stands here, and next to it not its magic."""
+    if len(head) < message.Blank.sizeof() or left > 1 << 30:
+        return False
+    blank, entry_blank = head[:4], head[4:8]
+    size = left.to_bytes(4, "big")
+    return blank == size or (entry_blank == size and head[:4] == dledger.ENTRY_MAGIC_BLANK.to_bytes(4, "big", signed=True))
+
+
+def _oldest_units(store: Store, queues: set[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    """Return the smallest physical offset any unit of these queues has; none for a queue without."""
+    oldest: dict[tuple[str, int], int] = {}
+    for file in store.queue_files:
+        name = (file.topic, file.queue_id)
+        if name not in queues or name in oldest or file.kind == "ext_queue":
+            continue
+        try:
+            with open_file(file) as reader:
+                for _, units in read_units(reader, file.kind):
+                    messages = units[valid_units(units) & (units["size"] != PRE_BLANK_SIZE)]
+                    if len(messages):
+                        oldest[name] = int(messages["physical_offset"][0])
+                        break
+        except Unreadable:
+            continue
+    return oldest

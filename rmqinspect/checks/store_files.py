@@ -1,0 +1,157 @@
+"""The rules that names, sizes, links, the lock and the checkpoint decide: the quick part of verify."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from rmqinspect.checks.findings import Finding
+from rmqinspect.errors import Unreadable
+from rmqinspect.layout import parse
+from rmqinspect.scan import find_holes
+from rmqinspect.schemas import checkpoint
+from rmqinspect.store import Oddity, Segment, Store, lock_holder, open_file
+
+# A checkpoint may be this much newer than the newest record: two clocks of one process.
+_CHECKPOINT_SKEW_MS = 1000
+
+# Parts of a store that verify does not read yet: what they are, and which checks that costs.
+_UNCHECKED = {
+    "queue": ("consume queues", "queue -> log, log -> queue"),
+    "batch_queue": ("batch consume queues", "queue -> log, log -> queue"),
+    "ext_queue": ("ext consume queues", "ext addresses"),
+    "index": ("index files", "key search against the log"),
+    "config": ("configuration files", "consumer offsets, topics"),
+    "rocksdb": ("RocksDB files", "everything kept in them"),
+    "timer_log": ("the timer log", "pending timer messages"),
+    "timer_wheel": ("the timer wheel", "pending timer messages"),
+    "compaction_log": ("compaction logs", "compacted topics"),
+    "compaction_queue": ("compaction queues", "compacted topics"),
+    "dledger_index": ("the DLedger index", "index against entries"),
+}
+
+_CANNOT_READ = ("unreadable", "link", "special")
+
+
+def check_files(store: Store) -> Iterator[Finding]:
+    """Yield what the listing of the store shows, and who holds its lock."""
+    yield from _check_names(store)
+    yield from _check_sizes(store)
+    for hole in find_holes(store.segments, store.segment_size) if store.neighbours else ():
+        yield Finding(
+            "CL-HOLE", "a segment is missing: the log goes on behind it", file=f"commitlog/{hole.start:020}",
+            physical_offset=hole.start, length=hole.end - hole.start, expected=f"a file {hole.start:020}", found="none",
+        )  # fmt: skip
+    for before, after in pairwise(store.segments):
+        if before.base == after.base:
+            yield Finding(
+                "CL-DUPLICATE", f"{before.name} has the same base", file=after.name, physical_offset=after.base
+            )
+    yield from _check_lock(store)
+    for oddity in store.oddities:
+        if oddity.kind in _CANNOT_READ:
+            yield Finding("ST-IO", f"not read: {oddity.detail}", file=oddity.name)
+
+
+def _check_names(store: Store) -> Iterator[Finding]:
+    for oddity in store.oddities:
+        if _is_in_log(oddity) and oddity.kind not in _CANNOT_READ:
+            yield Finding(
+                "CL-NAME", f"not a segment of the log: {oddity.detail}", file=oddity.name,
+                expected="20 digits", found=oddity.place[-1],
+            )  # fmt: skip
+
+
+def _is_in_log(oddity: Oddity) -> bool:
+    return len(oddity.place) == 2 and oddity.place[0] == "commitlog"
+
+
+def _check_sizes(store: Store) -> Iterator[Finding]:
+    size = store.segment_size
+    for segment in store.segments:
+        if segment.size == 0 or (size is not None and segment.size != size):
+            yield Finding(
+                "CL-SIZE", "the segment has not the length that the store's segments have",
+                file=segment.name, physical_offset=segment.base,
+                expected=None if size is None else str(size), found=str(segment.size),
+            )  # fmt: skip
+
+
+def _check_lock(store: Store) -> Iterator[Finding]:
+    aborts, holder = store.of_kind("abort"), lock_holder(store)
+    if holder is not None:
+        yield Finding(
+            "ST-RUNNING", f"a broker runs on this store (pid {holder} holds the lock): "
+            "the files may change while they are read",
+            file="lock", found=f"pid {holder}",
+        )  # fmt: skip
+    if aborts:
+        what = "abort is there: the broker runs" if holder is not None else "abort is there and nobody holds the lock"
+        yield Finding("ST-ABORT", what if holder is not None else what + ": unclean stop", file=aborts[0].name)
+
+
+def check_checkpoint(store: Store, last_timestamp: int | None, log_end: int) -> Iterator[Finding]:
+    """Yield what is wrong with the checkpoint, given the newest record and the end of the log.
+
+    A store without one is judged only as a whole store: a piece has no checkpoint to miss.
+    """
+    file = store.checkpoint
+    if file is None:
+        if store.place == "store" and store.segments:
+            yield Finding(
+                "ST-CHECKPOINT", "there is no checkpoint: an unclean start reads the log from its beginning",
+                file="checkpoint", expected=f"{checkpoint.CHECKPOINT_SIZE} bytes", found="no file",
+            )  # fmt: skip
+        return
+    if file.size != checkpoint.CHECKPOINT_SIZE:
+        yield Finding(
+            "ST-CHECKPOINT", "the checkpoint has not its length: what is missing counts as 0", file=file.name,
+            expected=f"{checkpoint.CHECKPOINT_SIZE} bytes", found=f"{file.size} bytes",
+        )  # fmt: skip
+    try:
+        with open_file(file) as reader:
+            head = reader.read(0, checkpoint.Checkpoint.sizeof())
+    except Unreadable as error:
+        yield Finding("ST-IO", str(error), file=file.name)
+        return
+    # The broker maps the file to its full length: what is missing reads as zeros.
+    fields = parse(checkpoint.Checkpoint, head.ljust(checkpoint.Checkpoint.sizeof(), b"\0"), lambda: file.name)
+    if last_timestamp is None and store.place != "store":
+        return  # the log was not given
+    newest = "no record" if last_timestamp is None else str(last_timestamp)
+    offset = 0
+    for part in checkpoint.Checkpoint.subcons:
+        value = int(fields[part.name])
+        is_time = part.name in checkpoint.TIMESTAMP_FIELDS
+        limit = (last_timestamp + _CHECKPOINT_SKEW_MS if last_timestamp is not None else 0) if is_time else log_end
+        if value > limit or value < 0:
+            what = "newer than the newest record: the log lost its end" if is_time else "behind the end of the log"
+            yield Finding(
+                "ST-CHECKPOINT", f"{part.name} is {'negative' if value < 0 else what}", file=file.name, offset=offset,
+                length=part.sizeof(), expected=f"at most {newest if is_time else log_end}", found=str(value),
+            )  # fmt: skip
+        offset += part.sizeof()
+
+
+def list_unchecked(store: Store) -> Iterator[Finding]:
+    """Yield one finding for each part of the store that no check reads."""
+    for kind, (what, costs) in _UNCHECKED.items():
+        files = store.of_kind(kind)
+        if files:
+            size = sum(file.size for file in files)
+            yield Finding(
+                "ST-UNCHECKED", f"{what} were not checked: {len(files)} files; not judged: {costs}",
+                file=files[0].name.split("/")[0], length=size, count=len(files),
+            )  # fmt: skip
+
+
+def segments_for_quick(store: Store) -> list[Segment]:
+    """Return the last segment that holds anything, and the preallocated ones behind it."""
+    chosen: list[Segment] = []
+    for segment in reversed(store.segments):
+        chosen.insert(0, segment)
+        try:
+            with open_file(segment) as reader:
+                if any(reader.read(0, 8)):
+                    break
+        except Unreadable:
+            break
+    return chosen

@@ -1,0 +1,212 @@
+"""What a path is: where below a store root it lies, told by names and, for loose pieces, by bytes."""
+
+import os
+import stat
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+
+from rmqinspect.errors import NotAStore, Unreadable
+from rmqinspect.sniff import archive_advice, sniff
+
+Place = tuple[str, ...]
+Row = tuple[Place, str]
+
+# Which file is what, by its place below the store root. The first row that matches decides.
+# Sources: StorePathConfigHelper, BrokerPathConfigHelper, DLedgerConfig#getDataStorePath.
+PLACES: tuple[Row, ...] = (
+    (("commitlog", "*"), "segment"),
+    (("dledger-*", "data", "*"), "dledger"),
+    (("dledger-*", "index", "*"), "dledger_index"),
+    (("dledger-*", "*"), "dledger_state"),
+    (("consumequeue", "*", "*", "*"), "queue"),
+    (("consumequeue", "*"), "rocksdb"),
+    (("consumequeue_rocksdb", "*"), "rocksdb"),
+    (("batchconsumequeue", "*", "*", "*"), "batch_queue"),
+    (("consumequeue_ext", "*", "*", "*"), "ext_queue"),
+    (("index", "*"), "index"),
+    (("config", "*"), "config"),
+    (("config", "*", "*"), "rocksdb"),
+    (("rocksdbstore", "*"), "rocksdb"),
+    (("kvStore", "*"), "rocksdb"),
+    (("timerlog", "*"), "timer_log"),
+    (("timerwheel*",), "timer_wheel"),
+    (("compaction", "compactionLog", "*", "*", "*"), "compaction_log"),
+    (("compaction", "compactionCq", "*", "*", "*"), "compaction_queue"),
+    (("checkpoint",), "checkpoint"),
+    (("abort",), "abort"),
+    (("lock",), "lock"),
+)
+_ROOT_MARKS = ("commitlog", "consumequeue", "batchconsumequeue", "consumequeue_rocksdb")
+_QUEUE_FOLDERS = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
+
+
+def rows_below(rows: Iterable[Row], depth: int, name: str) -> tuple[Row, ...]:
+    """Return those of `rows` that can still match when the component `depth` of a place is `name`.
+
+    Followed from the root down, a listing compares each name with the few rows of its folder.
+    """
+    return tuple(
+        (pattern, kind)
+        for pattern, kind in rows
+        if len(pattern) > depth and (pattern[depth] == "*" or fnmatchcase(name, pattern[depth]))
+    )
+
+
+def rows_at(place: Place) -> tuple[Row, ...]:
+    """Return the rows of PLACES for what lies at `place` or below it."""
+    rows = PLACES
+    for depth, name in enumerate(place):
+        rows = rows_below(rows, depth, name)
+    return rows
+
+
+def kind_in(rows: Iterable[Row], depth: int) -> str:
+    """Return the kind of a file whose place has `depth` components, all of them matched by `rows`."""
+    return next((kind for pattern, kind in rows if len(pattern) == depth), "other")
+
+
+def kind_of(place: Place) -> str:
+    """Return the kind of file that lies at this place or, for a folder, below it."""
+    return next((kind for pattern, kind in rows_at(place) if len(pattern) >= len(place)), "other")
+
+
+def find_place(path: str, depth: int = 0) -> tuple[str, Place]:
+    """Return (real path, its place below a store root); () is the place of a root itself.
+
+    A folder that is none of a store, but holds exactly one, stands for that one.
+
+    :raises NotAStore: nothing of a store is there.
+    :raises Unreadable: the path cannot be listed.
+    """
+    real = os.path.realpath(path)
+    try:
+        status = os.stat(real)
+    except FileNotFoundError as error:
+        link = " (a dangling link)" if os.path.islink(path) else ""
+        raise NotAStore(f"{path}: no such file or directory{link}") from error
+    except OSError as error:
+        raise Unreadable(f"{path}: {error.strerror}") from error
+    if stat.S_ISREG(status.st_mode):
+        return real, _place_of_file(path, real, status.st_size)
+    if not stat.S_ISDIR(status.st_mode):
+        raise NotAStore(f"{path}: neither a directory nor a regular file")
+    try:
+        with os.scandir(real) as listing:
+            entries = sorted(listing, key=lambda entry: entry.name)
+    except OSError as error:
+        raise Unreadable(f"{path}: {error.strerror}") from error
+    place = _place_of_folder(real, entries)
+    if place is not None:
+        return real, place
+    if not entries:
+        raise NotAStore(f"{path}: an empty directory, not a store")
+    return _only_store_below(path, real, entries, depth)
+
+
+def _only_store_below(
+    path: str, real: str, entries: Sequence[os.DirEntry[str]], depth: int
+) -> tuple[str, Place]:
+    """Return the one store in a folder: an unpacked archive often has one more level."""
+    inner = []
+    for entry in entries if depth < 2 else ():
+        if entry.is_dir(follow_symlinks=False):
+            try:
+                inner.append(find_place(entry.path, depth + 1))
+            except (NotAStore, Unreadable):
+                continue
+    if len(inner) == 1:
+        return inner[0]
+    if inner:
+        some = ", ".join(os.path.relpath(child, real) for child, _ in inner[:4])
+        more = ", …" if len(inner) > 4 else ""
+        raise NotAStore(f"{path}: holds {len(inner)} stores ({some}{more}); give one")
+    raise NotAStore(f"{path}: not a store: no commitlog, consumequeue or dledger-* folder and no file of one")
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link in a circle
+        return False
+
+
+def _place_of_folder(path: str, entries: Sequence[os.DirEntry[str]]) -> Place | None:
+    own = os.path.basename(path)
+    names = {entry.name for entry in entries}
+    folders = [entry.name for entry in entries if _is_folder(entry)]
+    if any(name in _ROOT_MARKS or name.startswith("dledger-") for name in folders):
+        return ()
+    if "config" in folders and "checkpoint" in names:
+        return ()
+    if own == "commitlog":
+        return ("commitlog",)
+    if own == "config" and any(name.endswith(".json") for name in names):
+        return ("config",)
+    # Only regular files are looked into: a link may lead out, and a FIFO may never answer.
+    numbered = [
+        entry.name for entry in entries if entry.name.isdecimal() and entry.is_file(follow_symlinks=False)
+    ]
+    for name in numbered:
+        kind = sniff(os.path.join(path, name))
+        if kind in ("segment", "dledger"):
+            return ("commitlog",) if kind == "segment" else ("dledger-?", "data")
+        if kind in ("queue", "batch_queue"):
+            return (_folder_of(kind), *_queue_parts(path))
+        if kind == "index" or own == "index":
+            return ("index",)
+    if numbered:  # nothing but zeros in all of them
+        return ("consumequeue", *_queue_parts(path)) if own.isdecimal() else ("commitlog",)
+    if own in _QUEUE_FOLDERS and folders:
+        return (own,)
+    if own == "index":
+        return None
+    queues = [name for name in folders if name.isdecimal()]
+    if queues and _holds_numbers(os.path.join(path, queues[0])):
+        parent = os.path.basename(os.path.dirname(path))
+        return (parent if parent in _QUEUE_FOLDERS else "consumequeue", own)
+    return None
+
+
+def _holds_numbers(folder: str) -> bool:
+    try:
+        return any(name.isdecimal() for name in os.listdir(folder))
+    except OSError:
+        return False
+
+
+def _place_of_file(path: str, real: str, size: int) -> Place:
+    name = os.path.basename(real)
+    if advice := archive_advice(path, real):
+        raise NotAStore(advice)
+    kind = sniff(real)
+    folder = os.path.dirname(real)
+    if kind == "zeros" and name.isdecimal():
+        kind = "queue" if os.path.basename(folder).isdecimal() else "segment"
+    match kind:
+        case "segment":
+            return ("commitlog", name)
+        case "dledger":
+            return ("dledger-?", "data", name)
+        case "queue" | "batch_queue":
+            return (_folder_of(kind), *_queue_parts(folder), name)
+        case "index":
+            return ("index", name)
+        case "checkpoint":
+            return ("checkpoint",)
+        case "config":
+            return ("config", name)
+    what = "no file of a store"
+    if name.isdecimal():
+        what = "named like a segment, but there is no commit-log record in it"
+    raise NotAStore(f"{path}: {what} ({size:,} bytes)".replace(",", " "))
+
+
+def _folder_of(kind: str) -> str:
+    return "batchconsumequeue" if kind == "batch_queue" else "consumequeue"
+
+
+def _queue_parts(folder: str) -> Place:
+    """Return (topic, queue id) as the folder names say, "?" and "0" where they do not."""
+    queue = os.path.basename(folder)
+    topic = os.path.basename(os.path.dirname(folder))
+    return (topic, queue) if queue.isdecimal() and topic else ("?", "0")
