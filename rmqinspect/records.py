@@ -27,6 +27,9 @@ Bools = NDArray[np.bool_]
 # many bytes behind its end.
 SLACK = 256
 
+_FEW = 64  # records for which Arrow is not worth its import
+_INLINE = 12  # bytes a binary view holds itself
+
 _HEADS = {hosts: dtype_of(head) for hosts, head in message.HEADS.items()}
 _FRONT_FIELDS = frozenset(field.name for field in message.FRONT)
 _INT32, _INT64, _INT16, _INT8 = (np.dtype(code) for code in (">i4", ">i8", ">i2", ">i1"))
@@ -194,10 +197,38 @@ class Records:
 
         One C call per body: nothing that works on columns computes a CRC.
         """
-        octets = self.octets
-        spans = zip(self.body_starts.tolist(), self.body_ends.tolist(), strict=True)
-        crcs = np.array([crc32(octets[start:end]) for start, end in spans], np.int64)
-        return crcs & message.CRC_MASK
+        if len(self) < _FEW:
+            spans = zip(self.body_starts.tolist(), self.body_ends.tolist(), strict=True)
+            bodies = [self.octets[start:end] for start, end in spans]
+        else:
+            bodies = self._body_objects()
+        return np.fromiter(map(crc32, bodies), np.int64, len(self)) & message.CRC_MASK
+
+    def _body_objects(self) -> list[bytes]:
+        """Return each stored body as an object; Arrow makes them several times as fast as slices.
+
+        A binary view is 16 bytes: length, first four bytes, number of the buffer, place in it.
+        """
+        import pyarrow as pa  # slow to import, and of use for many records only
+
+        size = self.body_ends - self.body_starts
+        views = np.empty((len(self), 4), np.int32)
+        views[:, 0] = size
+        views[:, 1] = self.view(np.dtype("<i4"))[self.body_starts]
+        views[:, 2] = 0
+        views[:, 3] = self.body_starts
+        short = np.flatnonzero(size <= _INLINE)
+        if len(short):  # so short ones stand in the view itself
+            inline = views.view(np.uint8).reshape(len(self), 16)
+            inline[short, 4:] = self.view(np.dtype((np.void, _INLINE)))[self.body_starts[short]].view(np.uint8).reshape(
+                len(short), _INLINE
+            )
+            inline[short, 4:] *= np.arange(_INLINE) < size[short, None]
+        buffers = [None, pa.py_buffer(views), pa.py_buffer(self.octets)]
+        bodies: list[bytes] = (
+            pa.Array.from_buffers(pa.binary_view(), len(self), buffers).to_numpy(zero_copy_only=False).tolist()
+        )
+        return bodies
 
     @cached_property
     def body_crc_ok(self) -> Bools:

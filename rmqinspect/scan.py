@@ -36,6 +36,13 @@ ZERO_RUN = 512
 _CHUNK = 1 << 20  # bytes searched at a time behind damage
 _BLOCK = 4096  # what is given up around bytes that cannot be read
 
+# The columns of so many records stay in the second-level cache; of fewer, numpy's calls cost more.
+_BATCH_RECORDS = 3500
+_BATCH_SIZE = 256 << 10  # bytes of the first batch, and of any at least
+_PARTS = 96  # parts of a batch that are followed at once
+_PART_SIZE = 4096
+
+_PHYSICAL_OFFSET = (dtype_of(message.HEADS[False, False]).fields or {})["physical_offset"][1]
 _RECORD_MAGICS = (message.MAGIC_V1, message.MAGIC_V2)
 _ENTRY_HEAD = dledger.EntryHead.sizeof()
 _ENTRY_FIELDS = dtype_of(dledger.EntryHead).fields or {}
@@ -183,6 +190,7 @@ class _Chain:
         self.window_size = window_size
         self.last_timestamp: int | None = None
         self.unread: list[Unread] = []
+        self.batch_size = _BATCH_SIZE
         self._use_buffer(min(window_size, max(self.size, 1)))
 
     # --- from start to end ----------------------------------------------------------------------
@@ -194,17 +202,16 @@ class _Chain:
             yield from self._describe(start, position, None)
             carved, stale = True, position < end and self._is_stale(position)
         while position < end:
-            records, stop = self._walk(position)
+            records = self._walk(position)
+            yield from self._take_unread()
             if len(records):
+                position = self.start + int(records.ends[-1])
                 self.last_timestamp = int(records.field("store_timestamp")[-1])
                 inside = self._inside(records, start, end)
                 if len(inside):
                     yield Stretch(inside, carved and inside.starts[0] == records.starts[0], stale)
                 carved = False
-            yield from self._take_unread()
-            position = stop
-            if position >= end:
-                break
+                continue
             kind, reason = self._judge(position)
             if kind == "blank":
                 yield Gap(self.base + max(position, start), self.base + min(self.size, end), "filler", reason)
@@ -240,6 +247,7 @@ class _Chain:
         self.octets = memoryview(self.buffer)
         self.int32 = np.ndarray((size + SLACK - 3,), ">i4", self.buffer, 0, (1,))
         self.uint32 = self.int32.view(">u4")
+        self.int64 = np.ndarray((size + SLACK - 7,), ">i8", self.buffer, 0, (1,))
         self.start = self.filled = 0  # position of the window's first byte; its valid bytes
 
     def _load(self, position: int) -> None:
@@ -275,13 +283,15 @@ class _Chain:
 
     # --- the chain ------------------------------------------------------------------------------
 
-    def _walk(self, position: int) -> tuple[Records, int]:
-        """Return the records of the chain from `position` on in this window, and where it stops.
+    def _walk(self, position: int) -> Records:
+        """Return a batch of the chain from `position` on, none where it stops.
 
         The records are proved by magic, size and lengths.
         """
-        at = self._need(position, self.lead + message.FIXED_SIZE)
-        starts = self._guess_starts(at)
+        batch = min(self.batch_size, self.window_size, self.size - position)
+        if not self._has(position, batch):
+            self._load(position)
+        starts = self._guess_starts(position - self.start)
         records = self._records(starts)
         size, magic = records.total_size, records.magic
         sound = (magic == message.MAGIC_V1) | (magic == message.MAGIC_V2)
@@ -294,39 +304,68 @@ class _Chain:
             sound &= np.isin(self.int32[entries], dledger.ENTRY_MAGICS)
         if not sound.all():
             records = records.select(slice(int(np.argmin(sound))))
-        stop = int(records.ends[-1]) if len(records) else at
-        return records, self.start + stop
+        if len(records):
+            walked = int(records.ends[-1] - records.starts[0])
+            self.batch_size = max(walked // len(records) * _BATCH_RECORDS, _BATCH_SIZE)
+        return records
 
     def _guess_starts(self, at: int) -> NDArray[np.int64]:
-        """Follow the total sizes from `at` as far as the window goes, without judging them.
+        """Follow the total sizes from `at` as far as a batch goes, without judging them.
 
-        This loop is the price of a chain and does nothing else: everything that can be done for
-        all records at once is done after it. Sizes are read unsigned, so it only moves forward,
-        and a size of 0 is stopped by the number of records a window can hold.
+        A chain is followed from record to record, which is slow in Python. So several records
+        further on that know their own place are found by their magic, and the chain is followed
+        from all of them at once: where each part ends exactly where the next begins, the parts
+        are the chain. Sizes are read unsigned: a part only moves forward.
         """
-        starts: list[int] = []
-        add, lead = starts.append, self.lead
-        # The view ends where a record would not fit: reading behind it ends the loop.
-        size_at = self.uint32[: max(0, self.filled - message.FIXED_SIZE + 1)].item
-        at += lead
-        try:
-            for _ in repeat(None, self.filled // message.FIXED_SIZE + 1):
-                size = size_at(at)
-                add(at)
-                at += size + lead
-        except IndexError:
-            pass
-        return np.fromiter(starts, np.int64, len(starts))
+        at += self.lead
+        last = min(self.filled - message.FIXED_SIZE, at + self.batch_size)
+        begins = self._find_begins(at, last)
+        ends = np.append(begins[1:], last + 1)
+        parts = np.arange(len(begins), dtype=np.uint16)
+        reached = begins.copy()
+        found, owners = [], []
+        position = begins if at <= last else begins[:0]
+        while len(position):
+            found.append(position)
+            owners.append(parts)
+            size = self.uint32[position].astype(np.int64)
+            position = position + size + self.lead
+            going = (position < ends) & (size >= message.FIXED_SIZE)
+            if not going.all():
+                reached[parts[~going]] = position[~going]
+                position, parts, ends = position[going], parts[going], ends[going]
+        if not found:
+            return begins[:0]
+        owner = np.concatenate(owners)
+        order = np.argsort(owner, kind="stable")
+        broken = np.flatnonzero(reached[:-1] != begins[1:])
+        if len(broken):
+            order = order[: np.searchsorted(owner[order], broken[0], "right")]
+        return np.concatenate(found)[order]
+
+    def _find_begins(self, at: int, last: int) -> NDArray[np.int64]:
+        """Return `at` and some records behind it, up to `last`, that know their own place."""
+        begins = [at]
+        step = max((last - at) // _PARTS, _PART_SIZE)
+        find, offset_at = self.buffer.find, self.int64.item
+        for begin in range(at + step, last, step):
+            place = find(message.MAGIC_PREFIX, begin + 4, min(begin + step, last + 4)) - 4
+            if place > 0 and offset_at(place + _PHYSICAL_OFFSET) == self.base + self.start + place:
+                begins.append(place)
+        return np.array(begins, np.int64)
 
     def _judge(self, position: int) -> tuple[str, str | None]:
         """Say what stands where the chain stopped: ("more" | "blank" | "damage", reason).
 
-        "more": a plausible record that the window did not hold whole; it does now.
+        "more": the window ended here, or in the middle of a plausible record; now it begins here.
         """
         left = self.size - position
         if left < _BLANK_SIZE:
             return "damage", "short"
-        at = self._need(position, _BLANK_SIZE)
+        if not self._has(position, _BLANK_SIZE):
+            self._load(position)
+            return "more", None
+        at = position - self.start
         if self.lead:
             return self._judge_entry(position, left)
         size, magic = int(self.int32[at]), int(self.int32[at + 4])

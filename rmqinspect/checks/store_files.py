@@ -37,7 +37,7 @@ def check_files(store: Store) -> Iterator[Finding]:
     yield from _check_sizes(store)
     for hole in find_holes(store.segments, store.segment_size) if store.neighbours else ():
         yield Finding(
-            "CL-HOLE", "a segment is missing: the log goes on behind it", file=f"commitlog/{hole.start:020}",
+            "CL-HOLE", "a segment is missing: the log goes on behind it", file=_name_beside(store, hole.start),
             physical_offset=hole.start, length=hole.end - hole.start, expected=f"a file {hole.start:020}", found="none",
         )  # fmt: skip
     for before, after in pairwise(store.segments):
@@ -49,6 +49,13 @@ def check_files(store: Store) -> Iterator[Finding]:
     for oddity in store.oddities:
         if oddity.kind in _CANNOT_READ:
             yield Finding("ST-IO", f"not read: {oddity.detail}", file=oddity.name)
+
+
+def _name_beside(store: Store, base: int) -> str:
+    """Return the name that a missing segment would have: in the folder of the one before it."""
+    before = max((segment for segment in store.segments if segment.base < base), key=lambda segment: segment.base)
+    folder, slash, _ = before.name.rpartition("/")
+    return f"{folder}{slash}{base:020}"
 
 
 def _check_names(store: Store) -> Iterator[Finding]:
