@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from rmqinspect.scan import Gap, Stretch
+from rmqinspect.gaps import Gap, merge_gaps
+from rmqinspect.scan import Stretch
 from rmqinspect.schemas import dledger
 from rmqinspect.store import Segment
 
@@ -16,7 +17,7 @@ class Account:
     segment: Segment
     records: int = 0
     record_bytes: int = 0
-    gap_bytes: dict[str, int] = field(default_factory=lambda: {"filler": 0, "zeros": 0, "unknown": 0})
+    gaps: list[Gap] = field(default_factory=list)  # as the scan gave them, cut at the borders of splits
     first_timestamp: int | None = None  # ms, of the first and the last record
     last_timestamp: int | None = None
     begin: int | None = None  # physical offset of the first record
@@ -25,14 +26,11 @@ class Account:
     def add(self, event: Stretch | Gap) -> None:
         """Count a stretch of records or a gap."""
         if isinstance(event, Gap):
-            self.gap_bytes[event.kind] += event.end - event.start
+            self.gaps.append(event)
             return
         records = event.records
-        count = len(records)
-        self.records += count
+        self.records += len(records)
         self.record_bytes += int(records.total_size.sum())
-        if self.segment.kind == "dledger":
-            self.gap_bytes["filler"] += count * _ENTRY_HEAD
         times = records.field("store_timestamp")
         if self.first_timestamp is None:
             self.first_timestamp = int(times[0])
@@ -44,12 +42,21 @@ class Account:
         """Add the account of the split that follows."""
         self.records += later.records
         self.record_bytes += later.record_bytes
-        for kind, size in later.gap_bytes.items():
-            self.gap_bytes[kind] += size
+        self.gaps += later.gaps
         if self.first_timestamp is None:
             self.first_timestamp, self.begin = later.first_timestamp, later.begin
         if later.last_timestamp is not None:
             self.last_timestamp, self.end = later.last_timestamp, later.end
+
+    @property
+    def gap_bytes(self) -> dict[str, int]:
+        """Bytes by kind, as the table `gaps` tells them: a few zeros beside unknown bytes are unknown."""
+        sums = {"filler": 0, "zeros": 0, "unknown": 0}
+        if self.segment.kind == "dledger":
+            sums["filler"] = self.records * _ENTRY_HEAD
+        for gap in merge_gaps(self.gaps, self.segment.base + self.segment.size):
+            sums[gap.kind] += gap.end - gap.start
+        return sums
 
     @property
     def total(self) -> int:
@@ -61,7 +68,8 @@ class Account:
 
         `follows_data`: a later segment holds records, so this one should be full.
         """
-        zeros, unknown = self.gap_bytes["zeros"], self.gap_bytes["unknown"]
+        sums = self.gap_bytes
+        zeros, unknown = sums["zeros"], sums["unknown"]
         if not self.segment.size or (segment_size is not None and self.segment.size != segment_size) or unknown:
             return "damaged"
         if zeros and follows_data:

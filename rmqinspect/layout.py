@@ -9,9 +9,8 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from construct import Construct, ConstructError, Container, FormatField, Struct
 from construct import Bytes as ConstructBytes
-from construct import Renamed
+from construct import Construct, ConstructError, Container, FormatField, Renamed, Struct
 
 from rmqinspect.errors import BadRecord
 
@@ -41,6 +40,13 @@ def dtype_of(layout: Construct) -> np.dtype[Any]:
             return np.dtype((np.uint8, (layout.length,)))
         case _:
             raise TypeError(f"{layout!r} has no fixed size")
+
+
+def place_of(layout: Construct, name: str) -> int:
+    """Return the position of a field in a layout of fixed size, bytes from its start."""
+    fields = dtype_of(layout).fields
+    assert fields is not None
+    return int(fields[name][1])
 
 
 def parse(layout: Construct, octets: bytes | memoryview, describe: Callable[[], str]) -> Container[Any]:

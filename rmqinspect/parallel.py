@@ -4,7 +4,7 @@ import multiprocessing
 import os
 import signal
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ProcessPoolExecutor
 from itertools import islice
 from typing import TypeVar
@@ -23,7 +23,7 @@ def default_jobs() -> int:
 
 def run_ordered(
     function: Callable[[Task], Result], tasks: Iterable[Task], jobs: int, preload: str
-) -> Iterator[Result]:
+) -> Generator[Result, None, None]:
     """Yield `function(task)` for each task, in order, computed by `jobs` processes.
 
     With one job everything happens in this process. `function` and the tasks are pickled;

@@ -4,7 +4,7 @@ A `Records` holds the window's bytes and where its records start; everything els
 when it is asked for, for all records at once. Positions are bytes from the window's start.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -179,7 +179,8 @@ class Records:
     def properties_ends(self) -> Ints:
         """Where the properties end by their own length. A negative length counts as 0."""
         at = np.minimum(self.topic_ends, len(self.octets) - SLACK)
-        return self.properties_starts + np.maximum(self.view(_INT16)[at], 0)
+        sizes: Ints = np.maximum(self.view(_INT16)[at], 0)
+        return self.properties_starts + sizes
 
     @cached_property
     def lengths_agree(self) -> Bools:
@@ -188,7 +189,8 @@ class Records:
         Source: the last test of CommitLog#checkMessageAndReturnSize.
         """
         inside = self.body_ends < self.ends
-        return inside & (self.topic_starts <= self.topic_ends) & (self.properties_ends == self.ends)
+        agree: Bools = inside & (self.topic_starts <= self.topic_ends) & (self.properties_ends == self.ends)
+        return agree
 
     # --- checksums ------------------------------------------------------------------------------
 
@@ -199,7 +201,7 @@ class Records:
         """
         if len(self) < _FEW:
             spans = zip(self.body_starts.tolist(), self.body_ends.tolist(), strict=True)
-            bodies = [self.octets[start:end] for start, end in spans]
+            bodies: Sequence[bytes | memoryview] = [self.octets[start:end] for start, end in spans]
         else:
             bodies = self._body_objects()
         return np.fromiter(map(crc32, bodies), np.int64, len(self)) & message.CRC_MASK
@@ -233,13 +235,15 @@ class Records:
     @cached_property
     def body_crc_ok(self) -> Bools:
         """Whether BODYCRC is right. (The broker skips the test for an empty body.)"""
-        return self.field("body_crc") == self.body_crcs()
+        ok: Bools = self.field("body_crc") == self.body_crcs()
+        return ok
 
     @cached_property
     def has_record_crc(self) -> Bools:
         """Whether a record ends in the property `__CRC32#`, told by its fixed tail (5.2.0+)."""
         room = (self.properties_ends - self.properties_starts) >= message.CRC32_RESERVED_SIZE
-        return room & (self.view(_INT64)[self.ends - message.CRC32_RESERVED_SIZE] == _CRC32_NAME)
+        present: Bools = room & (self.view(_INT64)[self.ends - message.CRC32_RESERVED_SIZE] == _CRC32_NAME)
+        return present
 
     def record_crc_ok(self) -> Bools:
         """Return whether the whole-record CRC is right; False also where there is none.

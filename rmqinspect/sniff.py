@@ -9,7 +9,8 @@ from rmqinspect.schemas import consumequeue, dledger, index, message
 
 # Enough for the first records of any segment, even when the first one or two are damaged.
 _LOOK = 1 << 20
-_FRONT_SIZE = 48  # of message.FRONT; asserted by a test
+_FRONT_SIZE = sum(part.sizeof() for part in message.FRONT)
+_ENTRY_HEAD = dledger.EntryHead.sizeof()
 
 # First bytes of what people put tickets in → how it is unpacked with its holes kept.
 _ARCHIVES: tuple[tuple[bytes, int, str], ...] = (
@@ -109,7 +110,7 @@ def _is_dledger(head: bytes, size: int) -> bool:
     if _int(head, 0, 4) == dledger.ENTRY_MAGIC_BLANK:
         return _int(head, 4, 4) == size
     return _int(head, 0, 4) in dledger.ENTRY_MAGICS and (
-        _is_record(head, dledger.EntryHead.sizeof()) or _int(head, 4, 4) == dledger.EntryHead.sizeof() + _int(head, 44, 4)
+        _is_record(head, _ENTRY_HEAD) or _int(head, 4, 4) == _ENTRY_HEAD + _int(head, 44, 4)
     )
 
 
@@ -119,7 +120,7 @@ def _is_index(head: bytes, size: int) -> bool:
         header is not None
         and 0 < header.begin_timestamp <= header.end_timestamp < 1 << 45
         and 0 <= header.begin_physical_offset <= header.end_physical_offset
-        and 0 < header.index_count
+        and header.index_count > 0
         and (size - index.IndexHeader.sizeof()) % 4 == 0
     )
 
@@ -134,7 +135,7 @@ def _is_batch_queue(head: bytes, size: int) -> bool:
     if size % unit.sizeof() or size < unit.sizeof():
         return False
     first = unit.parse(head)
-    return first.physical_offset >= 0 and first.size > 0 and first.queue_offset >= 0 and first.message_count > 0
+    return bool(first.physical_offset >= 0 and first.size > 0 and first.queue_offset >= 0 and first.message_count > 0)
 
 
 def _is_queue(head: bytes, size: int) -> bool:
@@ -142,7 +143,7 @@ def _is_queue(head: bytes, size: int) -> bool:
     if size % unit.sizeof() or size < unit.sizeof():
         return False
     first = unit.parse(head)
-    return first.physical_offset >= 0 and first.size >= message.FIXED_SIZE
+    return bool(first.physical_offset >= 0 and first.size >= message.FIXED_SIZE)
 
 
 # In this order: a batch queue's first 20 bytes also look like a queue unit.
@@ -164,7 +165,7 @@ def _find_record(path: str) -> int | None:
     while at != -1:
         start = at - 4
         size, offset = _int(octets, start, 4), _int(octets, start + 28, 8)
-        if _is_record(octets, start) and message.FIXED_SIZE < size and base in (None, offset - start):
+        if _is_record(octets, start) and size > message.FIXED_SIZE and base in (None, offset - start):
             return start
         at = octets.find(message.MAGIC_PREFIX, at + 1)
     return None

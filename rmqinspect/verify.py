@@ -1,6 +1,6 @@
 """All checks of a level on one store, one outcome."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -114,7 +114,7 @@ def splits_to_read(store: Store, level: str) -> list[Split]:
     return plan_splits(segments_for_quick(store) if level == "quick" else store.segments, _SPLIT_SIZE)
 
 
-def _check_splits(splits: list[Split], wish: Wish) -> Iterator[SplitResult]:
+def _check_splits(splits: list[Split], wish: Wish) -> Generator[SplitResult, None, None]:
     looked_for = {code.code for code in CODES if code.level in levels_up_to("standard")}
     limits = CheckLimits(wish.max_findings, frozenset(looked_for & wish.codes))
     size = sum(split.end - split.start for split in splits)

@@ -15,7 +15,7 @@ QueueUnit = Struct(
 # ConsumeQueue#fillPreBlank writes offset 0, this size, tags code 0.
 PRE_BLANK_SIZE = 0x7FFFFFFF
 
-PreBlank = dict(physical_offset=0, size=PRE_BLANK_SIZE, tags_code=0)
+PRE_BLANK = {"physical_offset": 0, "size": PRE_BLANK_SIZE, "tags_code": 0}
 
 BatchUnit = Struct(
     "physical_offset" / Int64sb,   # 0   -1 ends a full file of the compaction queue

@@ -14,11 +14,13 @@ from rmqinspect.account import Account
 from rmqinspect.checks.findings import Finding
 from rmqinspect.checks.queue_offsets import Jump, QueueEnds, QueueOffsets
 from rmqinspect.errors import Unreadable
+from rmqinspect.gaps import Gap
 from rmqinspect.hashes import find_flipped_bits
 from rmqinspect.memory import keep_freed_memory
 from rmqinspect.properties import split_properties
 from rmqinspect.records import Bools, Ints, Records
-from rmqinspect.scan import Gap, Split, Stretch, Unread, scan_split
+from rmqinspect.resync import Unread
+from rmqinspect.scan import Split, Stretch, scan_split
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
 from rmqinspect.text import group_digits
@@ -120,7 +122,8 @@ class _SplitCheck:
         if "CL-CRC-BODY" in self.limits.codes:
             bad = ~records.body_crc_ok
             if bad.any():
-                self._report(records, bad, "CL-CRC-BODY", "the body's CRC does not match", _explain_crc(records, self.split.segment.base))
+                explain = _explain_crc(records, self.split.segment.base)
+                self._report(records, bad, "CL-CRC-BODY", "the body's CRC does not match", explain)
         present = records.has_record_crc
         if present.any():
             self._report(

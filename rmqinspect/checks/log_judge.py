@@ -11,9 +11,10 @@ from rmqinspect.checks.commitlog import BACKWARDS_MS, SplitResult
 from rmqinspect.checks.findings import Finding
 from rmqinspect.checks.queue_offsets import Jump, Queue
 from rmqinspect.errors import Unreadable
+from rmqinspect.gaps import REASONS, ZERO_RUN, Gap, merge_gaps
 from rmqinspect.queue_files import read_units, valid_units
-from rmqinspect.scan import REASONS, ZERO_RUN, Gap, Unread, merge_gaps
-from rmqinspect.schemas import dledger, message
+from rmqinspect.resync import Unread
+from rmqinspect.schemas import message
 from rmqinspect.schemas.consumequeue import PRE_BLANK_SIZE
 from rmqinspect.store import Segment, Store, open_file
 
@@ -64,7 +65,7 @@ class LogJudge:
     def take(self, result: SplitResult) -> None:
         """Take the next split's result."""
         segment = result.split.segment
-        if not self.segments or self.segments[-1].segment is not segment and self.segments[-1].segment != segment:
+        if not self.segments or (self.segments[-1].segment is not segment and self.segments[-1].segment != segment):
             if self.segments and self.segments[-1].segment.base + self.segments[-1].segment.size != segment.base:
                 self._forget()  # a hole
             self.segments.append(_SegmentState(segment, Account(segment)))
@@ -279,9 +280,7 @@ def _is_blank_without_magic(head: bytes, left: int) -> bool:
     """Whether the size of a blank record stands here, and next to it not its magic."""
     if len(head) < message.Blank.sizeof() or left > 1 << 30:
         return False
-    blank, entry_blank = head[:4], head[4:8]
-    size = left.to_bytes(4, "big")
-    return blank == size or (entry_blank == size and head[:4] == dledger.ENTRY_MAGIC_BLANK.to_bytes(4, "big", signed=True))
+    return head[:4] == left.to_bytes(4, "big")
 
 
 def _oldest_units(store: Store, queues: set[tuple[str, int]]) -> dict[tuple[str, int], int]:

@@ -5,8 +5,8 @@ from itertools import pairwise
 
 from rmqinspect.checks.findings import Finding
 from rmqinspect.errors import Unreadable
+from rmqinspect.gaps import find_holes
 from rmqinspect.layout import parse
-from rmqinspect.scan import find_holes
 from rmqinspect.schemas import checkpoint
 from rmqinspect.store import Oddity, Segment, Store, lock_holder, open_file
 

@@ -185,7 +185,8 @@ def _screen(outcome: Outcome, name: str, colour: bool) -> Iterator[str]:
     if outcome.accounts:
         yield from _account_lines(outcome)
     unchecked = [finding for finding in outcome.findings.rows if finding.code == "ST-UNCHECKED"]
-    yield from _label("not checked", "; ".join(f"{row.message.split(' were', 1)[0]} ({_files(row)})" for row in unchecked))
+    parts = (f"{row.message.split(' were', 1)[0]} ({_files(row)})" for row in unchecked)
+    yield from _label("not checked", "; ".join(parts))
     if not store.neighbours:
         yield from _label("not given", "the segments before and after, queues, index, checkpoint, config: not judged")
     yield _verdict_line(outcome)
@@ -284,8 +285,8 @@ def _account_lines(outcome: Outcome) -> Iterator[str]:
         rows.append(_account_row("all", accounts, "adds up" if adds_up else "read in part"))
     widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
     for row in rows:
-        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=False))]
-        yield "  ".join([*cells, row[-1]]).rstrip()
+        numbers = (cell.rjust(width) for cell, width in zip(row[1:-1], widths[1:], strict=True))
+        yield "  ".join([row[0].ljust(widths[0]), *numbers, row[-1]]).rstrip()
 
 
 def _quiet_row(accounts: list[Account]) -> list[tuple[str, ...]]:

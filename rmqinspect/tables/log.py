@@ -8,8 +8,10 @@ import pyarrow as pa
 
 from rmqinspect.account import Account
 from rmqinspect.errors import Unreadable
+from rmqinspect.gaps import Gap, find_holes, merge_gaps
 from rmqinspect.parallel import run_ordered
-from rmqinspect.scan import Gap, Split, Stretch, Unread, find_holes, merge_gaps, plan_splits, scan_split
+from rmqinspect.resync import Unread
+from rmqinspect.scan import Split, Stretch, plan_splits, scan_split
 from rmqinspect.store import Segment, Store
 from rmqinspect.tables import messages
 from rmqinspect.tables.columns import END_MILLI, FIRST_MILLI
@@ -60,14 +62,27 @@ class _Read:
 def message_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     """Yield the table `messages`, in log order whatever the number of processes."""
     splits = _splits_in(store, request)
+    untold: list[Gap] = []
+    for number, split in enumerate(splits) if request.jobs == 1 or len(splits) == 1 else ():
+        yield from _stream(split, request, untold)
+        _tell_gaps(untold, split, splits[number + 1 : number + 2], request)
     if request.jobs > 1 and len(splits) > 1:
-        for read in _reads(splits, request, rows=True):
+        for number, read in enumerate(_reads(splits, request, rows=True)):
             if read.rows is not None:
                 yield from pa.ipc.open_stream(read.rows)
+            untold += read.gaps
+            _tell_gaps(untold, read.split, splits[number + 1 : number + 2], request)
             _report(read, request)
+
+
+def _tell_gaps(untold: list[Gap], split: Split, following: list[Split], request: Request) -> None:
+    """Tell the gaps of a segment, joined, when its last split is done."""
+    if following and following[0].segment.path == split.segment.path:
         return
-    for split in splits:
-        yield from _stream(split, request)
+    if request.on_gap is not None:
+        for gap in merge_gaps(untold, split.segment.base + split.segment.size):
+            request.on_gap(gap.kind, gap.start, gap.end)
+    untold.clear()
 
 
 def gap_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
@@ -93,7 +108,7 @@ def segment_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     last_base = max((account.segment.base for account in accounts if account.records), default=-1)
     rows += [_segment_row(account, account.segment.base < last_base, store.segment_size) for account in accounts]
     if rows:
-        yield pa.RecordBatch.from_pylist(sorted(rows, key=lambda row: row["base"]), schema=SEGMENTS)
+        yield pa.RecordBatch.from_pylist(sorted(rows, key=_base), schema=SEGMENTS)
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -115,8 +130,8 @@ def _splits_in(store: Store, request: Request) -> list[Split]:
     return [split for split in inside if split.start < split.end]
 
 
-def _stream(split: Split, request: Request) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a split as they are found; tell the gaps and what was not read."""
+def _stream(split: Split, request: Request, gaps: list[Gap]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a split as they are found; collect its gaps, tell what was not read."""
     done = split.start
     try:
         for event in scan_split(split):
@@ -127,8 +142,7 @@ def _stream(split: Split, request: Request) -> Iterator[pa.RecordBatch]:
                     request.progress(now - done)
                 done = now
             elif isinstance(event, Gap):
-                if request.on_gap is not None:
-                    request.on_gap(event.kind, event.start, event.end)
+                gaps.append(event)
             elif request.on_unreadable is not None:
                 request.on_unreadable(event.message)
     except Unreadable as error:
@@ -187,10 +201,9 @@ def _read_split(split: Split, request: Request, rows: bool) -> _Read:
 
 
 def _report(read: _Read, request: Request) -> None:
-    for gap in read.gaps if request.on_gap is not None else ():
-        request.on_gap(gap.kind, gap.start, gap.end)  # type: ignore[misc]
-    for unread in read.unread if request.on_unreadable is not None else ():
-        request.on_unreadable(unread.message)  # type: ignore[misc]
+    if request.on_unreadable is not None:
+        for unread in read.unread:
+            request.on_unreadable(unread.message)
     if request.progress is not None:
         request.progress(read.split.end - read.split.start)
 
@@ -216,6 +229,10 @@ def _segment_row(account: Account, follows_data: bool, segment_size: int | None)
 def _missing_row(gap: Gap) -> dict[str, object]:
     sums = dict.fromkeys(("file_size", "records", "record_bytes", "filler_bytes", "zero_bytes", "unknown_bytes"), 0)
     return {"base": gap.start, "path": f"{gap.start:020}", **sums, "end": gap.start, "state": "missing"}
+
+
+def _base(row: dict[str, object]) -> int:
+    return int(str(row["base"]))
 
 
 def _micros(millis: int | None) -> int | None:

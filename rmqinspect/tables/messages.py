@@ -123,11 +123,10 @@ def message_batch(stretch: Stretch, request: Request) -> pa.RecordBatch:
     if stretch.carved:
         status.mark("carved", slice(0, 1))
     columns["status"] = status.column()
-    arrays = [columns.get(field.name, None) for field in SCHEMA]
-    return pa.RecordBatch.from_arrays(
-        [pa.nulls(len(records), field.type) if array is None else array for array, field in zip(arrays, SCHEMA, strict=True)],
-        schema=SCHEMA,
-    )
+    arrays = [
+        columns[field.name] if field.name in columns else pa.nulls(len(records), field.type) for field in SCHEMA
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
 class _Status:

@@ -1,0 +1,166 @@
+"""Behind damage: where the chain goes on, and what lies between.
+
+The search reads with buffers of its own and knows nothing of the chain's window. What proves a
+record is the same for a reader of any split: magic, plausible lengths, its own physical offset, a
+good body CRC.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from rmqinspect.errors import Unreadable
+from rmqinspect.gaps import ZERO_RUN, Gap
+from rmqinspect.records import SLACK, Records
+from rmqinspect.schemas import dledger, message
+from rmqinspect.store import FileReader, Segment
+
+RECORD_MAGICS = (message.MAGIC_V1, message.MAGIC_V2)
+ENTRY_HEAD = dledger.EntryHead.sizeof()
+BLANK_SIZE = message.Blank.sizeof()
+
+_CHUNK = 1 << 20  # bytes searched at a time
+BLOCK = 4096  # what is given up around bytes that cannot be read
+
+
+class Unread(NamedTuple):
+    """Bytes [start, end) of the log that the system refused to read; the scan took them as zeros."""
+
+    start: int
+    end: int
+    message: str
+
+
+class Search:
+    """Searches one segment. Positions are bytes from the segment's start.
+
+    `unread` collects what the system refused to read; whoever asks takes it from there.
+    """
+
+    def __init__(self, reader: FileReader, segment: Segment) -> None:
+        self.reader = reader
+        self.base = segment.base
+        self.size = reader.size
+        # A DLedger segment wraps each record in an entry: the chain runs over the entries.
+        self.lead = ENTRY_HEAD if segment.kind == "dledger" else 0
+        self.unread: list[Unread] = []
+
+    def find_next(self, position: int, limit: int) -> int:
+        """Return where in [position, limit) the next record or blank that proves itself begins.
+
+        `limit` if none does. Source of the test: the physical offset alone is 64 bits of evidence.
+        """
+        return next(filter(self._proves_itself, self._candidates(position, limit)), limit)
+
+    def _candidates(self, position: int, limit: int) -> Iterator[int]:
+        """Yield, ascending, where in [position, limit) a magic says that something could begin."""
+        blank = _int32(dledger.ENTRY_MAGIC_BLANK if self.lead else message.MAGIC_BLANK)
+        needles = ((message.MAGIC_PREFIX, self.lead + 4), (blank, 0 if self.lead else 4))
+        for start, octets in self._chunks(position, limit, overlap=self.lead + BLANK_SIZE):
+            stop = min(start + _CHUNK, limit)
+            hits = [[start + at - ahead for at in _find_all(octets, needle)] for needle, ahead in needles]
+            yield from (place for place in sorted(hits[0] + hits[1]) if start <= place < stop)
+
+    def _chunks(self, position: int, limit: int, overlap: int = 0) -> Iterator[tuple[int, bytes]]:
+        """Yield (position, bytes) of [position, limit), holes and zeros left out.
+
+        `overlap` bytes of the next chunk are repeated. What cannot be read is taken as zeros.
+        """
+        while (position := max(position, self.reader.next_allocated(position))) < limit:
+            octets = self._read(position, min(_CHUNK, limit - position) + overlap)
+            if octets.count(0) < len(octets):
+                yield position, octets
+            position += _CHUNK
+
+    def _read(self, position: int, size: int) -> bytes:
+        try:
+            return self.reader.read(position, size)
+        except Unreadable:
+            # Noted when the chain itself came here; a search only wants to go on.
+            return b"".join(self._read_block(position + at, min(BLOCK, size - at)) for at in range(0, size, BLOCK))
+
+    def _read_block(self, position: int, size: int) -> bytes:
+        try:
+            return self.reader.read(position, size)
+        except Unreadable as error:
+            self.unread.append(Unread(self.base + position, self.base + position + size, str(error)))
+            return bytes(size)
+
+    def _proves_itself(self, position: int) -> bool:
+        left = self.size - position
+        octets = self._read(position, self.lead + BLANK_SIZE)
+        if octets[: len(_int32(0))] == _int32(dledger.ENTRY_MAGIC_BLANK) and self.lead:
+            return _int32(left) == octets[4:8]
+        if octets[4:8] == _int32(message.MAGIC_BLANK) and not self.lead:
+            return _int32(left) == octets[:4]
+        record = self.read_record(position + self.lead)
+        return record is not None and self._at_own_place(record) and bool(record.body_crc_ok[0])
+
+    def _at_own_place(self, record: Records) -> bool:
+        return int(record.physical_offset[0]) == record.base
+
+    def read_record(self, position: int) -> Records | None:
+        """Return the whole record (not its entry) at `position` if magic, sizes and lengths are plausible."""
+        left = self.size - position
+        if left < message.FIXED_SIZE:
+            return None
+        head = Records(_with_slack(self._read(position, SLACK)), self.base + position, np.zeros(1, np.int64))
+        size = int(head.total_size[0])
+        # What is neither head nor body has 16-bit lengths: no field of damage sizes a read.
+        rest = size - int(head.body_ends[0])
+        if head.magic[0] not in RECORD_MAGICS or not message.FIXED_SIZE <= size <= left or not 0 < rest < 1 << 17:
+            return None
+        octets = _with_slack(self._read(position, size))
+        record = Records(octets, self.base + position, np.zeros(1, np.int64))
+        return record if record.lengths_agree[0] else None
+
+    def timestamp_before(self, position: int) -> int | None:
+        """Return the store time of the last record before `position` that proves itself."""
+        for start in range(max(0, position - _CHUNK), -_CHUNK, -_CHUNK):
+            for place in reversed(list(self._candidates(max(0, start), min(start + _CHUNK, position)))):
+                record = self.read_record(place + self.lead)
+                if record is not None and self._proves_itself(place):
+                    return int(record.field("store_timestamp")[0])
+        return None
+
+    def describe(self, start: int, end: int, reason: str | None) -> Iterator[Gap]:
+        """Yield the gap [start, end) as runs of zeros and runs of anything else."""
+        position = start
+        for run_start, run_end in self._zero_runs(start, end):
+            if position < run_start:
+                yield Gap(self.base + position, self.base + run_start, "unknown", reason)
+            yield Gap(self.base + run_start, self.base + run_end, "zeros", None)
+            position = run_end
+        if position < end:
+            yield Gap(self.base + position, self.base + end, "unknown", reason)
+
+    def _zero_runs(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield the runs of zeros in [start, end) that are long, or touch one of its ends."""
+        zeros_from = start
+        for chunk_start, octets in self._chunks(start, end):
+            used = np.flatnonzero(np.frombuffer(octets, np.uint8)) + chunk_start
+            before = np.concatenate(([zeros_from], used[:-1] + 1))
+            if zeros_from == start < used[0]:
+                yield start, int(used[0])
+            for number in np.flatnonzero(used - before >= ZERO_RUN):
+                if before[number] > start:
+                    yield int(before[number]), int(used[number])
+            zeros_from = int(used[-1]) + 1
+        if zeros_from < end:
+            yield zeros_from, end
+
+
+def _int32(number: int) -> bytes:
+    return number.to_bytes(4, "big", signed=True)
+
+
+def _with_slack(octets: bytes) -> memoryview:
+    return memoryview(octets + bytes(SLACK))
+
+
+def _find_all(octets: bytes, needle: bytes) -> Iterator[int]:
+    at = octets.find(needle)
+    while at != -1:
+        yield at
+        at = octets.find(needle, at + 1)
