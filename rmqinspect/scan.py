@@ -11,6 +11,7 @@ same records as a reader that comes from the segment's start.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,8 +34,10 @@ LOOK_BACK = 6 << 20
 # The columns of so many records stay in the second-level cache; of fewer, numpy's calls cost more.
 _BATCH_RECORDS = 3500
 _BATCH_SIZE = 256 << 10  # bytes of the first batch, and of any at least
-_PARTS = 96  # parts of a batch that are followed at once
-_PART_SIZE = 4096
+_PARTS = 128  # parts of a batch that are followed at once
+_PART_SIZE = 4096  # bytes of a part at least
+_FEW_PARTS = 8  # of fewer, numpy's calls cost more than following one by one
+_STEPS = 8  # records of each part followed between two looks whether all are done
 
 _PHYSICAL_OFFSET = place_of(message.HEADS[False, False], "physical_offset")
 _ENTRY_SIZE = place_of(dledger.EntryHead, "size")
@@ -223,28 +226,37 @@ class _Chain:
         at += self.lead
         last = min(self.filled - message.FIXED_SIZE, at + self.batch_size)
         begins = self._find_begins(at, last)
+        if len(begins) < _FEW_PARTS:
+            return self._follow_one(at, last)
         ends = np.append(begins[1:], last + 1)
-        parts = np.arange(len(begins), dtype=np.uint16)
-        reached = begins.copy()
-        found, owners = [], []
-        position = begins if at <= last else begins[:0]
-        while len(position):
-            found.append(position)
-            owners.append(parts)
-            size = self.uint32[position].astype(np.int64)
-            position = position + size + self.lead
-            going = (position < ends) & (size >= message.FIXED_SIZE)
-            if not going.all():
-                reached[parts[~going]] = position[~going]
-                position, parts, ends = position[going], parts[going], ends[going]
-        if not found:
-            return begins[:0]
-        owner = np.concatenate(owners)
-        order = np.argsort(owner, kind="stable")
+        most = int((ends - begins).max()) // message.FIXED_SIZE + 1  # records a part can have
+        steps, position = [begins], begins
+        while len(steps) <= most and (position < ends).any():
+            for _ in range(_STEPS):
+                # Behind the last start nothing is followed: any value there will do.
+                position = np.minimum(position + self.uint32[position] + self.lead, last + 1)
+                steps.append(position)
+        places = np.array(steps)
+        inside = places < ends
+        counts = np.count_nonzero(inside, axis=0)
+        reached = places[np.minimum(counts, len(places) - 1), np.arange(len(begins))]
         broken = np.flatnonzero(reached[:-1] != begins[1:])
         if len(broken):
-            order = order[: np.searchsorted(owner[order], broken[0], "right")]
-        return np.concatenate(found)[order]
+            inside[:, int(broken[0]) + 1 :] = False
+        starts: NDArray[np.int64] = places.T[inside.T]
+        return starts
+
+    def _follow_one(self, at: int, last: int) -> NDArray[np.int64]:
+        """Follow the total sizes from `at` one by one: where parts do not help."""
+        starts: list[int] = []
+        size_at = self.uint32.item
+        # A size of 0 is stopped by the number of records there can be.
+        for _ in repeat(None, max(0, last - at) // message.FIXED_SIZE + 1):
+            if at > last:
+                break
+            starts.append(at)
+            at += size_at(at) + self.lead
+        return np.array(starts, np.int64)
 
     def _find_begins(self, at: int, last: int) -> NDArray[np.int64]:
         """Return `at` and some records behind it, up to `last`, that know their own place."""
