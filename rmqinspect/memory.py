@@ -5,7 +5,7 @@ import sys
 
 # Parameters of mallopt(3).
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
-_KEEP = 64 << 20
+_KEEP = 32 << 20  # the largest threshold that mallopt takes
 
 
 def keep_freed_memory() -> None:
@@ -19,4 +19,4 @@ def keep_freed_memory() -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         for parameter in (_TRIM_THRESHOLD, _MMAP_THRESHOLD, _TOP_PAD):
-            mallopt(parameter, _KEEP if parameter != _TOP_PAD else _KEEP >> 4)
+            mallopt(parameter, _KEEP if parameter != _TOP_PAD else _KEEP >> 3)

@@ -39,10 +39,13 @@ def split_properties(text: NDArray[np.uint8], offsets: Ints) -> Items:
     lasts = offsets[1:][np.diff(offsets) > 0]
     unended = lasts[text[lasts - 1] != PROPERTY_SEPARATOR]
     if len(unended):
-        item_ends = np.sort(np.concatenate((item_ends, unended)))
-        # A 02 ends its item and is no part of the next; the end of a text is where the next begins.
-        ended = np.isin(item_ends, unended, invert=True)
-        starts = np.concatenate(([0], item_ends[:-1] + ended[:-1]))
+        # A 02 ends its item and is no part of the next; the end of a text is where the next begins,
+        # be it with a 02.
+        skipped = np.repeat((1, 0), (len(item_ends), len(unended)))
+        item_ends = np.concatenate((item_ends, unended))
+        order = np.lexsort((skipped, item_ends))
+        item_ends = item_ends[order]
+        starts = np.concatenate(([0], item_ends[:-1] + skipped[order[:-1]]))
     else:
         starts = np.concatenate(([0], item_ends[:-1] + 1))
     if not len(item_ends):
@@ -50,7 +53,9 @@ def split_properties(text: NDArray[np.uint8], offsets: Ints) -> Items:
         return Items(none, none, none, none, none, none)
     middles = np.flatnonzero(text == NAME_VALUE_SEPARATOR)
     if len(middles) == len(starts) and ((starts < middles) & (middles + 1 < item_ends)).all():
-        return Items(_record_of(starts, offsets), starts, middles, middles + 1, item_ends, starts[:0])
+        counts = np.diff(np.searchsorted(starts, offsets))
+        record = np.repeat(np.arange(len(counts)), counts)
+        return Items(record, starts, middles, middles + 1, item_ends, starts[:0])
     middle = np.append(middles, len(text))[np.searchsorted(middles, starts)]
     bad = (starts < item_ends) & ((middle == starts) | (middle >= item_ends))
     # A client that sets an empty tag writes it so, and the broker reads it as no tag.

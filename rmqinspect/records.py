@@ -28,6 +28,7 @@ Bools = NDArray[np.bool_]
 SLACK = 256
 
 _FEW = 64  # records for which Arrow is not worth its import
+_LONG = 512  # bytes of a body on average from which a copy costs more than a slice
 _INLINE = 12  # bytes a binary view holds itself
 
 _HEADS = {hosts: dtype_of(head) for hosts, head in message.HEADS.items()}
@@ -35,6 +36,8 @@ _FRONT_FIELDS = frozenset(field.name for field in message.FRONT)
 _INT32, _INT64, _INT16, _INT8 = (np.dtype(code) for code in (">i4", ">i8", ">i2", ">i1"))
 _V6 = SysFlag.BORNHOST_V6 | SysFlag.STOREHOSTADDRESS_V6
 _CRC32_NAME = int.from_bytes(message.CRC32_NAME, "big", signed=True)
+_CRC32_LEAD = message.CRC32_NAME + bytes([message.NAME_VALUE_SEPARATOR])
+_CRC32_END = bytes([message.PROPERTY_SEPARATOR])
 
 
 class Records:
@@ -199,7 +202,7 @@ class Records:
 
         One C call per body: nothing that works on columns computes a CRC.
         """
-        if len(self) < _FEW:
+        if len(self) < _FEW or int((self.body_ends - self.body_starts).sum()) > len(self) * _LONG:
             spans = zip(self.body_starts.tolist(), self.body_ends.tolist(), strict=True)
             bodies: Sequence[bytes | memoryview] = [self.octets[start:end] for start, end in spans]
         else:
@@ -255,7 +258,8 @@ class Records:
             start, end = int(self.starts[number]), int(self.ends[number])
             covered = end - message.CRC32_RESERVED_SIZE
             tail = bytes(self.octets[covered:end])
-            digits = tail[len(message.CRC32_NAME) + 1 : -1]
-            stored = int(digits[::-1]) if digits.isdigit() else -1  # least significant digit first
+            digits = tail.removeprefix(_CRC32_LEAD).removesuffix(_CRC32_END)
+            sound = len(digits) == message.CRC32_DIGITS and digits.isdigit()
+            stored = int(digits[::-1]) if sound else -1  # least significant digit first
             ok[number] = stored == crc32(self.octets[start:covered]) & message.CRC_MASK
         return ok

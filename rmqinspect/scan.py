@@ -34,7 +34,7 @@ LOOK_BACK = 6 << 20
 # The columns of so many records stay in the second-level cache; of fewer, numpy's calls cost more.
 _BATCH_RECORDS = 3500
 _BATCH_SIZE = 256 << 10  # bytes of the first batch, and of any at least
-_PARTS = 128  # parts of a batch that are followed at once
+_PARTS = 96  # parts of a batch that are followed at once
 _PART_SIZE = 4096  # bytes of a part at least
 _FEW_PARTS = 8  # of fewer, numpy's calls cost more than following one by one
 _STEPS = 8  # records of each part followed between two looks whether all are done
@@ -230,11 +230,14 @@ class _Chain:
             return self._follow_one(at, last)
         ends = np.append(begins[1:], last + 1)
         most = int((ends - begins).max()) // message.FIXED_SIZE + 1  # records a part can have
-        steps, position = [begins], begins
+        steps, position, uint32 = [begins], begins, self.uint32
         while len(steps) <= most and (position < ends).any():
             for _ in range(_STEPS):
+                position = position + uint32[position]
+                if self.lead:
+                    position += self.lead
                 # Behind the last start nothing is followed: any value there will do.
-                position = np.minimum(position + self.uint32[position] + self.lead, last + 1)
+                np.minimum(position, last + 1, out=position)
                 steps.append(position)
         places = np.array(steps)
         inside = places < ends
@@ -260,14 +263,14 @@ class _Chain:
 
     def _find_begins(self, at: int, last: int) -> NDArray[np.int64]:
         """Return `at` and some records behind it, up to `last`, that know their own place."""
-        begins = [at]
         step = max((last - at) // _PARTS, _PART_SIZE)
-        find, offset_at = self.buffer.find, self.int64.item
-        for begin in range(at + step, last, step):
-            place = find(message.MAGIC_PREFIX, begin + 4, min(begin + step, last + 4)) - 4
-            if place > 0 and offset_at(place + _PHYSICAL_OFFSET) == self.base + self.start + place:
-                begins.append(place)
-        return np.array(begins, np.int64)
+        find, magic = self.buffer.find, message.MAGIC_PREFIX
+        # -1, nothing found in this stretch, leads to a place before the window's first record.
+        found = [find(magic, begin + 4, begin + step) for begin in range(at + step, last - 4, step)]
+        places = np.array(found, np.int64) - 4
+        places = places[(places > at) & (places <= last)]
+        own = self.int64[places + _PHYSICAL_OFFSET] == self.base + self.start + places
+        return np.concatenate(([at], places[own]))
 
     def _judge(self, position: int) -> tuple[str, str | None]:
         """Say what stands where the chain stopped: ("more" | "blank" | "damage", reason).

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rmqinspect.decompress import BodyTooLarge, decompress
@@ -20,14 +21,23 @@ def decompress_bodies(
     Returns the bodies, and which rows stayed as stored, by the status that says why.
     Source: CompressorFactory; zlib (RFC 1950), lz4 frame, zstd frame.
     """
-    payloads = bodies.to_pylist()
+    replaced = np.zeros(len(bodies), np.bool_)
+    payloads = []
     problems: dict[str, list[int]] = {_UNDECODABLE: [], _TOO_LARGE: []}
     for number in compressed.tolist():
+        body = bodies[number].as_py()
+        if not body:  # MessageDecoder#decode asks for a body before it asks for the flag
+            continue
+        compression = compressions[number].as_py()
+        if compression is None:  # type bits that no reader knows
+            problems[_UNDECODABLE].append(number)
+            continue
         try:
-            payloads[number] = decompress(payloads[number], compressions[number].as_py() or "none", limit)
+            payloads.append(decompress(body, compression, limit))
+            replaced[number] = True
         except BodyTooLarge:
             problems[_TOO_LARGE].append(number)
         except BadRecord:
             problems[_UNDECODABLE].append(number)
     marked = {status: np.array(which, np.int64) for status, which in problems.items() if which}
-    return pa.array(payloads, pa.binary()), marked
+    return pc.replace_with_mask(bodies, pa.array(replaced), pa.array(payloads, pa.binary())), marked
