@@ -30,6 +30,7 @@ WINDOW_SIZE = 4 << 20
 # A split looks this far back for its first record: the broker's largest record (4 MiB and 64 KiB
 # by default) and a neighbour. A larger one costs a search, never an answer.
 LOOK_BACK = 6 << 20
+_LOOK_BACK_FIRST = 256 << 10  # nearly always far enough
 
 # The columns of so many records stay in the second-level cache; of fewer, numpy's calls cost more.
 _BATCH_RECORDS = 3500
@@ -130,11 +131,14 @@ class _Chain:
 
     def _enter(self, start: int, end: int) -> int:
         """Return where to begin walking for a split that begins at `start`."""
-        begin = start - LOOK_BACK
-        if begin <= 0:
-            return 0
-        before = self.search.find_next(begin, start)
-        return before if before < start else self.search.find_next(start, end)
+        for distance in (_LOOK_BACK_FIRST, LOOK_BACK):
+            begin = start - distance
+            if begin <= 0:
+                return 0
+            before = self.search.find_next(begin, start)
+            if before < start:
+                return before
+        return self.search.find_next(start, end)
 
     def _inside(self, records: Records, start: int, end: int) -> Records:
         """Return the records that start in the split."""

@@ -9,6 +9,7 @@ import pyarrow as pa
 from rmqinspect.account import Account
 from rmqinspect.errors import Unreadable
 from rmqinspect.gaps import Gap, find_holes, merge_gaps
+from rmqinspect.memory import keep_freed_memory
 from rmqinspect.parallel import run_ordered
 from rmqinspect.resync import Unread
 from rmqinspect.scan import Split, Stretch, plan_splits, scan_split
@@ -132,6 +133,7 @@ def _splits_in(store: Store, request: Request) -> list[Split]:
 
 def _stream(split: Split, request: Request, gaps: list[Gap]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a split as they are found; collect its gaps, tell what was not read."""
+    keep_freed_memory()
     done = split.start
     try:
         for event in scan_split(split):
@@ -177,6 +179,7 @@ def _reads(splits: list[Split], request: Request, *, rows: bool) -> Iterator[_Re
 
 
 def _read_split(split: Split, request: Request, rows: bool) -> _Read:
+    keep_freed_memory()
     sink = pa.BufferOutputStream()
     gaps: list[Gap] = []
     unread: list[Unread] = []
