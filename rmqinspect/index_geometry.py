@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from construct import Container
 
 from rmqinspect.errors import BadRecord
-from rmqinspect.layout import dtype_of, parse
+from rmqinspect.layout import Parsed, dtype_of, parse
 from rmqinspect.schemas.index import DEFAULT_ENTRIES, DEFAULT_SLOTS, IndexEntry, IndexHeader, IndexSlot
 from rmqinspect.store import FileReader, Store, StoreFile, open_file, setting_size
 
@@ -72,7 +71,7 @@ class IndexFile:
     """An index file with what its header says and the geometry it has."""
 
     file: StoreFile
-    header: Container[Any] | None  # None: the file is shorter than a header
+    header: Parsed | None  # None: the file is shorter than a header
     geometry: Geometry | None  # None: not to be known
 
     @property
@@ -119,7 +118,7 @@ def _configured_geometry(store: Store) -> Geometry | None:
     return geometry if geometry.possible else None
 
 
-def _read_header(reader: FileReader) -> Container[Any] | None:
+def _read_header(reader: FileReader) -> Parsed | None:
     octets = reader.read(0, _HEADER_SIZE)
     try:
         return parse(IndexHeader, octets, lambda: f"{reader.file.name} at 0 (0x0)")
@@ -127,7 +126,7 @@ def _read_header(reader: FileReader) -> Container[Any] | None:
         return None
 
 
-def _choose(reader: FileReader, header: Container[Any], known: list[Geometry]) -> Geometry | None:
+def _choose(reader: FileReader, header: Parsed, known: list[Geometry]) -> Geometry | None:
     for geometry in known:
         empty = header.index_count <= 1
         if geometry.size == reader.size and (empty or _agreement(reader, header, geometry) >= _ENOUGH):
@@ -153,7 +152,7 @@ def _with_usual(index: IndexFile, usual: Geometry | None) -> IndexFile:
     return made
 
 
-def _agreement(reader: FileReader, header: Container[Any], geometry: Geometry) -> float:
+def _agreement(reader: FileReader, header: Parsed, geometry: Geometry) -> float:
     """Return the share of entries that lie in the chain of their own slot, of those tried."""
     entries = _read_entries(reader, geometry, 1, min(header.index_count - 1, _TRIED_ENTRIES))
     if not len(entries):
@@ -187,7 +186,7 @@ def _read_slot(reader: FileReader, geometry: Geometry, slot: int) -> int:
     return int.from_bytes(reader.read(geometry.slot_position(slot), _SLOT_SIZE), "big", signed=True)
 
 
-def _infer(reader: FileReader, header: Container[Any]) -> Geometry | None:
+def _infer(reader: FileReader, header: Parsed) -> Geometry | None:
     """Return the geometry in which the entries lie in their chains, None when none is clear."""
     if header.index_count <= 1 or (reader.size - _HEADER_SIZE) % _SLOT_SIZE:
         return None
@@ -197,7 +196,7 @@ def _infer(reader: FileReader, header: Container[Any]) -> Geometry | None:
     return likely[0] if best >= _ENOUGH and len(likely) == 1 else None
 
 
-def _candidates(reader: FileReader, header: Container[Any]) -> Iterator[Geometry]:
+def _candidates(reader: FileReader, header: Parsed) -> Iterator[Geometry]:
     """Yield geometries of the file's size whose newest entry ends at the header's end offset."""
     count = header.index_count - 1
     words = (reader.size - _HEADER_SIZE) // _SLOT_SIZE

@@ -6,13 +6,16 @@ written by hand, so a layout is declared once.
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from construct import Bytes as ConstructBytes
-from construct import Construct, ConstructError, Container, FormatField, Renamed, Struct
+from construct import Construct, ConstructError, FormatField, Renamed, Struct
 
 from rmqinspect.errors import BadRecord
+
+# A construct Container: the fields are attributes.
+Parsed: TypeAlias = Any
 
 # construct's FormatField says ">l" for 4 bytes; numpy's "l" has 8. So numpy is told the size.
 _NUMPY_KINDS = {"b": "i", "h": "i", "l": "i", "q": "i"}
@@ -49,7 +52,7 @@ def place_of(layout: Construct, name: str) -> int:
     return int(fields[name][1])
 
 
-def parse(layout: Construct, octets: bytes | memoryview, describe: Callable[[], str]) -> Container[Any]:
+def parse(layout: Construct, octets: bytes | memoryview, describe: Callable[[], str]) -> Parsed:
     """Parse one struct from the beginning of `octets`; what follows it is ignored.
 
     :raises BadRecord: the bytes end too early; `describe` says where they came from.

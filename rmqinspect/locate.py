@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rmqinspect.errors import NothingFound
+from rmqinspect.errors import NothingFound, Unreadable
 from rmqinspect.fields import walk_fields
 from rmqinspect.schemas import dledger, message
 from rmqinspect.store import FileReader, Segment, Store, open_file
@@ -61,10 +61,14 @@ def find_segment(store: Store, offset: int) -> Segment:
     """Return the segment that holds the byte at a physical offset.
 
     :raises NothingFound: no segment does; the message names the range of the log.
+    :raises Unreadable: none does that could be read.
     """
     for segment in store.segments:
         if segment.base <= offset < segment.base + segment.size:
             return segment
+    for oddity in store.oddities:
+        if oddity.is_unread and oddity.place[:1] == ("commitlog",):
+            raise Unreadable(f"{oddity.name}: not read: {oddity.detail}")
     if not store.segments:
         raise NothingFound(f"{store.name}: no commit log given, so nothing is at {describe_offset(offset)}")
     first, last = store.segments[0], store.segments[-1]

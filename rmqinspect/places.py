@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 
 from rmqinspect.errors import NotAStore, Unreadable
 from rmqinspect.sniff import archive_advice, sniff
+from rmqinspect.text import count
 
 Place = tuple[str, ...]
 Row = tuple[Place, str]
@@ -198,7 +199,7 @@ def _place_of_file(path: str, real: str, size: int) -> Place:
     what = "no file of a store"
     if name.isdecimal():
         what = "named like a segment, but there is no commit-log record in it"
-    raise NotAStore(f"{path}: {what} ({size:,} bytes)".replace(",", " "))
+    raise NotAStore(f"{path}: {what} ({count(size, 'byte')})")
 
 
 def _folder_of(kind: str) -> str:

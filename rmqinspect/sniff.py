@@ -11,6 +11,8 @@ from rmqinspect.schemas import consumequeue, dledger, index, message
 _LOOK = 1 << 20
 _FRONT_SIZE = sum(part.sizeof() for part in message.FRONT)
 _ENTRY_HEAD = dledger.EntryHead.sizeof()
+# No log is that long (64 PiB): the first byte of an offset is 0, which it never is in text.
+_OFFSET_LIMIT = 1 << 56
 
 # First bytes of what people put tickets in → how it is unpacked with its holes kept.
 _ARCHIVES: tuple[tuple[bytes, int, str], ...] = (
@@ -135,7 +137,8 @@ def _is_batch_queue(head: bytes, size: int) -> bool:
     if size % unit.sizeof() or size < unit.sizeof():
         return False
     first = unit.parse(head)
-    return bool(first.physical_offset >= 0 and first.size > 0 and first.queue_offset >= 0 and first.message_count > 0)
+    sizes = first.size > 0 and first.queue_offset >= 0 and first.message_count > 0
+    return bool(0 <= first.physical_offset < _OFFSET_LIMIT and sizes)
 
 
 def _is_queue(head: bytes, size: int) -> bool:
@@ -143,7 +146,7 @@ def _is_queue(head: bytes, size: int) -> bool:
     if size % unit.sizeof() or size < unit.sizeof():
         return False
     first = unit.parse(head)
-    return bool(first.physical_offset >= 0 and first.size >= message.FIXED_SIZE)
+    return bool(0 <= first.physical_offset < _OFFSET_LIMIT and first.size >= message.FIXED_SIZE)
 
 
 # In this order: a batch queue's first 20 bytes also look like a queue unit.

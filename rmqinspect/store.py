@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from types import TracebackType
-from typing import Self
+from typing import ClassVar, Self
 
 from rmqinspect.errors import NotAStore, Unreadable
 from rmqinspect.places import Place, Row, find_place, kind_in, kind_of, rows_at, rows_below
@@ -60,6 +60,11 @@ class Oddity:
     path: str
     place: Place
 
+    @property
+    def is_unread(self) -> bool:
+        """Whether something may stand there that nobody could see."""
+        return self.kind in ("unreadable", "link", "special")
+
 
 @dataclass(frozen=True)
 class Store:
@@ -98,6 +103,8 @@ _MAX_DEPTH = 6
 
 class FileReader:
     """A read-only file of the evidence; reads by position and keeps no position of its own."""
+
+    octets_read: ClassVar[int] = 0  # by all readers of this process: what a command says that it read
 
     def __init__(self, file: StoreFile) -> None:
         self.file = file
@@ -141,6 +148,7 @@ class FileReader:
                 if count == 0:
                     break
                 done += count
+            FileReader.octets_read += done
         except OSError as error:
             where = offset + done
             raise Unreadable(f"{self.file.name} at {where} ({where:#x}): {error.strerror}") from error

@@ -33,24 +33,36 @@ MAY_IMPORT = {
     "ids": "hashes layout schemas",
     # Files and what is in them.
     "sniff": "schemas",
-    "store": "schemas sniff",
+    "places": "sniff",
+    "store": "places sniff",
     "records": "layout schemas",
     "properties": "schemas",
-    "scan": "layout records schemas store",
-    "account": "scan schemas store",
+    "gaps": "store",
+    "resync": "gaps records schemas store",
+    "scan": "gaps layout records resync schemas store",
+    "account": "gaps scan schemas store",
     "queue_files": "layout schemas store",
     "index_geometry": "layout schemas store",
     "store_times": "layout schemas store",
+    "configs": "fastjson store",
+    "checkpoint": "layout schemas store",
     # One record, looked at closely.
     "field_words": "fields hashes ids schemas",
     "describe": "field_words fields hashes ids schemas",
     "locate": "fields layout schemas store",
     "witnesses": "fields hashes layout schemas store",
+    # A store, looked at without a full scan.
+    "queue_peek": "layout queue_files schemas store",
+    "log_end": "gaps locate records resync scan schemas store",
+    "sample": "gaps records scan schemas store",
+    "writer": "checkpoint hashes index_geometry layout sample schemas store",
+    "overview": "checkpoint configs gaps layout log_end queue_files queue_peek sample schemas store writer",
     # Answers: record batches with a fixed schema, what they prove, and what is done to them.
-    "tables": "account decompress fastjson hashes ids index_geometry layout memory parallel properties"
-    " queue_files records scan schemas store store_times",
-    "checks": "account hashes index_geometry layout memory parallel properties queue_files records scan"
-    " schemas store store_times tables",
+    "tables": "account checkpoint configs decompress fastjson gaps hashes ids index_geometry layout memory parallel"
+    " properties queue_files records resync scan schemas store store_times",
+    "checks": "account gaps hashes layout memory properties queue_files records resync scan schemas store tables",
+    "verify": "account checks parallel resync scan store",
+    "report": "checks verify",
     "select": "hashes",
     "redact": "",
     "output": "tables",
@@ -64,8 +76,9 @@ LIBRARIES = {
     "click": "cli",
     "construct": "schemas layout fields",
     "isal": "records",
-    "numpy": "layout records properties scan queue_files index_geometry tables checks output select redact",
-    "pyarrow": "decompress tables checks select redact output cli",
+    "numpy": "layout records properties resync scan queue_files index_geometry checkpoint queue_peek sample writer"
+    " tables checks output select redact",
+    "pyarrow": "decompress records tables checks select redact output cli",
     "rich": "output cli",
 }
 

@@ -12,20 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rmqinspect.configs import read_config, read_consumer_offsets
 from rmqinspect.hashes import index_hash, index_key
 from rmqinspect.index_geometry import DEFAULT_GEOMETRY, Geometry, read_index_files
 from rmqinspect.schemas.checkpoint import Checkpoint
 from rmqinspect.schemas.index import IndexEntry, IndexHeader
 from rmqinspect.store import open_store
 from rmqinspect.tables.checkpoint import CHECKPOINT
-from rmqinspect.tables.config import (
-    DELAY_OFFSETS,
-    GROUPS,
-    SUBSCRIPTION_GROUPS,
-    TOPICS,
-    read_config,
-    read_consumer_offsets,
-)
+from rmqinspect.tables.config import DELAY_OFFSETS, GROUPS, SUBSCRIPTION_GROUPS, TOPICS
 from rmqinspect.tables.index import INDEX_ENTRIES, INDEX_FILES
 from rmqinspect.tables.queues import QUEUE_UNITS, QUEUES
 from rmqinspect.tables.table import Table

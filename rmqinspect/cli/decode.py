@@ -210,6 +210,19 @@ class _Plan:
         return self.options["redact"].hide(batch) if self.options["redact"] else batch
 
 
+def _is_read_for(table: str, place: tuple[str, ...]) -> bool:
+    """Whether a table is made from what lies in this folder of a store; () is the store itself."""
+    if not place:
+        return True
+    if table in _QUEUE_TABLES:
+        return place[0] in ("consumequeue", "batchconsumequeue")
+    if table in _INDEX_TABLES:
+        return place[0] == "index"
+    if table in _SMALL_TABLES:
+        return place[0] in ("config", "checkpoint")
+    return place[0] == "commitlog" or place[0].startswith("dledger-")
+
+
 def _bytes_to_read(store: "Store", table: str, offsets: tuple[int, int] | None) -> int:
     if table in _SMALL_TABLES:
         return 0
@@ -281,6 +294,9 @@ class _Reading:
     def _batches(self) -> "Generator[tuple[pa.RecordBatch, pa.RecordBatch], None, None]":
         """Yield (selected rows with all columns, the same as they are to be written)."""
         for store in self.plan.stores:
+            for oddity in store.oddities:
+                if oddity.is_unread and _is_read_for(self.plan.table.name, oddity.place):
+                    self._note_unreadable(f"{oddity.name}: not read: {oddity.detail}")
             try:
                 last_time = cache(partial(_find_last_time, store))
                 selection = with_times(self.plan.selection, self.plan.options, last_time, self.plan.now)

@@ -1,0 +1,60 @@
+"""README.md says what is true: its commands, its statuses, its transcript, its Python."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from rmqinspect.cli import VERBS, main
+from rmqinspect.cli.status import ExitStatus
+from rmqinspect.tables import TABLES
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def _blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def test_the_table_of_commands_has_every_verb() -> None:
+    assert re.findall(r"^\| `rmqinspect (\w+)", README, re.MULTILINE) == list(VERBS)
+
+
+def test_the_table_of_statuses_has_every_status() -> None:
+    assert [int(row) for row in re.findall(r"^\| (\d+) \|", README, re.MULTILINE)] == [*ExitStatus]
+
+
+def test_every_table_is_named() -> None:
+    listed = README.split("Tables of `decode --table`:")[1].split("\n\n")[0]
+    assert re.findall(r"`(\w+)`", listed) == list(TABLES)
+
+
+def test_the_transcript_is_what_the_command_prints(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    command, printed = _blocks("text")[0].split("\n", 1)
+    assert main(command.split()[2:]) == ExitStatus.DAMAGE
+    assert capsys.readouterr().out == printed
+
+
+def test_the_python_example_runs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    exec(compile(_blocks("python")[0], "README.md", "exec"), {})
+    assert "['physical_offset', 'size', 'topic']" in capsys.readouterr().out
+
+
+def test_ci_runs_the_test_command_of_the_readme() -> None:
+    command = next(block.strip() for block in _blocks("sh") if "pytest" in block)
+    assert command in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def test_every_documented_option_exists(capsys: pytest.CaptureFixture[str]) -> None:
+    for line in "\n".join(_blocks("sh")).splitlines():
+        words = line.split("#")[0].split()
+        if words[:1] == ["rmqinspect"]:
+            main([words[1], "--help"])
+            help_text = capsys.readouterr().out
+            for option in (word for word in words if re.match(r"--?[a-z]", word)):
+                assert re.search(rf"(^|\s|,){re.escape(option)}\b", help_text), line
