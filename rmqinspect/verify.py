@@ -12,8 +12,10 @@ from rmqinspect.checks.findings import Finding, Findings
 from rmqinspect.checks.log_judge import LogJudge
 from rmqinspect.checks.store_files import check_checkpoint, check_files, list_unchecked, segments_for_quick
 from rmqinspect.parallel import run_ordered
+from rmqinspect.resync import Unread
 from rmqinspect.scan import Split, plan_splits
 from rmqinspect.store import Store
+from rmqinspect.text import count
 
 # Large enough that looking back at its start is nothing, small enough that all processes end together.
 _SPLIT_SIZE = 64 << 20
@@ -89,12 +91,10 @@ def verify(
     except KeyboardInterrupt:
         interrupted_at = reached
     found = quick + list(_wanted(judge.finish(), wish))
-    found += [
-        Finding("ST-IO", unread.message, file=_file_at(store, unread.start), physical_offset=unread.start)
-        for unread in judge.unread
-    ]
-    if interrupted_at is None:
-        ends = [account.end for account in judge.accounts if account.end is not None]
+    found += [_unread_finding(store, unread) for unread in judge.unread]
+    ends = [account.end for account in judge.accounts if account.end is not None]
+    # The newest record may lie in what was not read.
+    if interrupted_at is None and not any(unread.end > max(ends, default=0) for unread in judge.unread):
         log_end = max([*ends, *(segment.base + segment.size for segment in store.segments)], default=0)
         found += _wanted(check_checkpoint(store, judge.last_timestamp, log_end), wish)
     found += _wanted(list_unchecked(store), wish)
@@ -132,7 +132,10 @@ def _in_file_order(finding: Finding) -> tuple[int, int, str, str]:
     return (0 if in_log else 1, (finding.physical_offset or 0) if in_log else 0, finding.file or "", finding.code)
 
 
-def _file_at(store: Store, place: int) -> str | None:
-    return next((s.name for s in store.segments if s.base <= place < s.base + s.size), None)
-
-
+def _unread_finding(store: Store, unread: Unread) -> Finding:
+    segment = next((s for s in store.segments if s.base <= unread.start < s.base + s.size), None)
+    return Finding(
+        "ST-IO", f"{unread.message}; {count(unread.end - unread.start, 'byte')} not read",
+        file=segment.name if segment else None, offset=unread.start - segment.base if segment else None,
+        length=unread.end - unread.start, physical_offset=unread.start,
+    )  # fmt: skip

@@ -7,6 +7,14 @@ import pytest
 from tests import oracle
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        help="Write tests/golden/ from what the commands print now; review it as a diff.",
+    )
+
+
 @pytest.fixture(scope="session", autouse=True)
 def stores_left_alone() -> Iterator[None]:
     """Fail the run if a byte, a time or a name in an unpacked store changed.

@@ -74,6 +74,7 @@ def check_split(split: Split, limits: CheckLimits) -> SplitResult:
             else:
                 check.result.unread.append(event)
     except Unreadable as error:
+        check.queues.forget()
         base = split.segment.base
         check.result.unread.append(Unread(base + split.start, base + split.end, str(error)))
     check.result.ends = check.queues.ends()

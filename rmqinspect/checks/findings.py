@@ -1,5 +1,6 @@
 """Findings: what a check reports, folded so that ten million alike are one row."""
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 
@@ -80,8 +81,14 @@ class Findings:
             code = BY_CODE[finding.code]
             row = asdict(finding)
             row["broker_effect"] = code.broker_effect
-            row["next"] = code.next and code.next.format(store=store, at=finding.physical_offset)
+            row["next"] = next_command(finding, store)
             yield {name: row[name] for name in COLUMNS}
+
+
+def next_command(finding: Finding, store: str) -> str | None:
+    """Return the command to run next on `store`, as a shell reads it."""
+    template = BY_CODE[finding.code].next
+    return template and template.format(store=shlex.quote(store), at=finding.physical_offset)
 
 
 def _alike(last: Finding, finding: Finding) -> bool:

@@ -74,7 +74,8 @@ class LogJudge:
         state.gaps += result.gaps
         state.stale += result.stale
         self.findings += result.findings
-        self.unread += result.unread
+        end = segment.base + segment.size
+        self.unread += [part._replace(end=min(part.end, end)) for part in result.unread]
         for code, count in result.left_out.items():
             self.left_out[code] = self.left_out.get(code, 0) + count
         self._follow_queues(result)
@@ -132,7 +133,15 @@ class LogJudge:
             found += self._judge_gaps(state, more_follows=number < last_data)
         found += self._judge_jumps()
         found += self._judge_returns()
+        self.unread = _join_unread(self.unread)
+        found = [finding for finding in found if not self._is_in_the_dark(finding)]
         yield from sorted(found, key=lambda finding: (finding.physical_offset or 0, finding.code))
+
+    def _is_in_the_dark(self, finding: Finding) -> bool:
+        """Whether a finding is about bytes that could not be read: the scan took them as zeros."""
+        start = finding.physical_offset or 0
+        end = start + (finding.length or 1)
+        return any(part.start < end and start < part.end for part in self.unread)
 
     def _judge_gaps(self, state: _SegmentState, *, more_follows: bool) -> Iterator[Finding]:
         end = state.segment.base + state.segment.size
@@ -257,6 +266,17 @@ class LogJudge:
             if state.segment.base <= place < state.segment.base + state.segment.size:
                 return state.segment
         return None
+
+
+def _join_unread(parts: Iterable[Unread]) -> list[Unread]:
+    """Return the parts sorted, those that touch or overlap as one, with the message of its first."""
+    joined: list[Unread] = []
+    for part in sorted(parts):
+        if joined and part.start <= joined[-1].end:
+            joined[-1] = joined[-1]._replace(end=max(joined[-1].end, part.end))
+        else:
+            joined.append(part)
+    return joined
 
 
 def _name(queue: Queue) -> tuple[str, int]:

@@ -28,8 +28,6 @@ _UNCHECKED = {
     "dledger_index": ("the DLedger index", "index against entries"),
 }
 
-_CANNOT_READ = ("unreadable", "link", "special")
-
 
 def check_files(store: Store) -> Iterator[Finding]:
     """Yield what the listing of the store shows, and who holds its lock."""
@@ -47,7 +45,7 @@ def check_files(store: Store) -> Iterator[Finding]:
             )
     yield from _check_lock(store)
     for oddity in store.oddities:
-        if oddity.kind in _CANNOT_READ:
+        if oddity.is_unread:
             yield Finding("ST-IO", f"not read: {oddity.detail}", file=oddity.name)
 
 
@@ -60,7 +58,7 @@ def _name_beside(store: Store, base: int) -> str:
 
 def _check_names(store: Store) -> Iterator[Finding]:
     for oddity in store.oddities:
-        if _is_in_log(oddity) and oddity.kind not in _CANNOT_READ:
+        if _is_in_log(oddity) and not oddity.is_unread:
             yield Finding(
                 "CL-NAME", f"not a segment of the log: {oddity.detail}", file=oddity.name,
                 expected="20 digits", found=oddity.place[-1],

@@ -12,7 +12,7 @@ import click
 
 from rmqinspect.account import Account
 from rmqinspect.checks.codes import BY_CODE, CODES, LEVELS
-from rmqinspect.checks.findings import Finding
+from rmqinspect.checks.findings import Finding, next_command
 from rmqinspect.cli.options import (
     choose_format,
     count_jobs,
@@ -127,7 +127,7 @@ def _verify(store: Store, wish: Wish, options: dict[str, Any], format_: str) -> 
             progress.remark(remark)
 
         def quick_done(findings: list[Finding]) -> None:
-            errors = sum(finding.severity == "error" for finding in findings)
+            errors = sum(finding.severity == "error" and finding.code != "ST-IO" for finding in findings)
             if size > _ANNOUNCE or errors:
                 took = describe_duration(time.monotonic() - begin)
                 progress.remark(f"names and sizes done in {took}: {count(errors, 'error')}")
@@ -235,8 +235,9 @@ def _finding_lines(finding: Finding, name: str, colour: bool) -> Iterator[str]:
         yield from _label("", detail)
     if code.broker_effect and finding.severity != "info":
         yield from (" " * _INDENT + line for line in _wrap("broker  ", code.broker_effect))
-    if code.next and finding.severity != "info":
-        yield " " * _INDENT + "next    " + escape(code.next.format(store=name, at=finding.physical_offset))
+    command_next = next_command(finding, name)
+    if command_next and finding.severity != "info":
+        yield " " * _INDENT + "next    " + escape(command_next)
 
 
 def _wrap(label: str, text: str) -> list[str]:

@@ -1,0 +1,95 @@
+"""What the commands print for the samples, word for word: `tests/golden/<sample>/<name>.txt`.
+
+A file is the command with its exit status, what it says on stderr (marked `> `), and what it prints.
+`pytest tests/test_golden.py --update-golden` writes them anew; the diff is then to be reviewed.
+"""
+
+import shlex
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from rmqinspect.cli import VERBS, main
+
+ROOT = Path(__file__).parents[1]
+GOLDEN = Path(__file__).parent / "golden"
+SAMPLES = sorted(path.name for path in (ROOT / "samples").iterdir() if path.is_dir())
+
+# `{}` is the sample's store. One process: how many there are by default depends on the machine.
+FOR_ALL = {
+    "info": "info {}",
+    "verify": "verify {} -j 1",
+    "decode": "decode {} -n 5 -j 1",
+    "segments": "decode {} --table segments -j 1",
+}
+FOR_ONE = {
+    ("healthy-4.9.7", "show"): "show {} --at 525",
+    ("healthy-4.9.7", "gaps"): "decode {} --table gaps -j 1",
+    ("healthy-5.5.0", "show"): "show {} --at 86000",
+    ("healthy-5.5.0", "show-zeros"): "show {} --at 240000",
+    ("killed-4.9.7", "show"): "show {} --at 0",
+    ("killed-4.9.7", "groups"): "decode {} --table groups -f csv",
+    ("killed-4.9.7", "id"): "id 7F000001000055970000000000038270",
+    ("flipped-bit-5.3.3", "show"): "show {} --at 97513",
+    ("flipped-bit-5.3.3", "show-damaged"): "show {} --at 97187",
+    ("flipped-bit-5.3.3", "range"): "decode {} --offset 96253..97955 -j 1 -f jsonl"
+    " --columns physical_offset,topic,keys,status",
+    ("flipped-bit-5.3.3", "quick"): "verify {} --level quick",
+    ("zeroed-page-4.7.1", "show"): "show {} --at 213167",
+    ("zeroed-page-4.7.1", "show-damaged"): "show {} --at 208874",
+    ("zeroed-page-4.7.1", "gaps"): "decode {} --table gaps -j 1",
+    ("zeroed-page-4.7.1", "findings"): "verify {} -j 1 -f csv",
+}
+COMMANDS = {(sample, name): words for sample in SAMPLES for name, words in FOR_ALL.items()} | FOR_ONE
+COMMANDS = {
+    case: words for case, words in COMMANDS.items() if find_spec(VERBS[words.split()[0]].module) is not None
+}
+
+
+def transcript(words: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """Run a command and return it with all it says, as a golden file holds it."""
+    capsys.readouterr()
+    status = main(shlex.split(words))
+    printed = capsys.readouterr()
+    said = "".join(f"> {line}\n" for line in printed.err.splitlines())
+    assert printed.out == "" or printed.out.endswith("\n")
+    return f"$ rmqinspect {words}    # exit {int(status)}\n{said}{printed.out}"
+
+
+@pytest.mark.parametrize(("sample", "name"), COMMANDS)
+def test_a_command_prints_what_it_did(
+    sample: str,
+    name: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    pytestconfig: pytest.Config,
+) -> None:
+    monkeypatch.chdir(ROOT)
+    now = transcript(COMMANDS[sample, name].format(f"samples/{sample}/store"), capsys)
+    file = GOLDEN / sample / f"{name}.txt"
+    if pytestconfig.getoption("--update-golden"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(now, encoding="utf-8")
+    assert file.exists(), "no golden file; --update-golden writes it"
+    assert now == file.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("columns", ["40", "300"])
+def test_the_width_of_the_terminal_and_its_colours_change_nothing_in_a_pipe(
+    columns: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    words = {case: words.format(f"samples/{case[0]}/store") for case, words in COMMANDS.items()}
+    words = {case: text for case, text in words.items() if case[0] == "flipped-bit-5.3.3"}
+    before = {case: transcript(text, capsys) for case, text in words.items()}
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("LANG", "C")
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    assert {case: transcript(text, capsys) for case, text in words.items()} == before
+
+
+def test_every_golden_file_belongs_to_a_command() -> None:
+    files = {(path.parent.name, path.stem) for path in GOLDEN.rglob("*.txt")}
+    assert files <= {(sample, name) for sample in SAMPLES for name in FOR_ALL} | FOR_ONE.keys()
