@@ -26,7 +26,7 @@ REASONS = {
     "cut": "a record runs past the end of the file",
     "short": "too few bytes are left for a record or a blank record",
     "entry": "no DLedger entry begins here, or its sizes disagree with its record",
-    "zero": "the chain reaches zeros, and something else follows",
+    "zero": "zeros stand where the magic of a record should",
     "blank_size": "a blank record whose size is not the number of bytes left",
     "unreadable": "the system could not read these bytes",
 }
@@ -82,6 +82,8 @@ def _give_reasons(gaps: list[Gap]) -> Iterator[Gap]:
     reason, reached = None, -1
     for number, gap in enumerate(gaps):
         if gap.start != reached or reason is None:
-            reason = next((later.reason for later in gaps[number : number + 3] if later.reason), None)
+            parts = gaps[number : number + 3]
+            reason = next((part.reason for part in parts if part.reason not in (None, "unreadable")), None)
         reached = gap.end
-        yield gap._replace(reason=reason or "magic") if gap.kind == "unknown" else gap
+        known = gap.kind != "unknown" or gap.reason == "unreadable"
+        yield gap if known else gap._replace(reason=reason or "magic")

@@ -36,7 +36,7 @@ def dtype_of(layout: Construct) -> np.dtype[Any]:
         case Struct():
             fields: list[tuple[str, Any]] = [(field.name, dtype_of(field)) for field in layout.subcons]
             return np.dtype(fields)
-        case FormatField() if layout.fmtstr[1:].lower() in _NUMPY_KINDS:
+        case FormatField() if layout.fmtstr[1:] in _NUMPY_KINDS:
             kind = _NUMPY_KINDS[layout.fmtstr[1]]
             return np.dtype(f"{layout.fmtstr[0]}{kind}{layout.sizeof()}")
         case ConstructBytes() if isinstance(layout.length, int):

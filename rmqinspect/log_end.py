@@ -14,7 +14,7 @@ from rmqinspect.gaps import Gap
 from rmqinspect.locate import read_frame
 from rmqinspect.records import Records
 from rmqinspect.resync import Unread
-from rmqinspect.scan import LOOK_BACK, Split, Stretch, scan_split
+from rmqinspect.scan import LOOK_BACK, Borders, Split, Stretch, scan_split
 from rmqinspect.schemas import dledger
 from rmqinspect.store import FileReader, Segment, open_file
 
@@ -175,4 +175,4 @@ def _walk(split: Split, found: LogEnd, see: Callable[[Records], None] | None) ->
 
 
 def _events(split: Split) -> Iterator[Stretch | Gap | Unread]:
-    return scan_split(split, _WINDOW)
+    return (event for event in scan_split(split, _WINDOW) if not isinstance(event, Borders))

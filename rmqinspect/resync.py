@@ -44,7 +44,9 @@ class Search:
         self.size = reader.size
         # A DLedger segment wraps each record in an entry: the chain runs over the entries.
         self.lead = ENTRY_HEAD if segment.kind == "dledger" else 0
+        self.name = segment.name
         self.unread: list[Unread] = []
+        self.dark: list[tuple[int, int]] = []  # the same in positions, ascending, never taken
 
     def find_next(self, position: int, limit: int) -> int:
         """Return where in [position, limit) the next record or blank that proves itself begins.
@@ -74,18 +76,48 @@ class Search:
             position += _CHUNK
 
     def _read(self, position: int, size: int) -> bytes:
-        try:
-            return self.reader.read(position, size)
-        except Unreadable:
-            # Noted when the chain itself came here; a search only wants to go on.
-            return b"".join(self._read_block(position + at, min(BLOCK, size - at)) for at in range(0, size, BLOCK))
+        octets = bytearray(max(0, min(size, self.size - position)))
+        self.fill(memoryview(octets), position)
+        return bytes(octets)
 
-    def _read_block(self, position: int, size: int) -> bytes:
+    def fill(self, view: memoryview, position: int) -> None:
+        """Fill `view` from `position` on; what cannot be read is taken as zeros, and noted.
+
+        A disk fails by sectors and reads by blocks: so little is given up around a bad place. A file
+        that became shorter since it was opened ends in such a place.
+        """
         try:
-            return self.reader.read(position, size)
+            done = self.reader.read_into(view, position)
+        except Unreadable:
+            at = 0
+            while at < len(view):
+                size = min(BLOCK - (position + at) % BLOCK, len(view) - at)
+                self._fill_block(view[at : at + size], position + at)
+                at += size
+            return
+        if done < len(view):
+            view[done:] = bytes(len(view) - done)
+            self._note(position + done, position + len(view), f"{self.name}: became shorter while it was read")
+
+    def _fill_block(self, block: memoryview, position: int) -> None:
+        try:
+            done = self.reader.read_into(block, position)
         except Unreadable as error:
-            self.unread.append(Unread(self.base + position, self.base + position + size, str(error)))
-            return bytes(size)
+            done = 0
+            self._note(position, position + len(block), str(error))
+        block[done:] = bytes(len(block) - done)
+
+    def _note(self, start: int, end: int, message: str) -> None:
+        """Note a range once, though the walk, the search and the description all come by."""
+        start = max(start, self.dark[-1][1]) if self.dark else start
+        if start >= end:
+            return
+        self.dark.append((start, end))
+        last = self.unread[-1] if self.unread else None
+        if last is not None and last.end == self.base + start:
+            self.unread[-1] = last._replace(end=self.base + end)
+        else:
+            self.unread.append(Unread(self.base + start, self.base + end, message))
 
     def _proves_itself(self, position: int) -> bool:
         left = self.size - position
@@ -125,15 +157,28 @@ class Search:
         return None
 
     def describe(self, start: int, end: int, reason: str | None) -> Iterator[Gap]:
-        """Yield the gap [start, end) as runs of zeros and runs of anything else."""
+        """Yield the gap [start, end) as runs of zeros, of what could not be read, and of the rest."""
         position = start
         for run_start, run_end in self._zero_runs(start, end):
             if position < run_start:
                 yield Gap(self.base + position, self.base + run_start, "unknown", reason)
-            yield Gap(self.base + run_start, self.base + run_end, "zeros", None)
+            yield from self._without_dark(run_start, run_end)
             position = run_end
         if position < end:
             yield Gap(self.base + position, self.base + end, "unknown", reason)
+
+    def _without_dark(self, start: int, end: int) -> Iterator[Gap]:
+        """Yield a run of zeros, except where the zeros only stand for what could not be read."""
+        for dark_start, dark_end in self.dark:
+            first, last = max(start, dark_start), min(end, dark_end)
+            if first >= last:
+                continue
+            if start < first:
+                yield Gap(self.base + start, self.base + first, "zeros", None)
+            yield Gap(self.base + first, self.base + last, "unknown", "unreadable")
+            start = last
+        if start < end:
+            yield Gap(self.base + start, self.base + end, "zeros", None)
 
     def _zero_runs(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         """Yield the runs of zeros in [start, end) that are long, or touch one of its ends."""

@@ -9,20 +9,22 @@ A split of a segment starts by walking from a little before its first byte, so t
 same records as a reader that comes from the segment's start.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from itertools import repeat
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rmqinspect.errors import Unreadable
 from rmqinspect.gaps import Gap
 from rmqinspect.layout import place_of
 from rmqinspect.records import SLACK, Records
-from rmqinspect.resync import BLANK_SIZE, BLOCK, ENTRY_HEAD, RECORD_MAGICS, Search, Unread
+from rmqinspect.resync import BLANK_SIZE, ENTRY_HEAD, RECORD_MAGICS, Search, Unread
 from rmqinspect.schemas import dledger, message
 from rmqinspect.store import FileReader, Segment, open_file
+
+Result = TypeVar("Result")
 
 # What one read brings; memory stays in the processor's caches. 16 and 64 MiB were slower.
 WINDOW_SIZE = 4 << 20
@@ -43,6 +45,7 @@ _STEPS = 8  # records of each part followed between two looks whether all are do
 _PHYSICAL_OFFSET = place_of(message.HEADS[False, False], "physical_offset")
 _ENTRY_SIZE = place_of(dledger.EntryHead, "size")
 _ENTRY_BODY_SIZE = place_of(dledger.EntryHead, "body_size")
+_ENTRY_POSITION = place_of(dledger.EntryHead, "position")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +58,40 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
+class Edge:
+    """Where the walk stands when it comes to a split's border: what lies before it decides."""
+
+    position: int  # where the next element of the chain begins, at the border or behind it
+    in_gap: bool = False  # none begins here: the bytes before the border belong to a gap
+    stale: bool = False  # the chain is in records of an earlier life
+    closed: bool = False  # a blank record ended the segment: nothing more is a record
+    last_timestamp: int | None = field(default=None, compare=False)  # store time before the gap
+
+
+@dataclass(frozen=True, slots=True)
 class Split:
-    """A byte range [start, end) of a segment, in positions; its records are those that start there."""
+    """A byte range [start, end) of a segment, in positions; its records are those that start there.
+
+    `entry` is how the split before it ended, where that is known; otherwise the split finds out by
+    looking back, which is right unless the damage before it reaches further.
+    """
 
     segment: Segment
     start: int
     end: int
+    entry: Edge | None = None
 
 
-Event = Stretch | Gap | Unread
+class Borders(NamedTuple):
+    """The last event of a split: how it began, and how it left the chain to the next one."""
+
+    entry: Edge
+    exit: Edge
+
+
+Event = Stretch | Gap | Unread | Borders
+
+SEGMENT_START = Edge(0)
 
 
 def plan_splits(segments: Iterable[Segment], split_size: int) -> list[Split]:
@@ -76,7 +104,7 @@ def plan_splits(segments: Iterable[Segment], split_size: int) -> list[Split]:
 
 
 def scan_split(split: Split, window_size: int = WINDOW_SIZE) -> Iterator[Event]:
-    """Yield the records that start in a split, and its gaps, in order.
+    """Yield the records that start in a split, and its gaps, in order; last its borders.
 
     A gap is cut at the split's borders: `merge_gaps` joins the parts again. The records of a
     stretch are valid until the next step of the iterator, which reuses the window.
@@ -84,69 +112,125 @@ def scan_split(split: Split, window_size: int = WINDOW_SIZE) -> Iterator[Event]:
     :raises Unreadable: the file cannot be opened.
     """
     with open_file(split.segment) as reader:
-        chain = _Chain(reader, split.segment, window_size)
-        yield from chain.run(split.start, min(split.end, reader.size))
+        chain = _Chain(reader, split, window_size)
+        yield from chain.run()
+        yield from chain.take_unread()
+        yield Borders(chain.entry or chain.exit, chain.exit)
+
+
+def redo_where_borders_differ(
+    results: Iterable[Result],
+    split_of: Callable[[Result], Split],
+    borders_of: Callable[[Result], Borders | None],
+    again: Callable[[Split], Result],
+) -> Generator[Result, None, None]:
+    """Yield the results of splits in order, each computed from where the one before it ended.
+
+    A split that looked back and saw the same goes through as it is; the rare other one is computed
+    `again` from the known border. So the splits of a segment give exactly what one reader gives.
+    """
+    expected: Edge | None = None
+    for result in results:
+        split, borders = split_of(result), borders_of(result)
+        if split.start == 0:
+            expected = SEGMENT_START
+        if borders is not None and expected is not None and borders.entry != expected:
+            result = again(replace(split, entry=expected))
+            borders = borders_of(result)
+        expected = borders.exit if borders is not None else None
+        yield result
 
 
 class _Chain:
     """The walk over one segment. Positions are bytes from the segment's start."""
 
-    def __init__(self, reader: FileReader, segment: Segment, window_size: int) -> None:
+    def __init__(self, reader: FileReader, split: Split, window_size: int) -> None:
         self.reader = reader
-        self.search = Search(reader, segment)
+        self.search = Search(reader, split.segment)
         self.base, self.size, self.lead = self.search.base, self.search.size, self.search.lead
+        self.begin, self.end = split.start, min(split.end, self.size)
         self.window_size = window_size
         self.last_timestamp: int | None = None
         self.batch_size = _BATCH_SIZE
+        self.entry: Edge | None = split.entry
+        self.exit = Edge(self.end)
         self._use_buffer(min(window_size, max(self.size, 1)))
 
     # --- from start to end ----------------------------------------------------------------------
 
-    def run(self, start: int, end: int) -> Iterator[Event]:
-        """Yield what starts in [start, end), having walked up to it from a little before."""
-        position, carved, stale = self._enter(start, end), False, False
-        if position > start:  # nothing before the split proved itself: it begins inside a gap
-            yield from self.search.describe(start, position, None)
-            carved, stale = True, position < end and self._is_stale(position)
-        while position < end:
-            records = self._walk(position)
-            yield from self._take_unread()
-            if len(records):
-                position = self.start + int(records.ends[-1])
-                self.last_timestamp = int(records.field("store_timestamp")[-1])
-                inside = self._inside(records, start, end)
-                if len(inside):
-                    yield Stretch(inside, carved and inside.starts[0] == records.starts[0], stale)
-                carved = False
+    def run(self) -> Iterator[Stretch | Gap | Unread]:
+        """Yield what starts in the split, having walked up to it from a little before if need be."""
+        now = self.entry if self.entry is not None else self._look_back()
+        self.last_timestamp = now.last_timestamp
+        carved = False
+        if now.closed:
+            yield Gap(self.base + self.begin, self.base + self.end, "filler", None)
+        while now.position < self.end and not now.closed:
+            if now.position >= self.begin:
+                self._note_entry(now)
+            if now.in_gap:
+                now = yield from self._cross_gap(now.position, now.position, None)
+                carved = True
                 continue
-            kind, reason = self._judge(position)
+            records = self._walk(now.position)
+            yield from self.take_unread()
+            if len(records):
+                places = records.starts + (self.start - self.lead)
+                first, last = np.searchsorted(places, (self.begin, self.end)).tolist()
+                if first < last:
+                    self._note_entry(replace(now, position=int(places[first])))
+                    inside = records if last - first == len(records) else records.select(slice(first, last))
+                    yield Stretch(inside, carved and first == 0, now.stale)
+                carved = False
+                self.last_timestamp = int(records.field("store_timestamp")[-1])
+                ends = self.start + int(records.ends[-1])
+                now = replace(now, position=int(places[last]) if last < len(places) else ends)
+                continue
+            kind, reason = self._judge(now.position)
             if kind == "blank":
-                yield Gap(self.base + max(position, start), self.base + min(self.size, end), "filler", reason)
-                break
-            if kind == "damage":
-                gap, position = position, self.search.find_next(position + 1, end)
-                yield from self.search.describe(max(gap, start), position, reason)
-                carved, stale = True, position < end and self._is_stale(position)
-            yield from self._take_unread()
+                yield Gap(self.base + max(now.position, self.begin), self.base + self.end, "filler", reason)
+                now = Edge(self.end, closed=True)
+                self._note_entry(replace(now, position=self.begin))
+            elif kind == "entry":
+                after = now.position + self._entry_size(now.position)
+                if now.position >= self.begin:
+                    yield Gap(self.base + now.position, self.base + after, "filler", None)
+                now = replace(now, position=after)
+            elif kind == "damage":
+                now = yield from self._cross_gap(now.position, now.position + 1, reason)
+                carved = True
+            yield from self.take_unread()
+        self._note_entry(now)
+        self.exit = now
 
-    def _enter(self, start: int, end: int) -> int:
-        """Return where to begin walking for a split that begins at `start`."""
+    def _cross_gap(self, gap: int, search_from: int, reason: str | None) -> Generator[Gap, None, Edge]:
+        """Yield the gap that begins at `gap`, as far as it is the split's; return what follows it."""
+        found = self.search.find_next(search_from, self.end)
+        if gap < self.begin <= found:
+            self._note_entry(Edge(self.begin, in_gap=True))
+        if self.begin < found:
+            yield from self.search.describe(max(gap, self.begin), found, reason)
+        if found >= self.end:
+            return Edge(self.end, in_gap=True, last_timestamp=self.last_timestamp)
+        return Edge(found, stale=self._is_stale(found))
+
+    def _look_back(self) -> Edge:
+        """Find out how the split begins: walk from a record before it that proves itself."""
         for distance in (_LOOK_BACK_FIRST, LOOK_BACK):
-            begin = start - distance
-            if begin <= 0:
-                return 0
-            before = self.search.find_next(begin, start)
-            if before < start:
-                return before
-        return self.search.find_next(start, end)
+            position = self.begin - distance
+            if position <= 0:
+                return SEGMENT_START
+            before = self.search.find_next(position, self.begin)
+            if before < self.begin:
+                return Edge(before)
+        return Edge(self.begin, in_gap=True)
 
-    def _inside(self, records: Records, start: int, end: int) -> Records:
-        """Return the records that start in the split."""
-        borders = np.array((start, end)) - self.start + self.lead
-        first, last = np.searchsorted(records.starts, borders)
-        return records if (first, last) == (0, len(records)) else records.select(slice(first, last))
+    def _note_entry(self, edge: Edge) -> None:
+        if self.entry is None:
+            self.entry = edge
 
-    def _take_unread(self) -> Iterator[Unread]:
+    def take_unread(self) -> Iterator[Unread]:
+        """Yield what could not be read since the last time."""
         taken, self.search.unread = self.search.unread, []
         return iter(taken)
 
@@ -162,20 +246,9 @@ class _Chain:
 
     def _load(self, position: int) -> None:
         """Fill the window from `position` on; what cannot be read is taken as zeros, and noted."""
-        capacity = len(self.buffer) - SLACK
         self.start = position
-        self.filled = max(0, min(capacity, self.size - position))
-        try:
-            self.filled = self.reader.read_into(self.octets[: self.filled], position)
-        except Unreadable:
-            for at in range(0, self.filled, BLOCK):
-                block = self.octets[at : min(at + BLOCK, self.filled)]
-                try:
-                    self.reader.read_into(block, position + at)
-                except Unreadable as error:
-                    block[:] = bytes(len(block))
-                    place = self.base + position + at
-                    self.search.unread.append(Unread(place, place + len(block), str(error)))
+        self.filled = max(0, min(len(self.buffer) - SLACK, self.size - position))
+        self.search.fill(self.octets[: self.filled], position)
 
     def _has(self, position: int, size: int) -> bool:
         return self.start <= position and position + size <= self.start + self.filled
@@ -277,8 +350,9 @@ class _Chain:
         return np.concatenate(([at], places[own]))
 
     def _judge(self, position: int) -> tuple[str, str | None]:
-        """Say what stands where the chain stopped: ("more" | "blank" | "damage", reason).
+        """Say what stands where the chain stopped: ("more" | "blank" | "entry" | "damage", reason).
 
+        "entry": a DLedger entry that wraps no record.
         "more": the window ended here, or in the middle of a plausible record; now it begins here.
         """
         left = self.size - position
@@ -310,7 +384,18 @@ class _Chain:
             return "damage", "zero"
         if magic not in dledger.ENTRY_MAGICS or not ENTRY_HEAD <= size <= left:
             return "damage", "entry"
+        if magic != dledger.ENTRY_MAGICS[0] and self._is_sound_entry(position):
+            return "entry", None
         return self._judge_size(position, size)
+
+    def _is_sound_entry(self, position: int) -> bool:
+        """Whether a no-op or configuration entry, which wraps no record, fits its own head."""
+        at = self._need(position, ENTRY_HEAD)
+        own = int(self.int64[at + _ENTRY_POSITION]) == self.base + position
+        return own and int(self.int32[at + _ENTRY_BODY_SIZE]) == self._entry_size(position) - ENTRY_HEAD
+
+    def _entry_size(self, position: int) -> int:
+        return int(self.int32[self._need(position, ENTRY_HEAD) + _ENTRY_SIZE])
 
     def _judge_size(self, position: int, size: int) -> tuple[str, str | None]:
         """Decide between a record that the window cut and one whose lengths disagree."""

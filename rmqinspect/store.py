@@ -168,7 +168,9 @@ class FileReader:
         try:
             return os.lseek(self._fd, offset, os.SEEK_DATA)
         except OSError as error:
-            return self.size if error.errno == errno.ENXIO else offset
+            # No data behind `offset`: a hole, unless the file became shorter meanwhile.
+            is_hole = error.errno == errno.ENXIO and os.fstat(self._fd).st_size >= self.size
+            return self.size if is_hole else offset
 
 
 def open_file(file: StoreFile) -> FileReader:

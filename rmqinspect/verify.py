@@ -13,7 +13,7 @@ from rmqinspect.checks.log_judge import LogJudge
 from rmqinspect.checks.store_files import check_checkpoint, check_files, list_unchecked, segments_for_quick
 from rmqinspect.parallel import run_ordered
 from rmqinspect.resync import Unread
-from rmqinspect.scan import Split, plan_splits
+from rmqinspect.scan import Split, plan_splits, redo_where_borders_differ
 from rmqinspect.store import Store
 from rmqinspect.text import count
 
@@ -116,10 +116,13 @@ def splits_to_read(store: Store, level: str) -> list[Split]:
 
 def _check_splits(splits: list[Split], wish: Wish) -> Generator[SplitResult, None, None]:
     looked_for = {code.code for code in CODES if code.level in levels_up_to("standard")}
-    limits = CheckLimits(wish.max_findings, frozenset(looked_for & wish.codes))
+    check = partial(check_split, limits=CheckLimits(wish.max_findings, frozenset(looked_for & wish.codes)))
     size = sum(split.end - split.start for split in splits)
     jobs = wish.jobs if size > _WORTH_PROCESSES else 1
-    return run_ordered(partial(check_split, limits=limits), splits, jobs, preload="rmqinspect.checks.commitlog")
+    with closing(run_ordered(check, splits, jobs, preload="rmqinspect.checks.commitlog")) as results:
+        yield from redo_where_borders_differ(
+            results, lambda result: result.split, lambda result: result.borders, check
+        )
 
 
 def _wanted(findings: Iterable[Finding], wish: Wish) -> Iterator[Finding]:

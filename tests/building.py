@@ -7,7 +7,7 @@ next one, or stops.
 """
 
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -203,3 +203,24 @@ def various(count: int, *, properties: int = 2) -> list[dict[str, Any]]:
 def _host(text: str) -> dict[str, Any]:
     address, _, port = text.rpartition(":")
     return {"address": ip_address(address.strip("[]")).packed, "port": int(port)}
+
+
+def flips(octets: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """Yield (position, bit, octets with that one bit flipped) for every bit; bit 0 is the lowest."""
+    for position, value in enumerate(octets):
+        for bit in range(8):
+            yield position, bit, octets[:position] + bytes([value ^ 1 << bit]) + octets[position + 1 :]
+
+
+def fields_of(octets: bytes) -> list[str]:
+    """Return the name of the field that each byte of a sound record belongs to, its CRC property apart."""
+    parsed = Message.parse(octets)
+    names: list[str] = []
+    for field in Message.subcons:
+        value = parsed[field.name]
+        size = len(value) if isinstance(value, bytes) else len(field.build(value, **parsed))
+        names += [field.name] * size
+    if octets[-CRC32_RESERVED_SIZE:].startswith(CRC32_NAME):
+        names[-CRC32_RESERVED_SIZE:] = ["crc_name"] * len(CRC32_NAME) + ["crc"] * (CRC32_DIGITS + 2)
+    assert len(names) == len(octets)
+    return names

@@ -20,7 +20,7 @@ from rmqinspect.memory import keep_freed_memory
 from rmqinspect.properties import split_properties
 from rmqinspect.records import Bools, Ints, Records
 from rmqinspect.resync import Unread
-from rmqinspect.scan import Split, Stretch, scan_split
+from rmqinspect.scan import Borders, Split, Stretch, scan_split
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
 from rmqinspect.text import group_digits
@@ -45,12 +45,12 @@ class SplitResult:
     account: Account
     findings: list[Finding] = field(default_factory=list)
     left_out: dict[str, int] = field(default_factory=dict)  # more findings of a code, not kept
-    gaps: list[Gap] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
     stale: list[tuple[int, int, int]] = field(default_factory=list)  # [start, end), records
     jumps: list[tuple[int, Jump]] = field(default_factory=list)  # physical offset, jump
     ends: QueueEnds = field(default_factory=QueueEnds)
     set_back: list[tuple[int, int]] = field(default_factory=list)  # physical offset, milliseconds
+    borders: Borders | None = None  # None: the file could not be opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,8 @@ def check_split(split: Split, limits: CheckLimits) -> SplitResult:
                 check.take_stretch(event)
             elif isinstance(event, Gap):
                 check.take_gap(event)
+            elif isinstance(event, Borders):
+                check.result.borders = event
             else:
                 check.result.unread.append(event)
     except Unreadable as error:
@@ -91,7 +93,6 @@ class _SplitCheck:
         self.last_time: int | None = None
 
     def take_gap(self, gap: Gap) -> None:
-        self.result.gaps.append(gap)
         self.result.account.add(gap)
         if gap.kind != "filler":
             self.queues.forget()

@@ -14,7 +14,7 @@ from rmqinspect.errors import Unreadable
 from rmqinspect.gaps import REASONS, ZERO_RUN, Gap, merge_gaps
 from rmqinspect.queue_files import read_units, valid_units
 from rmqinspect.resync import Unread
-from rmqinspect.schemas import message
+from rmqinspect.schemas import dledger, message
 from rmqinspect.schemas.consumequeue import PRE_BLANK_SIZE
 from rmqinspect.store import Segment, Store, open_file
 
@@ -38,7 +38,6 @@ _RECORD_REASONS = ("size", "length", "cut", "entry")
 class _SegmentState:
     segment: Segment
     account: Account
-    gaps: list[Gap] = field(default_factory=list)
     stale: list[tuple[int, int, int]] = field(default_factory=list)
 
 
@@ -71,7 +70,6 @@ class LogJudge:
             self.segments.append(_SegmentState(segment, Account(segment)))
         state = self.segments[-1]
         state.account.join(result.account)
-        state.gaps += result.gaps
         state.stale += result.stale
         self.findings += result.findings
         end = segment.base + segment.size
@@ -98,7 +96,7 @@ class LogJudge:
 
     def _follow_time(self, result: SplitResult) -> None:
         account = result.account
-        first_gap = next((gap for gap in result.gaps if gap.kind != "filler"), None)
+        first_gap = next((gap for gap in result.account.gaps if gap.kind != "filler"), None)
         if account.first_timestamp is not None and account.begin is not None:
             gap_before = first_gap is not None and first_gap.start < account.begin
             if self._before is not None and self._before.last_timestamp is not None and not gap_before:
@@ -119,7 +117,7 @@ class LogJudge:
         if account.first_timestamp is not None:
             self._before = account
         if first_gap is not None:
-            last_gap = max(gap.end for gap in result.gaps if gap.kind != "filler")
+            last_gap = max(gap.end for gap in result.account.gaps if gap.kind != "filler")
             if account.end is None or last_gap > account.end:
                 self._before = None
 
@@ -145,17 +143,19 @@ class LogJudge:
 
     def _judge_gaps(self, state: _SegmentState, *, more_follows: bool) -> Iterator[Finding]:
         end = state.segment.base + state.segment.size
-        gaps = list(merge_gaps(state.gaps, end))
+        gaps = list(merge_gaps(state.account.gaps, end))
         for gap in gaps:
             if gap.reason == "blank_size":
                 yield from self._judge_blank(state.segment, gap)
         stale_from = {start for start, _, _ in state.stale}
         for parts in _groups(gaps):
             start, stop = parts[0].start, parts[-1].end
-            unknown = [part for part in parts if part.kind == "unknown"]
+            unknown = [part for part in parts if part.kind == "unknown" and part.reason != "unreadable"]
             at_end = stop == end and not more_follows
             if stop in stale_from:
                 yield self._stale_tail(state, start, stop)
+            elif any(part.reason == "unreadable" for part in parts) and not unknown:
+                continue  # nothing is known of it: ST-IO tells
             elif not unknown and at_end:
                 continue  # Preallocated: zeros follow the last record and are no damage.
             else:
@@ -169,7 +169,7 @@ class LogJudge:
         lost = any(part.kind == "zeros" and part.end - part.start >= ZERO_RUN for part in parts)
         if not unknown:
             code, what = "CL-ZERO-INSIDE", "zeros where the log goes on behind them: pages were lost"
-        elif reason in _RECORD_REASONS and at_end and self._is_torn(segment, start, unknown[-1].end):
+        elif at_end and parts[0].kind == "unknown" and self._is_torn(segment, start, unknown[-1].end):
             code, what = "CL-TORN-TAIL", "the last record is not whole: " + REASONS[reason]
             stop = unknown[-1].end
         elif _is_blank_without_magic(head, segment.base + segment.size - start):
@@ -188,13 +188,14 @@ class LogJudge:
         )  # fmt: skip
 
     def _is_torn(self, segment: Segment, start: int, written: int) -> bool:
-        """Whether the bytes at the log's end stop before the record that begins there would."""
-        head = self._read(segment, start, 8)
-        if len(head) < 8:
-            return True
+        """Whether a record begins at `start`, and the bytes at the log's end stop before it would."""
         wraps = segment.kind == "dledger"
-        size = int.from_bytes(head[4:8] if wraps else head[:4], "big", signed=True)
-        return start + size > written
+        octets = self._read(segment, start, written - start)[:8]
+        size = int.from_bytes(octets[4:8] if wraps else octets[:4], "big", signed=True)
+        begun = octets[4:7] if not wraps else octets[:4]
+        magic = message.MAGIC_PREFIX if not wraps else dledger.ENTRY_MAGICS[0].to_bytes(4, "big")
+        plausible = message.FIXED_SIZE <= size <= segment.base + segment.size - start or len(octets) < 8
+        return magic.startswith(begun.rstrip(b"\0")) and plausible and start + size > written
 
     def _judge_blank(self, segment: Segment, gap: Gap) -> Iterator[Finding]:
         head = self._read(segment, gap.start, 8)

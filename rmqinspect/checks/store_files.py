@@ -129,9 +129,12 @@ def check_checkpoint(store: Store, last_timestamp: int | None, log_end: int) -> 
         limit = (last_timestamp + _CHECKPOINT_SKEW_MS if last_timestamp is not None else 0) if is_time else log_end
         if value > limit or value < 0:
             what = "newer than the newest record: the log lost its end" if is_time else "behind the end of the log"
+            if last_timestamp is None:
+                what = "set, but the log holds no record: what was stored is gone"
             yield Finding(
-                "ST-CHECKPOINT", f"{part.name} is {'negative' if value < 0 else what}", file=file.name, offset=offset,
-                length=part.sizeof(), expected=f"at most {newest if is_time else log_end}", found=str(value),
+                "ST-CHECKPOINT", f"{part.name} is {'negative' if value < 0 else what}",
+                severity="error" if last_timestamp is None else "",
+                file=file.name, offset=offset, length=part.sizeof(), expected=f"at most {newest if is_time else log_end}", found=str(value),
             )  # fmt: skip
         offset += part.sizeof()
 

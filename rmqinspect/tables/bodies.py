@@ -10,21 +10,28 @@ from rmqinspect.errors import BadRecord
 
 Ints = NDArray[np.int64]
 
+_BATCH_SIZE = 64 << 20  # payloads of one batch; one more may pass it
+
 _UNDECODABLE, _TOO_LARGE = "body_undecodable", "body_too_large"
 
 
 def decompress_bodies(
     bodies: pa.Array, compressed: Ints, compressions: pa.Array, limit: int
-) -> tuple[pa.Array, dict[str, Ints]]:
+) -> tuple[pa.Array, dict[str, Ints], int]:
     """Replace the compressed bodies by their payloads.
 
-    Returns the bodies, and which rows stayed as stored, by the status that says why.
+    Returns the bodies, which rows stayed as stored, by the status that says why, and how many rows
+    that is: the payloads of one batch may not grow without bound, and the rest is for another.
     Source: CompressorFactory; zlib (RFC 1950), lz4 frame, zstd frame.
     """
     replaced = np.zeros(len(bodies), np.bool_)
     payloads = []
     problems: dict[str, list[int]] = {_UNDECODABLE: [], _TOO_LARGE: []}
+    done, size = len(bodies), 0
     for number in compressed.tolist():
+        if size > _BATCH_SIZE:
+            done = number
+            break
         body = bodies[number].as_py()
         if not body:  # MessageDecoder#decode asks for a body before it asks for the flag
             continue
@@ -35,9 +42,11 @@ def decompress_bodies(
         try:
             payloads.append(decompress(body, compression, limit))
             replaced[number] = True
+            size += len(payloads[-1])
         except BodyTooLarge:
             problems[_TOO_LARGE].append(number)
         except BadRecord:
             problems[_UNDECODABLE].append(number)
     marked = {status: np.array(which, np.int64) for status, which in problems.items() if which}
-    return pc.replace_with_mask(bodies, pa.array(replaced), pa.array(payloads, pa.binary())), marked
+    whole = pc.replace_with_mask(bodies[:done], pa.array(replaced[:done]), pa.array(payloads, pa.binary()))
+    return whole, marked, done

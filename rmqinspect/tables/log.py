@@ -1,6 +1,7 @@
 """The tables of the commit log: messages, gaps, segments."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -12,7 +13,7 @@ from rmqinspect.gaps import Gap, find_holes, merge_gaps
 from rmqinspect.memory import keep_freed_memory
 from rmqinspect.parallel import run_ordered
 from rmqinspect.resync import Unread
-from rmqinspect.scan import Split, Stretch, plan_splits, scan_split
+from rmqinspect.scan import Borders, Split, Stretch, plan_splits, redo_where_borders_differ, scan_split
 from rmqinspect.store import Segment, Store
 from rmqinspect.tables import messages
 from rmqinspect.tables.columns import END_MILLI, FIRST_MILLI
@@ -51,13 +52,13 @@ SEGMENTS = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What one split gave: rows as an Arrow stream, the gaps, what could not be read, the sums."""
+    """What one split gave: rows as an Arrow stream, what could not be read, the sums and gaps."""
 
     split: Split
     rows: pa.Buffer | None
-    gaps: list[Gap]
     unread: list[Unread]
     account: Account
+    borders: Borders | None  # None: the file could not be opened
 
 
 def message_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
@@ -71,7 +72,7 @@ def message_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
         for number, read in enumerate(_reads(splits, request, rows=True)):
             if read.rows is not None:
                 yield from pa.ipc.open_stream(read.rows)
-            untold += read.gaps
+            untold += read.account.gaps
             _tell_gaps(untold, read.split, splits[number + 1 : number + 2], request)
             _report(read, request)
 
@@ -89,8 +90,10 @@ def _tell_gaps(untold: list[Gap], split: Split, following: list[Split], request:
 def gap_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     """Yield the table `gaps`: per segment, in order, the missing segments between them."""
     for segment, reads in _by_segment(store, request):
-        gaps = [gap for read in reads for gap in read.gaps]
+        gaps = [gap for read in reads for gap in read.account.gaps]
         rows = gaps if segment is None else list(merge_gaps(gaps, segment.base + segment.size))
+        for gap in rows if request.on_gap is not None else ():
+            request.on_gap(gap.kind, gap.start, gap.end)  # type: ignore[misc]
         if rows:
             yield pa.RecordBatch.from_pylist([{**gap._asdict(), "witnesses": None} for gap in rows], schema=GAPS)
 
@@ -100,12 +103,13 @@ def segment_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     rows, accounts = [], []
     for segment, reads in _by_segment(store, replace(request, offsets=None)):
         if segment is None:
-            rows += [_missing_row(gap) for read in reads for gap in read.gaps]
+            rows += [_missing_row(gap) for read in reads for gap in read.account.gaps]
             continue
         account = Account(segment)
         for read in reads:
             account.join(read.account)
         accounts.append(account)
+        _tell_gaps(list(account.gaps), Split(segment, 0, segment.size), [], request)
     last_base = max((account.segment.base for account in accounts if account.records), default=-1)
     rows += [_segment_row(account, account.segment.base < last_base, store.segment_size) for account in accounts]
     if rows:
@@ -138,14 +142,14 @@ def _stream(split: Split, request: Request, gaps: list[Gap]) -> Iterator[pa.Reco
     try:
         for event in scan_split(split):
             if isinstance(event, Stretch):
-                yield messages.message_batch(event, request)
+                yield from messages.message_batches(event, request)
                 now = event.records.base + int(event.records.ends[-1]) - split.segment.base
                 if request.progress is not None:
                     request.progress(now - done)
                 done = now
             elif isinstance(event, Gap):
                 gaps.append(event)
-            elif request.on_unreadable is not None:
+            elif isinstance(event, Unread) and request.on_unreadable is not None:
                 request.on_unreadable(event.message)
     except Unreadable as error:
         if request.on_unreadable is None:
@@ -165,7 +169,7 @@ def _by_segment(store: Store, request: Request) -> Iterator[tuple[Segment | None
         holes = holes[len(before) :]
         if before:
             split = Split(segment, 0, 0)
-            yield None, [_Read(split, None, before, [], Account(segment))]
+            yield None, [_Read(split, None, [], Account(segment, gaps=before), None)]
         mine = [read for read in reads if read.split.segment is segment or read.split.segment == segment]
         for read in mine:
             _report(read, request)
@@ -175,32 +179,33 @@ def _by_segment(store: Store, request: Request) -> Iterator[tuple[Segment | None
 def _reads(splits: list[Split], request: Request, *, rows: bool) -> Iterator[_Read]:
     bare = replace(request, progress=None, on_gap=None, on_unreadable=None, jobs=1)
     work = partial(_read_split, request=bare, rows=rows)
-    return run_ordered(work, splits, request.jobs if len(splits) > 1 else 1, preload=__name__)
+    with closing(run_ordered(work, splits, request.jobs, preload=__name__)) as reads:
+        yield from redo_where_borders_differ(reads, lambda read: read.split, lambda read: read.borders, work)
 
 
 def _read_split(split: Split, request: Request, rows: bool) -> _Read:
     keep_freed_memory()
     sink = pa.BufferOutputStream()
-    gaps: list[Gap] = []
     unread: list[Unread] = []
-    account = Account(split.segment)
+    account, borders = Account(split.segment), None
     writer = pa.ipc.new_stream(sink, messages.SCHEMA) if rows else None
     try:
         for event in scan_split(split):
             if isinstance(event, Unread):
                 unread.append(event)
-                continue
-            account.add(event)
-            if isinstance(event, Gap):
-                gaps.append(event)
-            elif writer is not None:
-                writer.write_batch(messages.message_batch(event, request))
+            elif isinstance(event, Borders):
+                borders = event
+            else:
+                account.add(event)
+            if isinstance(event, Stretch) and writer is not None:
+                for batch in messages.message_batches(event, request):
+                    writer.write_batch(batch)
     except Unreadable as error:
         base = split.segment.base
         unread.append(Unread(base + split.start, base + split.end, str(error)))
     if writer is not None:
         writer.close()
-    return _Read(split, sink.getvalue() if rows else None, gaps, unread, account)
+    return _Read(split, sink.getvalue() if rows else None, unread, account, borders)
 
 
 def _report(read: _Read, request: Request) -> None:

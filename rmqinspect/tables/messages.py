@@ -1,6 +1,7 @@
 """The table `messages`: one row per commit-log record, built window by window."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
 from ipaddress import ip_address
@@ -78,14 +79,34 @@ _REAL_TOPIC, _REAL_QUEUE, _RETRY_TOPIC, _TIMER_OUT = "REAL_TOPIC", "REAL_QID", "
 _HEX = np.frombuffer("".join(f"{octet:02X}" for octet in range(256)).encode(), np.uint16)
 
 
-def message_batch(stretch: Stretch, request: Request) -> pa.RecordBatch:
-    """Return the rows of one stretch; all bytes are copied, the window may be reused.
+def message_batches(stretch: Stretch, request: Request) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of one stretch; all bytes are copied, the window may be reused.
 
-    Columns that `request.columns` does not name may be null.
+    One batch, unless its bodies become very large. Columns that `request.columns` does not name
+    may be null.
     """
+    rest = stretch
+    while len(rest.records):
+        batch = _message_batch(rest, request)
+        yield batch
+        rest = replace(rest, records=rest.records.select(slice(batch.num_rows, None)), carved=False)
+
+
+def _message_batch(stretch: Stretch, request: Request) -> pa.RecordBatch:
+    """Return the first rows of a stretch, nearly always all."""
     records = stretch.records
     wanted = request.columns or frozenset(SCHEMA.names)
+    bodies: pa.Array | None = None
+    problems: dict[str, Ints] = {}
+    if "body" in wanted or "status" in wanted:
+        bodies = spans(records.octets, records.body_starts, records.body_ends)
+        compressed = np.flatnonzero(records.sys_flag & SysFlag.COMPRESSED)
+        if len(compressed) and not request.raw_body:
+            bodies, problems, done = decompress_bodies(bodies, compressed, _compression(records), request.max_body)
+            records = records if done == len(records) else records.select(slice(done))
     status = _Status(len(records))
+    for name, which in problems.items():
+        status.mark(name, which)
     columns: dict[str, pa.Array] = {
         "physical_offset": pa.array(records.base + records.starts),
         "size": _int32(records.total_size),
@@ -114,13 +135,7 @@ def message_batch(stretch: Stretch, request: Request) -> pa.RecordBatch:
     columns["topic"], invalid = text(spans(records.octets, records.topic_starts, records.topic_ends))
     status.mark("invalid_utf8", invalid)
     columns |= _property_columns(records, status)
-    if "body" in wanted or "status" in wanted:
-        bodies = spans(records.octets, records.body_starts, records.body_ends)
-        compressed = np.flatnonzero(records.sys_flag & SysFlag.COMPRESSED)
-        if len(compressed) and not request.raw_body:
-            bodies, problems = decompress_bodies(bodies, compressed, columns["compression"], request.max_body)
-            for name, which in problems.items():
-                status.mark(name, which)
+    if bodies is not None:
         columns["body"] = bodies
     if stretch.stale:
         status.mark("stale", slice(None))

@@ -1,0 +1,260 @@
+"""Write a commit log of any size in seconds, every byte as a broker would have written it.
+
+A few thousand distinct records are built with the layouts; then they are laid out again and again in a
+random order, and what differs from record to record (offsets, times, serial numbers in two properties) is
+patched through numpy views of the same layouts.
+
+    python -m benchmarks.make_store STORE [--size 1GiB] [--profile mid] [--segment-size 256MiB] [--seed 1]
+"""
+
+import argparse
+import json
+import os
+import random
+import shutil
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rmqinspect.cli.options import parse_size
+from rmqinspect.hashes import masked_crc32
+from rmqinspect.layout import dtype_of
+from rmqinspect.schemas import checkpoint, message
+
+Ints = NDArray[np.int64]
+
+
+class Profile(NamedTuple):
+    """How many bytes a body has, at least and at most."""
+
+    smallest: int
+    largest: int
+
+
+PROFILES = {
+    "mid": Profile(512, 1536),  # records of about 1.2 KB: orders with their items
+    "small": Profile(100, 150),  # records of about 0.36 KB: more head and properties than body
+}
+
+TOPICS, QUEUES = 20, 8
+DISTINCT = 16 * TOPICS * QUEUES  # records built one by one; each queue has 16 of them
+
+SEGMENTS = 4  # by default
+LARGEST_SEGMENT = 1 << 30  # MessageStoreConfig.mappedFileSizeCommitLog
+_PAGE = 4096
+
+_BLOCK = 1 << 13  # records laid out at a time: about 10 MB of mid
+_FIRST_TIME = 1_760_000_000_000  # ms
+_RECORDS_PER_MS = 16
+_TRAVEL_MS = 3  # between the producer's clock and the broker's
+
+_HOLE = b"0" * 8  # where the serial number goes, in hex digits
+_HEX = np.frombuffer(b"0123456789ABCDEF", np.uint8)
+_HOLE_DTYPE = np.dtype((np.void, len(_HOLE)))
+
+_WORDS = ("amber", "basket", "candle", "drawer", "engine", "feather", "garden", "hammer", "island", "velvet")
+_STATES = ("open", "paid", "packed", "sent", "returned")
+
+
+class Template(NamedTuple):
+    """One record, and where its serial numbers are."""
+
+    octets: bytes
+    queue: int  # number of the (topic, queue)
+    holes: tuple[int, int]  # positions of the serial in UNIQ_KEY and in KEYS
+
+
+def make_store(
+    store: str, profile: str = "mid", size: int = 1 << 30, segment_size: int | None = None, seed: int = 1
+) -> int:
+    """Write the folder `store` with a checkpoint and a commit log of at least `size` bytes.
+
+    Return the bytes of the log.
+
+    All segments are full: their last bytes are a blank record. The same arguments give the same bytes. The
+    folder appears when it is whole.
+
+    :raises FileExistsError: `store` exists.
+    """
+    if os.path.lexists(store):
+        raise FileExistsError(store)
+    segment_size = segment_size or min(LARGEST_SEGMENT, -(-size // (SEGMENTS * _PAGE)) * _PAGE)
+    unfinished = f"{store}.unfinished"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    os.makedirs(os.path.join(unfinished, "commitlog"))
+    writer = _LogWriter(PROFILES[profile], seed)
+    bases = range(0, size, segment_size)
+    for base in bases:
+        with open(os.path.join(unfinished, "commitlog", f"{base:020}"), "wb") as file:
+            for octets in writer.write_segment(base, segment_size):
+                file.write(octets)
+    with open(os.path.join(unfinished, "checkpoint"), "wb") as file:
+        file.write(writer.build_checkpoint())
+    os.rename(unfinished, store)
+    return len(bases) * segment_size
+
+
+class _LogWriter:
+    """Lays templates out one behind the other; what must go on from segment to segment is kept here."""
+
+    def __init__(self, profile: Profile, seed: int) -> None:
+        self.templates = build_templates(profile, random.Random(seed))
+        self.sizes: Ints = np.array([len(template.octets) for template in self.templates], np.int64)
+        self.queues: Ints = np.array([template.queue for template in self.templates], np.int64)
+        self.holes: Ints = np.array([template.holes for template in self.templates], np.int64)
+        self.choose = np.random.default_rng(seed)
+        self.next_offsets: Ints = np.zeros(TOPICS * QUEUES, np.int64)
+        self.serial = 0
+
+    def write_segment(self, base: int, size: int) -> Iterator[bytes | bytearray]:
+        """Yield the bytes of one segment in pieces: records while they fit, then the blank record."""
+        position, full = 0, False
+        while not full:
+            chosen = self.choose.integers(len(self.templates), size=_BLOCK)
+            ends = position + np.cumsum(self.sizes[chosen])
+            # The broker's rule: a record is appended only where a blank record fits behind it.
+            fits = int(np.searchsorted(ends, size - message.BLANK_MIN_SIZE, "right"))
+            full = fits < _BLOCK
+            if fits:
+                starts = ends[:fits] - self.sizes[chosen[:fits]] - position
+                yield self._lay_out(chosen[:fits], base + position, starts)
+                position = int(ends[fits - 1])
+        blank: bytes = message.Blank.build({"total_size": size - position, "magic": message.MAGIC_BLANK})
+        yield blank.ljust(size - position, b"\0")
+
+    def build_checkpoint(self) -> bytes:
+        """Return the checkpoint of a broker that has flushed all that was written so far."""
+        last = _FIRST_TIME + (self.serial - 1) // _RECORDS_PER_MS
+        times = dict.fromkeys(checkpoint.TIMESTAMP_FIELDS, last)
+        zeros = {field.name: 0 for field in checkpoint.Checkpoint.subcons}
+        octets: bytes = checkpoint.Checkpoint.build({**zeros, **times})
+        return octets.ljust(checkpoint.CHECKPOINT_SIZE, b"\0")
+
+    def _lay_out(self, chosen: Ints, base: int, starts: Ints) -> bytearray:
+        """Return the chosen templates as consecutive records; the first has physical offset `base`."""
+        octets = bytearray().join([self.templates[number].octets for number in chosen.tolist()])
+        serials = self.serial + np.arange(len(chosen), dtype=np.int64)
+        self.serial += len(chosen)
+        times = _FIRST_TIME + serials // _RECORDS_PER_MS
+        heads = _anywhere(octets, dtype_of(message.HEADS[False, False]))
+        heads["physical_offset"][starts] = base + starts
+        heads["queue_offset"][starts] = self._count_on(self.queues[chosen])
+        heads["store_timestamp"][starts] = times
+        heads["born_timestamp"][starts] = times - _TRAVEL_MS
+        holes = _anywhere(octets, _HOLE_DTYPE)
+        digits = _HEX[(serials[:, None] >> np.arange(28, -1, -4)) & 15]
+        for place in self.holes[chosen].T:
+            holes[starts + place] = digits.view(_HOLE_DTYPE)[:, 0]
+        return octets
+
+    def _count_on(self, queues: Ints) -> Ints:
+        """Return the queue offset of each record, given the number of its queue."""
+        order = np.argsort(queues, kind="stable")
+        counts = np.bincount(queues, minlength=len(self.next_offsets))
+        before = np.cumsum(counts) - counts
+        offsets: Ints = np.empty(len(queues), np.int64)
+        offsets[order] = np.arange(len(queues)) - before[queues[order]]
+        offsets += self.next_offsets[queues]
+        self.next_offsets += counts
+        return offsets
+
+
+def _anywhere(octets: bytearray, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return a view with a value of `dtype` at each byte position."""
+    return np.ndarray((len(octets) - dtype.itemsize + 1,), dtype, octets, 0, (1,))
+
+
+def build_templates(profile: Profile, dice: random.Random) -> list[Template]:
+    """Return `DISTINCT` records, as many of each queue."""
+    return [_build_template(number, profile, dice) for number in range(DISTINCT)]
+
+
+def _build_template(number: int, profile: Profile, dice: random.Random) -> Template:
+    topic_number, queue_id = number % TOPICS, number // TOPICS % QUEUES
+    topic = f"shop-events-{topic_number:02}".encode()
+    body = _build_body(number, dice.randint(profile.smallest, profile.largest), dice)
+    unique_key = f"{dice.getrandbits(96):024X}".encode() + _HOLE
+    key = b"ORDER-" + _HOLE
+    properties = {  # in the order in which a broker writes them
+        b"traceId": f"{dice.getrandbits(64):016x}".encode(),
+        b"KEYS": key,
+        b"UNIQ_KEY": unique_key,
+        b"CLUSTER": b"ShopCluster",
+        b"WAIT": b"true",
+        b"TAGS": f"TAG_{dice.choice(_STATES)}".encode(),
+    }
+    text = b"".join(
+        name + bytes([message.NAME_VALUE_SEPARATOR]) + value + bytes([message.PROPERTY_SEPARATOR])
+        for name, value in properties.items()
+    )
+    octets = message.Message.build(
+        {
+            "total_size": message.FIXED_SIZE + len(body) + len(topic) + len(text),
+            "magic": message.MAGIC_V1,
+            "body_crc": masked_crc32(body),
+            "queue_id": queue_id,
+            "flag": 0,
+            "queue_offset": 0,
+            "physical_offset": 0,
+            "sys_flag": 0,
+            "born_timestamp": 0,
+            "born_host": {"address": bytes([10, 0, 1, dice.randrange(1, 255)]), "port": 40000},
+            "store_timestamp": 0,
+            "store_host": {"address": bytes([10, 0, 9, 1]), "port": 10911},
+            "reconsume_times": 0,
+            "prepared_transaction_offset": 0,
+            "body_size": len(body),
+            "body": body,
+            "topic_size": len(topic),
+            "topic": topic,
+            "properties_size": len(text),
+            "properties": text,
+        }
+    )
+    properties_start = len(octets) - len(text)
+    in_unique_key, in_keys = (
+        properties_start + text.index(value) + len(value) - len(_HOLE) for value in (unique_key, key)
+    )
+    return Template(octets, topic_number * QUEUES + queue_id, (in_unique_key, in_keys))
+
+
+def _build_body(number: int, size: int, dice: random.Random) -> bytes:
+    """Return a JSON object of exactly `size` bytes."""
+    order: dict[str, object] = {"order": 10_000_000 + number, "state": dice.choice(_STATES), "note": ""}
+    items: list[dict[str, object]] = []
+    while True:
+        item = {
+            "name": f"{dice.choice(_WORDS)} {dice.choice(_WORDS)}",
+            "count": dice.randint(1, 12),
+            "price": dice.randrange(100_000) / 100,
+            "digest": f"{dice.getrandbits(64):016x}",
+        }
+        if len(_json({**order, "items": [*items, item]})) > size:
+            break
+        items.append(item)
+    if items:
+        order["items"] = items
+    order["note"] = (" ".join(dice.choices(_WORDS, k=size // 5)))[: size - len(_json(order))]
+    return _json(order)
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def main() -> None:
+    """Write one store."""
+    parser = argparse.ArgumentParser(prog="benchmarks.make_store", description=make_store.__doc__)
+    parser.add_argument("store", help="a folder that does not exist yet")
+    parser.add_argument("--size", type=parse_size, default=1 << 30)
+    parser.add_argument("--profile", choices=PROFILES, default="mid")
+    parser.add_argument("--segment-size", type=parse_size)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    make_store(options.store, options.profile, options.size, options.segment_size, options.seed)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,290 @@
+"""Measure `verify` and `decode` beside what the same bytes cost others, all in one run, in turns.
+
+    python -m benchmarks.verify [--size 1GiB] [--profile mid|small|both] [--rounds 5]
+
+README.md says what each peer is and how to read the table.
+"""
+
+import argparse
+import json
+import os
+import platform
+import re
+import shutil
+import sys
+import tempfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from statistics import median
+from threading import Thread
+from typing import IO
+
+from benchmarks.broker import NoJavaError, WarmLoop, build, run_cold
+from benchmarks.make_store import PROFILES, make_store
+from benchmarks.measure import Cost, run_here, run_process
+from rmqinspect.cli.options import parse_size
+from rmqinspect.scan import Stretch, plan_splits, scan_split
+from rmqinspect.store import open_store
+from rmqinspect.version import tool_name
+
+_BUFFER_SIZE = 4 << 20
+_PIECE_SIZE = 64 << 20  # what a reading thread takes at a time
+_TICK = 0.01  # seconds: the JVM counts its CPU in these
+_TINY = 16 << 10  # a store of this size shows what a command costs before it reads
+
+Checksum = Callable[[memoryview], int]
+
+WARM_JVM, COLD_JVM = "JVM loop, warm", "JVM loop, cold process"
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """What every peer reads: the used bytes of each segment, without the zeros behind the last record."""
+
+    path: str  # what the commands are given
+    folder: Path  # of the segments
+    ends: tuple[tuple[str, int], ...]  # (segment, where its last record ends)
+    records: int
+    octets: int  # of the records together; all GB are of these
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """One row of the table."""
+
+    name: str
+    run: Callable[[bool], Cost]  # told whether to watch the memory
+    starts_like: str | None = None  # the peer that is this one's start-up
+    reads: bool = True  # False for those that only start up
+
+
+def read_log(path: str) -> Log:
+    """Count the records of a whole store."""
+    store = open_store([path])
+    ends: dict[str, int] = {segment.path: 0 for segment in store.segments}
+    records = octets = 0
+    for split in plan_splits(store.segments, _PIECE_SIZE):
+        for event in scan_split(split):
+            if isinstance(event, Stretch):
+                records += len(event.records)
+                octets += int(event.records.total_size.sum())
+                last = event.records.base + int(event.records.ends[-1])
+                ends[split.segment.path] = last - split.segment.base
+    if not records:
+        raise SystemExit(f"{path}: no records")
+    return Log(path, Path(store.segments[0].path).parent, tuple(ends.items()), records, octets)
+
+
+def read_bytes(log: Log, threads: int, checksum: Checksum | None = None) -> None:
+    """Read the log into one buffer per thread, with a checksum over each filled buffer."""
+    pieces = iter(
+        [(path, start, min(start + _PIECE_SIZE, end)) for path, end in log.ends for start in range(0, end, _PIECE_SIZE)]
+    )  # shared: each thread takes the next
+    workers = [Thread(target=_read_pieces, args=(pieces, checksum)) for _ in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+
+
+def _read_pieces(pieces: Iterable[tuple[str, int, int]], checksum: Checksum | None) -> None:
+    view = memoryview(bytearray(_BUFFER_SIZE))
+    for path, start, end in pieces:
+        file = os.open(path, os.O_RDONLY)
+        while start < end and (size := os.preadv(file, [view[: end - start]], start)):
+            if checksum:
+                checksum(view[:size])
+            start += size
+        os.close(file)
+
+
+def plan_peers(log: Log, tiny: str) -> Iterator[Peer]:
+    """Yield every peer but the JVM, each for one core and for all."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    counts = sorted({1, cores})
+    checksums: dict[str, Checksum | None] = {"read": None, "read, CRC by zlib": zlib.crc32}
+    with suppress(ImportError):  # there is no wheel for some machines
+        from isal import isal_zlib
+
+        checksums["read, CRC by isal"] = isal_zlib.crc32
+    for name, checksum in checksums.items():
+        for threads in counts:
+            read = partial(read_bytes, log, threads, checksum)
+            yield Peer(f"{name}, {threads} thread{'s'[: threads > 1]}", partial(_run_here, read))
+    for verb, options in (("verify", ("--level", "standard")), ("decode", ("-f", "arrow"))):
+        for jobs in counts:
+            front = [sys.executable, "-m", "rmqinspect", verb]
+            back = [*options, "-q", "-j", str(jobs)]
+            name, start_up = f"{verb} -j {jobs}", f"{verb} -j {jobs}, start-up"
+            yield Peer(name, partial(run_process, [*front, log.path, *back]), start_up)
+            yield Peer(start_up, partial(run_process, [*front, tiny, *back]), reads=False)
+
+
+def _run_here(function: Callable[[], None], _: bool) -> Cost:
+    return run_here(function)
+
+
+def plan_jvm(log: Log, scratch: Path, stack: ExitStack) -> Iterator[Peer]:
+    """Yield the JVM peers; the warm one lives as long as `stack`.
+
+    :raises NoJavaError: they cannot be measured here.
+    """
+    build()
+    for name in ("warm", "cold"):
+        (scratch / name).mkdir()
+    loop = stack.enter_context(WarmLoop(log.folder, scratch / "warm"))
+
+    def run_warm(watch: bool) -> Cost:
+        cost = loop.run(watch)
+        if loop.records != log.records:
+            raise RuntimeError(f"the JVM walked {loop.records} records of {log.records}: is the store whole?")
+        return cost
+
+    yield Peer(WARM_JVM, run_warm)
+    yield Peer(COLD_JVM, partial(run_cold, log.folder, scratch / "cold"))
+
+
+def measure(log: Log, rounds: int, only: re.Pattern[str], out: IO[str] | None) -> None:
+    """Run the peers whose names match `only` in turns, and print the tables.
+
+    A round before the first watches the memory, and warms up caches and the JVM; its times do not count.
+    """
+    with ExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rmqinspect-")))
+        make_store(str(scratch / "tiny"), "mid", _TINY)
+        peers = list(plan_peers(log, str(scratch / "tiny")))
+        if only.search(WARM_JVM) or only.search(COLD_JVM):
+            try:
+                peers += plan_jvm(log, scratch, stack)
+            except NoJavaError as reason:
+                print(f"The JVM was left out: {reason}.\n")
+        peers = [peer for peer in peers if only.search(peer.name)]
+        costs: dict[str, list[Cost]] = {peer.name: [] for peer in peers}
+        memory: dict[str, int | None] = {}
+        for number in range(rounds + 1):
+            print(f"{log.path}: round {number} of {rounds}", file=sys.stderr)
+            for peer in peers:
+                cost = peer.run(number == 0)
+                if number == 0:
+                    memory[peer.name] = cost.memory
+                    continue
+                costs[peer.name].append(cost)
+                if out:
+                    line = {"peer": peer.name, "round": number, "wall": cost.wall, "cpu": cost.cpu}
+                    more = {"peak": memory[peer.name], "records": log.records, "octets": log.octets}
+                    out.write(json.dumps({**line, **more}) + "\n")
+    print_costs(log, peers, costs, memory)
+    if WARM_JVM in costs:
+        print_ratios(peers, costs)
+
+
+def print_costs(log: Log, peers: list[Peer], costs: dict[str, list[Cost]], memory: dict[str, int | None]) -> None:
+    """Print the table: rates are of the medians, GB are 10^9 bytes of records, MB 10^6."""
+    print("| peer | wall s: min / median / max | CPU s | GB/s | GB per CPU s | M records/s | peak MB |")
+    print("|---|---|---|---|---|---|---|")
+    for peer in peers:
+        walls = [cost.wall for cost in costs[peer.name]]
+        wall, cpu = _medians(costs[peer.name])
+        rates = ["", "", ""]
+        if peer.reads:
+            rates = [
+                f"{log.octets / wall / 1e9:.2f}",
+                f"{log.octets / cpu / 1e9:.2f}",
+                f"{log.records / wall / 1e6:.2f}",
+            ]
+        held = memory[peer.name]
+        cells = [
+            peer.name,
+            f"{min(walls):.3f} / {wall:.3f} / {max(walls):.3f}",
+            f"{cpu:.3f}",
+            *rates,
+            f"{held / 1e6:.0f}" if held else "",
+        ]
+        print(f"| {' | '.join(cells)} |")
+
+
+def print_ratios(peers: list[Peer], costs: dict[str, list[Cost]]) -> None:
+    """Print how many times as fast as the warm JVM loop each command is, by the medians."""
+    jvm = _medians(costs[WARM_JVM])
+    print("\n| against the warm JVM loop | wall | CPU | wall without start-up | CPU without start-up |")
+    print("|---|---|---|---|---|")
+    for peer in peers:
+        if not peer.reads or peer.name == WARM_JVM:
+            continue
+        whole = _medians(costs[peer.name])
+        cells = [f"{other / ours:.2f}" for other, ours in zip(jvm, whole, strict=True)]
+        if peer.starts_like in costs:
+            pairs = zip(jvm, whole, _medians(costs[peer.starts_like]), strict=True)
+            cells += [f"{other / (ours - start):.2f}" if ours > start else "" for other, ours, start in pairs]
+        print(f"| {peer.name} | {' | '.join(cells + [''] * (4 - len(cells)))} |")
+
+
+def _medians(costs: list[Cost]) -> tuple[float, float]:
+    """Return (wall, CPU) in seconds; no CPU at all, of a short run, is one tick of the system's clock."""
+    return median(cost.wall for cost in costs), max(median(cost.cpu for cost in costs), _TICK)
+
+
+def describe_machine() -> str:
+    """Return one line: what measured, on what, when."""
+    model = platform.processor() or platform.machine()
+    if os.path.exists("/proc/cpuinfo"):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        model = next((line.split(": ", 1)[1] for line in lines if line.startswith("model name")), model)
+    load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
+    return (
+        f"{tool_name()}, Python {platform.python_version()}, {os.cpu_count()} x {model}, "
+        f"{platform.system()} {platform.release()}, {datetime.now(UTC):%Y-%m-%d}{load}"
+    )
+
+
+def find_stores(options: argparse.Namespace, stack: ExitStack) -> Iterator[str]:
+    """Yield the stores to measure; those that are made and not kept live as long as `stack`."""
+    if options.store:
+        yield os.path.abspath(options.store)
+        return
+    for profile in PROFILES if options.profile == "both" else (options.profile,):
+        folder = options.keep or stack.enter_context(tempfile.TemporaryDirectory(prefix="rmqinspect-"))
+        path = os.path.abspath(os.path.join(folder, f"{profile}-{options.size}"))
+        if not os.path.exists(path):
+            free = shutil.disk_usage(folder).free
+            if free < options.size:
+                raise SystemExit(f"{folder}: {free} bytes are free, {options.size} are needed")
+            make_store(path, profile, options.size)
+        yield path
+
+
+def read_options(arguments: list[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.verify")
+    parser.add_argument("--size", type=parse_size, default=1 << 30, help="of the store made; default 1GiB")
+    parser.add_argument("--profile", choices=(*PROFILES, "both"), default="mid")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--store", help="measure this store or commitlog folder instead of one made")
+    parser.add_argument("--keep", metavar="DIR", help="make stores here, keep them, and use those there")
+    parser.add_argument("--only", metavar="REGEX", type=re.compile, default="", help="only peers so named")
+    parser.add_argument("--out", metavar="FILE", help="add every measurement to FILE, as JSON lines")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measure what the command line says."""
+    options = read_options(arguments)
+    if options.keep:
+        os.makedirs(options.keep, exist_ok=True)
+    print(describe_machine())
+    with ExitStack() as stack:
+        out = stack.enter_context(open(options.out, "a", encoding="utf-8")) if options.out else None
+        for path in find_stores(options, stack):
+            log = read_log(path)
+            mean = log.octets // log.records
+            print(f"\n{Path(path).name}: {log.octets / 1e9:.3f} GB, {log.records} records of {mean} bytes\n")
+            measure(log, options.rounds, options.only, out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""Splits give what one reader gives, also where the damage before a split reaches further than it looks back."""
+
+import os
+import zlib
+from pathlib import Path
+
+import pytest
+
+import rmqinspect.scan
+import rmqinspect.tables.bodies
+from rmqinspect.layout import dtype_of
+from rmqinspect.resync import Unread
+from rmqinspect.scan import Split, scan_split
+from rmqinspect.schemas.messageid import GrpcClientId
+from rmqinspect.tables.table import Request
+from tests.building import STORED, blank, entry, lay, record, various, write_segment
+from tests.scanning import scan, statuses, table
+
+
+@pytest.fixture
+def short_sight(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a split look back 1,000 bytes, where it looks back 6 MiB in earnest."""
+    monkeypatch.setattr(rmqinspect.scan, "LOOK_BACK", 1000)
+    monkeypatch.setattr(rmqinspect.scan, "_LOOK_BACK_FIRST", 500)
+
+
+@pytest.mark.usefixtures("short_sight")
+@pytest.mark.parametrize("split_size", [500, 1000])
+def test_a_stale_tail_is_stale_in_every_split(split_size: int, tmp_path: Path) -> None:
+    old = lay([{"body": b"old " * 9, "store_timestamp": STORED + n} for n in range(40)])
+    new = lay([{"body": b"new", "store_timestamp": STORED + 60_000 + n} for n in range(4)])
+    segment = write_segment(tmp_path, new + old[len(new) :])
+    assert scan(segment, split_size).records == scan(segment).records
+
+
+@pytest.mark.usefixtures("short_sight")
+def test_splits_behind_a_blank_in_the_middle_give_no_rows(tmp_path: Path) -> None:
+    log = lay(various(12))
+    segment = write_segment(tmp_path, log + blank(8) + lay(various(40), len(log) + 8))
+    parts, whole = scan(segment, 1000), scan(segment)
+    assert (parts.records, parts.gaps) == (whole.records, whole.gaps)
+
+
+@pytest.mark.usefixtures("short_sight")
+def test_a_record_larger_than_the_look_back_makes_no_gap(tmp_path: Path) -> None:
+    segment = write_segment(tmp_path, lay([{}, {"body": bytes(range(1, 256)) * 12}, {}, {}]))
+    parts, whole = scan(segment, 1500), scan(segment)
+    assert (parts.records, parts.gaps) == (whole.records, whole.gaps)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("size", [0, 100, 500])
+def test_a_segment_that_becomes_shorter_while_it_is_read_ends_the_scan(size: int, tmp_path: Path) -> None:
+    segment = write_segment(tmp_path, lay(various(12)))
+    events = []
+    for event in scan_split(Split(segment, 0, segment.size), 300):
+        os.truncate(segment.path, size)
+        events.append(event)
+    told = [event for event in events if isinstance(event, Unread)]
+    assert "shorter" in told[0].message
+    assert told[-1].end == segment.base + segment.size
+
+
+def test_a_dledger_entry_without_a_record_is_filler(tmp_path: Path) -> None:
+    log = lay([{}, {}], dledger=True)
+    log += entry(b"", len(log), index=2, magic=2)
+    log += entry(record(len(log) + 48), len(log), index=3)
+    segment = write_segment(tmp_path, log, 0, "dledger")
+    assert {gap.kind for gap in scan(segment).gaps} == {"filler"}
+    assert statuses(segment) == ["ok"] * 3
+
+
+def test_an_unsigned_field_has_no_dtype_and_says_so() -> None:
+    with pytest.raises(TypeError):
+        dtype_of(GrpcClientId)
+
+
+def test_large_payloads_end_a_batch_and_change_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = zlib.compress(bytes(5000))
+    segment = write_segment(tmp_path, lay([{"body": body, "sys_flag": 1}, {"body": b"plain"}] * 10))
+    whole = table(segment)
+    monkeypatch.setattr(rmqinspect.tables.bodies, "_BATCH_SIZE", 6000)
+    assert table(segment, Request()).equals(whole)
+    assert table(segment).column("body").num_chunks > 3
