@@ -27,7 +27,7 @@ from rmqinspect.store import FileReader, Segment, open_file
 Result = TypeVar("Result")
 
 # What one read brings; memory stays in the processor's caches. 16 and 64 MiB were slower.
-WINDOW_SIZE = 4 << 20
+WINDOW_SIZE = 2 << 20
 
 # A split looks this far back for its first record: the broker's largest record (4 MiB and 64 KiB
 # by default) and a neighbour. A larger one costs a search, never an answer.
