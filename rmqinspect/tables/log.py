@@ -63,6 +63,7 @@ class _Read:
 
 def message_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     """Yield the table `messages`, in log order whatever the number of processes."""
+    keep_freed_memory()
     splits = _splits_in(store, request)
     untold: list[Gap] = []
     for number, split in enumerate(splits) if request.jobs == 1 or len(splits) == 1 else ():
@@ -137,7 +138,6 @@ def _splits_in(store: Store, request: Request) -> list[Split]:
 
 def _stream(split: Split, request: Request, gaps: list[Gap]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a split as they are found; collect its gaps, tell what was not read."""
-    keep_freed_memory()
     done = split.start
     try:
         for event in scan_split(split):
