@@ -197,4 +197,5 @@ def _lost_end(name: str) -> Iterator[Expected]:
     newer = [number for number, time in enumerate(times) if time > newest + CHECKPOINT_SKEW]
     if newer:
         assert newer == list(range(newer[0], newer[-1] + 1)), "neighbours are one finding"
-        yield Expected("ST-CHECKPOINT", "warning", "checkpoint", 8 * newer[0], None, len(newer))
+        severity = "warning" if newest else "error"  # no record at all is left: the log is lost
+        yield Expected("ST-CHECKPOINT", severity, "checkpoint", 8 * newer[0], None, len(newer))

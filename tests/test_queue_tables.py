@@ -10,7 +10,7 @@ import pytest
 import rmqinspect.queue_files
 from rmqinspect.layout import dtype_of
 from rmqinspect.queue_files import find_unit, queue_ends, survey_queues
-from rmqinspect.schemas.consumequeue import BatchUnit, ExtHead, PreBlank, QueueUnit
+from rmqinspect.schemas.consumequeue import PRE_BLANK, BatchUnit, ExtHead, QueueUnit
 from rmqinspect.store import Store, open_store
 from rmqinspect.tables.arrow import BATCH_ROWS
 from rmqinspect.tables.config import GROUPS, SUBSCRIPTION_GROUPS, TOPICS
@@ -148,7 +148,7 @@ def test_the_quick_look_agrees_with_the_full_survey(name: str, monkeypatch: pyte
     assert list(queue_ends(store)) == exact
 
 
-BLANK = QueueUnit.build(PreBlank)
+BLANK = QueueUnit.build(PRE_BLANK)
 UNUSED = bytes(QueueUnit.sizeof())
 
 

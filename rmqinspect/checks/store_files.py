@@ -134,7 +134,8 @@ def check_checkpoint(store: Store, last_timestamp: int | None, log_end: int) -> 
             yield Finding(
                 "ST-CHECKPOINT", f"{part.name} is {'negative' if value < 0 else what}",
                 severity="error" if last_timestamp is None else "",
-                file=file.name, offset=offset, length=part.sizeof(), expected=f"at most {newest if is_time else log_end}", found=str(value),
+                file=file.name, offset=offset, length=part.sizeof(),
+                expected=f"at most {newest if is_time else log_end}", found=str(value),
             )  # fmt: skip
         offset += part.sizeof()
 
