@@ -9,6 +9,9 @@ from rmqinspect.store import Segment
 # A run of zeros inside damage is told as zeros from one disk sector on.
 ZERO_RUN = 512
 
+# More missing files than these between two that are there are told as one range.
+_MOST_MISSING = 1000
+
 
 class Gap(NamedTuple):
     """Bytes [start, end) of the log, in physical offsets, that are no record."""
@@ -33,9 +36,15 @@ REASONS = {
 
 
 def find_holes(segments: Sequence[Segment], segment_size: int | None) -> Iterator[Gap]:
-    """Yield the ranges between neighbouring segments that no file covers, one per missing file."""
+    """Yield the ranges between neighbouring segments that no file covers.
+
+    One range per missing file; a wide hole (a wrong name, most likely) is one range.
+    """
     for before, after in pairwise(segments):
         start = before.base + (segment_size or before.size)
+        if segment_size and start + _MOST_MISSING * segment_size < after.base:
+            yield Gap(start, after.base, "missing", None)
+            continue
         while start < after.base:
             end = min(after.base, start + segment_size) if segment_size else after.base
             yield Gap(start, end, "missing", None)

@@ -161,7 +161,7 @@ class Records:
             wide = np.flatnonzero(self.magic == message.MAGIC_V2)
             size[wide] = self.view(_INT16)[at[wide]]
             begin[wide] += 1
-        return begin, begin + np.maximum(size, 0)
+        return begin, begin + size  # a negative size is kept: it is damage
 
     @property
     def topic_starts(self) -> Ints:
@@ -181,7 +181,7 @@ class Records:
     @cached_property
     def properties_ends(self) -> Ints:
         """Where the properties end by their own length. A negative length counts as 0."""
-        at = np.minimum(self.topic_ends, len(self.octets) - SLACK)
+        at = np.clip(self.topic_ends, 0, len(self.octets) - SLACK)
         sizes: Ints = np.maximum(self.view(_INT16)[at], 0)
         return self.properties_starts + sizes
 

@@ -69,7 +69,8 @@ class Search:
 
         `overlap` bytes of the next chunk are repeated. What cannot be read is taken as zeros.
         """
-        while (position := max(position, self.reader.next_allocated(position))) < limit:
+        # A record may begin in the last bytes of a hole: its size begins with zeros.
+        while (position := max(position, self.reader.next_allocated(position) - overlap)) < limit:
             octets = self._read(position, min(_CHUNK, limit - position) + overlap)
             if octets.count(0) < len(octets):
                 yield position, octets
@@ -126,14 +127,15 @@ class Search:
             return _int32(left) == octets[4:8]
         if octets[4:8] == _int32(message.MAGIC_BLANK) and not self.lead:
             return _int32(left) == octets[:4]
-        record = self.read_record(position + self.lead)
-        return record is not None and self._at_own_place(record) and bool(record.body_crc_ok[0])
+        record = self.read_record(position + self.lead, at_own_place=True)
+        return record is not None and bool(record.body_crc_ok[0])
 
-    def _at_own_place(self, record: Records) -> bool:
-        return int(record.physical_offset[0]) == record.base
+    def read_record(self, position: int, *, at_own_place: bool = False) -> Records | None:
+        """Return the whole record (not its entry) at `position` if magic, sizes and lengths are plausible.
 
-    def read_record(self, position: int) -> Records | None:
-        """Return the whole record (not its entry) at `position` if magic, sizes and lengths are plausible."""
+        `at_own_place`: its own physical offset must be that place. Asked before the record is read:
+        crafted heads cannot make the search read much.
+        """
         left = self.size - position
         if left < message.FIXED_SIZE:
             return None
@@ -142,6 +144,8 @@ class Search:
         # What is neither head nor body has 16-bit lengths: no field of damage sizes a read.
         rest = size - int(head.body_ends[0])
         if head.magic[0] not in RECORD_MAGICS or not message.FIXED_SIZE <= size <= left or not 0 < rest < 1 << 17:
+            return None
+        if at_own_place and int(head.physical_offset[0]) != head.base:
             return None
         octets = _with_slack(self._read(position, size))
         record = Records(octets, self.base + position, np.zeros(1, np.int64))

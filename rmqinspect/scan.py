@@ -42,6 +42,11 @@ _PART_SIZE = 4096  # bytes of a part at least
 _FEW_PARTS = 8  # of fewer, numpy's calls cost more than following one by one
 _STEPS = 8  # records of each part followed between two looks whether all are done
 
+# Records are told as older by the middle of a few times, and by more than a clock is set back now
+# and then: one damaged time, or a step of the clock, makes no earlier life.
+_FEW_TIMES = 3
+_OLDER_MS = 1000
+
 _PHYSICAL_OFFSET = place_of(message.HEADS[False, False], "physical_offset")
 _ENTRY_SIZE = place_of(dledger.EntryHead, "size")
 _ENTRY_BODY_SIZE = place_of(dledger.EntryHead, "body_size")
@@ -182,7 +187,8 @@ class _Chain:
                     inside = records if last - first == len(records) else records.select(slice(first, last))
                     yield Stretch(inside, carved and first == 0, now.stale)
                 carved = False
-                self.last_timestamp = int(records.field("store_timestamp")[-1])
+                if not now.stale:
+                    self.last_timestamp = _middle(records.field("store_timestamp")[-_FEW_TIMES:].tolist())
                 ends = self.start + int(records.ends[-1])
                 now = replace(now, position=int(places[last]) if last < len(places) else ends)
                 continue
@@ -418,6 +424,13 @@ class _Chain:
         there, whole and at its own offset, and is older than what was written since.
         Source: MappedFileQueue#truncateDirtyFiles.
         """
-        record = self.search.read_record(position + self.lead)
         before = self.last_timestamp if self.last_timestamp is not None else self.search.timestamp_before(position)
-        return record is not None and before is not None and int(record.field("store_timestamp")[0]) < before
+        times: list[int] = []
+        while len(times) < _FEW_TIMES and (record := self.search.read_record(position + self.lead)) is not None:
+            times.append(int(record.field("store_timestamp")[0]))
+            position += self.lead + int(record.total_size[0])
+        return bool(times) and before is not None and before - _middle(times) > _OLDER_MS
+
+
+def _middle(times: list[int]) -> int:
+    return sorted(times)[len(times) // 2]

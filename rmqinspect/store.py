@@ -276,6 +276,7 @@ def _assemble(
             listing.add_loose(real, place)
         else:
             listing.enter(real, place, shown, rows_at(place))
+    listing.follow_links()
     ordered = tuple(listing.files.values())
     segments = tuple(sorted((f for f in ordered if isinstance(f, Segment)), key=lambda f: (f.base, f.path)))
     queues = sorted(
@@ -313,6 +314,8 @@ class _Listing:
         self.files: dict[str, StoreFile] = {}  # by real path: two names of one file are one file
         self.oddities: list[Oddity] = []
         self._followed: set[str] = set()  # folders that links led to
+        # Links wait until all real folders are listed: a file belongs where it lies.
+        self._links: list[tuple[str, Place, str, tuple[Row, ...]]] = []
 
     def add_loose(self, path: str, place: Place) -> None:
         """Add a file that was given by itself."""
@@ -342,9 +345,16 @@ class _Listing:
         elif entry.is_file(follow_symlinks=False):
             self._add(entry.path, name, entry.stat(follow_symlinks=False).st_size, place, rows)
         elif entry.is_symlink():
-            self._follow(entry.path, place, name, rows)
+            self._links.append((entry.path, place, name, rows))
         else:
             self._note("special", name, "neither a folder nor a regular file", entry.path, place)
+
+    def follow_links(self) -> None:
+        """Add what the links found so far lead to, and the links behind them."""
+        while self._links:
+            links, self._links = self._links, []
+            for path, place, name, rows in links:
+                self._follow(path, place, name, rows)
 
     def _enter_below(self, path: str, real: str, place: Place, name: str, rows: tuple[Row, ...]) -> None:
         if place[:-1] == ("commitlog",):
@@ -371,7 +381,8 @@ class _Listing:
     def _add(
         self, path: str, name: str, size: int, place: Place, rows: tuple[Row, ...], *, loose: bool = False
     ) -> None:
-        if path not in self.files:
+        # A link may be what gives a folder its place: commitlog -> another name in the store.
+        if path not in self.files or (self.files[path].kind == "other" and kind_in(rows, len(place)) != "other"):
             self.files[path] = self._file(path, name, size, place, rows, loose)
 
     def _file(
@@ -402,9 +413,13 @@ class _Listing:
         self.oddities.append(Oddity(kind, name, detail, path, place))
 
 
+# A file name is a Java long; the file behind it must not reach past the last one.
+_LAST_BASE = 2**63 - 2**40
+
+
 def _file_number(name: str) -> int | None:
     """Return the offset that a file name is, None if it is no Java long."""
-    return int(name) if name.isdecimal() and int(name) < 2**63 else None
+    return int(name) if name.isdecimal() and int(name) < _LAST_BASE else None
 
 
 def _queue_number(name: str) -> int | None:

@@ -75,7 +75,8 @@ def verify(
     `quick_done` is told what names, sizes and lock show, before the log is read; `progress` is
     told how many more bytes of log were read. Ctrl-C ends the reading, not the outcome.
     """
-    quick = list(_wanted(check_files(store), wish))
+    listed = list(check_files(store))
+    quick = list(_wanted(listed, wish))
     quick_done(quick)
     judge = LogJudge(store)
     splits = splits_to_read(store, wish.level)
@@ -102,7 +103,9 @@ def verify(
     for finding in sorted(found, key=_in_file_order):
         outcome.findings.add(finding)
     outcome.findings.add_counts(judge.left_out)
-    outcome.unread = [finding.message for finding in found if finding.code == "ST-IO"]
+    # What was not read makes the verdict incomplete, whichever findings were asked for.
+    unread = {id(finding): finding.message for finding in (*listed, *found) if finding.code == "ST-IO"}
+    outcome.unread = list(unread.values())
     outcome.warnings = outcome.findings.severities.get("warning", 0)
     outcome.errors = outcome.findings.severities.get("error", 0) - outcome.findings.counts.get("ST-IO", 0)
     outcome.log_read = wish.level != "quick"

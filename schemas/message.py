@@ -27,6 +27,7 @@ MAGIC_BLANK = -875286124  # 0xCBD43194  CommitLog.BLANK_MAGIC_CODE
 # The three bytes that both record magics begin with: what a search for lost records looks for.
 MAGIC_PREFIX = b"\xda\xa3\x20"
 
+
 # A record is appended only where it leaves room for this: CommitLog.END_FILE_MIN_BLANK_LENGTH.
 BLANK_MIN_SIZE = 8
 

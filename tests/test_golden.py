@@ -4,6 +4,7 @@ A file is the command with its exit status, what it says on stderr (marked `> `)
 `pytest tests/test_golden.py --update-golden` writes them anew; the diff is then to be reviewed.
 """
 
+import re
 import shlex
 from importlib.util import find_spec
 from pathlib import Path
@@ -52,7 +53,9 @@ def transcript(words: str, capsys: pytest.CaptureFixture[str]) -> str:
     capsys.readouterr()
     status = main(shlex.split(words))
     printed = capsys.readouterr()
-    said = "".join(f"> {line}\n" for line in printed.err.splitlines())
+    # How much `info` reads depends on whether the file system kept the holes of the sample.
+    remarks = re.sub(r"^read [0-9.]+ \w+$", "read ...", printed.err, flags=re.MULTILINE)
+    said = "".join(f"> {line}\n" for line in remarks.splitlines())
     assert printed.out == "" or printed.out.endswith("\n")
     return f"$ rmqinspect {words}    # exit {int(status)}\n{said}{printed.out}"
 

@@ -82,3 +82,42 @@ def test_large_payloads_end_a_batch_and_change_no_row(tmp_path: Path, monkeypatc
     monkeypatch.setattr(rmqinspect.tables.bodies, "_BATCH_SIZE", 6000)
     assert table(segment, Request()).equals(whole)
     assert table(segment).column("body").num_chunks > 3
+
+
+def test_a_record_that_begins_in_the_last_bytes_of_a_hole_is_found(tmp_path: Path) -> None:
+    log = bytearray(lay([{"body": bytes(range(1, 200))} for _ in range(40)]))
+    starts = [found.physical_offset for found in scan(write_segment(tmp_path, bytes(log))).records]
+    victim = next(number for number, start in enumerate(starts) if start > 4200)
+    hole = starts[victim] + 2  # its first two bytes are zeros of the size
+    log[:hole] = bytes(hole)
+    segment = write_segment(tmp_path, bytes(log))
+    with open(segment.path, "r+b") as file:  # the same bytes, sparse
+        file.truncate(0)
+        file.truncate(len(log))
+        file.seek(hole // 4096 * 4096)
+        file.write(log[hole // 4096 * 4096 :])
+    assert scan(segment).records[0].physical_offset == starts[victim]
+
+
+def test_one_late_time_before_a_gap_makes_no_earlier_life(tmp_path: Path) -> None:
+    log = bytearray(lay([{"store_timestamp": STORED + (3_600_000 if n == 9 else n)} for n in range(30)]))
+    starts = [found.physical_offset for found in scan(write_segment(tmp_path, bytes(log))).records]
+    log[starts[10] : starts[14]] = bytes(starts[14] - starts[10])
+    assert not any(found.stale for found in scan(write_segment(tmp_path, bytes(log))).records)
+
+
+def test_a_second_stretch_of_an_earlier_life_is_stale_too(tmp_path: Path) -> None:
+    old = bytearray(lay([{"store_timestamp": STORED + n} for n in range(40)]))
+    new = lay([{"store_timestamp": STORED + 60_000 + n} for n in range(4)])
+    starts = [found.physical_offset for found in scan(write_segment(tmp_path, bytes(old))).records]
+    old[: len(new)] = new
+    old[starts[4] : starts[6]] = bytes(starts[6] - starts[4])
+    old[starts[20] : starts[22]] = bytes(starts[22] - starts[20])
+    found = scan(write_segment(tmp_path, bytes(old))).records
+    assert [record.stale for record in found] == [False] * 4 + [True] * (len(found) - 4)
+
+
+def test_a_negative_topic_length_is_no_record(tmp_path: Path) -> None:
+    octets = bytearray(record(0, topic=b""))
+    octets[-3] = 0xFF
+    assert not scan(write_segment(tmp_path, bytes(octets))).records

@@ -5,8 +5,6 @@ Codes are stable; scripts depend on them.
 
 from dataclasses import dataclass
 
-SEVERITIES = ("info", "warning", "error")  # ascending
-
 # `quick` is part of `standard`, and `standard` of `deep`.
 LEVELS = ("quick", "standard", "deep")
 

@@ -19,7 +19,7 @@ from rmqinspect.hashes import find_flipped_bits
 from rmqinspect.memory import keep_freed_memory
 from rmqinspect.properties import split_properties
 from rmqinspect.records import Bools, Ints, Records
-from rmqinspect.resync import Unread
+from rmqinspect.resync import ENTRY_HEAD, Unread
 from rmqinspect.scan import Borders, Split, Stretch, scan_split
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
@@ -39,7 +39,7 @@ _BLOCK_WIDTH = 512
 
 @dataclass(slots=True)
 class SplitResult:
-    """What one split told. Small, whatever the split's size: it travels between processes."""
+    """What one split told. It travels between processes; `CheckLimits` bounds it, except for gaps and queues."""
 
     split: Split
     account: Account
@@ -108,6 +108,8 @@ class _SplitCheck:
         self._times(records)
         if stretch.stale:
             start, end = records.base + int(records.starts[0]), records.base + int(records.ends[-1])
+            if self.split.segment.kind == "dledger":
+                start -= ENTRY_HEAD
             self.result.stale.append((start, end, len(records)))
             self.queues.forget()
             return
@@ -170,7 +172,8 @@ class _SplitCheck:
         self.last_time = int(times[-1])
         back = before - times
         if (back > 0).any():
-            for at in np.flatnonzero(back > 0)[: self.limits.per_code].tolist():
+            room = self.limits.per_code - len(self.result.set_back)
+            for at in np.flatnonzero(back > 0)[: max(0, room)].tolist():
                 self.result.set_back.append((records.base + int(records.starts[at]), int(back[at])))
             self._report(
                 records, back > BACKWARDS_MS, "CL-TIME", "store time earlier than the record before",

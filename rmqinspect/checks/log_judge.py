@@ -30,8 +30,6 @@ _CODE_OF_REASON = {
     "cut": "CL-LENGTH",
     "entry": "CL-LENGTH",
 }
-# Where the bytes begin like a record: at the log's end that may be one that was never finished.
-_RECORD_REASONS = ("size", "length", "cut", "entry")
 
 
 @dataclass(slots=True)
@@ -190,7 +188,7 @@ class LogJudge:
     def _is_torn(self, segment: Segment, start: int, written: int) -> bool:
         """Whether a record begins at `start`, and the bytes at the log's end stop before it would."""
         wraps = segment.kind == "dledger"
-        octets = self._read(segment, start, written - start)[:8]
+        octets = self._read(segment, start, min(8, written - start))
         size = int.from_bytes(octets[4:8] if wraps else octets[:4], "big", signed=True)
         begun = octets[4:7] if not wraps else octets[:4]
         magic = message.MAGIC_PREFIX if not wraps else dledger.ENTRY_MAGICS[0].to_bytes(4, "big")
@@ -211,8 +209,10 @@ class LogJudge:
         )  # fmt: skip
 
     def _stale_tail(self, state: _SegmentState, start: int, first: int) -> Finding:
-        records = sum(count for _, _, count in state.stale)
-        end = max(end for _, end, _ in state.stale)
+        records, end = 0, first
+        for begin, stop, count in state.stale:
+            if begin == end:
+                records, end = records + count, stop
         return Finding(
             "CL-STALE-TAIL",
             f"{records} valid records behind the log's end, older than the record before it: from an earlier "

@@ -143,16 +143,24 @@ class QueueOffsets:
         """Leave out what only repairs the jump before it.
 
         One damaged number makes two jumps, away and back; one record that strayed in from another
-        queue too. Only the first of the two is told.
+        queue too. Only the first of the two is told: the next record of the queue may heal it.
         """
         jumps: list[tuple[int, int, int, int]] = []
+        carried, healing = self._healing, dict[int, set[int]]()
+        jumped: dict[int, int] = {}  # queue → where in the sorted columns it jumped last
         for at in np.flatnonzero(wrong).tolist():
             number, found = int(queue[at]), int(offset[at])
-            if found in self._healing.pop(number, ()):
+            is_first = at == 0 or queue[at - 1] != number
+            heals = carried.get(number, set()) if is_first else healing.get(number, set())
+            if found in heals and (is_first or jumped.get(number) == at - 1):
                 continue
             want = int(expected[at])
-            self._healing[number] = {want, want + int(after[at]) - found}
+            healing[number], jumped[number] = {want, want + int(after[at]) - found}, at
             jumps.append((int(order[at]), number, want, found))
+        lasts = {number for number, at in jumped.items() if at + 1 == len(queue) or queue[at + 1] != number}
+        seen = set(queue.tolist())
+        self._healing = {number: offsets for number, offsets in carried.items() if number not in seen}
+        self._healing |= {number: healing[number] for number in lasts}
         jumps.sort()
         return jumps
 
@@ -178,7 +186,8 @@ def _hash_queues(records: Records) -> NDArray[np.uint64]:
         hashes ^= word
         hashes *= _PRIME
         hashes ^= hashes >> np.uint64(29)
-    return hashes * _PRIME
+    # 0 stands for "no queue yet" in the tables.
+    return hashes * _PRIME | np.uint64(1)
 
 
 def _steps(records: Records) -> Ints | None:

@@ -354,8 +354,6 @@ def with_times(
 
 def count_jobs(options: Mapping[str, Any]) -> int:
     """Return the number of processes: -j, else the cores this process may use, at most 4."""
-    jobs: int | None = options["jobs"]
-    if jobs:
-        return jobs
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cores, 4)
+    from rmqinspect.parallel import default_jobs
+
+    return options["jobs"] or default_jobs()

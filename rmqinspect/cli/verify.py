@@ -14,6 +14,7 @@ from rmqinspect.account import Account
 from rmqinspect.checks.codes import BY_CODE, CODES, LEVELS
 from rmqinspect.checks.findings import Finding, next_command
 from rmqinspect.cli.options import (
+    FORMAT_NAMES,
     choose_format,
     count_jobs,
     look_options,
@@ -64,7 +65,7 @@ def _list_checks(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
 @click.option("--max-findings", type=click.IntRange(min=1), default=1000, show_default=True, metavar="N",
               help="Rows kept of each code; the counts stay exact.")
 @click.option("--report", type=click.Path(dir_okay=False), metavar="FILE", help="Everything as one JSON document.")
-@click.option("-f", "--format", "format_", type=click.Choice(("table", "jsonl", "json", "csv", "parquet", "arrow")),
+@click.option("-f", "--format", "format_", type=click.Choice(FORMAT_NAMES),
               help="Default: the screen. Other formats: the table of findings, the verdict on stderr.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Findings into a new file.")
 @verdict_options
@@ -94,7 +95,7 @@ def command(**options: Any) -> int:
     # The folder inside an archive's extra level may be the store: name what was given.
     name = paths[0] if paths else store.name
     if options["report"]:
-        _write_report(options["report"], report_document(outcome, name, started, sys.argv[1:]), paths)
+        _write_report(options["report"], report_document(outcome, name, started, sys.argv[1:]), store.paths)
     if format_ != "table" or options["output"]:
         _write_table(outcome, format_, options, name)
         if not options["quiet"]:
@@ -155,7 +156,7 @@ def _write_table(outcome: Outcome, format_: str, options: dict[str, Any], name: 
     from rmqinspect.output import View, open_writer
 
     view = View(zone=options["zone"], colour=use_colour(options["color"], options["output"]))
-    with open_writer(format_, SCHEMA, options["output"], view=view, evidence=options["paths"]) as writer:
+    with open_writer(format_, SCHEMA, options["output"], view=view, evidence=outcome.store.paths) as writer:
         writer.complete = outcome.complete
         for batch in finding_batches(outcome.findings, name):
             writer.write(batch)

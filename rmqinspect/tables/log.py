@@ -22,6 +22,9 @@ from rmqinspect.tables.table import TIMESTAMP, Request, Table, column
 # A split's rows travel from process to process as one piece: large enough to be worth the way.
 _SPLIT_SIZE = 16 << 20
 
+# Rows of one split that a process keeps: four times its size, unless bodies were packed well.
+_MOST_ROWS = 64 << 20
+
 GAPS = pa.schema(
     [
         column("start", pa.int64(), "physical offset of the first byte"),
@@ -59,6 +62,7 @@ class _Read:
     unread: list[Unread]
     account: Account
     borders: Borders | None  # None: the file could not be opened
+    too_large: bool = False  # the rows would not fit: they are to be streamed instead
 
 
 def message_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
@@ -73,6 +77,8 @@ def message_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
         for number, read in enumerate(_reads(splits, request, rows=True)):
             if read.rows is not None:
                 yield from pa.ipc.open_stream(read.rows)
+            elif read.too_large:
+                yield from _stream(replace(read.split, entry=read.borders and read.borders.entry), request, [])
             untold += read.account.gaps
             _tell_gaps(untold, read.split, splits[number + 1 : number + 2], request)
             _report(read, request)
@@ -197,15 +203,17 @@ def _read_split(split: Split, request: Request, rows: bool) -> _Read:
                 borders = event
             else:
                 account.add(event)
-            if isinstance(event, Stretch) and writer is not None:
+            if isinstance(event, Stretch) and writer is not None and sink.tell() < _MOST_ROWS:
                 for batch in messages.message_batches(event, request):
-                    writer.write_batch(batch)
+                    if sink.tell() < _MOST_ROWS:
+                        writer.write_batch(batch)
     except Unreadable as error:
         base = split.segment.base
         unread.append(Unread(base + split.start, base + split.end, str(error)))
     if writer is not None:
         writer.close()
-    return _Read(split, sink.getvalue() if rows else None, unread, account, borders)
+    too_large = rows and sink.tell() >= _MOST_ROWS
+    return _Read(split, None if too_large or not rows else sink.getvalue(), unread, account, borders, too_large)
 
 
 def _report(read: _Read, request: Request) -> None:
@@ -217,16 +225,16 @@ def _report(read: _Read, request: Request) -> None:
 
 
 def _segment_row(account: Account, follows_data: bool, segment_size: int | None) -> dict[str, object]:
-    segment = account.segment
+    segment, sums = account.segment, account.gap_bytes
     return {
         "base": segment.base,
         "path": segment.name,
         "file_size": segment.size,
         "records": account.records,
         "record_bytes": account.record_bytes,
-        "filler_bytes": account.gap_bytes["filler"],
-        "zero_bytes": account.gap_bytes["zeros"],
-        "unknown_bytes": account.gap_bytes["unknown"],
+        "filler_bytes": sums["filler"],
+        "zero_bytes": sums["zeros"],
+        "unknown_bytes": sums["unknown"],
         "first_store_timestamp": _micros(account.first_timestamp),
         "last_store_timestamp": _micros(account.last_timestamp),
         "end": account.end if account.end is not None else segment.base,

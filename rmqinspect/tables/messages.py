@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime
 from functools import lru_cache
 from ipaddress import ip_address
 
@@ -343,12 +342,3 @@ def _deliver_time(column: pa.Array | None, count: int) -> pa.Array:
     numbers = _number(column, count, pa.int64())
     times, outside = millis(pc.fill_null(numbers, 0).to_numpy())
     return pc.if_else(pc.or_(pc.is_null(numbers), pa.array(outside)), pa.scalar(None, TIMESTAMP), times)
-
-
-def last_store_timestamp(batches: Iterator[pa.RecordBatch]) -> datetime | None:
-    """Return the store time of the last row that has one."""
-    last = None
-    for batch in batches:
-        times = batch.column("store_timestamp").drop_null()
-        last = times[-1].as_py() if len(times) else last
-    return last
