@@ -45,8 +45,8 @@ def test_what_was_not_read_is_told_whichever_codes_are_asked_for(tmp_path: Path)
 
 
 def test_a_record_without_a_topic_is_a_finding_and_no_bug(tmp_path: Path) -> None:
-    names = [{"topic": b"", "queue_id": 0}, {"queue_id": 0}]
-    write_segment(tmp_path, lay([{**names[n % 2], "queue_offset": n // 2} for n in range(4)]))
+    topics = (b"", b"TopicTest")
+    write_segment(tmp_path, lay([{"topic": topics[n % 2], "queue_id": 0, "queue_offset": n // 2} for n in range(4)]))
     outcome = _verify(tmp_path)
     assert outcome.findings.counts["CL-FIELD"] == 2
     assert "CL-QUEUE-OFFSET" not in outcome.findings.counts
