@@ -38,6 +38,8 @@ PLACES: tuple[Row, ...] = (
     (("lock",), "lock"),
 )
 _ROOT_MARKS = ("commitlog", "consumequeue", "batchconsumequeue", "consumequeue_rocksdb")
+# Folders that their names tell, whatever is in them.
+_NAMED_FOLDERS = ("commitlog", "timerlog")
 _QUEUE_FOLDERS = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
 
 
@@ -79,6 +81,8 @@ def find_place(path: str, depth: int = 0) -> tuple[str, Place]:
     :raises NotAStore: nothing of a store is there.
     :raises Unreadable: the path cannot be listed.
     """
+    if not path:
+        raise NotAStore("an empty path is given as the store")
     real = os.path.realpath(path)
     try:
         status = os.stat(real)
@@ -139,8 +143,8 @@ def _place_of_folder(path: str, entries: Sequence[os.DirEntry[str]]) -> Place | 
         return ()
     if "config" in folders and "checkpoint" in names:
         return ()
-    if own == "commitlog":
-        return ("commitlog",)
+    if own in _NAMED_FOLDERS:
+        return (own,)
     if own == "config" and any(name.endswith(".json") for name in names):
         return ("config",)
     # Only regular files are looked into: a link may lead out, and a FIFO may never answer.

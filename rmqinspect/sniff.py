@@ -54,7 +54,8 @@ def sniff(path: str) -> str | None:
         head = _first_data(path)
         if not any(head):
             return "checkpoint" if name == "checkpoint" else "zeros"
-    if name in ("checkpoint", "checkpoint.bak") or (size == checkpoint_layout.CHECKPOINT_SIZE and _is_checkpoint(head)):
+    looks_so = name != "timercheck" and size == checkpoint_layout.CHECKPOINT_SIZE and _is_checkpoint(head)
+    if name in ("checkpoint", "checkpoint.bak") or looks_so:
         return "checkpoint"
     if head.lstrip()[:1] == b"{":
         return "config"

@@ -127,7 +127,7 @@ class _SplitCheck:
             bad = ~records.body_crc_ok
             if bad.any():
                 explain = _explain_crc(records, self.split.segment.base)
-                self._report(records, bad, "CL-CRC-BODY", "the body's CRC does not match", explain)
+                self._report(records, bad, "CL-CRC-BODY", "the body's CRC is not the one stored", explain)
         present = records.has_record_crc
         if present.any():
             self._report(
@@ -211,14 +211,14 @@ def _explain_crc(records: Records, segment_base: int) -> Callable[[int], Values]
         start, end = int(records.body_starts[at]), int(records.body_ends[at])
         bits = find_flipped_bits(end - start, int(stored[at]), int(computed[at]))
         if int(stored[at] ^ computed[at]).bit_count() == 1:
-            return str(computed[at]), str(stored[at]), "; one flipped bit of the stored CRC explains it"
+            return str(stored[at]), str(computed[at]), "; one flipped bit of the stored CRC explains it"
         why = "; one flipped bit explains it: " if len(bits) == 1 else ""
         for byte, bit in bits if len(bits) == 1 else ():
             now = records.octets[start + byte]
             place = records.base + start + byte - segment_base
             was = now ^ (1 << bit)
             why += f"byte {group_digits(place)} ({place:#x}) bit {bit} is {_octet(now)}, was {_octet(was)}"
-        return str(computed[at]), str(stored[at]), why
+        return str(stored[at]), str(computed[at]), why
 
     return explain
 

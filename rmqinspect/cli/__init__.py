@@ -1,5 +1,6 @@
 """The command line: a flat list of verbs, each in a module of its own, loaded when it is asked for."""
 
+import errno
 import os
 import signal
 import sys
@@ -14,6 +15,9 @@ import click
 from rmqinspect.cli.status import ExitStatus, status_of
 from rmqinspect.errors import RmqinspectError
 from rmqinspect.text import escape
+
+# What the system says when there is no room for the output.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class _Verb(NamedTuple):
@@ -99,6 +103,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Unexpected exceptions are let through to `sys.excepthook`, which asks for a report.
     """
     sys.excepthook = _report_bug
+    # A closed stream is None: whoever closed it wants nothing from it.
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     signal.signal(signal.SIGTERM, _end_by_signal)
     _set_up_streams()
     try:
@@ -108,6 +115,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Whoever read has seen enough. Python would complain when it flushes at exit.
         _silence_streams()
         return ExitStatus.DONE
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        print(f"rmqinspect: the output cannot be written: {error.strerror}", file=sys.stderr)
+        _silence_streams()
+        return ExitStatus.REFUSED
     return status
 
 
@@ -142,7 +155,7 @@ def _silence_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except BrokenPipeError:
+        except OSError:
             os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
 

@@ -24,7 +24,7 @@ from rmqinspect.cli.options import (
 )
 from rmqinspect.cli.progress import Progress
 from rmqinspect.cli.status import ExitStatus
-from rmqinspect.errors import Unreadable
+from rmqinspect.errors import NotAStore, Unreadable
 from rmqinspect.text import count, describe_size, escape, group_digits
 
 if TYPE_CHECKING:
@@ -131,9 +131,13 @@ def _choose_table(name: str | None, stores: "list[Store]") -> "Table":
 def _table_of(store: "Store") -> str:
     if store.place == "config":
         names = {name.removesuffix(".bak") for name in store.config_files}
-        if len(names) == 1:
-            return _TABLE_OF_CONFIG.get(names.pop(), "topics")
-        return "topics"
+        if len(names) != 1:
+            return "topics"
+        name = names.pop()
+        if name not in _TABLE_OF_CONFIG:
+            known = ", ".join(_TABLE_OF_CONFIG)
+            raise NotAStore(f"{name}: a configuration file without a table; there are tables of {known}")
+        return _TABLE_OF_CONFIG[name]
     return _TABLE_OF_PLACE.get(store.place, "messages")
 
 

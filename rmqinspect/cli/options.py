@@ -72,8 +72,8 @@ def _parse_property(text: str) -> tuple[str, str | None]:
 
 def _parse_number(text: str) -> int:
     number = int(text, 0)
-    if number < 0:
-        raise ValueError(f"{text!r} is negative")
+    if not 0 <= number < 2**63:
+        raise ValueError(f"{text!r} is no physical offset")
     return number
 
 

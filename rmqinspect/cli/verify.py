@@ -25,6 +25,7 @@ from rmqinspect.cli.options import (
 )
 from rmqinspect.cli.progress import Progress
 from rmqinspect.cli.status import ExitStatus
+from rmqinspect.errors import NotAStore
 from rmqinspect.report import iso_time, report_document
 from rmqinspect.store import Store, open_store
 from rmqinspect.text import count, describe_duration, describe_size, escape, group_digits
@@ -90,10 +91,12 @@ def command(**options: Any) -> int:
     paths: tuple[str, ...] = options["paths"]
     format_ = choose_format(options)
     store = open_store(paths, config=options["config"], base=options["base"])
+    if not store.segments and store.place != "store":
+        raise NotAStore(f"{name_of(paths, store)}: no commit log in it, and verify judges nothing else yet")
     wish = Wish(options["level"], _codes(options), options["max_findings"], count_jobs(options))
     outcome = _verify(store, wish, options, format_)
     # The folder inside an archive's extra level may be the store: name what was given.
-    name = paths[0] if paths else store.name
+    name = name_of(paths, store)
     if options["report"]:
         _write_report(options["report"], report_document(outcome, name, started, sys.argv[1:]), store.paths)
     if format_ != "table" or options["output"]:
@@ -105,6 +108,11 @@ def command(**options: Any) -> int:
         for line in _screen(outcome, name, colour):
             click.echo(line, color=colour)
     return _status(outcome, options["fail_on"])
+
+
+def name_of(paths: Sequence[str], store: Store) -> str:
+    """Return what the user called the store."""
+    return paths[0] if paths else store.name
 
 
 def _codes(options: dict[str, Any]) -> frozenset[str]:
@@ -317,6 +325,9 @@ def _damaged(outcome: Outcome, account: Account) -> str:
 def _verdict_line(outcome: Outcome) -> str:
     records = sum(account.records for account in outcome.accounts)
     scope = ", for this file only" if not outcome.store.neighbours and len(outcome.store.segments) == 1 else ""
+    left_out = len(BY_CODE) - len(outcome.wish.codes)
+    if left_out:
+        scope += f", {len(outcome.wish.codes)} of {len(BY_CODE)} checks"
     words = f"{outcome.verdict} at level {outcome.wish.level}{scope}: {count(outcome.errors, 'error')}, "
     words += f"{count(outcome.warnings, 'warning')} in {count(records, 'record')}; {_read(outcome)}"
     return f"{'VERDICT':{_INDENT}}{words}"

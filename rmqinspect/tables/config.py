@@ -64,7 +64,7 @@ GROUPS_SCHEMA = pa.schema(
         column("max_offset", pa.int64(), "of the queue; null without its files"),
         column("lag", pa.int64(), "max_offset minus consumer_offset; negative beyond the maximum"),
         column("oldest_unconsumed", TIMESTAMP, "store time of the next message; null if none"),
-        column("status", pa.string(), "ok; behind_min: messages lost to the group; beyond_max; no_queue"),
+        column("status", pa.string(), "ok, behind_min (messages lost), beyond_max, no_queue; null without queues"),
     ]
 )
 
@@ -89,6 +89,13 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
+def _tell_unusable(document: ConfigDocument | None, request: Request) -> None:
+    """Say why no copy of a file could be used: its rows are missing."""
+    if document is not None and document.source is None and request.on_unreadable is not None:
+        for problem in document.problems:
+            request.on_unreadable(problem)
+
+
 def _objects(document: ConfigDocument | None, table: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield (name, object) of a table by name; what is no object is passed over."""
     for name, entry in sorted(document.table(table).items()) if document else ():
@@ -99,8 +106,9 @@ def _objects(document: ConfigDocument | None, table: str) -> Iterator[tuple[str,
 # --- topics and subscription groups -------------------------------------------------------------
 
 
-def _topic_rows(store: Store, _request: Request) -> Iterator[pa.RecordBatch]:
+def _topic_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     document = read_config(store, "topics.json")
+    _tell_unusable(document, request)
     rows = (
         (
             topic,
@@ -120,8 +128,9 @@ def _member(entry: Mapping[str, Any], name: str, inner: str) -> Any:
     return value.get(inner) if isinstance(value, dict) else None
 
 
-def _subscription_rows(store: Store, _request: Request) -> Iterator[pa.RecordBatch]:
+def _subscription_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     document = read_config(store, "subscriptionGroup.json")
+    _tell_unusable(document, request)
     source = printable(document.source.name) if document and document.source else None
     rows = (
         (
@@ -158,7 +167,10 @@ def _ends_of(store: Store, wanted: set[tuple[str, int]]) -> dict[tuple[str, int]
 
 
 def _group_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
-    offsets, _ = read_consumer_offsets(store)
+    offsets, problems = read_consumer_offsets(store)
+    if not offsets and request.on_unreadable is not None:
+        for problem in problems:
+            request.on_unreadable(problem)
     queues = _ends_of(store, {(entry.topic, entry.queue_id) for entry in offsets})
     with_times = request.columns is None or "oldest_unconsumed" in request.columns
 
@@ -175,7 +187,8 @@ def _group_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
                     queue.max_offset if queue else None,
                     integer(queue.max_offset - entry.offset) if queue else None,
                     _oldest_unconsumed(entry.offset, queue, times) if queue and with_times else None,
-                    _status(entry.offset, queue),
+                    # Without any queue there is nothing to compare with: the queues were not given.
+                    _status(entry.offset, queue) if store.queue_files else None,
                 )
 
     yield from batches_of(GROUPS_SCHEMA, rows())

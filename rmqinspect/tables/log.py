@@ -70,6 +70,10 @@ def message_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     keep_freed_memory()
     splits = _splits_in(store, request)
     untold: list[Gap] = []
+    first, last = request.offsets or (0, 1 << 63)
+    for hole in find_holes(store.segments, store.segment_size) if store.neighbours else ():
+        if request.on_gap is not None and hole.start < last and first < hole.end:
+            request.on_gap(hole.kind, hole.start, hole.end)
     for number, split in enumerate(splits) if request.jobs == 1 or len(splits) == 1 else ():
         yield from _stream(split, request, untold)
         _tell_gaps(untold, split, splits[number + 1 : number + 2], request)
