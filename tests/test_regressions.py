@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from rmqinspect.cli.status import ExitStatus
 from rmqinspect.gaps import find_holes
 from rmqinspect.store import Segment, open_store
 from rmqinspect.verify import Outcome, Wish, verify
+from tests import oracle
 from tests.building import lay, write_segment
 
 SAMPLE = Path(__file__).parents[1] / "samples" / "healthy-5.5.0" / "store"
@@ -74,3 +77,43 @@ def test_no_report_is_written_into_a_store_that_only_the_config_names(
     assert main(["verify", "--config", str(config), "--report", str(evil)]) == ExitStatus.REFUSED
     assert not os.path.exists(evil)
     assert "inside" in capsys.readouterr().err
+
+
+def test_a_missing_segment_is_a_gap_of_decode_too(capsys: pytest.CaptureFixture[str]) -> None:
+    store = str(oracle.store("crash", "seg_missing_mid-5.4.0-h"))
+    assert main(["decode", store, "-f", "csv", "--columns", "physical_offset"]) == ExitStatus.DAMAGE
+    assert "1 gap" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["index", "config", "timerlog"])
+def test_verify_gives_no_verdict_on_what_it_does_not_judge(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    store = oracle.store("broker", "main-5.3.3")
+    assert main(["verify", str(store / name)]) == ExitStatus.UNREADABLE
+    assert "no commit log" in capsys.readouterr().err
+
+
+def test_a_verdict_says_when_checks_were_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["verify", str(SAMPLE), "--skip", "CL-CRC-BODY"])
+    assert f", {len(BY_CODE) - 1} of {len(BY_CODE)} checks" in capsys.readouterr().out
+
+
+def test_consumer_offsets_alone_are_compared_with_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    offsets = oracle.store("broker", "main-5.3.3") / "config" / "consumerOffset.json"
+    assert main(["decode", str(offsets), "-f", "csv"]) == ExitStatus.DONE
+    assert "no_queue" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["consumerFilter.json", "timercheck"])
+def test_a_file_without_a_table_is_said_to_have_none(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    file = oracle.store("broker", "main-5.3.3") / "config" / name
+    assert main(["decode", str(file)]) == ExitStatus.UNREADABLE
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("redirection", [">/dev/full", ">&-", "2>&-"])
+@pytest.mark.parametrize("command", ["info", "verify", "decode"])
+def test_a_full_or_closed_output_is_no_bug(command: str, redirection: str) -> None:
+    line = f'exec "$0" -m rmqinspect {command} "$1" {redirection}'
+    ended = subprocess.run(["sh", "-c", line, sys.executable, str(SAMPLE)], capture_output=True, text=True)
+    assert "bug" not in ended.stderr
+    assert ended.returncode == (ExitStatus.REFUSED if redirection == ">/dev/full" else ExitStatus.DONE)
