@@ -15,6 +15,7 @@ from rmqinspect.scan import Split, Stretch, scan_split
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
 from rmqinspect.store import Segment, Store, open_file
+from rmqinspect.topics import is_system_topic
 
 _SAMPLED = 1000  # records of one window that are looked at one by one
 _ENOUGH, _FEW = 5000, 50  # after so many records, so many of a window
@@ -35,7 +36,6 @@ BROKER_NAMES = {
     "TIMER_ROLL_LABEL": "5.4.0",
 }
 _ENCODED_NAMES = {name.encode() for name in BROKER_NAMES}
-_SYSTEM_TOPICS = (b"%", b"RMQ_SYS_", b"rmq_sys_", b"SCHEDULE_TOPIC_XXXX", b"TRANS_CHECK_MAX_TIME_TOPIC")
 
 
 @dataclass(slots=True)
@@ -89,7 +89,7 @@ class Sample:
         if text and not beside:
             self.separated += text.endswith(b"\x02")
             self.unseparated += not text.endswith(b"\x02")
-        if topic.startswith(_SYSTEM_TOPICS):
+        if topic.startswith(b"%") or is_system_topic(topic.decode(errors="replace")):
             self.system_topics.add(topic)
             return
         prepared = flag & message.TRANSACTION_MASK == SysFlag.TRANSACTION_PREPARED

@@ -14,35 +14,11 @@ from fnmatch import fnmatchcase
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rmqinspect.topics import is_system_topic
+
 Range = tuple[int, int]
 
 _OPEN_END = 1 << 63  # behind every int64 that is an offset
-
-# The broker's own topics (TopicValidator#isSystemTopic, and what later versions added).
-# %RETRY%, %DLQ% and %LMQ% topics hold users' messages and are none. Topics named after a cluster or a
-# broker (also `<cluster>_REPLY_TOPIC`) cannot be told from others by their name.
-SYSTEM_TOPICS = frozenset(
-    {
-        "TBW102",
-        "BenchmarkTest",
-        "SELF_TEST_TOPIC",
-        "OFFSET_MOVED_EVENT",
-        "CHECKPOINT_TOPIC",
-        "SCHEDULE_TOPIC_XXXX",
-        "RMQ_SYS_TRACE_TOPIC",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
-        "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-    }
-)
-SYSTEM_PREFIX = "rmq_sys_"
-
-
-def is_system_topic(topic: str) -> bool:
-    """Tell whether the broker made the topic for itself."""
-    return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIX)
 
 
 def parse_range(text: str) -> Range:

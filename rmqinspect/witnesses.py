@@ -8,9 +8,9 @@ from rmqinspect.hashes import java_string_hash
 from rmqinspect.schemas import consumequeue, message
 from rmqinspect.schemas.message import SysFlag
 from rmqinspect.store import QueueFile, Store, open_file
+from rmqinspect.topics import SCHEDULE_TOPIC
 
 _UNITS = {"queue": consumequeue.QueueUnit, "batch_queue": consumequeue.BatchUnit}
-_SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"  # TopicValidator.RMQ_SYS_SCHEDULE_TOPIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ def tags_code_of(record: Parsed) -> int | None:
     Source: CommitLog#checkMessageAndReturnSize, MessageExtBrokerInner#tagsString2tagsCode.
     """
     topic: bytes = record.fields["topic"].value
-    if topic == _SCHEDULE_TOPIC.encode():
+    if topic == SCHEDULE_TOPIC.encode():
         return None
     tags = ""
     for item in bytes(record.fields["properties"].value).split(bytes([message.PROPERTY_SEPARATOR])):

@@ -6,8 +6,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rmqinspect.select import Selection, is_system_topic, parse_host, parse_range
+from rmqinspect.select import Selection, parse_host, parse_range
 from rmqinspect.times import format_micros, parse_time, parse_zone
+from rmqinspect.topics import is_system_topic
 
 T0 = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 MICROS = int(T0.timestamp()) * 1_000_000

@@ -24,8 +24,7 @@ from rmqinspect.store import Store
 from rmqinspect.store_times import StoreTimes
 from rmqinspect.tables.arrow import batches_of, moment, printable
 from rmqinspect.tables.table import TIMESTAMP, Request, Table, column
-
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+from rmqinspect.topics import SCHEDULE_TOPIC
 
 TOPICS_SCHEMA = pa.schema(
     [
