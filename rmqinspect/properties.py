@@ -68,3 +68,38 @@ def split_properties(text: NDArray[np.uint8], offsets: Ints) -> Items:
 
 def _record_of(positions: Ints, offsets: Ints) -> Ints:
     return np.searchsorted(offsets, positions, "right") - 1
+
+
+_WORD = np.dtype("<u8")
+
+
+class PropertyTexts:
+    """The properties of n records, asked for by name: columns, no Python object per item."""
+
+    def __init__(self, text: NDArray[np.uint8], offsets: Ints) -> None:
+        """Take the property texts of n records as `split_properties` does."""
+        self.octets: NDArray[np.uint8] = np.concatenate((text, np.zeros(_WORD.itemsize, np.uint8)))
+        self.items = split_properties(text, offsets)
+        self._lengths = self.items.name_ends - self.items.name_starts
+        words = np.ndarray((len(text) + 1,), _WORD, self.octets, 0, (1,))
+        self._words = words[self.items.name_starts]
+
+    def find(self, name: bytes) -> tuple[Ints, Ints, Ints]:
+        """Return (record, value start, value end) of each record that has the property, ascending.
+
+        Of a name that a record has twice the last value counts. Positions are of `octets`.
+        """
+        head = name[: _WORD.itemsize]
+        mask = np.uint64((1 << (8 * len(head))) - 1)
+        found = np.flatnonzero(
+            (self._lengths == len(name)) & ((self._words & mask) == np.uint64(int.from_bytes(head, "little")))
+        )
+        if len(name) > len(head) and len(found):
+            rest = np.frombuffer(name[len(head) :], np.uint8)
+            begins = self.items.name_starts[found] + len(head)
+            found = found[(self.octets[begins[:, None] + np.arange(len(rest))] == rest).all(axis=1)]
+        record = self.items.record[found]
+        if len(record) > 1:
+            last = np.append(record[1:] != record[:-1], True)
+            found, record = found[last], record[last]
+        return record, self.items.value_starts[found], self.items.value_ends[found]

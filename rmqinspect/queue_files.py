@@ -21,7 +21,14 @@ import numpy as np
 
 from rmqinspect.errors import Unreadable
 from rmqinspect.layout import dtype_of
-from rmqinspect.schemas.consumequeue import PRE_BLANK_SIZE, BatchUnit, QueueUnit
+from rmqinspect.schemas.consumequeue import (
+    EXT_ADDRESS_BASE,
+    EXT_ADDRESS_MAX,
+    PRE_BLANK_SIZE,
+    BatchUnit,
+    ExtHead,
+    QueueUnit,
+)
 from rmqinspect.store import FileReader, QueueFile, Store, open_file
 
 Units = np.ndarray[Any, np.dtype[Any]]
@@ -36,6 +43,7 @@ _LAST_WINDOW = 4 << 20
 # What the quick look reads at a time: one page holds 204 units.
 _PAGE = 4096
 _SHORT = 64 << 10  # bytes on disk: to read so few of them whole costs no more than to search them
+_EXT_WINDOW = 4 << 20  # bytes of an ext file read at a time
 _LAST_OFFSET = 2**63 - 1  # a damaged batch unit must not push a sum out of int64
 
 
@@ -88,6 +96,40 @@ def unit_numbers(file: QueueFile, row: int, units: Units) -> tuple[Units, Units]
 
 def _behind(queue_offset: np.int64, message_count: np.int32) -> int:
     return min(int(queue_offset) + int(message_count), _LAST_OFFSET)
+
+
+def read_ext_tags(files: Sequence[QueueFile], tags: Units, found: Units, known: Units) -> None:
+    """Put the tags code of each ext unit that `tags` has the address of into `found`, and mark it in `known`.
+
+    An ext unit counts when its size is that of its head and bitmap: an address is only a number,
+    and a damaged one leads anywhere. Source: ConsumeQueueExt#get.
+
+    :raises Unreadable: the system reports an I/O error.
+    """
+    rows = np.flatnonzero(tags <= EXT_ADDRESS_MAX)
+    if not len(rows) or not files:
+        return
+    layout = dtype_of(ExtHead)
+    positions = tags[rows] ^ np.int64(EXT_ADDRESS_BASE)  # flips the sign bit: adds 2^63
+    for file in files:
+        local = positions - file.base
+        inside = np.flatnonzero((local >= 0) & (local <= file.size - layout.itemsize))
+        inside = inside[np.argsort(local[inside], kind="stable")]
+        if not len(inside):
+            continue
+        with open_file(file) as reader:
+            # One read for the addresses of each window, from the first to the last one.
+            windows = local[inside] // _EXT_WINDOW
+            for group in np.split(inside, np.flatnonzero(np.diff(windows)) + 1):
+                first, last = int(local[group[0]]), int(local[group[-1]])
+                octets = reader.read(first, last - first + layout.itemsize)
+                if len(octets) < last - first + layout.itemsize:
+                    continue  # cut since it was listed
+                heads: Units = np.ndarray((last - first + 1,), layout, octets, 0, (1,))[local[group] - first]
+                good = heads["size"] == layout.itemsize + heads["bitmap_size"].astype(np.int32)
+                good &= heads["bitmap_size"] >= 0
+                found[rows[group[good]]] = heads["tags_code"][good]
+                known[rows[group[good]]] = True
 
 
 @dataclass(frozen=True, slots=True)

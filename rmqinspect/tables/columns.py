@@ -15,21 +15,6 @@ Ints = NDArray[np.int64]
 FIRST_MILLI, END_MILLI = -62135596800000, 253402300800000
 
 
-def spans(octets: Any, starts: Ints, ends: Ints) -> pa.Array:
-    """Return the byte ranges [starts, ends) of a buffer as a binary array of its own memory.
-
-    The ranges ascend and do not overlap. Seen as an Arrow array whose odd elements are the bytes
-    between the ranges, the buffer needs no loop: `take` copies the ranges out.
-    """
-    count = len(starts)
-    if not count or octets is None:
-        return pa.array([b""] * count, pa.binary())
-    offsets = np.empty(2 * count, np.int32)
-    offsets[0::2], offsets[1::2] = starts, ends
-    both = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(offsets), pa.py_buffer(octets)])
-    return both.take(pa.array(np.arange(0, 2 * count, 2)))
-
-
 def text(raw: pa.Array) -> tuple[pa.Array, NDArray[np.bool_]]:
     """Return a binary array as strings, and which of them were not valid UTF-8.
 

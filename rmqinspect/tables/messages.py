@@ -15,8 +15,9 @@ from rmqinspect.records import Records
 from rmqinspect.scan import Stretch
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
+from rmqinspect.spans import spans
 from rmqinspect.tables.bodies import decompress_bodies
-from rmqinspect.tables.columns import millis, pick, spans, text
+from rmqinspect.tables.columns import millis, pick, text
 from rmqinspect.tables.table import TIMESTAMP, Request, column
 
 Ints = NDArray[np.int64]

@@ -11,16 +11,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rmqinspect.layout import dtype_of
-from rmqinspect.queue_files import LAYOUTS, Units, read_units, survey_queues, unit_numbers, used_units
-from rmqinspect.schemas.consumequeue import EXT_ADDRESS_BASE, EXT_ADDRESS_MAX, PRE_BLANK_SIZE, ExtHead
+from rmqinspect.queue_files import LAYOUTS, Units, read_ext_tags, read_units, survey_queues, unit_numbers, used_units
+from rmqinspect.schemas.consumequeue import PRE_BLANK_SIZE
 from rmqinspect.store import QueueFile, Store, open_file
 from rmqinspect.store_times import StoreTimes
 from rmqinspect.tables.arrow import BATCH_ROWS, batches_of, moment, printable
 from rmqinspect.tables.columns import pick
 from rmqinspect.tables.table import TIMESTAMP, Request, Table, column
-
-_EXT_WINDOW = 4 << 20  # bytes of an ext file read at a time
 
 QUEUE_UNITS_SCHEMA = pa.schema(
     [
@@ -113,7 +110,7 @@ def _unit_batch(runs: Sequence[_Run], request: Request) -> pa.RecordBatch:
         start = 0
         for run in runs:
             part = slice(start, start + len(run.units))
-            _read_ext_tags(run.ext_files, tags[part], ext_tags[part], known[part])
+            read_ext_tags(run.ext_files, tags[part], ext_tags[part], known[part])
             start = part.stop
     kinds = pick(("message", "pre_blank"), (size == PRE_BLANK_SIZE).astype(np.int32))
     columns = [
@@ -129,38 +126,6 @@ def _unit_batch(runs: Sequence[_Run], request: Request) -> pa.RecordBatch:
         pick([printable(run.file.name) for run in runs], which),
     ]
     return pa.record_batch(columns, QUEUE_UNITS_SCHEMA)
-
-
-def _read_ext_tags(files: Sequence[QueueFile], tags: Units, found: Units, known: Units) -> None:
-    """Put the tags code of each ext unit that `tags` has the address of into `found`.
-
-    An ext unit counts when its size is that of its head and bitmap: an address is only a number,
-    and a damaged one leads anywhere. Source: ConsumeQueueExt#get.
-    """
-    rows = np.flatnonzero(tags <= EXT_ADDRESS_MAX)
-    if not len(rows) or not files:
-        return
-    layout = dtype_of(ExtHead)
-    positions = tags[rows] ^ np.int64(EXT_ADDRESS_BASE)  # flips the sign bit: adds 2^63
-    for file in files:
-        local = positions - file.base
-        inside = np.flatnonzero((local >= 0) & (local <= file.size - layout.itemsize))
-        inside = inside[np.argsort(local[inside], kind="stable")]
-        if not len(inside):
-            continue
-        with open_file(file) as reader:
-            # One read for the addresses of each window, from the first to the last one.
-            windows = local[inside] // _EXT_WINDOW
-            for group in np.split(inside, np.flatnonzero(np.diff(windows)) + 1):
-                first, last = int(local[group[0]]), int(local[group[-1]])
-                octets = reader.read(first, last - first + layout.itemsize)
-                if len(octets) < last - first + layout.itemsize:
-                    continue  # cut since it was listed
-                heads: Units = np.ndarray((last - first + 1,), layout, octets, 0, (1,))[local[group] - first]
-                good = heads["size"] == layout.itemsize + heads["bitmap_size"].astype(np.int32)
-                good &= heads["bitmap_size"] >= 0
-                found[rows[group[good]]] = heads["tags_code"][good]
-                known[rows[group[good]]] = True
 
 
 def _queue_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:

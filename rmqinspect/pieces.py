@@ -1,0 +1,57 @@
+"""Which rows of a file point into which split of the log.
+
+Queue units, index entries and timer units all point into the commit log, and nearly always in
+ascending order. So the rows that concern one split are one run of a file, and a split is checked
+against all that points into it by whoever reads the split, with no table of the whole log.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+# Ascending offsets give as many runs as splits; where damage gives more, rows are told in bulk.
+_RUNS = 64
+_ROWS_PER_RUN = 16
+
+
+class Run(NamedTuple):
+    """Rows [first, first + rows) of a file, of which at least one points into a split."""
+
+    first: int
+    rows: int
+    split: int  # its number in the plan; -1: before the log
+
+
+def cut_runs(offsets: Ints, borders: Ints) -> list[Run]:
+    """Return the runs of the physical offsets of consecutive rows, shape (n,).
+
+    `borders`, shape (splits,), has the physical offset where each split begins, ascending; the last
+    one has no end. Runs cover every row. They may overlap where offsets are in disorder, so a
+    reader of a run looks at the offsets itself.
+    """
+    if not len(offsets):
+        return []
+    splits = np.searchsorted(borders, offsets, "right") - 1
+    firsts = np.flatnonzero(np.concatenate(([True], splits[1:] != splits[:-1])))
+    if len(firsts) > _RUNS + len(offsets) // _ROWS_PER_RUN:
+        numbers, first = np.unique(splits, return_index=True)
+        _, last = np.unique(splits[::-1], return_index=True)
+        ends = len(splits) - last
+        rows = zip(first.tolist(), (ends - first).tolist(), numbers.tolist(), strict=True)
+        return [Run(*row) for row in rows]
+    counts = np.diff(np.append(firsts, len(offsets)))
+    return [Run(*row) for row in zip(firsts.tolist(), counts.tolist(), splits[firsts].tolist(), strict=True)]
+
+
+def groups(*keys: Ints) -> list[tuple[int, int]]:
+    """Return (first, behind) of runs in which all keys stay the same."""
+    if not len(keys[0]):
+        return []
+    changes = np.zeros(len(keys[0]) - 1, np.bool_)
+    for key in keys:
+        changes |= key[1:] != key[:-1]
+    firsts = np.concatenate(([0], np.flatnonzero(changes) + 1))
+    return list(zip(firsts.tolist(), np.append(firsts[1:], len(keys[0])).tolist(), strict=True))
