@@ -1,0 +1,1 @@
+"""Consume queues that live in RocksDB, unpacked into queue files."""
