@@ -1,0 +1,1 @@
+"""What two stores differ in: log, records, queues, groups."""
