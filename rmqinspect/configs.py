@@ -135,6 +135,7 @@ class ConsumerOffset:
     topic: str
     queue_id: int
     offset: int  # the next queue offset to consume
+    file: str = field(default="", compare=False)  # the copy that says so
 
 
 def read_consumer_offsets(store: Store) -> tuple[list[ConsumerOffset], tuple[str, ...]]:
@@ -143,13 +144,14 @@ def read_consumer_offsets(store: Store) -> tuple[list[ConsumerOffset], tuple[str
     With enableLmq a broker writes lmqConsumerOffset.json instead of consumerOffset.json, which may
     stay beside it: where both have an entry, that of lmqConsumerOffset.json counts.
     """
-    offsets: dict[tuple[str, str, int], int] = {}
+    offsets: dict[tuple[str, str, int], tuple[int, str]] = {}
     problems: list[str] = []
     for name in ("consumerOffset.json", "lmqConsumerOffset.json"):
         document = read_config(store, name)
         if document is None:
             continue
         problems += document.problems
+        file = document.source.name if document.source else name
         for key, queues in document.table("offsetTable").items():
             # Topic and group names cannot contain "@"; a third part marks a proxy's broadcast consumer.
             topic, _, group = key.partition("@")
@@ -158,14 +160,14 @@ def read_consumer_offsets(store: Store) -> tuple[list[ConsumerOffset], tuple[str
                 if queue_id is None or number is None or not group:
                     problems.append(f"{name}: no consumer offset: {key!r} {queue!r} {offset!r}"[:200])
                 else:
-                    offsets[group, topic, queue_id] = number
+                    offsets[group, topic, queue_id] = number, file
         for key, offset in document.table("lmqOffsetTable").items():
             topic, _, group = key.partition("@")
             if (number := integer(offset)) is None or not group:
                 problems.append(f"{name}: no consumer offset: {key!r} {offset!r}"[:200])
             else:
-                offsets[group, topic, 0] = number
-    found = sorted(ConsumerOffset(*key, offset) for key, offset in offsets.items())
+                offsets[group, topic, 0] = number, file
+    found = [ConsumerOffset(*key, *offsets[key]) for key in sorted(offsets)]
     return found, tuple(problems[:MAX_PROBLEMS])
 
 

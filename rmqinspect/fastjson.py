@@ -23,6 +23,8 @@ MAX_DEPTH = 100
 MAX_DIGITS = 400
 # Problems of one text that are told one by one; a file of duplicate keys must not fill the memory.
 MAX_PROBLEMS = 20
+# Values that references of one text may repeat; real ones repeat a handful.
+MAX_REPEATED = 1 << 20
 
 # 4.x writes the platform's charset: UTF-8 nearly everywhere, GBK on a Chinese Windows.
 # ISO-8859-1 decodes anything, so it comes last.
@@ -53,6 +55,7 @@ class NotJson(BadRecord):
     def __init__(self, offset: int, reason: str) -> None:
         super().__init__(f"not JSON at byte {offset} ({offset:#x}): {reason}")
         self.offset = offset
+        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,23 @@ class Parsed:
 
     value: Any  # dict or list; all keys are strings
     charset: str
-    problems: tuple[str, ...]
+    end: int  # byte offset behind the value
+    behind: bytes  # what stands there, without white space around it
+    duplicates: tuple[str, ...]  # keys that one object has twice; at most MAX_PROBLEMS, as the next
+    dangling: tuple[str, ...]  # paths of references that name nothing before them
+    fractions: tuple[str, ...]  # numbers that are no integers, which no broker writes; at most MAX_PROBLEMS
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What was odd, in words."""
+        found = [f"duplicate key {name!r}: the last value counts" for name in self.duplicates]
+        found += [f"reference {path!r} names nothing before it" for path in self.dangling]
+        if self.behind:
+            kind = "" if self.behind.strip(b"\0") else " zero"
+            found.append(f"{len(self.behind)}{kind} bytes behind the end at byte {self.end} ({self.end:#x})")
+        if self.charset != CHARSETS[0]:
+            found.append(f"not UTF-8: read as {self.charset}")
+        return tuple(found[:MAX_PROBLEMS])
 
 
 def parse(octets: bytes) -> Parsed:
@@ -73,7 +92,8 @@ def parse(octets: bytes) -> Parsed:
     :raises NotJson: there is no object or array, or it is cut, or nests deeper than MAX_DEPTH.
     """
     text, charset = _decode(octets)
-    problems: list[str] = []
+    duplicates: list[str] = []
+    fractions: list[str] = []
     start = 1 if text.startswith("\ufeff") else 0
     start += len(text) - start - len(text[start:].lstrip(" \t\r\n"))
     byte_of = _ByteOffsets(text, charset)
@@ -84,25 +104,28 @@ def parse(octets: bytes) -> Parsed:
 
     def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         members = dict(pairs)
-        if len(members) != len(pairs) and len(problems) < MAX_PROBLEMS:
-            problems.append(f"duplicate key {_first_duplicate(pairs)!r}: the last value counts")
+        if len(members) != len(pairs) and len(duplicates) < MAX_PROBLEMS:
+            duplicates.append(_first_duplicate(pairs))
         if len(members) == 1 and isinstance(members.get("$ref"), str):
             references.append(members)
         return members
 
+    def build_fraction(digits: str) -> float:
+        if len(fractions) < MAX_PROBLEMS:
+            fractions.append(digits)
+        return float(digits)
+
     try:
-        value = json.JSONDecoder(object_pairs_hook=build, strict=False).decode(quoted)
+        value = json.JSONDecoder(object_pairs_hook=build, parse_float=build_fraction, strict=False).decode(quoted)
     except json.JSONDecodeError as error:
         quotes = sum(1 for position in insertions if position < error.pos)
         raise NotJson(byte_of(start + error.pos - quotes), error.msg) from error
+    resolver = _References(value)
     if references:
-        _resolve(value, value, set(), problems)
-    if rest := text[end:].strip(" \t\r\n"):
-        where, kind = byte_of(end), " zero" if not rest.strip("\0") else ""
-        problems.append(f"{len(octets) - where}{kind} bytes behind the end at byte {where} ({where:#x})")
-    if charset != CHARSETS[0]:
-        problems.append(f"not UTF-8: read as {charset}")
-    return Parsed(value, charset, tuple(problems[:MAX_PROBLEMS]))
+        resolver.resolve(value)
+    where = byte_of(end)
+    behind = octets[where:].strip(b" \t\r\n")
+    return Parsed(value, charset, where, behind, tuple(duplicates), tuple(resolver.dangling), tuple(fractions))
 
 
 class _ByteOffsets:
@@ -195,25 +218,44 @@ def _first_duplicate(pairs: Sequence[tuple[str, Any]]) -> str:
     return ""
 
 
-def _resolve(node: Any, root: Any, whole: set[int], problems: list[str]) -> None:
-    """Put the objects that references name in the references' places.
+class _References:
+    """Puts the objects that references name in the references' places; the rest goes to `dangling`.
 
     fastjson writes an object out at its first occurrence, so a reference points backwards, to
-    something that has ended: `whole` holds what has. That also keeps the result free of cycles.
+    something that has ended: `sizes` holds what has, in values. That also keeps the result free of
+    cycles, and MAX_REPEATED from being a small text that says a large one a million times.
     """
-    members = list(node.items()) if isinstance(node, dict) else list(enumerate(node))
-    for name, child in members:
-        if not isinstance(child, dict | list):
-            continue
-        if isinstance(child, dict) and len(child) == 1 and isinstance(child.get("$ref"), str):
-            target = _at_path(root, child["$ref"])
-            if id(target) in whole:
-                node[name] = target
-            elif len(problems) < MAX_PROBLEMS:
-                problems.append(f"reference {child['$ref']!r} names nothing before it")
-        else:
-            _resolve(child, root, whole, problems)
-            whole.add(id(child))
+
+    def __init__(self, root: Any) -> None:
+        self.root = root
+        self.sizes: dict[int, int] = {}  # by id
+        self.left = MAX_REPEATED
+        self.dangling: list[str] = []
+
+    def resolve(self, node: Any) -> int:
+        """Resolve all references in `node` and return how many values it holds then."""
+        members = list(node.items()) if isinstance(node, dict) else list(enumerate(node))
+        size = 1 + len(members)
+        for name, child in members:
+            if not isinstance(child, dict | list):
+                continue
+            if isinstance(child, dict) and len(child) == 1 and isinstance(child.get("$ref"), str):
+                size += self._put(node, name, child["$ref"])
+            else:
+                self.sizes[id(child)] = self.resolve(child)
+                size += self.sizes[id(child)]
+        return size
+
+    def _put(self, node: Any, name: Any, path: str) -> int:
+        target = _at_path(self.root, path)
+        size = self.sizes.get(id(target))
+        if size is not None and size <= self.left:
+            self.left -= size
+            node[name] = target
+            return size
+        if len(self.dangling) < MAX_PROBLEMS:
+            self.dangling.append(path)
+        return 0
 
 
 def _at_path(root: Any, path: str) -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from rmqinspect.errors import BadRecord
+from rmqinspect.errors import BadRecord, Unreadable
 from rmqinspect.layout import Parsed, dtype_of, parse
 from rmqinspect.schemas.index import DEFAULT_ENTRIES, DEFAULT_SLOTS, IndexEntry, IndexHeader, IndexSlot
 from rmqinspect.store import FileReader, Store, StoreFile, open_file, setting_size
@@ -35,6 +35,9 @@ _TRIED_SLOTS = 256
 _ENOUGH = 0.5
 _MAX_CANDIDATES = 1000
 _WINDOW = (4 << 20) // _ENTRY_SIZE  # entries read at a time
+_SLOT_WINDOW = (1 << 20) // _SLOT_SIZE  # slots: as numbers they take twice the bytes
+
+Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,24 +85,37 @@ class IndexFile:
     @property
     def readable_entries(self) -> int:
         """Entries in use that lie within the geometry and the file."""
+        return min(self.entries, self.last_entry)
+
+    @property
+    def last_entry(self) -> int:
+        """Number of the last entry that lies within the geometry and the file, used or not; 0 for none."""
         if self.geometry is None:
             return 0
         held = (self.file.size - self.geometry.entry_position(0)) // _ENTRY_SIZE
-        return max(0, min(self.entries, self.geometry.entries - 1, held - 1))
+        return max(0, min(self.geometry.entries, held) - 1)
 
 
-def read_index_files(store: Store) -> list[IndexFile]:
+def read_index_files(store: Store, unread: list[tuple[str, str]] | None = None) -> list[IndexFile]:
     """Return the store's index files in their order, each with header and geometry.
 
-    :raises Unreadable: the system reports an I/O error.
+    Files that cannot be read are left out and noted in `unread`, as (name, what the system says).
+
+    :raises Unreadable: the system reports an I/O error, and no `unread` was given.
     """
-    configured = _configured_geometry(store)
+    configured = configured_geometry(store)
     known = [geometry for geometry in (configured, DEFAULT_GEOMETRY) if geometry]
     files = []
     for file in store.index_files:
-        with open_file(file) as reader:
-            header = _read_header(reader)
-            geometry = _choose(reader, header, known) if header else None
+        try:
+            with open_file(file) as reader:
+                header = _read_header(reader)
+                geometry = _choose(reader, header, known) if header else None
+        except Unreadable as error:
+            if unread is None:
+                raise
+            unread.append((file.name, str(error)))
+            continue
         if geometry:
             # What fitted last is tried first: the files of a store are made with the same settings.
             known = [geometry, *(other for other in known if other != geometry)]
@@ -109,7 +125,8 @@ def read_index_files(store: Store) -> list[IndexFile]:
     return [_with_usual(index, usual) for index in files]
 
 
-def _configured_geometry(store: Store) -> Geometry | None:
+def configured_geometry(store: Store) -> Geometry | None:
+    """Return the geometry that the settings ask for, the defaults in place of one; None without any."""
     slots = setting_size(store.settings, "maxHashSlotNum")
     entries = setting_size(store.settings, "maxIndexNum")
     if slots is None and entries is None:
@@ -154,7 +171,7 @@ def _with_usual(index: IndexFile, usual: Geometry | None) -> IndexFile:
 
 def _agreement(reader: FileReader, header: Parsed, geometry: Geometry) -> float:
     """Return the share of entries that lie in the chain of their own slot, of those tried."""
-    entries = _read_entries(reader, geometry, 1, min(header.index_count - 1, _TRIED_ENTRIES))
+    entries = read_entries(reader, geometry, 1, min(header.index_count - 1, _TRIED_ENTRIES))
     if not len(entries):
         return 0.0
     whole = len(entries) == header.index_count - 1
@@ -175,11 +192,28 @@ def _agreement(reader: FileReader, header: Parsed, geometry: Geometry) -> float:
     return float(chained.mean() * good.mean() * begins)
 
 
-def _read_entries(
-    reader: FileReader, geometry: Geometry, first: int, count: int
-) -> np.ndarray[Any, np.dtype[Any]]:
+def read_entries(reader: FileReader, geometry: Geometry, first: int, count: int) -> np.ndarray[Any, np.dtype[Any]]:
+    """Return `count` entries from number `first` on, fewer at the file's end; the dtype of `IndexEntry`.
+
+    :raises Unreadable: the system reports an I/O error.
+    """
     octets = reader.read(geometry.entry_position(first), max(0, count) * _ENTRY_SIZE)
     return np.frombuffer(octets, dtype_of(IndexEntry), len(octets) // _ENTRY_SIZE)
+
+
+def slot_windows(reader: FileReader, geometry: Geometry, low: int, high: int) -> Iterator[tuple[int, Ints]]:
+    """Yield (number of the first, numbers of their newest entries) of the slots [low, high), a window at a time.
+
+    They end where the file does.
+
+    :raises Unreadable: the system reports an I/O error.
+    """
+    for first in range(low, high, _SLOT_WINDOW):
+        octets = reader.read(geometry.slot_position(first), min(_SLOT_WINDOW, high - first) * _SLOT_SIZE)
+        heads = np.frombuffer(octets, dtype_of(IndexSlot)["entry"], len(octets) // _SLOT_SIZE)
+        if not len(heads):
+            return
+        yield first, heads.astype(np.int64)
 
 
 def _read_slot(reader: FileReader, geometry: Geometry, slot: int) -> int:
@@ -206,7 +240,7 @@ def _candidates(reader: FileReader, header: Parsed) -> Iterator[Geometry]:
     grid = Geometry(phase, rows)
     yielded = 0
     for start in range(count, rows, _WINDOW):
-        entries = _read_entries(reader, grid, start, min(_WINDOW, rows - start))
+        entries = read_entries(reader, grid, start, min(_WINDOW, rows - start))
         fits = entries["physical_offset"] == header.end_physical_offset
         fits &= (entries["key_hash"] >= 0) & (entries["previous"] >= 0) & (entries["previous"] < count)
         if slot_0 != count:

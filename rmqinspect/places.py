@@ -198,6 +198,10 @@ def _place_of_file(path: str, real: str, size: int) -> Place:
             return ("index", name)
         case "checkpoint":
             return ("checkpoint",)
+        case "timer_log":
+            return ("timerlog", name)
+        case "timer_wheel":
+            return (name,)
         case "config":
             return ("config", name)
     what = "no file of a store"

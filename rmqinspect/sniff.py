@@ -5,7 +5,7 @@ from collections import Counter
 
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas import checkpoint as checkpoint_layout
-from rmqinspect.schemas import consumequeue, dledger, index, message
+from rmqinspect.schemas import consumequeue, dledger, index, message, timer
 
 # Enough for the first records of any segment, even when the first one or two are damaged.
 _LOOK = 1 << 20
@@ -50,6 +50,8 @@ def sniff(path: str) -> str | None:
     name = os.path.basename(path)
     if not head:
         return None
+    if name.startswith("timerwheel") and size == timer.WHEEL_SLOTS * timer.WheelSlot.sizeof():
+        return "timer_wheel"  # nearly all of it is zeros
     if not any(head):
         head = _first_data(path)
         if not any(head):
@@ -150,10 +152,25 @@ def _is_queue(head: bytes, size: int) -> bool:
     return bool(0 <= first.physical_offset < _OFFSET_LIMIT and first.size >= message.FIXED_SIZE)
 
 
-# In this order: a batch queue's first 20 bytes also look like a queue unit.
+def _is_timer_log(head: bytes, size: int) -> bool:
+    unit = timer.TimerUnit.parse(head) if size >= timer.UNIT_SIZE else None
+    return (
+        unit is not None
+        and unit.size == timer.UNIT_SIZE
+        and unit.magic in timer.UNIT_MAGICS
+        and timer.NO_UNIT <= unit.previous < _OFFSET_LIMIT
+        # The time tells it from a queue unit whose offset begins like this.
+        and 1 << 40 < unit.enqueue_timestamp < 1 << 45
+        and 0 <= unit.physical_offset < _OFFSET_LIMIT
+        and unit.record_size >= message.FIXED_SIZE
+    )
+
+
+# In this order: a batch queue's first 20 bytes also look like a queue unit, a timer unit like an index header.
 _TESTS = (
     ("segment", _is_segment),
     ("dledger", _is_dledger),
+    ("timer_log", _is_timer_log),
     ("index", _is_index),
     ("batch_queue", _is_batch_queue),
     ("queue", _is_queue),

@@ -2,20 +2,52 @@
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from rmqinspect.account import Account
+from rmqinspect.causes.explain import flipped_bit
+from rmqinspect.checkpoint import read_checkpoint
 from rmqinspect.checks.codes import CODES, levels_up_to
 from rmqinspect.checks.commitlog import CheckLimits, SplitResult, check_split
+from rmqinspect.checks.config_files import check_configs
+from rmqinspect.checks.cross_judge import CrossJudge, Loss
+from rmqinspect.checks.ext_queues import ExtSurvey
 from rmqinspect.checks.findings import Finding, Findings
+from rmqinspect.checks.groups import check_groups
+from rmqinspect.checks.index_files import IndexSurvey, check_header_times, check_index_sizes
+from rmqinspect.checks.index_header import check_index_headers
+from rmqinspect.checks.index_join import join_entries
 from rmqinspect.checks.log_judge import LogJudge
+from rmqinspect.checks.nowhere import Ranges
+from rmqinspect.checks.plan import CrossPlan
+from rmqinspect.checks.queue_join import join_units
+from rmqinspect.checks.queues import QueueSurvey, check_sizes, retention_findings
 from rmqinspect.checks.store_files import check_checkpoint, check_files, list_unchecked, segments_for_quick
+from rmqinspect.checks.surveys import SurveyLimits, borders_of, make_plan, run_survey, survey_tasks
+from rmqinspect.checks.timer import TimerSurvey
+from rmqinspect.configs import read_config
+from rmqinspect.dispatch import Dispatcher, holding
+from rmqinspect.errors import Unreadable
+from rmqinspect.index_geometry import IndexFile, read_index_files
 from rmqinspect.parallel import run_ordered
 from rmqinspect.resync import Unread
 from rmqinspect.scan import Split, plan_splits, redo_where_borders_differ
 from rmqinspect.store import Store
 from rmqinspect.text import count
+from rmqinspect.writer import RELEASES, WriterEstimate, assume_writer
+
+_PRELOAD = "rmqinspect.checks.commitlog"
+# Findings about records that are told with the log, in its order.
+_OF_RECORDS = frozenset({"CQ-MISSING", "CQ-BEHIND", "IX-MISSING"})
+
+# Findings whose expected and found values are one field of so many bits.
+_FIELD_WIDTHS = {
+    "CQ-DANGLING": 64, "CQ-BEYOND": 64, "CQ-MISMATCH": 32, "CQ-TAG": 64, "CQ-SHIFT": 64, "BQ-COUNT": 64,
+    "CL-QUEUE-OFFSET": 64,
+}  # fmt: skip
+
+_ANY_OFFSET = 2**63 - 1  # the end of a queue that could not be read
 
 # Large enough that looking back at its start is nothing, small enough that all processes end together.
 _SPLIT_SIZE = 64 << 20
@@ -31,6 +63,7 @@ class Wish:
     codes: frozenset[str] = frozenset(code.code for code in CODES)
     max_findings: int = 1000  # rows per code; counts stay exact
     jobs: int = 1
+    broker_version: str | None = None  # a release of writer.RELEASES; None: estimated from content
 
 
 @dataclass(slots=True)
@@ -46,6 +79,11 @@ class Outcome:
     log_read: bool = True  # False when the level reads only the end of the log
     warnings: int = 0
     errors: int = 0  # damage; what could not be read is in `unread`
+    writer: WriterEstimate | None = None  # whose rules were applied; None at level quick
+    loss: Loss = field(default_factory=Loss)  # what is known of and not in the log
+    joined_units: int = 0  # queue units that lead to their record
+    joined_entries: int = 0  # index entries that lead to a record with their key
+    units: int = 0  # of messages, in all queues
 
     @property
     def complete(self) -> bool:
@@ -75,41 +113,179 @@ def verify(
     `quick_done` is told what names, sizes and lock show, before the log is read; `progress` is
     told how many more bytes of log were read. Ctrl-C ends the reading, not the outcome.
     """
-    listed = list(check_files(store))
-    quick = list(_wanted(listed, wish))
-    quick_done(quick)
-    judge = LogJudge(store)
-    splits = splits_to_read(store, wish.level)
-    interrupted_at: int | None = None
-    results = _check_splits(splits, wish)
-    reached = splits[0].segment.base + splits[0].start if splits else 0
+    run = _Run(store, wish, progress)
+    quick_done(run.quick())
     try:
-        with closing(results):
-            for result in results:
-                judge.take(result)
-                reached = result.split.segment.base + result.split.end
-                progress(result.split.end - result.split.start)
+        run.survey()
+        run.read_log()
     except KeyboardInterrupt:
-        interrupted_at = reached
-    found = quick + list(_wanted(judge.finish(), wish))
-    found += [_unread_finding(store, unread) for unread in judge.unread]
-    ends = [account.end for account in judge.accounts if account.end is not None]
-    # The newest record may lie in what was not read.
-    if interrupted_at is None and not any(unread.end > max(ends, default=0) for unread in judge.unread):
-        log_end = max([*ends, *(segment.base + segment.size for segment in store.segments)], default=0)
-        found += _wanted(check_checkpoint(store, judge.last_timestamp, log_end), wish)
-    found += _wanted(list_unchecked(store), wish)
-    outcome = Outcome(store, wish, Findings(wish.max_findings), judge.accounts, interrupted_at=interrupted_at)
-    for finding in sorted(found, key=_in_file_order):
-        outcome.findings.add(finding)
-    outcome.findings.add_counts(judge.left_out)
-    # What was not read makes the verdict incomplete, whichever findings were asked for.
-    unread = {id(finding): finding.message for finding in (*listed, *found) if finding.code == "ST-IO"}
-    outcome.unread = list(unread.values())
-    outcome.warnings = outcome.findings.severities.get("warning", 0)
-    outcome.errors = outcome.findings.severities.get("error", 0) - outcome.findings.counts.get("ST-IO", 0)
-    outcome.log_read = wish.level != "quick"
-    return outcome
+        run.interrupt()
+    return run.outcome()
+
+
+class _Run:
+    """One run over a store: quick part, surveys, log, and what follows from all of them."""
+
+    def __init__(self, store: Store, wish: Wish, progress: Callable[[int], None]) -> None:
+        self.store, self.wish, self.progress = store, wish, progress
+        self.splits = splits_to_read(store, wish.level)
+        self.judge = LogJudge(store)
+        self.writer: WriterEstimate | None = None
+        self.listed: list[Finding] = []
+        self.surveys: list[QueueSurvey] = []
+        self.index: list[tuple[IndexFile, IndexSurvey]] = []
+        self.ext: ExtSurvey | None = None
+        self.timer: TimerSurvey | None = None
+        self.cross: CrossJudge | None = None
+        self.plan: CrossPlan | None = None
+        self.reached = store.log_start
+        self.interrupted_at: int | None = None
+
+    def quick(self) -> list[Finding]:
+        """Judge names, sizes, headers, configuration and lock."""
+        self.listed = [*check_files(self.store), *check_sizes(self.store), *check_configs(self.store)]
+        self.listed += check_index_sizes(self.store)
+        if self.wish.level != "deep":
+            self.listed += check_index_headers(self.store)
+        return list(_wanted(self.listed, self.wish))
+
+    def survey(self) -> None:
+        """Read what points into the log, each file by itself."""
+        if self.wish.level == "quick":
+            return
+        deep = self.wish.level == "deep"
+        index_files = read_index_files(self.store, []) if deep else []  # what cannot be read was told
+        tasks = survey_tasks(self.store, index_files, timer=deep)
+        limits = SurveyLimits(borders_of(self.splits) or (0,), self.store.log_start, self.wish.max_findings)
+        size = sum(file.size for file in (*self.store.queue_files, *self.store.index_files))
+        jobs = self.wish.jobs if size > _WORTH_PROCESSES and len(tasks) > 1 else 1
+        with closing(run_ordered(partial(run_survey, limits=limits), tasks, jobs, preload=_PRELOAD)) as results:
+            for task, result in zip(tasks, results, strict=True):
+                self.surveys += result.queues
+                if task.index is not None and result.index is not None:
+                    self.index.append((task.index, result.index))
+                self.ext, self.timer = result.ext or self.ext, result.timer or self.timer
+        hints = [survey.last_physical_offset for survey in self.surveys if survey.last_physical_offset is not None]
+        self.writer = assume_writer(self.store, hints, self.wish.broker_version)
+        rules = holding(self.writer.releases, RELEASES)
+        self.plan = make_plan(self.store, self.splits, self.surveys, self.index, self.timer, deep=deep, rules=rules)
+        self.cross = CrossJudge(
+            self.store, self.surveys, unclean=bool(self.store.of_kind("abort")),
+            dispatched_to=_dispatched_to(self.store), topics=_known_topics(self.store),
+        )  # fmt: skip
+
+    def read_log(self) -> None:
+        """Read the splits of the log, each with what points into it."""
+        with closing(self._check_splits()) as results:
+            for result in results:
+                self.judge.take(result)
+                if self.cross is not None:
+                    self.cross.take(result.units, result.entries, result.timer, result.chain)
+                self.reached = result.split.segment.base + result.split.end
+                self.progress(result.split.end - result.split.start)
+        if self.cross is not None and self.plan is not None and not self.splits:
+            self._without_log(self.plan, self.cross)
+
+    def _without_log(self, plan: CrossPlan, cross: CrossJudge) -> None:
+        """No byte of log is there: all that points into it points beyond its end."""
+        if self.store.place != "store":
+            return
+        nothing, nowhere = Dispatcher(keys=True).columns([]), Ranges.of([], [], 0)
+        plan = replace(plan, splits=(("", 0),), borders=(0,))
+        entries = None
+        if plan.index_range is not None:
+            entries = join_entries(nothing, plan, 0, nowhere, ("", 0), self.wish.max_findings)
+        cross.take(join_units(nothing, plan, 0, nowhere, self.wish.max_findings), entries)
+
+    def _check_splits(self) -> Generator[SplitResult, None, None]:
+        looked_for = {code.code for code in CODES if code.level in levels_up_to("standard")}
+        limits = CheckLimits(self.wish.max_findings, frozenset(looked_for & self.wish.codes))
+        check = partial(check_split, limits=limits, plan=self.plan)
+        size = sum(split.end - split.start for split in self.splits)
+        jobs = self.wish.jobs if size > _WORTH_PROCESSES else 1
+        with closing(run_ordered(check, self.splits, jobs, preload=_PRELOAD)) as results:
+            yield from redo_where_borders_differ(
+                results, lambda result: result.split, lambda result: result.borders, check
+            )
+
+    def interrupt(self) -> None:
+        """Note how far the log was read when Ctrl-C came."""
+        self.interrupted_at = self.reached
+
+    # --- what follows -----------------------------------------------------------------------------
+
+    def outcome(self) -> Outcome:
+        """Judge what needs the whole, and put all findings in order."""
+        store, wish, judge = self.store, self.wish, self.judge
+        found = list(self._judge_all())
+        found += [_unread_finding(store, unread) for unread in judge.unread]
+        found += list_unchecked(store, wish.level)
+        outcome = Outcome(
+            store, wish, Findings(wish.max_findings), judge.accounts, interrupted_at=self.interrupted_at,
+            writer=self.writer,
+        )  # fmt: skip
+        for finding in sorted(_wanted(found, wish), key=_in_file_order):
+            outcome.findings.add(_with_flip(finding))
+        outcome.findings.add_counts(judge.left_out)
+        if self.cross is not None:
+            outcome.findings.add_counts({c: n for c, n in self.cross.left_out.items() if n and c in wish.codes})
+            outcome.loss = self.cross.loss
+            outcome.units = sum(survey.units for survey in self.surveys)
+            outcome.joined_units, outcome.joined_entries = self.cross.joined_units, self.cross.joined_entries
+        # What was not read makes the verdict incomplete, whichever findings were asked for.
+        unread = {id(finding): finding.message for finding in found if finding.code == "ST-IO"}
+        outcome.unread = list(unread.values())
+        outcome.warnings = outcome.findings.severities.get("warning", 0)
+        outcome.errors = outcome.findings.severities.get("error", 0) - outcome.findings.counts.get("ST-IO", 0)
+        outcome.log_read = wish.level != "quick"
+        return outcome
+
+    def _file_in(self, message: str) -> str | None:
+        """Return the name of the file that a message of `Unreadable` begins with."""
+        names = (file.name for file in self.store.files)
+        return next((name for name in names if message.startswith((name + " ", name + ":"))), None)
+
+    def _judge_all(self) -> Iterator[Finding]:
+        store, judge, complete = self.store, self.judge, self.interrupted_at is None
+        log = [*self.listed, *judge.finish()]
+        ends = [account.end for account in judge.accounts if account.end is not None]
+        end = max(ends, default=store.log_start)
+        # The newest record may lie in what was not read.
+        sees_end = complete and not any(unread.end > end for unread in judge.unread)
+        if self.cross is not None:
+            dark = judge.dark_ranges()
+            yield from self.cross.finish(log, end if sees_end else None, judge.last_timestamp, dark)
+            yield from retention_findings(self.surveys, store.log_start)
+            for survey in self.surveys:
+                self.cross.unread += survey.unread
+            for number, (file, index) in enumerate(self.index):
+                used, times = index.used_entries, self.cross.edge_times
+                newest = [times[number, at] for at in (used - 1, used) if (number, at) in times]
+                yield from check_header_times(file, index, times.get((number, 1)), newest)
+                yield from _unknown_geometry(file)
+            if self.ext is not None:
+                yield from self.ext.findings
+                self.cross.unread += self.ext.unread
+            sides: list[IndexSurvey | TimerSurvey] = [survey for _, survey in self.index]
+            sides += [self.timer] if self.timer is not None else []
+            for one in sides:
+                yield from one.findings
+                self.cross.left_out += one.left_out
+                self.cross.unread += one.unread
+            for message in dict.fromkeys(self.cross.unread):
+                yield Finding("ST-IO", message, file=self._file_in(message))
+        else:
+            yield from log
+        if sees_end:
+            # A blank record behind the last one belongs to the log.
+            fillers = (gap.end for account in judge.accounts for gap in account.gaps if gap.kind == "filler")
+            yield from check_checkpoint(store, judge.last_timestamp, max([end, *fillers]))
+        if self.cross is not None and self.wish.level == "deep" and complete:
+            ends_of = {
+                survey.name: (survey.min_offset, _ANY_OFFSET if survey.unread else survey.max_offset)
+                for survey in self.surveys
+            }
+            yield from check_groups(store, ends_of, self.cross.behind)
 
 
 def splits_to_read(store: Store, level: str) -> list[Split]:
@@ -117,25 +293,57 @@ def splits_to_read(store: Store, level: str) -> list[Split]:
     return plan_splits(segments_for_quick(store) if level == "quick" else store.segments, _SPLIT_SIZE)
 
 
-def _check_splits(splits: list[Split], wish: Wish) -> Generator[SplitResult, None, None]:
-    looked_for = {code.code for code in CODES if code.level in levels_up_to("standard")}
-    check = partial(check_split, limits=CheckLimits(wish.max_findings, frozenset(looked_for & wish.codes)))
-    size = sum(split.end - split.start for split in splits)
-    jobs = wish.jobs if size > _WORTH_PROCESSES else 1
-    with closing(run_ordered(check, splits, jobs, preload="rmqinspect.checks.commitlog")) as results:
-        yield from redo_where_borders_differ(
-            results, lambda result: result.split, lambda result: result.borders, check
-        )
-
-
 def _wanted(findings: Iterable[Finding], wish: Wish) -> Iterator[Finding]:
     return (finding for finding in findings if finding.code in wish.codes)
 
 
-def _in_file_order(finding: Finding) -> tuple[int, int, str, str]:
+def _in_file_order(finding: Finding) -> tuple[int, int, str, str, int]:
     """The log first, by physical offset; then the store's other files by name."""
-    in_log = finding.code.startswith("CL-")
-    return (0 if in_log else 1, (finding.physical_offset or 0) if in_log else 0, finding.file or "", finding.code)
+    in_log = finding.code.startswith("CL-") or finding.code in _OF_RECORDS
+    place = (finding.physical_offset or 0) if in_log else 0
+    return (0 if in_log else 1, place, finding.file or "", finding.code, finding.offset or 0)
+
+
+def _known_topics(store: Store) -> frozenset[str] | None:
+    """Return the topics that the broker knows, None where that cannot be known.
+
+    Where the configuration is in RocksDB, which is not read, no topic is known to be there: one without
+    a unit may have been deleted.
+    """
+    topics = read_config(store, "topics.json")
+    if topics is not None and topics.source:
+        return frozenset(topics.table("topicConfigTable"))
+    return frozenset() if any(file.name.startswith("config") for file in store.of_kind("rocksdb")) else None
+
+
+def _dispatched_to(store: Store) -> int:
+    """Return the store time of the newest record that the checkpoint knows in the queues; 0 if it does not say."""
+    try:
+        return read_checkpoint(store).get("logics_msg_timestamp", 0)
+    except Unreadable:
+        return 0
+
+
+def _with_flip(finding: Finding) -> Finding:
+    """Say so where what is found differs from what was expected in one bit of its field."""
+    width = _FIELD_WIDTHS.get(finding.code)
+    if width is None or finding.count > 1 or finding.expected is None or finding.found is None:
+        return finding
+    try:
+        why = flipped_bit(int(finding.expected), int(finding.found), width)
+    except ValueError:
+        return finding
+    return replace(finding, message=f"{finding.message}; {why}") if why else finding
+
+
+def _unknown_geometry(index: IndexFile) -> Iterator[Finding]:
+    """Yield ST-UNCHECKED for an index file in use whose numbers of slots and entries are not to be known."""
+    if index.geometry is None and index.header is not None and index.entries:
+        yield Finding(
+            "ST-UNCHECKED",
+            "an index file was not checked: its numbers of slots and entries do not show; not judged: its entries "
+            "(--config names maxHashSlotNum and maxIndexNum)", file=index.file.name, length=index.file.size,
+        )  # fmt: skip
 
 
 def _unread_finding(store: Store, unread: Unread) -> Finding:

@@ -9,7 +9,7 @@ Source: the history of the store's classes, RocketMQ 4.0.0 to 5.5.0.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
@@ -20,7 +20,8 @@ from rmqinspect.errors import Unreadable
 from rmqinspect.hashes import index_hash, index_key
 from rmqinspect.index_geometry import DEFAULT_GEOMETRY, read_index_files
 from rmqinspect.layout import dtype_of, parse
-from rmqinspect.sample import BROKER_NAMES, Sample
+from rmqinspect.log_end import find_log_end
+from rmqinspect.sample import BROKER_NAMES, Sample, sample_edges
 from rmqinspect.schemas.index import IndexEntry, IndexHeader, IndexSlot
 from rmqinspect.store import QueueFile, Segment, Store, open_file
 
@@ -408,3 +409,15 @@ def _telling(clues: list[Clue]) -> Iterator[str]:
 def _ends(clues: list[Clue]) -> tuple[str, str]:
     allowed = _allowed(clues)
     return allowed[0], allowed[-1]
+
+
+def assume_writer(store: Store, hints: Sequence[int], release: str | None) -> WriterEstimate:
+    """Return the version whose rules to apply: `release` if it is given, else estimated from the store.
+
+    `hints` are physical offsets of records that may be the log's last ones.
+    """
+    if release is not None:
+        return WriterEstimate(release, release, ("as asked for",))
+    last, problems = Sample(), list[str]()
+    find_log_end(store.segments, hints, last.take)
+    return estimate(gather(store, sample_edges(store, last, problems), last, problems))

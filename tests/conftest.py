@@ -13,6 +13,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="Write tests/golden/ from what the commands print now; review it as a diff.",
     )
+    parser.addoption("--every-bit", action="store_true", help="Flip every bit of a small store, not a sample.")
+    parser.addoption("--mutations", type=int, default=60, help="How many damaged files of each kind to try.")
 
 
 @pytest.fixture(scope="session", autouse=True)

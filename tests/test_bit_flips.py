@@ -11,6 +11,7 @@ import pytest
 
 import rmqinspect.verify
 from rmqinspect.checks.commitlog import CheckLimits, SplitResult, check_split
+from rmqinspect.checks.plan import CrossPlan
 from rmqinspect.scan import Split
 from rmqinspect.schemas import message
 from rmqinspect.store import open_store
@@ -179,12 +180,12 @@ def test_every_flipped_bit_is_found_or_known_to_be_unprotectable(
     untouched: dict[int, SplitResult] = {}
     touched = -1
 
-    def check_once(split: Split, limits: CheckLimits) -> SplitResult:
+    def check_once(split: Split, limits: CheckLimits, plan: CrossPlan | None) -> SplitResult:
         """The segment that no bit was flipped in is read once for all."""
         if split.segment.base == touched:
-            return check_split(split, limits)
+            return check_split(split, limits, plan)
         if split.segment.base not in untouched:
-            untouched[split.segment.base] = check_split(split, limits)
+            untouched[split.segment.base] = check_split(split, limits, plan)
         return untouched[split.segment.base]
 
     monkeypatch.setattr(rmqinspect.verify, "check_split", check_once)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rmqinspect.errors import BadRecord
 from rmqinspect.layout import dtype_of, parse
 from rmqinspect.scan import Split, Stretch, scan_split
-from rmqinspect.schemas import checkpoint, consumequeue, dledger, index, message, messageid
+from rmqinspect.schemas import checkpoint, consumequeue, dledger, index, message, messageid, timer
 from rmqinspect.schemas.message import HEADS, Message, SysFlag
 from rmqinspect.store import Store
 from tests.building import PRODUCER_V6, batch_item, lay, record, various
@@ -34,6 +34,10 @@ FIXED: dict[str, Construct] = {
     "EntryHead": dledger.EntryHead,
     "EntryBlank": dledger.EntryBlank,
     "EntryIndexUnit": dledger.EntryIndexUnit,
+    "TimerUnit": timer.TimerUnit,
+    "TimerBlank": timer.TimerBlank,
+    "WheelSlot": timer.WheelSlot,
+    "TimerCheck": timer.TimerCheck,
     "OffsetIdV4": messageid.OffsetIdV4,
     "OffsetIdV6": messageid.OffsetIdV6,
 }
@@ -49,6 +53,9 @@ SIZES = {
     "Checkpoint": 48,
     "EntryHead": 48,
     "EntryIndexUnit": 32,
+    "TimerUnit": timer.UNIT_SIZE,
+    "TimerBlank": 16,
+    "WheelSlot": 32,
     "Blank": 8,
     "OffsetIdV4": 16,
     "OffsetIdV6": 28,
@@ -91,7 +98,7 @@ def test_construct_and_numpy_read_the_same(name: str) -> None:
 def test_every_fixed_layout_of_the_schemas_is_tried() -> None:
     of_ids = {"ClientIdV4", "ClientIdV6", "GrpcClientId"}  # unsigned, and read one at a time only
     sized = set()
-    for module in (checkpoint, consumequeue, dledger, index, message, messageid):
+    for module in (checkpoint, consumequeue, dledger, index, message, messageid, timer):
         for name, layout in vars(module).items():
             if isinstance(layout, Struct) and name not in of_ids:
                 try:

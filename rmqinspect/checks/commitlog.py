@@ -11,8 +11,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rmqinspect.account import Account
+from rmqinspect.causes.explain import explain_record, explain_record_crc, flip_words
+from rmqinspect.checks.dledger import ChainEnds, EntryChain
 from rmqinspect.checks.findings import Finding
+from rmqinspect.checks.index_join import IndexResult, join_entries
+from rmqinspect.checks.nowhere import Ranges
+from rmqinspect.checks.plan import CrossPlan
+from rmqinspect.checks.queue_join import UnitResult, join_units
 from rmqinspect.checks.queue_offsets import Jump, QueueEnds, QueueOffsets
+from rmqinspect.checks.timer_join import TimerResult, join_timer
+from rmqinspect.dispatch import Dispatcher
 from rmqinspect.errors import Unreadable
 from rmqinspect.gaps import Gap
 from rmqinspect.hashes import find_flipped_bits
@@ -23,7 +31,6 @@ from rmqinspect.resync import ENTRY_HEAD, Unread
 from rmqinspect.scan import Borders, Split, Stretch, scan_split
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
-from rmqinspect.text import group_digits
 
 Values = tuple[str | None, str | None, str]  # expected, found, what explains it
 
@@ -51,6 +58,11 @@ class SplitResult:
     ends: QueueEnds = field(default_factory=QueueEnds)
     set_back: list[tuple[int, int]] = field(default_factory=list)  # physical offset, milliseconds
     borders: Borders | None = None  # None: the file could not be opened
+    newest: int | None = None  # store time in ms of the newest record
+    units: UnitResult | None = None  # None: not asked for
+    entries: IndexResult | None = None
+    timer: TimerResult | None = None
+    chain: ChainEnds | None = None  # of a DLedger segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +73,10 @@ class CheckLimits:
     codes: frozenset[str] = frozenset()
 
 
-def check_split(split: Split, limits: CheckLimits) -> SplitResult:
-    """Scan a split and apply every rule that its own records decide."""
+def check_split(split: Split, limits: CheckLimits, plan: CrossPlan | None = None) -> SplitResult:
+    """Scan a split, apply every rule that its own records decide, and check what points at them."""
     keep_freed_memory()
-    check = _SplitCheck(split, limits)
+    check = _SplitCheck(split, limits, plan)
     try:
         for event in scan_split(split):
             if isinstance(event, Stretch):
@@ -80,12 +92,18 @@ def check_split(split: Split, limits: CheckLimits) -> SplitResult:
         base = split.segment.base
         check.result.unread.append(Unread(base + split.start, base + split.end, str(error)))
     check.result.ends = check.queues.ends()
+    if plan is not None and check.result.borders is not None:
+        check.join(plan)
     return check.result
 
 
 class _SplitCheck:
-    def __init__(self, split: Split, limits: CheckLimits) -> None:
+    def __init__(self, split: Split, limits: CheckLimits, plan: CrossPlan | None) -> None:
         self.split = split
+        self.chain: EntryChain | None = None
+        if plan is not None and split.segment.kind == "dledger":
+            self.chain = EntryChain(split.segment, plan.entry_index, limits.per_code)
+        self.dispatcher = None if plan is None else Dispatcher(keys=plan.index_range is not None, rules=plan.may_hold)
         self.limits = limits
         self.result = SplitResult(split, Account(split.segment))
         self.queues = QueueOffsets()
@@ -113,12 +131,36 @@ class _SplitCheck:
             self.result.stale.append((start, end, len(records)))
             self.queues.forget()
             return
+        if self.dispatcher is not None:
+            sound = records.physical_offset == records.base + records.starts
+            if "CL-CRC-BODY" in self.limits.codes:
+                sound &= records.body_crc_ok
+            self.dispatcher.take(records, numbers, self.queues.queues, sound)
+        if self.chain is not None:
+            self.chain.take(records)
         for jump in self.queues.follow(records, numbers):
             place = records.base + jump.position
             if len(self.result.jumps) < self.limits.per_code:
                 self.result.jumps.append((place, jump))
             else:
                 self._leave_out("CL-QUEUE-OFFSET", 1)
+
+    def join(self, plan: CrossPlan) -> None:
+        """Check the units and entries that point into the split."""
+        if self.dispatcher is None:
+            return
+        segment, result = self.split.segment, self.result
+        records = self.dispatcher.columns(self.queues.queues)
+        number = plan.number_of(self.split)
+        ranges = Ranges.of(result.account.gaps, result.stale, segment.base + self.split.end)
+        result.units = join_units(records, plan, number, ranges, self.limits.per_code)
+        if plan.index_range is not None:
+            place = segment.name, segment.base
+            result.entries = join_entries(records, plan, number, ranges, place, self.limits.per_code)
+        if plan.timer_files:
+            result.timer = join_timer(records, plan, number, ranges, self.limits.per_code)
+        if self.chain is not None:
+            result.chain = self.chain.finish()
 
     # --- rules ----------------------------------------------------------------------------------
 
@@ -133,6 +175,7 @@ class _SplitCheck:
             self._report(
                 records, present & ~records.record_crc_ok(), "CL-CRC-RECORD",
                 "the CRC of the whole record (property __CRC32#) does not match",
+                _explain_record_crc(records, self.split.segment.base),
             )  # fmt: skip
 
     def _offsets(self, records: Records) -> None:
@@ -170,6 +213,7 @@ class _SplitCheck:
         before[1:] = times[:-1]
         before[0] = times[0] if self.last_time is None else self.last_time
         self.last_time = int(times[-1])
+        self.result.newest = max(int(times.max()), self.result.newest or 0)
         back = before - times
         if (back > 0).any():
             room = self.limits.per_code - len(self.result.set_back)
@@ -209,16 +253,29 @@ def _explain_crc(records: Records, segment_base: int) -> Callable[[int], Values]
 
     def explain(at: int) -> Values:
         start, end = int(records.body_starts[at]), int(records.body_ends[at])
+        place = records.base - segment_base
         bits = find_flipped_bits(end - start, int(stored[at]), int(computed[at]))
+        why: str | None = None
         if int(stored[at] ^ computed[at]).bit_count() == 1:
-            return str(stored[at]), str(computed[at]), "; one flipped bit of the stored CRC explains it"
-        why = "; one flipped bit explains it: " if len(bits) == 1 else ""
-        for byte, bit in bits if len(bits) == 1 else ():
-            now = records.octets[start + byte]
-            place = records.base + start + byte - segment_base
-            was = now ^ (1 << bit)
-            why += f"byte {group_digits(place)} ({place:#x}) bit {bit} is {_octet(now)}, was {_octet(was)}"
-        return str(stored[at]), str(computed[at]), why
+            why = "one flipped bit of the stored CRC explains it"
+        elif len(bits) == 1:
+            byte, bit = bits[0]
+            flip = flip_words(place + start + byte, bit, records.octets[start + byte])
+            why = f"one flipped bit explains it: {flip}"
+        else:
+            first = int(records.starts[at])
+            octets = records.octets[first : int(records.ends[at])]
+            why = explain_record(octets, place + first, records.base + first)
+        return str(stored[at]), str(computed[at]), f"; {why}" if why else ""
+
+    return explain
+
+
+def _explain_record_crc(records: Records, segment_base: int) -> Callable[[int], Values]:
+    def explain(at: int) -> Values:
+        first = int(records.starts[at])
+        why = explain_record_crc(records.octets[first : int(records.ends[at])], records.base - segment_base + first)
+        return None, None, f"; {why}" if why else ""
 
     return explain
 
@@ -245,10 +302,6 @@ def record_finding(
         timestamp=int(records.field("store_timestamp")[at]),
         keys=_keys_of(records, at),
     )
-
-
-def _octet(number: int) -> str:
-    return f"{number:#04x} {chr(number)!r}" if 0x20 < number < 0x7F else f"{number:#04x}"
 
 
 def _keys_of(records: Records, at: int) -> str | None:

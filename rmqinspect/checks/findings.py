@@ -88,6 +88,8 @@ class Findings:
 def next_command(finding: Finding, store: str) -> str | None:
     """Return the command to run next on `store`, as a shell reads it."""
     template = BY_CODE[finding.code].next
+    if template and "{at}" in template and finding.physical_offset is None:
+        return None
     return template and template.format(store=shlex.quote(store), at=finding.physical_offset)
 
 

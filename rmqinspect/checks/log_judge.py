@@ -3,10 +3,11 @@
 `LogJudge` takes the results of splits in log order and keeps no more of them than it needs.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
 from rmqinspect.account import Account
+from rmqinspect.causes.explain import explain_gap, explain_offset
 from rmqinspect.checks.commitlog import BACKWARDS_MS, SplitResult
 from rmqinspect.checks.findings import Finding
 from rmqinspect.checks.queue_offsets import Jump, Queue
@@ -20,6 +21,8 @@ from rmqinspect.store import Segment, Store, open_file
 
 # A chain that runs into old records jumps back in time and, within this many bytes, in a queue.
 _STALE_REACH = 1 << 20
+
+_EXPLAINED = 200  # findings whose cause is looked for in the bytes
 
 _CODE_OF_REASON = {
     "magic": "CL-MAGIC",
@@ -52,6 +55,7 @@ class LogJudge:
         self._next: dict[Queue, int] = {}
         self._jumps: list[tuple[int, Jump]] = []
         self._set_back: list[tuple[int, int]] = []
+        self._explained = 0
         self._before: Account | None = None  # the last split with records, unless a gap follows it
 
     @property
@@ -110,7 +114,8 @@ class LogJudge:
                             expected=f"{self._before.last_timestamp} or later", found=str(account.first_timestamp),
                         )
                     )  # fmt: skip
-            self.last_timestamp = max(self.last_timestamp or 0, account.last_timestamp or 0)
+        if result.newest is not None:
+            self.last_timestamp = max(self.last_timestamp or 0, result.newest)
         self._set_back += result.set_back
         if account.first_timestamp is not None:
             self._before = account
@@ -130,8 +135,27 @@ class LogJudge:
         found += self._judge_jumps()
         found += self._judge_returns()
         self.unread = _join_unread(self.unread)
-        found = [finding for finding in found if not self._is_in_the_dark(finding)]
+        found = [self._with_cause(finding) for finding in found if not self._is_in_the_dark(finding)]
         yield from sorted(found, key=lambda finding: (finding.physical_offset or 0, finding.code))
+
+    def _with_cause(self, finding: Finding) -> Finding:
+        place = finding.physical_offset or 0
+        segment = self._segment_at(place) if finding.code == "CL-OFFSET" else None
+        if segment is None:
+            return finding
+        why = self._cause(lambda: explain_offset(self.store, segment, place))
+        return replace(finding, message=finding.message + why)
+
+    def dark_ranges(self) -> list[tuple[int, int]]:
+        """Return the ranges of which nothing is known: what could not be read, and the gap around it."""
+        ranges = [(part.start, part.end) for part in self.unread]
+        for state in self.segments:
+            end = state.segment.base + state.segment.size
+            for parts in _groups(list(merge_gaps(state.account.gaps, end))):
+                start, stop = parts[0].start, parts[-1].end
+                if any(part.start < stop and start < part.end for part in self.unread):
+                    ranges.append((start, stop))
+        return ranges
 
     def _is_in_the_dark(self, finding: Finding) -> bool:
         """Whether a finding is about bytes that could not be read: the scan took them as zeros."""
@@ -176,14 +200,21 @@ class LogJudge:
             code, what = "CL-ZERO-INSIDE", f"zeros inside the log: pages were lost; {REASONS[reason]}"
         else:
             code, what = _CODE_OF_REASON[reason], REASONS[reason]
+        why = self._cause(lambda: explain_gap(self.store, segment, start, stop)) if unknown else ""
         behind = "to the segment's end" if stop == segment.base + segment.size else "then the log goes on"
         if code == "CL-TORN-TAIL":
             behind = "nothing follows"
         return Finding(
-            code, f"{what}; {stop - start} bytes, {behind}",
+            code, f"{what}; {stop - start} bytes, {behind}{why}",
             file=segment.name, offset=start - segment.base, length=stop - start, physical_offset=start,
             expected="a record or a blank record", found=found,
         )  # fmt: skip
+
+    def _cause(self, explain: Callable[[], str | None]) -> str:
+        """Return the likely cause of damage as the end of a message, of so many that all of it stays quick."""
+        self._explained += 1
+        why = explain() if self._explained <= _EXPLAINED else None
+        return f"; {why}" if why else ""
 
     def _is_torn(self, segment: Segment, start: int, written: int) -> bool:
         """Whether a record begins at `start`, and the bytes at the log's end stop before it would."""

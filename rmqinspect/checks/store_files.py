@@ -3,29 +3,32 @@
 from collections.abc import Iterator
 from itertools import pairwise
 
+from rmqinspect.checks.codes import levels_up_to
 from rmqinspect.checks.findings import Finding
 from rmqinspect.errors import Unreadable
 from rmqinspect.gaps import find_holes
 from rmqinspect.layout import parse
+from rmqinspect.rocksdb.queues import UNPACKED
 from rmqinspect.schemas import checkpoint
-from rmqinspect.store import Oddity, Segment, Store, lock_holder, open_file
+from rmqinspect.store import Oddity, Segment, Store, StoreFile, lock_holder, open_file
+from rmqinspect.text import count
 
 # A checkpoint may be this much newer than the newest record: two clocks of one process.
 _CHECKPOINT_SKEW_MS = 1000
+_OF_MASTER = "master_flushed_offset"
 
-# Parts of a store that verify does not read yet: what they are, and which checks that costs.
-_UNCHECKED = {
-    "queue": ("consume queues", "queue -> log, log -> queue"),
-    "batch_queue": ("batch consume queues", "queue -> log, log -> queue"),
-    "ext_queue": ("ext consume queues", "ext addresses"),
-    "index": ("index files", "key search against the log"),
-    "config": ("configuration files", "consumer offsets, topics"),
-    "rocksdb": ("RocksDB files", "everything kept in them"),
-    "timer_log": ("the timer log", "pending timer messages"),
-    "timer_wheel": ("the timer wheel", "pending timer messages"),
-    "compaction_log": ("compaction logs", "compacted topics"),
-    "compaction_queue": ("compaction queues", "compacted topics"),
-    "dledger_index": ("the DLedger index", "index against entries"),
+# Parts of a store by the level that reads them: what they are, and which checks it costs not to.
+_PARTS = {
+    "queue": ("consume queues", "queue -> log", "standard"),
+    "batch_queue": ("batch consume queues", "queue -> log", "standard"),
+    "ext_queue": ("ext consume queues", "ext addresses", "standard"),
+    "dledger_index": ("the DLedger index", "index against entries", "standard"),
+    "index": ("index files", "key search against the log", "deep"),
+    "timer_log": ("the timer log", "pending timer messages", "deep"),
+    "timer_wheel": ("the timer wheel", "pending timer messages", "deep"),
+    "rocksdb": ("RocksDB files", "everything kept in them", None),
+    "compaction_log": ("compaction logs", "compacted topics", None),
+    "compaction_queue": ("compaction queues", "compacted topics", None),
 }
 
 
@@ -107,18 +110,22 @@ def check_checkpoint(store: Store, last_timestamp: int | None, log_end: int) -> 
             )  # fmt: skip
         return
     if file.size != checkpoint.CHECKPOINT_SIZE:
+        short = file.size < checkpoint.CHECKPOINT_SIZE
         yield Finding(
-            "ST-CHECKPOINT", "the checkpoint has not its length: what is missing counts as 0", file=file.name,
-            expected=f"{checkpoint.CHECKPOINT_SIZE} bytes", found=f"{file.size} bytes",
+            "ST-CHECKPOINT", "the checkpoint has not its length: "
+            + ("what is missing counts as 0" if short else "what is behind a page is not read"),
+            file=file.name, expected=f"{checkpoint.CHECKPOINT_SIZE} bytes", found=f"{file.size} bytes",
         )  # fmt: skip
     try:
         with open_file(file) as reader:
-            head = reader.read(0, checkpoint.Checkpoint.sizeof())
+            octets = reader.read(0, checkpoint.CHECKPOINT_SIZE)
     except Unreadable as error:
         yield Finding("ST-IO", str(error), file=file.name)
         return
+    used = checkpoint.Checkpoint.sizeof()
+    yield from _check_rest(file, octets[used:], used)
     # The broker maps the file to its full length: what is missing reads as zeros.
-    fields = parse(checkpoint.Checkpoint, head.ljust(checkpoint.Checkpoint.sizeof(), b"\0"), lambda: file.name)
+    fields = parse(checkpoint.Checkpoint, octets[:used].ljust(used, b"\0"), lambda: file.name)
     if last_timestamp is None and store.place != "store":
         return  # the log was not given
     newest = "no record" if last_timestamp is None else str(last_timestamp)
@@ -127,27 +134,44 @@ def check_checkpoint(store: Store, last_timestamp: int | None, log_end: int) -> 
         value = int(fields[part.name])
         is_time = part.name in checkpoint.TIMESTAMP_FIELDS
         limit = (last_timestamp + _CHECKPOINT_SKEW_MS if last_timestamp is not None else 0) if is_time else log_end
-        if value > limit or value < 0:
+        # A slave keeps its master's offset, which it may not have reached.
+        beyond = value > limit and part.name != _OF_MASTER
+        if beyond or value < 0:
             what = "newer than the newest record: the log lost its end" if is_time else "behind the end of the log"
             if last_timestamp is None:
                 what = "set, but the log holds no record: what was stored is gone"
             yield Finding(
                 "ST-CHECKPOINT", f"{part.name} is {'negative' if value < 0 else what}",
-                severity="error" if last_timestamp is None else "",
+                severity="error" if last_timestamp is None and value > 0 else "",
                 file=file.name, offset=offset, length=part.sizeof(),
                 expected=f"at most {newest if is_time else log_end}", found=str(value),
             )  # fmt: skip
         offset += part.sizeof()
 
 
-def list_unchecked(store: Store) -> Iterator[Finding]:
-    """Yield one finding for each part of the store that no check reads."""
-    for kind, (what, costs) in _UNCHECKED.items():
+def _check_rest(file: StoreFile, octets: bytes, start: int) -> Iterator[Finding]:
+    """Yield what stands where all known versions leave zeros: a later one may use it."""
+    rest = octets.rstrip(b"\0")
+    if rest:
+        first = start + len(rest) - len(rest.lstrip(b"\0"))
+        yield Finding(
+            "ST-CHECKPOINT", "bytes behind the fields that are known are not zero: of a later version, or damaged",
+            severity="info", file=file.name, offset=first, length=start + len(rest) - first, expected="zeros",
+            found=f"bytes {octets[first - start : first - start + 8].hex(' ')}",
+        )  # fmt: skip
+
+
+def list_unchecked(store: Store, level: str) -> Iterator[Finding]:
+    """Yield one finding for each part of the store that no check of the level reads."""
+    for kind, (what, costs, read_at) in _PARTS.items():
         files = store.of_kind(kind)
-        if files:
+        if kind == "rocksdb" and any(UNPACKED in file.name for file in store.queue_files):
+            files = [file for file in files if not file.name.startswith("consumequeue")]
+        if files and read_at not in levels_up_to(level):
             size = sum(file.size for file in files)
+            remedy = f" (--level {read_at})" if read_at else ""
             yield Finding(
-                "ST-UNCHECKED", f"{what} were not checked: {len(files)} files; not judged: {costs}",
+                "ST-UNCHECKED", f"{what} were not checked: {count(len(files), 'file')}; not judged: {costs}{remedy}",
                 file=files[0].name.split("/")[0], length=size, count=len(files),
             )  # fmt: skip
 

@@ -1,0 +1,375 @@
+"""What only all splits together tell about queues and index: losses, gaps' witnesses, shifts, missing units.
+
+`CrossJudge` takes the results of splits in log order, after the surveys of the queues.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from rmqinspect.checks.dledger import ChainEnds, join_chains
+from rmqinspect.checks.findings import Finding
+from rmqinspect.checks.index_join import IndexResult, MissingKeys
+from rmqinspect.checks.nowhere import INSIDE, Nowhere
+from rmqinspect.checks.queue_join import Delay, Missing, Shift, UnitResult
+from rmqinspect.checks.queues import QueueSurvey
+from rmqinspect.checks.timer_join import TimerResult
+from rmqinspect.store import Segment, Store
+from rmqinspect.text import count, describe_duration
+
+# A pointer into one of these is the witness of what it held and no finding of its own.
+_GAP_CODES = frozenset({"CL-MAGIC", "CL-LENGTH", "CL-TORN-TAIL", "CL-ZERO-INSIDE", "CL-HOLE"})
+
+# What makes a unit wrong enough: its order says nothing more.
+_WRONG_UNIT = frozenset({"CQ-DANGLING", "CQ-BEYOND", "CQ-MISMATCH"})
+
+_DANGLING = {"unit": "CQ-DANGLING", "entry": "IX-DANGLING", "timer": "TM-CHAIN"}
+_BEYOND = {"unit": "CQ-BEYOND", "entry": "IX-BEYOND", "timer": "TM-BEYOND"}
+_NOUNS = {"unit": "queue unit", "entry": "index entry", "timer": "timer unit"}
+_MANY = {"unit": "queue units", "entry": "index entries", "timer": "timer units"}
+
+# The default of MessageStoreConfig#messageDelayLevel, in seconds, by queue id of the schedule topic.
+_DEFAULT_DELAYS = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
+
+_TOPICS_TOLD = 3
+
+
+@dataclass(slots=True)
+class Loss:
+    """What queues, index and checkpoint know of and the log does not hold: at least so much is lost."""
+
+    messages: dict[str, int] = field(default_factory=dict)  # by topic, from queue units
+    entries: int = 0  # different records that index entries point at
+    newest: int | None = None  # store time in ms of the newest that is known of
+    last: int | None = None  # store time of the log's last record
+
+    def __bool__(self) -> bool:
+        return bool(self.messages or self.entries)
+
+    def __str__(self) -> str:
+        total = sum(self.messages.values())
+        if total:
+            what = f"at least {count(total, 'message')} of {_topics(self.messages)}"
+            where = "in queues"
+        else:
+            what, where = f"at least {count(self.entries, 'message')}", "in the index"
+        span = ""
+        if self.newest is not None and self.last is not None and self.newest > self.last:
+            span = f", about {describe_duration((self.newest - self.last) / 1000)}"
+        was, is_ = ("was", "is") if (total or self.entries) == 1 else ("were", "are")
+        return f"{what}{span + ',' if span else ''} {was} {where} but {is_} not in the log"
+
+
+class CrossJudge:
+    """Judges queues and index of one store against its log, from the results of the splits."""
+
+    def __init__(
+        self, store: Store, surveys: Sequence[QueueSurvey], *, unclean: bool, dispatched_to: int,
+        topics: frozenset[str] | None,
+    ) -> None:
+        """Prepare for a store whose queues were surveyed.
+
+        `unclean`: the broker did not stop, or runs. `dispatched_to`: the store time in ms up to which
+        the checkpoint says that units were flushed. `topics`: of topics.json, None without it.
+        """  # fmt: skip
+        self.store, self.surveys, self.topics = store, surveys, topics
+        self.unclean, self.dispatched_to = unclean, dispatched_to
+        self.findings: list[Finding] = []
+        self.left_out: Counter[str] = Counter()
+        self.unread: list[str] = []
+        self.loss = Loss()
+        self.joined_units = self.joined_entries = 0
+        self.behind: Counter[tuple[str, int]] = Counter()  # messages not dispatched yet, by queue
+        self._shifts: list[Shift] = []
+        self._missing: list[Missing] = []
+        self._missing_keys: list[MissingKeys] = []
+        self._nowhere: list[Nowhere] = []
+        self._delays: dict[Delay, tuple[int, Finding]] = {}
+        self.edge_times: dict[tuple[int, int], int] = {}  # of index entries: see IndexResult
+        self._chains: list[ChainEnds] = []
+        self._last_place = -1
+        self.missing: list[Missing] = []
+
+    def take(
+        self, units: UnitResult | None, entries: IndexResult | None, timer: TimerResult | None = None,
+        chain: ChainEnds | None = None,
+    ) -> None:
+        """Take what the next split told."""  # fmt: skip
+        for result in (units, entries, timer):
+            if result is not None:
+                self.findings += result.findings
+                self._nowhere += result.nowhere
+                self.unread += result.unread
+        for counted in (units, entries, chain):
+            if counted is not None:
+                self.left_out += counted.left_out
+        if chain is not None:
+            self.findings += chain.findings
+            self.unread += chain.unread
+            chain.findings = []
+            self._chains.append(chain)
+        if entries is not None:
+            self.joined_entries += entries.joined
+            self.edge_times.update(entries.edge_times)
+            self._take_missing_keys(entries)
+        if units is not None:
+            self.joined_units += units.joined
+            self._shifts += units.shifts
+            self._missing += units.missing
+            self._last_place = max(self._last_place, -1 if units.last_place is None else units.last_place)
+            for delay, (number, first) in units.delays.items():
+                before, kept = self._delays.get(delay, (0, first))
+                self._delays[delay] = before + number, kept
+
+    def _take_missing_keys(self, entries: IndexResult) -> None:
+        """Join the last run of the splits so far with one that goes on at the beginning of this split."""
+        for run in entries.missing:
+            last = self._missing_keys[-1] if self._missing_keys else None
+            if last is not None and last.to_end and run.from_start:
+                self._missing_keys[-1] = last._replace(keys=last.keys + run.keys, to_end=run.to_end)
+            else:
+                self._missing_keys.append(run)
+        if entries.asked and self._missing_keys and not (entries.missing and entries.missing[-1].to_end):
+            self._missing_keys[-1] = self._missing_keys[-1]._replace(to_end=False)
+
+    def _judge_missing_keys(self) -> Iterator[Finding]:
+        for run in self._missing_keys:
+            what = "a key of the record has no entry in the index: a key search will miss it"
+            if run.keys > 1:
+                what = f"{run.keys} keys, of this record and others behind, have no entry: a key search will miss them"
+            yield replace(run.finding, message=what, count=run.keys)
+
+    def finish(
+        self, log: Iterable[Finding], log_end: int | None, last_timestamp: int | None,
+        unread: Sequence[tuple[int, int]],
+    ) -> list[Finding]:
+        """Return `log`, the findings so far, with their witnesses, and all of the queues and the index.
+
+        `log_end` is the physical offset behind the last record, None where it was not reached; of the ranges
+        `unread` nothing is known.
+        """  # fmt: skip
+        log = list(log)
+        self.loss.last = last_timestamp
+        witnesses: dict[int, list[Nowhere]] = defaultdict(list)
+        nowhere: list[Nowhere] = []
+        spans = _gap_spans(log)
+        for lost in self._nowhere:
+            if any(start <= lost.low < end for start, end in unread):
+                continue
+            at = next((at for at, start, end in spans if start <= lost.low < end), None)
+            if at is not None and lost.where != INSIDE:
+                witnesses[at].append(lost)
+            elif log_end is not None or lost.where == INSIDE:
+                nowhere.append(lost)
+        self.findings += self._judge_missing(sees_end=log_end is not None)
+        for lost in nowhere:
+            self._leads_nowhere(lost, log_end)
+        for at, lost_rows in witnesses.items():
+            held = _testimony(lost_rows)
+            if log[at].code == "CL-SIZE":
+                log[at] = replace(log[at], message=f"{log[at].message}; what is not there held {held}")
+            else:
+                log[at] = replace(log[at], expected=held)
+        self.findings += self._judge_shifts()
+        self.findings += self._judge_missing_keys()
+        self.findings += self._judge_delays()
+        self.findings += join_chains(self._chains, unclean=self.unclean)
+        self._take_disorder()
+        return log + self.findings
+
+    def _leads_nowhere(self, lost: Nowhere, log_end: int | None) -> None:
+        beyond = log_end is not None and lost.low >= log_end and lost.where != INSIDE
+        code = (_BEYOND if beyond else _DANGLING)[lost.kind]
+        noun = _NOUNS[lost.kind] if lost.rows == 1 else f"{lost.rows} {_MANY[lost.kind]}"
+        points = "points" if lost.rows == 1 else "point"
+        what = f"{noun} {points} where no record starts"
+        expected = "the start of a record"
+        if beyond:
+            what, expected = f"{noun} {points} behind the log's end: what was there is gone", f"below {log_end}"
+        if (own := self._own_record(lost)) is not None:
+            # The record that should be there has no unit: this one is damaged, and nothing is lost.
+            what, expected = f"{noun} {points} {'behind the log' if beyond else 'where no record starts'}", str(own)
+            what += f": the record of this queue offset stands at {own}"
+        elif beyond:
+            self._count_loss(lost)
+        numbered = f"entry {lost.row}: " if lost.kind == "entry" else ""
+        self.findings.append(Finding(
+            code, numbered + what, file=lost.file, offset=lost.position, length=lost.rows * lost.row_size,
+            physical_offset=lost.low, topic=lost.topic, queue_id=lost.queue_id,
+            queue_offset=lost.row if lost.kind == "unit" else None, count=lost.rows, expected=expected,
+            found=str(lost.low),
+        ))  # fmt: skip
+
+    def _own_record(self, lost: Nowhere) -> int | None:
+        """Return where the record without a unit stands whose queue offset a lone unit has."""
+        if lost.rows > 1 or lost.topic is None:
+            return None
+        name = lost.topic, lost.queue_id, lost.row
+        return next((run.low for run in self.missing if (run.topic, run.queue_id, run.queue_offset) == name), None)
+
+    def _count_loss(self, lost: Nowhere) -> None:
+        if lost.kind == "unit" and lost.topic is not None:
+            self.loss.messages[lost.topic] = self.loss.messages.get(lost.topic, 0) + lost.messages
+        elif lost.kind == "entry":
+            self.loss.entries += lost.messages
+        if lost.newest is not None:
+            self.loss.newest = max(self.loss.newest or 0, lost.newest)
+
+    def _judge_shifts(self) -> Iterator[Finding]:
+        runs: list[Shift] = []
+        for shift in sorted(self._shifts, key=lambda s: (s.topic, s.queue_id, s.unit)):
+            last = runs[-1] if runs else None
+            if last is not None and _goes_on(last, shift):
+                runs[-1] = last._replace(units=last.units + shift.units)
+            else:
+                runs.append(shift)
+        for run in runs:
+            how = f"{abs(run.by)} {'behind' if run.by > 0 else 'before'} the place that the record says"
+            many = run.units > 1
+            yield Finding(
+                "CQ-SHIFT",
+                f"from queue offset {run.unit} on {run.units} units stand {how}" if many else f"the unit stands {how}",
+                file=run.file, offset=run.position, physical_offset=run.physical_offset, topic=run.topic,
+                queue_id=run.queue_id, queue_offset=run.unit, count=run.units, expected=str(run.unit - run.by),
+                found=str(run.unit),
+            )  # fmt: skip
+
+    def _judge_missing(self, *, sees_end: bool) -> Iterator[Finding]:
+        runs = self.missing = self._merged_missing()
+        if not sees_end:
+            runs = [run for run in runs if not run.newest]  # whether later records have units was not seen
+        behind = [run for run in runs if run.newest and self.unclean and run.first_timestamp >= self.dispatched_to]
+        for run in runs:
+            if run in behind:
+                self.behind[run.topic, run.queue_id] += run.messages
+                continue
+            segment = self._segment_at(run.low)
+            many = run.records > 1
+            yield Finding(
+                "CQ-MISSING",
+                f"{run.records} records of the queue have no unit: consumers will not get them" if many
+                else "the record has no unit in its queue: consumers will not get it",
+                file=segment.name if segment else None, offset=run.low - segment.base if segment else None,
+                physical_offset=run.low, topic=run.topic, queue_id=run.queue_id, queue_offset=run.queue_offset,
+                count=run.records, expected=f"queue offset {run.queue_offset}" + (
+                    f" to {run.queue_offset + run.messages - 1}" if run.messages > 1 else ""), found="no unit",
+                timestamp=run.first_timestamp,
+            )  # fmt: skip
+        if behind:
+            first = min(behind, key=lambda run: run.low)
+            segment = self._segment_at(first.low)
+            yield Finding(
+                "CQ-BEHIND",
+                f"not dispatched yet: the records from physical offset {first.low} on have no unit in any queue",
+                file=segment.name if segment else None, offset=first.low - segment.base if segment else None,
+                physical_offset=first.low, count=sum(run.records for run in behind),
+            )  # fmt: skip
+
+    def _merged_missing(self) -> list[Missing]:
+        """Return the runs of all splits, with what all of them know: which are behind the newest unit."""
+        kept = (run for run in self._missing if not self._is_deleted(run.topic))
+        return _merge_missing(run._replace(newest=run.newest and run.low > self._last_place) for run in kept)
+
+    def _is_deleted(self, topic: str) -> bool:
+        """Whether a topic was deleted: topics.json does not have it, and no unit of it is left."""
+        if self.topics is None or topic in self.topics:
+            return False
+        return not any(survey.units for survey in self.surveys if survey.topic == topic)
+
+    def _judge_delays(self) -> Iterator[Finding]:
+        """The delay of a level is what most of its units say; the table itself is a setting.
+
+        A delay that two units have, or that is the default, is believed; so is a lone one of whole seconds.
+        """
+        levels: dict[int, dict[int, tuple[int, Finding]]] = defaultdict(dict)
+        for delay, told in self._delays.items():
+            levels[delay.queue_id][delay.milliseconds] = told
+        for queue_id, delays in levels.items():
+            usual = {ms for ms, (number, _) in delays.items() if number > 1 and ms > 0}
+            if 0 <= queue_id < len(_DEFAULT_DELAYS):
+                usual.add(1000 * _DEFAULT_DELAYS[queue_id])
+            trusted = usual & delays.keys()
+            for milliseconds, (_, finding) in delays.items():
+                lone = not trusted and milliseconds > 0 and milliseconds % 1000 == 0
+                if milliseconds not in usual and not lone:
+                    at = max(trusted, key=lambda ms: delays[ms][0], default=None)
+                    tags = int(finding.found or 0)
+                    yield replace(finding, expected=None if at is None else str(tags - milliseconds + at))
+
+    def _take_disorder(self) -> None:
+        """Add CQ-ORDER; a unit that leads nowhere or to a wrong record is wrong enough."""
+        wrong: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for finding in self.findings:
+            if finding.code in _WRONG_UNIT and finding.file and finding.offset is not None:
+                wrong[finding.file].append((finding.offset, finding.offset + (finding.length or 1)))
+        for survey in self.surveys:
+            self.left_out += survey.left_out
+            self.findings += survey.findings
+            for finding in survey.disorder:
+                ranges = wrong.get(finding.file or "", ())
+                if not any(start <= (finding.offset or 0) < end for start, end in ranges):
+                    self.findings.append(finding)
+
+    def _segment_at(self, place: int) -> Segment | None:
+        return next((s for s in self.store.segments if s.base <= place < s.base + s.size), None)
+
+
+def _goes_on(last: Shift, shift: Shift) -> bool:
+    same = (last.topic, last.queue_id, last.by) == (shift.topic, shift.queue_id, shift.by)
+    return same and last.unit + last.units == shift.unit
+
+
+def _merge_missing(runs: Iterable[Missing]) -> list[Missing]:
+    """Return the runs by place; those of one queue that go on across splits as one."""
+    merged: list[Missing] = []
+    for run in sorted(runs, key=lambda run: (run.topic, run.queue_id, run.low)):
+        last = merged[-1] if merged else None
+        if (
+            last is not None
+            and (last.topic, last.queue_id, last.newest) == (run.topic, run.queue_id, run.newest)
+            and last.queue_offset + last.messages == run.queue_offset
+        ):
+            merged[-1] = last._replace(
+                records=last.records + run.records, messages=last.messages + run.messages, high=run.high,
+                last_timestamp=run.last_timestamp,
+            )  # fmt: skip
+        else:
+            merged.append(run)
+    return sorted(merged, key=lambda run: run.low)
+
+
+def _gap_spans(log: Sequence[Finding]) -> list[tuple[int, int, int]]:
+    """Return (number, start, end) of the findings that are gaps of the log."""
+    spans: list[tuple[int, int, int]] = []
+    for at, finding in enumerate(log):
+        place = finding.physical_offset
+        if place is None:
+            continue
+        if finding.code in _GAP_CODES:
+            spans.append((at, place, place + (finding.length or 1)))
+        elif finding.code == "CL-SIZE" and finding.expected is not None and finding.found is not None:
+            # What a segment that is too short does not hold.
+            spans.append((at, place + int(finding.found), place + int(finding.expected)))
+    return spans
+
+
+def _testimony(rows: Sequence[Nowhere]) -> str:
+    """Say what a gap held, by the queues if they say anything, else by the index."""
+    messages: Counter[str] = Counter()
+    for row in rows:
+        if row.kind == "unit" and row.topic is not None:
+            messages[row.topic] += row.messages
+    if messages:
+        return f"at least {count(messages.total(), 'message')} of {_topics(messages)} (queue units)"
+    return f"at least {count(sum(row.messages for row in rows if row.kind != 'unit'), 'message')} (index entries)"
+
+
+def _topics(messages: Mapping[str, int]) -> str:
+    ordered = sorted(messages.items(), key=lambda item: (-item[1], item[0]))
+    if len(ordered) == 1:
+        return ordered[0][0]
+    told = [f"{topic} {number}" for topic, number in ordered[:_TOPICS_TOLD]]
+    rest = len(ordered) - len(told)
+    return ", ".join(told) + (f" and {count(rest, 'more topic')}" if rest else "")
+
+

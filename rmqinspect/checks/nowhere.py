@@ -1,0 +1,68 @@
+"""Pointers that lead to no record, put together by where they lead.
+
+What stands there is known to the reader of the split in part only: whether the log ends before it
+is decided by the judge of the whole log.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from rmqinspect.gaps import Gap
+from rmqinspect.pieces import Ints
+
+INSIDE = "inside"  # a record, or filler: no record starts there
+GAP = "gap"  # bytes of the log that are no record
+OUTSIDE = "outside"  # no segment has this offset
+
+
+class Nowhere(NamedTuple):
+    """Consecutive rows of one file that lead to no record, all into the same gap."""
+
+    kind: str  # unit, entry, timer
+    file: str
+    position: int  # of the first row, bytes
+    row_size: int
+    rows: int
+    row: int  # number of the first row: queue offset, entry
+    topic: str | None
+    queue_id: int | None
+    low: int  # physical offsets that they point at, the least and the greatest
+    high: int
+    where: str
+    messages: int  # different places
+    newest: int | None  # store time of the newest in ms, where the rows say it
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """The parts of a split that are no record, ascending: for looking many offsets up at once."""
+
+    starts: Ints
+    ends: Ints
+    filler: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    end: int  # of the split
+
+    @classmethod
+    def of(cls, gaps: list[Gap], stale: list[tuple[int, int, int]], end: int) -> "Ranges":
+        """Take gaps as the scan gave them, and the ranges of records of an earlier life."""
+        parts = [(gap.start, gap.end, gap.kind == "filler") for gap in gaps]
+        parts += [(start, stop, False) for start, stop, _ in stale]
+        rows = np.array(sorted(parts), np.int64).reshape(-1, 3)
+        return cls(rows[:, 0], rows[:, 1], rows[:, 2] != 0, end)
+
+    def look_up(self, places: Ints) -> Ints:
+        """Return the number of the range that each place is in; -1 inside a record or filler, -2 outside."""
+        numbers: Ints = np.full(len(places), -1, np.int64)
+        if len(self.starts):
+            at = np.searchsorted(self.starts, places, "right") - 1
+            inside = (at >= 0) & (places < self.ends[at]) & ~self.filler[at]
+            numbers[inside] = at[inside]
+        numbers[places >= self.end] = -2
+        return numbers
+
+
+def where_of(number: int) -> str:
+    """Return the word for a number that `Ranges.look_up` gave."""
+    return GAP if number >= 0 else OUTSIDE if number == -2 else INSIDE

@@ -1,0 +1,425 @@
+"""Queue units against the records of a split, both ways: where each unit leads, and which record has none.
+
+Source: ConsumeQueue, BatchConsumeQueue, CommitLogDispatcherBuildConsumeQueue; core 4.3 to 4.9.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from rmqinspect.checks.findings import Finding
+from rmqinspect.checks.nowhere import Nowhere, Ranges, where_of
+from rmqinspect.checks.plan import CrossPlan
+from rmqinspect.dispatch import Dispatched
+from rmqinspect.errors import Unreadable
+from rmqinspect.layout import dtype_of
+from rmqinspect.pieces import Ints, groups
+from rmqinspect.queue_files import LAYOUTS, Units, read_ext_tags, unit_numbers, valid_units
+from rmqinspect.records import Bools
+from rmqinspect.schemas.consumequeue import EXT_ADDRESS_MAX, PRE_BLANK_SIZE
+from rmqinspect.store import QueueFile, open_file
+from rmqinspect.topics import SCHEDULE_TOPIC
+
+_DELAYS = 1000  # different delays of one split that are told apart
+
+
+class Shift(NamedTuple):
+    """Consecutive units of a queue that stand a constant distance from their records' queue offsets."""
+
+    file: str
+    position: int
+    topic: str
+    queue_id: int
+    unit: int  # number of the first
+    units: int
+    by: int  # number of the unit minus queue offset of the record
+    physical_offset: int  # of the first unit's record
+
+
+class Missing(NamedTuple):
+    """Consecutive records of a queue that have no unit."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int  # of the first
+    records: int
+    messages: int
+    low: int  # physical offsets of the first and the last
+    high: int
+    first_timestamp: int  # ms
+    last_timestamp: int
+    newest: bool  # no record of this split behind the first one has a unit
+
+
+class Delay(NamedTuple):
+    """A unit of the schedule topic: delivered so long after it was stored."""
+
+    queue_id: int
+    milliseconds: int
+
+
+@dataclass(slots=True)
+class UnitResult:
+    """What the units of one split told."""
+
+    findings: list[Finding] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
+    shifts: list[Shift] = field(default_factory=list)
+    missing: list[Missing] = field(default_factory=list)
+    nowhere: list[Nowhere] = field(default_factory=list)
+    # With the first unit that has it: (how many, finding to report should the delay be wrong).
+    delays: dict[Delay, tuple[int, Finding]] = field(default_factory=dict)
+    last_place: int | None = None  # physical offset of the last record that has its unit
+    joined: int = 0  # units that lead to their record
+    unread: list[str] = field(default_factory=list)
+
+
+def join_units(
+    records: Dispatched, plan: CrossPlan, number: int, ranges: Ranges, limit: int
+) -> UnitResult:
+    """Check the units that point into split `number`, and its records; `limit` bounds rows of a code."""
+    join = _UnitJoin(records, plan, limit)
+    join.read(number)
+    join.match(ranges)
+    if plan.deep:
+        join.find_missing()
+    return join.result
+
+
+@dataclass(slots=True)
+class _Columns:
+    """Units in the order of the places they point at."""
+
+    place: Ints
+    size: Ints
+    tags: Ints
+    row: Ints
+    file: Ints  # its number in the plan
+    offset: Ints  # queue offset
+    messages: Ints
+    timestamp: Ints  # of a batch unit; else 0
+
+
+class _UnitJoin:
+    def __init__(self, records: Dispatched, plan: CrossPlan, limit: int) -> None:
+        self.records, self.plan, self.limit = records, plan, limit
+        self.result = UnitResult()
+        names = [(file.topic, file.queue_id) for file in plan.queue_files]
+        self.names = list(dict.fromkeys(names))
+        self.number_of = {name: number for number, name in enumerate(self.names)}
+        self.queue_of_file = np.array([self.number_of[name] for name in names], np.int64)
+        own = [(topic.decode("utf-8", "surrogateescape"), queue_id) for topic, queue_id in records.queues]
+        self.own_names = own
+        # The queue of each record as the plan numbers queues; -1: it has no file.
+        numbers = np.array([self.number_of.get(name, -1) for name in own], np.int64)
+        self.queue = numbers[records.queue] if len(records) else np.empty(0, np.int64)
+
+    # --- the units ------------------------------------------------------------------------------
+
+    def read(self, number: int) -> None:
+        low, high = self.plan.range_of(number)
+        parts: list[tuple[Ints, ...]] = []
+        for file_number, first, count in self.plan.queue_runs.of_split(number):
+            file = self.plan.queue_files[file_number]
+            try:
+                units = _read_rows(file, first, count)
+            except Unreadable as error:
+                self.result.unread.append(str(error))
+                continue
+            place = units["physical_offset"].astype(np.int64)
+            mine = valid_units(units) & (units["size"] != PRE_BLANK_SIZE) & (place >= low) & (place < high)
+            rows = np.flatnonzero(mine)
+            offsets, messages = unit_numbers(file, first, units)
+            batch = file.kind == "batch_queue"
+            parts.append((
+                place[rows], units["size"][rows].astype(np.int64), units["tags_code"][rows].astype(np.int64),
+                first + rows, np.full(len(rows), file_number, np.int64), offsets[rows].astype(np.int64),
+                messages[rows].astype(np.int64),
+                units["store_timestamp"][rows].astype(np.int64) if batch else np.zeros(len(rows), np.int64),
+            ))  # fmt: skip
+        columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        columns = columns or [np.empty(0, np.int64)] * 8
+        order = np.argsort(columns[0], kind="stable")
+        self.units = _Columns(*(column[order] for column in columns))
+
+    def match(self, ranges: Ranges) -> None:
+        units, records = self.units, self.records
+        at = np.searchsorted(records.place, units.place)
+        if len(records):
+            hit = records.place[np.minimum(at, len(records) - 1)] == units.place
+        else:
+            hit = np.zeros(len(at), np.bool_)
+        self._lost(np.flatnonzero(~hit), ranges)
+        self.hit = np.flatnonzero(hit)
+        self.record = at[self.hit]
+        queue, record = self.queue_of_file[units.file[self.hit]], self.record
+        expected, main, extra = self._expected_offsets(queue)
+        named = main | extra
+        same_size = units.size[self.hit] == records.size[record]
+        entitled = records.entitled[record] | extra
+        self._mismatches(np.flatnonzero(~(named & same_size & entitled)), named, same_size)
+        good = named & same_size & entitled
+        self.good, self.extra = good, extra
+        self.result.joined = int(np.count_nonzero(good))
+        if self.result.joined:
+            self.result.last_place = int(records.place[record[good].max()])
+        self._shifts(np.flatnonzero(good & (units.offset[self.hit] != expected)), expected)
+        self._tags(np.flatnonzero(good), extra)
+        self._batches(np.flatnonzero(good & (units.timestamp[self.hit] != 0)))
+
+    def _expected_offsets(self, queue: Ints) -> tuple[Ints, Bools, Bools]:
+        """Return (queue offset the record says, unit of its own queue, unit by multi-dispatch) per hit."""
+        records, record = self.records, self.record
+        expected = records.queue_offset[record].copy()
+        main = self.queue[record] == queue
+        extra = np.zeros(len(record), np.bool_)
+        if records.extras:
+            wanted = [(e.record, self.number_of.get((e.topic, e.queue_id), -1), e.queue_offset) for e in records.extras]
+            rows = np.array(wanted, np.int64)
+            keys = rows[:, 0] * len(self.names) + rows[:, 1]
+            keys = np.where(rows[:, 1] < 0, -1, keys)
+            order = np.argsort(keys, kind="stable")
+            mine = record * len(self.names) + queue
+            at = np.minimum(np.searchsorted(keys[order], mine), len(keys) - 1)
+            extra = (keys[order][at] == mine) & ~main
+            expected[extra] = rows[order[at[extra]], 2]
+        return expected, main, extra
+
+    # --- what a unit can be wrong about -----------------------------------------------------------
+
+    def _lost(self, which: Ints, ranges: Ranges) -> None:
+        """Put units that lead to no record together by file, row and gap."""
+        if not len(which):
+            return
+        units = self.units
+        which = which[np.lexsort((units.row[which], units.file[which]))]
+        number = ranges.look_up(units.place[which])
+        consecutive = units.row[which] - np.arange(len(which))
+        for first, behind in groups(units.file[which], number, consecutive):
+            if len(self.result.nowhere) >= 4 * self.limit:
+                self.result.left_out["CQ-DANGLING"] += behind - first
+                continue
+            at = which[first:behind]
+            file, size = self._file(at[0])
+            times = units.timestamp[at]
+            self.result.nowhere.append(Nowhere(
+                "unit", file.name, int(units.row[at[0]]) * size, size, len(at), int(units.offset[at[0]]),
+                file.topic, file.queue_id, int(units.place[at].min()), int(units.place[at].max()),
+                where_of(int(number[first])), int(units.messages[at].sum()), int(times.max()) if times.any() else None,
+            ))  # fmt: skip
+
+    def _mismatches(self, wrong: Ints, named: Bools, same_size: Bools) -> None:
+        for number in self._some("CQ-MISMATCH", wrong):
+            at, record = int(self.hit[number]), int(self.record[number])
+            topic, queue_id = self.own_names[self.records.queue[record]]
+            file, _ = self._file(at)
+            if not named[number]:
+                what = "the record it points at is of another queue"
+                expected, found = f"{file.topic} queue {file.queue_id}", f"{topic} queue {queue_id}"
+            elif not same_size[number]:
+                what = "the record it points at has another size"
+                expected, found = str(self.records.size[record]), str(self.units.size[at])
+            else:
+                what = "the record it points at is prepared or rolled back and is entitled to none"
+                expected, found = None, None
+            self._report("CQ-MISMATCH", f"wrong unit: {what}", at, expected, found)
+
+    def _shifts(self, wrong: Ints, expected: Ints) -> None:
+        units = self.units
+        at = self.hit[wrong]
+        order = np.lexsort((units.row[at], units.file[at]))
+        at, by = at[order], (units.offset[at] - expected[wrong])[order]
+        consecutive = units.row[at] - np.arange(len(at))
+        for first, behind in groups(units.file[at], by, consecutive):
+            if len(self.result.shifts) >= self.limit:
+                self.result.left_out["CQ-SHIFT"] += behind - first
+                continue
+            file, size = self._file(at[first])
+            self.result.shifts.append(Shift(
+                file.name, int(units.row[at[first]]) * size, file.topic, file.queue_id, int(units.offset[at[first]]),
+                behind - first, int(by[first]), int(units.place[at[first]]),
+            ))  # fmt: skip
+
+    def _tags(self, good: Ints, extra: Bools) -> None:
+        """CQ-TAG and EX-ADDRESS. Source: ConsumeQueue#putMessagePositionInfo, #isExtAddr."""
+        units = self.units
+        at = self.hit[good]
+        tags, known = self._plain_tags(at)
+        expected = self.records.tags_code[self.record[good]]
+        plain = tags == expected
+        scheduled = self._are_of_topic(units.file[at], SCHEDULE_TOPIC) & ~extra[good] & known
+        accepted = plain & scheduled & ("plain_schedule_tags" in self.plan.may_hold)
+        timed = np.flatnonzero(scheduled & ~accepted)
+        if len(timed):
+            self._delays(good[timed], tags[timed])
+        for number in self._some("CQ-TAG", np.flatnonzero(known & ~scheduled & ~plain)):
+            self._report(
+                "CQ-TAG", "the tags code is not the hash of the record's tags: a consumer that filters by it misses it",
+                int(at[number]), str(expected[number]), str(tags[number]),
+            )  # fmt: skip
+
+    def _plain_tags(self, at: Ints) -> tuple[Ints, Bools]:
+        """Return (tags code, is it known) of each unit: that of its ext unit where it has the address of one."""
+        units = self.units
+        tags, all_known = units.tags[at].copy(), np.ones(len(at), np.bool_)
+        for file_number in np.unique(units.file[at[tags <= EXT_ADDRESS_MAX]]).tolist():
+            file = self.plan.queue_files[file_number]
+            exts = self.plan.ext_files.get((file.topic, file.queue_id), ())
+            of_file = units.file[at] == file_number
+            mine = np.flatnonzero(of_file & (tags <= EXT_ADDRESS_MAX))
+            # Without ext files a few such numbers are damaged hashes; many say that the files are lost.
+            if not exts and 2 * len(mine) <= np.count_nonzero(of_file):
+                continue
+            found, known = np.zeros(len(mine), np.int64), np.zeros(len(mine), np.bool_)
+            try:
+                read_ext_tags(exts, tags[mine], found, known)
+            except Unreadable as error:
+                self.result.unread.append(str(error))
+                continue
+            for number in self._some("EX-ADDRESS", np.flatnonzero(~known)):
+                one = int(at[mine[number]])
+                found_there = str(units.tags[one])
+                self._report("EX-ADDRESS", "the unit's ext address leads to no ext unit", one, None, found_there)
+            tags[mine], all_known[mine] = found, known
+        return tags, all_known
+
+    def _are_of_topic(self, files: Ints, topic: str) -> Bools:
+        is_topic = np.array([file.topic == topic for file in self.plan.queue_files], np.bool_)
+        chosen: Bools = is_topic[files]
+        return chosen
+
+    def _delays(self, numbers: Ints, tags: Ints) -> None:
+        """A unit of the schedule topic holds the time of delivery: store time and the level's delay."""
+        at, record = self.hit[numbers], self.record[numbers]
+        delays = tags - self.records.store_timestamp[record]
+        for number in range(len(at)) if len(at) <= self.limit else self._first_of_each(at, delays):
+            file, _ = self._file(at[number])
+            key = Delay(file.queue_id, int(delays[number]))
+            finding = self._finding(
+                "CQ-TAG", "the time of delivery is not the store time and the delay of its level",
+                int(at[number]), None, str(tags[number]),
+            )  # fmt: skip
+            count, first = self.result.delays.get(key, (0, finding))
+            if len(self.result.delays) < _DELAYS or key in self.result.delays:
+                self.result.delays[key] = count + 1, first
+
+    def _first_of_each(self, at: Ints, delays: Ints) -> list[int]:
+        """Return two of each (file, delay): that there are several is all that counts."""
+        order = np.lexsort((delays, self.units.file[at]))
+        alike = groups(self.units.file[at][order], delays[order])
+        return sorted(int(number) for first, behind in alike for number in order[first:behind][:2])
+
+    def _batches(self, numbers: Ints) -> None:
+        at, record = self.hit[numbers], self.record[numbers]
+        messages = self.records.messages[record]
+        for number in self._some("BQ-COUNT", np.flatnonzero(self.units.messages[at] != messages)):
+            self._report(
+                "BQ-COUNT", "the batch unit has not the number of messages that its record says", int(at[number]),
+                str(messages[number]), str(self.units.messages[at[number]]),
+            )  # fmt: skip
+        times = self.records.store_timestamp[record]
+        for number in self._some("CQ-MISMATCH", np.flatnonzero(self.units.timestamp[at] != times)):
+            self._report(
+                "CQ-MISMATCH", "wrong unit: the record it points at has another store time", int(at[number]),
+                str(times[number]), str(self.units.timestamp[at[number]]),
+            )  # fmt: skip
+
+    # --- records without a unit -------------------------------------------------------------------
+
+    def find_missing(self) -> None:
+        """Tell records that are entitled to a unit and have none; a wrong unit counts as theirs."""
+        records, count = self.records, len(self.records)
+        if not count:
+            return
+        has = np.zeros(count, np.bool_)
+        has[self.record[self.good & ~self.extra]] = True
+        has[self.record[~self.good]] = True
+        judged = np.ones(count, np.bool_) if self.plan.whole else self.queue >= 0
+        if self.plan.unread:
+            judged &= ~np.array([name in self.plan.unread for name in self.own_names])[records.queue]
+        lacking = np.flatnonzero(records.entitled & records.sound & ~has & judged)
+        self._tell_missing(lacking, records.queue[lacking], records.queue_offset[lacking], records.messages[lacking],
+                           self.own_names)  # fmt: skip
+        self._missing_extras()
+
+    def _missing_extras(self) -> None:
+        records = self.records
+        if not records.extras:
+            return
+        queues = self.queue_of_file[self.units.file[self.hit[self.good]]]
+        had = set(zip(self.record[self.good].tolist(), queues.tolist(), strict=True))
+        lacking: list[tuple[int, int, int]] = []
+        names: dict[tuple[str, int], int] = {}
+        for extra in records.extras:
+            name = extra.topic, extra.queue_id
+            number = self.number_of.get(name, -1)
+            if (extra.record, number) in had or name in self.plan.unread:
+                continue
+            if not records.sound[extra.record] or not records.entitled[extra.record]:
+                continue
+            # A light queue that nobody used for long is deleted; with RocksDB it may be kept there alone.
+            if number < 0 and (not self.plan.whole or self.plan.lmq_elsewhere or extra.topic.startswith("%LMQ%$")):
+                continue
+            lacking.append((extra.record, names.setdefault(name, len(names)), extra.queue_offset))
+        if lacking:
+            rows = np.array(lacking, np.int64)
+            self._tell_missing(rows[:, 0], rows[:, 1], rows[:, 2], np.ones(len(rows), np.int64), list(names))
+
+    def _tell_missing(
+        self, lacking: Ints, queue: Ints, offset: Ints, messages: Ints, names: list[tuple[str, int]]
+    ) -> None:
+        if not len(lacking):
+            return
+        records = self.records
+        order = np.lexsort((lacking, queue))
+        lacking, queue, offset, messages = lacking[order], queue[order], offset[order], messages[order]
+        last = -1 if self.result.last_place is None else self.result.last_place
+        newest = records.place[lacking] > last
+        # Where one begins minus all messages before it: the same along a run.
+        lead = offset - (np.cumsum(messages) - messages)
+        for first, behind in groups(queue, lead, newest.astype(np.int64)):
+            at = lacking[first:behind]
+            topic, queue_id = names[int(queue[first])]
+            if len(self.result.missing) >= 4 * self.limit:
+                self.result.left_out["CQ-MISSING"] += behind - first
+                continue
+            self.result.missing.append(Missing(
+                topic, queue_id, int(offset[first]), len(at), int(messages[first:behind].sum()),
+                int(records.place[at[0]]), int(records.place[at[-1]]), int(records.store_timestamp[at[0]]),
+                int(records.store_timestamp[at[-1]]), bool(newest[first]),
+            ))  # fmt: skip
+
+    # --- reporting --------------------------------------------------------------------------------
+
+    def _file(self, at: int | np.int64) -> tuple[QueueFile, int]:
+        file = self.plan.queue_files[int(self.units.file[at])]
+        return file, dtype_of(LAYOUTS[file.kind]).itemsize
+
+    def _some(self, code: str, which: Ints) -> Iterator[int]:
+        """Yield as many as are told one by one; count the others."""
+        kept = sum(finding.code == code for finding in self.result.findings)
+        room = max(0, self.limit - kept)
+        self.result.left_out[code] += max(0, len(which) - room)
+        yield from which[:room].tolist()
+
+    def _report(self, code: str, what: str, at: int, expected: str | None, found: str | None) -> None:
+        self.result.findings.append(self._finding(code, what, at, expected, found))
+
+    def _finding(self, code: str, what: str, at: int, expected: str | None, found: str | None) -> Finding:
+        file, size = self._file(at)
+        units = self.units
+        return Finding(
+            code, what, file=file.name, offset=int(units.row[at]) * size, length=size,
+            physical_offset=int(units.place[at]), topic=file.topic, queue_id=file.queue_id,
+            queue_offset=int(units.offset[at]), expected=expected, found=found,
+        )  # fmt: skip
+
+
+def _read_rows(file: QueueFile, first: int, count: int) -> Units:
+    layout = dtype_of(LAYOUTS[file.kind])
+    with open_file(file) as reader:
+        octets = reader.read(first * layout.itemsize, count * layout.itemsize)
+    return np.frombuffer(octets, layout, len(octets) // layout.itemsize)
