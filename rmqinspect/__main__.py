@@ -1,8 +1,37 @@
-"""`python -m rmqinspect`: the command line without the console script."""
+"""The command line, from its first moment: `python -m rmqinspect` and the console script.
 
+Imports nothing of the package before `main` runs: what comes first is that Ctrl-C ends quietly.
+"""
+
+import os
+import signal
 import sys
+from contextlib import suppress
+from types import FrameType
+from typing import NoReturn
 
-from rmqinspect.cli import main
+
+def main() -> int:
+    """Run the command line and return its exit status."""
+    # A Ctrl-C that is ignored stays ignored.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _end_at_once)
+    from rmqinspect.cli import main as run
+
+    status = run()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all was said
+    return status
+
+
+def _end_at_once(_: int, __: FrameType | None) -> NoReturn:
+    """End while modules are imported: an exception there would be a traceback, or lost in an extension module.
+
+    Nothing was opened yet. `rmqinspect.cli` takes this away as soon as the command is there.
+    """
+    with suppress(OSError):  # stderr may be closed
+        os.write(2, b"rmqinspect: interrupted\n")
+    os._exit(130)
+
 
 if __name__ == "__main__":
     sys.exit(main())

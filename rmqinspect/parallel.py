@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
 from rmqinspect.errors import RmqinspectError
+from rmqinspect.read_rate import ReadRate, bound_reads, read_bound
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -40,7 +41,7 @@ def run_ordered(
 
     With one job everything happens in this process. `function` and the tasks are pickled;
     `preload` names the module that the processes import once for all. Closing the generator ends
-    the processes; Ctrl-C reaches this process alone.
+    the processes; Ctrl-C reaches this process alone. They share this process's bound on reading.
 
     :raises WorkerLost: a process ended without an answer.
     """
@@ -56,7 +57,8 @@ def run_ordered(
         for number in range(jobs):
             ours, theirs = context.Pipe(duplex=False)
             _widen(ours)
-            process = context.Process(target=_work, args=(theirs, function, tasks[number::jobs]), daemon=True)
+            work = (theirs, function, tasks[number::jobs], read_bound())
+            process = context.Process(target=_work, args=work, daemon=True)
             process.start()
             theirs.close()
             processes.append(process)
@@ -81,9 +83,12 @@ def _widen(pipe: Connection) -> None:
             fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
 
 
-def _work(pipe: Connection, function: Callable[[Any], Any], tasks: Sequence[Any]) -> None:
+def _work(
+    pipe: Connection, function: Callable[[Any], Any], tasks: Sequence[Any], bound: ReadRate | None
+) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    bound_reads(bound)
     try:
         for task in tasks:
             _send(pipe, function(task))

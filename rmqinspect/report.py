@@ -1,10 +1,16 @@
-"""The report of verify as one JSON document: two runs on the same files differ in `run` alone."""
+"""The report of verify as one JSON document: two runs on the same files differ in `run` alone.
 
+docs/report.md has every field.
+"""
+
+import json
 import platform
 from datetime import UTC, datetime
 from typing import Any
 
 from rmqinspect.checks.codes import CODES
+from rmqinspect.custody import Custody, Record, Recorded
+from rmqinspect.errors import Unreadable
 from rmqinspect.verify import Outcome
 from rmqinspect.version import tool_version
 
@@ -12,10 +18,13 @@ from rmqinspect.version import tool_version
 SCHEMA_VERSION = 1
 
 
-def report_document(outcome: Outcome, store: str, started: datetime, arguments: list[str]) -> dict[str, Any]:
+def report_document(
+    outcome: Outcome, store: str, started: datetime, arguments: list[str], custody: Custody | None = None
+) -> dict[str, Any]:
     """Return the report: verdict, byte account per segment, findings, inputs, and what the run was.
 
-    `store` is the path as given; the commands in `next` name it.
+    `store` is the path as given; the commands in `next` name it. Without `custody` no later run can be
+    compared with the report.
     """
     return {
         "schema_version": SCHEMA_VERSION,
@@ -43,22 +52,81 @@ def report_document(outcome: Outcome, store: str, started: datetime, arguments: 
             }
             for account in outcome.accounts
         ],
+        "queue_units": {"read": outcome.units, "lead_to_their_record": outcome.joined_units},
+        "index_entries": {"lead_to_their_record": outcome.joined_entries},
+        "loss": _loss(outcome),
+        "broker_version": _broker_version(outcome),
         "unread": outcome.unread,
         "inputs": [
             {"file": file.name, "size": file.size, "kind": file.kind}
             for file in sorted(outcome.store.files, key=lambda file: file.name)
         ],
         "inferred": list(outcome.store.remarks),
+        "custody": custody and custody.document(),
         "run": {
             "tool": f"rmqinspect {tool_version()}",
             "python": platform.python_version(),
             "store": store,
             "arguments": arguments,
             "jobs": outcome.wish.jobs,
-            "started": started.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-            "ended": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "started": _iso_moment(started),
+            "ended": _iso_moment(datetime.now(UTC)),
         },
     }
+
+
+def _loss(outcome: Outcome) -> dict[str, Any] | None:
+    loss = outcome.loss
+    if not loss:
+        return None
+    return {
+        "summary": str(loss),
+        "messages": dict(sorted(loss.messages.items())),
+        "index_entries": loss.entries,
+        "newest_store_timestamp": iso_time(loss.newest),
+        "last_store_timestamp": iso_time(loss.last),
+    }
+
+
+def _broker_version(outcome: Outcome) -> dict[str, Any] | None:
+    writer = outcome.writer
+    return None if writer is None else {"assumed": str(writer), "why": list(writer.clues)}
+
+
+def read_record(path: str) -> Record:
+    """Return what a report says about the files, to compare them with what they are now.
+
+    :raises Unreadable: the file cannot be read.
+    :raises ValueError: it is no report, or one without a list of files.
+    """
+    try:
+        with open(path, "rb") as file:
+            document = json.load(file)
+    except OSError as error:
+        raise Unreadable(f"{path}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: not a report of verify, not even JSON") from error
+    if not isinstance(document, dict) or not {"verdict", "custody", "run"} <= document.keys():
+        raise ValueError(f"{path}: not a report of verify with a list of files")
+    if document.get("schema_version") != SCHEMA_VERSION:
+        raise ValueError(f"{path}: a report of another schema version than {SCHEMA_VERSION}")
+    try:
+        return Record(
+            moment=str(document["run"]["ended"]),
+            files={row["file"]: _recorded(row) for row in document["custody"]["files"]},
+            others={row["file"]: str(row["what"]) for row in document["custody"]["others"]},
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: a report whose list of files is damaged") from error
+
+
+def _recorded(row: dict[str, Any]) -> Recorded:
+    digest = row["sha256"]
+    return Recorded(int(row["size"]), str(row["mtime"]), None if digest is None else str(digest))
+
+
+def _iso_moment(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def iso_time(millis: int | None) -> str | None:

@@ -8,6 +8,7 @@ followed out of what was given; nothing is locked.
 
 import errno
 import fcntl
+import mmap
 import os
 import stat
 import struct
@@ -21,6 +22,7 @@ from typing import ClassVar, Self
 
 from rmqinspect.errors import NotAStore, Unreadable
 from rmqinspect.places import Place, Row, find_place, kind_in, kind_of, rows_at, rows_below
+from rmqinspect.read_rate import ReadRate, read_bound
 from rmqinspect.sniff import own_base
 
 
@@ -101,8 +103,15 @@ _QUEUE_KINDS = ("queue", "batch_queue", "ext_queue")
 _MAX_DEPTH = 6
 
 
+# Under a bound a file is read in pieces of this size: what the page cache holds is known of a piece as a whole.
+_PIECE = 128 << 10
+
+
 class FileReader:
-    """A read-only file of the evidence; reads by position and keeps no position of its own."""
+    """A read-only file of the evidence; reads by position and keeps no position of its own.
+
+    Under `--read-rate` it keeps the rate, and the page cache as it was: what it brought in is dropped again.
+    """
 
     octets_read: ClassVar[int] = 0  # by all readers of this process: what a command says that it read
 
@@ -119,6 +128,9 @@ class FileReader:
             raise Unreadable(f"{file.name}: not a regular file")
         self.size = status.st_size
         self.allocated = status.st_blocks * 512  # bytes on disk: holes take none
+        if read_bound() is not None and hasattr(os, "posix_fadvise"):
+            # No reading ahead: pages that nobody asked for would neither be counted nor dropped.
+            os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_RANDOM)
 
     def __enter__(self) -> Self:
         return self
@@ -144,7 +156,7 @@ class FileReader:
         view, done = memoryview(buffer), 0
         try:
             while done < len(view):
-                count = os.preadv(self._fd, [view[done:]], offset + done)
+                count = self._read_some(view[done:], offset + done)
                 if count == 0:
                     break
                 done += count
@@ -153,6 +165,42 @@ class FileReader:
             where = offset + done
             raise Unreadable(f"{self.file.name} at {where} ({where:#x}): {error.strerror}") from error
         return done
+
+    def _read_some(self, view: memoryview, offset: int) -> int:
+        """Read what one call to the system gives; 0 at the file's end."""
+        bound = read_bound()
+        if bound is None:
+            return os.preadv(self._fd, [view], offset)
+        return self._read_gently(view[: _PIECE - offset % _PIECE], offset, bound)
+
+    def _read_gently(self, piece: memoryview, offset: int, bound: ReadRate) -> int:
+        """Read a piece, drop from the page cache what was not there before, and keep the rate.
+
+        The pages that a broker has mapped stay in any case: Linux drops no page in use.
+        """
+        done = self._read_cached(piece, offset)
+        if done < len(piece):
+            count = os.preadv(self._fd, [piece[done:]], offset + done)
+            self._drop(offset + done, offset + done + count)
+            done += count
+        bound.pay(done)
+        return done
+
+    def _drop(self, start: int, end: int) -> None:
+        """Let the page cache forget the pages of [start, end)."""
+        if start < end and hasattr(os, "posix_fadvise"):
+            first, behind = start // mmap.PAGESIZE, -(-end // mmap.PAGESIZE)
+            size = (behind - first) * mmap.PAGESIZE
+            os.posix_fadvise(self._fd, first * mmap.PAGESIZE, size, os.POSIX_FADV_DONTNEED)
+
+    def _read_cached(self, piece: memoryview, offset: int) -> int:
+        """Read what the page cache holds of the beginning of a piece."""
+        if not hasattr(os, "RWF_NOWAIT"):
+            return 0
+        try:
+            return os.preadv(self._fd, [piece], offset, os.RWF_NOWAIT)
+        except OSError:  # not in the cache, or a file system that cannot tell; a real error shows again
+            return 0
 
     def read(self, offset: int, size: int) -> bytes:
         """Return up to `size` bytes from `offset`; never asks for more than the file holds."""
@@ -234,11 +282,31 @@ def read_settings(path: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, equals, value in pairs if equals}
 
 
+# The settings that are numbers of bytes or of units; old versions spell "maped".
+_SIZE_SETTINGS = (
+    "mappedFileSizeCommitLog",
+    "mapedFileSizeCommitLog",
+    "mappedFileSizeConsumeQueue",
+    "mapedFileSizeConsumeQueue",
+    "maxHashSlotNum",
+    "maxIndexNum",
+)
+
+
+def odd_settings(path: str) -> list[tuple[str, str]]:
+    """Return (name, value) of the sizes in a broker.conf that are none, and so are not used.
+
+    :raises Unreadable: it cannot be read.
+    """
+    settings = read_settings(path)
+    return [(n, settings[n]) for n in _SIZE_SETTINGS if n in settings and setting_size(settings, n) is None]
+
+
 def setting_size(settings: Mapping[str, str], *names: str) -> int | None:
     """Return the first of the settings that is a positive number."""
     for name in names:
         value = settings.get(name, "")
-        if value.isdecimal() and int(value) > 0:
+        if value.isdecimal() and len(value) < 20 and int(value) > 0:
             return int(value)
     return None
 

@@ -28,13 +28,17 @@ MAY_IMPORT = {
     "fastjson": "",
     "decompress": "",
     "memory": "",
-    "parallel": "",
+    "parallel": "read_rate",
     "hashes": "schemas",
+    "hash_columns": "hashes",
+    "pieces": "",
+    "spans": "",
+    "read_rate": "",
     "ids": "hashes layout schemas",
     # Files and what is in them.
     "sniff": "schemas",
     "places": "sniff",
-    "store": "places sniff",
+    "store": "places read_rate sniff",
     "records": "layout schemas",
     "properties": "schemas",
     "gaps": "store",
@@ -46,6 +50,10 @@ MAY_IMPORT = {
     "store_times": "layout schemas store",
     "configs": "fastjson store",
     "checkpoint": "layout schemas store",
+    "rocksdb": "layout schemas store",
+    # What must be in queues and index for the log's records, and what damaged bytes tell of their cause.
+    "dispatch": "hash_columns hashes properties records schemas spans",
+    "causes": "fields hashes layout properties records resync schemas store",
     # One record, looked at closely.
     "field_words": "fields hashes ids schemas",
     "describe": "field_words fields hashes ids schemas",
@@ -55,14 +63,19 @@ MAY_IMPORT = {
     "queue_peek": "layout queue_files schemas store",
     "log_end": "gaps locate records resync scan schemas store",
     "sample": "gaps records scan schemas store",
-    "writer": "checkpoint hashes index_geometry layout sample schemas store",
+    "writer": "checkpoint hashes index_geometry layout log_end sample schemas store",
     "overview": "checkpoint configs gaps layout log_end queue_files queue_peek sample schemas store writer",
     # Answers: record batches with a fixed schema, what they prove, and what is done to them.
     "tables": "account checkpoint configs decompress fastjson gaps hashes ids index_geometry layout memory parallel"
-    " properties queue_files records resync scan schemas store store_times",
-    "checks": "account gaps hashes layout memory properties queue_files records resync scan schemas store tables",
-    "verify": "account checks parallel resync scan store",
-    "report": "checks verify",
+    " properties queue_files records resync scan schemas spans store store_times",
+    "checks": "account causes configs dispatch fastjson gaps hashes hash_columns index_geometry layout memory pieces"
+    " properties queue_files records resync rocksdb scan schemas store tables",
+    "verify": "account causes checkpoint checks configs dispatch index_geometry parallel resync scan store writer",
+    "custody": "parallel places store",
+    "report": "checks custody verify",
+    "explanations": "checks field_words hashes schemas",
+    # Two stores side by side.
+    "diff": "checks configs gaps layout locate queue_files records resync scan schemas store tables",
     "select": "hashes",
     "redact": "",
     "output": "tables",
@@ -77,8 +90,9 @@ LIBRARIES = {
     "construct": "schemas layout fields",
     "isal": "records",
     "numpy": "layout records properties resync scan queue_files index_geometry checkpoint queue_peek sample writer"
-    " tables checks output select redact",
-    "pyarrow": "decompress records tables checks select redact output cli",
+    " hash_columns pieces spans dispatch causes rocksdb tables checks verify diff output select redact",
+    "pyarrow": "decompress records spans tables checks diff select redact output cli",
+    "rocksdict": "rocksdb",
     "rich": "output cli",
 }
 

@@ -253,8 +253,9 @@ def test_bytes_that_cannot_be_read_leave_the_rest_to_be_judged(
     with broken_disk(monkeypatch, f"{base:020}", start, end):
         outcome = verify(open_store([str(HEALTHY)]), Wish())
         status, out, _ = call(run, "verify", HEALTHY)
-    (finding,) = [row for row in outcome.findings.rows if row.code != "ST-UNCHECKED"]
-    assert (finding.code, finding.file) == ("ST-IO", f"commitlog/{base:020}")
+    # Queue files of the same name are on the same broken disk; nothing but that is said of them.
+    assert {row.code for row in outcome.findings.rows} <= {"ST-UNCHECKED", "ST-IO"}
+    (finding,) = [row for row in outcome.findings.rows if row.file == f"commitlog/{base:020}"]
     assert finding.offset is not None
     assert finding.length is not None
     # All that cannot be read, and no more than a block around each end.
@@ -312,11 +313,11 @@ import sys, time
 import rmqinspect.verify
 check = rmqinspect.verify.check_split
 
-def check_slowly(split, limits):
+def check_slowly(split, limits, plan):
     if split.segment.base == 131072:
         print("reached", file=sys.stderr, flush=True)
         time.sleep(60)
-    return check(split, limits)
+    return check(split, limits, plan)
 
 rmqinspect.verify.check_split = check_slowly
 from rmqinspect.cli import main

@@ -21,6 +21,7 @@ SAMPLES = sorted(path.name for path in (ROOT / "samples").iterdir() if path.is_d
 FOR_ALL = {
     "info": "info {}",
     "verify": "verify {} -j 1",
+    "deep": "verify {} -j 1 --level deep",
     "decode": "decode {} -n 5 -j 1",
     "segments": "decode {} --table segments -j 1",
 }
@@ -40,6 +41,9 @@ FOR_ONE = {
     ("zeroed-page-4.7.1", "show"): "show {} --at 213167",
     ("zeroed-page-4.7.1", "show-damaged"): "show {} --at 208874",
     ("zeroed-page-4.7.1", "gaps"): "decode {} --table gaps -j 1",
+    ("flipped-bit-5.3.3", "explain"): "explain CL-CRC-BODY",
+    ("flipped-bit-5.3.3", "explain-flag"): "explain sysFlag 0x1c",
+    ("flipped-bit-5.3.3", "explain-line"): "explain 'found a illegal magic code 0x66666'",
     ("zeroed-page-4.7.1", "findings"): "verify {} -j 1 -f csv",
 }
 COMMANDS = {(sample, name): words for sample in SAMPLES for name, words in FOR_ALL.items()} | FOR_ONE

@@ -30,7 +30,9 @@ VERBS: dict[str, _Verb] = {
     "decode": _Verb("rmqinspect.cli.decode", "The rows of a store, or of any one file in it."),
     "verify": _Verb("rmqinspect.cli.verify", "All checks, one verdict."),
     "show": _Verb("rmqinspect.cli.show", "One record: every field with its bytes."),
+    "diff": _Verb("rmqinspect.cli.diff", "Two stores: replica against master, before against after."),
     "id": _Verb("rmqinspect.cli.id", "What a message id says; needs no store."),
+    "explain": _Verb("rmqinspect.cli.explain", "What a finding, field, flag or broker log line means."),
 }
 
 
@@ -45,6 +47,9 @@ class _LazyGroup(click.Group):
             return None
         command = import_module(VERBS[cmd_name].module).command
         assert isinstance(command, click.Command)
+        # Until here `__main__` ends the process at once. From here on commands clean up, and say what they know.
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         return command
 
     def resolve_command(
@@ -166,7 +171,10 @@ def _end_by_signal(number: int, _: FrameType | None) -> None:
 
 
 def _report_bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Say in one line that this is a bug; with RMQINSPECT_DEBUG or -vv also where."""
+    """Say in one line that this is a bug; with RMQINSPECT_DEBUG or -vv also where. Ctrl-C is none."""
+    if issubclass(kind, KeyboardInterrupt):
+        print("rmqinspect: interrupted", file=sys.stderr)
+        return
     if os.environ.get("RMQINSPECT_DEBUG") or "-vv" in sys.argv or sys.argv.count("-v") > 1:
         sys.__excepthook__(kind, error, trace)
     print(

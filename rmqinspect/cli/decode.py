@@ -22,7 +22,7 @@ from rmqinspect.cli.options import (
     verdict_options,
     with_times,
 )
-from rmqinspect.cli.progress import Progress
+from rmqinspect.cli.progress import LONG_READ, Progress, least_time
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.errors import NotAStore, Unreadable
 from rmqinspect.text import count, describe_size, escape, group_digits
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from rmqinspect.store import Store
     from rmqinspect.tables.table import Request, Table
 
-_ANNOUNCED_SIZE = 1 << 30
 
 # What was given → the table it is read as; everything else is read for its messages.
 _TABLE_OF_PLACE = {
@@ -260,10 +259,11 @@ class _Reading:
         for remark in remarks if options["verbose"] else ():
             self.progress.remark(remark)
         stops_early = options["limit"] is not None and not self.plan.filters
-        if self.plan.size > _ANNOUNCED_SIZE and not stops_early:
+        if self.plan.size > LONG_READ and not stops_early:
             self.progress.remark(
                 f"{describe_size(self.plan.size)} to read: the table {self.plan.table.name} needs all of it. "
                 "Cheaper: --offset A..B reads only that range, rmqinspect info reads next to nothing"
+                + least_time(self.plan.size)
             )
 
     def write_rows(self, writer: "Writer") -> None:

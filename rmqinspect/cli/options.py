@@ -93,6 +93,29 @@ def _reader(parse: Callable[[str], object]) -> Callable[[click.Context, click.Pa
 
 _read_range = _reader(_parse_range)
 
+
+def _bound_reads(ctx: click.Context, param: click.Parameter, text: str | None) -> None:
+    from rmqinspect.read_rate import ReadRate, bound_reads
+
+    rate = _reader(parse_size)(ctx, param, text)
+    if rate == 0:
+        raise click.BadParameter("at 0 nothing is ever read", ctx, param)
+    bound_reads(None if rate is None or ctx.resilient_parsing else ReadRate(rate))
+
+
+def _complain_of_settings(ctx: click.Context, _: click.Parameter, path: str | None) -> str | None:
+    """Say which sizes in a broker.conf are none: a broker takes its default for them, without a word.
+
+    Source: MixAll#properties2Object, which ignores what cannot be parsed.
+    """
+    if path is None or ctx.resilient_parsing:
+        return path
+    from rmqinspect.store import odd_settings
+
+    for name, value in odd_settings(path):
+        click.echo(escape(f"{path}: {name} = {value[:80]}: no positive number, not used"), err=True)
+    return path
+
 _OUTPUT = (
     click.option(
         "-f",
@@ -207,6 +230,7 @@ _SOURCE = (
         "--config",
         type=click.Path(dir_okay=False),
         metavar="BROKER.CONF",
+        callback=_complain_of_settings,
         help="Sizes and paths; otherwise they are inferred.",
     ),
     click.option(
@@ -217,6 +241,13 @@ _SOURCE = (
     ),
     click.option(
         "-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Processes. Default: cores, at most 4."
+    ),
+    click.option(
+        "--read-rate",
+        metavar="SIZE",
+        callback=_bound_reads,
+        expose_value=False,
+        help="Read at most so many bytes a second (200M), and leave the page cache as it was.",
     ),
 )
 
@@ -249,7 +280,7 @@ filter_options = _adder(_FILTERS)
 talk_options = _adder(_TALK)
 """-q -v --progress."""
 source_options = _adder(_SOURCE)
-"""--config --base -j."""
+"""--config --base -j --read-rate; the last is in force as soon as it is read, for all processes."""
 verdict_options = _adder(_VERDICT)
 """--fail-on."""
 

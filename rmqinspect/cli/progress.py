@@ -6,7 +6,11 @@ import time
 from types import TracebackType
 from typing import Self, TextIO
 
+from rmqinspect.read_rate import read_bound
 from rmqinspect.text import describe_duration, describe_size, escape
+
+LONG_READ = 1 << 30
+"""Reading more bytes than this is announced: how much, why, and the cheaper way."""
 
 _QUIET_START = 1.0  # seconds of work before a progress line appears at all
 _TERMINAL_STEP = 0.2  # seconds between two states of the line
@@ -17,7 +21,8 @@ class Progress:
     """Counts bytes read and shows them; also prints remarks, so that they do not mix with its line.
 
     Called with each number of bytes newly read. On a terminal it keeps one line up to date; elsewhere it
-    prints a line every ten seconds, but only if `forced`.
+    prints a line every ten seconds, but only if `forced`. Unless forbidden a long read says once, after
+    ten seconds, how fast it is and how long it will take: that much was measured by then.
     """
 
     def __init__(self, total: int, forced: bool | None = None, *, quiet: bool = False) -> None:
@@ -31,7 +36,8 @@ class Progress:
         self._step = _TERMINAL_STEP if self._terminal else _LINE_STEP
         self._begin = time.monotonic()
         first = _QUIET_START if self._terminal else _LINE_STEP
-        self._next = self._begin + first if wanted and not quiet else float("inf")
+        self._once = forced is None and not wanted and total > LONG_READ
+        self._next = self._begin + first if (wanted or self._once) and not quiet else float("inf")
         self._shown = False
 
     def __enter__(self) -> Self:
@@ -47,7 +53,7 @@ class Progress:
         self.done += octets
         now = time.monotonic()
         if now >= self._next:
-            self._next = now + self._step
+            self._next = float("inf") if self._once else now + self._step
             self._show(now - self._begin)
 
     def remark(self, text: str) -> None:
@@ -83,3 +89,11 @@ class Progress:
             self._shown = True
         else:
             print(line, file=self._stream, flush=True)
+
+
+def least_time(size: int) -> str:
+    """Return what --read-rate makes of the time that reading takes, to be added to an announcement; else ""."""
+    bound = read_bound()
+    if bound is None:
+        return ""
+    return f"; at least {describe_duration(size / bound.rate)} at {describe_size(bound.rate)}/s"

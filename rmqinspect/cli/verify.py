@@ -1,18 +1,25 @@
 """`rmqinspect verify`: all checks of a level, the byte account, one verdict, an exit status."""
 
+import hashlib
 import json
+import os
 import sys
 import textwrap
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
 import click
 
 from rmqinspect.account import Account
 from rmqinspect.checks.codes import BY_CODE, CODES, LEVELS
-from rmqinspect.checks.findings import Finding, next_command
+from rmqinspect.checks.findings import Finding, Findings, next_command
+from rmqinspect.cli.against import compare_with_report
+from rmqinspect.cli.interrupt import interrupt_no_more, interrupted_once
 from rmqinspect.cli.options import (
     FORMAT_NAMES,
     choose_format,
@@ -23,19 +30,32 @@ from rmqinspect.cli.options import (
     use_colour,
     verdict_options,
 )
-from rmqinspect.cli.progress import Progress
+from rmqinspect.cli.progress import LONG_READ, Progress, least_time
 from rmqinspect.cli.status import ExitStatus
-from rmqinspect.errors import NotAStore
+from rmqinspect.custody import ALGORITHM, Custody, Watch
+from rmqinspect.errors import NotAStore, Refused
+from rmqinspect.read_rate import read_bound
 from rmqinspect.report import iso_time, report_document
-from rmqinspect.store import Store, open_store
+from rmqinspect.store import Store, lock_holder, open_store
 from rmqinspect.text import count, describe_duration, describe_size, escape, group_digits
 from rmqinspect.verify import Outcome, Wish, splits_to_read, verify
+from rmqinspect.version import tool_name
+from rmqinspect.writer import RELEASES
 
-_ANNOUNCE = 1 << 30  # reading more than this is announced
 _SEGMENT_ROWS = 20  # with more segments, those with nothing to tell become one row
+_QUICK_ERRORS = 3  # named when the quick part is done; the screen has all
+_CHANGES = 20  # files that changed while they were read: so many are named
 _WIDTH = 100
 _INDENT = 13
 _COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
+_WHY = {
+    "quick": "the last segment with records, and what is preallocated behind it",
+    "standard": "every record and every queue unit is checked",
+    "deep": "every record is checked against queues and index, and they against the log",
+}
+# Findings about queue units; their place in the log is where they point.
+_OF_UNITS = frozenset({"CQ-DANGLING", "CQ-BEYOND", "CQ-MISMATCH", "CQ-TAG", "CQ-SHIFT", "CQ-ORDER", "BQ-COUNT",
+                       "BQ-ORDER", "EX-ADDRESS"})  # fmt: skip
 _COLUMNS = ("segment", "size", "records", "bytes", "filler", "zeros", "unknown")
 
 
@@ -65,7 +85,15 @@ def _list_checks(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
               help="Print every code, its severity, level and rule.")
 @click.option("--max-findings", type=click.IntRange(min=1), default=1000, show_default=True, metavar="N",
               help="Rows kept of each code; the counts stay exact.")
+@click.option("--broker-version", type=click.Choice(RELEASES), metavar="VERSION",
+              help="Whose rules to apply. Default: the version that wrote the store, estimated from its content.")
+@click.option("--rocksdb", is_flag=True,
+              help="Check consume queues that live in RocksDB too, on a temporary copy; needs rmqinspect[rocksdb].")
 @click.option("--report", type=click.Path(dir_okay=False), metavar="FILE", help="Everything as one JSON document.")
+@click.option("--hash", "hash_", type=click.Choice((ALGORITHM,)),
+              help="The digest of every file into the report; a file that changes meanwhile makes it incomplete.")
+@click.option("--against", type=click.Path(dir_okay=False), metavar="REPORT",
+              help="Run no checks: compare all files with those of a report.")
 @click.option("-f", "--format", "format_", type=click.Choice(FORMAT_NAMES),
               help="Default: the screen. Other formats: the table of findings, the verdict on stderr.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Findings into a new file.")
@@ -84,30 +112,100 @@ def command(**options: Any) -> int:
     Examples:
       rmqinspect verify STORE
       rmqinspect verify STORE --level quick
-      rmqinspect verify STORE --report evidence.json
+      rmqinspect verify STORE --level deep --hash sha256 --report evidence.json
+      rmqinspect verify STORE --against evidence.json
       rmqinspect verify 00000000001073741824
     """  # fmt: skip
+    if options["against"]:
+        return compare_with_report(options)
+    if options["hash_"] and not options["report"]:
+        raise click.UsageError("--hash: the digests are written into the report, so --report FILE is needed.")
     started = datetime.now(UTC)
-    paths: tuple[str, ...] = options["paths"]
     format_ = choose_format(options)
-    store = open_store(paths, config=options["config"], base=options["base"])
-    if not store.segments and store.place != "store":
-        raise NotAStore(f"{name_of(paths, store)}: no commit log in it, and verify judges nothing else yet")
-    wish = Wish(options["level"], _codes(options), options["max_findings"], count_jobs(options))
-    outcome = _verify(store, wish, options, format_)
-    # The folder inside an archive's extra level may be the store: name what was given.
-    name = name_of(paths, store)
-    if options["report"]:
-        _write_report(options["report"], report_document(outcome, name, started, sys.argv[1:]), store.paths)
+    with interrupted_once(), ExitStack() as copies:
+        try:
+            store, watch = _open(options)
+            if options["rocksdb"]:
+                store = _with_rocksdb(store, copies)
+        except KeyboardInterrupt:
+            return _end_unjudged(options)
+        jobs, version = count_jobs(options), options["broker_version"]
+        wish = Wish(options["level"], _codes(options), options["max_findings"], jobs, version)
+        outcome, custody = _verify(store, watch, wish, options)
+        # The folder inside an archive's extra level may be the store: name what was given.
+        result = _Result(outcome, custody, name_of(options["paths"], store), options["report"], started)
+        digest = _write_report(result) if options["report"] else None
     if format_ != "table" or options["output"]:
-        _write_table(outcome, format_, options, name)
+        _write_table(outcome, format_, options, result.name)
         if not options["quiet"]:
-            click.echo(_verdict_line(outcome), err=True)
+            click.echo(_verdict_line(result), err=True)
     elif not options["quiet"]:
         colour = use_colour(options["color"])
-        for line in _screen(outcome, name, colour):
+        for line in _screen(result, colour):
             click.echo(line, color=colour)
+    if digest and not options["quiet"]:
+        click.echo(f"{escape(options['report'])}  sha256 {digest}", err=True)
     return _status(outcome, options["fail_on"])
+
+
+class _Result(NamedTuple):
+    """All there is to tell about a run."""
+
+    outcome: Outcome
+    custody: Custody | None  # None without a report
+    name: str  # of the store, as given
+    report: str
+    started: datetime
+
+
+def _open(options: dict[str, Any]) -> tuple[Store, Watch | None]:
+    """Return the store and, for a report, the inventory of its files before any other is opened."""
+    store = open_store(options["paths"], config=options["config"], base=options["base"])
+    if not store.segments and store.place != "store" and not _judges(store):
+        name = name_of(options["paths"], store)
+        raise NotAStore(f"{name}: nothing in it that verify judges by itself: give the store it belongs to")
+    for path in filter(None, (options["report"], options["output"])):
+        _refuse_early(path, store.paths)
+    return store, Watch(store) if options["report"] else None
+
+
+def _judges(store: Store) -> bool:
+    """Whether there is a file that says something wrong or right by itself."""
+    return bool(store.queue_files or store.index_files or store.config_files or store.of_kind("timer_log"))
+
+
+def _with_rocksdb(store: Store, copies: ExitStack) -> Store:
+    """Return the store with the queues of its RocksDB as queue files, which `copies` removes at its end.
+
+    A queue that is in files too is checked as RocksDB has it.
+    """
+    from rmqinspect.rocksdb.queues import database_files, unpack_queues
+
+    if not database_files(store):
+        return store
+    unpacked = unpack_queues(store, copies.enter_context(TemporaryDirectory(prefix="rmqinspect-")))
+    files = unpacked.store.queue_files
+    names = {(file.topic, file.queue_id) for file in files}
+    rest = [file for file in store.queue_files if file.kind != "queue" or (file.topic, file.queue_id) not in names]
+    ordered = sorted((*files, *rest), key=lambda file: (file.topic, file.queue_id, file.kind, file.base))
+    return replace(store, queue_files=tuple(ordered))
+
+
+def _refuse_early(path: str, evidence: Sequence[str]) -> None:
+    """Refuse before hours of reading what `open_destination` would refuse after them."""
+    from rmqinspect.output.destination import refuse_inside
+
+    if path != "-":
+        refuse_inside(path, evidence)
+        if os.path.isfile(path):
+            raise Refused(f"{path}: exists already; nothing is overwritten")
+
+
+def _end_unjudged(options: dict[str, Any]) -> ExitStatus:
+    if not options["quiet"]:
+        words = f"INCOMPLETE at level {options['level']}: interrupted while the files were listed; nothing was judged"
+        click.echo(f"{'VERDICT':{_INDENT}}{words}", err=options["format_"] not in (None, "table"))
+    return ExitStatus.INTERRUPTED
 
 
 def name_of(paths: Sequence[str], store: Store) -> str:
@@ -120,28 +218,105 @@ def _codes(options: dict[str, Any]) -> frozenset[str]:
     return chosen - frozenset(options["skip"])
 
 
-def _verify(store: Store, wish: Wish, options: dict[str, Any], format_: str) -> Outcome:
-    size = sum(split.end - split.start for split in splits_to_read(store, wish.level))
+# --- the run --------------------------------------------------------------------------------------
+
+
+def _verify(store: Store, watch: Watch | None, wish: Wish, options: dict[str, Any]) -> tuple[Outcome, Custody | None]:
+    """Run the checks and take the digests; Ctrl-C ends both, and what they have found stays."""
+    log = sum(split.end - split.start for split in splits_to_read(store, wish.level))
+    hashed = sum(exhibit.file.size for exhibit in watch.before.exhibits.values()) if watch and options["hash_"] else 0
+    # What is true should Ctrl-C come before anything better is known.
+    outcome = Outcome(store, wish, Findings(wish.max_findings), interrupted_at=store.log_start)
+    digests = None
+    with Progress(log + hashed, options["progress"], quiet=options["quiet"]) as progress:
+        try:
+            _announce(store, wish, log, hashed, progress)
+            for remark in store.remarks if options["verbose"] else ():
+                progress.remark(remark)
+            if log > LONG_READ and wish.level != "quick":
+                outcome, interrupted = _check_quickly(store, wish, progress)
+                if interrupted:
+                    raise KeyboardInterrupt
+            if watch is not None and options["hash_"]:
+                digests = watch.take_digests(watch.before.exhibits, wish.jobs)
+            outcome = _check(outcome, lambda size: progress(size + (digests.take_octets() if digests else 0)))
+            if digests is not None and outcome.interrupted_at is None:
+                digests.wait(progress)
+        except KeyboardInterrupt:
+            if outcome.interrupted_at is None:
+                outcome.interrupted_at = _log_end(store)
+        finally:
+            interrupt_no_more()
+            if digests is not None:
+                digests.stop()
+    custody = watch.conclude() if watch else None
+    if custody is not None:
+        outcome.unread += [line for line in custody.unread if line not in outcome.unread]
+        outcome.unread += [f"{change.name}: changed while it was read: {change.what}" for change in custody.changed]
+    return outcome, custody
+
+
+def _log_end(store: Store) -> int:
+    return max((segment.base + segment.size for segment in store.segments), default=0)
+
+
+def _announce(store: Store, wish: Wish, log: int, hashed: int, progress: Progress) -> None:
+    """Say what is going to be read; if that is much also why, the time where it is known, and the cheaper way."""
+    if (holder := lock_holder(store)) is not None:
+        pid = f"pid {holder} holds the lock"
+        progress.remark(f"a broker runs on this store ({pid}): the files may change while they are read")
+    numbers = [count(len(store.segments), "segment")]
+    numbers += [count(number, "queue") for number in (_queues(store),) if number]
+    numbers += [count(number, "index file") for number in (len(store.index_files),) if number]
+    size = log
+    size += sum(file.size for file in store.queue_files) if wish.level != "quick" else 0
+    size += sum(file.size for file in store.index_files) if wish.level == "deep" else 0
+    if size + hashed <= LONG_READ:
+        progress.remark(f"{describe_size(size)} in {', '.join(numbers)}; level {wish.level}")
+        return
+    words = f"{', '.join(numbers)}, {describe_size(size)} to read: {_WHY[wish.level]}"
+    if hashed:
+        # What is read at a bounded rate does not stay in the page cache.
+        words += f"; {describe_size(hashed)} to hash, " + ("read again" if read_bound() else "from the page cache")
+    words += least_time(size + hashed)
+    if wish.level != "quick":
+        quick = sum(split.end - split.start for split in splits_to_read(store, "quick"))
+        words += f". --level quick reads {describe_size(quick)}"
+    progress.remark(words)
+
+
+def _check_quickly(store: Store, wish: Wish, progress: Progress) -> tuple[Outcome, bool]:
+    """Run the quick part by itself and show its result at once; return it, and whether Ctrl-C came.
+
+    Of what was wished for it is the beginning: the outcome says that it was interrupted there.
+    """
     begin = time.monotonic()
-    with Progress(size, options["progress"], quiet=options["quiet"]) as progress:
-        parts = [f"{describe_size(size)} in {count(len(store.segments), 'segment')}"]
-        for number, noun in ((_queues(store), "queue"), (len(store.index_files), "index file")):
-            if number:
-                parts.append(count(number, noun))
-        progress.remark(f"{', '.join(parts)}; level {wish.level}")
-        if size > _ANNOUNCE and wish.level != "quick":
-            quick = sum(split.end - split.start for split in splits_to_read(store, "quick"))
-            progress.remark(f"all of it is read; --level quick reads {describe_size(quick)}")
-        for remark in store.remarks if options["verbose"] else ():
-            progress.remark(remark)
+    outcome = verify(store, replace(wish, level="quick"))
+    interrupted = outcome.interrupted_at is not None
+    words = f"quick part done in {describe_duration(time.monotonic() - begin)}: {count(outcome.errors, 'error')}"
+    errors = [finding for finding in outcome.findings.rows if finding.severity == "error"]
+    named = ", ".join(f"{finding.code} {_where(finding) or finding.message}" for finding in errors[:_QUICK_ERRORS])
+    more = ", …" if len(errors) > _QUICK_ERRORS else ""
+    if not interrupted:
+        progress.remark(f"{words}: {named}{more}" if errors else words)
+    outcome.wish, outcome.interrupted_at, outcome.accounts = wish, store.log_start, []
+    return outcome, interrupted
 
-        def quick_done(findings: list[Finding]) -> None:
-            errors = sum(finding.severity == "error" and finding.code != "ST-IO" for finding in findings)
-            if size > _ANNOUNCE or errors:
-                took = describe_duration(time.monotonic() - begin)
-                progress.remark(f"names and sizes done in {took}: {count(errors, 'error')}")
 
-        return verify(store, wish, quick_done, progress)
+def _check(before: Outcome, progress: Callable[[int], None]) -> Outcome:
+    """Return the outcome of all checks; `before` when Ctrl-C comes where they cannot say what they found."""
+    known = before.findings.rows[:]
+
+    def note(findings: list[Finding]) -> None:
+        for finding in findings if not known else ():
+            before.findings.add(finding)
+        before.warnings = before.findings.severities.get("warning", 0)
+        before.errors = before.findings.severities.get("error", 0) - before.findings.counts.get("ST-IO", 0)
+
+    try:
+        return verify(before.store, before.wish, note, progress)
+    except KeyboardInterrupt:
+        return before
 
 
 def _queues(store: Store) -> int:
@@ -170,35 +345,84 @@ def _write_table(outcome: Outcome, format_: str, options: dict[str, Any], name: 
             writer.write(batch)
 
 
-def _write_report(path: str, document: dict[str, Any], evidence: Sequence[str]) -> None:
+def _write_report(result: _Result) -> str:
+    """Write the report and return its digest."""
     from rmqinspect.output import open_destination
 
-    with open_destination(path, evidence) as out:
-        out.write((json.dumps(document, ensure_ascii=False, indent=1) + "\n").encode("utf-8", "backslashreplace"))
+    document = report_document(result.outcome, result.name, result.started, sys.argv[1:], result.custody)
+    octets = (json.dumps(document, ensure_ascii=False, indent=1) + "\n").encode("utf-8", "backslashreplace")
+    with open_destination(result.report, result.outcome.store.paths) as out:
+        out.write(octets)
+    return hashlib.sha256(octets).hexdigest()
 
 
 # --- the screen -----------------------------------------------------------------------------------
 
 
-def _screen(outcome: Outcome, name: str, colour: bool) -> Iterator[str]:
-    store = outcome.store
+def _screen(result: _Result, colour: bool) -> Iterator[str]:
+    outcome, store = result.outcome, result.outcome.store
     if not store.neighbours:
         yield from _given(outcome)
+    if outcome.loss:
+        yield from _label("lost", str(outcome.loss))
     shown = [finding for finding in outcome.findings.rows if finding.code != "ST-UNCHECKED"]
     for finding in shown:
-        yield from _finding_lines(finding, name, colour)
+        yield from _finding_lines(finding, result.name, colour)
     if outcome.findings.left_out:
         yield f"{'':{_INDENT}}and {group_digits(outcome.findings.left_out)} more: --max-findings shows them"
     if shown:
         yield ""
     if outcome.accounts:
         yield from _account_lines(outcome)
+    if outcome.units and outcome.store.segments:
+        units = f"{group_digits(outcome.joined_units)} of {count(outcome.units, 'unit')}"
+        yield from _label("queues", f"{units} lead to their record")
+    if entries := outcome.joined_entries:
+        lead = "entry leads" if entries == 1 else "entries lead"
+        yield from _label("index", f"{group_digits(entries)} {lead} to their record")
+    yield from _label("interrupted", _left_unread(outcome))
     unchecked = [finding for finding in outcome.findings.rows if finding.code == "ST-UNCHECKED"]
-    parts = (f"{row.message.split(' were', 1)[0]} ({_files(row)})" for row in unchecked)
+    parts = [f"{row.message.split(' were', 1)[0].split(' was not', 1)[0]} ({_files(row)})" for row in unchecked]
+    if outcome.wish.level == "standard" and outcome.store.queue_files and outcome.store.segments:
+        parts.insert(0, "log -> queues, groups (--level deep)")
     yield from _label("not checked", "; ".join(parts))
     if not store.neighbours:
         yield from _label("not given", "the segments before and after, queues, index, checkpoint, config: not judged")
-    yield _verdict_line(outcome)
+    if result.custody is not None and result.custody.algorithm:
+        yield from _custody_lines(result.custody, result.report)
+        moments = _span(result.started, datetime.now(UTC))
+        yield from _label("run", f"{tool_name()}, {moments}, arguments in the report")
+    yield _verdict_line(result)
+
+
+def _left_unread(outcome: Outcome) -> str:
+    """Say what Ctrl-C left unread, "" if it did not come."""
+    reached, segments = outcome.interrupted_at, outcome.store.segments
+    if reached is None:
+        return ""
+    whole = sum(segment.base + segment.size <= reached for segment in segments)
+    words = f"{group_digits(whole)} of {count(len(segments), 'segment')} were read"
+    if whole < len(segments):
+        words += f"; not judged: the log from physical offset {group_digits(reached)} on, and what needs all of it"
+    return words
+
+
+def _custody_lines(custody: Custody, report: str) -> Iterator[str]:
+    files = f"{count(len(custody.inventory.exhibits), 'file')}, {count(custody.octets, 'byte')}"
+    taken = f"sha256 of {group_digits(len(custody.digests))}" if custody.undigested else "sha256"
+    yield from _label("custody", f"{files}: {taken}, size and time of each are in {report}")
+    for change in custody.changed[:_CHANGES]:
+        yield from _label("", f"changed while it was read: {change.name}: {change.what}")
+    more = len(custody.changed) - _CHANGES
+    if more > 0:
+        yield from _label("", f"and {group_digits(more)} more, all of them in the report")
+    same = "" if custody.changed else "; sizes and times the same before and after the run"
+    yield from _label("", f"opened for reading only{same}")
+
+
+def _span(started: datetime, ended: datetime) -> str:
+    end = f"{ended:%H:%M:%S}Z" if ended.date() == started.date() else f"{ended:%Y-%m-%dT%H:%M:%S}Z"
+    return f"{started:%Y-%m-%dT%H:%M:%S}Z to {end}"
 
 
 def _files(finding: Finding) -> str:
@@ -235,7 +459,7 @@ def _finding_lines(finding: Finding, name: str, colour: bool) -> Iterator[str]:
         details.append(record)
     if where:
         details.append(finding.message)
-    if finding.count > 1 and finding.code != "CL-STALE-TAIL":
+    if finding.count > 1 and str(finding.count) not in finding.message:
         details.append(f"{group_digits(finding.count)} alike, one behind the other")
     if finding.expected is not None or finding.found is not None:
         pairs = (("expected", finding.expected), ("found", finding.found))
@@ -267,8 +491,10 @@ def _where(finding: Finding) -> str:
 def _record(finding: Finding) -> str | None:
     if finding.topic is None or finding.physical_offset is None:
         return None
-    text = f"record {group_digits(finding.physical_offset)}: {finding.topic} queue {finding.queue_id}"
-    text += f" offset {finding.queue_offset}"
+    queue = f"{finding.topic} queue {finding.queue_id} offset {finding.queue_offset}"
+    if finding.code in _OF_UNITS:
+        return f"unit of {queue}, points at {group_digits(finding.physical_offset)}"
+    text = f"record {group_digits(finding.physical_offset)}: {queue}"
     if finding.keys:
         text += f", key {finding.keys.split(' ')[0]}"
     if (moment := iso_time(finding.timestamp)) is not None:
@@ -322,24 +548,32 @@ def _damaged(outcome: Outcome, account: Account) -> str:
     return count(number, "error") if number else ""
 
 
-def _verdict_line(outcome: Outcome) -> str:
+def _verdict_line(result: _Result) -> str:
+    outcome = result.outcome
     records = sum(account.records for account in outcome.accounts)
     scope = ", for this file only" if not outcome.store.neighbours and len(outcome.store.segments) == 1 else ""
     left_out = len(BY_CODE) - len(outcome.wish.codes)
     if left_out:
         scope += f", {len(outcome.wish.codes)} of {len(BY_CODE)} checks"
     words = f"{outcome.verdict} at level {outcome.wish.level}{scope}: {count(outcome.errors, 'error')}, "
-    words += f"{count(outcome.warnings, 'warning')} in {count(records, 'record')}; {_read(outcome)}"
+    words += f"{count(outcome.warnings, 'warning')} in {count(records, 'record')}; {_read(outcome, result.custody)}"
     return f"{'VERDICT':{_INDENT}}{words}"
 
 
-def _read(outcome: Outcome) -> str:
-    size = sum(segment.size for segment in outcome.store.segments)
+def _read(outcome: Outcome, custody: Custody | None) -> str:
+    segments = outcome.store.segments
+    changed = len(custody.changed) if custody else 0
     if outcome.interrupted_at is not None:
         done = sum(account.total for account in outcome.accounts)
-        return f"interrupted at {done * 100 // max(size, 1)} %, physical offset {group_digits(outcome.interrupted_at)}"
+        part = done * 100 // max(sum(segment.size for segment in segments), 1)
+        if outcome.interrupted_at >= _log_end(outcome.store) and custody is not None and custody.undigested:
+            files = f"{group_digits(len(custody.digests))} of {count(len(custody.inventory.exhibits), 'file')}"
+            return f"interrupted while the digests were taken: {files}"
+        return f"interrupted at {part} %, physical offset {group_digits(outcome.interrupted_at)}"
+    if changed:
+        return f"{count(changed, 'file')} changed while being read"
     if outcome.unread:
         return f"{count(len(outcome.unread), 'place')} could not be read"
-    if not outcome.store.segments:
+    if not segments:
         return "there is no commit log"
     return "all bytes read" if outcome.log_read else "the end of the log read"
