@@ -95,7 +95,7 @@ class Dispatched:
     extras: list[Extra]
     key_record: Ints  # ascending
     key_hash: Ints
-    key_kind: Ints
+    key_kind: NDArray[np.int8]
     queues: list[Queue] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -105,19 +105,22 @@ class Dispatched:
 class Dispatcher:
     """Collects what is dispatched of the records of a split."""
 
-    def __init__(self, *, keys: bool, rules: Collection[str] = frozenset(DIFFERENCES)) -> None:
-        """Collect index keys too if `keys`; `rules` are those of DIFFERENCES that may hold."""
-        self.keys, self.rules = keys, rules
+    def __init__(
+        self, *, keys: bool, real_topics: bool = False, rules: Collection[str] = frozenset(DIFFERENCES)
+    ) -> None:
+        """Collect index keys, and hashes of real topics, as asked; `rules` are those of DIFFERENCES that may hold."""
+        self.keys, self.real_topics, self.rules = keys, real_topics, rules
         self.count = 0
         self._columns: dict[str, list[NDArray[Any]]] = {}
         self._extras: list[Extra] = []
         self._prefixes = np.zeros(0, np.int32)  # hash of "topic#" by number of the queue
 
-    def take(self, records: Records, numbers: Ints, queues: list[Queue], sound: Bools) -> None:
-        """Add records; `numbers` says for each which of `queues` it is in."""
+    def take(
+        self, records: Records, texts: PropertyTexts, numbers: Ints, queues: list[Queue], sound: Bools
+    ) -> None:
+        """Add records with their properties; `numbers` says for each which of `queues` it is in."""
         count = len(records)
         transaction = records.sys_flag & message.TRANSACTION_MASK
-        texts = _texts(records)
         self._add(
             place=records.base + records.starts,
             size=records.total_size,
@@ -127,7 +130,7 @@ class Dispatcher:
             store_timestamp=records.field("store_timestamp"),
             entitled=(transaction == 0) | (transaction == SysFlag.TRANSACTION_COMMIT),
             sound=sound,
-            real_topic=_hashes_of(texts, b"REAL_TOPIC", count),
+            real_topic=_hashes_of(texts, b"REAL_TOPIC", count) if self.real_topics else np.zeros(count, np.int64),
             messages=_numbers_in(texts, b"INNER_NUM" if "inner_batch" in self.rules else b"", count),
         )
         if "multi_dispatch" in self.rules:
@@ -163,16 +166,25 @@ class Dispatcher:
         ]
         if "tag_keys" in self.rules:
             parts.append((TAG, *_hashed(texts, *texts.find(b"TAGS"), marker, len(_TAG_KEY))))
-        record = np.concatenate([part[1] for part in parts])
-        hashes = np.concatenate([
-            index_hashes(joined_hashes(self._prefixes[numbers[which]], hashed, lengths))
-            for _, which, hashed, lengths in parts
-        ])  # fmt: skip
-        kind = np.repeat([part[0] for part in parts], [len(part[1]) for part in parts])
+        columns = [
+            (
+                which,
+                index_hashes(joined_hashes(self._prefixes[numbers[which]], hashed, lengths)),
+                np.full(len(which), kind, np.int8),
+            )
+            for kind, which, hashed, lengths in parts
+        ]
         # A record's keys stand together, in the order in which they are put; rollbacks are not indexed.
-        order = np.argsort(record, kind="stable")
-        order = order[transaction[record[order]] != message.TRANSACTION_MASK]  # rollback has both bits
-        self._add(key_record=self.count + record[order], key_hash=hashes[order].astype(np.int64), key_kind=kind[order])
+        if all(len(which) == len(numbers) for which, _, _ in columns):  # each record has one of each kind
+            record, hashes, kind = (np.stack(column, axis=1).ravel() for column in zip(*columns, strict=True))
+        else:
+            record, hashes, kind = (np.concatenate(column) for column in zip(*columns, strict=True))
+            order = np.argsort(record, kind="stable")
+            record, hashes, kind = record[order], hashes[order], kind[order]
+        indexed = transaction[record] != message.TRANSACTION_MASK  # rollback has both bits
+        if not indexed.all():
+            record, hashes, kind = record[indexed], hashes[indexed], kind[indexed]
+        self._add(key_record=self.count + record, key_hash=hashes.astype(np.int64), key_kind=kind)
 
     def columns(self, queues: list[Queue]) -> Dispatched:
         """Return all that was collected."""
@@ -192,7 +204,8 @@ class Dispatcher:
         return Dispatched(**numbers, **flags, extras=self._extras, queues=queues)
 
 
-def _texts(records: Records) -> PropertyTexts:
+def property_texts(records: Records) -> PropertyTexts:
+    """Return the properties of records, copied out of their window."""
     raw = spans(records.octets, records.properties_starts, records.properties_ends)
     offsets = np.frombuffer(raw.buffers()[1], np.int32)[: len(records) + 1].astype(np.int64)
     octets = raw.buffers()[2]
@@ -245,13 +258,15 @@ def _hashed(
 
 def _tokens(texts: PropertyTexts, which: Ints, starts: Ints, ends: Ints) -> tuple[Ints, Ints, Ints]:
     """Return (records, starts, ends) of the words of each KEYS value; empty ones are none."""
-    spaces = np.flatnonzero(texts.octets == _SPACE)
-    if not len(spaces):
+    values = spans(texts.octets, starts, ends)
+    octets = values.buffers()[2]
+    inside = np.flatnonzero(np.frombuffer(octets, np.uint8) == _SPACE) if octets is not None else np.empty(0, np.int64)
+    begins = np.frombuffer(values.buffers()[1], np.int32)[: len(starts) + 1].astype(np.int64)
+    inside = inside[inside < begins[-1]]
+    if not len(inside):
         return which, starts, ends
-    # Spaces of other values lie outside of [start, end) of all KEYS.
-    value = np.searchsorted(starts, spaces, "right") - 1
-    inside = (value >= 0) & (spaces < ends[value])
-    spaces, value = spaces[inside], value[inside]
+    value = np.searchsorted(begins, inside, "right") - 1
+    spaces = starts[value] + inside - begins[value]
     word_starts = np.concatenate((starts, spaces + 1))
     word_ends = np.concatenate((ends, spaces))
     order_starts, order_ends = np.argsort(word_starts, kind="stable"), np.argsort(word_ends, kind="stable")

@@ -8,6 +8,7 @@ parts follows from the hashes of the parts, so `topic#` is hashed once and not o
 """
 
 from collections.abc import Iterator
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ Octets = NDArray[np.uint8]
 # Bytes of text hashed in one step; they take four times that as numbers, which a processor's cache holds.
 _BLOCK = 1 << 18
 _ASCII_END = 0x80
+_TABLE_SIZE = 4096
 
 
 class TextHashes(NamedTuple):
@@ -62,12 +64,22 @@ def hash_texts(octets: Octets, starts: Ints, ends: Ints) -> TextHashes:
 
 def powers_of_31(lengths: Ints) -> NDArray[np.uint32]:
     """Return 31^length modulo 2^32 for each length, shape (n,); lengths are not negative."""
-    powers = np.ones(len(lengths), np.uint32)
-    square, longest = 31, int(lengths.max(initial=0))
+    longest = int(lengths.max(initial=0))
+    if longest < _TABLE_SIZE:
+        return _power_table()[lengths]
+    powers, square = np.ones(len(lengths), np.uint32), 31
     for bit in range(longest.bit_length()):
         powers *= np.where(lengths >> bit & 1, np.uint32(square), np.uint32(1))
         square = square * square & 0xFFFFFFFF
     return powers
+
+
+@cache
+def _power_table() -> NDArray[np.uint32]:
+    """Return the powers for all lengths that keys commonly have."""
+    powers = np.full(_TABLE_SIZE, 31, np.uint32)
+    powers[0] = 1
+    return np.multiply.accumulate(powers, dtype=np.uint32)
 
 
 def joined_hashes(prefix_hashes: int | Hashes, hashes: Hashes, lengths: Ints) -> Hashes:
@@ -87,10 +99,15 @@ def index_hashes(hashes: Hashes) -> Hashes:
 
 def _groups(lengths: Ints) -> Iterator[Ints]:
     """Yield the numbers of texts of one length, as many as a block takes; none of the empty ones."""
-    order = np.argsort(lengths, kind="stable")
-    borders = np.flatnonzero(np.diff(lengths[order])) + 1
-    for group in np.split(order, borders):
-        length = int(lengths[group[0]]) if len(group) else 0
+    if not len(lengths):
+        return
+    if (lengths == lengths[0]).all():  # as ids are
+        groups = [np.arange(len(lengths))]
+    else:
+        order = np.argsort(lengths, kind="stable")
+        groups = np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1)
+    for group in groups:
+        length = int(lengths[group[0]])
         rows = max(1, _BLOCK // max(length, 1))
         for first in range(0, len(group) if length else 0, rows):
             yield group[first : first + rows]

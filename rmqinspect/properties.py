@@ -35,6 +35,9 @@ def split_properties(text: NDArray[np.uint8], offsets: Ints) -> Items:
 
     `offsets` has shape (n + 1,): record i has `text[offsets[i]:offsets[i + 1]]`.
     """
+    alternating = _split_alternating(text, offsets)
+    if alternating is not None:
+        return alternating
     item_ends = np.flatnonzero(text == PROPERTY_SEPARATOR)
     lasts = offsets[1:][np.diff(offsets) > 0]
     unended = lasts[text[lasts - 1] != PROPERTY_SEPARATOR]
@@ -66,11 +69,37 @@ def split_properties(text: NDArray[np.uint8], offsets: Ints) -> Items:
     )
 
 
+def _split_alternating(text: NDArray[np.uint8], offsets: Ints) -> Items | None:
+    """Split texts in which each item is a name, 01, a value, 02, as nearly all are; None for any others."""
+    marks = np.flatnonzero(text <= PROPERTY_SEPARATOR)
+    middles, ends = marks[0::2], marks[1::2]
+    lasts = offsets[1:][offsets[1:] > offsets[:-1]] - 1
+    if len(middles) != len(ends) or (text[middles] != NAME_VALUE_SEPARATOR).any():
+        return None
+    if (text[ends] != PROPERTY_SEPARATOR).any() or (text[lasts] != PROPERTY_SEPARATOR).any():
+        return None
+    starts = np.concatenate(([0], ends[:-1] + 1)) if len(ends) else ends
+    if not ((starts < middles) & (middles + 1 < ends)).all():
+        return None
+    counts = np.diff(np.searchsorted(starts, offsets))
+    return Items(np.repeat(np.arange(len(counts)), counts), starts, middles, middles + 1, ends, starts[:0])
+
+
 def _record_of(positions: Ints, offsets: Ints) -> Ints:
     return np.searchsorted(offsets, positions, "right") - 1
 
 
 _WORD = np.dtype("<u8")
+
+
+# Which bytes of a word are a name of 0 to 8 bytes; a longer one has all.
+_MASKS = np.array([(1 << 8 * size) - 1 for size in range(_WORD.itemsize + 1)], np.uint64)
+_ODD = np.uint64(0x9E3779B97F4A7C15)  # a factor that loses no bit
+
+
+def _number_names(words: NDArray[np.uint64], lengths: Ints) -> NDArray[np.uint64]:
+    """Return a number per name: equal for names of equal length and beginning, and hardly ever for others."""
+    return (words & _MASKS[np.minimum(lengths, _WORD.itemsize)]) * _ODD + lengths.astype(np.uint64)
 
 
 class PropertyTexts:
@@ -80,23 +109,21 @@ class PropertyTexts:
         """Take the property texts of n records as `split_properties` does."""
         self.octets: NDArray[np.uint8] = np.concatenate((text, np.zeros(_WORD.itemsize, np.uint8)))
         self.items = split_properties(text, offsets)
-        self._lengths = self.items.name_ends - self.items.name_starts
         words = np.ndarray((len(text) + 1,), _WORD, self.octets, 0, (1,))
-        self._words = words[self.items.name_starts]
+        lengths = self.items.name_ends - self.items.name_starts
+        # The length and the first eight bytes of each name as one number.
+        self._names = _number_names(words[self.items.name_starts], lengths)
 
     def find(self, name: bytes) -> tuple[Ints, Ints, Ints]:
         """Return (record, value start, value end) of each record that has the property, ascending.
 
         Of a name that a record has twice the last value counts. Positions are of `octets`.
         """
-        head = name[: _WORD.itemsize]
-        mask = np.uint64((1 << (8 * len(head))) - 1)
-        found = np.flatnonzero(
-            (self._lengths == len(name)) & ((self._words & mask) == np.uint64(int.from_bytes(head, "little")))
-        )
-        if len(name) > len(head) and len(found):
-            rest = np.frombuffer(name[len(head) :], np.uint8)
-            begins = self.items.name_starts[found] + len(head)
+        head = np.frombuffer(name[: _WORD.itemsize].ljust(_WORD.itemsize, b"\0"), _WORD)
+        found = np.flatnonzero(self._names == _number_names(head, np.array([len(name)]))[0])
+        rest = np.frombuffer(name[_WORD.itemsize :], np.uint8)
+        if len(rest) and len(found):
+            begins = self.items.name_starts[found] + _WORD.itemsize
             found = found[(self.octets[begins[:, None] + np.arange(len(rest))] == rest).all(axis=1)]
         record = self.items.record[found]
         if len(record) > 1:

@@ -35,7 +35,7 @@ LOOK_BACK = 6 << 20
 _LOOK_BACK_FIRST = 256 << 10  # nearly always far enough
 
 # The columns of so many records stay in the second-level cache; of fewer, numpy's calls cost more.
-_BATCH_RECORDS = 3500
+_BATCH_RECORDS = 5000
 _BATCH_SIZE = 256 << 10  # bytes of the first batch, and of any at least
 _PARTS = 96  # parts of a batch that are followed at once
 _PART_SIZE = 4096  # bytes of a part at least

@@ -20,12 +20,12 @@ from rmqinspect.checks.plan import CrossPlan
 from rmqinspect.checks.queue_join import UnitResult, join_units
 from rmqinspect.checks.queue_offsets import Jump, QueueEnds, QueueOffsets
 from rmqinspect.checks.timer_join import TimerResult, join_timer
-from rmqinspect.dispatch import Dispatcher
+from rmqinspect.dispatch import Dispatcher, property_texts
 from rmqinspect.errors import Unreadable
 from rmqinspect.gaps import Gap
 from rmqinspect.hashes import find_flipped_bits
 from rmqinspect.memory import keep_freed_memory
-from rmqinspect.properties import split_properties
+from rmqinspect.properties import PropertyTexts, split_properties
 from rmqinspect.records import Bools, Ints, Records
 from rmqinspect.resync import ENTRY_HEAD, Unread
 from rmqinspect.scan import Borders, Split, Stretch, scan_split
@@ -103,7 +103,11 @@ class _SplitCheck:
         self.chain: EntryChain | None = None
         if plan is not None and split.segment.kind == "dledger":
             self.chain = EntryChain(split.segment, plan.entry_index, limits.per_code)
-        self.dispatcher = None if plan is None else Dispatcher(keys=plan.index_range is not None, rules=plan.may_hold)
+        self.dispatcher: Dispatcher | None = None
+        if plan is not None and plan.needs_records:
+            self.dispatcher = Dispatcher(
+                keys=plan.index_range is not None, real_topics=bool(plan.timer_files), rules=plan.may_hold
+            )
         self.limits = limits
         self.result = SplitResult(split, Account(split.segment))
         self.queues = QueueOffsets()
@@ -122,7 +126,8 @@ class _SplitCheck:
         numbers = self.queues.number(records)
         self._checksums(records)
         self._offsets(records)
-        self._fields(records, numbers)
+        texts = property_texts(records) if self.dispatcher is not None else None
+        self._fields(records, numbers, texts)
         self._times(records)
         if stretch.stale:
             start, end = records.base + int(records.starts[0]), records.base + int(records.ends[-1])
@@ -131,11 +136,11 @@ class _SplitCheck:
             self.result.stale.append((start, end, len(records)))
             self.queues.forget()
             return
-        if self.dispatcher is not None:
+        if self.dispatcher is not None and texts is not None:
             sound = records.physical_offset == records.base + records.starts
             if "CL-CRC-BODY" in self.limits.codes:
                 sound &= records.body_crc_ok
-            self.dispatcher.take(records, numbers, self.queues.queues, sound)
+            self.dispatcher.take(records, texts, numbers, self.queues.queues, sound)
         if self.chain is not None:
             self.chain.take(records)
         for jump in self.queues.follow(records, numbers):
@@ -147,9 +152,11 @@ class _SplitCheck:
 
     def join(self, plan: CrossPlan) -> None:
         """Check the units and entries that point into the split."""
+        segment, result = self.split.segment, self.result
+        if self.chain is not None:
+            result.chain = self.chain.finish()
         if self.dispatcher is None:
             return
-        segment, result = self.split.segment, self.result
         records = self.dispatcher.columns(self.queues.queues)
         number = plan.number_of(self.split)
         ranges = Ranges.of(result.account.gaps, result.stale, segment.base + self.split.end)
@@ -159,8 +166,6 @@ class _SplitCheck:
             result.entries = join_entries(records, plan, number, ranges, place, self.limits.per_code)
         if plan.timer_files:
             result.timer = join_timer(records, plan, number, ranges, self.limits.per_code)
-        if self.chain is not None:
-            result.chain = self.chain.finish()
 
     # --- rules ----------------------------------------------------------------------------------
 
@@ -185,7 +190,7 @@ class _SplitCheck:
             lambda at: (str(place[at]), str(own[at]), ""),
         )  # fmt: skip
 
-    def _fields(self, records: Records, numbers: Ints) -> None:
+    def _fields(self, records: Records, numbers: Ints, texts: PropertyTexts | None) -> None:
         queue_id, born, store = (
             records.field("queue_id"), records.field("born_host", "port"), records.field("store_host", "port"),
         )  # fmt: skip
@@ -205,7 +210,12 @@ class _SplitCheck:
             self.legal.append(_LEGAL_TOPIC.fullmatch(topic) is not None)
         if not all(self.legal):
             self._report(records, ~np.array(self.legal)[numbers], "CL-FIELD", "topic empty or with illegal characters")
-        self._report(records, malformed_properties(records), "CL-FIELD", "properties that cannot be split")
+        if texts is None:
+            malformed = malformed_properties(records)
+        else:
+            malformed = np.zeros(len(records), np.bool_)
+            malformed[texts.items.malformed] = True
+        self._report(records, malformed, "CL-FIELD", "properties that cannot be split")
 
     def _times(self, records: Records) -> None:
         times = records.field("store_timestamp")

@@ -13,7 +13,7 @@ import numpy as np
 from rmqinspect.checks.findings import Finding
 from rmqinspect.checks.index_chains import written
 from rmqinspect.checks.index_files import entry_columns, time_fits
-from rmqinspect.checks.nowhere import Nowhere, Ranges, where_of
+from rmqinspect.checks.nowhere import Nowhere, Ranges, find_places, where_of
 from rmqinspect.checks.plan import CrossPlan
 from rmqinspect.dispatch import TAG, Dispatched
 from rmqinspect.errors import Unreadable
@@ -69,7 +69,7 @@ class _IndexJoin:
     def __init__(self, records: Dispatched, plan: CrossPlan, segment: tuple[str, int], limit: int) -> None:
         self.records, self.plan, self.segment, self.limit = records, plan, segment, limit
         self.result = IndexResult()
-        self.keys = records.key_record * _HASHES + records.key_hash
+        self.keys = np.zeros(0, np.int64)  # of the records, as numbers of record and hash
         self.found = np.zeros(0, np.int64)  # keys that entries have, as `keys`
         self.odd_records = np.zeros(0, np.int64)  # records that an entry with a wrong key points at
 
@@ -85,20 +85,27 @@ class _IndexJoin:
                 self.result.unread.append(str(error))
                 continue
             place = entries["physical_offset"].astype(np.int64)
-            rows = np.flatnonzero((place >= low) & (place < high) & written(entries))
-            names = ("physical_offset", "key_hash", "time_diff")
-            columns = [entries[name][rows].astype(np.int64) for name in names]
-            parts.append((*columns, first + rows, np.full(len(rows), which, np.int64)))
+            numbers = np.arange(first, first + len(entries))
+            mine = (place >= low) & (place < high) & written(entries)
+            if not mine.all():
+                entries, place, numbers = entries[mine], place[mine], numbers[mine]
+            others = [entries[name].astype(np.int64) for name in ("key_hash", "time_diff")]
+            parts.append((place, *others, numbers, np.full(len(entries), which, np.int64)))
         columns = [np.concatenate(column) for column in zip(*parts, strict=True)] or [np.empty(0, np.int64)] * 5
-        order = np.argsort(columns[0], kind="stable")
-        self.place, self.hash, self.time_diff, self.entry, self.file = (column[order] for column in columns)
+        if (columns[0][1:] < columns[0][:-1]).any():
+            order = np.argsort(columns[0], kind="stable")
+            columns = [column[order] for column in columns]
+        self.place, self.hash, self.time_diff, self.entry, self.file = columns
 
     def match(self, ranges: Ranges) -> None:
         records = self.records
-        at = np.searchsorted(records.place, self.place)
-        hit = np.zeros(len(at), np.bool_)
-        if len(records):
-            hit = records.place[np.minimum(at, len(records) - 1)] == self.place
+        if self._is_what_is_due():
+            self.result.joined = len(self.place)
+            self.found = self.keys
+            self._times(np.arange(len(self.place)), records.key_record)
+            return
+        self.keys = records.key_record * _HASHES + records.key_hash
+        at, hit = find_places(records.place, self.place)
         self._lost(np.flatnonzero(~hit), ranges)
         hits, record = np.flatnonzero(hit), at[hit]
         wanted = record * _HASHES + self.hash[hits]
@@ -111,16 +118,27 @@ class _IndexJoin:
         self.odd_records = record[~known]
         self._times(hits[known], record[known])
 
+    def _is_what_is_due(self) -> bool:
+        """Whether the entries are the records' keys, all of them, in the order in which a broker puts them."""
+        records = self.records
+        return (
+            len(self.place) == len(records.key_record)
+            and bool((self.hash == records.key_hash).all())
+            and bool((self.place == records.place[records.key_record]).all())
+        )
+
     def _times(self, hits: Ints, record: Ints) -> None:
         if not len(hits):
             return
         begins = np.array([index.header.begin_timestamp if index.header else 0 for index in self.plan.index], np.int64)
         fits = np.ones(len(hits), np.bool_)
         stored = self.records.store_timestamp[record]
-        for which in np.unique(self.file[hits]).tolist():
+        for which in range(int(self.file[hits].min()), int(self.file[hits].max()) + 1):
             if not self.plan.timed[which]:
                 continue  # its header is wrong, which is told once
             mine = np.flatnonzero(self.file[hits] == which)
+            if not len(mine):
+                continue
             used = self.plan.index_used[which]
             for number in mine[np.isin(self.entry[hits[mine]], (1, used - 1, used))].tolist():
                 self.result.edge_times[which, int(self.entry[hits[number]])] = int(stored[number])
@@ -167,6 +185,8 @@ class _IndexJoin:
             asked &= records.key_kind != TAG
         asked &= records.sound[records.key_record]
         self.result.asked = int(np.count_nonzero(asked))
+        if self.found is self.keys:
+            return  # each key has its entry
         lacking = np.flatnonzero(asked & ~_among(self.keys, self.found))
         # An entry with a wrong hash points at the record: it is that key's.
         lacking = lacking[~np.isin(records.key_record[lacking], self.odd_records)]
@@ -211,7 +231,9 @@ class _IndexJoin:
 
 
 def _among(wanted: Ints, values: Ints) -> Bools:
-    """Return which numbers are among others: by one sort, since both are nearly in order."""
+    """Return which numbers are among others; nearly always both are the same in the same order."""
+    if len(wanted) == len(values) and (wanted == values).all():
+        return np.ones(len(wanted), np.bool_)
     if not len(values):
         return np.zeros(len(wanted), np.bool_)
     ordered = np.sort(values, kind="stable")

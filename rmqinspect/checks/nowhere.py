@@ -11,6 +11,7 @@ import numpy as np
 
 from rmqinspect.gaps import Gap
 from rmqinspect.pieces import Ints
+from rmqinspect.records import Bools
 
 INSIDE = "inside"  # a record, or filler: no record starts there
 GAP = "gap"  # bytes of the log that are no record
@@ -61,6 +62,20 @@ class Ranges:
             numbers[inside] = at[inside]
         numbers[places >= self.end] = -2
         return numbers
+
+
+def find_places(records: Ints, pointers: Ints) -> tuple[Ints, Bools]:
+    """Return (number of the record at or behind each pointer, does it point at that record's start).
+
+    Records ascend. A search is quick where pointers ascend too, and none is made where each record
+    has one pointer, in order.
+    """
+    if len(records) == len(pointers) and (records == pointers).all():
+        return np.arange(len(records)), np.ones(len(records), np.bool_)
+    at = np.searchsorted(records, pointers)
+    if not len(records):
+        return at, np.zeros(len(pointers), np.bool_)
+    return at, records[np.minimum(at, len(records) - 1)] == pointers
 
 
 def where_of(number: int) -> str:

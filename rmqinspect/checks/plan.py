@@ -73,6 +73,12 @@ class CrossPlan:
     timer_runs: Runs = NO_RUNS
     entry_index: tuple[StoreFile, ...] = ()  # the index of DLedger entries
 
+    @property
+    def needs_records(self) -> bool:
+        """Whether anything points into the log, or something should."""
+        pointers = self.queue_files or self.index_range is not None or self.timer_files
+        return bool(pointers) or (self.deep and self.whole)
+
     def number_of(self, split: Split) -> int:
         """Return the number of a split in the plan."""
         base = border_of(split)

@@ -4,22 +4,22 @@ Source: ConsumeQueue, BatchConsumeQueue, CommitLogDispatcherBuildConsumeQueue; c
 """
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 
 import numpy as np
 
 from rmqinspect.checks.findings import Finding
-from rmqinspect.checks.nowhere import Nowhere, Ranges, where_of
+from rmqinspect.checks.nowhere import Nowhere, Ranges, find_places, where_of
 from rmqinspect.checks.plan import CrossPlan
 from rmqinspect.dispatch import Dispatched
 from rmqinspect.errors import Unreadable
 from rmqinspect.layout import dtype_of
 from rmqinspect.pieces import Ints, groups
-from rmqinspect.queue_files import LAYOUTS, Units, read_ext_tags, unit_numbers, valid_units
+from rmqinspect.queue_files import LAYOUTS, read_ext_tags, valid_units
 from rmqinspect.records import Bools
-from rmqinspect.schemas.consumequeue import EXT_ADDRESS_MAX, PRE_BLANK_SIZE
+from rmqinspect.schemas.consumequeue import EXT_ADDRESS_MAX, PRE_BLANK_SIZE, QueueUnit
 from rmqinspect.store import QueueFile, open_file
 from rmqinspect.topics import SCHEDULE_TOPIC
 
@@ -91,7 +91,7 @@ def join_units(
 
 @dataclass(slots=True)
 class _Columns:
-    """Units in the order of the places they point at."""
+    """Units in the order of their files and rows, and so of places within each queue."""
 
     place: Ints
     size: Ints
@@ -101,6 +101,51 @@ class _Columns:
     offset: Ints  # queue offset
     messages: Ints
     timestamp: Ints  # of a batch unit; else 0
+
+    @classmethod
+    def joined(cls, parts: Sequence["_Columns"]) -> "_Columns":
+        """Return the units of all parts."""
+        nothing = np.empty(0, np.int64)
+        names = [part.name for part in fields(cls)]
+        return cls(*(np.concatenate([nothing, *(getattr(part, name) for part in parts)]) for name in names))
+
+
+class _Rows:
+    """Runs of the units of one layout, read into one array: thousands of queues may have a few units in a split."""
+
+    def __init__(self, kind: str) -> None:
+        self.layout = dtype_of(LAYOUTS[kind])
+        self.runs: list[tuple[int, int, int]] = []  # number of the file, first row, rows
+        self.octets: list[bytes] = []
+
+    def add(self, file: QueueFile, number: int, first: int, count: int) -> None:
+        """Read rows of a file.
+
+        :raises Unreadable: the system reports an I/O error.
+        """
+        with open_file(file) as reader:
+            octets = reader.read(first * self.layout.itemsize, count * self.layout.itemsize)
+        rows = len(octets) // self.layout.itemsize
+        self.octets.append(octets[: rows * self.layout.itemsize])
+        self.runs.append((number, first, rows))
+
+    def columns(self, low: int, high: int, firsts: Ints) -> _Columns:
+        """Return the units of messages that point at [low, high); `firsts` has each file's first queue offset."""
+        units = np.frombuffer(b"".join(self.octets), self.layout)
+        number, first, rows = np.array(self.runs, np.int64).T
+        begins = np.cumsum(rows) - rows
+        place = units["physical_offset"].astype(np.int64)
+        mine = valid_units(units) & (units["size"] != PRE_BLANK_SIZE) & (place >= low) & (place < high)
+        file, row = np.repeat(number, rows), np.arange(len(units)) + np.repeat(first - begins, rows)
+        if not mine.all():
+            units, place, file, row = units[mine], place[mine], file[mine], row[mine]
+        size, tags = units["size"].astype(np.int64), units["tags_code"].astype(np.int64)
+        if "message_count" in (self.layout.names or ()):
+            base, many, stored = (
+                units[name].astype(np.int64) for name in ("queue_offset", "message_count", "store_timestamp")
+            )
+            return _Columns(place, size, tags, row, file, base, many, stored)
+        return _Columns(place, size, tags, row, file, firsts[file] + row, np.ones_like(row), np.zeros_like(row))
 
 
 class _UnitJoin:
@@ -121,37 +166,20 @@ class _UnitJoin:
 
     def read(self, number: int) -> None:
         low, high = self.plan.range_of(number)
-        parts: list[tuple[Ints, ...]] = []
+        read = [_Rows("queue"), _Rows("batch_queue")]
         for file_number, first, count in self.plan.queue_runs.of_split(number):
             file = self.plan.queue_files[file_number]
             try:
-                units = _read_rows(file, first, count)
+                read[file.kind == "batch_queue"].add(file, file_number, first, count)
             except Unreadable as error:
                 self.result.unread.append(str(error))
-                continue
-            place = units["physical_offset"].astype(np.int64)
-            mine = valid_units(units) & (units["size"] != PRE_BLANK_SIZE) & (place >= low) & (place < high)
-            rows = np.flatnonzero(mine)
-            offsets, messages = unit_numbers(file, first, units)
-            batch = file.kind == "batch_queue"
-            parts.append((
-                place[rows], units["size"][rows].astype(np.int64), units["tags_code"][rows].astype(np.int64),
-                first + rows, np.full(len(rows), file_number, np.int64), offsets[rows].astype(np.int64),
-                messages[rows].astype(np.int64),
-                units["store_timestamp"][rows].astype(np.int64) if batch else np.zeros(len(rows), np.int64),
-            ))  # fmt: skip
-        columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-        columns = columns or [np.empty(0, np.int64)] * 8
-        order = np.argsort(columns[0], kind="stable")
-        self.units = _Columns(*(column[order] for column in columns))
+        firsts = np.array([file.base // QueueUnit.sizeof() for file in self.plan.queue_files], np.int64)
+        parts = [rows.columns(low, high, firsts) for rows in read if rows.runs]
+        self.units = parts[0] if len(parts) == 1 else _Columns.joined(parts)
 
     def match(self, ranges: Ranges) -> None:
         units, records = self.units, self.records
-        at = np.searchsorted(records.place, units.place)
-        if len(records):
-            hit = records.place[np.minimum(at, len(records) - 1)] == units.place
-        else:
-            hit = np.zeros(len(at), np.bool_)
+        at, hit = self._in_step() or find_places(records.place, units.place)
         self._lost(np.flatnonzero(~hit), ranges)
         self.hit = np.flatnonzero(hit)
         self.record = at[self.hit]
@@ -169,6 +197,17 @@ class _UnitJoin:
         self._shifts(np.flatnonzero(good & (units.offset[self.hit] != expected)), expected)
         self._tags(np.flatnonzero(good), extra)
         self._batches(np.flatnonzero(good & (units.timestamp[self.hit] != 0)))
+
+    def _in_step(self) -> tuple[Ints, Bools] | None:
+        """Return what `find_places` does where the units are the records' own, queue by queue; else None."""
+        if len(self.queue) != len(self.units.place) or not len(self.queue) or int(self.queue.min()) < 0:
+            return None
+        # Queues are numbered in the order of their files: sorted by them, records stand as their units do.
+        narrow = np.uint16 if len(self.names) < 1 << 16 else np.int64  # sorted by radix
+        order = np.argsort(self.queue.astype(narrow), kind="stable")
+        if (self.records.place[order] != self.units.place).any():
+            return None
+        return order, np.ones(len(order), np.bool_)
 
     def _expected_offsets(self, queue: Ints) -> tuple[Ints, Bools, Bools]:
         """Return (queue offset the record says, unit of its own queue, unit by multi-dispatch) per hit."""
@@ -416,10 +455,3 @@ class _UnitJoin:
             physical_offset=int(units.place[at]), topic=file.topic, queue_id=file.queue_id,
             queue_offset=int(units.offset[at]), expected=expected, found=found,
         )  # fmt: skip
-
-
-def _read_rows(file: QueueFile, first: int, count: int) -> Units:
-    layout = dtype_of(LAYOUTS[file.kind])
-    with open_file(file) as reader:
-        octets = reader.read(first * layout.itemsize, count * layout.itemsize)
-    return np.frombuffer(octets, layout, len(octets) // layout.itemsize)
