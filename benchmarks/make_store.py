@@ -1,10 +1,11 @@
-"""Write a commit log of any size in seconds, every byte as a broker would have written it.
+"""Write a store of any size in seconds, every byte as a broker would have written it.
 
 A few thousand distinct records are built with the layouts; then they are laid out again and again in a
 random order, and what differs from record to record (offsets, times, serial numbers in two properties) is
-patched through numpy views of the same layouts.
+patched through numpy views of the same layouts. The queues and the index follow from the log: pointers.py.
 
     python -m benchmarks.make_store STORE [--size 1GiB] [--profile mid] [--segment-size 256MiB] [--seed 1]
+        [--log-only | --queue-file-size 6000000 --index-slots 5000000 --index-entries 20000000]
 """
 
 import argparse
@@ -18,8 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.pointers import QUEUE_FILE_SIZE, geometry_for, write_pointers
 from rmqinspect.cli.options import parse_size
 from rmqinspect.hashes import masked_crc32
+from rmqinspect.index_geometry import Geometry
 from rmqinspect.layout import dtype_of
 from rmqinspect.schemas import checkpoint, message
 
@@ -40,6 +43,8 @@ PROFILES = {
 
 TOPICS, QUEUES = 20, 8
 DISTINCT = 16 * TOPICS * QUEUES  # records built one by one; each queue has 16 of them
+
+KEYS_PER_RECORD = 2  # in the index: UNIQ_KEY, and one word in KEYS
 
 SEGMENTS = 4  # by default
 LARGEST_SEGMENT = 1 << 30  # MessageStoreConfig.mappedFileSizeCommitLog
@@ -67,14 +72,23 @@ class Template(NamedTuple):
 
 
 def make_store(
-    store: str, profile: str = "mid", size: int = 1 << 30, segment_size: int | None = None, seed: int = 1
+    store: str,
+    profile: str = "mid",
+    size: int = 1 << 30,
+    segment_size: int | None = None,
+    seed: int = 1,
+    *,
+    log_only: bool = False,
+    queue_file_size: int = QUEUE_FILE_SIZE,
+    geometry: Geometry | None = None,
 ) -> int:
-    """Write the folder `store` with a checkpoint and a commit log of at least `size` bytes.
+    """Write the folder `store` with a commit log of at least `size` bytes, its queues, index and checkpoint.
 
     Return the bytes of the log.
 
-    All segments are full: their last bytes are a blank record. The same arguments give the same bytes. The
-    folder appears when it is whole.
+    All segments are full: their last bytes are a blank record. The settings of the index are `geometry`;
+    None chooses them so that the keys fill a few files. With `log_only` there are neither queues nor index.
+    The same arguments give the same bytes. The folder appears when it is whole.
 
     :raises FileExistsError: `store` exists.
     """
@@ -90,8 +104,12 @@ def make_store(
         with open(os.path.join(unfinished, "commitlog", f"{base:020}"), "wb") as file:
             for octets in writer.write_segment(base, segment_size):
                 file.write(octets)
+    indexed = None
+    if not log_only:
+        geometry = geometry or geometry_for(writer.serial * KEYS_PER_RECORD)
+        indexed = write_pointers(unfinished, queue_file_size, geometry)
     with open(os.path.join(unfinished, "checkpoint"), "wb") as file:
-        file.write(writer.build_checkpoint())
+        file.write(writer.build_checkpoint(indexed))
     os.rename(unfinished, store)
     return len(bases) * segment_size
 
@@ -124,10 +142,15 @@ class _LogWriter:
         blank: bytes = message.Blank.build({"total_size": size - position, "magic": message.MAGIC_BLANK})
         yield blank.ljust(size - position, b"\0")
 
-    def build_checkpoint(self) -> bytes:
-        """Return the checkpoint of a broker that has flushed all that was written so far."""
+    def build_checkpoint(self, indexed: int | None = None) -> bytes:
+        """Return the checkpoint of a broker that has flushed all that was written so far.
+
+        `indexed` is the time in ms until which full index files reach; None: all of the log.
+        """
         last = _FIRST_TIME + (self.serial - 1) // _RECORDS_PER_MS
         times = dict.fromkeys(checkpoint.TIMESTAMP_FIELDS, last)
+        if indexed is not None:
+            times["index_msg_timestamp"] = indexed
         zeros = {field.name: 0 for field in checkpoint.Checkpoint.subcons}
         octets: bytes = checkpoint.Checkpoint.build({**zeros, **times})
         return octets.ljust(checkpoint.CHECKPOINT_SIZE, b"\0")
@@ -252,8 +275,18 @@ def main() -> None:
     parser.add_argument("--profile", choices=PROFILES, default="mid")
     parser.add_argument("--segment-size", type=parse_size)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--log-only", action="store_true", help="neither queues nor index")
+    parser.add_argument("--queue-file-size", type=parse_size, default=QUEUE_FILE_SIZE, help="a multiple of 20")
+    parser.add_argument("--index-slots", type=int, help="maxHashSlotNum; with --index-entries")
+    parser.add_argument("--index-entries", type=int, help="maxIndexNum; without both, a few files are filled")
     options = parser.parse_args()
-    make_store(options.store, options.profile, options.size, options.segment_size, options.seed)
+    if (options.index_slots is None) != (options.index_entries is None):
+        parser.error("--index-slots and --index-entries go together")
+    geometry = Geometry(options.index_slots, options.index_entries) if options.index_slots else None
+    make_store(
+        options.store, options.profile, options.size, options.segment_size, options.seed,
+        log_only=options.log_only, queue_file_size=options.queue_file_size, geometry=geometry,
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

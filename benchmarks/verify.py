@@ -19,10 +19,11 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from itertools import product
 from pathlib import Path
 from statistics import median
 from threading import Thread
-from typing import IO
+from typing import IO, NamedTuple
 
 from benchmarks.broker import NoJavaError, WarmLoop, build, run_cold
 from benchmarks.make_store import PROFILES, make_store
@@ -36,6 +37,8 @@ _BUFFER_SIZE = 4 << 20
 _PIECE_SIZE = 64 << 20  # what a reading thread takes at a time
 _TICK = 0.01  # seconds: the JVM counts its CPU in these
 _TINY = 16 << 10  # a store of this size shows what a command costs before it reads
+# The queues and the index of a made store take less than this share of its log.
+_POINTERS_SHARE = 0.25
 
 Checksum = Callable[[memoryview], int]
 
@@ -46,8 +49,9 @@ WARM_JVM, COLD_JVM = "JVM loop, warm", "JVM loop, cold process"
 class Log:
     """What every peer reads: the used bytes of each segment, without the zeros behind the last record."""
 
-    path: str  # what the commands are given
-    folder: Path  # of the segments
+    path: str  # the whole store, or its commitlog folder alone
+    folder: Path  # of the segments: what all peers are given but those that read the whole store
+    pointed_at: bool  # queues or index files lie beside the log
     ends: tuple[tuple[str, int], ...]  # (segment, where its last record ends)
     records: int
     octets: int  # of the records together; all GB are of these
@@ -60,7 +64,25 @@ class Peer:
     name: str
     run: Callable[[bool], Cost]  # told whether to watch the memory
     starts_like: str | None = None  # the peer that is this one's start-up
+    more_than: str | None = None  # the peer that does a part of what this one does
     reads: bool = True  # False for those that only start up
+
+
+class Command(NamedTuple):
+    """A command of the tool that is measured."""
+
+    name: str  # in the table
+    verb: str
+    options: tuple[str, ...]
+    whole_store: bool = False  # given the whole store, not the log alone
+    more_than: str | None = None  # the command that does a part of it
+
+
+_COMMANDS = (
+    Command("verify", "verify", ("--level", "standard")),
+    Command("verify deep", "verify", ("--level", "deep"), whole_store=True, more_than="verify"),
+    Command("decode", "decode", ("-f", "arrow")),
+)
 
 
 def read_log(path: str) -> Log:
@@ -77,7 +99,8 @@ def read_log(path: str) -> Log:
                 ends[split.segment.path] = last - split.segment.base
     if not records:
         raise SystemExit(f"{path}: no records")
-    return Log(path, Path(store.segments[0].path).parent, tuple(ends.items()), records, octets)
+    pointed_at = bool(store.queue_files or store.index_files)
+    return Log(path, Path(store.segments[0].path).parent, pointed_at, tuple(ends.items()), records, octets)
 
 
 def read_bytes(log: Log, threads: int, checksum: Checksum | None = None) -> None:
@@ -116,13 +139,17 @@ def plan_peers(log: Log, tiny: str) -> Iterator[Peer]:
         for threads in counts:
             read = partial(read_bytes, log, threads, checksum)
             yield Peer(f"{name}, {threads} thread{'s'[: threads > 1]}", partial(_run_here, read))
-    for verb, options in (("verify", ("--level", "standard")), ("decode", ("-f", "arrow"))):
-        for jobs in counts:
-            front = [sys.executable, "-m", "rmqinspect", verb]
-            back = [*options, "-q", "-j", str(jobs)]
-            name, start_up = f"{verb} -j {jobs}", f"{verb} -j {jobs}, start-up"
-            yield Peer(name, partial(run_process, [*front, log.path, *back]), start_up)
-            yield Peer(start_up, partial(run_process, [*front, tiny, *back]), reads=False)
+    # With as many processes, a command runs just after the one it is compared with.
+    for jobs, command in product(counts, _COMMANDS):
+        if command.whole_store and not log.pointed_at:
+            continue
+        path, small = (log.path, tiny) if command.whole_store else (str(log.folder), os.path.join(tiny, "commitlog"))
+        front = [sys.executable, "-m", "rmqinspect", command.verb]
+        back = [*command.options, "-q", "-j", str(jobs)]
+        name, start_up = f"{command.name} -j {jobs}", f"{command.name} -j {jobs}, start-up"
+        more_than = f"{command.more_than} -j {jobs}" if command.more_than else None
+        yield Peer(name, partial(run_process, [*front, path, *back]), start_up, more_than)
+        yield Peer(start_up, partial(run_process, [*front, small, *back]), reads=False)
 
 
 def _run_here(function: Callable[[], None], _: bool) -> Cost:
@@ -179,6 +206,8 @@ def measure(log: Log, rounds: int, only: re.Pattern[str], out: IO[str] | None) -
                     more = {"peak": memory[peer.name], "records": log.records, "octets": log.octets}
                     out.write(json.dumps({**line, **more}) + "\n")
     print_costs(log, peers, costs, memory)
+    if any(peer.more_than in costs for peer in peers):
+        print_surplus(peers, costs, memory)
     if WARM_JVM in costs:
         print_ratios(peers, costs)
 
@@ -204,6 +233,24 @@ def print_costs(log: Log, peers: list[Peer], costs: dict[str, list[Cost]], memor
             f"{cpu:.3f}",
             *rates,
             f"{held / 1e6:.0f}" if held else "",
+        ]
+        print(f"| {' | '.join(cells)} |")
+
+
+def print_surplus(peers: list[Peer], costs: dict[str, list[Cost]], memory: dict[str, int | None]) -> None:
+    """Print how many times the cost of its part each peer that does more than another takes, round by round."""
+    print("\n| times the cost | wall: min / median / max | CPU: min / median / max | peak MB |")
+    print("|---|---|---|---|")
+    for peer in peers:
+        if peer.more_than not in costs:
+            continue
+        pairs = list(zip(costs[peer.name], costs[peer.more_than], strict=True))
+        walls, cpus = [more.wall / part.wall for more, part in pairs], [more.cpu / part.cpu for more, part in pairs]
+        held = [memory[name] for name in (peer.name, peer.more_than)]
+        cells = [
+            f"{peer.name} / {peer.more_than}",
+            *(" / ".join(f"{times:.2f}" for times in (min(row), median(row), max(row))) for row in (walls, cpus)),
+            " / ".join(f"{octets / 1e6:.0f}" for octets in held if octets),
         ]
         print(f"| {' | '.join(cells)} |")
 
@@ -252,8 +299,9 @@ def find_stores(options: argparse.Namespace, stack: ExitStack) -> Iterator[str]:
         path = os.path.abspath(os.path.join(folder, f"{profile}-{options.size}"))
         if not os.path.exists(path):
             free = shutil.disk_usage(folder).free
-            if free < options.size:
-                raise SystemExit(f"{folder}: {free} bytes are free, {options.size} are needed")
+            needed = int(options.size * (1 + _POINTERS_SHARE))
+            if free < needed:
+                raise SystemExit(f"{folder}: {free} bytes are free, {needed} are needed")
             make_store(path, profile, options.size)
         yield path
 

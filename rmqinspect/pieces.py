@@ -5,12 +5,14 @@ ascending order. So the rows that concern one split are one run of a file, and a
 against all that points into it by whoever reads the split, with no table of the whole log.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Iterable
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
+Row = TypeVar("Row")
 
 # Ascending offsets give as many runs as splits; where damage gives more, rows are told in bulk.
 _RUNS = 64
@@ -55,3 +57,29 @@ def groups(*keys: Ints) -> list[tuple[int, int]]:
         changes |= key[1:] != key[:-1]
     firsts = np.concatenate(([0], np.flatnonzero(changes) + 1))
     return list(zip(firsts.tolist(), np.append(firsts[1:], len(keys[0])).tolist(), strict=True))
+
+
+class Bounded(Generic[Row]):
+    """Rows up to a bound; of what comes then, rows of a class become one, so that sums stay exact.
+
+    Only hostile files have so many rows.
+    """
+
+    def __init__(self, most: int, class_of: Callable[[Row], Hashable], merge: Callable[[Row, Row], Row]) -> None:
+        self._most, self._class_of, self._merge = most, class_of, merge
+        self._kept: list[Row] = []
+        self._rest: dict[Hashable, Row] = {}
+
+    def extend(self, rows: Iterable[Row]) -> None:
+        """Add rows in their order."""
+        for row in rows:
+            if len(self._kept) < self._most:
+                self._kept.append(row)
+            else:
+                key = self._class_of(row)
+                self._rest[key] = self._merge(self._rest[key], row) if key in self._rest else row
+
+    @property
+    def rows(self) -> list[Row]:
+        """All rows, merged ones last."""
+        return [*self._kept, *self._rest.values()]

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rmqinspect.errors import Unreadable
 from rmqinspect.layout import dtype_of
@@ -32,6 +33,7 @@ from rmqinspect.schemas.consumequeue import (
 from rmqinspect.store import FileReader, QueueFile, Store, open_file
 
 Units = np.ndarray[Any, np.dtype[Any]]
+Bools = NDArray[np.bool_]
 
 LAYOUTS = {"queue": QueueUnit, "batch_queue": BatchUnit}  # by kind of file
 _KIND_NAMES = {"queue": "file", "batch_queue": "batch"}
@@ -84,6 +86,20 @@ def valid_units(units: Units) -> Units:
     if "message_count" in (units.dtype.names or ()):
         good &= (units["queue_offset"] >= 0) & (units["message_count"] > 0)
     return good
+
+
+def filler_units(units: Units) -> Bools:
+    """Return which units are pre-blank filler. Source: ConsumeQueue#fillPreBlank."""
+    filler: Bools = units["size"] == PRE_BLANK_SIZE
+    if filler.any():
+        filler &= (units["physical_offset"] == 0) & (units["tags_code"] == 0)
+    return filler
+
+
+def unit_times(units: Units) -> Units | None:
+    """Return the store times of batch units, ms; None for units that have none."""
+    has_times = "store_timestamp" in (units.dtype.names or ())
+    return units["store_timestamp"].astype(np.int64) if has_times else None
 
 
 def unit_numbers(file: QueueFile, row: int, units: Units) -> tuple[Units, Units]:

@@ -1,5 +1,6 @@
 """All checks of a level on one store, one outcome."""
 
+import os
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -43,10 +44,11 @@ _OF_RECORDS = frozenset({"CQ-MISSING", "CQ-BEHIND", "IX-MISSING"})
 
 # Findings whose expected and found values are one field of so many bits.
 _FIELD_WIDTHS = {
-    "CQ-DANGLING": 64, "CQ-BEYOND": 64, "CQ-MISMATCH": 32, "CQ-TAG": 64, "CQ-SHIFT": 64, "BQ-COUNT": 64,
+    "CQ-DANGLING": 64, "CQ-BEYOND": 64, "CQ-MISMATCH": 32, "CQ-TAG": 64, "BQ-COUNT": 64,
     "CL-QUEUE-OFFSET": 64,
 }  # fmt: skip
 
+_KEPT = 1000  # rows of a code at least that a process keeps
 _ANY_OFFSET = 2**63 - 1  # the end of a queue that could not be read
 
 # Large enough that looking back at its start is nothing, small enough that all processes end together.
@@ -129,7 +131,9 @@ class _Run:
     def __init__(self, store: Store, wish: Wish, progress: Callable[[int], None]) -> None:
         self.store, self.wish, self.progress = store, wish, progress
         self.splits = splits_to_read(store, wish.level)
-        self.judge = LogJudge(store)
+        # How many rows are shown says nothing about what they are: enough are kept to judge.
+        self.limit = max(wish.max_findings, _KEPT)
+        self.judge = LogJudge(store, self.limit)
         self.writer: WriterEstimate | None = None
         self.listed: list[Finding] = []
         self.surveys: list[QueueSurvey] = []
@@ -156,7 +160,7 @@ class _Run:
         deep = self.wish.level == "deep"
         index_files = read_index_files(self.store, []) if deep else []  # what cannot be read was told
         tasks = survey_tasks(self.store, index_files, timer=deep)
-        limits = SurveyLimits(borders_of(self.splits) or (0,), self.store.log_start, self.wish.max_findings)
+        limits = SurveyLimits(borders_of(self.splits) or (0,), self.store.log_start, self.limit)
         size = sum(file.size for file in (*self.store.queue_files, *self.store.index_files))
         jobs = self.wish.jobs if size > _WORTH_PROCESSES and len(tasks) > 1 else 1
         with closing(run_ordered(partial(run_survey, limits=limits), tasks, jobs, preload=_PRELOAD)) as results:
@@ -172,6 +176,8 @@ class _Run:
         self.cross = CrossJudge(
             self.store, self.surveys, unclean=bool(self.store.of_kind("abort")),
             dispatched_to=_dispatched_to(self.store), topics=_known_topics(self.store),
+            deep=deep, whole_log=not _is_loose(self.store),
+            limit=self.limit,
         )  # fmt: skip
 
     def read_log(self) -> None:
@@ -194,12 +200,12 @@ class _Run:
         plan = replace(plan, splits=(("", 0),), borders=(0,))
         entries = None
         if plan.index_range is not None:
-            entries = join_entries(nothing, plan, 0, nowhere, ("", 0), self.wish.max_findings)
-        cross.take(join_units(nothing, plan, 0, nowhere, self.wish.max_findings), entries)
+            entries = join_entries(nothing, plan, 0, nowhere, ("", 0), self.limit)
+        cross.take(join_units(nothing, plan, 0, nowhere, self.limit), entries)
 
     def _check_splits(self) -> Generator[SplitResult, None, None]:
         looked_for = {code.code for code in CODES if code.level in levels_up_to("standard")}
-        limits = CheckLimits(self.wish.max_findings, frozenset(looked_for & self.wish.codes))
+        limits = CheckLimits(self.limit, frozenset(looked_for & self.wish.codes))
         check = partial(check_split, limits=limits, plan=self.plan)
         size = sum(split.end - split.start for split in self.splits)
         jobs = self.wish.jobs if size > _WORTH_PROCESSES else 1
@@ -226,9 +232,9 @@ class _Run:
         )  # fmt: skip
         for finding in sorted(_wanted(found, wish), key=_in_file_order):
             outcome.findings.add(_with_flip(finding))
-        outcome.findings.add_counts(judge.left_out)
+        left_out = judge.left_out + self.cross.left_out if self.cross is not None else judge.left_out
+        outcome.findings.add_counts({code: number for code, number in left_out.items() if code in wish.codes})
         if self.cross is not None:
-            outcome.findings.add_counts({c: n for c, n in self.cross.left_out.items() if n and c in wish.codes})
             outcome.loss = self.cross.loss
             outcome.units = sum(survey.units for survey in self.surveys)
             outcome.joined_units, outcome.joined_entries = self.cross.joined_units, self.cross.joined_entries
@@ -261,7 +267,8 @@ class _Run:
             for number, (file, index) in enumerate(self.index):
                 used, times = index.used_entries, self.cross.edge_times
                 newest = [times[number, at] for at in (used - 1, used) if (number, at) in times]
-                yield from check_header_times(file, index, times.get((number, 1)), newest)
+                if file.entries <= used:  # else the newest ones were cut off
+                    yield from check_header_times(file, index, times.get((number, 1)), newest)
                 yield from _unknown_geometry(file)
             if self.ext is not None:
                 yield from self.ext.findings
@@ -270,7 +277,7 @@ class _Run:
             sides += [self.timer] if self.timer is not None else []
             for one in sides:
                 yield from one.findings
-                self.cross.left_out += one.left_out
+                self.cross.left_out.update(one.left_out)
                 self.cross.unread += one.unread
             for message in dict.fromkeys(self.cross.unread):
                 yield Finding("ST-IO", message, file=self._file_in(message))
@@ -302,6 +309,12 @@ def _in_file_order(finding: Finding) -> tuple[int, int, str, str, int]:
     in_log = finding.code.startswith("CL-") or finding.code in _OF_RECORDS
     place = (finding.physical_offset or 0) if in_log else 0
     return (0 if in_log else 1, place, finding.file or "", finding.code, finding.offset or 0)
+
+
+def _is_loose(store: Store) -> bool:
+    """Whether segments were given one by one: what lies before and behind them was not."""
+    paths = {os.path.realpath(path) for path in store.paths}
+    return any(segment.path in paths for segment in store.segments)
 
 
 def _known_topics(store: Store) -> frozenset[str] | None:

@@ -5,15 +5,19 @@ the broker where it stopped reading (`truth.json`). From these, and never from a
 findings: a table of words for damage inside the log, a rule for names and lengths, a rule for the checkpoint.
 Where a store deviates from the tables, `DEVIATIONS` has its findings and the reason.
 
-Damage to consume queues, index files and the lock is not looked for yet, and nothing may be said about it.
+Where queues and index say something of their own, `slow_pointers` finds it in the store, unit by unit; the words
+say which codes these must be (`pointer_codes`), and so check the finder.
 """
 
 import re
 import struct
 from collections.abc import Iterator
+from functools import cache
 from typing import NamedTuple
 
+from rmqinspect.checks.codes import BY_CODE, levels_up_to
 from tests import oracle
+from tests.slow_pointers import Settings, Verdict, judge
 
 
 class Expected(NamedTuple):
@@ -63,6 +67,46 @@ HARMLESS = ("checkpoint zeroed",)
 # Words about damage that takes the newest records away; the checkpoint remembers them.
 LOST_END = ("removed commitlog/", "whole last used segment zeroed", "length 65536 -> 0")
 
+# What is said of queues and index. Severities are those that users are told.
+POINTER_SEVERITIES = {
+    "CQ-SIZE": "error", "CQ-HOLE": "error", "CQ-ORDER": "error", "CQ-DANGLING": "error", "CQ-BEYOND": "error",
+    "CQ-MISMATCH": "error", "CQ-SHIFT": "error", "CQ-MISSING": "error", "CQ-TAG": "warning", "CQ-BEHIND": "info",
+    "CQ-EXPIRED": "info", "CQ-ZERO-BEHIND": "info", "IX-SIZE": "error", "IX-HEADER": "error", "IX-CHAIN": "error",
+    "IX-DANGLING": "error", "IX-KEY": "error", "IX-BEYOND": "warning", "IX-TIME": "warning", "IX-MISSING": "warning",
+}  # fmt: skip
+
+# Words about a damage, as a regular expression, and the codes about queues and index that it gives. A number in
+# the words is that of the units that were lost. Segments that were taken away have a rule of their own.
+POINTER_DAMAGE: dict[str, frozenset[str]] = {
+    r"last CQ unit now points 2\^30 bytes further": frozenset({"CQ-BEYOND", "CQ-MISSING"}),
+    r"one more CQ unit that points exactly at the end": frozenset({"CQ-BEYOND"}),
+    r"last used CQ file zeroed \(it held (\d+) units": frozenset({"CQ-MISSING"}),
+    r"last (\d+) CQ units zeroed": frozenset({"CQ-MISSING"}),
+    r"CQ unit \d+ of this file zeroed": frozenset({"CQ-HOLE", "CQ-MISSING"}),
+    r"content shifted down by one unit": frozenset({"CQ-HOLE", "CQ-SHIFT", "CQ-MISSING"}),
+    r"^consumequeue/.*: length 400 -> 393": frozenset({"CQ-SIZE"}),
+    r"^removed consumequeue/": frozenset({"CQ-MISSING"}),
+    r"^index/.*: length 5440 -> (0|5540)": frozenset({"IX-SIZE"}),
+    r"^index/.*: length 5440 -> 1000": frozenset({"IX-SIZE", "IX-MISSING"}),
+    r"header of the first index file zeroed": frozenset({"IX-HEADER"}),
+    r"QUEUEOFFSET": frozenset({"CQ-SHIFT"}),
+    r"QUEUEID": frozenset({"CQ-MISMATCH"}),
+    r"topic name": frozenset({"CQ-MISMATCH", "IX-KEY"}),
+    r"STORETIMESTAMP": frozenset({"IX-TIME"}),
+    r"whole last used segment zeroed": frozenset({"CQ-BEYOND", "IX-BEYOND"}),
+}
+RETENTION = frozenset({"CQ-EXPIRED", "CQ-ZERO-BEHIND"})
+
+# Stores whose queues and index say something else than the words, and why.
+POINTER_DEVIATIONS: dict[str, tuple[str, frozenset[str]]] = {
+    "storets_last-4.9.7-h": ("bytes 56 to 63 are of the producer's IPv6 address", frozenset()),
+    "queueid_third-4.3.2-h": ("a prepared message, which has no unit", frozenset()),
+}
+
+# MessageStoreConfig#messageDelayLevel; no store was written with another.
+DELAYS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+SECONDS = {"s": 1, "m": 60, "h": 3600}
+
 # A checkpoint may be this much newer than the newest record, in milliseconds.
 CHECKPOINT_SKEW = 1000
 
@@ -97,18 +141,106 @@ DEVIATIONS: dict[str, Deviation] = {
 }
 
 
-def expected(family: oracle.Family, name: str) -> list[Expected]:
-    """Return what must be found in a store, without ST-UNCHECKED, sorted by `in_order`."""
-    if family == "broker":
+def expected(family: oracle.Family, name: str, level: str = "deep") -> list[Expected]:
+    """Return what must be found in a store at a level, without ST-UNCHECKED, sorted by `in_order`."""
+    found: list[Expected] = []
+    if family == "crash":
+        found += DEVIATIONS[name].findings if name in DEVIATIONS else _by_rules(name)
+        found += _abort(name)
+    else:
         halted = oracle.truth(family, name)["store"]["exit"] == "halt"
-        return [Expected("ST-ABORT", "info", "abort", None, None)] if halted else []
-    found = DEVIATIONS[name].findings if name in DEVIATIONS else tuple(_by_rules(name))
-    return sorted([*found, *_abort(name)], key=in_order)
+        found += [Expected("ST-ABORT", "info", "abort", None, None)] if halted else []
+        found += _groups(name)
+    found += [Expected(row.code, POINTER_SEVERITIES[row.code], *row[1:]) for row in pointers(family, name).rows]
+    levels = levels_up_to(level)
+    return sorted((finding for finding in found if BY_CODE[finding.code].level in levels), key=in_order)
 
 
 def in_order(finding: Expected) -> tuple[object, ...]:
     """Sort key: the log by physical offset, then the rest by name; enough to compare two lists."""
-    return (finding.code[:3], finding.physical_offset or 0, finding.file or "", finding.code)
+    place = finding.physical_offset or 0, finding.file or "", finding.offset or 0
+    return (finding.code[:3], *place, finding.code, finding.number)
+
+
+@cache
+def pointers(family: oracle.Family, name: str) -> Verdict:
+    """Return what the slow finder says of a store's queues and index."""
+    return judge(oracle.store(family, name), settings(family, name))
+
+
+@cache
+def settings(family: oracle.Family, name: str) -> Settings:
+    """Return how a store was written, as its writer was told."""
+    if family == "crash":
+        version, given = oracle.case(family, name)["written_by"], oracle.case(family, name)["settings"]
+    else:
+        described = oracle.truth(family, name)["store"]
+        version, given = described["rocketmq_version"], described["settings"]
+    return Settings(
+        version=tuple(int(number) for number in version.split(".")),
+        segment_size=int(given["mappedFileSizeCommitLog"]),
+        queue_size=int(given["mappedFileSizeConsumeQueue"]),
+        slots=int(given["maxHashSlotNum"]),
+        entries=int(given["maxIndexNum"]),
+        delays=tuple(1000 * int(word[:-1]) * SECONDS[word[-1]] for word in DELAYS.split()),
+        file_queues=given.get("storeType") != "defaultRocksDB",
+        multi_dispatch=given.get("enableMultiDispatch") == "true",
+    )
+
+
+def pointer_codes(name: str) -> frozenset[str]:
+    """Return the codes about queues and index that what was done to a store of the crash family leads to."""
+    if name in POINTER_DEVIATIONS:
+        return POINTER_DEVIATIONS[name][1]
+    described = oracle.case("crash", name)
+    codes: set[str] = set()
+    for words in described["damage"]:
+        for pattern, given in POINTER_DAMAGE.items():
+            codes |= given if re.search(pattern, words) else set()
+        codes |= _taken_away(name, words)
+    has_units = not any(words == "removed consumequeue/" for words in described["damage"])
+    if described["base_variant"] == "r" and has_units:
+        codes |= RETENTION
+    if described["base_variant"] == "b":
+        codes.add("CQ-BEHIND" if "abort" in _files(name) else "CQ-MISSING")
+    return frozenset(codes)
+
+
+def lost_units(name: str) -> int | None:
+    """Return how many units the words say were zeroed, None where they do not."""
+    numbers = [
+        int(match[1])
+        for words in oracle.case("crash", name)["damage"]
+        for pattern, codes in POINTER_DAMAGE.items()
+        if codes == {"CQ-MISSING"} and (match := re.search(pattern, words)) is not None and match.groups()
+    ]
+    return sum(numbers) if numbers else None
+
+
+def _taken_away(name: str, words: str) -> frozenset[str]:
+    """What units and entries say of a removed segment: an older log, a shorter one, or a hole."""
+    removed = re.match(r"removed commitlog/(\d*)", words)
+    if removed is None:
+        return frozenset()
+    left = [int(file[-20:]) for file, size in _files(name).items() if re.match(r"commitlog/\d{20}$", file) and size]
+    if not left or not removed[1] or int(removed[1]) > max(left):
+        return frozenset({"CQ-BEYOND", "IX-BEYOND"})
+    return RETENTION if int(removed[1]) < min(left) else frozenset()
+
+
+def _groups(name: str) -> Iterator[Expected]:
+    """Groups whose offset lies before the first message that the broker still serves."""
+    truth = oracle.truth("broker", name)
+    start = truth["store"]["min_phy"]
+    first: dict[tuple[str, int], int] = {}
+    for row in truth["served"]:
+        if row.get("physical_offset", -1) >= start:
+            first.setdefault((row["topic"], row["queue_id"]), row["queue_offset"])
+    ends = {(queue["topic"], queue["queue_id"]): queue["max"] for queue in truth["queues"]}
+    for group in truth["groups"] if settings("broker", name).file_queues else []:
+        queue = group["topic"], group["queue_id"]
+        if queue in ends and group["offset"] < first.get(queue, ends[queue]):
+            yield Expected("ST-GROUP-LOST", "info", "config/consumerOffset.json", None, None)
 
 
 def _abort(name: str) -> Iterator[Expected]:

@@ -1,5 +1,6 @@
 """The benchmark's stores are whole, and its measuring measures what it says."""
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -7,11 +8,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from benchmarks import measure, verify
-from benchmarks.make_store import PROFILES, QUEUES, TOPICS, make_store
+from benchmarks import measure, pointers, verify
+from benchmarks.make_store import KEYS_PER_RECORD, PROFILES, QUEUES, TOPICS, make_store
+from rmqinspect.index_geometry import DEFAULT_GEOMETRY, Geometry, read_index_files
 from rmqinspect.store import open_store
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.table import Request
+from rmqinspect.verify import Outcome, Wish
+from rmqinspect.verify import verify as verify_store
 
 ON_LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells it")
 
@@ -22,6 +26,16 @@ def read_messages(path: Path) -> pa.Table:
     return pa.Table.from_batches(table.rows(open_store([str(path)]), Request()), table.schema)
 
 
+def verify_deep(path: Path) -> Outcome:
+    """Return the outcome of the level that reads queues and index too."""
+    return verify_store(open_store([str(path)]), Wish(level="deep"))
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    """Return the content of each file, by its path in the folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_made_store_is_whole(tmp_path: Path, profile: str) -> None:
     store = tmp_path / "store"
@@ -30,7 +44,40 @@ def test_a_made_store_is_whole(tmp_path: Path, profile: str) -> None:
     assert [(int(file.name), file.stat().st_size) for file in segments] == [
         (number << 19, 1 << 19) for number in range(4)
     ]
-    measure.run_process([sys.executable, "-m", "rmqinspect", "verify", str(store), "-q", "--fail-on", "warning"])
+    outcome = verify_deep(store)
+    assert (outcome.verdict, outcome.findings.rows) == ("WHOLE", [])
+    records = read_messages(store).num_rows
+    assert outcome.units == outcome.joined_units == records
+    assert outcome.joined_entries == records * KEYS_PER_RECORD
+    assert len(list((store / "consumequeue").glob("*/*/*"))) == TOPICS * QUEUES
+    assert len(list((store / "index").iterdir())) == pointers.INDEX_FILES
+
+
+def test_queues_and_index_go_on_from_file_to_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, piece_size in (("pieces", 100_000), ("whole", 1 << 20)):
+        monkeypatch.setattr(pointers, "_PIECE_SIZE", piece_size)
+        make_store(str(tmp_path / name), "small", 1 << 20, 1 << 20, queue_file_size=81, geometry=Geometry(97, 1001))
+    store = tmp_path / "pieces"
+    assert files_below(store) == files_below(tmp_path / "whole")
+    outcome = verify_deep(store)
+    assert outcome.verdict == "WHOLE"
+    index = sorted((store / "index").iterdir())
+    assert len(index) == -(-outcome.joined_entries // 1000) > 2
+    assert {file.stat().st_size for file in index} == {Geometry(97, 1001).size}
+    queue = sorted((store / "consumequeue" / "shop-events-00" / "0").iterdir())
+    assert [(int(file.name), file.stat().st_size) for file in queue] == [(at * 100, 100) for at in range(len(queue))]
+    assert len(queue) > 2
+    index[1].write_bytes(index[0].read_bytes())
+    assert "IX-MISSING" in verify_deep(store).findings.counts
+
+
+def test_an_index_may_have_the_settings_of_a_broker(tmp_path: Path) -> None:
+    make_store(str(tmp_path / "store"), "mid", 64 << 10, geometry=DEFAULT_GEOMETRY)
+    (file,) = (tmp_path / "store" / "index").iterdir()
+    assert file.stat().st_size == 420_000_040
+    (index,) = read_index_files(open_store([str(tmp_path / "store")]))
+    assert index.geometry == DEFAULT_GEOMETRY
+    assert index.entries == read_messages(tmp_path / "store").num_rows * KEYS_PER_RECORD
 
 
 def test_the_records_of_a_made_store_go_on_in_each_queue(tmp_path: Path) -> None:
@@ -47,20 +94,37 @@ def test_the_records_of_a_made_store_go_on_in_each_queue(tmp_path: Path) -> None
 
 def test_the_same_seed_makes_the_same_store(tmp_path: Path) -> None:
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        make_store(str(tmp_path / name), "mid", 64 << 10, seed=seed)
-    first, again, other = ((tmp_path / name / "commitlog" / f"{0:020}").read_bytes() for name in "abc")
-    assert first == again != other
+        make_store(str(tmp_path / name), "mid", 64 << 10, seed=seed, queue_file_size=1000)
+    first, again, other = (files_below(tmp_path / name) for name in "abc")
+    assert first == again
+    assert all(first[name] != other[name] for name in first if name.startswith(("commitlog", "index")))
 
 
 def test_the_benchmark_prints_a_row_per_peer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out.jsonl"
-    chosen = ["--only", "^(read|verify -j 1|decode -j 1$)", "--out", str(out)]
+    chosen = ["--only", "^(read|verify( deep)? -j 1$|verify -j 1, start-up|decode -j 1$)", "--out", str(out)]
     verify.main(["--size", "4MiB", "--rounds", "1", "--keep", str(tmp_path), *chosen])
     assert (tmp_path / f"mid-{4 << 20}").is_dir()
     lines = capsys.readouterr().out.splitlines()
-    peers = [line.split(" | ")[0] for line in lines if re.search(r"\| [\d.]+ / [\d.]+ / [\d.]+ \|", line)]
-    assert {"| read, 1 thread", "| verify -j 1", "| verify -j 1, start-up", "| decode -j 1"} < set(peers)
+    peers = [line.split(" | ")[0] for line in lines if re.match(r"\| (read|verify|decode)[^/]*\| [\d.]+ / ", line)]
+    named = {"| read, 1 thread", "| verify -j 1", "| verify -j 1, start-up", "| verify deep -j 1", "| decode -j 1"}
+    assert named < set(peers)
     assert len(out.read_text().splitlines()) == len(peers)
+    (ratio,) = [line for line in lines if line.startswith("| verify deep -j 1 / verify -j 1 |")]
+    costs = {line["peer"]: line for line in map(json.loads, out.read_text().splitlines())}
+    times = costs["verify deep -j 1"]["wall"] / costs["verify -j 1"]["wall"]
+    assert ratio.split(" | ")[1] == " / ".join([f"{times:.2f}"] * 3)
+
+
+def test_level_deep_is_measured_where_something_points_into_the_log(tmp_path: Path) -> None:
+    for name, log_only in (("log", True), ("store", False)):
+        store = tmp_path / name
+        make_store(str(store), "mid", 64 << 10, log_only=log_only)
+        pointing = set() if log_only else {"consumequeue", "index"}
+        assert {path.name for path in store.iterdir()} == {"commitlog", "checkpoint"} | pointing
+        peers = {peer.name for peer in verify.plan_peers(verify.read_log(str(store)), str(store))}
+        assert {"verify -j 1"} < peers
+        assert ("verify deep -j 1" in peers) != log_only
 
 
 @ON_LINUX

@@ -8,12 +8,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rmqinspect.checks.dledger import ChainEnds, join_chains
-from rmqinspect.checks.findings import Finding
+from rmqinspect.checks.findings import Finding, Kept
 from rmqinspect.checks.index_join import IndexResult, MissingKeys
-from rmqinspect.checks.nowhere import INSIDE, Nowhere
-from rmqinspect.checks.queue_join import Delay, Missing, Shift, UnitResult
+from rmqinspect.checks.nowhere import INSIDE, OUTSIDE, Nowhere, bounded_nowhere
+from rmqinspect.checks.queue_join import Delay, Missing, Shift, UnitResult, bounded_missing, bounded_shifts
+from rmqinspect.checks.queue_order import find_disorder
 from rmqinspect.checks.queues import QueueSurvey
 from rmqinspect.checks.timer_join import TimerResult
+from rmqinspect.dispatch import LMQ_PREFIX
+from rmqinspect.queue_files import queue_files_of
 from rmqinspect.store import Segment, Store
 from rmqinspect.text import count, describe_duration
 
@@ -25,13 +28,13 @@ _WRONG_UNIT = frozenset({"CQ-DANGLING", "CQ-BEYOND", "CQ-MISMATCH"})
 
 _DANGLING = {"unit": "CQ-DANGLING", "entry": "IX-DANGLING", "timer": "TM-CHAIN"}
 _BEYOND = {"unit": "CQ-BEYOND", "entry": "IX-BEYOND", "timer": "TM-BEYOND"}
-_NOUNS = {"unit": "queue unit", "entry": "index entry", "timer": "timer unit"}
-_MANY = {"unit": "queue units", "entry": "index entries", "timer": "timer units"}
-
 # The default of MessageStoreConfig#messageDelayLevel, in seconds, by queue id of the schedule topic.
 _DEFAULT_DELAYS = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
 
 _TOPICS_TOLD = 3
+_ROOM = 8  # rows kept for each that is shown
+_MOST_RUNS = 100_000  # of a kind in all splits, told one by one
+_FAR = 1 << 40  # bytes behind the log's end: no messages were there
 
 
 @dataclass(slots=True)
@@ -65,25 +68,28 @@ class CrossJudge:
 
     def __init__(
         self, store: Store, surveys: Sequence[QueueSurvey], *, unclean: bool, dispatched_to: int,
-        topics: frozenset[str] | None,
+        topics: frozenset[str] | None, deep: bool, whole_log: bool, limit: int,
     ) -> None:
         """Prepare for a store whose queues were surveyed.
 
         `unclean`: the broker did not stop, or runs. `dispatched_to`: the store time in ms up to which
         the checkpoint says that units were flushed. `topics`: of topics.json, None without it.
+        `deep`: tell records without a unit too. `whole_log`: not only some segments were given. `limit` bounds
+        the rows of a code that are shown.
         """  # fmt: skip
         self.store, self.surveys, self.topics = store, surveys, topics
         self.unclean, self.dispatched_to = unclean, dispatched_to
-        self.findings: list[Finding] = []
-        self.left_out: Counter[str] = Counter()
+        self.deep, self.whole_log = deep, whole_log
+        self._kept = Kept(_ROOM * limit)  # many rows fold into few in the end
+        self.findings, self.left_out = self._kept.rows, self._kept.left_out
         self.unread: list[str] = []
         self.loss = Loss()
         self.joined_units = self.joined_entries = 0
         self.behind: Counter[tuple[str, int]] = Counter()  # messages not dispatched yet, by queue
-        self._shifts: list[Shift] = []
-        self._missing: list[Missing] = []
+        self._shifts = bounded_shifts(_MOST_RUNS)
+        self._missing = bounded_missing(_MOST_RUNS)
         self._missing_keys: list[MissingKeys] = []
-        self._nowhere: list[Nowhere] = []
+        self._nowhere = bounded_nowhere(_MOST_RUNS)
         self._delays: dict[Delay, tuple[int, Finding]] = {}
         self.edge_times: dict[tuple[int, int], int] = {}  # of index entries: see IndexResult
         self._chains: list[ChainEnds] = []
@@ -97,14 +103,14 @@ class CrossJudge:
         """Take what the next split told."""  # fmt: skip
         for result in (units, entries, timer):
             if result is not None:
-                self.findings += result.findings
-                self._nowhere += result.nowhere
+                self._kept.extend(result.findings)
+                self._nowhere.extend(result.nowhere)
                 self.unread += result.unread
         for counted in (units, entries, chain):
             if counted is not None:
-                self.left_out += counted.left_out
+                self.left_out.update(counted.left_out)
         if chain is not None:
-            self.findings += chain.findings
+            self._kept.extend(chain.findings)
             self.unread += chain.unread
             chain.findings = []
             self._chains.append(chain)
@@ -114,8 +120,8 @@ class CrossJudge:
             self._take_missing_keys(entries)
         if units is not None:
             self.joined_units += units.joined
-            self._shifts += units.shifts
-            self._missing += units.missing
+            self._shifts.extend(units.shifts)
+            self._missing.extend(units.missing)
             self._last_place = max(self._last_place, -1 if units.last_place is None else units.last_place)
             for delay, (number, first) in units.delays.items():
                 before, kept = self._delays.get(delay, (0, first))
@@ -153,15 +159,17 @@ class CrossJudge:
         witnesses: dict[int, list[Nowhere]] = defaultdict(list)
         nowhere: list[Nowhere] = []
         spans = _gap_spans(log)
-        for lost in self._nowhere:
+        for lost in self._nowhere.rows:
             if any(start <= lost.low < end for start, end in unread):
                 continue
+            if not self.whole_log and (lost.where == OUTSIDE or log_end is None or lost.low >= log_end):
+                continue  # what stands there was not given
             at = next((at for at, start, end in spans if start <= lost.low < end), None)
             if at is not None and lost.where != INSIDE:
                 witnesses[at].append(lost)
             elif log_end is not None or lost.where == INSIDE:
                 nowhere.append(lost)
-        self.findings += self._judge_missing(sees_end=log_end is not None)
+        self._kept.extend(self._judge_missing(sees_end=log_end is not None))
         for lost in nowhere:
             self._leads_nowhere(lost, log_end)
         for at, lost_rows in witnesses.items():
@@ -170,31 +178,28 @@ class CrossJudge:
                 log[at] = replace(log[at], message=f"{log[at].message}; what is not there held {held}")
             else:
                 log[at] = replace(log[at], expected=held)
-        self.findings += self._judge_shifts()
-        self.findings += self._judge_missing_keys()
-        self.findings += self._judge_delays()
-        self.findings += join_chains(self._chains, unclean=self.unclean)
+        self._kept.extend(self._judge_shifts())
+        self._kept.extend(self._judge_missing_keys())
+        self._kept.extend(self._judge_delays())
+        self._kept.extend(join_chains(self._chains, unclean=self.unclean))
         self._take_disorder()
         return log + self.findings
 
     def _leads_nowhere(self, lost: Nowhere, log_end: int | None) -> None:
         beyond = log_end is not None and lost.low >= log_end and lost.where != INSIDE
         code = (_BEYOND if beyond else _DANGLING)[lost.kind]
-        noun = _NOUNS[lost.kind] if lost.rows == 1 else f"{lost.rows} {_MANY[lost.kind]}"
-        points = "points" if lost.rows == 1 else "point"
-        what = f"{noun} {points} where no record starts"
-        expected = "the start of a record"
+        # Rows are folded, so the words do not count them.
+        what, expected = "it points where no record starts", "the start of a record"
         if beyond:
-            what, expected = f"{noun} {points} behind the log's end: what was there is gone", f"below {log_end}"
+            what, expected = "it points behind the log's end: what was there is gone", f"below {log_end}"
         if (own := self._own_record(lost)) is not None:
             # The record that should be there has no unit: this one is damaged, and nothing is lost.
-            what, expected = f"{noun} {points} {'behind the log' if beyond else 'where no record starts'}", str(own)
-            what += f": the record of this queue offset stands at {own}"
-        elif beyond:
-            self._count_loss(lost)
-        numbered = f"entry {lost.row}: " if lost.kind == "entry" else ""
-        self.findings.append(Finding(
-            code, numbered + what, file=lost.file, offset=lost.position, length=lost.rows * lost.row_size,
+            what = f"it points {'behind the log' if beyond else 'where no record starts'}"
+            what, expected = f"{what}: the record of this queue offset stands at {own}", str(own)
+        elif beyond and log_end is not None:
+            self._count_loss(lost, log_end)
+        self._kept.add(Finding(
+            code, what, file=lost.file, offset=lost.position, length=lost.rows * lost.row_size,
             physical_offset=lost.low, topic=lost.topic, queue_id=lost.queue_id,
             queue_offset=lost.row if lost.kind == "unit" else None, count=lost.rows, expected=expected,
             found=str(lost.low),
@@ -207,17 +212,30 @@ class CrossJudge:
         name = lost.topic, lost.queue_id, lost.row
         return next((run.low for run in self.missing if (run.topic, run.queue_id, run.queue_offset) == name), None)
 
-    def _count_loss(self, lost: Nowhere) -> None:
+    def _count_loss(self, lost: Nowhere, log_end: int) -> None:
+        """Count what a row proves to be gone: not what stands elsewhere, nor what can never have been there."""
+        if lost.low > log_end + _FAR:
+            return
         if lost.kind == "unit" and lost.topic is not None:
-            self.loss.messages[lost.topic] = self.loss.messages.get(lost.topic, 0) + lost.messages
+            gone = lost.messages - self._found_elsewhere(lost)
+            if gone <= 0:
+                return
+            self.loss.messages[lost.topic] = self.loss.messages.get(lost.topic, 0) + gone
         elif lost.kind == "entry":
             self.loss.entries += lost.messages
         if lost.newest is not None:
             self.loss.newest = max(self.loss.newest or 0, lost.newest)
 
+    def _found_elsewhere(self, lost: Nowhere) -> int:
+        """Return how many of the messages that units stand for are in the log, without a unit."""
+        end = lost.row + lost.messages
+        runs = (run for run in self.missing if (run.topic, run.queue_id) == (lost.topic, lost.queue_id))
+        overlaps = (min(end, run.queue_offset + run.messages) - max(lost.row, run.queue_offset) for run in runs)
+        return sum(overlap for overlap in overlaps if overlap > 0)
+
     def _judge_shifts(self) -> Iterator[Finding]:
         runs: list[Shift] = []
-        for shift in sorted(self._shifts, key=lambda s: (s.topic, s.queue_id, s.unit)):
+        for shift in sorted(self._shifts.rows, key=lambda s: (s.topic, s.queue_id, s.unit)):
             last = runs[-1] if runs else None
             if last is not None and _goes_on(last, shift):
                 runs[-1] = last._replace(units=last.units + shift.units)
@@ -235,12 +253,14 @@ class CrossJudge:
             )  # fmt: skip
 
     def _judge_missing(self, *, sees_end: bool) -> Iterator[Finding]:
-        runs = self.missing = self._merged_missing()
+        runs = self.missing = self._merged_missing(sees_end=sees_end)
         if not sees_end:
             runs = [run for run in runs if not run.newest]  # whether later records have units was not seen
-        behind = [run for run in runs if run.newest and self.unclean and run.first_timestamp >= self.dispatched_to]
+        if not self.deep:
+            return  # they are known all the same: a unit that leads nowhere may be one of theirs
+        behind = [run for run in runs if run.newest]
         for run in runs:
-            if run in behind:
+            if run.newest:
                 self.behind[run.topic, run.queue_id] += run.messages
                 continue
             segment = self._segment_at(run.low)
@@ -265,15 +285,25 @@ class CrossJudge:
                 physical_offset=first.low, count=sum(run.records for run in behind),
             )  # fmt: skip
 
-    def _merged_missing(self) -> list[Missing]:
-        """Return the runs of all splits, with what all of them know: which are behind the newest unit."""
-        kept = (run for run in self._missing if not self._is_deleted(run.topic))
-        return _merge_missing(run._replace(newest=run.newest and run.low > self._last_place) for run in kept)
+    def _merged_missing(self, *, sees_end: bool) -> list[Missing]:
+        """Return the runs of all splits, `newest` where they are behind the newest unit of all queues.
+
+        After a clean stop that says nothing, if the log was read to its end.
+        """
+
+        def settle(run: Missing) -> Missing:
+            pending = self.unclean and run.first_timestamp >= self.dispatched_to
+            return run._replace(newest=run.newest and (pending or not sees_end))
+
+        known = (run for run in self._missing.rows if not self._is_deleted(run.topic))
+        runs = _merge_missing(run._replace(newest=run.newest and run.low > self._last_place) for run in known)
+        # A run is judged as a whole, wherever splits cut it.
+        return _merge_missing(map(settle, runs))
 
     def _is_deleted(self, topic: str) -> bool:
         """Whether a topic was deleted: topics.json does not have it, and no unit of it is left."""
-        if self.topics is None or topic in self.topics:
-            return False
+        if self.topics is None or topic in self.topics or topic.startswith(LMQ_PREFIX):
+            return False  # light queues are no topics of topics.json
         return not any(survey.units for survey in self.surveys if survey.topic == topic)
 
     def _judge_delays(self) -> Iterator[Finding]:
@@ -297,18 +327,19 @@ class CrossJudge:
                     yield replace(finding, expected=None if at is None else str(tags - milliseconds + at))
 
     def _take_disorder(self) -> None:
-        """Add CQ-ORDER; a unit that leads nowhere or to a wrong record is wrong enough."""
+        """Add what the queues say by themselves, and their disorder, judged over the units that are not wrong."""
         wrong: dict[str, list[tuple[int, int]]] = defaultdict(list)
         for finding in self.findings:
             if finding.code in _WRONG_UNIT and finding.file and finding.offset is not None:
                 wrong[finding.file].append((finding.offset, finding.offset + (finding.length or 1)))
-        for survey in self.surveys:
-            self.left_out += survey.left_out
-            self.findings += survey.findings
-            for finding in survey.disorder:
-                ranges = wrong.get(finding.file or "", ())
-                if not any(start <= (finding.offset or 0) < end for start, end in ranges):
-                    self.findings.append(finding)
+        for survey, files in zip(self.surveys, queue_files_of(self.store), strict=True):
+            self.left_out.update(survey.left_out)
+            self._kept.extend(survey.findings)
+            if not survey.ascends:
+                for finding in survey.findings:
+                    if finding.code in _WRONG_UNIT and finding.file and finding.offset is not None:
+                        wrong[finding.file].append((finding.offset, finding.offset + (finding.length or 1)))
+                self._kept.extend(find_disorder(files, wrong))
 
     def _segment_at(self, place: int) -> Segment | None:
         return next((s for s in self.store.segments if s.base <= place < s.base + s.size), None)

@@ -1,7 +1,8 @@
 """Findings: what a check reports, folded so that ten million alike are one row."""
 
 import shlex
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from rmqinspect.checks.codes import BY_CODE
@@ -39,10 +40,52 @@ COLUMNS = (
 )  # fmt: skip
 
 
+# What says that something was not judged is never left out.
+_ALWAYS_TOLD = frozenset({"ST-UNCHECKED", "ST-IO"})
+
+
+class Kept:
+    """Findings as they come: so many rows of each code, and how many more there were.
+
+    What is kept for a later judgement (rows that fold, rows that turn out to be another's witness)
+    needs more room than what is shown in the end.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.rows: list[Finding] = []
+        self.left_out: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
+
+    def add(self, finding: Finding) -> None:
+        """Keep a finding while there is room for its code; else count it."""
+        if self.take(finding.code, 1):
+            self.rows.append(finding)
+        else:
+            self.left_out[finding.code] += finding.count
+
+    def extend(self, findings: Iterable[Finding]) -> None:
+        """Keep findings in their order."""
+        for finding in findings:
+            self.add(finding)
+
+    def take(self, code: str, number: int) -> int:
+        """Return how many of `number` rows there is room for, which are then taken; nothing is counted."""
+        taken = min(number, self.limit - self._counts[code])
+        self._counts[code] += taken
+        return taken
+
+    def some(self, code: str, which: Sequence[int]) -> Sequence[int]:
+        """Return as many of some rows as there is room for, for `rows`; count the others."""
+        taken = self.take(code, len(which))
+        self.left_out[code] += len(which) - taken
+        return which[:taken]
+
+
 class Findings:
     """Collects findings in file order; folds neighbours that are alike; keeps totals exact.
 
-    `limit` bounds the rows of one code, never the counts.
+    `limit` bounds the rows of one code, never the counts; `left_out` counts the findings without a row.
     """
 
     def __init__(self, limit: int) -> None:
@@ -61,8 +104,8 @@ class Findings:
         if last is not None and _alike(last, finding):
             self.rows[-1] = replace(last, count=last.count + finding.count, length=_span(last, finding))
             return
-        if self._kept.get(finding.code, 0) >= self.limit:
-            self.left_out += 1
+        if self._kept.get(finding.code, 0) >= self.limit and finding.code not in _ALWAYS_TOLD:
+            self.left_out += finding.count
             return
         self._kept[finding.code] = self._kept.get(finding.code, 0) + 1
         self.rows.append(finding)
@@ -70,6 +113,8 @@ class Findings:
     def add_counts(self, left_out: dict[str, int]) -> None:
         """Count findings of which no row was kept."""
         for code, count in left_out.items():
+            if not count:
+                continue
             self.counts[code] = self.counts.get(code, 0) + count
             severity = BY_CODE[code].severity
             self.severities[severity] = self.severities.get(severity, 0) + count

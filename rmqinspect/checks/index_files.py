@@ -206,6 +206,8 @@ class _Survey:
         begin = self.result.first_physical_offset or 0
         log_start = int(self.borders[0]) if len(self.borders) else 0
         lost = np.flatnonzero(window.written & (window.place < min(begin, log_start)))
+        # Of the first entry the header tells: one of the two is wrong.
+        lost = lost[window.first + lost > 1]
         for at, count in self._rows("IX-DANGLING", lost):
             row = int(lost[at])
             self._tell_entry(

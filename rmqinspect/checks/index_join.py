@@ -4,16 +4,16 @@ Source: IndexService#buildIndex, IndexFile#putKey; core 5.4 to 5.6.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
-from rmqinspect.checks.findings import Finding
+from rmqinspect.checks.findings import Finding, Kept
 from rmqinspect.checks.index_chains import written
 from rmqinspect.checks.index_files import entry_columns, time_fits
-from rmqinspect.checks.nowhere import Nowhere, Ranges, find_places, where_of
+from rmqinspect.checks.nowhere import Nowhere, Ranges, bounded_nowhere, find_places, where_of
 from rmqinspect.checks.plan import CrossPlan
 from rmqinspect.dispatch import TAG, Dispatched
 from rmqinspect.errors import Unreadable
@@ -24,6 +24,7 @@ from rmqinspect.schemas.index import IndexEntry
 from rmqinspect.store import open_file
 
 _ENTRY_SIZE = dtype_of(IndexEntry).itemsize
+_RUNS = 5000  # of a kind in a split, told one by one
 _HASHES = 1 << 31  # a key's record and hash as one number: hashes are below
 
 
@@ -68,7 +69,8 @@ def join_entries(
 class _IndexJoin:
     def __init__(self, records: Dispatched, plan: CrossPlan, segment: tuple[str, int], limit: int) -> None:
         self.records, self.plan, self.segment, self.limit = records, plan, segment, limit
-        self.result = IndexResult()
+        self.kept = Kept(limit)
+        self.result = IndexResult(self.kept.rows, self.kept.left_out)
         self.keys = np.zeros(0, np.int64)  # of the records, as numbers of record and hash
         self.found = np.zeros(0, np.int64)  # keys that entries have, as `keys`
         self.odd_records = np.zeros(0, np.int64)  # records that an entry with a wrong key points at
@@ -156,19 +158,18 @@ class _IndexJoin:
         which = which[np.lexsort((self.entry[which], self.file[which]))]
         number = ranges.look_up(self.place[which])
         consecutive = self.entry[which] - np.arange(len(which))
+        nowhere = bounded_nowhere(_RUNS)
         for first, behind in groups(self.file[which], number, consecutive):
-            if len(self.result.nowhere) >= 4 * self.limit:
-                self.result.left_out["IX-DANGLING"] += behind - first
-                continue
             at = which[first:behind]
             index = self.plan.index[int(self.file[at[0]])]
             begin = int(index.header.begin_timestamp) if index.header else 0
             entry = int(self.entry[at[0]])
-            self.result.nowhere.append(Nowhere(
+            nowhere.extend([Nowhere(
                 "entry", index.file.name, self._position(int(at[0])), _ENTRY_SIZE, len(at), entry, None, None,
                 int(self.place[at].min()), int(self.place[at].max()), where_of(int(number[first])),
                 len(np.unique(self.place[at])), begin + 1000 * int(self.time_diff[at].max()) if begin > 0 else None,
-            ))  # fmt: skip
+            )])  # fmt: skip
+        self.result.nowhere = nowhere.rows
 
     def find_missing(self) -> None:
         """Tell records whose key has no entry, in the range that the index covers.
@@ -193,7 +194,7 @@ class _IndexJoin:
         # Runs of neighbours among the keys that are asked for.
         number = np.cumsum(asked)[lacking] - 1
         for first, behind in groups(number - np.arange(len(lacking))):
-            if len(self.result.missing) >= 4 * self.limit:
+            if len(self.result.missing) >= _RUNS:
                 self.result.left_out["IX-MISSING"] += behind - first
                 continue
             record = int(records.key_record[lacking[first]])
@@ -214,11 +215,8 @@ class _IndexJoin:
         geometry = self.plan.index[int(self.file[at])].geometry
         return geometry.entry_position(int(self.entry[at])) if geometry else 0
 
-    def _some(self, code: str, which: Ints) -> Iterator[int]:
-        kept = sum(finding.code == code for finding in self.result.findings)
-        room = max(0, self.limit - kept)
-        self.result.left_out[code] += max(0, len(which) - room)
-        yield from which[:room].tolist()
+    def _some(self, code: str, which: Ints) -> Sequence[int]:
+        return self.kept.some(code, which.tolist())
 
     def _report(
         self, code: str, what: str, at: int, expected: str | None, found: str | None, record: int | None = None

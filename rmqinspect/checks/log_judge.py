@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from rmqinspect.account import Account
 from rmqinspect.causes.explain import explain_gap, explain_offset
 from rmqinspect.checks.commitlog import BACKWARDS_MS, SplitResult
-from rmqinspect.checks.findings import Finding
+from rmqinspect.checks.findings import Finding, Kept
 from rmqinspect.checks.queue_offsets import Jump, Queue
 from rmqinspect.errors import Unreadable
 from rmqinspect.gaps import REASONS, ZERO_RUN, Gap, merge_gaps
@@ -22,6 +22,7 @@ from rmqinspect.store import Segment, Store, open_file
 # A chain that runs into old records jumps back in time and, within this many bytes, in a queue.
 _STALE_REACH = 1 << 20
 
+_ROOM = 8  # rows kept for each that is shown: many fold into few
 _EXPLAINED = 200  # findings whose cause is looked for in the bytes
 
 _CODE_OF_REASON = {
@@ -45,11 +46,13 @@ class _SegmentState:
 class LogJudge:
     """Judges the log of one store from the results of its splits."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, limit: int = 1000) -> None:
+        """Prepare for a store; `limit` bounds the rows of a code that are shown."""
         self.store = store
+        self._most = _ROOM * limit
         self.segments: list[_SegmentState] = []
-        self.findings: list[Finding] = []
-        self.left_out: dict[str, int] = {}
+        self._kept = Kept(self._most)
+        self.left_out = self._kept.left_out
         self.unread: list[Unread] = []
         self.last_timestamp: int | None = None  # of the newest record seen
         self._next: dict[Queue, int] = {}
@@ -73,11 +76,10 @@ class LogJudge:
         state = self.segments[-1]
         state.account.join(result.account)
         state.stale += result.stale
-        self.findings += result.findings
+        self._kept.extend(result.findings)
         end = segment.base + segment.size
         self.unread += [part._replace(end=min(part.end, end)) for part in result.unread]
-        for code, count in result.left_out.items():
-            self.left_out[code] = self.left_out.get(code, 0) + count
+        self.left_out.update(result.left_out)
         self._follow_queues(result)
         self._follow_time(result)
 
@@ -90,7 +92,9 @@ class LogJudge:
             expected = self._next.get(queue, offset)
             if expected != offset:
                 self._jumps.append((place, Jump(place, queue, expected, offset)))
-        self._jumps += result.jumps
+        room = max(0, self._most - len(self._jumps))
+        self._jumps += result.jumps[:room]
+        self.left_out["CL-QUEUE-OFFSET"] += len(result.jumps[room:])
         if result.ends.gap:
             self._next = dict(result.ends.nexts)
         else:
@@ -106,7 +110,7 @@ class LogJudge:
                 if back > 0:
                     self._set_back.append((account.begin, back))
                 if back > BACKWARDS_MS:
-                    self.findings.append(
+                    self._kept.add(
                         Finding(
                             "CL-TIME", "store time earlier than the record before",
                             file=result.split.segment.name, offset=account.begin - result.split.segment.base,
@@ -116,7 +120,7 @@ class LogJudge:
                     )  # fmt: skip
         if result.newest is not None:
             self.last_timestamp = max(self.last_timestamp or 0, result.newest)
-        self._set_back += result.set_back
+        self._set_back += result.set_back[: max(0, self._most - len(self._set_back))]
         if account.first_timestamp is not None:
             self._before = account
         if first_gap is not None:
@@ -129,7 +133,7 @@ class LogJudge:
     def finish(self) -> Iterator[Finding]:
         """Yield all findings of the log, in log order."""
         last_data = max((n for n, state in enumerate(self.segments) if state.account.records), default=-1)
-        found = list(self.findings)
+        found = list(self._kept.rows)
         for number, state in enumerate(self.segments):
             found += self._judge_gaps(state, more_follows=number < last_data)
         found += self._judge_jumps()

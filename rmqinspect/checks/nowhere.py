@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rmqinspect.gaps import Gap
-from rmqinspect.pieces import Ints
+from rmqinspect.pieces import Bounded, Ints
 from rmqinspect.records import Bools
 
 INSIDE = "inside"  # a record, or filler: no record starts there
@@ -34,6 +34,19 @@ class Nowhere(NamedTuple):
     where: str
     messages: int  # different places
     newest: int | None  # store time of the newest in ms, where the rows say it
+
+    def merged(self, other: "Nowhere") -> "Nowhere":
+        """Return both as one row, which no longer says where exactly the other is."""
+        newest = max((time for time in (self.newest, other.newest) if time is not None), default=None)
+        return self._replace(
+            rows=self.rows + other.rows, low=min(self.low, other.low), high=max(self.high, other.high),
+            messages=self.messages + other.messages, newest=newest,
+        )  # fmt: skip
+
+
+def bounded_nowhere(most: int) -> Bounded[Nowhere]:
+    """Return a list of so many rows; of more, those of a queue or file that lead into like places become one."""
+    return Bounded(most, lambda row: (row.kind, row.file, row.where), Nowhere.merged)
 
 
 @dataclass(frozen=True, slots=True)

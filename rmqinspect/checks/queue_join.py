@@ -4,25 +4,26 @@ Source: ConsumeQueue, BatchConsumeQueue, CommitLogDispatcherBuildConsumeQueue; c
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 
 import numpy as np
 
-from rmqinspect.checks.findings import Finding
-from rmqinspect.checks.nowhere import Nowhere, Ranges, find_places, where_of
+from rmqinspect.checks.findings import Finding, Kept
+from rmqinspect.checks.nowhere import Nowhere, Ranges, bounded_nowhere, find_places, where_of
 from rmqinspect.checks.plan import CrossPlan
 from rmqinspect.dispatch import Dispatched
 from rmqinspect.errors import Unreadable
 from rmqinspect.layout import dtype_of
-from rmqinspect.pieces import Ints, groups
-from rmqinspect.queue_files import LAYOUTS, read_ext_tags, valid_units
+from rmqinspect.pieces import Bounded, Ints, groups
+from rmqinspect.queue_files import LAYOUTS, filler_units, read_ext_tags, valid_units
 from rmqinspect.records import Bools
-from rmqinspect.schemas.consumequeue import EXT_ADDRESS_MAX, PRE_BLANK_SIZE, QueueUnit
+from rmqinspect.schemas.consumequeue import EXT_ADDRESS_MAX, QueueUnit
 from rmqinspect.store import QueueFile, open_file
 from rmqinspect.topics import SCHEDULE_TOPIC
 
+_RUNS = 5000  # of a kind in a split, told one by one
 _DELAYS = 1000  # different delays of one split that are told apart
 
 
@@ -53,6 +54,25 @@ class Missing(NamedTuple):
     last_timestamp: int
     newest: bool  # no record of this split behind the first one has a unit
 
+    def merged(self, other: "Missing") -> "Missing":
+        """Return both as one row, which says how many there are and no longer where the other is."""
+        return self._replace(
+            records=self.records + other.records, messages=self.messages + other.messages,
+            low=min(self.low, other.low), high=max(self.high, other.high),
+            first_timestamp=min(self.first_timestamp, other.first_timestamp),
+            last_timestamp=max(self.last_timestamp, other.last_timestamp),
+        )  # fmt: skip
+
+
+def bounded_missing(most: int) -> Bounded[Missing]:
+    """Return a list of so many runs; of more, those of a queue become one."""
+    return Bounded(most, lambda run: (run.topic, run.queue_id, run.newest), Missing.merged)
+
+
+def bounded_shifts(most: int) -> Bounded["Shift"]:
+    """Return a list of so many runs; of more, those of a file become one."""
+    return Bounded(most, lambda run: run.file, lambda run, other: run._replace(units=run.units + other.units))
+
 
 class Delay(NamedTuple):
     """A unit of the schedule topic: delivered so long after it was stored."""
@@ -80,12 +100,14 @@ class UnitResult:
 def join_units(
     records: Dispatched, plan: CrossPlan, number: int, ranges: Ranges, limit: int
 ) -> UnitResult:
-    """Check the units that point into split `number`, and its records; `limit` bounds rows of a code."""
+    """Check the units that point into split `number`, and its records; `limit` bounds rows of a code.
+
+    Runs are bounded by themselves: what they are is known only when all splits were read.
+    """
     join = _UnitJoin(records, plan, limit)
     join.read(number)
     join.match(ranges)
-    if plan.deep:
-        join.find_missing()
+    join.find_missing()
     return join.result
 
 
@@ -135,7 +157,7 @@ class _Rows:
         number, first, rows = np.array(self.runs, np.int64).T
         begins = np.cumsum(rows) - rows
         place = units["physical_offset"].astype(np.int64)
-        mine = valid_units(units) & (units["size"] != PRE_BLANK_SIZE) & (place >= low) & (place < high)
+        mine = valid_units(units) & ~filler_units(units) & (place >= low) & (place < high)
         file, row = np.repeat(number, rows), np.arange(len(units)) + np.repeat(first - begins, rows)
         if not mine.all():
             units, place, file, row = units[mine], place[mine], file[mine], row[mine]
@@ -151,7 +173,9 @@ class _Rows:
 class _UnitJoin:
     def __init__(self, records: Dispatched, plan: CrossPlan, limit: int) -> None:
         self.records, self.plan, self.limit = records, plan, limit
-        self.result = UnitResult()
+        self.kept = Kept(limit)
+        self.result = UnitResult(self.kept.rows, self.kept.left_out)
+        self.missing = bounded_missing(_RUNS)
         names = [(file.topic, file.queue_id) for file in plan.queue_files]
         self.names = list(dict.fromkeys(names))
         self.number_of = {name: number for number, name in enumerate(self.names)}
@@ -237,18 +261,17 @@ class _UnitJoin:
         which = which[np.lexsort((units.row[which], units.file[which]))]
         number = ranges.look_up(units.place[which])
         consecutive = units.row[which] - np.arange(len(which))
+        nowhere = bounded_nowhere(_RUNS)
         for first, behind in groups(units.file[which], number, consecutive):
-            if len(self.result.nowhere) >= 4 * self.limit:
-                self.result.left_out["CQ-DANGLING"] += behind - first
-                continue
             at = which[first:behind]
             file, size = self._file(at[0])
             times = units.timestamp[at]
-            self.result.nowhere.append(Nowhere(
+            nowhere.extend([Nowhere(
                 "unit", file.name, int(units.row[at[0]]) * size, size, len(at), int(units.offset[at[0]]),
                 file.topic, file.queue_id, int(units.place[at].min()), int(units.place[at].max()),
                 where_of(int(number[first])), int(units.messages[at].sum()), int(times.max()) if times.any() else None,
-            ))  # fmt: skip
+            )])  # fmt: skip
+        self.result.nowhere = nowhere.rows
 
     def _mismatches(self, wrong: Ints, named: Bools, same_size: Bools) -> None:
         for number in self._some("CQ-MISMATCH", wrong):
@@ -272,15 +295,14 @@ class _UnitJoin:
         order = np.lexsort((units.row[at], units.file[at]))
         at, by = at[order], (units.offset[at] - expected[wrong])[order]
         consecutive = units.row[at] - np.arange(len(at))
+        shifts = bounded_shifts(_RUNS)
         for first, behind in groups(units.file[at], by, consecutive):
-            if len(self.result.shifts) >= self.limit:
-                self.result.left_out["CQ-SHIFT"] += behind - first
-                continue
             file, size = self._file(at[first])
-            self.result.shifts.append(Shift(
+            shifts.extend([Shift(
                 file.name, int(units.row[at[first]]) * size, file.topic, file.queue_id, int(units.offset[at[first]]),
                 behind - first, int(by[first]), int(units.place[at[first]]),
-            ))  # fmt: skip
+            )])  # fmt: skip
+        self.result.shifts = shifts.rows
 
     def _tags(self, good: Ints, extra: Bools) -> None:
         """CQ-TAG and EX-ADDRESS. Source: ConsumeQueue#putMessagePositionInfo, #isExtAddr."""
@@ -383,6 +405,7 @@ class _UnitJoin:
         self._tell_missing(lacking, records.queue[lacking], records.queue_offset[lacking], records.messages[lacking],
                            self.own_names)  # fmt: skip
         self._missing_extras()
+        self.result.missing = self.missing.rows
 
     def _missing_extras(self) -> None:
         records = self.records
@@ -422,14 +445,11 @@ class _UnitJoin:
         for first, behind in groups(queue, lead, newest.astype(np.int64)):
             at = lacking[first:behind]
             topic, queue_id = names[int(queue[first])]
-            if len(self.result.missing) >= 4 * self.limit:
-                self.result.left_out["CQ-MISSING"] += behind - first
-                continue
-            self.result.missing.append(Missing(
+            self.missing.extend([Missing(
                 topic, queue_id, int(offset[first]), len(at), int(messages[first:behind].sum()),
                 int(records.place[at[0]]), int(records.place[at[-1]]), int(records.store_timestamp[at[0]]),
                 int(records.store_timestamp[at[-1]]), bool(newest[first]),
-            ))  # fmt: skip
+            )])  # fmt: skip
 
     # --- reporting --------------------------------------------------------------------------------
 
@@ -437,12 +457,9 @@ class _UnitJoin:
         file = self.plan.queue_files[int(self.units.file[at])]
         return file, dtype_of(LAYOUTS[file.kind]).itemsize
 
-    def _some(self, code: str, which: Ints) -> Iterator[int]:
-        """Yield as many as are told one by one; count the others."""
-        kept = sum(finding.code == code for finding in self.result.findings)
-        room = max(0, self.limit - kept)
-        self.result.left_out[code] += max(0, len(which) - room)
-        yield from which[:room].tolist()
+    def _some(self, code: str, which: Ints) -> Sequence[int]:
+        """Return as many as are told one by one; count the others."""
+        return self.kept.some(code, which.tolist())
 
     def _report(self, code: str, what: str, at: int, expected: str | None, found: str | None) -> None:
         self.result.findings.append(self._finding(code, what, at, expected, found))

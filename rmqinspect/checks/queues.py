@@ -13,17 +13,22 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rmqinspect.checks.findings import Finding
+from rmqinspect.checks.findings import Finding, Kept
 from rmqinspect.errors import Unreadable
 from rmqinspect.layout import dtype_of
 from rmqinspect.pieces import Ints, Run, cut_runs
-from rmqinspect.queue_files import LAYOUTS, Units, read_units, unit_numbers, used_units, valid_units
+from rmqinspect.queue_files import (
+    LAYOUTS,
+    Units,
+    filler_units,
+    read_units,
+    unit_numbers,
+    unit_times,
+    used_units,
+    valid_units,
+)
 from rmqinspect.rocksdb.queues import UNPACKED
-from rmqinspect.schemas.consumequeue import PRE_BLANK_SIZE
 from rmqinspect.store import QueueFile, Store, open_file
-
-# Two messages and the one before them tell which of the three is out of order.
-_CARRIED = 3
 
 
 def check_sizes(store: Store) -> Iterator[Finding]:
@@ -61,7 +66,7 @@ class QueueSurvey:
     runs: list[tuple[int, Run]] = field(default_factory=list)  # (number of the file, rows of it)
     findings: list[Finding] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)  # more findings of a code, not kept
-    disorder: list[Finding] = field(default_factory=list)  # CQ-ORDER, where the unit is not wrong otherwise
+    ascends: bool = True  # each unit points behind the one before it
     units: int = 0  # of messages
     expired: int = 0  # of them before the log's first segment
     zero_behind: int = 0  # of them that have offset 0 while the log begins later
@@ -96,21 +101,23 @@ def survey_queue(files: Sequence[QueueFile], borders: Ints, log_start: int, limi
 class _Survey:
     def __init__(self, files: Sequence[QueueFile], borders: Ints, log_start: int, limit: int) -> None:
         first = files[0]
-        self.files, self.borders, self.log_start, self.limit = files, borders, log_start, limit
+        self.files, self.borders, self.log_start = files, borders, log_start
         self.unit_size = dtype_of(LAYOUTS[first.kind]).itemsize
         # The file names of a batch queue say nothing about its queue offsets.
         start = first.base // self.unit_size if first.kind == "queue" else 0
-        self.result = QueueSurvey(first.topic, first.queue_id, first.kind, min_offset=-1, max_offset=start)
+        self.kept = Kept(limit)
+        self.result = QueueSurvey(
+            first.topic, first.queue_id, first.kind, findings=self.kept.rows, left_out=self.kept.left_out,
+            min_offset=-1, max_offset=start,
+        )  # fmt: skip
         # Rows are counted through the queue by the names of its files. A broker fills up with
         # pre-blanks what lies before a queue's first message, so a queue begins with its first file.
         self.last_used: int | None = first.base // self.unit_size - 1  # None: not known
-        self.last_order = ("", -1)
+        self.last_place = self.last_time = -(2**63)
         self.forget()
 
     def forget(self) -> None:
         """Forget what came before: rows are missing."""
-        self.carried: Units | None = None
-        self.carried_rows: list[tuple[QueueFile, int, int]] = []
         self.next_offset: int | None = None  # of a batch queue
 
     def take_file(self, number: int, file: QueueFile) -> None:
@@ -133,13 +140,13 @@ class _Survey:
         offsets, counts = unit_numbers(file, row, units)
         last = good[-1]
         self.result.max_offset = min(int(offsets[last]) + int(counts[last]), 2**63 - 1)
-        messages = good[units["size"][good] != PRE_BLANK_SIZE]
+        messages = good[~filler_units(units)[good]]
         if not len(messages):
             return
         places = units["physical_offset"][messages].astype(np.int64)
         self.result.last_physical_offset = int(places[-1])
         self._count(places, offsets[messages])
-        self._order(file, row, units, messages, offsets)
+        self._follow_order(units[messages], places)
         if file.kind == "batch_queue":
             self._counts_lead_on(file, row, units, messages)
         for run in cut_runs(places, self.borders):
@@ -180,78 +187,40 @@ class _Survey:
 
     def _hole(self, row: int, count: int) -> None:
         position = row * self.unit_size
-        file = next((file for file in self.files if file.base <= position < file.base + file.size), None)
+        # Rows behind the end of a file that was cut are its own.
+        usual = max(file.size for file in self.files)
+        file = next((file for file in reversed(self.files) if file.base <= position < file.base + usual), None)
         what = "unused units" if file is not None else "a file is missing"
-        self._report(
+        self.kept.add(
             Finding(
                 "CQ-HOLE", f"{what}, and used ones behind: a start that reads this ends the queue here",
                 file=file.name if file is not None else f"{self.files[0].name.rpartition('/')[0]}/{position:020}",
                 offset=position - file.base if file is not None else None, length=count * self.unit_size,
                 topic=self.result.topic, queue_id=self.result.queue_id,
                 queue_offset=row if self.files[0].kind == "queue" else None, count=count,
-                expected="units or filler", found="zeros" if file is not None else "no file",
+                expected="units or filler",
+                found="no file" if file is None else "zeros" if position < file.base + file.size else "the file's end",
             )
         )  # fmt: skip
 
     def _invalid(self, file: QueueFile, row: int, units: Units, bad: Ints) -> None:
-        for at in bad[: self.limit].tolist():
+        for at in self.kept.some("CQ-DANGLING", bad.tolist()):
             unit = units[at]
-            self._report(self._unit_finding(
+            self.kept.rows.append(self._unit_finding(
                 "CQ-DANGLING", "no unit: its offset is negative or its size not above 0; "
                 "a start that reads it ends the queue here", file, row + at, None,
                 "an offset and a size", f"offset {unit['physical_offset']}, size {unit['size']}",
             ))  # fmt: skip
-        self.result.left_out["CQ-DANGLING"] += max(0, len(bad) - self.limit)
 
-    def _order(self, file: QueueFile, row: int, units: Units, messages: Ints, offsets: Units) -> None:
-        """Tell units that stand out of order; of three neighbours the one without which the others ascend."""
-        kept = units[messages]
-        places = [(file, row + int(at), int(offsets[at])) for at in messages[-_CARRIED:].tolist()]
-        merged = kept if self.carried is None else np.concatenate((self.carried, kept))
-        start = 0 if self.carried is None else len(self.carried)
-        self._breaks(merged, start, file, row, messages, offsets)
-        self.carried = merged[-_CARRIED:].copy()
-        self.carried_rows = (self.carried_rows + places)[-_CARRIED:]
-
-    def _breaks(self, merged: Units, start: int, file: QueueFile, row: int, messages: Ints, offsets: Units) -> None:
-        where = merged["physical_offset"].astype(np.int64)
-        wrong = where[1:] <= where[:-1]
-        code = "CQ-ORDER"
-        if file.kind == "batch_queue":
-            code = "BQ-ORDER"
-            times = merged["store_timestamp"].astype(np.int64)
-            wrong = wrong | (times[1:] < times[:-1])
-        for at in (np.flatnonzero(wrong) + 1).tolist():
-            if at < start or (at == start and start == 0):
-                continue
-            outlier = at
-            if at >= 2 and where[at - 2] < where[at] and (at + 1 >= len(where) or where[at + 1] <= where[at - 1]):
-                outlier = at - 1
-            if outlier >= start:
-                inside = int(messages[outlier - start])
-                place = (file, row + inside, int(offsets[inside]))
-            else:
-                place = self.carried_rows[outlier - start]
-            self._disorder(code, place, int(where[outlier]), int(where[outlier - 1]) if outlier else None)
-
-    def _disorder(self, code: str, place: tuple[QueueFile, int, int], found: int, before: int | None) -> None:
-        file, row, offset = place
-        if self.last_order == (file.name, row):
-            return
-        self.last_order = file.name, row
-        what = "its record stands before, or at, that of the unit before it"
-        if before is not None and found > before:
-            what = "its record stands behind that of the unit after it"
-        if code == "BQ-ORDER":
-            what = "physical offsets or store times of the batch units do not ascend here"
-        finding = self._unit_finding(
-            code, f"the queue is out of order: {what}", file, row, offset,
-            f"behind {before}" if before is not None and found <= before else None, str(found),
-        )  # fmt: skip
-        if len(self.result.disorder) < self.limit:
-            self.result.disorder.append(finding)
-        else:
-            self.result.left_out[code] += 1
+    def _follow_order(self, units: Units, places: Ints) -> None:
+        """Note whether all ascends; which unit is out of order is told when it is known which ones are wrong."""
+        times = unit_times(units)
+        ascends = places[0] > self.last_place and (places[1:] > places[:-1]).all()
+        if times is not None:
+            ascends &= times[0] >= self.last_time and (times[1:] >= times[:-1]).all()
+            self.last_time = int(times[-1])
+        self.last_place = int(places[-1])
+        self.result.ascends &= bool(ascends)
 
     def _counts_lead_on(self, file: QueueFile, row: int, units: Units, messages: Ints) -> None:
         """BQ-COUNT: each batch unit begins where the one before it ends. Source: BatchConsumeQueue#recover."""
@@ -260,7 +229,7 @@ class _Survey:
         expected = np.concatenate(([base[0] if self.next_offset is None else self.next_offset], after[:-1]))
         self.next_offset = int(after[-1])
         for at in np.flatnonzero(expected != base).tolist():
-            self._report(self._unit_finding(
+            self.kept.add(self._unit_finding(
                 "BQ-COUNT", "the batch unit does not begin where the one before it ends", file,
                 row + int(messages[at]), int(base[at]), str(expected[at]), str(base[at]),
             ))  # fmt: skip
@@ -278,13 +247,6 @@ class _Survey:
             topic=self.result.topic, queue_id=self.result.queue_id, queue_offset=queue_offset,
             expected=expected, found=found,
         )  # fmt: skip
-
-    def _report(self, finding: Finding) -> None:
-        kept = sum(other.code == finding.code for other in self.result.findings[: self.limit + 1])
-        if kept < self.limit:
-            self.result.findings.append(finding)
-        else:
-            self.result.left_out[finding.code] += finding.count
 
     def finish(self) -> None:
         """Settle what only the queue's end tells."""

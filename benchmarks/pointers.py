@@ -1,0 +1,170 @@
+"""Write what points into a made log, in bulk: consume queues and index files, as a broker dispatches them.
+
+The records are read from the log in columns, a piece at a time, by the code that `verify` reads them with:
+what is written here is as right as that is, and fit to measure it, not to prove it.
+
+Source: ConsumeQueue#putMessagePositionInfo, IndexService#buildIndex, IndexFile#putKey.
+"""
+
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rmqinspect.checks.queue_offsets import QueueOffsets
+from rmqinspect.dispatch import Dispatched, Dispatcher, property_texts
+from rmqinspect.index_geometry import Geometry
+from rmqinspect.layout import dtype_of
+from rmqinspect.scan import Stretch, plan_splits, scan_split
+from rmqinspect.schemas.consumequeue import QueueUnit
+from rmqinspect.schemas.index import DEFAULT_ENTRIES, DEFAULT_SLOTS, IndexEntry, IndexHeader, IndexSlot
+from rmqinspect.store import open_store
+
+Ints = NDArray[np.int64]
+
+QUEUE_FILE_SIZE = 6_000_000  # MessageStoreConfig.mappedFileSizeConsumeQueue
+INDEX_FILES = 4  # that a store's keys fill, where no geometry is given
+
+_PIECE_SIZE = 64 << 20  # of the log, whose columns are held at a time
+_ENTRIES_PER_SLOT = DEFAULT_ENTRIES // DEFAULT_SLOTS
+_KEY = np.dtype([("hash", np.int64), ("place", np.int64), ("time", np.int64)])
+
+
+def write_pointers(store: str, queue_file_size: int, geometry: Geometry) -> int:
+    """Add the folders consumequeue and index to a store with a whole log; unused ends of files are holes.
+
+    `queue_file_size` is rounded up to whole units, as by the broker. Return the store time in ms of the
+    newest record in a full index file, 0 without one: the checkpoint's index_msg_timestamp.
+    """
+    queue_file_size += -queue_file_size % QueueUnit.sizeof()
+    index = _IndexWriter(os.path.join(store, "index"), geometry)
+    for dispatched in _dispatch(store):
+        _write_units(os.path.join(store, "consumequeue"), dispatched, queue_file_size)
+        index.take(dispatched)
+    return index.finish()
+
+
+def geometry_for(keys: int) -> Geometry:
+    """Return settings with which so many keys fill `INDEX_FILES` files; as many entries per slot as by default."""
+    entries = -(-keys // INDEX_FILES) + 1  # entry 0 is never used
+    return Geometry(-(-entries // _ENTRIES_PER_SLOT), entries)
+
+
+def _dispatch(store: str) -> Iterator[Dispatched]:
+    """Yield what a broker before 5.4.0 dispatches of each piece of the log: that is, tags are no keys."""
+    for split in plan_splits(open_store([store]).segments, _PIECE_SIZE):
+        queues, dispatcher = QueueOffsets(), Dispatcher(keys=True, rules=())
+        for event in scan_split(split):
+            if isinstance(event, Stretch):
+                records = event.records
+                sound = np.ones(len(records), np.bool_)
+                dispatcher.take(records, property_texts(records), queues.number(records), queues.queues, sound)
+        yield dispatcher.columns(queues.queues)
+
+
+def _write_units(folder: str, dispatched: Dispatched, file_size: int) -> None:
+    """Add the units of consecutive records to their queues."""
+    order = np.argsort(dispatched.queue, kind="stable")
+    units = np.empty(len(order), dtype_of(QueueUnit))
+    units["physical_offset"] = dispatched.place[order]
+    units["size"] = dispatched.size[order]
+    units["tags_code"] = dispatched.tags_code[order]
+    begins = np.searchsorted(dispatched.queue[order], np.arange(len(dispatched.queues) + 1))
+    for (topic, queue_id), begin, end in zip(dispatched.queues, begins[:-1], begins[1:], strict=True):
+        home = os.path.join(folder, topic.decode(), str(queue_id))
+        os.makedirs(home, exist_ok=True)
+        first = int(dispatched.queue_offset[order[begin]])
+        _write_queue(home, first * units.itemsize, units[begin:end].tobytes(), file_size)
+
+
+def _write_queue(home: str, start: int, octets: bytes, file_size: int) -> None:
+    """Write bytes at a place of a queue, across its files."""
+    for base in range(start - start % file_size, start + len(octets), file_size):
+        path = os.path.join(home, f"{base:020}")
+        with open(path, "r+b" if os.path.exists(path) else "w+b") as file:
+            file.truncate(file_size)
+            file.seek(max(start - base, 0))
+            file.write(octets[max(base - start, 0) : base + file_size - start])
+
+
+class _IndexWriter:
+    """Gathers keys until they fill a file."""
+
+    def __init__(self, folder: str, geometry: Geometry) -> None:
+        self.folder, self.geometry = folder, geometry
+        self.pending: NDArray[Any] = np.empty(0, _KEY)
+        self.created = 0  # ms: which names the newest file
+        self.full_until = 0
+        os.makedirs(folder)
+
+    def take(self, dispatched: Dispatched) -> None:
+        """Add the keys of records, in the order in which they are put."""
+        keys = np.empty(len(dispatched.key_record), _KEY)
+        keys["hash"] = dispatched.key_hash
+        keys["place"] = dispatched.place[dispatched.key_record]
+        keys["time"] = dispatched.store_timestamp[dispatched.key_record]
+        keys = np.concatenate((self.pending, keys))
+        room = self.geometry.entries - 1
+        whole = len(keys) - len(keys) % room
+        for start in range(0, whole, room):
+            self._write_file(keys[start : start + room])
+            self.full_until = int(keys["time"][start + room - 1])
+        self.pending = keys[whole:].copy()
+
+    def finish(self) -> int:
+        """Write the last file; return the time until which full ones reach."""
+        if len(self.pending):
+            self._write_file(self.pending)
+        return self.full_until
+
+    def _write_file(self, keys: NDArray[Any]) -> None:
+        geometry, begin = self.geometry, int(keys["time"][0])
+        entries = np.zeros(len(keys) + 1, dtype_of(IndexEntry))
+        slots = keys["hash"] % geometry.slots
+        heads, entries["previous"][1:] = _chain(slots, geometry.slots)
+        entries["key_hash"][1:] = keys["hash"]
+        entries["physical_offset"][1:] = keys["place"]
+        # Those of the first entry count from the end of the file before: 0 too, for a log without pauses.
+        entries["time_diff"][1:] = (keys["time"] - begin) // 1000
+        header: bytes = IndexHeader.build(
+            {
+                "begin_timestamp": begin,
+                "end_timestamp": int(keys["time"][-1]),
+                "begin_physical_offset": int(keys["place"][0]),
+                "end_physical_offset": int(keys["place"][-1]),
+                "hash_slot_count": int(np.count_nonzero(heads)),
+                "index_count": len(keys) + 1,
+            }
+        )
+        self.created = max(begin, self.created + 1)
+        with open(os.path.join(self.folder, _name(self.created)), "xb") as file:
+            file.write(header)
+            file.write(heads.astype(dtype_of(IndexSlot)["entry"]).tobytes())
+            file.write(entries.tobytes())
+            file.truncate(geometry.size)
+
+
+def _chain(slots: Ints, count: int) -> tuple[Ints, Ints]:
+    """Return the newest entry of each of `count` slots, and of each entry the one before it in its slot.
+
+    `slots` are those of the entries from number 1 on.
+    """
+    order = np.argsort(slots, kind="stable")  # the entries of a slot together, oldest first
+    numbers, sorted_slots = order + 1, slots[order]
+    goes_on = np.zeros(len(order), np.bool_)
+    goes_on[1:] = sorted_slots[1:] == sorted_slots[:-1]
+    previous: Ints = np.zeros(len(order), np.int64)
+    previous[order] = np.where(goes_on, np.roll(numbers, 1), 0)
+    heads: Ints = np.zeros(count, np.int64)
+    newest = np.append(~goes_on[1:], True)
+    heads[sorted_slots[newest]] = numbers[newest]
+    return heads, previous
+
+
+def _name(milliseconds: int) -> str:
+    """Return an index file's name: when it was created, by a clock in UTC."""
+    created = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=milliseconds)
+    return f"{created:%Y%m%d%H%M%S}{milliseconds % 1000:03}"
