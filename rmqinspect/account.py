@@ -36,7 +36,8 @@ class Account:
             self.first_timestamp = int(times[0])
             self.begin = records.base + int(records.starts[0])
         self.last_timestamp = int(times[-1])
-        self.end = records.base + int(records.ends[-1])
+        if not event.stale:  # what an earlier life left behind is not where the log ends
+            self.end = records.base + int(records.ends[-1])
 
     def join(self, later: "Account") -> None:
         """Add the account of the split that follows."""

@@ -44,18 +44,19 @@ class Difference(NamedTuple):
 
 
 # What is dispatched differently by versions. A rule may hold when any release that can have written
-# the store has it, and must hold when all have.
+# the store has it; what an older one wrote before may still be there, so none must.
 DIFFERENCES = {
     "multi_dispatch": Difference("4.9.3", None, "INNER_MULTI_DISPATCH gives further units"),
     "inner_batch": Difference("5.0.0", None, "a record with INNER_NUM takes so many queue offsets"),
     "tag_keys": Difference("5.4.0", None, "the tags are a key of the index"),
     # Recovery runs before ScheduleMessageService#load has read the table of delays.
-    "plain_schedule_tags": Difference("4.9.2", "4.9.8", "recovery gives delayed messages the hash of their tags"),
+    # Up to 4.9.8; later versions leave such units as they are.
+    "plain_schedule_tags": Difference("4.9.2", None, "recovery may have given delayed messages the hash of their tags"),
 }
 
 
-def holding(releases: Sequence[str], known: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return (rules that may hold, rules that must) for a store that one of `releases` wrote.
+def holding(releases: Sequence[str], known: Sequence[str]) -> frozenset[str]:
+    """Return the rules that may hold for a store that one of `releases` wrote.
 
     `known` are all releases in their order.
     """
@@ -64,9 +65,7 @@ def holding(releases: Sequence[str], known: Sequence[str]) -> tuple[frozenset[st
         last = known[-1] if rule.last is None else rule.last
         return known.index(rule.first) <= known.index(release) <= known.index(last)
 
-    some = {name for name, rule in DIFFERENCES.items() if any(has(release, rule) for release in releases)}
-    every = {name for name, rule in DIFFERENCES.items() if all(has(release, rule) for release in releases)}
-    return frozenset(some), frozenset(every)
+    return frozenset(name for name, rule in DIFFERENCES.items() if any(has(release, rule) for release in releases))
 
 
 class Extra(NamedTuple):
@@ -92,6 +91,7 @@ class Dispatched:
     entitled: Bools  # to a unit at all: neither prepared nor rolled back
     sound: Bools  # body CRC and own offset are right: the head can be believed
     real_topic: Ints  # hash of REAL_TOPIC, 0 without
+    delayed: Bools  # has a delay level
     extras: list[Extra]
     key_record: Ints  # ascending
     key_hash: Ints
@@ -131,6 +131,7 @@ class Dispatcher:
             entitled=(transaction == 0) | (transaction == SysFlag.TRANSACTION_COMMIT),
             sound=sound,
             real_topic=_hashes_of(texts, b"REAL_TOPIC", count) if self.real_topics else np.zeros(count, np.int64),
+            delayed=_have(texts, b"DELAY", count),
             messages=_numbers_in(texts, b"INNER_NUM" if "inner_batch" in self.rules else b"", count),
         )
         if "multi_dispatch" in self.rules:
@@ -193,7 +194,7 @@ class Dispatcher:
             parts = self._columns.pop(name, [])
             return np.concatenate(parts) if parts else np.empty(0, dtype)
 
-        flags = {name: whole(name, np.bool_) for name in ("entitled", "sound")}
+        flags = {name: whole(name, np.bool_) for name in ("entitled", "sound", "delayed")}
         numbers = {
             name: whole(name)
             for name in (
@@ -219,6 +220,13 @@ def _hashes_of(texts: PropertyTexts, name: bytes, count: int) -> Ints:
     which, starts, ends = texts.find(name)
     codes[which] = java_string_hashes(texts.octets, starts, ends)
     return codes
+
+
+def _have(texts: PropertyTexts, name: bytes, count: int) -> Bools:
+    """Return which records have a property."""
+    present: Bools = np.zeros(count, np.bool_)
+    present[texts.find(name)[0]] = True
+    return present
 
 
 def _numbers_in(texts: PropertyTexts, name: bytes, count: int) -> Ints:

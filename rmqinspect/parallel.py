@@ -11,8 +11,9 @@ import multiprocessing
 import os
 import pickle
 import signal
-from collections.abc import Callable, Generator, Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
@@ -47,7 +48,8 @@ def run_ordered(
     """
     jobs = min(jobs, len(tasks))
     if jobs <= 1:
-        yield from map(function, tasks)
+        for task in tasks:  # not map: a StopIteration in a task would look like the end
+            yield function(task)
         return
     # Not fork: a forked copy of a process with threads (numpy's, Arrow's) may hang.
     context = multiprocessing.get_context("forkserver")
@@ -59,7 +61,8 @@ def run_ordered(
             _widen(ours)
             work = (theirs, function, tasks[number::jobs], read_bound())
             process = context.Process(target=_work, args=work, daemon=True)
-            process.start()
+            with _uninterrupted():
+                process.start()
             theirs.close()
             processes.append(process)
             pipes.append(ours)
@@ -74,6 +77,19 @@ def run_ordered(
         for process in processes:
             process.terminate()
             process.join()
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Hold Ctrl-C back: what is started meanwhile inherits that, and its imports end in no traceback."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _widen(pipe: Connection) -> None:

@@ -97,9 +97,14 @@ _MASKS = np.array([(1 << 8 * size) - 1 for size in range(_WORD.itemsize + 1)], n
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # a factor that loses no bit
 
 
-def _number_names(words: NDArray[np.uint64], lengths: Ints) -> NDArray[np.uint64]:
-    """Return a number per name: equal for names of equal length and beginning, and hardly ever for others."""
-    return (words & _MASKS[np.minimum(lengths, _WORD.itemsize)]) * _ODD + lengths.astype(np.uint64)
+def _cut(words: NDArray[np.uint64], lengths: Ints) -> NDArray[np.uint64]:
+    """Return the words without the bytes behind their names."""
+    return words & _MASKS[np.minimum(lengths, _WORD.itemsize)]
+
+
+def _number_names(heads: NDArray[np.uint64], lengths: Ints) -> NDArray[np.uint64]:
+    """Return a number per name: equal for names of equal length and beginning, and rarely for others."""
+    return heads * _ODD + lengths.astype(np.uint64)
 
 
 class PropertyTexts:
@@ -111,8 +116,9 @@ class PropertyTexts:
         self.items = split_properties(text, offsets)
         words = np.ndarray((len(text) + 1,), _WORD, self.octets, 0, (1,))
         lengths = self.items.name_ends - self.items.name_starts
-        # The length and the first eight bytes of each name as one number.
-        self._names = _number_names(words[self.items.name_starts], lengths)
+        # The length and the first eight bytes of each name, and both as one number.
+        self._lengths, self._heads = lengths, _cut(words[self.items.name_starts], lengths)
+        self._names = _number_names(self._heads, lengths)
 
     def find(self, name: bytes) -> tuple[Ints, Ints, Ints]:
         """Return (record, value start, value end) of each record that has the property, ascending.
@@ -121,6 +127,7 @@ class PropertyTexts:
         """
         head = np.frombuffer(name[: _WORD.itemsize].ljust(_WORD.itemsize, b"\0"), _WORD)
         found = np.flatnonzero(self._names == _number_names(head, np.array([len(name)]))[0])
+        found = found[(self._lengths[found] == len(name)) & (self._heads[found] == head[0])]
         rest = np.frombuffer(name[_WORD.itemsize :], np.uint8)
         if len(rest) and len(found):
             begins = self.items.name_starts[found] + _WORD.itemsize

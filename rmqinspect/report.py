@@ -116,7 +116,7 @@ def read_record(path: str) -> Record:
             files={row["file"]: _recorded(row) for row in document["custody"]["files"]},
             others={row["file"]: str(row["what"]) for row in document["custody"]["others"]},
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{path}: a report whose list of files is damaged") from error
 
 

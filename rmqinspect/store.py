@@ -427,6 +427,8 @@ class _Listing:
     def _enter_below(self, path: str, real: str, place: Place, name: str, rows: tuple[Row, ...]) -> None:
         if place[:-1] == ("commitlog",):
             self._note("directory", name, "a folder among the segments", path, place)
+        if place[:-1] == ("index",) and place[-1].isdecimal():
+            self._note("directory", name, "a folder among the index files", path, place)
         if len(place) < _MAX_DEPTH:
             self.enter(real, place, name + "/", rows)
 

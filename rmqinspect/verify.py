@@ -21,12 +21,13 @@ from rmqinspect.checks.index_header import check_index_headers
 from rmqinspect.checks.index_join import join_entries
 from rmqinspect.checks.log_judge import LogJudge
 from rmqinspect.checks.nowhere import Ranges
-from rmqinspect.checks.plan import CrossPlan
+from rmqinspect.checks.plan import CrossPlan, map_log
 from rmqinspect.checks.queue_join import join_units
 from rmqinspect.checks.queues import QueueSurvey, check_sizes, retention_findings
 from rmqinspect.checks.store_files import check_checkpoint, check_files, list_unchecked, segments_for_quick
-from rmqinspect.checks.surveys import SurveyLimits, borders_of, make_plan, run_survey, survey_tasks
+from rmqinspect.checks.surveys import SurveyLimits, make_plan, run_survey, survey_tasks
 from rmqinspect.checks.timer import TimerSurvey
+from rmqinspect.checks.timer_join import join_timer
 from rmqinspect.configs import read_config
 from rmqinspect.dispatch import Dispatcher, holding
 from rmqinspect.errors import Unreadable
@@ -48,11 +49,15 @@ _FIELD_WIDTHS = {
     "CL-QUEUE-OFFSET": 64,
 }  # fmt: skip
 
+_ROWS = 1 << 16  # pointers outside of all splits that are judged at a time
 _KEPT = 1000  # rows of a code at least that a process keeps
 _ANY_OFFSET = 2**63 - 1  # the end of a queue that could not be read
 
 # Large enough that looking back at its start is nothing, small enough that all processes end together.
 _SPLIT_SIZE = 64 << 20
+# All that points into a split is held beside it, so splits are smaller then; unless each of many
+# queues has a few units only in each split, and reading these is what costs.
+_SMALLER, _MANY_QUEUES = 4, 2000
 # Below this a second process costs more than it brings.
 _WORTH_PROCESSES = 128 << 20
 
@@ -66,6 +71,8 @@ class Wish:
     max_findings: int = 1000  # rows per code; counts stay exact
     jobs: int = 1
     broker_version: str | None = None  # a release of writer.RELEASES; None: estimated from content
+    rocksdb: bool = False  # queues that live in RocksDB were to be unpacked
+    unread: str = ""  # why they could not be
 
 
 @dataclass(slots=True)
@@ -149,6 +156,8 @@ class _Run:
         """Judge names, sizes, headers, configuration and lock."""
         self.listed = [*check_files(self.store), *check_sizes(self.store), *check_configs(self.store)]
         self.listed += check_index_sizes(self.store)
+        if self.wish.unread:
+            self.listed.append(Finding("ST-IO", self.wish.unread, file="consumequeue"))
         if self.wish.level != "deep":
             self.listed += check_index_headers(self.store)
         return list(_wanted(self.listed, self.wish))
@@ -159,8 +168,10 @@ class _Run:
             return
         deep = self.wish.level == "deep"
         index_files = read_index_files(self.store, []) if deep else []  # what cannot be read was told
-        tasks = survey_tasks(self.store, index_files, timer=deep)
-        limits = SurveyLimits(borders_of(self.splits) or (0,), self.store.log_start, self.limit)
+        unread = {oddity.place[:1] for oddity in self.store.oddities if oddity.is_unread}
+        tasks = survey_tasks(self.store, index_files, timer=deep and ("timerlog",) not in unread)
+        log = map_log(self.splits)
+        limits = SurveyLimits(log.borders, self.store.log_start, self.limit)
         size = sum(file.size for file in (*self.store.queue_files, *self.store.index_files))
         jobs = self.wish.jobs if size > _WORTH_PROCESSES and len(tasks) > 1 else 1
         with closing(run_ordered(partial(run_survey, limits=limits), tasks, jobs, preload=_PRELOAD)) as results:
@@ -172,11 +183,15 @@ class _Run:
         hints = [survey.last_physical_offset for survey in self.surveys if survey.last_physical_offset is not None]
         self.writer = assume_writer(self.store, hints, self.wish.broker_version)
         rules = holding(self.writer.releases, RELEASES)
-        self.plan = make_plan(self.store, self.splits, self.surveys, self.index, self.timer, deep=deep, rules=rules)
+        self.plan = make_plan(
+            self.store, log, self.surveys, self.index, self.timer, deep=deep, rules=rules,
+            unread=_unread_places(self.store), rocksdb=self.wish.rocksdb and not self.wish.unread,
+        )  # fmt: skip
         self.cross = CrossJudge(
             self.store, self.surveys, unclean=bool(self.store.of_kind("abort")),
             dispatched_to=_dispatched_to(self.store), topics=_known_topics(self.store),
             deep=deep, whole_log=not _is_loose(self.store),
+            elsewhere=self.plan.elsewhere and not self.wish.rocksdb,
             limit=self.limit,
         )  # fmt: skip
 
@@ -189,19 +204,22 @@ class _Run:
                     self.cross.take(result.units, result.entries, result.timer, result.chain)
                 self.reached = result.split.segment.base + result.split.end
                 self.progress(result.split.end - result.split.start)
-        if self.cross is not None and self.plan is not None and not self.splits:
-            self._without_log(self.plan, self.cross)
+        if self.cross is not None and self.plan is not None and (self.splits or self.store.place == "store"):
+            self._outside(self.plan, self.cross)
 
-    def _without_log(self, plan: CrossPlan, cross: CrossJudge) -> None:
-        """No byte of log is there: all that points into it points beyond its end."""
-        if self.store.place != "store":
-            return
+    def _outside(self, plan: CrossPlan, cross: CrossJudge) -> None:
+        """Take what points into no split: into holes, and behind the last segment."""
         nothing, nowhere = Dispatcher(keys=True).columns([]), Ranges.of([], [], 0)
-        plan = replace(plan, splits=(("", 0),), borders=(0,))
-        entries = None
-        if plan.index_range is not None:
-            entries = join_entries(nothing, plan, 0, nowhere, ("", 0), self.limit)
-        cross.take(join_units(nothing, plan, 0, nowhere, self.limit), entries)
+        for number in plan.log.outside:
+            for runs in plan.queue_runs.pieces(number, _ROWS):
+                some = replace(plan, queue_runs=runs)
+                cross.take(join_units(nothing, some, number, nowhere, self.limit), None)
+            for runs in plan.index_runs.pieces(number, _ROWS):
+                some = replace(plan, index_runs=runs)
+                cross.take(None, join_entries(nothing, some, number, nowhere, ("", 0), self.limit))
+            for runs in plan.timer_runs.pieces(number, _ROWS):
+                some = replace(plan, timer_runs=runs)
+                cross.take(None, None, join_timer(nothing, some, number, nowhere, self.limit))
 
     def _check_splits(self) -> Generator[SplitResult, None, None]:
         looked_for = {code.code for code in CODES if code.level in levels_up_to("standard")}
@@ -260,7 +278,7 @@ class _Run:
         sees_end = complete and not any(unread.end > end for unread in judge.unread)
         if self.cross is not None:
             dark = judge.dark_ranges()
-            yield from self.cross.finish(log, end if sees_end else None, judge.last_timestamp, dark)
+            yield from self.cross.finish(log, end if sees_end else None, judge.last_timestamp, dark, judge.restarts)
             yield from retention_findings(self.surveys, store.log_start)
             for survey in self.surveys:
                 self.cross.unread += survey.unread
@@ -297,7 +315,10 @@ class _Run:
 
 def splits_to_read(store: Store, level: str) -> list[Split]:
     """Return the parts of the log that a level reads."""
-    return plan_splits(segments_for_quick(store) if level == "quick" else store.segments, _SPLIT_SIZE)
+    size = _SPLIT_SIZE
+    if level != "quick" and 0 < len(store.queue_files) < _MANY_QUEUES:
+        size //= _SMALLER
+    return plan_splits(segments_for_quick(store) if level == "quick" else store.segments, size)
 
 
 def _wanted(findings: Iterable[Finding], wish: Wish) -> Iterator[Finding]:
@@ -309,6 +330,12 @@ def _in_file_order(finding: Finding) -> tuple[int, int, str, str, int]:
     in_log = finding.code.startswith("CL-") or finding.code in _OF_RECORDS
     place = (finding.physical_offset or 0) if in_log else 0
     return (0 if in_log else 1, place, finding.file or "", finding.code, finding.offset or 0)
+
+
+def _unread_places(store: Store) -> frozenset[tuple[str, ...]]:
+    """Return the folders of queues of which the system did not say what is in them."""
+    places = (oddity.place for oddity in store.oddities if oddity.is_unread)
+    return frozenset(place for place in places if place and "consumequeue" in place[0])
 
 
 def _is_loose(store: Store) -> bool:
@@ -354,8 +381,8 @@ def _unknown_geometry(index: IndexFile) -> Iterator[Finding]:
     if index.geometry is None and index.header is not None and index.entries:
         yield Finding(
             "ST-UNCHECKED",
-            "an index file was not checked: its numbers of slots and entries do not show; not judged: its entries "
-            "(--config names maxHashSlotNum and maxIndexNum)", file=index.file.name, length=index.file.size,
+            "not checked: entries of an index file whose numbers of slots and entries do not show; "
+            "--config names maxHashSlotNum and maxIndexNum", file=index.file.name, length=index.file.size,
         )  # fmt: skip
 
 

@@ -86,6 +86,7 @@ POINTER_DAMAGE: dict[str, frozenset[str]] = {
     r"content shifted down by one unit": frozenset({"CQ-HOLE", "CQ-SHIFT", "CQ-MISSING"}),
     r"^consumequeue/.*: length 400 -> 393": frozenset({"CQ-SIZE"}),
     r"^removed consumequeue/": frozenset({"CQ-MISSING"}),
+    r"^created index/\d+/": frozenset({"IX-SIZE"}),  # a folder with the name of an index file
     r"^index/.*: length 5440 -> (0|5540)": frozenset({"IX-SIZE"}),
     r"^index/.*: length 5440 -> 1000": frozenset({"IX-SIZE", "IX-MISSING"}),
     r"header of the first index file zeroed": frozenset({"IX-HEADER"}),

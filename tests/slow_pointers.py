@@ -138,6 +138,9 @@ def judge(root: Path, settings: Settings) -> Verdict:
         joined.served.update(batches)
         rows += [*joined.rows, *joined.retention_rows(), *missing_units(joined)]
     rows += judge_index(index, log, settings)
+    # A broker opens every name that is a number.
+    folders = (path for path in (root / "index").glob("*") if path.is_dir() and path.name.isdecimal())
+    rows += [Row("IX-SIZE", f"index/{path.name}", None, None) for path in folders]
     for start, end in log.gaps:
         # The index knows messages that have no unit: prepared ones.
         entries = {e.physical_offset for file in index for e in file.entries if start <= e.physical_offset < end}

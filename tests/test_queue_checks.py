@@ -315,26 +315,80 @@ def delayed(tmp_path: Path) -> tuple[Path, Path]:
     return folder, queue_file(folder, SCHEDULE_TOPIC, 2)
 
 
-def test_a_delay_that_no_other_unit_of_the_level_has_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("bit", [0, 3, 9, 20, 40, 62])
+def test_a_delay_that_is_not_of_whole_seconds_is_told(bit: int, tmp_path: Path) -> None:
     folder, path = delayed(tmp_path)
-    put(path, 1, tags_code=units(path)[1].tags_code + 512)
-    found = only(judge(folder), "CQ-TAG")
-    assert found.queue_offset == 1
-    assert found.expected == str(units(path)[1].tags_code - 512)
+    put(path, 1, tags_code=units(path)[1].tags_code ^ 1 << bit)
+    assert only(judge(folder), "CQ-TAG").queue_offset == 1
 
 
 def test_delays_of_another_table_are_silent(tmp_path: Path) -> None:
     folder, path = delayed(tmp_path)
     for row in range(4):
-        put(path, row, tags_code=units(path)[row].tags_code + 7_000)
+        put(path, row, tags_code=units(path)[row].tags_code + 7_000 * row)
+    assert told(judge(folder)) == []
+
+
+def test_a_record_of_the_schedule_topic_without_a_level_has_the_hash_of_its_tags(tmp_path: Path) -> None:
+    pieces = [message(n, topic=SCHEDULE_TOPIC, queue_id=2) for n in range(2)]
+    folder = WholeStore(pieces).write(tmp_path / "store")
+    path = queue_file(folder, SCHEDULE_TOPIC, 2)
+    for row in range(2):
+        put(path, row, tags_code=java_string_hash(f"tag{row}"))
     assert told(judge(folder)) == []
 
 
 def test_the_plain_hash_of_a_delayed_message_depends_on_the_version(tmp_path: Path) -> None:
     folder, path = delayed(tmp_path)
     put(path, 1, tags_code=java_string_hash("tag1"))
-    assert told(judge(folder, broker_version="4.9.7")) == []
-    assert told(judge(folder, broker_version="5.3.3")) == [("CQ-TAG", 1, 1)]
+    for version, expected in (("4.9.7", []), ("5.3.3", []), ("4.7.1", [("CQ-TAG", 1, 1)])):
+        assert told(judge(folder, broker_version=version)) == expected
+
+
+# --- overlaps, lost places, what cannot be read -----------------------------------------------------
+
+
+def test_a_segment_in_two_paths_has_its_units_once(folder: Path, tmp_path: Path) -> None:
+    (folder / "commitlog" / "copy").mkdir()
+    first = sorted((folder / "commitlog").glob("0*"))[0]
+    other = tmp_path / "more" / "commitlog"
+    other.mkdir(parents=True)
+    (folder / "commitlog" / "copy").rmdir()
+    (other / first.name).write_bytes(first.read_bytes())
+    outcome = verify(open_store([str(folder), str(other)]), Wish(level="deep"))
+    assert {row.code for row in outcome.findings.rows if row.severity != "info"} <= {"CL-DUPLICATE", "CL-QUEUE-OFFSET"}
+    assert outcome.joined_units == outcome.units
+
+
+def test_a_segment_that_is_too_long_does_not_end_the_reading(tmp_path: Path) -> None:
+    folder = WholeStore(many(40), segment_size=2048).write(tmp_path / "store")
+    paths = sorted((folder / "commitlog").iterdir())
+    paths[0].write_bytes(paths[0].read_bytes() + bytes(700))
+    outcome = judge(folder)
+    assert len(outcome.accounts) == len(paths)
+    assert {row.code for row in outcome.findings.rows} == {"CL-SIZE"}
+    assert outcome.joined_units == outcome.units
+
+
+def test_records_of_a_topic_before_it_was_made_again_need_no_units(tmp_path: Path) -> None:
+    old, new = [message(n) for n in range(5)], [message(10 + n, queue_offset=n) for n in range(3)]
+    folder = WholeStore([*old, *new]).write(tmp_path / "store")
+    path = queue_file(folder)
+    rows = path.read_bytes()
+    path.write_bytes(rows[5 * UNIT : 8 * UNIT].ljust(len(rows), b"\0"))
+    outcome = judge(folder)
+    assert outcome.verdict == "WHOLE"
+    assert told(outcome) == [("CL-QUEUE-OFFSET", 0, 1)]
+
+
+def test_names_of_properties_that_look_like_others_are_not_taken_for_them(tmp_path: Path) -> None:
+    odd = 0x9E3779B97F4A7C15
+    for wanted in (b"KEYS", b"TAGS", b"UNIQ_KEY", b"INNER_MULTI_QUEUE_OFFSET"):
+        number = (int.from_bytes(wanted[:8].ljust(8, b"\0"), "little") * odd + len(wanted) - 8) * pow(odd, -1, 1 << 64)
+        name = (number % (1 << 64)).to_bytes(8, "little")
+        text = name + b"\1" + b"1" + b"\2"
+        folder = WholeStore([{"topic": "orders", "properties": text}]).write(tmp_path / wanted.decode())
+        assert [code for code, _, _ in told(judge(folder)) if code != "CL-FIELD"] == []
 
 
 INNER = int(SysFlag.INNER_BATCH | 0x40)

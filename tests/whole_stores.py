@@ -126,9 +126,14 @@ class WholeStore:
         return octets + b"".join(entries).ljust(self.entries * IndexEntry.sizeof(), b"\0")
 
 
+def _properties(piece: Mapping[str, Any]) -> Mapping[str, str]:
+    given = piece.get("properties")
+    return given if isinstance(given, Mapping) else {}  # as bytes they are none that matter
+
+
 def units_of(piece: Mapping[str, Any]) -> list[tuple[str, int, int, int]]:
     """Return (topic, queue id, queue offset, tags code) of each unit that a record is entitled to."""
-    properties: Mapping[str, str] = piece.get("properties") or {}
+    properties: Mapping[str, str] = _properties(piece)
     if (piece.get("sys_flag", 0) & message.TRANSACTION_MASK) in (0x4, 0xC):
         return []
     plain = java_string_hash(properties.get("TAGS", ""))
@@ -145,7 +150,7 @@ def units_of(piece: Mapping[str, Any]) -> list[tuple[str, int, int, int]]:
 
 def keys_of(piece: Mapping[str, Any], *, tags: bool) -> list[str]:
     """Return the keys under which a record is indexed, in the broker's order."""
-    properties: Mapping[str, str] = piece.get("properties") or {}
+    properties: Mapping[str, str] = _properties(piece)
     if piece.get("sys_flag", 0) & message.TRANSACTION_MASK == 0xC:
         return []
     keys = [properties["UNIQ_KEY"]] if "UNIQ_KEY" in properties else []

@@ -801,7 +801,7 @@ CODES: tuple[Code, ...] = (
     Code(
         "ST-CONFIG", "error", "quick",
         "a configuration file that the broker cannot read",
-        "the broker reads the .bak file instead; where that cannot be decoded either, it does not start",
+        "the broker reads the .bak file instead, if there is one that it can decode",
         _INFO,
         "the machine went down, or the disk was full, while the file was being saved; or it was edited by hand",
         (

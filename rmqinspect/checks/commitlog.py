@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
 
 from rmqinspect.account import Account
 from rmqinspect.causes.explain import explain_record, explain_record_crc, flip_words
@@ -104,7 +105,8 @@ class _SplitCheck:
         if plan is not None and split.segment.kind == "dledger":
             self.chain = EntryChain(split.segment, plan.entry_index, limits.per_code)
         self.dispatcher: Dispatcher | None = None
-        if plan is not None and plan.needs_records:
+        if plan is not None and plan.needs_records and plan.number_of(split) is not None:
+            pa.set_memory_pool(pa.system_memory_pool())  # keeps less of what is freed than Arrow's own
             self.dispatcher = Dispatcher(
                 keys=plan.index_range is not None, real_topics=bool(plan.timer_files), rules=plan.may_hold
             )
@@ -137,9 +139,7 @@ class _SplitCheck:
             self.queues.forget()
             return
         if self.dispatcher is not None and texts is not None:
-            sound = records.physical_offset == records.base + records.starts
-            if "CL-CRC-BODY" in self.limits.codes:
-                sound &= records.body_crc_ok
+            sound = (records.physical_offset == records.base + records.starts) & records.body_crc_ok
             self.dispatcher.take(records, texts, numbers, self.queues.queues, sound)
         if self.chain is not None:
             self.chain.take(records)
@@ -159,6 +159,8 @@ class _SplitCheck:
             return
         records = self.dispatcher.columns(self.queues.queues)
         number = plan.number_of(self.split)
+        if number is None:
+            return
         ranges = Ranges.of(result.account.gaps, result.stale, segment.base + self.split.end)
         result.units = join_units(records, plan, number, ranges, self.limits.per_code)
         if plan.index_range is not None:

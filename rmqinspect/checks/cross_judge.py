@@ -3,6 +3,7 @@
 `CrossJudge` takes the results of splits in log order, after the surveys of the queues.
 """
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +12,7 @@ from rmqinspect.checks.dledger import ChainEnds, join_chains
 from rmqinspect.checks.findings import Finding, Kept
 from rmqinspect.checks.index_join import IndexResult, MissingKeys
 from rmqinspect.checks.nowhere import INSIDE, OUTSIDE, Nowhere, bounded_nowhere
-from rmqinspect.checks.queue_join import Delay, Missing, Shift, UnitResult, bounded_missing, bounded_shifts
+from rmqinspect.checks.queue_join import Missing, Shift, UnitResult, bounded_missing, bounded_shifts
 from rmqinspect.checks.queue_order import find_disorder
 from rmqinspect.checks.queues import QueueSurvey
 from rmqinspect.checks.timer_join import TimerResult
@@ -28,9 +29,6 @@ _WRONG_UNIT = frozenset({"CQ-DANGLING", "CQ-BEYOND", "CQ-MISMATCH"})
 
 _DANGLING = {"unit": "CQ-DANGLING", "entry": "IX-DANGLING", "timer": "TM-CHAIN"}
 _BEYOND = {"unit": "CQ-BEYOND", "entry": "IX-BEYOND", "timer": "TM-BEYOND"}
-# The default of MessageStoreConfig#messageDelayLevel, in seconds, by queue id of the schedule topic.
-_DEFAULT_DELAYS = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
-
 _TOPICS_TOLD = 3
 _ROOM = 8  # rows kept for each that is shown
 _MOST_RUNS = 100_000  # of a kind in all splits, told one by one
@@ -68,18 +66,18 @@ class CrossJudge:
 
     def __init__(
         self, store: Store, surveys: Sequence[QueueSurvey], *, unclean: bool, dispatched_to: int,
-        topics: frozenset[str] | None, deep: bool, whole_log: bool, limit: int,
+        topics: frozenset[str] | None, deep: bool, whole_log: bool, elsewhere: bool, limit: int,
     ) -> None:
         """Prepare for a store whose queues were surveyed.
 
         `unclean`: the broker did not stop, or runs. `dispatched_to`: the store time in ms up to which
         the checkpoint says that units were flushed. `topics`: of topics.json, None without it.
-        `deep`: tell records without a unit too. `whole_log`: not only some segments were given. `limit` bounds
-        the rows of a code that are shown.
+        `deep`: tell records without a unit too. `elsewhere`: newer units may be in RocksDB, unread.
+        `whole_log`: not only some segments were given. `limit` bounds the rows of a code that are shown.
         """  # fmt: skip
         self.store, self.surveys, self.topics = store, surveys, topics
         self.unclean, self.dispatched_to = unclean, dispatched_to
-        self.deep, self.whole_log = deep, whole_log
+        self.deep, self.whole_log, self.elsewhere = deep, whole_log, elsewhere
         self._kept = Kept(_ROOM * limit)  # many rows fold into few in the end
         self.findings, self.left_out = self._kept.rows, self._kept.left_out
         self.unread: list[str] = []
@@ -90,11 +88,13 @@ class CrossJudge:
         self._missing = bounded_missing(_MOST_RUNS)
         self._missing_keys: list[MissingKeys] = []
         self._nowhere = bounded_nowhere(_MOST_RUNS)
-        self._delays: dict[Delay, tuple[int, Finding]] = {}
         self.edge_times: dict[tuple[int, int], int] = {}  # of index entries: see IndexResult
         self._chains: list[ChainEnds] = []
-        self._last_place = -1
+        self._last_place, self._last_timestamp = -1, 0
         self.missing: list[Missing] = []
+        self._restarts: Mapping[tuple[str, int], int] = {}
+        self._with_units = {survey.topic for survey in surveys if survey.units}
+        self._missing_of: dict[tuple[str, int], list[Missing]] = defaultdict(list)
 
     def take(
         self, units: UnitResult | None, entries: IndexResult | None, timer: TimerResult | None = None,
@@ -122,10 +122,8 @@ class CrossJudge:
             self.joined_units += units.joined
             self._shifts.extend(units.shifts)
             self._missing.extend(units.missing)
-            self._last_place = max(self._last_place, -1 if units.last_place is None else units.last_place)
-            for delay, (number, first) in units.delays.items():
-                before, kept = self._delays.get(delay, (0, first))
-                self._delays[delay] = before + number, kept
+            if units.last_place is not None and units.last_place > self._last_place:
+                self._last_place, self._last_timestamp = units.last_place, units.last_timestamp
 
     def _take_missing_keys(self, entries: IndexResult) -> None:
         """Join the last run of the splits so far with one that goes on at the beginning of this split."""
@@ -147,24 +145,26 @@ class CrossJudge:
 
     def finish(
         self, log: Iterable[Finding], log_end: int | None, last_timestamp: int | None,
-        unread: Sequence[tuple[int, int]],
+        unread: Sequence[tuple[int, int]], restarts: Mapping[tuple[str, int], int],
     ) -> list[Finding]:
         """Return `log`, the findings so far, with their witnesses, and all of the queues and the index.
 
         `log_end` is the physical offset behind the last record, None where it was not reached; of the ranges
-        `unread` nothing is known.
+        `unread` nothing is known. `restarts`: where queues began again at 0, as their topics were made again.
         """  # fmt: skip
         log = list(log)
-        self.loss.last = last_timestamp
+        self.loss.last, self._restarts = last_timestamp, restarts
         witnesses: dict[int, list[Nowhere]] = defaultdict(list)
         nowhere: list[Nowhere] = []
-        spans = _gap_spans(log)
+        spans = sorted(_gap_spans(log), key=lambda span: span[1])
+        starts = [start for _, start, _ in spans]
         for lost in self._nowhere.rows:
             if any(start <= lost.low < end for start, end in unread):
                 continue
             if not self.whole_log and (lost.where == OUTSIDE or log_end is None or lost.low >= log_end):
                 continue  # what stands there was not given
-            at = next((at for at, start, end in spans if start <= lost.low < end), None)
+            number = bisect_right(starts, lost.low) - 1
+            at = spans[number][0] if number >= 0 and lost.low < spans[number][2] else None
             if at is not None and lost.where != INSIDE:
                 witnesses[at].append(lost)
             elif log_end is not None or lost.where == INSIDE:
@@ -180,7 +180,6 @@ class CrossJudge:
                 log[at] = replace(log[at], expected=held)
         self._kept.extend(self._judge_shifts())
         self._kept.extend(self._judge_missing_keys())
-        self._kept.extend(self._judge_delays())
         self._kept.extend(join_chains(self._chains, unclean=self.unclean))
         self._take_disorder()
         return log + self.findings
@@ -209,8 +208,14 @@ class CrossJudge:
         """Return where the record without a unit stands whose queue offset a lone unit has."""
         if lost.rows > 1 or lost.topic is None:
             return None
-        name = lost.topic, lost.queue_id, lost.row
-        return next((run.low for run in self.missing if (run.topic, run.queue_id, run.queue_offset) == name), None)
+        run = self._missing_run(lost.topic, lost.queue_id, lost.row)
+        return run.low if run is not None and run.queue_offset == lost.row else None
+
+    def _missing_run(self, topic: str, queue_id: int | None, offset: int) -> Missing | None:
+        """Return the last run of a queue that begins at or before a queue offset."""
+        runs = self._missing_of.get((topic, queue_id or 0), [])
+        number = bisect_right(runs, offset, key=lambda run: run.queue_offset) - 1
+        return runs[number] if number >= 0 else None
 
     def _count_loss(self, lost: Nowhere, log_end: int) -> None:
         """Count what a row proves to be gone: not what stands elsewhere, nor what can never have been there."""
@@ -228,10 +233,14 @@ class CrossJudge:
 
     def _found_elsewhere(self, lost: Nowhere) -> int:
         """Return how many of the messages that units stand for are in the log, without a unit."""
-        end = lost.row + lost.messages
-        runs = (run for run in self.missing if (run.topic, run.queue_id) == (lost.topic, lost.queue_id))
-        overlaps = (min(end, run.queue_offset + run.messages) - max(lost.row, run.queue_offset) for run in runs)
-        return sum(overlap for overlap in overlaps if overlap > 0)
+        end, found = lost.row + lost.messages, 0
+        runs = self._missing_of.get((lost.topic or "", lost.queue_id or 0), [])
+        first = max(0, bisect_right(runs, lost.row, key=lambda run: run.queue_offset) - 1)
+        for run in runs[first:]:
+            if run.queue_offset >= end:
+                break
+            found += max(0, min(end, run.queue_offset + run.messages) - max(lost.row, run.queue_offset))
+        return found
 
     def _judge_shifts(self) -> Iterator[Finding]:
         runs: list[Shift] = []
@@ -254,8 +263,12 @@ class CrossJudge:
 
     def _judge_missing(self, *, sees_end: bool) -> Iterator[Finding]:
         runs = self.missing = self._merged_missing(sees_end=sees_end)
-        if not sees_end:
-            runs = [run for run in runs if not run.newest]  # whether later records have units was not seen
+        for run in runs:
+            self._missing_of[run.topic, run.queue_id].append(run)
+        for of_queue in self._missing_of.values():
+            of_queue.sort(key=lambda run: run.queue_offset)
+        if not sees_end or self.elsewhere:
+            runs = [run for run in runs if not run.newest]  # whether these have units was not seen
         if not self.deep:
             return  # they are known all the same: a unit that leads nowhere may be one of theirs
         behind = [run for run in runs if run.newest]
@@ -292,39 +305,26 @@ class CrossJudge:
         """
 
         def settle(run: Missing) -> Missing:
-            pending = self.unclean and run.first_timestamp >= self.dispatched_to
+            # Where units reach as far as the checkpoint says, none is lost, whatever the clock did since.
+            reached = max(run.first_timestamp, self._last_timestamp) >= self.dispatched_to
+            pending = self.elsewhere or (self.unclean and reached)
             return run._replace(newest=run.newest and (pending or not sees_end))
 
-        known = (run for run in self._missing.rows if not self._is_deleted(run.topic))
+        known = (run for run in self._missing.rows if not self._is_deleted(run))
         runs = _merge_missing(run._replace(newest=run.newest and run.low > self._last_place) for run in known)
         # A run is judged as a whole, wherever splits cut it.
         return _merge_missing(map(settle, runs))
 
-    def _is_deleted(self, topic: str) -> bool:
-        """Whether a topic was deleted: topics.json does not have it, and no unit of it is left."""
-        if self.topics is None or topic in self.topics or topic.startswith(LMQ_PREFIX):
-            return False  # light queues are no topics of topics.json
-        return not any(survey.units for survey in self.surveys if survey.topic == topic)
+    def _is_deleted(self, run: Missing) -> bool:
+        """Whether a run is of a deleted topic: topics.json does not have it, and no unit of it is left.
 
-    def _judge_delays(self) -> Iterator[Finding]:
-        """The delay of a level is what most of its units say; the table itself is a setting.
-
-        A delay that two units have, or that is the default, is believed; so is a lone one of whole seconds.
+        Or of the life of its queue before the topic was made again.
         """
-        levels: dict[int, dict[int, tuple[int, Finding]]] = defaultdict(dict)
-        for delay, told in self._delays.items():
-            levels[delay.queue_id][delay.milliseconds] = told
-        for queue_id, delays in levels.items():
-            usual = {ms for ms, (number, _) in delays.items() if number > 1 and ms > 0}
-            if 0 <= queue_id < len(_DEFAULT_DELAYS):
-                usual.add(1000 * _DEFAULT_DELAYS[queue_id])
-            trusted = usual & delays.keys()
-            for milliseconds, (_, finding) in delays.items():
-                lone = not trusted and milliseconds > 0 and milliseconds % 1000 == 0
-                if milliseconds not in usual and not lone:
-                    at = max(trusted, key=lambda ms: delays[ms][0], default=None)
-                    tags = int(finding.found or 0)
-                    yield replace(finding, expected=None if at is None else str(tags - milliseconds + at))
+        if run.low < self._restarts.get((run.topic, run.queue_id), 0):
+            return True
+        if self.topics is None or run.topic in self.topics or run.topic.startswith(LMQ_PREFIX):
+            return False  # light queues are no topics of topics.json
+        return run.topic not in self._with_units
 
     def _take_disorder(self) -> None:
         """Add what the queues say by themselves, and their disorder, judged over the units that are not wrong."""

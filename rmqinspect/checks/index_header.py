@@ -189,7 +189,7 @@ def _wrong_times(header: Parsed, content: Content, edges: "_Edges") -> Iterator[
     if begin > end + _SET_BACK_MS:
         yield _Wrong(
             _TIMES, "it begins later than it ends: the clock was set back, or one of the times is wrong",
-            "begin <= end", f"{begin} > {end}", "warning",
+            "begin <= end", f"{begin} > {end}", "info",
         )  # fmt: skip
 
 

@@ -73,10 +73,12 @@ class _IndexJoin:
         self.result = IndexResult(self.kept.rows, self.kept.left_out)
         self.keys = np.zeros(0, np.int64)  # of the records, as numbers of record and hash
         self.found = np.zeros(0, np.int64)  # keys that entries have, as `keys`
+        self.complete, self.high = True, 0
         self.odd_records = np.zeros(0, np.int64)  # records that an entry with a wrong key points at
 
     def read(self, number: int) -> None:
         low, high = self.plan.range_of(number)
+        self.high = high
         parts: list[tuple[Ints, ...]] = []
         for which, first, count in self.plan.index_runs.of_split(number):
             index = self.plan.index[which]
@@ -85,6 +87,7 @@ class _IndexJoin:
                     entries = entry_columns(index, first, count, reader)
             except Unreadable as error:
                 self.result.unread.append(str(error))
+                self.complete = False
                 continue
             place = entries["physical_offset"].astype(np.int64)
             numbers = np.arange(first, first + len(entries))
@@ -175,15 +178,13 @@ class _IndexJoin:
         """Tell records whose key has no entry, in the range that the index covers.
 
         The first and the last record of the range may share their keys with a file that is gone, or
-        with the moment of a crash. The entry of the tags is asked for where all versions make it.
+        with the moment of a crash. No entry of the tags is asked for: versions before 5.4.0 may have written the file.
         """
         records, covered = self.records, self.plan.index_range
-        if covered is None or not self.plan.index_complete or not len(records.key_record):
+        if covered is None or not self.plan.index_complete or not self.complete or not len(records.key_record):
             return
         place = records.place[records.key_record]
-        asked = (place > covered[0]) & (place < covered[1])
-        if "tag_keys" not in self.plan.must_hold:
-            asked &= records.key_kind != TAG
+        asked = (place > covered[0]) & (place < covered[1]) & (records.key_kind != TAG) & (place < self.high)
         asked &= records.sound[records.key_record]
         self.result.asked = int(np.count_nonzero(asked))
         if self.found is self.keys:

@@ -59,6 +59,7 @@ class LogJudge:
         self._jumps: list[tuple[int, Jump]] = []
         self._set_back: list[tuple[int, int]] = []
         self._explained = 0
+        self.restarts: dict[tuple[str, int], int] = {}  # where a queue began again at 0, known when finished
         self._before: Account | None = None  # the last split with records, unless a gap follows it
 
     @property
@@ -272,6 +273,8 @@ class LogJudge:
             topic, queue_id = _name(jump.queue)
             # A topic deleted and made again starts at 0, and no unit of its earlier life is left.
             restarted = jump.found == 0 and oldest.get((topic, queue_id), place) >= place
+            if restarted:
+                self.restarts[topic, queue_id] = max(place, self.restarts.get((topic, queue_id), 0))
             what = "repeats or goes back" if jump.found < jump.expected else "skips"
             yield Finding(
                 "CL-QUEUE-OFFSET",

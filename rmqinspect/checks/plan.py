@@ -3,8 +3,7 @@
 Made once from the surveys of the queues and index files, sent once to each process.
 """
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -36,33 +35,67 @@ class Runs:
         return [(file, first, count) for _, file, first, count in self.rows[begin:end].tolist()]
 
 
+    def pieces(self, number: int, most: int) -> Iterator["Runs"]:
+        """Yield the runs of a split again, in pieces of up to so many rows."""
+        for file, first, count in self.of_split(number):
+            for start in range(0, count, most):
+                yield Runs(np.array([[number, file, first + start, min(most, count - start)]], np.int64))
+
+
 NO_RUNS = Runs(np.empty((0, 4), np.int64))
 
 
-def border_of(split: Split) -> int:
-    """Return the least physical offset that a record of a split can have, apart from the first of a segment.
+@dataclass(frozen=True)
+class LogMap:
+    """Which offsets of the log are which split's. What no split has is numbered too: holes, and what lies behind."""
+
+    borders: tuple[int, ...] = (0,)  # physical offsets, ascending: number n has those up to the next border
+    numbers: Mapping[tuple[str, int], int] = field(default_factory=dict)  # by path of the segment and start
+    outside: tuple[int, ...] = (0,)  # numbers that are no split
+
+
+def map_log(splits: Sequence[Split]) -> LogMap:
+    """Give each offset to one split. Of segments that overlap, or have the same base, the later one has it.
 
     A record of a DLedger segment belongs to the split where its entry's head begins.
     """
-    lead = ENTRY_HEAD if split.segment.kind == "dledger" and split.start else 0
-    return split.segment.base + split.start + lead
+    borders: list[int] = []
+    numbers: dict[tuple[str, int], int] = {}
+    outside: list[int] = []
+    reached: int | None = None
+    for number, split in enumerate(splits):
+        segment = split.segment
+        lead = ENTRY_HEAD if segment.kind == "dledger" else 0
+        start = segment.base + split.start + (lead if split.start else 0)
+        end = segment.base + split.end + (lead if split.end < segment.size else 0)
+        following = next((s.segment.base for s in splits[number + 1 :] if s.segment is not segment), None)
+        if following is not None and following <= start:
+            continue
+        if reached is not None and reached < start:
+            outside.append(len(borders))
+            borders.append(reached)
+        numbers[segment.path, split.start] = len(borders)
+        borders.append(start)
+        reached = end if following is None else min(end, following)
+    outside.append(len(borders))
+    borders.append(reached or 0)
+    return LogMap(tuple(borders), numbers, tuple(outside))
 
 
 @dataclass(frozen=True)
 class CrossPlan:
     """What points into the log, cut by splits, and what is asked about it."""
 
-    splits: tuple[tuple[str, int], ...]  # path of the segment and start, ascending by physical offset
-    borders: tuple[int, ...]  # physical offset where each begins
+    log: LogMap
     deep: bool = False  # also from the log to the queues and the index
     queue_files: tuple[QueueFile, ...] = ()
     queue_runs: Runs = NO_RUNS
     unread: frozenset[QueueName] = frozenset()  # queues of which a part could not be read
+    unread_topics: frozenset[str] = frozenset()  # of which no queue is known to be all there
     whole: bool = False  # all queues of the store were given: one that is absent is lost
     ext_files: Mapping[QueueName, Sequence[QueueFile]] = field(default_factory=dict)
     may_hold: frozenset[str] = frozenset()  # of dispatch.DIFFERENCES, by the assumed version
-    must_hold: frozenset[str] = frozenset()
-    lmq_elsewhere: bool = False  # units of light queues may be in RocksDB only
+    elsewhere: bool = False  # units may be in RocksDB only, which was not read
     index: tuple[IndexFile, ...] = ()
     index_runs: Runs = NO_RUNS
     index_range: tuple[int, int] | None = None  # physical offsets of the first and the last entry
@@ -73,20 +106,21 @@ class CrossPlan:
     timer_runs: Runs = NO_RUNS
     entry_index: tuple[StoreFile, ...] = ()  # the index of DLedger entries
 
+    def is_unread(self, name: QueueName) -> bool:
+        """Whether units of a queue may stand where nobody could look."""
+        return name in self.unread or name[0] in self.unread_topics
+
     @property
     def needs_records(self) -> bool:
         """Whether anything points into the log, or something should."""
         pointers = self.queue_files or self.index_range is not None or self.timer_files
         return bool(pointers) or (self.deep and self.whole)
 
-    def number_of(self, split: Split) -> int:
-        """Return the number of a split in the plan."""
-        base = border_of(split)
-        low, high = bisect_left(self.borders, base), bisect_right(self.borders, base)
-        return next(n for n in range(low, high) if self.splits[n] == (split.segment.path, split.start))
+    def number_of(self, split: Split) -> int | None:
+        """Return the number of a split; None for one whose offsets are all another's."""
+        return self.log.numbers.get((split.segment.path, split.start))
 
     def range_of(self, number: int) -> tuple[int, int]:
-        """Return the physical offsets [low, high) whose pointers are a split's, holes behind it included."""
-        low = self.borders[number]
-        high = self.borders[number + 1] if number + 1 < len(self.borders) else 1 << 63
-        return low, high
+        """Return the physical offsets [low, high) that a number has."""
+        borders = self.log.borders
+        return borders[number], borders[number + 1] if number + 1 < len(borders) else 1 << 63

@@ -24,7 +24,7 @@ from rmqinspect.store import QueueFile, open_file
 from rmqinspect.topics import SCHEDULE_TOPIC
 
 _RUNS = 5000  # of a kind in a split, told one by one
-_DELAYS = 1000  # different delays of one split that are told apart
+_SECOND = 1000  # ms
 
 
 class Shift(NamedTuple):
@@ -74,13 +74,6 @@ def bounded_shifts(most: int) -> Bounded["Shift"]:
     return Bounded(most, lambda run: run.file, lambda run, other: run._replace(units=run.units + other.units))
 
 
-class Delay(NamedTuple):
-    """A unit of the schedule topic: delivered so long after it was stored."""
-
-    queue_id: int
-    milliseconds: int
-
-
 @dataclass(slots=True)
 class UnitResult:
     """What the units of one split told."""
@@ -90,9 +83,8 @@ class UnitResult:
     shifts: list[Shift] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
     nowhere: list[Nowhere] = field(default_factory=list)
-    # With the first unit that has it: (how many, finding to report should the delay be wrong).
-    delays: dict[Delay, tuple[int, Finding]] = field(default_factory=dict)
     last_place: int | None = None  # physical offset of the last record that has its unit
+    last_timestamp: int = 0  # its store time, ms
     joined: int = 0  # units that lead to their record
     unread: list[str] = field(default_factory=list)
 
@@ -176,6 +168,8 @@ class _UnitJoin:
         self.kept = Kept(limit)
         self.result = UnitResult(self.kept.rows, self.kept.left_out)
         self.missing = bounded_missing(_RUNS)
+        self.unread: set[tuple[str, int]] = set()  # queues that could be read when they were surveyed
+        self.high = 0
         names = [(file.topic, file.queue_id) for file in plan.queue_files]
         self.names = list(dict.fromkeys(names))
         self.number_of = {name: number for number, name in enumerate(self.names)}
@@ -190,6 +184,7 @@ class _UnitJoin:
 
     def read(self, number: int) -> None:
         low, high = self.plan.range_of(number)
+        self.high = high
         read = [_Rows("queue"), _Rows("batch_queue")]
         for file_number, first, count in self.plan.queue_runs.of_split(number):
             file = self.plan.queue_files[file_number]
@@ -197,6 +192,7 @@ class _UnitJoin:
                 read[file.kind == "batch_queue"].add(file, file_number, first, count)
             except Unreadable as error:
                 self.result.unread.append(str(error))
+                self.unread.add((file.topic, file.queue_id))
         firsts = np.array([file.base // QueueUnit.sizeof() for file in self.plan.queue_files], np.int64)
         parts = [rows.columns(low, high, firsts) for rows in read if rows.runs]
         self.units = parts[0] if len(parts) == 1 else _Columns.joined(parts)
@@ -217,7 +213,9 @@ class _UnitJoin:
         self.good, self.extra = good, extra
         self.result.joined = int(np.count_nonzero(good))
         if self.result.joined:
-            self.result.last_place = int(records.place[record[good].max()])
+            last = record[good].max()
+            self.result.last_place = int(records.place[last])
+            self.result.last_timestamp = int(records.store_timestamp[last])
         self._shifts(np.flatnonzero(good & (units.offset[self.hit] != expected)), expected)
         self._tags(np.flatnonzero(good), extra)
         self._batches(np.flatnonzero(good & (units.timestamp[self.hit] != 0)))
@@ -312,10 +310,9 @@ class _UnitJoin:
         expected = self.records.tags_code[self.record[good]]
         plain = tags == expected
         scheduled = self._are_of_topic(units.file[at], SCHEDULE_TOPIC) & ~extra[good] & known
-        accepted = plain & scheduled & ("plain_schedule_tags" in self.plan.may_hold)
-        timed = np.flatnonzero(scheduled & ~accepted)
-        if len(timed):
-            self._delays(good[timed], tags[timed])
+        by_recovery = plain & ("plain_schedule_tags" in self.plan.may_hold)
+        scheduled &= self.records.delayed[self.record[good]]
+        self._delays(np.flatnonzero(scheduled & ~by_recovery), at, tags, self.record[good])
         for number in self._some("CQ-TAG", np.flatnonzero(known & ~scheduled & ~plain)):
             self._report(
                 "CQ-TAG", "the tags code is not the hash of the record's tags: a consumer that filters by it misses it",
@@ -339,6 +336,7 @@ class _UnitJoin:
                 read_ext_tags(exts, tags[mine], found, known)
             except Unreadable as error:
                 self.result.unread.append(str(error))
+                all_known[mine] = False
                 continue
             for number in self._some("EX-ADDRESS", np.flatnonzero(~known)):
                 one = int(at[mine[number]])
@@ -352,26 +350,18 @@ class _UnitJoin:
         chosen: Bools = is_topic[files]
         return chosen
 
-    def _delays(self, numbers: Ints, tags: Ints) -> None:
-        """A unit of the schedule topic holds the time of delivery: store time and the level's delay."""
-        at, record = self.hit[numbers], self.record[numbers]
-        delays = tags - self.records.store_timestamp[record]
-        for number in range(len(at)) if len(at) <= self.limit else self._first_of_each(at, delays):
-            file, _ = self._file(at[number])
-            key = Delay(file.queue_id, int(delays[number]))
-            finding = self._finding(
-                "CQ-TAG", "the time of delivery is not the store time and the delay of its level",
-                int(at[number]), None, str(tags[number]),
-            )  # fmt: skip
-            count, first = self.result.delays.get(key, (0, finding))
-            if len(self.result.delays) < _DELAYS or key in self.result.delays:
-                self.result.delays[key] = count + 1, first
+    def _delays(self, which: Ints, at: Ints, tags: Ints, record: Ints) -> None:
+        """A unit of the schedule topic holds the time of delivery: store time and the level's delay.
 
-    def _first_of_each(self, at: Ints, delays: Ints) -> list[int]:
-        """Return two of each (file, delay): that there are several is all that counts."""
-        order = np.lexsort((delays, self.units.file[at]))
-        alike = groups(self.units.file[at][order], delays[order])
-        return sorted(int(number) for first, behind in alike for number in order[first:behind][:2])
+        The table of delays is a setting; a delay is a number of whole seconds, which no flipped bit keeps.
+        """
+        delays = tags[which] - self.records.store_timestamp[record[which]]
+        wrong = which[(delays <= 0) | (delays % _SECOND != 0)]
+        for number in self._some("CQ-TAG", wrong):
+            self._report(
+                "CQ-TAG", "the time of delivery is not the store time and a delay of whole seconds", int(at[number]),
+                f"{self.records.store_timestamp[record[number]]} and seconds", str(tags[number]),
+            )  # fmt: skip
 
     def _batches(self, numbers: Ints) -> None:
         at, record = self.hit[numbers], self.record[numbers]
@@ -399,13 +389,17 @@ class _UnitJoin:
         has[self.record[self.good & ~self.extra]] = True
         has[self.record[~self.good]] = True
         judged = np.ones(count, np.bool_) if self.plan.whole else self.queue >= 0
-        if self.plan.unread:
-            judged &= ~np.array([name in self.plan.unread for name in self.own_names])[records.queue]
+        judged &= ~np.array([self._is_unread(name) for name in self.own_names])[records.queue]
+        # What stands behind the split's range is in another segment too, and judged there.
+        judged &= records.place < self.high
         lacking = np.flatnonzero(records.entitled & records.sound & ~has & judged)
         self._tell_missing(lacking, records.queue[lacking], records.queue_offset[lacking], records.messages[lacking],
                            self.own_names)  # fmt: skip
         self._missing_extras()
         self.result.missing = self.missing.rows
+
+    def _is_unread(self, name: tuple[str, int]) -> bool:
+        return name in self.unread or self.plan.is_unread(name)
 
     def _missing_extras(self) -> None:
         records = self.records
@@ -418,12 +412,15 @@ class _UnitJoin:
         for extra in records.extras:
             name = extra.topic, extra.queue_id
             number = self.number_of.get(name, -1)
-            if (extra.record, number) in had or name in self.plan.unread:
+            if (extra.record, number) in had or self._is_unread(name):
                 continue
             if not records.sound[extra.record] or not records.entitled[extra.record]:
                 continue
+            # 5.5.0 copies the names with a message that it gives up, and gives it no new offsets.
+            if records.queues[int(records.queue[extra.record])][0].startswith(b"%DLQ%"):
+                continue
             # A light queue that nobody used for long is deleted; with RocksDB it may be kept there alone.
-            if number < 0 and (not self.plan.whole or self.plan.lmq_elsewhere or extra.topic.startswith("%LMQ%$")):
+            if number < 0 and (not self.plan.whole or self.plan.elsewhere or extra.topic.startswith("%LMQ%$")):
                 continue
             lacking.append((extra.record, names.setdefault(name, len(names)), extra.queue_offset))
         if lacking:

@@ -29,6 +29,7 @@ from rmqinspect.queue_files import (
 )
 from rmqinspect.rocksdb.queues import UNPACKED
 from rmqinspect.store import QueueFile, Store, open_file
+from rmqinspect.text import count
 
 
 def check_sizes(store: Store) -> Iterator[Finding]:
@@ -261,12 +262,13 @@ def retention_findings(surveys: Iterable[QueueSurvey], log_start: int) -> Iterat
     if expired:
         yield Finding(
             "CQ-EXPIRED",
-            f"units of {len(expired)} queues point before the log's first segment, as retention leaves them",
+            f"units of {count(len(expired), 'queue')} point before the log's first segment, as retention leaves them",
             file="consumequeue", count=sum(survey.expired for survey in expired), expected=f"{log_start} or behind",
         )  # fmt: skip
     zeros = [survey for survey in surveys if survey.zero_behind]
     if zeros:
         yield Finding(
-            "CQ-ZERO-BEHIND", f"units of {len(zeros)} queues have physical offset 0, before the log's first segment",
+            "CQ-ZERO-BEHIND",
+            f"units of {count(len(zeros), 'queue')} have physical offset 0, before the log's first segment",
             file="consumequeue", count=sum(survey.zero_behind for survey in zeros),
         )  # fmt: skip

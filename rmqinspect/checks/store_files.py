@@ -1,6 +1,7 @@
 """The rules that names, sizes, links, the lock and the checkpoint decide: the quick part of verify."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 
 from rmqinspect.checks.codes import levels_up_to
@@ -17,19 +18,31 @@ from rmqinspect.text import count
 _CHECKPOINT_SKEW_MS = 1000
 _OF_MASTER = "master_flushed_offset"
 
-# Parts of a store by the level that reads them: what they are, and which checks it costs not to.
-_PARTS = {
-    "queue": ("consume queues", "queue -> log", "standard"),
-    "batch_queue": ("batch consume queues", "queue -> log", "standard"),
-    "ext_queue": ("ext consume queues", "ext addresses", "standard"),
-    "dledger_index": ("the DLedger index", "index against entries", "standard"),
-    "index": ("index files", "key search against the log", "deep"),
-    "timer_log": ("the timer log", "pending timer messages", "deep"),
-    "timer_wheel": ("the timer wheel", "pending timer messages", "deep"),
-    "rocksdb": ("RocksDB files", "everything kept in them", None),
-    "compaction_log": ("compaction logs", "compacted topics", None),
-    "compaction_queue": ("compaction queues", "compacted topics", None),
-}
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of a store that a level leaves out."""
+
+    kind: str  # of its files
+    what: str
+    costs: str  # what is not judged without it
+    level: str | None  # the first that reads it
+    folder: str = ""  # where the files lie
+
+
+_PARTS = (
+    _Part("queue", "consume queues", "queue -> log", "standard"),
+    _Part("batch_queue", "batch consume queues", "queue -> log", "standard"),
+    _Part("ext_queue", "ext consume queues", "ext addresses", "standard"),
+    _Part("dledger_index", "DLedger index", "index against entries", "standard"),
+    _Part("index", "index files", "key search against the log", "deep"),
+    _Part("timer_log", "timer log", "pending timer messages", "deep"),
+    _Part("timer_wheel", "timer wheel", "pending timer messages", "deep"),
+    _Part("rocksdb", "consume queues in RocksDB", "queue -> log, log -> queue", None, "consumequeue"),
+    _Part("rocksdb", "configuration in RocksDB", "topics, groups", None, "config"),
+    _Part("rocksdb", "RocksDB of timers, transactions and index", "everything kept in it", None),
+    _Part("compaction_log", "compaction logs", "compacted topics", None),
+    _Part("compaction_queue", "compaction queues", "compacted topics", None),
+)
 
 
 def check_files(store: Store) -> Iterator[Finding]:
@@ -163,16 +176,21 @@ def _check_rest(file: StoreFile, octets: bytes, start: int) -> Iterator[Finding]
 
 def list_unchecked(store: Store, level: str) -> Iterator[Finding]:
     """Yield one finding for each part of the store that no check of the level reads."""
-    for kind, (what, costs, read_at) in _PARTS.items():
-        files = store.of_kind(kind)
-        if kind == "rocksdb" and any(UNPACKED in file.name for file in store.queue_files):
-            files = [file for file in files if not file.name.startswith("consumequeue")]
-        if files and read_at not in levels_up_to(level):
-            size = sum(file.size for file in files)
-            remedy = f" (--level {read_at})" if read_at else ""
+    told: set[str] = set()
+    for part in _PARTS:
+        files = [file for file in store.of_kind(part.kind) if file.name.startswith(part.folder)]
+        files = [file for file in files if file.name not in told]
+        told.update(file.name for file in files)
+        queues_in_rocksdb = part.kind == "rocksdb" and part.folder == "consumequeue"
+        if queues_in_rocksdb and any(UNPACKED in file.name for file in store.queue_files):
+            continue
+        if files and part.level not in levels_up_to(level):
+            option = "--rocksdb" if queues_in_rocksdb else f"--level {part.level}" if part.level else ""
+            remedy = f" ({option})" if option else ""
             yield Finding(
-                "ST-UNCHECKED", f"{what} were not checked: {count(len(files), 'file')}; not judged: {costs}{remedy}",
-                file=files[0].name.split("/")[0], length=size, count=len(files),
+                "ST-UNCHECKED",
+                f"not checked: {part.what}, {count(len(files), 'file')}; not judged: {part.costs}{remedy}",
+                file=files[0].name.split("/")[0], length=sum(file.size for file in files), count=len(files),
             )  # fmt: skip
 
 

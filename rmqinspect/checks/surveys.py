@@ -10,13 +10,12 @@ import numpy as np
 
 from rmqinspect.checks.ext_queues import ExtSurvey, survey_ext
 from rmqinspect.checks.index_files import IndexSurvey, survey_index
-from rmqinspect.checks.plan import NO_RUNS, CrossPlan, Runs, border_of
+from rmqinspect.checks.plan import NO_RUNS, CrossPlan, LogMap, Runs
 from rmqinspect.checks.queues import QueueSurvey, survey_queue
 from rmqinspect.checks.timer import TimerSurvey, survey_timer
 from rmqinspect.index_geometry import IndexFile
 from rmqinspect.pieces import Run
 from rmqinspect.queue_files import queue_files_of
-from rmqinspect.scan import Split
 from rmqinspect.store import QueueFile, Store
 
 # Bytes of queue files in a task, and queues: most files of a store with many queues are nearly empty.
@@ -90,36 +89,39 @@ def run_survey(task: SurveyTask, limits: SurveyLimits) -> SurveyResult:
 
 def make_plan(
     store: Store,
-    splits: Sequence[Split],
+    log: LogMap,
     queues: Sequence[QueueSurvey],
     index: Sequence[tuple[IndexFile, IndexSurvey]],
     timer: TimerSurvey | None,
     *,
     deep: bool,
-    rules: tuple[frozenset[str], frozenset[str]],
+    rules: frozenset[str],
+    unread: frozenset[tuple[str, ...]] = frozenset(),
+    rocksdb: bool = False,
 ) -> CrossPlan:
     """Put the surveys together: what each split has to be checked against.
 
-    `rules`: which of `dispatch.DIFFERENCES` may and which must hold.
+    `rules`: which of `dispatch.DIFFERENCES` may hold. `unread`: folders of queues that could
+    not be listed, as places. `rocksdb`: queues that live there are among those surveyed.
     """
     files: list[QueueFile] = []
     runs: list[tuple[int, Run]] = []
     for survey, queue in zip(queues, queue_files_of(store), strict=True):
         runs += [(len(files) + number, run) for number, run in survey.runs]
         files += queue
-    rocksdb = any(file.kind == "rocksdb" and file.name.startswith("consumequeue") for file in store.files)
+    elsewhere = any(file.kind == "rocksdb" and file.name.startswith("consumequeue") for file in store.files)
     return CrossPlan(
-        splits=tuple((split.segment.path, split.start) for split in splits),
-        borders=borders_of(splits),
+        log=log,
         deep=deep,
         queue_files=tuple(files),
         queue_runs=Runs.of(runs),
         unread=frozenset(survey.name for survey in queues if survey.unread),
-        whole=store.place == "store" and (bool(files) or not rocksdb),
+        unread_topics=frozenset(place[1] for place in unread if len(place) > 1),
+        whole=store.place == "store" and (bool(files) or rocksdb or not elsewhere)
+        and not any(len(place) == 1 for place in unread),
         ext_files=_by_queue(file for file in store.queue_files if file.kind == "ext_queue"),
-        may_hold=rules[0],
-        must_hold=rules[1],
-        lmq_elsewhere=rocksdb,
+        may_hold=rules,
+        elsewhere=elsewhere and not rocksdb,
         index=tuple(file for file, _ in index),
         index_runs=Runs.of((n, run) for n, (_, survey) in enumerate(index) for run in survey.runs)
         if index else NO_RUNS,
@@ -131,11 +133,6 @@ def make_plan(
         timer_runs=Runs.of(timer.runs) if timer is not None else NO_RUNS,
         entry_index=tuple(store.of_kind("dledger_index")),
     )  # fmt: skip
-
-
-def borders_of(splits: Iterable[Split]) -> tuple[int, ...]:
-    """Return the physical offsets where splits begin, ascending."""
-    return tuple(border_of(split) for split in splits)
 
 
 def _by_queue(files: Iterable[QueueFile]) -> dict[tuple[str, int], list[QueueFile]]:

@@ -9,14 +9,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import click
 
 from rmqinspect.account import Account
-from rmqinspect.checks.codes import BY_CODE, CODES, LEVELS
+from rmqinspect.checks.codes import BY_CODE, CODES, LEVELS, levels_up_to
 from rmqinspect.checks.findings import Finding, Findings, next_command
 from rmqinspect.cli.against import compare_with_report
 from rmqinspect.cli.interrupt import interrupt_no_more, interrupted_once
@@ -33,11 +33,12 @@ from rmqinspect.cli.options import (
 from rmqinspect.cli.progress import LONG_READ, Progress, least_time
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.custody import ALGORITHM, Custody, Watch
-from rmqinspect.errors import NotAStore, Refused
+from rmqinspect.errors import NotAStore, Refused, Unreadable
 from rmqinspect.read_rate import read_bound
 from rmqinspect.report import iso_time, report_document
 from rmqinspect.store import Store, lock_holder, open_store
 from rmqinspect.text import count, describe_duration, describe_size, escape, group_digits
+from rmqinspect.times import format_micros
 from rmqinspect.verify import Outcome, Wish, splits_to_read, verify
 from rmqinspect.version import tool_name
 from rmqinspect.writer import RELEASES
@@ -116,24 +117,26 @@ def command(**options: Any) -> int:
       rmqinspect verify STORE --against evidence.json
       rmqinspect verify 00000000001073741824
     """  # fmt: skip
+    if not options["paths"] and not options["config"]:
+        raise click.UsageError("Missing argument 'STORE...'.")
     if options["against"]:
         return compare_with_report(options)
     if options["hash_"] and not options["report"]:
         raise click.UsageError("--hash: the digests are written into the report, so --report FILE is needed.")
     started = datetime.now(UTC)
-    format_ = choose_format(options)
+    format_, codes = choose_format(options), _codes(options)
     with interrupted_once(), ExitStack() as copies:
         try:
             store, watch = _open(options)
-            if options["rocksdb"]:
-                store = _with_rocksdb(store, copies)
+            whole, unread = _with_rocksdb(store, copies) if options["rocksdb"] else (store, "")
         except KeyboardInterrupt:
             return _end_unjudged(options)
         jobs, version = count_jobs(options), options["broker_version"]
-        wish = Wish(options["level"], _codes(options), options["max_findings"], jobs, version)
-        outcome, custody = _verify(store, watch, wish, options)
+        wish = Wish(options["level"], codes, options["max_findings"], jobs, version, options["rocksdb"], unread)
+        outcome, custody = _verify(whole, watch, wish, options)
         # The folder inside an archive's extra level may be the store: name what was given.
-        result = _Result(outcome, custody, name_of(options["paths"], store), options["report"], started)
+        name = name_of(options["paths"], store)
+        result = _Result(outcome, custody, name, options["report"], started, options["zone"])
         digest = _write_report(result) if options["report"] else None
     if format_ != "table" or options["output"]:
         _write_table(outcome, format_, options, result.name)
@@ -156,6 +159,7 @@ class _Result(NamedTuple):
     name: str  # of the store, as given
     report: str
     started: datetime
+    zone: tzinfo  # of the times that are shown
 
 
 def _open(options: dict[str, Any]) -> tuple[Store, Watch | None]:
@@ -174,21 +178,28 @@ def _judges(store: Store) -> bool:
     return bool(store.queue_files or store.index_files or store.config_files or store.of_kind("timer_log"))
 
 
-def _with_rocksdb(store: Store, copies: ExitStack) -> Store:
-    """Return the store with the queues of its RocksDB as queue files, which `copies` removes at its end.
+def _with_rocksdb(store: Store, copies: ExitStack) -> tuple[Store, str]:
+    """Return the store with the queues of its RocksDB as queue files, and what could not be read, "" for nothing.
 
-    A queue that is in files too is checked as RocksDB has it.
+    `copies` removes the files at its end. A queue that is in files too is checked as RocksDB has it.
+
+    :raises NoRocksdict: the library that reads RocksDB is not installed.
     """
-    from rmqinspect.rocksdb.queues import database_files, unpack_queues
+    from rmqinspect.rocksdb.queues import NoRocksdict, unpack_queues
 
-    if not database_files(store):
-        return store
-    unpacked = unpack_queues(store, copies.enter_context(TemporaryDirectory(prefix="rmqinspect-")))
-    files = unpacked.store.queue_files
+    if not any(file.name.startswith("consumequeue") for file in store.of_kind("rocksdb")):
+        return store, ""
+    folder = copies.enter_context(TemporaryDirectory(prefix="rmqinspect-"))
+    try:
+        files = unpack_queues(store, folder).store.queue_files
+    except NoRocksdict:
+        raise
+    except Unreadable as error:
+        return store, str(error).replace(folder, "the copy")
     names = {(file.topic, file.queue_id) for file in files}
     rest = [file for file in store.queue_files if file.kind != "queue" or (file.topic, file.queue_id) not in names]
     ordered = sorted((*files, *rest), key=lambda file: (file.topic, file.queue_id, file.kind, file.base))
-    return replace(store, queue_files=tuple(ordered))
+    return replace(store, queue_files=tuple(ordered)), ""
 
 
 def _refuse_early(path: str, evidence: Sequence[str]) -> None:
@@ -214,8 +225,10 @@ def name_of(paths: Sequence[str], store: Store) -> str:
 
 
 def _codes(options: dict[str, Any]) -> frozenset[str]:
-    chosen = frozenset(options["check"]) or frozenset(BY_CODE)
-    return chosen - frozenset(options["skip"])
+    chosen = (frozenset(options["check"]) or frozenset(BY_CODE)) - frozenset(options["skip"])
+    if not chosen:
+        raise click.UsageError("--check and --skip leave nothing to look for.")
+    return chosen
 
 
 # --- the run --------------------------------------------------------------------------------------
@@ -361,20 +374,20 @@ def _write_report(result: _Result) -> str:
 
 def _screen(result: _Result, colour: bool) -> Iterator[str]:
     outcome, store = result.outcome, result.outcome.store
-    if not store.neighbours:
+    if not store.neighbours or store.place != "store":
         yield from _given(outcome)
     if outcome.loss:
         yield from _label("lost", str(outcome.loss))
     shown = [finding for finding in outcome.findings.rows if finding.code != "ST-UNCHECKED"]
     for finding in shown:
-        yield from _finding_lines(finding, result.name, colour)
+        yield from _finding_lines(finding, result, colour)
     if outcome.findings.left_out:
         yield f"{'':{_INDENT}}and {group_digits(outcome.findings.left_out)} more: --max-findings shows them"
     if shown:
         yield ""
     if outcome.accounts:
         yield from _account_lines(outcome)
-    if outcome.units and outcome.store.segments:
+    if outcome.units and outcome.store.segments and (outcome.interrupted_at is None or outcome.joined_units):
         units = f"{group_digits(outcome.joined_units)} of {count(outcome.units, 'unit')}"
         yield from _label("queues", f"{units} lead to their record")
     if entries := outcome.joined_entries:
@@ -382,17 +395,38 @@ def _screen(result: _Result, colour: bool) -> Iterator[str]:
         yield from _label("index", f"{group_digits(entries)} {lead} to their record")
     yield from _label("interrupted", _left_unread(outcome))
     unchecked = [finding for finding in outcome.findings.rows if finding.code == "ST-UNCHECKED"]
-    parts = [f"{row.message.split(' were', 1)[0].split(' was not', 1)[0]} ({_files(row)})" for row in unchecked]
-    if outcome.wish.level == "standard" and outcome.store.queue_files and outcome.store.segments:
-        parts.insert(0, "log -> queues, groups (--level deep)")
-    yield from _label("not checked", "; ".join(parts))
-    if not store.neighbours:
+    parts = [_unchecked_words(row) for row in unchecked]
+    if outcome.wish.level != "deep" and store.place == "store" and store.segments:
+        none = "" if store.queue_files else ", there are no consume queues in files"
+        parts.insert(0, f"log -> queues, groups{none} (--level deep)")
+    too_deep = [code for code in BY_CODE if code in outcome.wish.codes and _is_left_out(code, outcome.wish)]
+    if too_deep and len(outcome.wish.codes) < len(BY_CODE):
+        parts.append(f"{', '.join(too_deep)} (--level {BY_CODE[too_deep[-1]].level})")
+    yield from _label("not checked", "; ".join(dict.fromkeys(parts)))
+    if not store.neighbours and store.segments:
         yield from _label("not given", "the segments before and after, queues, index, checkpoint, config: not judged")
+    elif store.place != "store":
+        rest = "what belongs to it" if not store.segments else "queues, index, checkpoint, config"
+        yield from _label("not given", f"{rest}: not judged")
     if result.custody is not None and result.custody.algorithm:
         yield from _custody_lines(result.custody, result.report)
         moments = _span(result.started, datetime.now(UTC))
         yield from _label("run", f"{tool_name()}, {moments}, arguments in the report")
     yield _verdict_line(result)
+
+
+def _is_left_out(code: str, wish: Wish) -> bool:
+    return BY_CODE[code].level not in levels_up_to(wish.level)
+
+
+def _unchecked_words(finding: Finding) -> str:
+    """Return what was not checked, how much of it there is, and the option that checks it."""
+    text = finding.message.removeprefix("not checked: ")
+    if finding.length is None:
+        return text
+    what, _, rest = text.partition(", ")
+    remedy = rest[rest.rfind(" (--") :] if " (--" in rest else ""
+    return f"{what} ({_files(finding)}){remedy}"
 
 
 def _left_unread(outcome: Outcome) -> str:
@@ -401,7 +435,7 @@ def _left_unread(outcome: Outcome) -> str:
     if reached is None:
         return ""
     whole = sum(segment.base + segment.size <= reached for segment in segments)
-    words = f"{group_digits(whole)} of {count(len(segments), 'segment')} were read"
+    words = f"segments read: {group_digits(whole)} of {group_digits(len(segments))}"
     if whole < len(segments):
         words += f"; not judged: the log from physical offset {group_digits(reached)} on, and what needs all of it"
     return words
@@ -443,10 +477,12 @@ def _given(outcome: Outcome) -> Iterator[str]:
     for segment in store.segments:
         what = "DLedger data file" if segment.kind == "dledger" else "commit-log segment"
         words.append(f"one {what}, base {group_digits(segment.base)}")
-    yield from _label("given", "; ".join(words) or f"one file of kind {store.place}")
+    kind = store.place.replace("_", " ")
+    folder = f"{kind} {'files' if store.neighbours else 'file'}, judged by what they say themselves"
+    yield from _label("given", "; ".join(words) if words and not store.neighbours else folder)
 
 
-def _finding_lines(finding: Finding, name: str, colour: bool) -> Iterator[str]:
+def _finding_lines(finding: Finding, result: _Result, colour: bool) -> Iterator[str]:
     code = BY_CODE[finding.code]
     where = _where(finding)
     severity = f"{finding.severity:8}"
@@ -455,7 +491,7 @@ def _finding_lines(finding: Finding, name: str, colour: bool) -> Iterator[str]:
     head = f"{finding.code:{max(_INDENT, len(finding.code) + 1)}}{severity} "
     yield head + escape(where or finding.message)
     details = []
-    if (record := _record(finding)) is not None:
+    if (record := _record(finding, result.zone)) is not None:
         details.append(record)
     if where:
         details.append(finding.message)
@@ -468,7 +504,7 @@ def _finding_lines(finding: Finding, name: str, colour: bool) -> Iterator[str]:
         yield from _label("", detail)
     if code.broker_effect and finding.severity != "info":
         yield from (" " * _INDENT + line for line in _wrap("broker  ", code.broker_effect))
-    command_next = next_command(finding, name)
+    command_next = next_command(finding, result.name)
     if command_next and finding.severity != "info":
         yield " " * _INDENT + "next    " + escape(command_next)
 
@@ -488,17 +524,20 @@ def _where(finding: Finding) -> str:
     return where
 
 
-def _record(finding: Finding) -> str | None:
-    if finding.topic is None or finding.physical_offset is None:
+def _record(finding: Finding, zone: tzinfo) -> str | None:
+    if finding.topic is None:
         return None
+    if finding.physical_offset is None:
+        place = "" if finding.queue_offset is None else f" offset {finding.queue_offset}"
+        return f"{finding.topic} queue {finding.queue_id}{place}"
     queue = f"{finding.topic} queue {finding.queue_id} offset {finding.queue_offset}"
     if finding.code in _OF_UNITS:
         return f"unit of {queue}, points at {group_digits(finding.physical_offset)}"
     text = f"record {group_digits(finding.physical_offset)}: {queue}"
     if finding.keys:
         text += f", key {finding.keys.split(' ')[0]}"
-    if (moment := iso_time(finding.timestamp)) is not None:
-        text += f", {moment}"
+    if finding.timestamp is not None and iso_time(finding.timestamp) is not None:
+        text += f", {format_micros(1000 * finding.timestamp, zone)}"
     return text
 
 
@@ -543,7 +582,8 @@ def _account_row(label: str, accounts: Sequence[Account], remark: str) -> tuple[
 
 
 def _damaged(outcome: Outcome, account: Account) -> str:
-    rows = [row for row in outcome.findings.rows if row.file == account.segment.name and row.severity == "error"]
+    of_file = (row for row in outcome.findings.rows if row.file == account.segment.name)
+    rows = [row for row in of_file if row.severity == "error" and row.code.startswith("CL-")]
     number = sum(row.count for row in rows)
     return count(number, "error") if number else ""
 
