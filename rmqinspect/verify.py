@@ -34,6 +34,7 @@ from rmqinspect.errors import Unreadable
 from rmqinspect.index_geometry import IndexFile, read_index_files
 from rmqinspect.parallel import run_ordered
 from rmqinspect.resync import Unread
+from rmqinspect.rocksdb.queues import UNPACKED
 from rmqinspect.scan import Split, plan_splits, redo_where_borders_differ
 from rmqinspect.store import Store
 from rmqinspect.text import count
@@ -71,8 +72,7 @@ class Wish:
     max_findings: int = 1000  # rows per code; counts stay exact
     jobs: int = 1
     broker_version: str | None = None  # a release of writer.RELEASES; None: estimated from content
-    rocksdb: bool = False  # queues that live in RocksDB were to be unpacked
-    unread: str = ""  # why they could not be
+    unread: str = ""  # what of queues that live in RocksDB could not be unpacked, and why
 
 
 @dataclass(slots=True)
@@ -167,6 +167,10 @@ class _Run:
         if self.wish.level == "quick":
             return
         deep = self.wish.level == "deep"
+        wraps = any(segment.kind == "dledger" for segment in self.store.segments)
+        more = self.store.place == "store" or len(self.store.files) > len(self.store.segments)
+        if not (wraps or self.store.queue_files or (deep and more)):
+            return  # nothing but a log
         index_files = read_index_files(self.store, []) if deep else []  # what cannot be read was told
         unread = {oddity.place[:1] for oddity in self.store.oddities if oddity.is_unread}
         tasks = survey_tasks(self.store, index_files, timer=deep and ("timerlog",) not in unread)
@@ -182,16 +186,17 @@ class _Run:
                 self.ext, self.timer = result.ext or self.ext, result.timer or self.timer
         hints = [survey.last_physical_offset for survey in self.surveys if survey.last_physical_offset is not None]
         self.writer = assume_writer(self.store, hints, self.wish.broker_version)
+        unpacked = any(UNPACKED in file.name for file in self.store.queue_files)
         rules = holding(self.writer.releases, RELEASES)
         self.plan = make_plan(
             self.store, log, self.surveys, self.index, self.timer, deep=deep, rules=rules,
-            unread=_unread_places(self.store), rocksdb=self.wish.rocksdb and not self.wish.unread,
+            unread=_unread_places(self.store), rocksdb=unpacked,
         )  # fmt: skip
         self.cross = CrossJudge(
             self.store, self.surveys, unclean=bool(self.store.of_kind("abort")),
             dispatched_to=_dispatched_to(self.store), topics=_known_topics(self.store),
             deep=deep, whole_log=not _is_loose(self.store),
-            elsewhere=self.plan.elsewhere and not self.wish.rocksdb,
+            elsewhere=self.plan.elsewhere,
             limit=self.limit,
         )  # fmt: skip
 

@@ -70,7 +70,8 @@ MAY_IMPORT = {
     " properties queue_files records resync scan schemas spans store store_times",
     "checks": "account causes configs dispatch fastjson gaps hashes hash_columns index_geometry layout memory pieces"
     " properties queue_files records resync rocksdb scan schemas store tables",
-    "verify": "account causes checkpoint checks configs dispatch index_geometry parallel resync scan store writer",
+    "verify": "account causes checkpoint checks configs dispatch index_geometry parallel resync rocksdb scan store"
+    " writer",
     "custody": "parallel places store",
     "report": "checks custody verify",
     "explanations": "checks field_words hashes schemas",

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,8 @@ import numpy as np
 import pytest
 
 import rmqinspect.rocksdb.queues
+from rmqinspect.cli import main
+from rmqinspect.cli.status import ExitStatus
 from rmqinspect.errors import Refused, Unreadable
 from rmqinspect.layout import dtype_of
 from rmqinspect.queue_files import find_unit, survey_queues
@@ -287,3 +290,33 @@ def test_ends_that_contradict_the_entries_are_told(tmp_path: Path) -> None:
     assert [file.base for file in queues.store.queue_files] == [60] * 4
     assert find_unit(queues.store.queue_files[:1], 4) == (5_004, 100)
     assert {file.topic for file in queues.store.queue_files} == {"T"}  # not the file queue beside it
+
+
+# --- verify --rocksdb -----------------------------------------------------------------------------
+
+
+@needs_rocksdict
+@pytest.mark.parametrize("name", ROCKSDB)
+def test_verify_follows_the_units_in_rocksdb_when_asked(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(oracle.store("broker", name))
+    assert main(["verify", path, "--level", "deep", "--rocksdb"]) == ExitStatus.DONE
+    printed = capsys.readouterr().out
+    assert re.search(r"^queues       (\d+) of \1 units lead to their record$", printed, re.MULTILINE)
+    assert "consume queues in RocksDB" not in printed
+    assert main(["verify", path, "--level", "deep"]) == ExitStatus.DONE
+    assert "consume queues in RocksDB" in capsys.readouterr().out
+
+
+@needs_rocksdict
+@pytest.mark.parametrize("lost", ["CURRENT", "MANIFEST"])
+def test_a_database_that_cannot_be_read_leaves_the_rest_to_be_judged(
+    lost: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = oracle.copy("broker", ROCKSDB[0], tmp_path)
+    (path,) = (folder / "consumequeue").glob(f"{lost}*")
+    octets = path.read_bytes()
+    path.unlink()
+    if lost == "MANIFEST":
+        path.write_bytes(octets[:40])
+    assert main(["verify", str(folder), "--level", "deep", "--rocksdb"]) == ExitStatus.UNREADABLE
+    assert "VERDICT      WHOLE, INCOMPLETE" in capsys.readouterr().out

@@ -39,7 +39,7 @@ _PARTS = (
     _Part("timer_wheel", "timer wheel", "pending timer messages", "deep"),
     _Part("rocksdb", "consume queues in RocksDB", "queue -> log, log -> queue", None, "consumequeue"),
     _Part("rocksdb", "configuration in RocksDB", "topics, groups", None, "config"),
-    _Part("rocksdb", "RocksDB of timers, transactions and index", "everything kept in it", None),
+    _Part("rocksdb", "RocksDB of timers and transactions", "everything kept in it", None),
     _Part("compaction_log", "compaction logs", "compacted topics", None),
     _Part("compaction_queue", "compaction queues", "compacted topics", None),
 )

@@ -132,7 +132,7 @@ def command(**options: Any) -> int:
         except KeyboardInterrupt:
             return _end_unjudged(options)
         jobs, version = count_jobs(options), options["broker_version"]
-        wish = Wish(options["level"], codes, options["max_findings"], jobs, version, options["rocksdb"], unread)
+        wish = Wish(options["level"], codes, options["max_findings"], jobs, version, unread)
         outcome, custody = _verify(whole, watch, wish, options)
         # The folder inside an archive's extra level may be the store: name what was given.
         name = name_of(options["paths"], store)
@@ -191,15 +191,19 @@ def _with_rocksdb(store: Store, copies: ExitStack) -> tuple[Store, str]:
         return store, ""
     folder = copies.enter_context(TemporaryDirectory(prefix="rmqinspect-"))
     try:
-        files = unpack_queues(store, folder).store.queue_files
+        unpacked = unpack_queues(store, folder)
     except NoRocksdict:
         raise
     except Unreadable as error:
         return store, str(error).replace(folder, "the copy")
+    files = unpacked.store.queue_files
+    if not files:
+        return store, "consumequeue: its RocksDB has no queue at all, as when its newest files are lost"
+    odd = f"consumequeue: its RocksDB has {count(unpacked.malformed, 'key')} of no queue" if unpacked.malformed else ""
     names = {(file.topic, file.queue_id) for file in files}
     rest = [file for file in store.queue_files if file.kind != "queue" or (file.topic, file.queue_id) not in names]
     ordered = sorted((*files, *rest), key=lambda file: (file.topic, file.queue_id, file.kind, file.base))
-    return replace(store, queue_files=tuple(ordered)), ""
+    return replace(store, queue_files=tuple(ordered)), odd
 
 
 def _refuse_early(path: str, evidence: Sequence[str]) -> None:
