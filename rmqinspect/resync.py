@@ -21,6 +21,7 @@ ENTRY_HEAD = dledger.EntryHead.sizeof()
 BLANK_SIZE = message.Blank.sizeof()
 
 _CHUNK = 1 << 20  # bytes searched at a time
+_FIRST_CHUNK = 16 << 10  # and at first
 BLOCK = 4096  # what is given up around bytes that cannot be read
 
 
@@ -59,22 +60,26 @@ class Search:
         """Yield, ascending, where in [position, limit) a magic says that something could begin."""
         blank = _int32(dledger.ENTRY_MAGIC_BLANK if self.lead else message.MAGIC_BLANK)
         needles = ((message.MAGIC_PREFIX, self.lead + 4), (blank, 0 if self.lead else 4))
-        for start, octets in self._chunks(position, limit, overlap=self.lead + BLANK_SIZE):
-            stop = min(start + _CHUNK, limit)
+        # The next record is nearly always near: of many gaps, each would list all that stands in a chunk.
+        for start, stop, octets in self._chunks(position, limit, self.lead + BLANK_SIZE, _FIRST_CHUNK):
             hits = [[start + at - ahead for at in _find_all(octets, needle)] for needle, ahead in needles]
             yield from (place for place in sorted(hits[0] + hits[1]) if start <= place < stop)
 
-    def _chunks(self, position: int, limit: int, overlap: int = 0) -> Iterator[tuple[int, bytes]]:
-        """Yield (position, bytes) of [position, limit), holes and zeros left out.
+    def _chunks(
+        self, position: int, limit: int, overlap: int = 0, size: int = _CHUNK
+    ) -> Iterator[tuple[int, int, bytes]]:
+        """Yield (position, end, bytes) of the chunks of [position, limit), holes and zeros left out.
 
-        `overlap` bytes of the next chunk are repeated. What cannot be read is taken as zeros.
+        The bytes go on for `overlap` behind the end. Chunks grow from `size` on. What cannot be read is
+        taken as zeros.
         """
         # A record may begin in the last bytes of a hole: its size begins with zeros.
         while (position := max(position, self.reader.next_allocated(position) - overlap)) < limit:
-            octets = self._read(position, min(_CHUNK, limit - position) + overlap)
+            stop = min(position + size, limit)
+            octets = self._read(position, stop - position + overlap)
             if octets.count(0) < len(octets):
-                yield position, octets
-            position += _CHUNK
+                yield position, stop, octets
+            position, size = stop, min(4 * size, _CHUNK)
 
     def _read(self, position: int, size: int) -> bytes:
         octets = bytearray(max(0, min(size, self.size - position)))
@@ -187,7 +192,7 @@ class Search:
     def _zero_runs(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         """Yield the runs of zeros in [start, end) that are long, or touch one of its ends."""
         zeros_from = start
-        for chunk_start, octets in self._chunks(start, end):
+        for chunk_start, _, octets in self._chunks(start, end):
             used = np.flatnonzero(np.frombuffer(octets, np.uint8)) + chunk_start
             before = np.concatenate(([zeros_from], used[:-1] + 1))
             if zeros_from == start < used[0]:

@@ -85,11 +85,21 @@ def test_a_missing_segment_is_a_gap_of_decode_too(capsys: pytest.CaptureFixture[
     assert "1 gap" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["index", "config", "timerlog"])
-def test_verify_gives_no_verdict_on_what_it_does_not_judge(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("name", ["index", "config", "timerlog", "consumequeue"])
+def test_a_folder_without_its_log_is_judged_by_what_it_says_itself(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     store = oracle.store("broker", "main-5.3.3")
-    assert main(["verify", str(store / name)]) == ExitStatus.UNREADABLE
-    assert "no commit log" in capsys.readouterr().err
+    assert main(["verify", str(store / name), "--level", "deep"]) == ExitStatus.DONE
+    printed = capsys.readouterr().out
+    assert "judged by what they say themselves" in printed
+    assert "there is no commit log" in printed
+
+
+def test_verify_gives_no_verdict_on_what_it_does_not_judge(capsys: pytest.CaptureFixture[str]) -> None:
+    store = oracle.store("broker", "main-5.3.3")
+    assert main(["verify", str(store / "checkpoint")]) == ExitStatus.UNREADABLE
+    assert "give the store it belongs to" in capsys.readouterr().err
 
 
 def test_a_verdict_says_when_checks_were_left_out(capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,6 +29,12 @@ class Runs:
         rows = np.array([(run.split, file, run.first, run.rows) for file, run in runs], np.int64).reshape(-1, 4)
         return cls(rows[np.argsort(rows[:, 0], kind="stable")])
 
+    @classmethod
+    def joined(cls, parts: Iterable["Runs"]) -> "Runs":
+        """Return all runs of parts whose files are numbered alike."""
+        rows = np.concatenate([NO_RUNS.rows, *(part.rows for part in parts)])
+        return cls(rows[np.argsort(rows[:, 0], kind="stable")])
+
     def of_split(self, number: int) -> list[tuple[int, int, int]]:
         """Return (file, first row, rows) of the runs that point into a split."""
         begin, end = np.searchsorted(self.rows[:, 0], (number, number + 1)).tolist()

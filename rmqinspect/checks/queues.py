@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rmqinspect.checks.findings import Finding, Kept
+from rmqinspect.checks.plan import Runs
 from rmqinspect.errors import Unreadable
 from rmqinspect.layout import dtype_of
 from rmqinspect.pieces import Ints, Run, cut_runs
@@ -64,7 +65,7 @@ class QueueSurvey:
     topic: str
     queue_id: int
     kind: str  # queue, batch_queue
-    runs: list[tuple[int, Run]] = field(default_factory=list)  # (number of the file, rows of it)
+    runs: Ints = field(default_factory=lambda: np.empty((0, 4), np.int64))  # as `plan.Runs` has them
     findings: list[Finding] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)  # more findings of a code, not kept
     ascends: bool = True  # each unit points behind the one before it
@@ -115,6 +116,7 @@ class _Survey:
         # pre-blanks what lies before a queue's first message, so a queue begins with its first file.
         self.last_used: int | None = first.base // self.unit_size - 1  # None: not known
         self.last_place = self.last_time = -(2**63)
+        self.runs: list[tuple[int, Run]] = []  # (number of the file, rows of it)
         self.forget()
 
     def forget(self) -> None:
@@ -155,7 +157,7 @@ class _Survey:
             self._add_run(number, Run(row + int(rows[0]), int(rows[1] - rows[0]) + 1, run.split))
 
     def _add_run(self, number: int, run: Run) -> None:
-        runs = self.result.runs
+        runs = self.runs
         if runs and runs[-1][0] == number and runs[-1][1].split == run.split:
             before = runs[-1][1]
             if before.first + before.rows == run.first:
@@ -251,6 +253,8 @@ class _Survey:
 
     def finish(self) -> None:
         """Settle what only the queue's end tells."""
+        # As numbers they take a tenth of the memory: there may be ten thousand queues and as many splits.
+        self.result.runs = Runs.of(self.runs).rows
         if self.result.min_offset < 0:
             self.result.min_offset = self.result.max_offset
 

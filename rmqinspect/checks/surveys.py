@@ -14,7 +14,6 @@ from rmqinspect.checks.plan import NO_RUNS, CrossPlan, LogMap, Runs
 from rmqinspect.checks.queues import QueueSurvey, survey_queue
 from rmqinspect.checks.timer import TimerSurvey, survey_timer
 from rmqinspect.index_geometry import IndexFile
-from rmqinspect.pieces import Run
 from rmqinspect.queue_files import queue_files_of
 from rmqinspect.store import QueueFile, Store
 
@@ -105,16 +104,16 @@ def make_plan(
     not be listed, as places. `rocksdb`: queues that live there are among those surveyed.
     """
     files: list[QueueFile] = []
-    runs: list[tuple[int, Run]] = []
+    runs: list[Runs] = []
     for survey, queue in zip(queues, queue_files_of(store), strict=True):
-        runs += [(len(files) + number, run) for number, run in survey.runs]
+        runs.append(Runs(survey.runs + np.array([0, len(files), 0, 0])))
         files += queue
     elsewhere = any(file.kind == "rocksdb" and file.name.startswith("consumequeue") for file in store.files)
     return CrossPlan(
         log=log,
         deep=deep,
         queue_files=tuple(files),
-        queue_runs=Runs.of(runs),
+        queue_runs=Runs.joined(runs),
         unread=frozenset(survey.name for survey in queues if survey.unread),
         unread_topics=frozenset(place[1] for place in unread if len(place) > 1),
         whole=store.place == "store" and (bool(files) or rocksdb or not elsewhere)
