@@ -41,6 +41,7 @@ UNPROTECTED = {
     "log: behind a blank record": "bytes there are not defined: some versions leave old messages in them",
     # The index.
     "index header: hash_slot_count": "versions count used slots or entries: any number between them is possible",
+    "index header: end_timestamp, below 1024 ms": "a put that a kill cut short leaves the time of the record before",
     "index: entry 0": "it is never used",
     "index: time of the first entry": "a file made when another was full has there the distance of the two",
     "index: unused entries": "a broker overwrites what is there without looking",
@@ -151,7 +152,9 @@ def name_index(octets: bytes) -> Namer:
 
     def name(position: int, bit: int) -> str:
         if position < header:
-            return f"index header: {_part_at(IndexHeader, position)}"
+            field = _part_at(IndexHeader, position)
+            low = field == "end_timestamp" and 8 * (15 - position) + bit < 10
+            return f"index header: {field}" + (", below 1024 ms" if low else "")
         if position < entries:
             return "index: slots"
         number, at = divmod(position - entries, IndexEntry.sizeof())
