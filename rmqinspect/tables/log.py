@@ -1,9 +1,10 @@
 """The tables of the commit log: messages, gaps, segments."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -18,6 +19,8 @@ from rmqinspect.store import Segment, Store
 from rmqinspect.tables import messages
 from rmqinspect.tables.columns import END_MILLI, FIRST_MILLI
 from rmqinspect.tables.table import TIMESTAMP, Request, Table, column
+
+Result = TypeVar("Result")
 
 # A split's rows travel from process to process as one piece: large enough to be worth the way.
 _SPLIT_SIZE = 16 << 20
@@ -54,15 +57,21 @@ SEGMENTS = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
-    """What one split gave: rows as an Arrow stream, what could not be read, the sums and gaps."""
+class SplitRead:
+    """What one split gave beside its rows: what could not be read, the sums and gaps, its borders."""
 
     split: Split
-    rows: pa.Buffer | None
     unread: list[Unread]
     account: Account
     borders: Borders | None  # None: the file could not be opened
-    too_large: bool = False  # the rows would not fit: they are to be streamed instead
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """A split with its rows as an Arrow stream; without, they would not fit and are to be streamed."""
+
+    read: SplitRead
+    stream: pa.Buffer | None
 
 
 def message_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
@@ -78,10 +87,12 @@ def message_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
         yield from _stream(split, request, untold)
         _tell_gaps(untold, split, splits[number + 1 : number + 2], request)
     if request.jobs > 1 and len(splits) > 1:
-        for number, read in enumerate(_reads(splits, request, rows=True)):
-            if read.rows is not None:
-                yield from pa.ipc.open_stream(read.rows)
-            elif read.too_large:
+        work = partial(_collect_rows, request=_bare(request))
+        for number, rows in enumerate(_in_order(work, splits, request.jobs, lambda rows: rows.read)):
+            read = rows.read
+            if rows.stream is not None:
+                yield from pa.ipc.open_stream(rows.stream)
+            else:
                 yield from _stream(replace(read.split, entry=read.borders and read.borders.entry), request, [])
             untold += read.account.gaps
             _tell_gaps(untold, read.split, splits[number + 1 : number + 2], request)
@@ -169,36 +180,45 @@ def _stream(split: Split, request: Request, gaps: list[Gap]) -> Iterator[pa.Reco
         request.progress(split.end - done)
 
 
-def _by_segment(store: Store, request: Request) -> Iterator[tuple[Segment | None, Iterable[_Read]]]:
+def _by_segment(store: Store, request: Request) -> Iterator[tuple[Segment | None, Iterable[SplitRead]]]:
     """Yield each segment with what its splits gave, and (None, holes) where files are missing."""
     # Pieces given without their folder have no neighbours: what is absent was not given.
     holes = list(find_holes(store.segments, store.segment_size)) if store.neighbours else []
-    reads = list(_reads(_splits_in(store, request), request, rows=False))
+    work = partial(read_split, request=_bare(request))
+    reads = list(_in_order(work, _splits_in(store, request), request.jobs, lambda read: read))
     for segment in store.segments:
         before = [gap for gap in holes if gap.start < segment.base]
         holes = holes[len(before) :]
         if before:
             split = Split(segment, 0, 0)
-            yield None, [_Read(split, None, [], Account(segment, gaps=before), None)]
+            yield None, [SplitRead(split, [], Account(segment, gaps=before), None)]
         mine = [read for read in reads if read.split.segment is segment or read.split.segment == segment]
         for read in mine:
             _report(read, request)
         yield segment, mine
 
 
-def _reads(splits: list[Split], request: Request, *, rows: bool) -> Iterator[_Read]:
-    bare = replace(request, progress=None, on_gap=None, on_unreadable=None, jobs=1)
-    work = partial(_read_split, request=bare, rows=rows)
-    with closing(run_ordered(work, splits, request.jobs, preload=__name__)) as reads:
-        yield from redo_where_borders_differ(reads, lambda read: read.split, lambda read: read.borders, work)
+def _bare(request: Request) -> Request:
+    """Return what of a request another process can be told."""
+    return replace(request, progress=None, on_gap=None, on_unreadable=None, jobs=1)
 
 
-def _read_split(split: Split, request: Request, rows: bool) -> _Read:
+def _in_order(
+    work: Callable[[Split], Result], splits: list[Split], jobs: int, read_of: Callable[[Result], SplitRead]
+) -> Iterator[Result]:
+    with closing(run_ordered(work, splits, jobs, preload=__name__)) as results:
+        yield from redo_where_borders_differ(
+            results, lambda result: read_of(result).split, lambda result: read_of(result).borders, work
+        )
+
+
+def read_split(
+    split: Split, request: Request, take: Callable[[pa.RecordBatch], None] | None = None
+) -> SplitRead:
+    """Read a split to its end, whatever is wrong with it; `take` gets the rows of `messages`, in order."""
     keep_freed_memory()
-    sink = pa.BufferOutputStream()
     unread: list[Unread] = []
     account, borders = Account(split.segment), None
-    writer = pa.ipc.new_stream(sink, messages.SCHEMA) if rows else None
     try:
         for event in scan_split(split):
             if isinstance(event, Unread):
@@ -207,20 +227,28 @@ def _read_split(split: Split, request: Request, rows: bool) -> _Read:
                 borders = event
             else:
                 account.add(event)
-            if isinstance(event, Stretch) and writer is not None and sink.tell() < _MOST_ROWS:
+            if isinstance(event, Stretch) and take is not None:
                 for batch in messages.message_batches(event, request):
-                    if sink.tell() < _MOST_ROWS:
-                        writer.write_batch(batch)
+                    take(batch)
     except Unreadable as error:
         base = split.segment.base
         unread.append(Unread(base + split.start, base + split.end, str(error)))
-    if writer is not None:
-        writer.close()
-    too_large = rows and sink.tell() >= _MOST_ROWS
-    return _Read(split, None if too_large or not rows else sink.getvalue(), unread, account, borders, too_large)
+    return SplitRead(split, unread, account, borders)
 
 
-def _report(read: _Read, request: Request) -> None:
+def _collect_rows(split: Split, request: Request) -> _Rows:
+    sink = pa.BufferOutputStream()
+
+    def take(batch: pa.RecordBatch) -> None:
+        if sink.tell() < _MOST_ROWS:
+            writer.write_batch(batch)
+
+    with pa.ipc.new_stream(sink, messages.SCHEMA) as writer:
+        read = read_split(split, request, take)
+    return _Rows(read, sink.getvalue() if sink.tell() < _MOST_ROWS else None)
+
+
+def _report(read: SplitRead, request: Request) -> None:
     if request.on_unreadable is not None:
         for unread in read.unread:
             request.on_unreadable(unread.message)
