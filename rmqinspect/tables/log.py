@@ -1,9 +1,10 @@
 """The tables of the commit log: messages, gaps, segments."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import repeat
 from typing import TypeVar
 
 import pyarrow as pa
@@ -15,8 +16,9 @@ from rmqinspect.memory import keep_freed_memory
 from rmqinspect.parallel import run_ordered
 from rmqinspect.resync import Unread
 from rmqinspect.scan import Borders, Split, Stretch, plan_splits, redo_where_borders_differ, scan_split
-from rmqinspect.store import Segment, Store
+from rmqinspect.store import Store
 from rmqinspect.tables import messages
+from rmqinspect.tables.arrow import batches_of
 from rmqinspect.tables.columns import END_MILLI, FIRST_MILLI
 from rmqinspect.tables.table import TIMESTAMP, Request, Table, column
 
@@ -111,29 +113,48 @@ def _tell_gaps(untold: list[Gap], split: Split, following: list[Split], request:
 
 def gap_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     """Yield the table `gaps`: per segment, in order, the missing segments between them."""
-    for segment, reads in _by_segment(store, request):
-        gaps = [gap for read in reads for gap in read.account.gaps]
-        rows = gaps if segment is None else list(merge_gaps(gaps, segment.base + segment.size))
-        for gap in rows if request.on_gap is not None else ():
-            request.on_gap(gap.kind, gap.start, gap.end)  # type: ignore[misc]
-        if rows:
-            yield pa.RecordBatch.from_pylist([{**gap._asdict(), "witnesses": None} for gap in rows], schema=GAPS)
+    gaps = gaps_in(store, _accounts(store, request))
+    for gap in gaps if request.on_gap is not None else ():
+        request.on_gap(gap.kind, gap.start, gap.end)  # type: ignore[misc]
+    yield from gap_batches(gaps)
+
+
+def gaps_in(store: Store, accounts: Mapping[str, Account]) -> list[Gap]:
+    """Return the rows of `gaps` in their order; `accounts` are those of the segments that were read, by path."""
+    # Pieces given without their folder have no neighbours: what is absent was not given.
+    holes = list(find_holes(store.segments, store.segment_size)) if store.neighbours else []
+    gaps: list[Gap] = []
+    for segment in store.segments:
+        before = [gap for gap in holes if gap.start < segment.base]
+        holes = holes[len(before) :]
+        gaps += before
+        if segment.path in accounts:
+            gaps += merge_gaps(accounts[segment.path].gaps, segment.base + segment.size)
+    return gaps
+
+
+def gap_batches(gaps: Sequence[Gap], witnesses: Sequence[int] | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield the table `gaps`; `witnesses` are the units that point into each gap, where they were counted."""
+    counts: Iterable[int | None] = repeat(None) if witnesses is None else witnesses
+    yield from batches_of(GAPS, ((*gap, number) for gap, number in zip(gaps, counts, strict=False)))
 
 
 def segment_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     """Yield the table `segments`."""
-    rows, accounts = [], []
-    for segment, reads in _by_segment(store, replace(request, offsets=None)):
-        if segment is None:
-            rows += [_missing_row(gap) for read in reads for gap in read.account.gaps]
-            continue
-        account = Account(segment)
-        for read in reads:
-            account.join(read.account)
-        accounts.append(account)
-        _tell_gaps(list(account.gaps), Split(segment, 0, segment.size), [], request)
-    last_base = max((account.segment.base for account in accounts if account.records), default=-1)
-    rows += [_segment_row(account, account.segment.base < last_base, store.segment_size) for account in accounts]
+    accounts = _accounts(store, replace(request, offsets=None))
+    for account in accounts.values():
+        _tell_gaps(list(account.gaps), Split(account.segment, 0, account.segment.size), [], request)
+    yield from segment_batches(store, accounts)
+
+
+def segment_batches(store: Store, accounts: Mapping[str, Account]) -> Iterator[pa.RecordBatch]:
+    """Yield the table `segments` from the accounts of all segments, by path."""
+    holes = find_holes(store.segments, store.segment_size) if store.neighbours else ()
+    rows = [_missing_row(gap) for gap in holes]
+    last_base = max((account.segment.base for account in accounts.values() if account.records), default=-1)
+    for segment in store.segments:
+        account = accounts.get(segment.path) or Account(segment)
+        rows.append(_segment_row(account, segment.base < last_base, store.segment_size))
     if rows:
         yield pa.RecordBatch.from_pylist(sorted(rows, key=_base), schema=SEGMENTS)
 
@@ -180,22 +201,14 @@ def _stream(split: Split, request: Request, gaps: list[Gap]) -> Iterator[pa.Reco
         request.progress(split.end - done)
 
 
-def _by_segment(store: Store, request: Request) -> Iterator[tuple[Segment | None, Iterable[SplitRead]]]:
-    """Yield each segment with what its splits gave, and (None, holes) where files are missing."""
-    # Pieces given without their folder have no neighbours: what is absent was not given.
-    holes = list(find_holes(store.segments, store.segment_size)) if store.neighbours else []
+def _accounts(store: Store, request: Request) -> dict[str, Account]:
+    """Read the log and return the account of each segment that was read, by path."""
+    accounts: dict[str, Account] = {}
     work = partial(read_split, request=_bare(request))
-    reads = list(_in_order(work, _splits_in(store, request), request.jobs, lambda read: read))
-    for segment in store.segments:
-        before = [gap for gap in holes if gap.start < segment.base]
-        holes = holes[len(before) :]
-        if before:
-            split = Split(segment, 0, 0)
-            yield None, [SplitRead(split, [], Account(segment, gaps=before), None)]
-        mine = [read for read in reads if read.split.segment is segment or read.split.segment == segment]
-        for read in mine:
-            _report(read, request)
-        yield segment, mine
+    for read in _in_order(work, _splits_in(store, request), request.jobs, lambda read: read):
+        accounts.setdefault(read.split.segment.path, Account(read.split.segment)).join(read.account)
+        _report(read, request)
+    return accounts
 
 
 def _bare(request: Request) -> Request:
