@@ -17,6 +17,13 @@ class Unreadable(RmqinspectError):
     """The operating system refused to open or read a file of the evidence."""
 
 
+class Unreachable(RmqinspectError):
+    """A remote file system does not answer: nothing more of the evidence can be read.
+
+    Not an `Unreadable`, which is about one file and lets the others be read: each of them would wait as long.
+    """
+
+
 class BadRecord(RmqinspectError):
     """The one record or file that was asked for cannot be parsed."""
 

@@ -36,9 +36,11 @@ MAY_IMPORT = {
     "read_rate": "",
     "ids": "hashes layout schemas",
     # Files and what is in them.
-    "sniff": "schemas",
-    "places": "sniff",
-    "store": "places read_rate sniff",
+    "filesystems": "",
+    "folders": "filesystems",
+    "sniff": "filesystems schemas",
+    "places": "filesystems sniff",
+    "store": "filesystems places read_rate sniff",
     "records": "layout schemas",
     "properties": "schemas",
     "gaps": "store",
@@ -92,7 +94,7 @@ LIBRARIES = {
     "isal": "records",
     "numpy": "layout records properties resync scan queue_files index_geometry checkpoint queue_peek sample writer"
     " hash_columns pieces spans dispatch causes rocksdb tables checks verify diff output select redact",
-    "pyarrow": "decompress records spans tables checks diff select redact output cli",
+    "pyarrow": "decompress filesystems records spans tables checks diff select redact output cli",
     "rocksdict": "rocksdb",
     "rich": "output cli",
 }

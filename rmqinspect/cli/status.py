@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 
-from rmqinspect.errors import BadRecord, NotAStore, NothingFound, Refused, RmqinspectError, Unreadable
+from rmqinspect.errors import BadRecord, NotAStore, NothingFound, Refused, RmqinspectError, Unreachable, Unreadable
 
 
 class ExitStatus(IntEnum):
@@ -21,6 +21,7 @@ class ExitStatus(IntEnum):
 _OF_ERRORS: dict[type[RmqinspectError], ExitStatus] = {
     NotAStore: ExitStatus.UNREADABLE,
     Unreadable: ExitStatus.UNREADABLE,
+    Unreachable: ExitStatus.UNREADABLE,
     BadRecord: ExitStatus.DAMAGE,
     NothingFound: ExitStatus.NOTHING_FOUND,
     Refused: ExitStatus.REFUSED,
