@@ -9,7 +9,7 @@ A split of a segment starts by walking from a little before its first byte, so t
 same records as a reader that comes from the segment's start.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import NamedTuple, TypeVar
@@ -70,7 +70,8 @@ class Edge:
     in_gap: bool = False  # none begins here: the bytes before the border belong to a gap
     stale: bool = False  # the chain is in records of an earlier life
     closed: bool = False  # a blank record ended the segment: nothing more is a record
-    last_timestamp: int | None = field(default=None, compare=False)  # store time before the gap
+    # Store times of the last few records of this life, where the walk came by them.
+    last_times: tuple[int, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +124,18 @@ def scan_split(split: Split, window_size: int = WINDOW_SIZE) -> Iterator[Event]:
         yield Borders(chain.entry or chain.exit, chain.exit)
 
 
+def walk_to(segment: Segment, start: int, border: int) -> Edge:
+    """Return where the chain stands at `border`, for the `entry` of a split that begins there.
+
+    Found by walking the frames from `start` on, which is exact and costs the reading of what lies between.
+    For splits that nobody can compute again when the one before them is done.
+
+    :raises Unreadable: the file cannot be opened.
+    """
+    edges = [event.exit for event in scan_split(Split(segment, start, border)) if isinstance(event, Borders)]
+    return edges[-1]
+
+
 def redo_where_borders_differ(
     results: Iterable[Result],
     split_of: Callable[[Result], Split],
@@ -155,7 +168,7 @@ class _Chain:
         self.base, self.size, self.lead = self.search.base, self.search.size, self.search.lead
         self.begin, self.end = split.start, min(split.end, self.size)
         self.window_size = window_size
-        self.last_timestamp: int | None = None
+        self.last_times: tuple[int, ...] = ()
         self.batch_size = _BATCH_SIZE
         self.entry: Edge | None = split.entry
         self.exit = Edge(self.end)
@@ -166,7 +179,7 @@ class _Chain:
     def run(self) -> Iterator[Stretch | Gap | Unread]:
         """Yield what starts in the split, having walked up to it from a little before if need be."""
         now = self.entry if self.entry is not None else self._look_back()
-        self.last_timestamp = now.last_timestamp
+        self.last_times = now.last_times
         carved = False
         if now.closed:
             yield Gap(self.base + self.begin, self.base + self.end, "filler", None)
@@ -186,9 +199,11 @@ class _Chain:
                     self._note_entry(replace(now, position=int(places[first])))
                     inside = records if last - first == len(records) else records.select(slice(first, last))
                     yield Stretch(inside, carved and first == 0, now.stale)
-                carved = False
                 if not now.stale:
-                    self.last_timestamp = _middle(records.field("store_timestamp")[-_FEW_TIMES:].tolist())
+                    # Of the records before the border only: the split behind it comes by the others.
+                    times = records.field("store_timestamp")[:last][-_FEW_TIMES:].tolist()
+                    self.last_times = (*(() if carved else self.last_times), *times)[-_FEW_TIMES:]
+                carved = False
                 ends = self.start + int(records.ends[-1])
                 now = replace(now, position=int(places[last]) if last < len(places) else ends)
                 continue
@@ -207,7 +222,7 @@ class _Chain:
                 carved = True
             yield from self.take_unread()
         self._note_entry(now)
-        self.exit = now
+        self.exit = replace(now, last_times=self.last_times)
 
     def _cross_gap(self, gap: int, search_from: int, reason: str | None) -> Generator[Gap, None, Edge]:
         """Yield the gap that begins at `gap`, as far as it is the split's; return what follows it."""
@@ -217,7 +232,7 @@ class _Chain:
         if self.begin < found:
             yield from self.search.describe(max(gap, self.begin), found, reason)
         if found >= self.end:
-            return Edge(self.end, in_gap=True, last_timestamp=self.last_timestamp)
+            return Edge(self.end, in_gap=True)
         return Edge(found, stale=self._is_stale(found))
 
     def _look_back(self) -> Edge:
@@ -424,7 +439,7 @@ class _Chain:
         there, whole and at its own offset, and is older than what was written since.
         Source: MappedFileQueue#truncateDirtyFiles.
         """
-        before = self.last_timestamp if self.last_timestamp is not None else self.search.timestamp_before(position)
+        before = _middle(self.last_times) if self.last_times else self.search.timestamp_before(position)
         times: list[int] = []
         while len(times) < _FEW_TIMES and (record := self.search.read_record(position + self.lead)) is not None:
             times.append(int(record.field("store_timestamp")[0]))
@@ -432,5 +447,5 @@ class _Chain:
         return bool(times) and before is not None and before - _middle(times) > _OLDER_MS
 
 
-def _middle(times: list[int]) -> int:
+def _middle(times: Sequence[int]) -> int:
     return sorted(times)[len(times) // 2]
