@@ -125,6 +125,15 @@ def read_index_files(store: Store, unread: list[tuple[str, str]] | None = None) 
     return [_with_usual(index, usual) for index in files]
 
 
+def reread_index_file(file: StoreFile, geometry: Geometry | None) -> IndexFile:
+    """Return an index file whose geometry is known already, with its header.
+
+    :raises Unreadable: the system reports an I/O error.
+    """
+    with open_file(file) as reader:
+        return IndexFile(file, _read_header(reader), geometry)
+
+
 def configured_geometry(store: Store) -> Geometry | None:
     """Return the geometry that the settings ask for, the defaults in place of one; None without any."""
     slots = setting_size(store.settings, "maxHashSlotNum")

@@ -172,6 +172,7 @@ def _splits_in(store: Store, request: Request) -> list[Split]:
             split,
             start=max(split.start, start - split.segment.base),
             end=min(split.end, end - split.segment.base),
+            entry=request.entry,
         )
         for split in splits
     )

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from rmqinspect.errors import Unreadable
 from rmqinspect.queue_files import LAYOUTS, Units, read_ext_tags, read_units, survey_queues, unit_numbers, used_units
 from rmqinspect.schemas.consumequeue import PRE_BLANK_SIZE
 from rmqinspect.store import QueueFile, Store, open_file
@@ -86,14 +87,22 @@ def _runs(store: Store, request: Request) -> Iterator[_Run]:
     for file in store.queue_files:
         if file.kind not in LAYOUTS:
             continue
-        with open_file(file) as reader:
-            for row, units in read_units(reader, file.kind, request.progress):
-                numbers, counts = unit_numbers(file, row, units)
-                used = np.flatnonzero(used_units(units))
-                for start in range(0, len(used), BATCH_ROWS):
-                    some = used[start : start + BATCH_ROWS]
-                    exts = ext_files.get((file.topic, file.queue_id), ())
-                    yield _Run(file, units[some], numbers[some], counts[some], exts)
+        try:
+            yield from _runs_in(file, ext_files.get((file.topic, file.queue_id), ()), request)
+        except Unreadable as error:
+            if request.on_unreadable is None:
+                raise
+            request.on_unreadable(str(error))
+
+
+def _runs_in(file: QueueFile, ext_files: Sequence[QueueFile], request: Request) -> Iterator[_Run]:
+    with open_file(file) as reader:
+        for row, units in read_units(reader, file.kind, request.progress):
+            numbers, counts = unit_numbers(file, row, units)
+            used = np.flatnonzero(used_units(units))
+            for start in range(0, len(used), BATCH_ROWS):
+                some = used[start : start + BATCH_ROWS]
+                yield _Run(file, units[some], numbers[some], counts[some], ext_files)
 
 
 def _unit_batch(runs: Sequence[_Run], request: Request) -> pa.RecordBatch:

@@ -1,0 +1,249 @@
+"""How a table is cut into pieces of work that are read apart, by processes that share nothing but the files.
+
+A split holds paths and numbers, so it travels well; its rows, put behind those of the splits before it, are
+exactly the table. The log is cut into byte ranges of segments, queue units into groups of files, index
+entries into files; every other table is one piece, for which the store is opened again.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from rmqinspect.errors import Unreadable
+from rmqinspect.gaps import Gap, find_holes
+from rmqinspect.index_geometry import Geometry, read_index_files, reread_index_file
+from rmqinspect.queue_files import LAYOUTS
+from rmqinspect.scan import walk_to
+from rmqinspect.store import QueueFile, Segment, Store, StoreFile, open_store
+from rmqinspect.tables import TABLES
+from rmqinspect.tables.arrow import batch_of
+from rmqinspect.tables.index import read_entries
+from rmqinspect.tables.log import GAPS, gap_rows, message_rows
+from rmqinspect.tables.queues import QUEUE_UNITS
+from rmqinspect.tables.table import Request
+
+# A part of a segment is first walked to from the segment's start: below this that costs more than it brings.
+SMALLEST_PART = 64 << 20
+
+# What opening a file costs, in bytes that could be read meanwhile: so many small files are no small piece of work.
+_OPENING = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """How a store is opened, here and by any other process: what `open_store` takes."""
+
+    paths: tuple[str, ...]
+    config: str | None = None
+    base: int | None = None
+
+    def open(self) -> Store:
+        """Open the store.
+
+        :raises NotAStore: nothing of a store is there.
+        :raises Unreadable: a path cannot be listed.
+        """
+        return open_store(self.paths, config=self.config, base=self.base)
+
+
+@dataclass(frozen=True, slots=True)
+class TableSplit:
+    """A piece of a table of one store: `files` or, without any, the whole store."""
+
+    table: str
+    origin: Origin
+    files: tuple[StoreFile, ...] = ()
+    start: int = 0  # positions [start, end) in a segment
+    end: int = 0
+    before: Segment | None = None  # the segment before: what is missing between the two belongs to this split
+    segment_size: int | None = None
+    geometry: Geometry | None = None  # of an index file, which the other files of the store helped to find
+
+    @property
+    def segment(self) -> Segment:
+        """The one segment that a split of the log reads."""
+        (file,) = self.files
+        assert isinstance(file, Segment)
+        return file
+
+    @property
+    def size(self) -> int:
+        """Bytes to read, holes counted; 0 where that is not known before."""
+        return self.end - self.start if self.end else sum(file.size for file in self.files)
+
+    def holes(self) -> Iterator[Gap]:
+        """Yield what is missing before the split's segment; nothing for later splits of it."""
+        if self.before is not None and self.start == 0:
+            yield from find_holes((self.before, self.segment), self.segment_size)
+
+
+def split_table(
+    table: str, store: Store, split_size: int, origin: Origin | None = None, offsets: tuple[int, int] | None = None
+) -> list[TableSplit]:
+    """Cut a table of a store into splits of about `split_size` bytes, in the order of the rows.
+
+    A file is cut only if it is a segment of the log. `origin` says how the store was opened, where that took
+    more than its paths. With physical `offsets` [start, end) segments outside are left out of `messages`.
+    """
+    one = TableSplit(table, origin or Origin(tuple(map(os.path.abspath, store.paths))))
+    plan = _PLANS.get(table)
+    splits = [one] if plan is None else list(plan(one, store, split_size))
+    if table != "messages" or offsets is None:
+        return splits
+    return [split for split in splits if _overlaps(split, *offsets)]
+
+
+def read_split(split: TableSplit, request: Request) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a split.
+
+    :raises Unreadable: a file cannot be read, and `request.on_unreadable` is not there to be told.
+    :raises NotAStore: the store is no longer there.
+    """
+    request = replace(request, jobs=1)
+    read = _READERS.get(split.table)
+    try:
+        yield from TABLES[split.table].rows(split.origin.open(), request) if read is None else read(split, request)
+    except Unreadable as error:
+        if request.on_unreadable is None:
+            raise
+        request.on_unreadable(str(error))
+
+
+def default_split_size(sizes: Sequence[int], processes: int) -> int:
+    """Return the split size for segments of these sizes: each whole, if there are two for each process.
+
+    Else parts, as many, but none so small that walking to it would cost more than reading it.
+    """
+    if len(sizes) >= 2 * processes:
+        return max(sizes, default=SMALLEST_PART)
+    return max(-(-sum(sizes) // (2 * processes)), SMALLEST_PART)
+
+
+# --- planning -------------------------------------------------------------------------------------
+
+
+def _cut_log(one: TableSplit, store: Store, split_size: int) -> Iterator[TableSplit]:
+    before = None
+    for segment in store.segments:
+        whole = replace(
+            one,
+            files=(segment,),
+            before=before if store.neighbours else None,
+            segment_size=store.segment_size,
+        )
+        for start in range(0, max(segment.size, 1), split_size):
+            yield replace(whole, start=start, end=min(start + split_size, segment.size))
+        before = segment
+
+
+def _by_segment(one: TableSplit, store: Store, _split_size: int) -> Iterator[TableSplit]:
+    return _cut_log(one, store, max((segment.size for segment in store.segments), default=1) or 1)
+
+
+def _group_queues(one: TableSplit, store: Store, split_size: int) -> Iterator[TableSplit]:
+    """Put queue files together up to the size, each group with the ext files of its queues."""
+    exts: dict[tuple[str, int], list[QueueFile]] = {}
+    for file in store.queue_files:
+        if file.kind == "ext_queue":
+            exts.setdefault((file.topic, file.queue_id), []).append(file)
+    groups: list[list[QueueFile]] = []
+    room = 0
+    for file in (file for file in store.queue_files if file.kind in LAYOUTS):
+        cost = max(file.size, _OPENING)
+        if not groups or cost > room:
+            groups.append([])
+            room = split_size
+        groups[-1].append(file)
+        room -= cost
+    for group in groups:
+        queues = dict.fromkeys((file.topic, file.queue_id) for file in group)
+        yield replace(one, files=(*group, *(ext for queue in queues for ext in exts.get(queue, ()))))
+
+
+def _by_index_file(one: TableSplit, store: Store, _split_size: int) -> Iterator[TableSplit]:
+    """A file that cannot be read now is read, and complained of, where the split is."""
+    geometries = {index.file: index.geometry for index in read_index_files(store, [])}
+    for file in store.index_files:
+        yield replace(one, files=(file,), geometry=geometries.get(file))
+
+
+_PLANS: dict[str, Callable[[TableSplit, Store, int], Iterator[TableSplit]]] = {
+    "messages": _cut_log,
+    "gaps": _by_segment,
+    "queue_units": _group_queues,
+    "index_entries": _by_index_file,
+}
+
+
+def _overlaps(split: TableSplit, start: int, end: int) -> bool:
+    base = split.segment.base
+    first = min([base + split.start, *(hole.start for hole in split.holes())])
+    return first < end and start < base + split.end
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def _read_messages(split: TableSplit, request: Request) -> Iterator[pa.RecordBatch]:
+    segment = split.segment
+    base = segment.base
+    lowest, beyond = request.offsets or (base, base + segment.size)
+    for hole in split.holes():
+        if request.on_gap is not None and (request.offsets is None or (hole.start < beyond and lowest < hole.end)):
+            request.on_gap(hole.kind, hole.start, hole.end)
+    # The offsets asked for are looked back from, as they are without splits; later parts are walked to from there.
+    origin = max(0, lowest - base)
+    start, end = max(split.start, origin), min(split.end, beyond - base)
+    if start < end:
+        entry = walk_to(segment, origin, start) if start > origin else None
+        inside = replace(request, offsets=(base + start, base + end), entry=entry)
+        yield from message_rows(_part(split), inside)
+
+
+def _read_gaps(split: TableSplit, request: Request) -> Iterator[pa.RecordBatch]:
+    holes = list(split.holes())
+    for hole in holes if request.on_gap is not None else ():
+        request.on_gap(hole.kind, hole.start, hole.end)  # type: ignore[misc]
+    if holes:
+        yield batch_of(GAPS, [(*hole, None) for hole in holes])
+    yield from gap_rows(_part(split), request)
+
+
+def _read_units(split: TableSplit, request: Request) -> Iterator[pa.RecordBatch]:
+    return QUEUE_UNITS.rows(_part(split), request)
+
+
+def _read_entries(split: TableSplit, request: Request) -> Iterator[pa.RecordBatch]:
+    yield from read_entries(reread_index_file(split.files[0], split.geometry), request)
+
+
+_READERS: dict[str, Callable[[TableSplit, Request], Iterator[pa.RecordBatch]]] = {
+    "messages": _read_messages,
+    "gaps": _read_gaps,
+    "queue_units": _read_units,
+    "index_entries": _read_entries,
+}
+
+
+def _part(split: TableSplit) -> Store:
+    """Return a store of nothing but the split's files."""
+    queue_files = sorted(
+        (file for file in split.files if isinstance(file, QueueFile)),
+        key=lambda file: (file.topic, file.queue_id, file.kind, file.base),
+    )
+    return Store(
+        name="",
+        paths=split.origin.paths,
+        place="part",
+        files=split.files,
+        segments=tuple(file for file in split.files if isinstance(file, Segment)),
+        segment_size=split.segment_size,
+        queue_files=tuple(queue_files),
+        index_files=(),
+        checkpoint=None,
+        config_files={},
+        oddities=(),
+        neighbours=False,
+    )
