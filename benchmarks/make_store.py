@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.pointers import QUEUE_FILE_SIZE, geometry_for, write_pointers
-from rmqinspect.cli.options import parse_size
 from rmqinspect.hashes import masked_crc32
 from rmqinspect.index_geometry import Geometry
 from rmqinspect.layout import dtype_of
 from rmqinspect.schemas import checkpoint, message
+from rmqinspect.text import parse_size
 
 Ints = NDArray[np.int64]
 

@@ -28,9 +28,9 @@ from typing import IO, NamedTuple
 from benchmarks.broker import NoJavaError, WarmLoop, build, run_cold
 from benchmarks.make_store import PROFILES, make_store
 from benchmarks.measure import Cost, run_here, run_process
-from rmqinspect.cli.options import parse_size
 from rmqinspect.scan import Stretch, plan_splits, scan_split
 from rmqinspect.store import open_store
+from rmqinspect.text import parse_size
 from rmqinspect.version import tool_name
 
 _BUFFER_SIZE = 4 << 20

@@ -50,6 +50,28 @@ def _parse_number(text: str) -> int:
     return number
 
 
+def parse_offset(text: str) -> int:
+    """Read one physical offset: `65536`, `0x10000`.
+
+    :raises ValueError: it is none.
+    """
+    number = int(text, 0)
+    if not 0 <= number < _OPEN_END:
+        raise ValueError(f"{text!r} is no physical offset")
+    return number
+
+
+def parse_property(text: str) -> tuple[str, str | None]:
+    """Read `NAME` or `NAME=VALUE`; the value is None where any will do.
+
+    :raises ValueError: there is no name.
+    """
+    name, equals, value = text.partition("=")
+    if not name:
+        raise ValueError(f"{text!r} has no name; write NAME or NAME=VALUE")
+    return name, value if equals else None
+
+
 def parse_host(text: str) -> tuple[str, int | None]:
     """Read `HOST`, `HOST:PORT` or `[V6]:PORT` as the address the tables print, and the port.
 

@@ -40,6 +40,9 @@ _SHORT_ESCAPES = {"\t": r"\t", "\n": r"\n", "\r": r"\r"}
 
 _DECIMAL_UNITS = ("kB", "MB", "GB", "TB", "PB", "EB")
 
+_WRITTEN_SIZE = re.compile(r"(\d+)\s*([kMGT]?)(i?)B?", re.ASCII | re.IGNORECASE)
+_POWERS = ("", "k", "m", "g", "t")
+
 
 def _escape_match(match: re.Match[str]) -> str:
     character = match.group()
@@ -116,6 +119,21 @@ def describe_size(size: float) -> str:
     while size >= 999.95 and (larger := next(units, None)):
         size, unit = size / 1000, larger
     return f"{size:.1f} {unit}"
+
+
+def parse_size(text: str) -> int:
+    """Read a number of bytes: `65536`, `200M`, `64MiB`.
+
+    :raises ValueError: it is none.
+    """
+    size = _WRITTEN_SIZE.fullmatch(text.strip())
+    if not size or (size[3] and not size[2]):
+        raise ValueError(f"{text!r} is no size; write 65536, 200M or 64MiB")
+    number = int(size[1])
+    unit = 1024 if size[3] else 1000
+    for _ in range(_POWERS.index(size[2].lower())):
+        number *= unit
+    return number
 
 
 def describe_duration(seconds: float) -> str:

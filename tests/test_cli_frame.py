@@ -16,10 +16,10 @@ import rmqinspect.store
 import rmqinspect.tables
 from rmqinspect import errors
 from rmqinspect.cli import main
-from rmqinspect.cli.options import parse_size
 from rmqinspect.cli.progress import Progress
 from rmqinspect.cli.status import ExitStatus, status_of
 from rmqinspect.tables.table import Request, Table
+from rmqinspect.text import parse_size
 
 SCHEMA = pa.schema(
     [

@@ -50,11 +50,6 @@ _TABLE_OF_CONFIG = {
     "delayOffset.json": "delay_offsets",
 }
 
-# The tables that are read from other files than the commit log.
-_QUEUE_TABLES = frozenset({"queue_units", "queues"})
-_INDEX_TABLES = frozenset({"index_files", "index_entries"})
-_SMALL_TABLES = frozenset({"topics", "subscription_groups", "checkpoint", "delay_offsets", "groups"})
-
 _LOST_GAPS = frozenset({"unknown", "missing"})
 
 
@@ -179,6 +174,8 @@ class _Plan:
         options: dict[str, Any],
         format_: str,
     ) -> None:
+        from rmqinspect.tables.sources import bytes_to_read
+
         self.stores = stores
         self.table = table
         self.shown = shown
@@ -191,7 +188,7 @@ class _Plan:
         if self.body == "none" and selection.body_text is None:
             wanted.discard("body")
         self.wanted = frozenset(wanted)
-        self.size = sum(_bytes_to_read(store, table.name, selection.offsets) for store in stores)
+        self.size = sum(bytes_to_read(store, table.name, selection.offsets) for store in stores)
         self.filters = bool(selection.columns(table.schema))
 
     def shape(self, batch: "pa.RecordBatch", store: "Store") -> "pa.RecordBatch":
@@ -211,31 +208,6 @@ class _Plan:
         elif self.cut:
             batch = cut_bodies(batch)
         return self.options["redact"].hide(batch) if self.options["redact"] else batch
-
-
-def _is_read_for(table: str, place: tuple[str, ...]) -> bool:
-    """Whether a table is made from what lies in this folder of a store; () is the store itself."""
-    if not place:
-        return True
-    if table in _QUEUE_TABLES:
-        return place[0] in ("consumequeue", "batchconsumequeue")
-    if table in _INDEX_TABLES:
-        return place[0] == "index"
-    if table in _SMALL_TABLES:
-        return place[0] in ("config", "checkpoint")
-    return place[0] == "commitlog" or place[0].startswith("dledger-")
-
-
-def _bytes_to_read(store: "Store", table: str, offsets: tuple[int, int] | None) -> int:
-    if table in _SMALL_TABLES:
-        return 0
-    if table in _QUEUE_TABLES:
-        return sum(file.size for file in store.queue_files)
-    if table in _INDEX_TABLES:
-        return sum(file.size for file in store.index_files)
-    start, end = offsets or (0, 1 << 63)
-    overlaps = (min(end, file.base + file.size) - max(start, file.base) for file in store.segments)
-    return sum(max(0, overlap) for overlap in overlaps)
 
 
 class _Reading:
@@ -297,12 +269,14 @@ class _Reading:
 
     def _batches(self) -> "Generator[tuple[pa.RecordBatch, pa.RecordBatch], None, None]":
         """Yield (selected rows with all columns, the same as they are to be written)."""
+        from rmqinspect.tables.sources import is_read_for, last_store_time
+
         for store in self.plan.stores:
             for oddity in store.oddities:
-                if oddity.is_unread and _is_read_for(self.plan.table.name, oddity.place):
+                if oddity.is_unread and is_read_for(self.plan.table.name, oddity.place):
                     self._note_unreadable(f"{oddity.name}: not read: {oddity.detail}")
             try:
-                last_time = cache(partial(_find_last_time, store))
+                last_time = cache(partial(last_store_time, store))
                 selection = with_times(self.plan.selection, self.plan.options, last_time, self.plan.now)
                 for batch in self.plan.table.rows(store, self._request(selection)):
                     rows = selection.mask_rows(batch)
@@ -369,27 +343,3 @@ class _Reading:
         if self.unreadable:
             return ExitStatus.UNREADABLE
         return ExitStatus.NOTHING_FOUND if nothing_found else ExitStatus.DONE
-
-
-def _find_last_time(store: "Store") -> int | None:
-    """Return the store time of the last record in microseconds since 1970, or None without one.
-
-    Segments are read from the last one on until one has a record with a time.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from rmqinspect.tables import TABLES
-    from rmqinspect.tables.table import Request
-
-    for segment in reversed(store.segments):
-        reach = (segment.base, segment.base + segment.size)
-        request = Request(offsets=reach, columns=frozenset({"physical_offset", "store_timestamp"}))
-        times: list[int | None] = [
-            pc.max(batch.column("store_timestamp").cast(pa.timestamp("us")).cast(pa.int64())).as_py()
-            for batch in TABLES["messages"].rows(store, request)
-        ]
-        known = [time for time in times if time is not None]
-        if known:
-            return max(known)
-    return None

@@ -5,7 +5,6 @@ before an option really needs it.
 """
 
 import os
-import re
 import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from rmqinspect.text import escape
+from rmqinspect.text import escape, parse_size
 from rmqinspect.times import parse_time, parse_zone
 
 if TYPE_CHECKING:
@@ -25,24 +24,6 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 FORMAT_NAMES = ("table", "jsonl", "json", "csv", "parquet", "arrow")
 _SUFFIXES = {f".{name}": name for name in FORMAT_NAMES if name != "table"}
 _BINARY_FORMATS = ("parquet", "arrow")
-
-_SIZE = re.compile(r"(\d+)\s*([kMGT]?)(i?)B?", re.ASCII | re.IGNORECASE)
-_POWERS = ("", "k", "m", "g", "t")
-
-
-def parse_size(text: str) -> int:
-    """Read a number of bytes: `65536`, `200M`, `64MiB`.
-
-    :raises ValueError: it is none.
-    """
-    size = _SIZE.fullmatch(text.strip())
-    if not size or (size[3] and not size[2]):
-        raise ValueError(f"{text!r} is no size; write 65536, 200M or 64MiB")
-    number = int(size[1])
-    unit = 1024 if size[3] else 1000
-    for _ in range(_POWERS.index(size[2].lower())):
-        number *= unit
-    return number
 
 
 def _parse_range(text: str) -> tuple[int, int]:
@@ -64,17 +45,15 @@ def _parse_redaction(text: str) -> object:
 
 
 def _parse_property(text: str) -> tuple[str, str | None]:
-    name, equals, value = text.partition("=")
-    if not name:
-        raise ValueError(f"{text!r} has no name; write NAME or NAME=VALUE")
-    return name, value if equals else None
+    from rmqinspect.select import parse_property
+
+    return parse_property(text)
 
 
-def _parse_number(text: str) -> int:
-    number = int(text, 0)
-    if not 0 <= number < 2**63:
-        raise ValueError(f"{text!r} is no physical offset")
-    return number
+def _parse_offset(text: str) -> int:
+    from rmqinspect.select import parse_offset
+
+    return parse_offset(text)
 
 
 def _reader(parse: Callable[[str], object]) -> Callable[[click.Context, click.Parameter, Any], Any]:
@@ -236,7 +215,7 @@ _SOURCE = (
     click.option(
         "--base",
         metavar="OFFSET",
-        callback=_reader(_parse_number),
+        callback=_reader(_parse_offset),
         help="Physical offset at which a loose segment begins.",
     ),
     click.option(
