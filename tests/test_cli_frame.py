@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import rmqinspect.store
-import rmqinspect.tables
+import rmqinspect.tables.sources
 from rmqinspect import errors
 from rmqinspect.cli import main
 from rmqinspect.cli.progress import Progress
@@ -94,6 +94,7 @@ def evidence(monkeypatch: pytest.MonkeyPatch) -> Evidence:
     names = ("messages", "gaps", "queue_units", "index_entries", "checkpoint", "topics", "groups")
     tables = {name: Table(name, SCHEMA, brief, made.rows) for name in names}
     monkeypatch.setattr(rmqinspect.tables, "TABLES", tables)
+    monkeypatch.setattr(rmqinspect.tables.sources, "message_rows", made.rows)
     monkeypatch.setattr(rmqinspect.store, "open_stores", made.open_stores)
     return made
 
