@@ -82,6 +82,9 @@ MAY_IMPORT = {
     "select": "hashes",
     "redact": "",
     "output": "tables",
+    # Whole stores as files.
+    "export": "account checks filesystems folders gaps log_end memory output parallel queue_files queue_peek redact scan"
+    " select store tables verify writer",
 }
 
 # The command line and the doors to it and to the package: they may import everything.
@@ -93,8 +96,9 @@ LIBRARIES = {
     "construct": "schemas layout fields",
     "isal": "records",
     "numpy": "layout records properties resync scan queue_files index_geometry checkpoint queue_peek sample writer"
-    " hash_columns pieces spans dispatch causes rocksdb tables checks verify diff output select redact",
-    "pyarrow": "decompress filesystems records spans tables checks diff select redact output cli",
+    " hash_columns pieces spans dispatch causes rocksdb tables checks verify diff output select redact"
+    " export",
+    "pyarrow": "decompress filesystems records spans tables checks diff select redact output export cli",
     "rocksdict": "rocksdb",
     "rich": "output cli",
 }

@@ -64,6 +64,7 @@ class ParquetFile(Writer):
             use_dictionary=plain,
             write_statistics=plain,
         )
+        self.notes: dict[str, str] = {}  # more metadata, known when the file ends
         self._waiting: list[pa.RecordBatch] = []
         self._rows = 0
         self._octets = 0
@@ -76,14 +77,20 @@ class ParquetFile(Writer):
             batch = batch.slice(fitting.num_rows)
             for piece in split_batch(fitting, GROUP_ROWS, GROUP_SIZE):
                 if self._octets + piece.nbytes > GROUP_SIZE:
-                    self._end_group()
+                    self.end_group()
                 self._waiting.append(piece)
                 self._rows += piece.num_rows
                 self._octets += piece.nbytes
             if self._rows >= GROUP_ROWS:
-                self._end_group()
+                self.end_group()
 
-    def _end_group(self) -> None:
+    @property
+    def waiting(self) -> int:
+        """Bytes of rows that wait for their row group."""
+        return self._octets
+
+    def end_group(self) -> None:
+        """Write the rows that wait as a row group."""
         if self._waiting:
             table = pa.Table.from_batches(self._waiting, self.schema)
             self._file.write_table(table.replace_schema_metadata(self._file.schema.metadata), GROUP_ROWS)
@@ -91,6 +98,6 @@ class ParquetFile(Writer):
 
     def finish(self) -> None:
         """Write the last row group and the footer, which says whether the file is complete."""
-        self._end_group()
-        self._file.add_key_value_metadata({"complete": "true" if self.complete else "false"})
+        self.end_group()
+        self._file.add_key_value_metadata({"complete": "true" if self.complete else "false", **self.notes})
         self._file.close()

@@ -1,0 +1,173 @@
+"""What came of the parts of one store, and the tables that are made of it."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import pyarrow as pa
+
+from rmqinspect.account import Account
+from rmqinspect.checks.table import finding_batches
+from rmqinspect.errors import Unreadable
+from rmqinspect.export.manifest import ExportedFile, ExportedStore, fingerprint
+from rmqinspect.export.names import numbered_name
+from rmqinspect.export.part import LogPartRead, Orders, PartFile, SidePartRead, write_rows
+from rmqinspect.export.queue_sums import QueueSums, UnitFacts, compare_units
+from rmqinspect.export.store_plan import StorePlan
+from rmqinspect.export.wish import FINDINGS, MESSAGES
+from rmqinspect.filesystems import files_below
+from rmqinspect.gaps import Gap
+from rmqinspect.store import Store
+from rmqinspect.tables import TABLES
+from rmqinspect.tables.log import gap_batches, gaps_in, segment_batches
+from rmqinspect.tables.table import Request
+from rmqinspect.verify import Wish as Checks
+from rmqinspect.verify import verify
+from rmqinspect.writer import assume_writer
+
+LOST_KINDS = frozenset({"unknown", "missing"})
+
+
+@dataclass(slots=True)
+class StoreResult:
+    """What came of one store so far."""
+
+    plan: StorePlan
+    files: list[ExportedFile] = field(default_factory=list)
+    accounts: dict[str, Account] = field(default_factory=dict)  # by path, of the segments that were read
+    covered: dict[str, Account] = field(default_factory=dict)  # the same before the log's end, messages written
+    rows: int = 0  # messages written
+    statuses: Counter[str] = field(default_factory=Counter)  # of these
+    first_bad: dict[str, int] = field(default_factory=dict)  # status → physical offset of its first row
+    sums: QueueSums = field(default_factory=QueueSums)
+    unread: list[str] = field(default_factory=list)
+    findings: Counter[str] | None = None  # by severity
+
+    def take_log_part(self, read: LogPartRead) -> None:
+        """Add what a part of the log gave."""
+        part = read.part
+        for one in read.reads:
+            _join(self.accounts, one.account)
+            if part.writes and not part.is_tail:
+                _join(self.covered, one.account)
+            self.unread += [unread.message for unread in one.unread]
+        self.rows += read.rows
+        self.statuses.update(read.statuses)
+        for status, offset in read.first_bad.items():
+            self.first_bad.setdefault(status, offset)
+        self.sums.join(read.sums)
+        bad = {status: number for status, number in sorted(read.statuses.items()) if status != "ok"}
+        for number, file in enumerate(read.files):
+            self.files.append(ExportedFile(
+                file.name, MESSAGES, part.store, file.rows, file.size, part.start, part.end, part.is_tail,
+                {} if number else bad,
+            ))  # fmt: skip
+
+    def take_side_part(self, read: SidePartRead) -> None:
+        """Add what a part of another table gave."""
+        self._add_files(read.part.table, read.files)
+        self.unread += read.unread
+
+    def _add_files(self, table: str, files: Sequence[PartFile]) -> None:
+        store = self.plan.store.name
+        self.files += [ExportedFile(file.name, table, store, file.rows, file.size) for file in files]
+
+    # --- tables that are made of the whole --------------------------------------------------------
+
+    def make_tables(self, orders: Orders, jobs: int) -> list[PartFile]:
+        """Write the tables that follow from the parts, and a file for each table that has no row yet."""
+        wish, store = orders.wish, self.plan.store
+        gaps = gaps_in(store, self.accounts)
+        facts = UnitFacts(witnesses=[0] * len(gaps))
+        if not {"gaps", "queues"}.isdisjoint(wish.tables):
+            facts = compare_units(store, self.sums, gaps)
+            self.unread += facts.unread
+        makers = {
+            "segments": lambda: segment_batches(store, self.accounts),
+            "gaps": lambda: gap_batches(gaps, facts.witnesses),
+            "queues": lambda: self._queue_batches(facts),
+            FINDINGS: lambda: self._findings(jobs),
+        }
+        made: list[PartFile] = []
+        for table in wish.tables:
+            have = {file.table for file in (*self.files, *self.plan.kept)}
+            if table in makers or table not in have:
+                batches = makers[table]() if table in makers else iter(())
+                name = numbered_name(store.name, 0)
+                written = write_rows(orders, table, store.name, name, batches)
+                self._add_files(table, written)
+                made += written
+        return made
+
+    def _queue_batches(self, facts: UnitFacts) -> Iterator[pa.RecordBatch]:
+        for batch in TABLES["queues"].rows(self.plan.store, Request()):
+            queues = list(zip(batch.column("topic").to_pylist(), batch.column("queue_id").to_pylist(), strict=True))
+            counts = [sums.count if (sums := self.sums.queues.get(queue)) else 0 for queue in queues]
+            known = {"records": counts, "shift": [facts.shifts.get(queue) for queue in queues]}
+            for name, values in known.items():
+                at = batch.schema.get_field_index(name)
+                batch = batch.set_column(at, batch.schema.field(at), pa.array(values, pa.int64()))
+            yield batch
+
+    def _findings(self, jobs: int) -> Iterator[pa.RecordBatch]:
+        store = self.plan.store
+        outcome = verify(store, Checks(jobs=jobs))
+        self.findings = Counter(outcome.findings.severities)
+        self.unread += [message for message in outcome.unread if message not in self.unread]
+        return finding_batches(outcome.findings, store.paths[0])
+
+    # --- what the manifest says of it -------------------------------------------------------------
+
+    def lost_gaps(self) -> list[Gap]:
+        """Return the ranges without records that were read, holes included, that no broker leaves."""
+        written = self.plan.parts[0].start if self.plan.parts else 0
+        return [gap for gap in gaps_in(self.plan.store, self.accounts) if gap.kind in LOST_KINDS and gap.end > written]
+
+    def as_store(self) -> ExportedStore:
+        """Return the store's entry of the manifest, with what an earlier export knew of it."""
+        plan, store = self.plan, self.plan.store
+        known = plan.known
+        written = [part for part in plan.parts if part.writes and not part.is_tail]
+        start = min([part.start for part in written], default=None)
+        end = max([part.end for part in written], default=None)
+        kept_lost, kept_prints = [], []
+        if known is not None:
+            start, end = known.start if known.start is not None else start, end or plan.start
+            kept_lost = [lost for lost in known.lost if lost[0] < plan.start]
+            kept_prints = [entry for entry in known.segments if entry["base"] < plan.start]
+        lost = [(gap.start, gap.end, gap.kind) for gap in self.lost_gaps() if gap.end > plan.start]
+        return ExportedStore(
+            store.name, store.paths,
+            _inputs(store), start, end, self._fingerprints(kept_prints, end), [*kept_lost, *lost],
+            list(dict.fromkeys(self.unread)), assume_writer(store, [], None).releases,
+        )  # fmt: skip
+
+    def _fingerprints(self, kept: list[dict[str, object]], end: int | None) -> list[dict[str, object]]:
+        """Return the fingerprints of all segments that are covered, those taken up where they were left."""
+        known = {entry["base"]: entry for entry in kept}
+        for account in self.covered.values():
+            segment = account.segment
+            begin = known.get(segment.base, {}).get("begin", account.begin) or account.begin
+            last = account.end if account.end is not None else known.get(segment.base, {}).get("end")
+            known[segment.base] = fingerprint(segment, begin, last)  # type: ignore[arg-type]
+        return [known[base] for base in sorted(known)]  # type: ignore[type-var]
+
+
+def _inputs(store: Store) -> list[dict[str, object]]:
+    """Return name, size and time of all files of a store, as they are when the export ends."""
+    inputs: list[dict[str, object]] = []
+    files = files_below(store.paths[0])
+    for file in store.files:
+        try:
+            status = files.lstat(file.path)
+        except (OSError, Unreadable):
+            inputs.append({"file": file.name, "size": None, "modified": None})
+            continue
+        changed = datetime.fromtimestamp(status.st_mtime, UTC).isoformat(timespec="microseconds")
+        inputs.append({"file": file.name, "size": status.st_size, "modified": changed})
+    return inputs
+
+
+def _join(accounts: dict[str, Account], account: Account) -> None:
+    accounts.setdefault(account.segment.path, Account(account.segment)).join(account)

@@ -1,0 +1,220 @@
+"""`_manifest.json`: what an export holds, of which files it was made, and how far it reaches.
+
+Readers may trust it: it is written last but `_SUCCESS`. What differs between two exports of an unchanged
+store stands in the object `run` alone.
+"""
+
+import hashlib
+import json
+import platform
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib import metadata
+from typing import Any
+
+from rmqinspect.account import Account
+from rmqinspect.errors import Refused, Unreadable
+from rmqinspect.output import SCHEMA_VERSION
+from rmqinspect.store import Segment, Store, open_file
+from rmqinspect.version import tool_name
+
+MANIFEST, SUCCESS = "_manifest.json", "_SUCCESS"
+
+_EDGE = 4096  # bytes of the first and of the last records that a fingerprint is made of
+_MOST_LOST = 10_000  # ranges without records that are listed; their sums are exact
+
+
+@dataclass(slots=True)
+class ExportedFile:
+    """One file of an export."""
+
+    name: str  # relative to the target
+    table: str
+    store: str
+    rows: int
+    size: int
+    start: int | None = None  # physical offsets, for parts of the log
+    end: int | None = None
+    is_tail: bool = False  # behind the log's end when it was written: an incremental export replaces it
+    statuses: dict[str, int] = field(default_factory=dict)  # rows whose status is not ok; a part's in its first file
+
+    def as_document(self) -> dict[str, Any]:
+        """Return the file's entry in the manifest."""
+        entry: dict[str, Any] = {"name": self.name, "store": self.store, "rows": self.rows, "bytes": self.size}
+        if self.start is not None:
+            entry |= {"start": self.start, "end": self.end}
+        if self.is_tail:
+            entry["behind_log_end"] = True
+        return entry | ({"statuses": self.statuses} if self.statuses else {})
+
+
+@dataclass(slots=True)
+class ExportedStore:
+    """What an export says of one of its stores."""
+
+    name: str
+    paths: Sequence[str]
+    inputs: list[dict[str, Any]] = field(default_factory=list)  # file, size, modified
+    start: int | None = None  # physical offsets of the log that was covered
+    end: int | None = None
+    segments: list[dict[str, Any]] = field(default_factory=list)  # fingerprints
+    lost: list[tuple[int, int, str]] = field(default_factory=list)  # start, end, kind: unknown, missing
+    unread: list[str] = field(default_factory=list)
+    releases: Sequence[str] = ()  # that may have written it
+
+    def as_document(self) -> dict[str, Any]:
+        """Return the store's entry in the manifest."""
+        sums: dict[str, Counter[str]] = {}
+        for start, end, kind in self.lost:
+            sums.setdefault(kind, Counter()).update({"count": 1, "bytes": end - start})
+        return {
+            "name": self.name,
+            "paths": list(self.paths),
+            "writer": list(self.releases),
+            "covered": None if self.start is None else {"start": self.start, "end": self.end},
+            "complete": not self.unread,
+            "unread": self.unread,
+            "gaps": {kind: dict(sums[kind]) for kind in sorted(sums)},
+            "lost": [{"start": start, "end": end, "kind": kind} for start, end, kind in self.lost[:_MOST_LOST]],
+            "segments": self.segments,
+            "inputs": self.inputs,
+        }
+
+
+@dataclass(slots=True)
+class Manifest:
+    """All that `_manifest.json` holds."""
+
+    wish: dict[str, Any]
+    files: list[ExportedFile] = field(default_factory=list)
+    stores: list[ExportedStore] = field(default_factory=list)
+    findings: dict[str, int] | None = None  # by severity; None unless the table findings was asked for
+    run: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything that was asked for was read."""
+        return not any(store.unread for store in self.stores)
+
+    def rows(self, table: str) -> int:
+        """Return how many rows a table has."""
+        return sum(file.rows for file in self.files if file.table == table)
+
+    def as_json(self) -> bytes:
+        """Return the document."""
+        tables: dict[str, Any] = {}
+        for name in self.wish["tables"]:
+            files = [file.as_document() for file in self.files if file.table == name]
+            tables[name] = {"rows": self.rows(name), "files": files}
+        document = {
+            "schema_version": SCHEMA_VERSION,
+            "tool": tool_name(),
+            "complete": self.complete,
+            "export": self.wish,
+            "tables": tables,
+            "findings": self.findings,
+            "stores": [store.as_document() for store in self.stores],
+            "run": self.run,
+        }
+        return json.dumps(document, indent=1, ensure_ascii=True).encode() + b"\n"
+
+
+def read_manifest(octets: bytes, where: str) -> Manifest:
+    """Read what `as_json` wrote.
+
+    :raises Refused: it is no manifest of this tool, or of a later schema.
+    """
+    try:
+        document = json.loads(octets)
+        if document["schema_version"] != SCHEMA_VERSION:
+            raise Refused(f"{where}: schema version {document['schema_version']}; this tool writes {SCHEMA_VERSION}")
+        files = [
+            ExportedFile(
+                entry["name"], table, entry["store"], entry["rows"], entry["bytes"], entry.get("start"),
+                entry.get("end"), entry.get("behind_log_end", False), entry.get("statuses", {}),
+            )
+            for table, held in document["tables"].items()
+            for entry in held["files"]
+        ]  # fmt: skip
+        return Manifest(
+            document["export"], files, [_read_store(entry) for entry in document["stores"]], document["findings"],
+            document["run"],
+        )  # fmt: skip
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Refused(f"{where}: is no manifest of an export: {error}") from error
+
+
+def _read_store(entry: dict[str, Any]) -> ExportedStore:
+    covered = entry["covered"] or {"start": None, "end": None}
+    lost = [(one["start"], one["end"], one["kind"]) for one in entry["lost"]]
+    return ExportedStore(
+        entry["name"], entry["paths"], entry["inputs"], covered["start"], covered["end"], entry["segments"], lost,
+        entry["unread"], entry["writer"],
+    )  # fmt: skip
+
+
+# --- fingerprints ---------------------------------------------------------------------------------
+
+
+def fingerprint(segment: Segment, begin: int | None, end: int | None) -> dict[str, Any]:
+    """Return what shows later whether the records of a segment are still those that were exported.
+
+    `begin` and `end` are the physical offsets of the first record and behind the last one that is
+    covered, None without one. It has the size and a hash of the first and the last 4 KiB of them.
+    """
+    known: dict[str, Any] = {"base": segment.base, "size": segment.size, "begin": begin, "end": end}
+    known["sha256"] = None if begin is None or end is None else _hash_edges(segment, begin, end)
+    return known
+
+
+def _hash_edges(segment: Segment, begin: int, end: int) -> str | None:
+    start, stop = begin - segment.base, end - segment.base
+    try:
+        with open_file(segment) as reader:
+            octets = reader.read(start, min(_EDGE, stop - start))
+            octets += reader.read(max(start, stop - _EDGE), min(_EDGE, stop - start))
+    except Unreadable:
+        return None
+    return hashlib.sha256(octets).hexdigest()
+
+
+def is_unchanged(known: dict[str, Any], segment: Segment) -> bool:
+    """Tell whether a segment still is what a fingerprint was taken of."""
+    return fingerprint(segment, known["begin"], known["end"]) == known
+
+
+def changed_segments(store: Store, known: ExportedStore) -> list[Segment]:
+    """Return the segments that were exported and are different now; those that have expired are none."""
+    by_base = {segment.base: segment for segment in store.segments}
+    return [
+        by_base[entry["base"]]
+        for entry in known.segments
+        if entry["base"] in by_base and not is_unchanged(entry, by_base[entry["base"]])
+    ]
+
+
+def fingerprints(accounts: Iterable[Account], covered_end: int) -> list[dict[str, Any]]:
+    """Return the fingerprints of the segments that were read and begin before `covered_end`."""
+    taken = []
+    for account in accounts:
+        if account.segment.base < covered_end:
+            end = account.end if account.begin is not None else None
+            taken.append(fingerprint(account.segment, account.begin, end if end is None else min(end, covered_end)))
+    return taken
+
+
+# --- what differs between two runs ----------------------------------------------------------------
+
+
+def describe_run(arguments: Sequence[str], engine: str, started: datetime, packages: Sequence[str]) -> dict[str, Any]:
+    """Return the object `run`: the exact command, times, versions."""
+    return {
+        "command": shlex.join(arguments),
+        "engine": engine,
+        "started": started.isoformat(timespec="milliseconds"),
+        "finished": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in packages}},
+    }

@@ -1,0 +1,284 @@
+"""One part of an export: rows in, Parquet files out. Runs in whatever process an engine gives it."""
+
+import secrets
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rmqinspect.checks.table import SCHEMA as FINDINGS_SCHEMA
+from rmqinspect.export.kafka import SCHEMA as KAFKA
+from rmqinspect.export.kafka import as_kafka
+from rmqinspect.export.names import partition_folder
+from rmqinspect.export.plan import LogPart
+from rmqinspect.export.queue_sums import QueueSums
+from rmqinspect.export.wish import FINDINGS, MESSAGES, Wish
+from rmqinspect.folders import open_folder
+from rmqinspect.memory import keep_freed_memory
+from rmqinspect.output import View
+from rmqinspect.output.columnar import ParquetFile
+from rmqinspect.scan import walk_to
+from rmqinspect.tables import TABLES
+from rmqinspect.tables.log import SplitRead, read_split
+from rmqinspect.tables.splits import TableSplit
+from rmqinspect.tables.splits import read_split as read_table_split
+from rmqinspect.tables.table import Request
+
+# Rows of all partitions together that wait for their row group: beyond, the fullest one is written.
+_MOST_WAITING = 128 << 20
+
+# What the queue sums look at, beside what filters and statuses need.
+_SUMMED = frozenset({"topic", "queue_id", "queue_offset", "physical_offset", "transaction"})
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What all parts of one export have in common: small, picklable, nothing but texts and numbers."""
+
+    target: str  # folder or URI
+    run: str  # a token of this export, in the names of its unfinished files
+    wish: Wish
+    notes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # by store: metadata of its files
+
+
+class PartFile(NamedTuple):
+    """A file that a part wrote. Names are relative to the target, with "/"."""
+
+    name: str
+    written_as: str  # the same on object storage, where nothing is renamed
+    rows: int
+    size: int  # bytes
+
+
+@dataclass(slots=True)
+class LogPartRead:
+    """What a part of the log gave."""
+
+    part: LogPart
+    files: list[PartFile]
+    reads: list[SplitRead]
+    rows: int = 0  # that were asked for
+    statuses: Counter[str] = field(default_factory=Counter)  # of these rows
+    first_bad: dict[str, int] = field(default_factory=dict)  # status → physical offset of its first row
+    topics: set[str] = field(default_factory=set)  # that passed by a topic filter
+    sums: QueueSums = field(default_factory=QueueSums)
+
+
+@dataclass(frozen=True, slots=True)
+class SidePart:
+    """Some rows of a table that is no range of the log."""
+
+    store: str
+    table: str
+    name: str  # of the file
+    split: TableSplit
+
+
+Part = LogPart | SidePart
+
+
+@dataclass(slots=True)
+class SidePartRead:
+    """What such a part gave."""
+
+    part: SidePart
+    files: list[PartFile]
+    unread: list[str]
+
+
+PartRead = LogPartRead | SidePartRead
+
+
+def with_store(schema: pa.Schema) -> pa.Schema:
+    """Return a schema with the column `store` in front, as all files of an export have it."""
+    return schema.insert(0, pa.field("store", pa.string(), metadata={"doc": "name of the store"}))
+
+
+def schema_of(table: str, wish: Wish) -> pa.Schema:
+    """Return what the files of a table have as schema."""
+    if table == FINDINGS:
+        return with_store(FINDINGS_SCHEMA)
+    return with_store(KAFKA if table == MESSAGES and wish.schema == "kafka" else TABLES[table].schema)
+
+
+def write_part(part: Part, orders: Orders) -> PartRead:
+    """Read a part and write its files, whatever it is a part of."""
+    keep_freed_memory()
+    return write_log_part(part, orders) if isinstance(part, LogPart) else write_side_part(part, orders)
+
+
+def write_log_part(part: LogPart, orders: Orders) -> LogPartRead:
+    """Read the records of a part, and write those asked for if messages were."""
+    wish = orders.wish
+    result = LogPartRead(part, [], [])
+    columns = None if part.writes else _SUMMED
+    request = Request(raw_body=wish.raw_body, max_body=wish.max_body, columns=columns)
+    with PartWriter(orders, MESSAGES, part.store, part.name) as writer:
+        take = partial(_take_rows, result, wish, writer if part.writes else None)
+        looks = part.writes or "queues" in wish.tables
+        for split in part.splits:
+            if part.cold and split.start and split.entry is None:
+                split = replace(split, entry=walk_to(split.segment, 0, split.start))
+            result.reads.append(read_split(split, request, take if looks else None))
+        complete = not any(read.unread for read in result.reads)
+        result.files = writer.finish({"offsets": f"{part.start}..{part.end}"}, complete=complete)
+    result.topics = set(wish.selection.topics_seen)
+    return result
+
+
+def _take_rows(result: LogPartRead, wish: Wish, writer: "PartWriter | None", batch: pa.RecordBatch) -> None:
+    if "queues" in wish.tables:
+        result.sums.add(batch)
+    if writer is None:
+        return
+    rows = wish.selection.mask_rows(batch)
+    if not rows.num_rows:
+        return
+    result.rows += rows.num_rows
+    status = rows.column("status")
+    for counted in pc.value_counts(status).to_pylist():
+        result.statuses[counted["values"]] += counted["counts"]
+        if counted["values"] != "ok" and counted["values"] not in result.first_bad:
+            at = pc.index(status, counted["values"]).as_py()
+            result.first_bad[counted["values"]] = rows.column("physical_offset")[at].as_py()
+    writer.write(rows)
+
+
+def write_side_part(part: SidePart, orders: Orders) -> SidePartRead:
+    """Write the rows of a part of any other table."""
+    unread: list[str] = []
+    request = Request(on_unreadable=unread.append)
+    with PartWriter(orders, part.table, part.store, part.name) as writer:
+        for batch in read_table_split(part.split, request):
+            writer.write(batch)
+        return SidePartRead(part, writer.finish({}, complete=not unread), unread)
+
+
+def write_rows(orders: Orders, table: str, store: str, name: str, batches: Iterator[pa.RecordBatch]) -> list[PartFile]:
+    """Write rows that were made by whoever calls, as one file even without a row."""
+    with PartWriter(orders, table, store, name) as writer:
+        for batch in batches:
+            writer.write(batch)
+        return writer.finish({}, complete=True, even_empty=True)
+
+
+class PartWriter:
+    """Writes the rows of one part: to one file, or to one for each value of the partition columns.
+
+    A file is made when its first row comes. Unless `finish` was reached, nothing stays.
+    """
+
+    def __init__(self, orders: Orders, table: str, store: str, name: str) -> None:
+        self._orders, self._table, self._store, self._name = orders, table, store, name
+        self._folder = open_folder(orders.target)
+        self._attempt = secrets.token_hex(4)  # of this process: the same part may be written twice at a time
+        self._open: dict[str, _OpenFile] = {}  # by folder of the partition
+        self._schema = schema_of(table, orders.wish)
+        self._partition_by = orders.wish.partition_by if table == MESSAGES else ()
+
+    def __enter__(self) -> "PartWriter":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            for file in self._open.values():
+                file.abandon()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write rows of the table's own schema."""
+        for folder, rows in _partitions(batch, self._partition_by, self._store):
+            self._file(folder).write(self._shaped(rows))
+        if len(self._open) > 1:
+            while sum(file.waiting for file in self._open.values()) > _MOST_WAITING:
+                max(self._open.values(), key=lambda file: file.waiting).end_group()
+
+    def finish(self, notes: Mapping[str, str], *, complete: bool, even_empty: bool = False) -> list[PartFile]:
+        """End all files, each with what is to be said of it, and return them."""
+        if even_empty and not self._open:
+            self._file("")
+        said = {**self._orders.notes.get(self._store, {}), "store": self._store, **notes}
+        return [file.finish(said, complete=complete) for _, file in sorted(self._open.items())]
+
+    def _shaped(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        wish = self._orders.wish
+        if wish.redaction is not None:
+            rows = wish.redaction.hide(rows)
+        if self._table == MESSAGES and wish.schema == "kafka":
+            rows = as_kafka(rows)
+        store = pa.repeat(pa.scalar(self._store), rows.num_rows)
+        return pa.RecordBatch.from_arrays([store, *rows.columns], schema=self._schema)
+
+    def _file(self, folder: str) -> "_OpenFile":
+        if folder not in self._open:
+            place = "/".join(filter(None, (self._table, folder)))
+            temporary = f".{self._name}.{self._orders.run}.{self._attempt}.part"
+            redacted = self._orders.wish.redaction.words if self._orders.wish.redaction else ()
+            self._open[folder] = _OpenFile(
+                self._folder, f"{place}/{self._name}", f"{place}/{temporary}", self._schema, View(redacted=redacted)
+            )
+        return self._open[folder]
+
+
+class _OpenFile:
+    """A Parquet file that is being written."""
+
+    def __init__(self, folder: Any, name: str, temporary: str, schema: pa.Schema, view: View) -> None:
+        self._name = name
+        self._written_as = name if folder.is_remote else temporary
+        self._out = folder.create(self._written_as)
+        self._file = ParquetFile(schema, self._out, view)
+        self._rows = 0
+
+    @property
+    def waiting(self) -> int:
+        """Bytes of rows that wait for their row group."""
+        return self._file.waiting
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        self._file.write(rows)
+        self._rows += rows.num_rows
+
+    def end_group(self) -> None:
+        self._file.end_group()
+
+    def finish(self, notes: Mapping[str, str], *, complete: bool) -> PartFile:
+        self._file.complete = complete
+        self._file.notes.update(notes)
+        self._file.finish()
+        size = self._out.tell()
+        self._out.close()
+        return PartFile(self._name, self._written_as, self._rows, size)
+
+    def abandon(self) -> None:
+        self._out.abandon()
+
+
+def _partitions(batch: pa.RecordBatch, columns: Sequence[str], store: str) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Yield the rows of each combination of values, in the order of their folders; rows keep theirs."""
+    if not columns:
+        yield "", batch
+        return
+    keys = [_partition_folders(batch, column, store) for column in columns]
+    folders = pc.binary_join_element_wise(*keys, "/").dictionary_encode()
+    names = folders.dictionary.to_pylist()
+    numbers = folders.indices.to_numpy()
+    order = np.argsort(numbers, kind="stable")
+    rows = batch.take(pa.array(order))
+    starts = np.searchsorted(numbers[order], np.arange(len(names) + 1))
+    for number in sorted(range(len(names)), key=names.__getitem__):
+        yield names[number], rows.slice(starts[number], starts[number + 1] - starts[number])
+
+
+def _partition_folders(batch: pa.RecordBatch, column: str, store: str) -> pa.Array:
+    """Return the folder of each row for one partition column; there are few different values."""
+    if column == "store":
+        return pa.repeat(pa.scalar(partition_folder(column, store)), batch.num_rows)
+    values = batch.column("store_timestamp").cast(pa.date32()) if column == "day" else batch.column(column)
+    coded = values.dictionary_encode(null_encoding="encode")
+    folders = [partition_folder(column, value) for value in coded.dictionary.to_pylist()]
+    return pa.array(folders, pa.string()).take(coded.indices)

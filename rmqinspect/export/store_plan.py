@@ -1,0 +1,117 @@
+"""What is read of one store: all of it, or what an earlier export does not have."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from rmqinspect.errors import Refused
+from rmqinspect.export.manifest import ExportedFile, ExportedStore, Manifest, changed_segments
+from rmqinspect.export.names import numbered_name
+from rmqinspect.export.part import SidePart
+from rmqinspect.export.plan import LogPart, LogReach, plan_log, reach_of
+from rmqinspect.export.wish import FINDINGS, MESSAGES, OF_THE_LOG, Wish
+from rmqinspect.store import Store
+from rmqinspect.tables.splits import split_table
+
+
+@dataclass(slots=True)
+class StorePlan:
+    """The parts of one store, and what an earlier export has of it."""
+
+    store: Store
+    reach: LogReach
+    parts: list[LogPart] = field(default_factory=list)
+    side_parts: list[SidePart] = field(default_factory=list)
+    start: int = 0  # messages before this physical offset were exported before
+    known: ExportedStore | None = None  # by that export
+    kept: list[ExportedFile] = field(default_factory=list)  # of messages, from there
+    expired: int = 0  # segments of that export that the store no longer has
+    replaced: list[int] = field(default_factory=list)  # bases of segments that have changed since
+
+    @property
+    def size(self) -> int:
+        """Bytes of log to read."""
+        return sum(part.size for part in self.parts)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether any part of the log before its end has rows to write."""
+        return any(part.writes and not part.is_tail for part in self.parts)
+
+
+def plan_store(
+    store: Store, wish: Wish, earlier: Manifest | None = None, *, replace_changed: bool = False
+) -> StorePlan:
+    """Decide what is read of a store.
+
+    :raises Refused: what an earlier export holds has changed since, and may not be replaced.
+    :raises Unreadable: queue files that are to be split cannot be opened.
+    """
+    plan = StorePlan(store, reach_of(store))
+    if earlier is not None:
+        _take_up(plan, earlier, replace_changed=replace_changed)
+    plan.parts = _mark_cold(_log_parts(plan, wish))
+    for table in wish.tables:
+        if table not in (MESSAGES, FINDINGS) and table not in OF_THE_LOG:
+            for number, split in enumerate(split_table(table, store, wish.file_size)):
+                plan.side_parts.append(SidePart(store.name, table, numbered_name(store.name, number), split))
+    return plan
+
+
+def _log_parts(plan: StorePlan, wish: Wish) -> list[LogPart]:
+    """Return the parts to read. Tables that are made of the whole log read also those that write nothing."""
+    messages, whole = MESSAGES in wish.tables, not OF_THE_LOG.isdisjoint(wish.tables)
+    first, last = wish.selection.offsets or (0, 1 << 63)
+    parts = []
+    for part in plan_log(plan.store, wish.file_size, plan.reach, plan.start) if messages or whole else ():
+        closed = not wish.closed_only or all(plan.reach.is_closed(split.segment) for split in part.splits)
+        wanted = messages and closed and part.start >= plan.start and part.start < last and first < part.end
+        if wanted or whole:
+            parts.append(replace(part, writes=wanted))
+    return parts
+
+
+def _mark_cold(parts: list[LogPart]) -> list[LogPart]:
+    """Mark the parts that begin inside of a segment of which no part before them is read."""
+    read: set[tuple[str, int]] = set()
+    marked = []
+    for part in parts:
+        cold = any(split.start and (split.segment.path, split.start) not in read for split in part.splits)
+        read.update((split.segment.path, split.end) for split in part.splits)
+        marked.append(replace(part, cold=cold))
+    return marked
+
+
+def _take_up(plan: StorePlan, earlier: Manifest, *, replace_changed: bool) -> None:
+    """Find out what of an earlier export still holds, and where the new one begins."""
+    store = plan.store
+    known = next((one for one in earlier.stores if one.name == store.name), None)
+    if known is None or known.end is None:
+        return
+    changed = changed_segments(store, known)
+    if changed and not replace_changed:
+        when = str(earlier.run.get("started", ""))[:10]
+        raise Refused(
+            f"{store.name}: segment {changed[0].base} differs from the export of {when}; "
+            "--replace-changed exports it again"
+        )
+    plan.known, plan.start = known, known.end
+    plan.kept = [file for file in earlier.files if _covers(file, store) and not file.is_tail]
+    if changed:
+        # A file may hold several segments: from the first one that has some of a changed segment on,
+        # all are written again.
+        plan.replaced = [segment.base for segment in changed]
+        plan.start = min([*plan.replaced, *_starts_behind(plan.kept, min(plan.replaced))])
+        plan.kept = [file for file in plan.kept if file.end is not None and file.end <= plan.start]
+    bases = {segment.base for segment in store.segments}
+    plan.expired = sum(entry["base"] not in bases for entry in known.segments)
+
+
+def _covers(file: ExportedFile, store: Store) -> bool:
+    return file.table == MESSAGES and file.store == store.name
+
+
+def _starts_behind(files: list[ExportedFile], offset: int) -> Iterator[int]:
+    """Yield where the files begin that reach behind an offset."""
+    for file in files:
+        if file.start is not None and file.end is not None and file.end > offset:
+            yield file.start
