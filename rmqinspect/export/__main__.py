@@ -31,7 +31,7 @@ itself. An inner batch is one row: its body is the encoded items, `properties` h
 `rmqinspect explain STATUS` says what each means. A text that was no UTF-8 has U+FFFD in place of the bytes that were
 none. A time outside of the years 1 to 9999 is null.
 """,
-    "segments": "One row per file of the commit log, and one per file that is missing between two others.",
+    "segments": "One row per file of the commit log, and one per hole between two of them (`missing`).",
     "gaps": """
 One row per range of the commit log that is no record. `filler`, and `zeros` at the end of the log, are normal.
 Lost are `unknown`, bytes that nothing explains, and `missing`, files that are not there.
