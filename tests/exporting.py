@@ -7,9 +7,11 @@ from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.parquet as pq
 
 from rmqinspect.export.job import Engine, LocalEngine, Outcome, run_export
+from rmqinspect.export.names import safe_name
 from rmqinspect.export.part import Orders, schema_of
 from rmqinspect.export.store_plan import plan_store
 from rmqinspect.export.target import FRESH, INCREMENTAL, Target
@@ -52,8 +54,9 @@ def names(folder: Path) -> list[str]:
 def exported(folder: Path, store: str, table: str, wish: Wish) -> pa.Table:
     """Return the rows of a table of a store, in the order of the names of its files."""
     schema = schema_of(table, wish)
-    parts = [pq.read_table(path) for path in sorted((folder / table).rglob("*.parquet"))]
-    whole = pa.concat_tables([schema.empty_table(), *parts]).combine_chunks()
+    files = sorted((folder / table).rglob(f"{safe_name(store)}-*.parquet"))
+    whole = pa.concat_tables([schema.empty_table(), *map(pq.read_table, files)])
+    # Another store's name may begin with this one's.
     return whole.filter(pa.compute.equal(whole.column("store"), store)).combine_chunks()
 
 
