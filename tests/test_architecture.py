@@ -83,8 +83,8 @@ MAY_IMPORT = {
     "redact": "",
     "output": "tables",
     # Whole stores as files.
-    "export": "account checks filesystems folders gaps log_end memory output parallel queue_files queue_peek redact scan"
-    " select store tables verify writer",
+    "export": "account checks filesystems folders gaps log_end memory output parallel queue_files queue_peek redact"
+    " scan select store tables verify writer",
 }
 
 # The command line and the doors to it and to the package: they may import everything.
