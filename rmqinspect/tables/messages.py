@@ -17,7 +17,7 @@ from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
 from rmqinspect.spans import spans
 from rmqinspect.tables.bodies import decompress_bodies
-from rmqinspect.tables.columns import millis, pick, text
+from rmqinspect.tables.columns import is_text, millis, pick, repeat, text
 from rmqinspect.tables.table import TIMESTAMP, Request, column
 
 Ints = NDArray[np.int64]
@@ -155,6 +155,8 @@ class _Status:
         self.worst = np.zeros(count, np.int8)
 
     def mark(self, name: str, which: NDArray[np.bool_] | Ints | slice) -> None:
+        if isinstance(which, np.ndarray) and which.dtype == np.bool_ and not which.any():
+            return  # nearly always
         number = STATUSES.index(name)
         now = self.worst[which]
         self.worst[which] = np.where((now == 0) | (now > number), number, now)
@@ -214,7 +216,10 @@ def _addresses(column: NDArray[np.uint8], width: int) -> pa.Array:
     raw = np.ascontiguousarray(column)
     # Arrow finds equal numbers faster than equal byte strings.
     if width == 4:
-        coded = pa.array(raw.view("<i4").reshape(-1)).dictionary_encode()
+        numbers = raw.view("<i4").reshape(-1)
+        if len(numbers) and numbers.min() == numbers.max():
+            return repeat(_address(raw[:1].tobytes()), len(numbers))
+        coded = pa.array(numbers).dictionary_encode()
         values = [number.to_bytes(4, "little", signed=True) for number in coded.dictionary.to_pylist()]
     else:
         fixed = pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), len(raw), [None, pa.py_buffer(raw)])
@@ -253,8 +258,10 @@ def _property_columns(records: Records, status: _Status) -> dict[str, pa.Array]:
     blob = np.frombuffer(octets, np.uint8)[: offsets[-1]] if octets is not None else np.empty(0, np.uint8)
     items = split_properties(blob, offsets)
     status.mark("bad_properties", items.malformed)
-    names, bad_names = text(spans(octets, items.name_starts, items.name_ends))
-    values, bad_values = text(spans(octets, items.value_starts, items.value_ends))
+    # The separators are ASCII: of a valid text all parts are valid.
+    valid = is_text(raw)
+    names, bad_names = text(spans(octets, items.name_starts, items.name_ends), valid)
+    values, bad_values = text(spans(octets, items.value_starts, items.value_ends), valid)
     if (bad := bad_names | bad_values).any():
         status.mark("invalid_utf8", items.record[bad])
     coded = names.dictionary_encode()
