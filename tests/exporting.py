@@ -29,11 +29,17 @@ def case_store(family: oracle.Family, name: str) -> Store:
 
 
 def export(
-    folder: Path, stores: Sequence[Store], wish: Wish, engine: Engine | None = None, mode: str = FRESH
+    folder: Path,
+    stores: Sequence[Store],
+    wish: Wish,
+    engine: Engine | None = None,
+    mode: str = FRESH,
+    *,
+    replace_changed: bool = False,
 ) -> Outcome:
     """Export stores as the command does, and commit."""
     target = Target(str(folder), mode, [path for store in stores for path in store.paths])
-    plans = [plan_store(store, wish, target.earlier) for store in stores]
+    plans = [plan_store(store, wish, target.earlier, replace_changed=replace_changed) for store in stores]
     orders = Orders(target.folder.path, secrets.token_hex(4), wish)
     target.begin()
     outcome = run_export(plans, orders, engine or LocalEngine(1))
@@ -41,9 +47,9 @@ def export(
     return outcome
 
 
-def add(folder: Path, stores: Sequence[Store], wish: Wish) -> Outcome:
+def add(folder: Path, stores: Sequence[Store], wish: Wish, *, replace_changed: bool = False) -> Outcome:
     """Export incrementally."""
-    return export(folder, stores, wish, mode=INCREMENTAL)
+    return export(folder, stores, wish, mode=INCREMENTAL, replace_changed=replace_changed)
 
 
 def names(folder: Path) -> list[str]:

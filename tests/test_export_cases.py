@@ -78,7 +78,7 @@ def test_neither_processes_nor_a_rerun_change_names_or_rows(tmp_path: Path) -> N
 def rows(case: Case, table: str) -> list[dict[str, Any]]:
     store = case_store(*case)
     batches = list(TABLES[table].rows(store, Request(jobs=1)))
-    return pa.Table.from_batches(batches, TABLES[table].schema).to_pylist()
+    return list(pa.Table.from_batches(batches, TABLES[table].schema).to_pylist())
 
 
 def test_records_and_shift_of_a_queue_are_what_its_broker_numbered(tmp_path: Path) -> None:
