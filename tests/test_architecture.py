@@ -68,8 +68,8 @@ MAY_IMPORT = {
     "writer": "checkpoint hashes index_geometry layout log_end sample schemas store",
     "overview": "checkpoint configs gaps layout log_end queue_files queue_peek sample schemas store writer",
     # Answers: record batches with a fixed schema, what they prove, and what is done to them.
-    "tables": "account checkpoint configs decompress fastjson gaps hashes ids index_geometry layout memory parallel"
-    " properties queue_files records resync scan schemas spans store store_times",
+    "tables": "account checkpoint configs decompress fastjson filesystems gaps hashes ids index_geometry layout memory"
+    " parallel properties queue_files records resync scan schemas spans store store_times",
     "checks": "account causes configs dispatch fastjson gaps hashes hash_columns index_geometry layout memory pieces"
     " properties queue_files records resync rocksdb scan schemas store tables",
     "verify": "account causes checkpoint checks configs dispatch index_geometry parallel resync rocksdb scan store"
