@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from ipaddress import ip_address
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -202,9 +203,8 @@ def _hosts(records: Records, wanted: frozenset[str]) -> dict[str, pa.Array]:
     if "offset_msg_id" in wanted:
         parts, order = [], []
         for _, which, heads in records.host_groups():
-            raw = np.ascontiguousarray(heads["store_host"]).view(np.uint8).reshape(len(heads), -1)
-            offset = np.ascontiguousarray(heads["physical_offset"]).view(np.uint8).reshape(len(heads), 8)
-            parts.append(_hex(np.concatenate((raw, offset), axis=1)))
+            octets = [_octets(heads[name]) for name in ("store_host", "physical_offset")]
+            parts.append(_hex(np.concatenate(octets, axis=1)))
             order.append(np.arange(count) if which is None else which)
         result["offset_msg_id"] = _in_order(parts, order)
     return result
@@ -212,15 +212,15 @@ def _hosts(records: Records, wanted: frozenset[str]) -> dict[str, pa.Array]:
 
 def _addresses(column: NDArray[np.uint8], width: int) -> pa.Array:
     """Return addresses of `width` bytes as text; there are few different ones."""
-    raw = np.ascontiguousarray(column)
     # Arrow finds equal numbers faster than equal byte strings.
     if width == 4:
-        numbers = raw.view("<i4").reshape(-1)
+        numbers = np.ascontiguousarray(column.view("<i4").reshape(-1))
         if len(numbers) and numbers.min() == numbers.max():
-            return repeat(_address(raw[:1].tobytes()), len(numbers))
+            return repeat(_address(numbers[:1].tobytes()), len(numbers))
         coded = pa.array(numbers).dictionary_encode()
         values = [number.to_bytes(4, "little", signed=True) for number in coded.dictionary.to_pylist()]
     else:
+        raw = np.ascontiguousarray(column)
         fixed = pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), len(raw), [None, pa.py_buffer(raw)])
         coded = fixed.dictionary_encode()
         values = coded.dictionary.to_pylist()
@@ -238,11 +238,17 @@ def _in_order(parts: list[pa.Array], order: list[Ints]) -> pa.Array:
     return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(order), kind="stable")))
 
 
-def _hex(raw: NDArray[np.uint8]) -> pa.Array:
-    """Return each row's bytes as upper-case hex."""
-    digits = _HEX[raw]  # two digits each
-    offsets = np.arange(0, 2 * digits.size + 1, 2 * digits.shape[1], dtype=np.int32)
-    return pa.StringArray.from_buffers(len(raw), pa.py_buffer(offsets), pa.py_buffer(digits))
+def _octets(column: NDArray[Any]) -> NDArray[np.uint8]:
+    """Return the bytes of each value, copied as plain bytes."""
+    plain = np.ascontiguousarray(column.view(np.dtype((np.void, column.itemsize))))
+    return plain.view(np.uint8).reshape(len(column), -1)
+
+
+def _hex(octets: NDArray[np.uint8]) -> pa.Array:
+    """Return the bytes of each row as upper-case hex."""
+    digits = _HEX.take(octets)  # two digits each
+    offsets = np.arange(0, digits.nbytes + 1, digits.itemsize * digits.shape[1], dtype=np.int32)
+    return pa.StringArray.from_buffers(len(octets), pa.py_buffer(offsets), pa.py_buffer(digits))
 
 
 # --- properties -----------------------------------------------------------------------------------
