@@ -68,8 +68,8 @@ MAY_IMPORT = {
     "writer": "checkpoint hashes index_geometry layout log_end sample schemas store",
     "overview": "checkpoint configs gaps layout log_end queue_files queue_peek sample schemas store writer",
     # Answers: record batches with a fixed schema, what they prove, and what is done to them.
-    "tables": "account checkpoint configs decompress fastjson gaps hashes ids index_geometry layout memory parallel"
-    " properties queue_files records resync scan schemas spans store store_times",
+    "tables": "account checkpoint configs decompress fastjson filesystems gaps hashes ids index_geometry layout memory"
+    " parallel properties queue_files records resync scan schemas spans store store_times",
     "checks": "account causes configs dispatch fastjson gaps hashes hash_columns index_geometry layout memory pieces"
     " properties queue_files records resync rocksdb scan schemas store tables",
     "verify": "account causes checkpoint checks configs dispatch index_geometry parallel resync rocksdb scan store"
@@ -85,6 +85,8 @@ MAY_IMPORT = {
     # Whole stores as files.
     "export": "account checks filesystems folders gaps log_end memory output parallel queue_files queue_peek redact"
     " scan select store tables verify writer",
+    # Both on Spark.
+    "spark": "checks export parallel redact select store tables verify",
 }
 
 # The command line and the doors to it and to the package: they may import everything.
@@ -98,7 +100,9 @@ LIBRARIES = {
     "numpy": "layout records properties resync scan queue_files index_geometry checkpoint queue_peek sample writer"
     " hash_columns pieces spans dispatch causes rocksdb tables checks verify diff output select redact"
     " export",
-    "pyarrow": "decompress filesystems records spans tables checks diff select redact output export cli",
+    "pyarrow": "decompress filesystems records spans tables checks diff select redact output export spark cli",
+    "py4j": "spark",
+    "pyspark": "spark",
     "rocksdict": "rocksdb",
     "rich": "output cli",
 }

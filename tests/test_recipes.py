@@ -4,8 +4,6 @@ import ast
 import hashlib
 import os
 import re
-import shutil
-import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -20,9 +18,12 @@ import pytest
 
 from rmqinspect.cli import main
 from tests import oracle, slow_pointers
+from tests.sparks import quiet
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+pytestmark = quiet
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
@@ -394,17 +395,3 @@ def _times_since(since: datetime) -> Iterator[int]:
     for case in DAMAGED.values():
         times = (record.store_timestamp for record in _slow_records(oracle.store("crash", case)))
         yield from (time for time in times if time >= first)
-
-
-@pytest.fixture(scope="session")
-def spark() -> "Iterator[SparkSession]":
-    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        pytest.skip("Spark needs Java")
-    from pyspark.sql import SparkSession
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-        session = builder.config("spark.sql.shuffle.partitions", "1").getOrCreate()
-        yield session
-        session.stop()
