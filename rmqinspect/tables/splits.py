@@ -5,13 +5,13 @@ exactly the table. The log is cut into byte ranges of segments, queue units into
 entries into files; every other table is one piece, for which the store is opened again.
 """
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from rmqinspect.errors import Unreadable
+from rmqinspect.filesystems import abspath
 from rmqinspect.gaps import Gap, find_holes
 from rmqinspect.index_geometry import Geometry, read_index_files, reread_index_file
 from rmqinspect.queue_files import LAYOUTS
@@ -87,7 +87,7 @@ def split_table(
     A file is cut only if it is a segment of the log. `origin` says how the store was opened, where that took
     more than its paths. With physical `offsets` [start, end) segments outside are left out of `messages`.
     """
-    one = TableSplit(table, origin or Origin(tuple(map(os.path.abspath, store.paths))))
+    one = TableSplit(table, origin or Origin(tuple(map(abspath, store.paths))))
     plan = _PLANS.get(table)
     splits = [one] if plan is None else list(plan(one, store, split_size))
     if table != "messages" or offsets is None:
