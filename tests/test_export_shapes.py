@@ -12,11 +12,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from rmqinspect.export.names import partition_folder, safe_name, split_name
+from rmqinspect.export.names import partition_folder, safe_name
 from rmqinspect.export.wish import MESSAGES, PARTITIONS, Wish
 from rmqinspect.redact import parse_redaction
 from rmqinspect.select import Selection
 from rmqinspect.store import Store, open_store
+from rmqinspect.tables.splits import split_name
 from tests import oracle
 from tests.building import lay, pad, write_segment
 from tests.exporting import case_store, expected, export, exported, names
