@@ -7,9 +7,11 @@ from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.parquet as pq
 
 from rmqinspect.export.job import Engine, LocalEngine, Outcome, run_export
+from rmqinspect.export.names import safe_name
 from rmqinspect.export.part import Orders, schema_of
 from rmqinspect.export.store_plan import plan_store
 from rmqinspect.export.target import FRESH, INCREMENTAL, Target
@@ -27,11 +29,17 @@ def case_store(family: oracle.Family, name: str) -> Store:
 
 
 def export(
-    folder: Path, stores: Sequence[Store], wish: Wish, engine: Engine | None = None, mode: str = FRESH
+    folder: Path,
+    stores: Sequence[Store],
+    wish: Wish,
+    engine: Engine | None = None,
+    mode: str = FRESH,
+    *,
+    replace_changed: bool = False,
 ) -> Outcome:
     """Export stores as the command does, and commit."""
     target = Target(str(folder), mode, [path for store in stores for path in store.paths])
-    plans = [plan_store(store, wish, target.earlier) for store in stores]
+    plans = [plan_store(store, wish, target.earlier, replace_changed=replace_changed) for store in stores]
     orders = Orders(target.folder.path, secrets.token_hex(4), wish)
     target.begin()
     outcome = run_export(plans, orders, engine or LocalEngine(1))
@@ -39,9 +47,9 @@ def export(
     return outcome
 
 
-def add(folder: Path, stores: Sequence[Store], wish: Wish) -> Outcome:
+def add(folder: Path, stores: Sequence[Store], wish: Wish, *, replace_changed: bool = False) -> Outcome:
     """Export incrementally."""
-    return export(folder, stores, wish, mode=INCREMENTAL)
+    return export(folder, stores, wish, mode=INCREMENTAL, replace_changed=replace_changed)
 
 
 def names(folder: Path) -> list[str]:
@@ -52,8 +60,9 @@ def names(folder: Path) -> list[str]:
 def exported(folder: Path, store: str, table: str, wish: Wish) -> pa.Table:
     """Return the rows of a table of a store, in the order of the names of its files."""
     schema = schema_of(table, wish)
-    parts = [pq.read_table(path) for path in sorted((folder / table).rglob("*.parquet"))]
-    whole = pa.concat_tables([schema.empty_table(), *parts]).combine_chunks()
+    files = sorted((folder / table).rglob(f"{safe_name(store)}-*.parquet"))
+    whole = pa.concat_tables([schema.empty_table(), *map(pq.read_table, files)])
+    # Another store's name may begin with this one's.
     return whole.filter(pa.compute.equal(whole.column("store"), store)).combine_chunks()
 
 

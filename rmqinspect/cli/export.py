@@ -1,5 +1,6 @@
 """`rmqinspect export`: tables of whole stores as Parquet files, whole or not there at all."""
 
+import os
 import secrets
 import sys
 from collections.abc import Iterator, Sequence
@@ -137,8 +138,8 @@ def _refuse_contradictions(paths: Sequence[str], options: dict[str, Any]) -> Non
 
 def _open_stores(paths: Sequence[str], options: dict[str, Any]) -> "list[Store]":
     """Open `STORE` and `NAME=STORE`: those without a name are taken together, as other commands take them."""
-    from rmqinspect.export.names import split_name
     from rmqinspect.store import open_stores
+    from rmqinspect.tables.splits import split_name
 
     named = [split_name(path) for path in paths]
     plain = [path for name, path in named if name is None]
@@ -147,6 +148,7 @@ def _open_stores(paths: Sequence[str], options: dict[str, Any]) -> "list[Store]"
     for place, (name, path) in enumerate(named):
         if name is not None:
             stores.insert(place, replace(open_stores([path], **settings)[0], name=name))
+    stores = [replace(one, name=_as_text(one.name)) for one in stores]
     refuse_equal_names([store.name for store in stores])
     return stores
 
@@ -369,13 +371,18 @@ class _Run:
         return unmatched
 
 
+def _as_text(path: str) -> str:
+    """Return a path that need not be text so that it can stand in a column."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
 def _notes(store: "Store") -> dict[str, str]:
     """Return what each file of a store says of it."""
     from rmqinspect.filesystems import shown
     from rmqinspect.writer import assume_writer
 
     return {
-        "store_paths": " ".join(map(shown, store.paths)),
+        "store_paths": _as_text(" ".join(map(shown, store.paths))),
         "broker_versions": " ".join(assume_writer(store, [], None).releases),
     }
 

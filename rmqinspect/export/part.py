@@ -103,7 +103,7 @@ PartRead = LogPartRead | SidePartRead
 
 def with_store(schema: pa.Schema) -> pa.Schema:
     """Return a schema with the column `store` in front, as all files of an export have it."""
-    return schema.insert(0, pa.field("store", pa.string(), metadata={"doc": "name of the store"}))
+    return schema.insert(0, pa.field("store", pa.string(), metadata={"doc": "which of the stores, by name or folder"}))
 
 
 def schema_of(table: str, wish: Wish) -> pa.Schema:
