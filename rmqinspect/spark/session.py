@@ -1,5 +1,6 @@
 """Spark as this tool starts it: found out to be there before anything begins, quiet, and gone at the end."""
 
+import logging
 import os
 import re
 import shutil
@@ -166,12 +167,13 @@ def _start(stack: ExitStack, master: str | None, *, verbose: bool, settings: Map
     conf.setAll([*(_LOCAL if local else {}).items(), *settings.items()])
 
     log = stack.enter_context(_log_file()) if not verbose and not submitted else None
-    stack.enter_context(_environment(_of_local_workers() if local else {}))
-    stack.enter_context(_interrupts_kept())
+    if not verbose:
+        stack.enter_context(_silent_py4j())
     try:
-        gateway = _launch(conf, log)
-        stack.callback(_end_gateway, gateway)
-        context = SparkContext(conf=conf, gateway=gateway)
+        with _environment(_of_local_workers() if local else {}), _interrupts_kept():
+            gateway = _launch(conf, log)
+            stack.callback(_end_gateway, gateway)
+            context = SparkContext(conf=conf, gateway=gateway)
     except PySparkException as error:  # JAVA_GATEWAY_EXITED
         raise NotInstalled(f"the JVM of Spark does not start: {_last_line(log) or error}; {_WITHOUT}") from error
     except Py4JError as error:
@@ -285,6 +287,20 @@ def _no_interrupts() -> Iterator[None]:
 def _log_file() -> Iterator[IO[bytes]]:
     with tempfile.TemporaryFile(prefix="rmqinspect-spark-") as log:
         yield log
+
+
+@contextmanager
+def _silent_py4j() -> Iterator[None]:
+    """Keep to ourselves what py4j logs when a call is cut off, unless somebody has set up logging."""
+    root, nobody = logging.getLogger(), logging.NullHandler()
+    if root.handlers:
+        yield
+        return
+    root.addHandler(nobody)
+    try:
+        yield
+    finally:
+        root.removeHandler(nobody)
 
 
 def _last_line(log: IO[bytes] | None) -> str:
