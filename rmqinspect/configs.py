@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from rmqinspect import filesystems
 from rmqinspect.errors import Unreadable
 from rmqinspect.fastjson import MAX_PROBLEMS, NotJson, parse
 from rmqinspect.store import Store, StoreFile, open_file
@@ -108,7 +109,7 @@ def _version(document: ConfigDocument) -> tuple[int, ...] | None:
 
 def _modified(file: StoreFile) -> int:
     try:
-        return os.stat(file.path).st_mtime_ns
+        return filesystems.stat(file.path).st_mtime_ns
     except OSError:
         return 0
 

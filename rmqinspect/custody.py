@@ -17,6 +17,7 @@ from threading import Event, Lock
 from typing import Any, NamedTuple, TypeVar
 
 from rmqinspect.errors import Unreadable
+from rmqinspect.filesystems import Files, basename, files_below, isfile, shown
 from rmqinspect.places import find_place
 from rmqinspect.store import Segment, Store, StoreFile, open_file
 from rmqinspect.text import group_digits
@@ -138,17 +139,22 @@ class _Roots:
         found: dict[str, tuple[str, Exhibit]] = {}  # by real path: roots may lie in each other
         others: list[tuple[str, str]] = []
         unread: list[str] = []
-        waiting = list(self._roots)
-        while waiting:
-            path, name = waiting.pop()
+        waiting: list[tuple[str, str, Files]] = []
+        for path, name in self._roots:
             try:
-                status = os.lstat(path)
+                waiting.append((path, name, files_below(path)))
+            except OSError as error:
+                unread.append(f"{name or shown(path)}: {error.strerror}")
+        while waiting:
+            path, name, files = waiting.pop()
+            try:
+                status = files.lstat(path)
                 if stat.S_ISREG(status.st_mode):
                     exhibit = self._exhibit(path, name, status)
                     found.setdefault(path, (exhibit.file.name, exhibit))
                 elif stat.S_ISDIR(status.st_mode):
-                    entries = os.listdir(path)
-                    waiting += [(os.path.join(path, entry), f"{name}/{entry}" if name else entry) for entry in entries]
+                    entries = files.scandir(path)
+                    waiting += [(e.path, f"{name}/{e.name}" if name else e.name, files) for e in entries]
                     others += [] if entries else [(f"{name}/", _EMPTY)]
                 elif stat.S_ISLNK(status.st_mode):
                     others.append((name, f"a link to {os.readlink(path)}"))
@@ -177,8 +183,8 @@ class _Roots:
 
 def _root_name(path: str, place: tuple[str, ...], number: int) -> str:
     """Return what stands before the names below a root, as the store has it."""
-    if os.path.isfile(path):
-        return os.path.basename(path)
+    if isfile(path):
+        return basename(path)
     return "commitlog" if place == ("commitlog",) and number > 1 else ""
 
 

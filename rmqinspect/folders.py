@@ -338,7 +338,8 @@ class _RemoteFile(NewFile):
     def _ask(self, function: Callable[..., Any], *arguments: Any) -> Any:
         from rmqinspect.filesystems.remote import result_of, start
 
-        return result_of(start(function, *arguments), self._uri, self._position)
+        # An upload goes on behind the scenes: its last part may have to wait for all the others.
+        return result_of(start(function, *arguments), self._uri, self._position, None)
 
     def _write(self, view: memoryview) -> None:
         self._waiting += view

@@ -4,11 +4,11 @@ What is read: names and sizes, the first page of each queue, headers, small conf
 the beginning of the log and its end. What that cannot tell is left open, and said.
 """
 
-import os
 import re
 from dataclasses import dataclass
 from itertools import pairwise
 
+from rmqinspect import filesystems
 from rmqinspect.checkpoint import read_checkpoint
 from rmqinspect.configs import read_consumer_offsets
 from rmqinspect.errors import Unreadable
@@ -20,7 +20,7 @@ from rmqinspect.queue_peek import peek_queues
 from rmqinspect.sample import Sample, sample_edges
 from rmqinspect.schemas.checkpoint import TIMESTAMP_FIELDS
 from rmqinspect.schemas.index import IndexHeader
-from rmqinspect.store import FileReader, Segment, Store, StoreFile, lock_holder, open_file
+from rmqinspect.store import FileReader, Segment, Store, StoreFile, lock_holder, open_file, sees_locks
 from rmqinspect.writer import WriterEstimate, estimate, gather
 
 # A checkpoint may be this much newer than the newest record: two clocks of one process.
@@ -55,6 +55,7 @@ class Stop:
     abort_pid: int | None  # in `abort`, 5.0.0 and later
     lock: bool
     lock_holder: int | None  # of this machine; 0 or less: a process that is not seen from here
+    lock_seen: bool  # whether a holder would be seen; of remote files it would not
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +190,7 @@ def _features(store: Store) -> tuple[str, ...]:
         for kind, beginnings, words in _FEATURES
         if any(file.kind == kind and file.name.startswith(beginnings) for file in store.files)
     ]
-    folders = {os.path.dirname(segment.path) for segment in store.segments}
+    folders = {filesystems.dirname(segment.path) for segment in store.segments}
     if len(folders) > 1 and len({segment.kind for segment in store.segments}) == 1:
         found.append(f"log in {len(folders)} folders")
     return tuple(found)
@@ -202,7 +203,7 @@ def _stop(store: Store, unread: list[str]) -> Stop:
     lock = bool(store.of_kind("lock"))
     known = store.place == "store" and (lock or bool(aborts) or store.checkpoint is not None)
     state = "running" if holder is not None else "unknown" if not known else "unclean" if aborts else "clean"
-    return Stop(state, bool(aborts), pid, lock, holder)
+    return Stop(state, bool(aborts), pid, lock, holder, sees_locks(store))
 
 
 def _log_facts(store: Store, end: LogEnd, unread: list[str]) -> LogFacts:

@@ -4,10 +4,16 @@ import os
 import stat
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
+from rmqinspect import filesystems
 from rmqinspect.errors import NotAStore, Unreadable
+from rmqinspect.filesystems import shown
 from rmqinspect.sniff import archive_advice, sniff
 from rmqinspect.text import count
+
+if TYPE_CHECKING:
+    from rmqinspect.filesystems import Entry
 
 Place = tuple[str, ...]
 Row = tuple[Place, str]
@@ -74,42 +80,43 @@ def kind_of(place: Place) -> str:
 
 
 def find_place(path: str, depth: int = 0) -> tuple[str, Place]:
-    """Return (real path, its place below a store root); () is the place of a root itself.
+    """Return (real path or URI, its place below a store root); () is the place of a root itself.
 
     A folder that is none of a store, but holds exactly one, stands for that one.
 
     :raises NotAStore: nothing of a store is there.
     :raises Unreadable: the path cannot be listed.
+    :raises Unreachable: a remote file system does not answer.
     """
+    path = filesystems.local_path(path)
     if not path:
         raise NotAStore("an empty path is given as the store")
-    real = os.path.realpath(path)
+    real = filesystems.realpath(path)
     try:
-        status = os.stat(real)
+        status = filesystems.stat(real)
     except FileNotFoundError as error:
         link = " (a dangling link)" if os.path.islink(path) else ""
-        raise NotAStore(f"{path}: no such file or directory{link}") from error
+        raise NotAStore(f"{shown(path)}: no such file or directory{link}") from error
     except OSError as error:
-        raise Unreadable(f"{path}: {error.strerror}") from error
+        raise Unreadable(f"{shown(path)}: {error.strerror}") from error
     if stat.S_ISREG(status.st_mode):
         return real, _place_of_file(path, real, status.st_size)
     if not stat.S_ISDIR(status.st_mode):
         raise NotAStore(f"{path}: neither a directory nor a regular file")
     try:
-        with os.scandir(real) as listing:
-            entries = sorted(listing, key=lambda entry: entry.name)
+        entries = filesystems.scandir(real)
     except OSError as error:
-        raise Unreadable(f"{path}: {error.strerror}") from error
+        raise Unreadable(f"{shown(path)}: {error.strerror}") from error
     place = _place_of_folder(real, entries)
     if place is not None:
         return real, place
     if not entries:
-        raise NotAStore(f"{path}: an empty directory, not a store")
+        raise NotAStore(f"{shown(path)}: an empty directory, not a store")
     return _only_store_below(path, real, entries, depth)
 
 
 def _only_store_below(
-    path: str, real: str, entries: Sequence[os.DirEntry[str]], depth: int
+    path: str, real: str, entries: "Sequence[Entry]", depth: int
 ) -> tuple[str, Place]:
     """Return the one store in a folder: an unpacked archive often has one more level."""
     inner = []
@@ -122,21 +129,23 @@ def _only_store_below(
     if len(inner) == 1:
         return inner[0]
     if inner:
-        some = ", ".join(os.path.relpath(child, real) for child, _ in inner[:4])
+        some = ", ".join(filesystems.relpath(child, real) for child, _ in inner[:4])
         more = ", …" if len(inner) > 4 else ""
-        raise NotAStore(f"{path}: holds {len(inner)} stores ({some}{more}); give one")
-    raise NotAStore(f"{path}: not a store: no commitlog, consumequeue or dledger-* folder and no file of one")
+        raise NotAStore(f"{shown(path)}: holds {len(inner)} stores ({some}{more}); give one")
+    raise NotAStore(
+        f"{shown(path)}: not a store: no commitlog, consumequeue or dledger-* folder and no file of one"
+    )
 
 
-def _is_folder(entry: os.DirEntry[str]) -> bool:
+def _is_folder(entry: "Entry") -> bool:
     try:
         return entry.is_dir()
     except OSError:  # a link in a circle
         return False
 
 
-def _place_of_folder(path: str, entries: Sequence[os.DirEntry[str]]) -> Place | None:
-    own = os.path.basename(path)
+def _place_of_folder(path: str, entries: "Sequence[Entry]") -> Place | None:
+    own = filesystems.basename(path)
     names = {entry.name for entry in entries}
     folders = [entry.name for entry in entries if _is_folder(entry)]
     if any(name in _ROOT_MARKS or name.startswith("dledger-") for name in folders):
@@ -152,7 +161,7 @@ def _place_of_folder(path: str, entries: Sequence[os.DirEntry[str]]) -> Place | 
         entry.name for entry in entries if entry.name.isdecimal() and entry.is_file(follow_symlinks=False)
     ]
     for name in numbered:
-        kind = sniff(os.path.join(path, name))
+        kind = sniff(filesystems.join(path, name))
         if kind in ("segment", "dledger"):
             return ("commitlog",) if kind == "segment" else ("dledger-?", "data")
         if kind in ("queue", "batch_queue"):
@@ -166,27 +175,27 @@ def _place_of_folder(path: str, entries: Sequence[os.DirEntry[str]]) -> Place | 
     if own == "index":
         return None
     queues = [name for name in folders if name.isdecimal()]
-    if queues and _holds_numbers(os.path.join(path, queues[0])):
-        parent = os.path.basename(os.path.dirname(path))
+    if queues and _holds_numbers(filesystems.join(path, queues[0])):
+        parent = filesystems.basename(filesystems.dirname(path))
         return (parent if parent in _QUEUE_FOLDERS else "consumequeue", own)
     return None
 
 
 def _holds_numbers(folder: str) -> bool:
     try:
-        return any(name.isdecimal() for name in os.listdir(folder))
+        return any(name.isdecimal() for name in filesystems.listdir(folder))
     except OSError:
         return False
 
 
 def _place_of_file(path: str, real: str, size: int) -> Place:
-    name = os.path.basename(real)
-    if advice := archive_advice(path, real):
+    name = filesystems.basename(real)
+    if advice := archive_advice(shown(path), real):
         raise NotAStore(advice)
     kind = sniff(real)
-    folder = os.path.dirname(real)
+    folder = filesystems.dirname(real)
     if kind == "zeros" and name.isdecimal():
-        kind = "queue" if os.path.basename(folder).isdecimal() else "segment"
+        kind = "queue" if filesystems.basename(folder).isdecimal() else "segment"
     match kind:
         case "segment":
             return ("commitlog", name)
@@ -207,7 +216,7 @@ def _place_of_file(path: str, real: str, size: int) -> Place:
     what = "no file of a store"
     if name.isdecimal():
         what = "named like a segment, but there is no commit-log record in it"
-    raise NotAStore(f"{path}: {what} ({count(size, 'byte')})")
+    raise NotAStore(f"{shown(path)}: {what} ({count(size, 'byte')})")
 
 
 def _folder_of(kind: str) -> str:
@@ -216,6 +225,6 @@ def _folder_of(kind: str) -> str:
 
 def _queue_parts(folder: str) -> Place:
     """Return (topic, queue id) as the folder names say, "?" and "0" where they do not."""
-    queue = os.path.basename(folder)
-    topic = os.path.basename(os.path.dirname(folder))
+    queue = filesystems.basename(folder)
+    topic = filesystems.basename(filesystems.dirname(folder))
     return (topic, queue) if queue.isdecimal() and topic else ("?", "0")

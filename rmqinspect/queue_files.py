@@ -30,7 +30,7 @@ from rmqinspect.schemas.consumequeue import (
     ExtHead,
     QueueUnit,
 )
-from rmqinspect.store import FileReader, QueueFile, Store, open_file
+from rmqinspect.store import FileReader, QueueFile, Store, allocated_size, open_file
 
 Units = np.ndarray[Any, np.dtype[Any]]
 Bools = NDArray[np.bool_]
@@ -168,7 +168,7 @@ class QueueSummary:
 
         :raises Unreadable: a file cannot be opened.
         """
-        return sum(map(_allocated, self.files))
+        return sum(map(allocated_size, self.files))
 
 
 def queue_files_of(store: Store) -> Iterator[tuple[QueueFile, ...]]:
@@ -197,13 +197,8 @@ def queue_ends(store: Store, only: Collection[tuple[str, int]] | None = None) ->
     """
     for files in queue_files_of(store):
         if only is None or (files[0].topic, files[0].queue_id) in only:
-            short = len(files) == 1 and _allocated(files[0]) <= _SHORT
+            short = len(files) == 1 and allocated_size(files[0]) <= _SHORT
             yield (None if short else _look(files, store.log_start)) or _survey(files, store.log_start)
-
-
-def _allocated(file: QueueFile) -> int:
-    with open_file(file) as reader:
-        return reader.allocated
 
 
 def _survey(

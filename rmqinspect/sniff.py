@@ -3,6 +3,7 @@
 import os
 from collections import Counter
 
+from rmqinspect import filesystems
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas import checkpoint as checkpoint_layout
 from rmqinspect.schemas import consumequeue, dledger, index, message, timer
@@ -30,12 +31,12 @@ def archive_advice(shown: str, path: str) -> str | None:
     head = _head(path, 512)
     for magic, at, command in _ARCHIVES:
         if head[at : at + len(magic)] == magic:
-            size = os.stat(path).st_size
+            size = filesystems.stat(path).st_size
             target = "-d DIR" if command == "unzip" else "-C DIR"
             needs = "the unpacked size" if command != "tar -xSf" else f"about {size / 1e9:.1f} GB"
             return (
                 f"{shown}: an archive cannot be read in place. Unpack it, keeping holes: "
-                f"{command} {os.path.basename(path)} {target} (needs {needs}); then give DIR"
+                f"{command} {filesystems.basename(path)} {target} (needs {needs}); then give DIR"
             )
     return None
 
@@ -46,8 +47,8 @@ def sniff(path: str) -> str | None:
     :raises Unreadable: it cannot be read.
     """
     head = _head(path, 4096)
-    size = os.stat(path).st_size
-    name = os.path.basename(path)
+    size = filesystems.stat(path).st_size
+    name = filesystems.basename(path)
     if not head:
         return None
     if name.startswith("timerwheel") and size == timer.WHEEL_SLOTS * timer.WheelSlot.sizeof():
@@ -87,14 +88,18 @@ def _int(octets: bytes, at: int, size: int) -> int:
 
 def _head(path: str, size: int) -> bytes:
     try:
+        if filesystems.is_remote(path):
+            return filesystems.read_remote(path, size)
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             return file.read(size)
     except OSError as error:
-        raise Unreadable(f"{path}: {error.strerror}") from error
+        raise Unreadable(f"{filesystems.shown(path)}: {error.strerror}") from error
 
 
 def _first_data(path: str) -> bytes:
     """Return 4 KiB from where the file's first allocated block is (holes are skipped)."""
+    if filesystems.is_remote(path):
+        return filesystems.read_remote(path, _LOOK, 4096)
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         try:
             file.seek(os.lseek(file.fileno(), 4096, os.SEEK_DATA))
@@ -181,7 +186,7 @@ def _find_record(path: str) -> int | None:
     """Return where in the first MiB a record stands that knows its own place, or None."""
     octets = _head(path, _LOOK)
     at = octets.find(message.MAGIC_PREFIX, 4)
-    name = os.path.basename(path)
+    name = filesystems.basename(path)
     base = int(name) if name.isdecimal() else None
     while at != -1:
         start = at - 4

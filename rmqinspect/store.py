@@ -14,23 +14,27 @@ import stat
 import struct
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
+from rmqinspect import filesystems
 from rmqinspect.errors import NotAStore, Unreadable
 from rmqinspect.places import Place, Row, find_place, kind_in, kind_of, rows_at, rows_below
 from rmqinspect.read_rate import ReadRate, read_bound
 from rmqinspect.sniff import own_base
+
+if TYPE_CHECKING:
+    from rmqinspect.filesystems import Entry
 
 
 @dataclass(frozen=True, slots=True)
 class StoreFile:
     """One regular file of the evidence."""
 
-    path: str  # real path, where it is opened
+    path: str  # real path or URI, where it is opened
     name: str  # for people: relative to what was given, with "/"
     size: int  # bytes, when the store was listed
     kind: str  # a kind of places.PLACES, or "other"
@@ -221,12 +225,60 @@ class FileReader:
             return self.size if is_hole else offset
 
 
+class RemoteReader(FileReader):
+    """A file of the evidence on a remote file system: the same, but for what only a local system knows."""
+
+    def __init__(self, file: StoreFile) -> None:
+        from rmqinspect.filesystems.ranges import Ranges
+
+        self.file = file
+        try:
+            self._ranges = Ranges(file.path)
+        except OSError as error:
+            raise Unreadable(f"{file.name}: {error.strerror}") from error
+        self.size = self.allocated = self._ranges.size
+
+    def close(self) -> None:
+        """Close the file."""
+        self._ranges.close()
+
+    def fileno(self) -> int:
+        """Refuse, as streams without a descriptor do.
+
+        :raises OSError: always.
+        """
+        raise OSError(errno.EBADF, "a remote file has no descriptor")
+
+    def _read_some(self, view: memoryview, offset: int) -> int:
+        count = self._ranges.read_into(view, offset)
+        bound = read_bound()
+        if bound is not None:
+            bound.pay(count)
+        return count
+
+    def next_allocated(self, offset: int) -> int:
+        """Return `offset`: object stores keep no holes."""
+        return min(offset, self.size)
+
+
 def open_file(file: StoreFile) -> FileReader:
     """Open one file of a store for reading.
 
     :raises Unreadable: it cannot be opened, or is no regular file (any more).
+    :raises Unreachable: a remote file system does not answer.
     """
-    return FileReader(file)
+    return RemoteReader(file) if filesystems.is_remote(file.path) else FileReader(file)
+
+
+def allocated_size(file: StoreFile) -> int:
+    """Return how many bytes a file takes on disk; of a remote one, how many it has.
+
+    :raises Unreadable: it cannot be opened.
+    """
+    if filesystems.is_remote(file.path):
+        return file.size
+    with open_file(file) as reader:
+        return reader.allocated
 
 
 def open_store(paths: Sequence[str], *, config: str | None = None, base: int | None = None) -> Store:
@@ -251,11 +303,11 @@ def open_stores(paths: Sequence[str], *, config: str | None = None, base: int | 
     :raises Unreadable: a given path cannot be listed.
     """
     settings = read_settings(config) if config else {}
-    paths = list(paths) or _configured_paths(settings)
+    paths = [filesystems.local_path(path) for path in paths] or _configured_paths(settings)
     if not paths:
         raise NotAStore("no store given, and no --config that names one")
     located = [(path, find_place(path)) for path in paths]
-    if not any("commitlog" in os.listdir(real) for _, (real, place) in located if place == ()):
+    if not any("commitlog" in filesystems.listdir(real) for _, (real, place) in located if place == ()):
         # The root has no commit log of its own: the configuration may say where it is.
         logs = [path for path in _log_paths(settings) if os.path.isdir(path) and path not in paths]
         located += [(path, (os.path.realpath(path), ("commitlog",))) for path in logs]
@@ -311,6 +363,11 @@ def setting_size(settings: Mapping[str, str], *names: str) -> int | None:
     return None
 
 
+def sees_locks(store: Store) -> bool:
+    """Tell whether `lock_holder` would see a process that holds the lock: not on a remote file system."""
+    return sys.platform.startswith("linux") and not any(map(filesystems.is_remote, store.paths))
+
+
 def lock_holder(store: Store) -> int | None:
     """Return the pid of the process that holds the store's lock, or None.
 
@@ -318,7 +375,7 @@ def lock_holder(store: Store) -> int | None:
     Source: DefaultMessageStore#start (FileChannel#tryLock on byte 0 of `lock`).
     """
     locks = store.of_kind("lock")
-    if not locks or not sys.platform.startswith("linux"):
+    if not locks or not sees_locks(store):
         return None
     # struct flock of 64-bit Linux: type, whence, start, length, pid.
     question = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
@@ -340,10 +397,10 @@ def _assemble(
     listing = _Listing(tuple(real for _, (real, _) in located), base)
     for _, (real, place) in located:
         shown = "commitlog/" if place == ("commitlog",) and len(located) > 1 else ""
-        if os.path.isfile(real):
+        if filesystems.isfile(real):
             listing.add_loose(real, place)
         else:
-            listing.enter(real, place, shown, rows_at(place))
+            listing.add_folder(real, place, shown)
     listing.follow_links()
     ordered = tuple(listing.files.values())
     segments = tuple(sorted((f for f in ordered if isinstance(f, Segment)), key=lambda f: (f.base, f.path)))
@@ -353,7 +410,7 @@ def _assemble(
     first_path, (_, first_place) = located[0]
     remarks: list[str] = []
     return Store(
-        name=os.path.basename(os.path.normpath(os.path.abspath(first_path))),
+        name=_name_of(first_path),
         paths=tuple(path for path, _ in located),
         place=kind_of(first_place) if first_place else "store",
         files=ordered,
@@ -366,8 +423,13 @@ def _assemble(
         oddities=tuple(listing.oddities),
         settings=settings,
         remarks=tuple(remarks),
-        neighbours=not all(os.path.isfile(real) for _, (real, _) in located),
+        neighbours=not all(filesystems.isfile(real) for _, (real, _) in located),
     )
+
+
+def _name_of(path: str) -> str:
+    own = path if filesystems.is_remote(path) else os.path.normpath(os.path.abspath(path))
+    return filesystems.basename(own)
 
 
 class _Listing:
@@ -384,19 +446,28 @@ class _Listing:
         self._followed: set[str] = set()  # folders that links led to
         # Links wait until all real folders are listed: a file belongs where it lies.
         self._links: list[tuple[str, Place, str, tuple[Row, ...]]] = []
+        self._scandir: Callable[[str], Sequence[Entry]] = filesystems.scandir
 
     def add_loose(self, path: str, place: Place) -> None:
         """Add a file that was given by itself."""
-        self._add(path, os.path.basename(path), os.stat(path).st_size, place, rows_at(place), loose=True)
+        size = filesystems.stat(path).st_size
+        self._add(path, filesystems.basename(path), size, place, rows_at(place), loose=True)
+
+    def add_folder(self, folder: str, place: Place, shown: str) -> None:
+        """Add all below a folder that was given; `shown` begins their names."""
+        try:
+            self._scandir = filesystems.files_below(folder).scandir
+        except OSError as error:
+            self._note_unread(error, folder, place, shown)
+            return
+        self.enter(folder, place, shown, rows_at(place))
 
     def enter(self, folder: str, place: Place, shown: str, rows: tuple[Row, ...]) -> None:
         """Add all below a folder; `shown` begins their names, `rows` are those that match the place."""
         try:
-            with os.scandir(folder) as listing:
-                entries = sorted(listing, key=lambda entry: entry.name)
+            entries = self._scandir(folder)
         except OSError as error:
-            name = shown.rstrip("/") or os.path.basename(folder)
-            self._note("unreadable", name, str(error.strerror), folder, place)
+            self._note_unread(error, folder, place, shown)
             return
         for entry in entries:
             where, name = (*place, entry.name), shown + entry.name
@@ -407,7 +478,11 @@ class _Listing:
             except OSError as error:
                 self._note("unreadable", name, str(error.strerror), entry.path, where)
 
-    def _sort(self, entry: os.DirEntry[str], place: Place, name: str, rows: tuple[Row, ...]) -> None:
+    def _note_unread(self, error: OSError, folder: str, place: Place, shown: str) -> None:
+        name = shown.rstrip("/") or filesystems.basename(folder)
+        self._note("unreadable", name, str(error.strerror), folder, place)
+
+    def _sort(self, entry: "Entry", place: Place, name: str, rows: tuple[Row, ...]) -> None:
         if entry.is_dir(follow_symlinks=False):
             self._enter_below(entry.path, entry.path, place, name, rows)
         elif entry.is_file(follow_symlinks=False):
@@ -419,6 +494,7 @@ class _Listing:
 
     def follow_links(self) -> None:
         """Add what the links found so far lead to, and the links behind them."""
+        self._scandir = filesystems.scandir  # only this machine has links
         while self._links:
             links, self._links = self._links, []
             for path, place, name, rows in links:

@@ -1,11 +1,11 @@
 """All checks of a level on one store, one outcome."""
 
-import os
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from rmqinspect import filesystems
 from rmqinspect.account import Account
 from rmqinspect.causes.explain import flipped_bit
 from rmqinspect.checkpoint import read_checkpoint
@@ -345,7 +345,7 @@ def _unread_places(store: Store) -> frozenset[tuple[str, ...]]:
 
 def _is_loose(store: Store) -> bool:
     """Whether segments were given one by one: what lies before and behind them was not."""
-    paths = {os.path.realpath(path) for path in store.paths}
+    paths = {filesystems.realpath(path) for path in store.paths}
     return any(segment.path in paths for segment in store.segments)
 
 

@@ -5,10 +5,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from socketserver import StreamRequestHandler, ThreadingTCPServer
+from threading import Thread
+from typing import Any, Literal
 
 from pyarrow import fs
 
@@ -48,10 +51,13 @@ class Server:
     def upload(self, folder: Path, key: str) -> str:
         """Copy a folder's files and return the URI of what they became."""
         filesystem = self.filesystem()
-        for file in sorted(folder.rglob("*")):
-            if file.is_file():
-                with filesystem.open_output_stream(f"{BUCKET}/{key}/{file.relative_to(folder).as_posix()}") as stream:
-                    stream.write(file.read_bytes())
+
+        def copy(file: Path) -> None:
+            with filesystem.open_output_stream(f"{BUCKET}/{key}/{file.relative_to(folder).as_posix()}") as stream:
+                stream.write(file.read_bytes())
+
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(copy, (file for file in folder.rglob("*") if file.is_file())))
         return self.uri(key)
 
 
@@ -84,3 +90,58 @@ def _wait_for(port: int, process: "subprocess.Popen[bytes]") -> None:
             assert process.poll() is None, "the S3 server ended"
             assert time.monotonic() < until, "the S3 server does not start"
             time.sleep(0.05)
+
+
+# What becomes of a request: it is passed on, answered "access denied", answered in half, never answered.
+Way = Literal["pass", "refuse", "cut", "stall"]
+
+_DENIED = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
+_REFUSAL = b"HTTP/1.1 403 Forbidden\r\nContent-Type: application/xml\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
+
+
+class _Gate(ThreadingTCPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, port: int, judge: Callable[[str], Way]) -> None:
+        self.port, self.judge = port, judge
+        super().__init__(("127.0.0.1", 0), _Passage)
+
+
+class _Passage(StreamRequestHandler):
+    """One request without a body, and the answer to it."""
+
+    def handle(self) -> None:
+        assert isinstance(self.server, _Gate)
+        request = b""
+        while not request.endswith(b"\r\n\r\n"):
+            if not (octets := self.request.recv(1 << 16)):
+                return
+            request += octets
+        first, _, rest = request.partition(b"\r\n")
+        way = self.server.judge(first.decode())
+        with suppress(OSError):  # who asked has gone
+            if way == "stall":
+                self.request.recv(1)
+            elif way == "refuse":
+                body = b"" if first.startswith(b"HEAD") else _DENIED
+                self.request.sendall(_REFUSAL % len(_DENIED) + body)
+            else:
+                answer = _ask(self.server.port, first + b"\r\nConnection: close\r\n" + rest)
+                body_at = answer.index(b"\r\n\r\n") + 4
+                self.request.sendall(answer if way == "pass" else answer[: (body_at + len(answer)) // 2])
+
+
+def _ask(port: int, request: bytes) -> bytes:
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(request)
+        return b"".join(iter(lambda: connection.recv(1 << 16), b""))
+
+
+@contextmanager
+def gate(server: Server, judge: Callable[[str], Way]) -> Iterator[Server]:
+    """Yield a way to the server on which `judge` tells of each request, by its first line, what becomes of it."""
+    with _Gate(server.port, judge) as passage:
+        Thread(target=passage.serve_forever, args=(0.01,), daemon=True).start()
+        yield Server(passage.server_address[1])
+        passage.shutdown()

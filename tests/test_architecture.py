@@ -50,9 +50,9 @@ MAY_IMPORT = {
     "queue_files": "layout schemas store",
     "index_geometry": "layout schemas store",
     "store_times": "layout schemas store",
-    "configs": "fastjson store",
+    "configs": "fastjson filesystems store",
     "checkpoint": "layout schemas store",
-    "rocksdb": "layout schemas store",
+    "rocksdb": "filesystems layout schemas store",
     # What must be in queues and index for the log's records, and what damaged bytes tell of their cause.
     "dispatch": "hash_columns hashes properties records schemas spans",
     "causes": "fields hashes layout properties records resync schemas store",
@@ -66,27 +66,27 @@ MAY_IMPORT = {
     "log_end": "gaps locate records resync scan schemas store",
     "sample": "gaps records scan schemas store",
     "writer": "checkpoint hashes index_geometry layout log_end sample schemas store",
-    "overview": "checkpoint configs gaps layout log_end queue_files queue_peek sample schemas store writer",
+    "overview": "checkpoint configs filesystems gaps layout log_end queue_files queue_peek sample schemas store writer",
     # Answers: record batches with a fixed schema, what they prove, and what is done to them.
     "tables": "account checkpoint configs decompress fastjson filesystems gaps hashes ids index_geometry layout memory"
     " parallel properties queue_files records resync scan schemas spans store store_times",
     "checks": "account causes configs dispatch fastjson gaps hashes hash_columns index_geometry layout memory pieces"
     " properties queue_files records resync rocksdb scan schemas store tables",
-    "verify": "account causes checkpoint checks configs dispatch index_geometry parallel resync rocksdb scan store"
-    " writer",
-    "custody": "parallel places store",
+    "verify": "account causes checkpoint checks configs dispatch filesystems index_geometry parallel resync rocksdb"
+    " scan store writer",
+    "custody": "filesystems parallel places store",
     "report": "checks custody verify",
     "explanations": "checks field_words hashes schemas",
     # Two stores side by side.
-    "diff": "checks configs gaps layout locate queue_files records resync scan schemas store tables",
+    "diff": "checks configs filesystems gaps layout locate queue_files records resync scan schemas store tables",
     "select": "hashes",
     "redact": "",
-    "output": "tables",
+    "output": "filesystems tables",
     # Whole stores as files.
     "export": "account checks filesystems folders gaps log_end memory output parallel queue_files queue_peek redact"
     " scan select store tables verify writer",
     # Both on Spark.
-    "spark": "checks export parallel redact select store tables verify",
+    "spark": "checks export filesystems parallel redact select store tables verify",
 }
 
 # The command line and the doors to it and to the package: they may import everything.

@@ -181,6 +181,7 @@ def test_json_holds_the_same_facts(capsys: pytest.CaptureFixture[str]) -> None:
     assert document["complete"] is True
     assert document["stop"] == {
         "state": "unclean", "abort": True, "abort_pid": 28407, "lock": True, "lock_holder": None,
+        "lock_seen": True,
     }  # fmt: skip
     assert (document["log"]["last_record"], document["log"]["end"]) == (214163, 217698)
     assert document["queues"]["deepest"]["topic"] == "TopicA"

@@ -17,6 +17,7 @@ from rmqinspect.cli.status import ExitStatus
 from rmqinspect.diff.log import SIDES, LogDiff
 from rmqinspect.diff.stores import Difference, Outcome, compare_stores, diff_document, not_compared
 from rmqinspect.errors import Unreadable
+from rmqinspect.filesystems import shown
 from rmqinspect.store import Store, lock_holder, open_store
 from rmqinspect.text import count, describe_offset, describe_size, escape, escape_json, group_digits
 
@@ -52,7 +53,7 @@ def command(a: str, b: str, **options: Any) -> int:
       rmqinspect diff BEFORE AFTER -f json
       rmqinspect diff A/commitlog/00000000001073741824 B/commitlog/00000000001073741824
     """  # fmt: skip
-    names = (a, b)
+    names = (shown(a), shown(b))
     format_ = choose_format(options)
     stores = open_store([a]), open_store([b])
     with interrupted_once():

@@ -12,6 +12,7 @@ import click
 
 from rmqinspect.cli.options import look_options, source_options
 from rmqinspect.cli.status import ExitStatus
+from rmqinspect.filesystems import shown
 from rmqinspect.text import count, describe_size, escape, escape_json, group_digits
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def command(
     if form == "json":
         click.echo(escape_json(json.dumps(_document(facts), ensure_ascii=False)))
     else:
-        for label, text in _rows(facts, paths or (facts.name,), zone):
+        for label, text in _rows(facts, tuple(map(shown, paths)) or (facts.name,), zone):
             for number, line in enumerate(_fold(escape(text), _WIDTH - _LABEL)):
                 click.echo(f"{'' if number else label:<{_LABEL}}{line}".rstrip())
     for problem in facts.unread:
@@ -132,7 +133,8 @@ def _stopped(facts: "Overview") -> str:
     if stop.state == "running":
         holder = f"process {stop.lock_holder}" if (stop.lock_holder or 0) > 0 else "a process of another machine"
         return f"not yet: {holder} holds the lock; the files may change while they are read"
-    lock = "no process holds the lock" if stop.lock else "there is no lock file"
+    holder = "no process holds the lock" if stop.lock_seen else "who holds the lock is not seen from here"
+    lock = holder if stop.lock else "there is no lock file"
     if stop.state == "unclean":
         pid = f" (pid {stop.abort_pid})" if stop.abort_pid is not None else ""
         return f"unclean: abort is there{pid}, {lock}"

@@ -34,6 +34,7 @@ from rmqinspect.cli.progress import LONG_READ, Progress, least_time
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.custody import ALGORITHM, Custody, Watch
 from rmqinspect.errors import NotAStore, Refused, Unreadable
+from rmqinspect.filesystems import shown, without_secrets
 from rmqinspect.read_rate import read_bound
 from rmqinspect.report import iso_time, report_document
 from rmqinspect.store import Store, lock_holder, open_store
@@ -208,9 +209,10 @@ def _with_rocksdb(store: Store, copies: ExitStack) -> tuple[Store, str]:
 
 def _refuse_early(path: str, evidence: Sequence[str]) -> None:
     """Refuse before hours of reading what `open_destination` would refuse after them."""
-    from rmqinspect.output.destination import refuse_inside
+    from rmqinspect.output.destination import local_file, refuse_inside
 
     if path != "-":
+        path = local_file(path)
         refuse_inside(path, evidence)
         if os.path.isfile(path):
             raise Refused(f"{path}: exists already; nothing is overwritten")
@@ -225,7 +227,7 @@ def _end_unjudged(options: dict[str, Any]) -> ExitStatus:
 
 def name_of(paths: Sequence[str], store: Store) -> str:
     """Return what the user called the store."""
-    return paths[0] if paths else store.name
+    return shown(paths[0]) if paths else store.name
 
 
 def _codes(options: dict[str, Any]) -> frozenset[str]:
@@ -366,7 +368,8 @@ def _write_report(result: _Result) -> str:
     """Write the report and return its digest."""
     from rmqinspect.output import open_destination
 
-    document = report_document(result.outcome, result.name, result.started, sys.argv[1:], result.custody)
+    arguments = [without_secrets(argument) for argument in sys.argv[1:]]
+    document = report_document(result.outcome, result.name, result.started, arguments, result.custody)
     octets = (json.dumps(document, ensure_ascii=False, indent=1) + "\n").encode("utf-8", "backslashreplace")
     with open_destination(result.report, result.outcome.store.paths) as out:
         out.write(octets)

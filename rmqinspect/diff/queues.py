@@ -6,7 +6,6 @@ unit of a queue offset is the same in both, except that an ext address is a plac
 Pairs are (A, B). Source: ConsumeQueue, BatchConsumeQueue, aux 4.1 and 12.1.
 """
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
@@ -15,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rmqinspect import filesystems
 from rmqinspect.errors import Unreadable
 from rmqinspect.layout import dtype_of
 from rmqinspect.queue_files import (
@@ -103,7 +103,7 @@ def compare_queues(
 
 def _is_piece(store: Store) -> bool:
     """Whether queues were given without the folder that holds them all."""
-    names = (os.path.basename(os.path.realpath(path)) for path in store.paths)
+    names = (filesystems.basename(filesystems.realpath(path)) for path in store.paths)
     return store.place in LAYOUTS and not any(name in _ALL_QUEUES for name in names)
 
 

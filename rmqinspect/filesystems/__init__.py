@@ -21,6 +21,10 @@ _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _LOCAL = re.compile(r"file:(?://(?:localhost)?(?=/)|(?=/[^/]))", re.IGNORECASE)
 
 
+# A secret key may hold a slash that nobody has encoded; a number before one is a port.
+_PASSWORD = re.compile(r"(://[^/@:]*):(?:[^/@]*|(?!\d{1,5}/).*)@", re.DOTALL)
+
+
 def local_path(path: str) -> str:
     """Return what a `file:` URI means on this machine; every other path and URI as it is."""
     local = _LOCAL.match(path)
@@ -66,21 +70,47 @@ def dirname(path: str) -> str:
     return location + options if above.endswith("/") else above + options
 
 
+def abspath(path: str) -> str:
+    """Return a path that means the same whatever the working directory is; a URI does already."""
+    path = local_path(path)
+    return path if is_remote(path) else os.path.abspath(path)
+
+
 def realpath(path: str) -> str:
     """Return a path with all links followed; a URI has none, and loses a slash at its end."""
     return "".join(_halves(path)) if is_remote(path) else os.path.realpath(path)
 
 
+def relpath(path: str, folder: str) -> str:
+    """Return the way from a folder to what lies below it."""
+    if not is_remote(folder):
+        return os.path.relpath(path, folder)
+    return _halves(path)[0].removeprefix(_halves(folder)[0]).lstrip("/")
+
+
 def is_below(path: str, folder: str) -> bool:
-    """Whether a real path is a folder or lies in it."""
-    (inner, options), (outer, others) = _halves(path), _halves(folder)
-    return options == others and (inner == outer or inner.startswith(outer.rstrip(os.sep) + os.sep))
+    """Whether a real path is a folder or lies in it; in doubt (one name at two services) it does."""
+    inner, outer = _identity(path), _identity(folder)
+    return inner == outer or inner.startswith(outer.rstrip(os.sep) + os.sep)
+
+
+def _identity(path: str) -> str:
+    """Return a path or URI without what says only how to come there."""
+    return re.sub(r"^s3[an]://", "s3://", re.sub(r"://[^/@]*:…@", "://", shown(path)))
 
 
 def shown(path: str) -> str:
     """Return a path or URI for people: without its options, and without a password."""
     location, _ = _halves(path)
-    return re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:…@", location) if is_remote(path) else path
+    return _PASSWORD.sub(r"\1:…@", location) if is_remote(path) else path
+
+
+def without_secrets(text: str) -> str:
+    """Return an argument of the command line with the URI in it as `shown` has it: `--option=URI`, `NAME=URI`."""
+    before, equals, path = text.partition("=")
+    if equals and "://" not in before and is_remote(path):
+        return f"{before}={shown(path)}"
+    return shown(text)
 
 
 # --- what is there ----------------------------------------------------------------------------------
@@ -119,6 +149,15 @@ def _is(uri: str, kinds: int) -> bool:
         return bool(stat(uri).st_mode & kinds)
     except OSError:
         return False
+
+
+def listdir(folder: str) -> list[str]:
+    """Return the names of what lies in a folder, in any order.
+
+    :raises OSError: as `os.listdir`.
+    :raises Unreachable: the remote side does not answer.
+    """
+    return [entry.name for entry in scandir(folder)] if is_remote(folder) else os.listdir(folder)
 
 
 def scandir(folder: str) -> "list[Entry]":

@@ -37,6 +37,8 @@ _CONNECT_TIMEOUT = 10.0  # seconds
 _REQUEST_TIMEOUT = 10.0  # seconds in which not a byte comes
 _ATTEMPTS = 3
 _RETRY_LIMIT = 30  # seconds, on Google's storage
+# Not every service knows such limits, and one that sends a byte now and then keeps to them.
+_PATIENCE = 300.0  # seconds for one answer
 
 
 class Location(NamedTuple):
@@ -55,6 +57,8 @@ def open_remote(uri: str) -> Location:
     parts = _PARTS.fullmatch(uri)
     if parts is None or not (parts["place"] or parts["path"]):
         raise NotAStore(f"{shown(uri)}: a URI that names nothing")
+    if ":" in parts["place"] and "@" not in parts["place"] and "@" in (parts["path"] or ""):
+        raise NotAStore(f"{shown(uri)}: a slash in a key or a password must be written %2F")
     scheme = parts["scheme"].lower()
     filesystem, base = _open(_SCHEMES.get(scheme, scheme), parts["place"], parts["options"] or "")
     path = (parts["path"] or "").strip("/")
@@ -70,9 +74,10 @@ def _open(scheme: str, place: str, options: str) -> tuple[Any, str]:
     if scheme in ("gs", "gcs") and "retry_limit_seconds" not in options:
         options = "&".join(filter(None, (options, f"retry_limit_seconds={_RETRY_LIMIT}")))
     try:
-        answer: tuple[Any, str] = start(
-            fs.FileSystem.from_uri, f"{head}/?{options}" if options else f"{head}/"
-        ).result()
+        opening = start(fs.FileSystem.from_uri, f"{head}/?{options}" if options else f"{head}/")
+        answer: tuple[Any, str] = opening.result(_PATIENCE)
+    except TimeoutError as error:
+        raise Unreachable(f"{shown(head)}: {_no_answer(_PATIENCE)}") from error
     except (OSError, pa.ArrowException) as error:
         raise NotAStore(f"{shown(head)}: {_one_line(error)}") from error
     return answer
@@ -138,18 +143,20 @@ def start(function: Callable[..., Answer], *arguments: Any) -> "Future[Answer]":
     return future
 
 
-def result_of(future: "Future[Answer]", uri: str, offset: int | None = None) -> Answer:
-    """Wait for an answer of Arrow.
+def result_of(
+    future: "Future[Answer]", uri: str, offset: int | None = None, patience: float | None = _PATIENCE
+) -> Answer:
+    """Wait for an answer of Arrow: `patience` seconds, or for ever.
 
     :raises OSError: the file is not there, or not for us: as the system says it of a local one.
     :raises Unreachable: anything else; the message has the file and the offset.
     """
     try:
-        return future.result()
+        return future.result(patience)
     except (OSError, pa.ArrowException) as error:
-        words = _one_line(error)
+        words, whole = _one_line(error) if future.done() else _no_answer(patience), str(error)
         for kind, number in _OF_ONE_FILE:
-            if kind.search(words) or getattr(error, "errno", None) == number:
+            if kind.search(whole) or getattr(error, "errno", None) == number:
                 raise OSError(number, _REASONS.get(number, words)) from error
         where = "" if offset is None else f" at {offset} ({offset:#x})"
         raise Unreachable(f"{shown(uri)}{where}: {words}") from error
@@ -175,10 +182,22 @@ _OF_ONE_FILE: tuple[tuple[re.Pattern[str], int], ...] = (
 _REASONS = {errno.ENOENT: "no such file or directory", errno.EACCES: "permission denied"}
 
 
+# What only Arrow's and the service's own people could use; the file is named before these words.
+_CLUTTER = re.compile(
+    r" *\(Request ID: [^)]*\)|\. Detail: \[errno .*"
+    r"|^When [^:]*: (?=AWS Error)|(?<=AWS Error )NETWORK_CONNECTION (?=during)|curlCode: \d+, "
+)
+_MANY_WORDS = 400
+
+
 def _one_line(error: BaseException) -> str:
-    """Return what Arrow says without what only the service's own people could use."""
     lines = str(error).splitlines() or [type(error).__name__]
-    return re.sub(r" *\(Request ID: [^)]*\)|\. Detail: \[errno .*", "", lines[0]).strip()
+    words = _CLUTTER.sub("", lines[0]).strip()
+    return words if len(words) <= _MANY_WORDS else f"{words[:_MANY_WORDS]}…"
+
+
+def _no_answer(patience: float | None) -> str:
+    return f"no answer in {patience} seconds"
 
 
 # --- what is there ---------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
+from rmqinspect import filesystems
 from rmqinspect.errors import Refused
 
 # A folder with one of these is the root of a store, also where only a part of it was given.
@@ -65,13 +66,13 @@ def _as_refusal(name: str) -> Iterator[None]:
 def store_roots(paths: Sequence[str]) -> list[str]:
     """Return the real directories no output may lie in: those given, and the roots of given pieces."""
     roots: list[str] = []
-    for path in map(os.path.realpath, paths):
-        if os.path.isdir(path):
+    for path in map(filesystems.realpath, paths):
+        if filesystems.isdir(path):
             roots.append(path)
         ancestor = path
         for _ in range(_LEVELS):
-            ancestor = os.path.dirname(ancestor)
-            if any(os.path.isdir(os.path.join(ancestor, mark)) for mark in _ROOT_MARKS):
+            ancestor = filesystems.dirname(ancestor)
+            if any(filesystems.isdir(filesystems.join(ancestor, mark)) for mark in _ROOT_MARKS):
                 roots.append(ancestor)
     return roots
 
@@ -81,10 +82,24 @@ def refuse_inside(path: str, evidence: Sequence[str]) -> None:
 
     :raises Refused: it does not; links are followed before they are compared.
     """
-    real = os.path.realpath(path)
-    for root in store_roots(evidence):
-        if real == root or real.startswith(root.rstrip(os.sep) + os.sep):
-            raise Refused(f"{path}: lies inside the store {root}; nothing is ever written there")
+    path = filesystems.local_path(path)
+    real = filesystems.realpath(path)
+    # What is here is not there: the remote side is asked for nothing that cannot matter.
+    near = [other for other in evidence if filesystems.is_remote(other) == filesystems.is_remote(path)]
+    for root in store_roots(near):
+        if filesystems.is_below(real, root):
+            names = filesystems.shown(path), filesystems.shown(root)
+            raise Refused("{}: lies inside the store {}; nothing is ever written there".format(*names))
+
+
+def local_file(path: str) -> str:
+    """Return the path of a file to be written, which may be given as a `file:` URI.
+
+    :raises Refused: it is not on this machine.
+    """
+    if filesystems.is_remote(path):
+        raise Refused(f"{filesystems.shown(path)}: a single file is written on this machine only; export goes further")
+    return filesystems.local_path(path)
 
 
 @contextmanager
@@ -102,6 +117,7 @@ def open_destination(path: str | None, evidence: Sequence[str] = ()) -> Iterator
         yield out
         out.flush()
         return
+    path = local_file(path)
     refuse_inside(path, evidence)
     if os.path.lexists(path):
         yield from _open_special(path)

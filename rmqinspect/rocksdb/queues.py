@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
 
+from rmqinspect import filesystems
 from rmqinspect.errors import Refused, Unreadable
 from rmqinspect.rocksdb.reader import INDEX, TALK, unpack_database
 from rmqinspect.schemas.consumequeue import QueueUnit
@@ -87,7 +88,7 @@ def database_files(store: Store) -> list[StoreFile]:
 
 def _folder_of(file: StoreFile) -> str:
     # A folder that was given by itself is not in the names.
-    return os.path.dirname(file.name) or os.path.basename(os.path.dirname(file.path))
+    return os.path.dirname(file.name) or filesystems.basename(filesystems.dirname(file.path))
 
 
 def unpack_queues(store: Store, folder: str) -> RocksQueues:
