@@ -3,6 +3,7 @@
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from rmqinspect.errors import BadOption, NotInstalled
 from rmqinspect.spark import session
-from rmqinspect.spark.session import check_spark, is_connect
+from rmqinspect.spark.session import check_spark, is_connect, spark_engine
 from tests.sparks import MASTER, require_java
 
 ROOT = Path(__file__).parents[1]
@@ -113,6 +114,15 @@ def test_masters(master: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_no_master(master: str) -> None:
     with pytest.raises(BadOption, match="is no Spark master"):
         check_spark(master)
+
+
+def test_a_connect_server_that_is_not_there_is_told_at_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    for url in (f"sc://127.0.0.1:{port}/;token=secret", "sc://:0"):
+        with pytest.raises(BadOption, match=r"Spark Connect: (127\.0\.0\.1)?:\d+: ") as told, spark_engine(url):
+            pass
+        assert "secret" not in str(told.value)
 
 
 # --- what is left ---------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ import re
 import threading
 import zlib
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -22,36 +21,16 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
-from rmqinspect.errors import NotInstalled, RmqinspectError
-from rmqinspect.export.job import Engine
+from rmqinspect.errors import RmqinspectError
 from rmqinspect.export.part import Orders, Part, PartRead, write_part
 from rmqinspect.parallel import WorkerLost
-from rmqinspect.spark.session import check_spark, chosen_master, first_line, is_connect, spark_context
+from rmqinspect.spark.session import first_line
 
 # In what Spark says of a failed job, whose order differs: the exception at a traceback's end, and its own reason.
 _RAISED = re.compile(r"Traceback \(most recent call last\):\n(?: .*\n)+(\S.*)")
 _ABORTED = re.compile(r"Job aborted.*")
 
 _LOOK = 0.1  # seconds between two looks at what has come
-
-
-@contextmanager
-def spark_engine(master: str | None = None, *, verbose: bool = False) -> Iterator[Engine]:
-    """Open a session and yield the engine that runs in it.
-
-    `master` None: SPARK_REMOTE, SPARK_MASTER, or `local[*]`. What `spark-submit` made is used as it is. When
-    the block ends, tasks that still run are stopped, and in a session of this process nothing is left of them.
-
-    :raises NotInstalled: pyspark, Java, or what Spark Connect needs is missing or too old.
-    :raises BadOption: Spark does not know the master, or does not reach it.
-    """
-    if is_connect(master):
-        check_spark(master)
-        with _connected(str(chosen_master(master))) as session:
-            yield ConnectEngine(session)
-        return
-    with spark_context(master, verbose=verbose) as context:
-        yield SparkEngine(context)
 
 
 def _attempt(part: Part, orders: Orders) -> bytes:
@@ -84,12 +63,17 @@ class _Answers(AccumulatorParam[dict[int, bytes]]):
         return value1
 
 
-@dataclass
+@dataclass(frozen=True)
 class SparkEngine:
     """Runs the parts as tasks of one job."""
 
     context: SparkContext
     name: str = "spark"
+
+    @property
+    def words(self) -> str:
+        """How it runs them, for people."""
+        return f"Spark {self.context.version}, {self.context.master}"
 
     def run(self, parts: Sequence[Part], orders: Orders) -> Generator[PartRead, None, None]:
         """Yield what `write_part` gives for each part, in order, while the others still run.
@@ -152,24 +136,17 @@ def _reason(error: Exception) -> str:
 # --- Spark Connect ------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _connected(url: str) -> Iterator[Any]:
-    try:
-        session = SparkSession.builder.remote(url).getOrCreate()
-    except (ImportError, PySparkException) as error:
-        raise NotInstalled(f"Spark Connect ({url}): {first_line(error)}; pip install 'pyspark[connect]'") from error
-    try:
-        yield session
-    finally:
-        session.stop()
-
-
-@dataclass
+@dataclass(frozen=True)
 class ConnectEngine:
     """Runs the parts as partitions of a data source: behind a Spark Connect server there are no other jobs."""
 
-    session: Any
+    session: SparkSession
     name: str = "spark"
+
+    @property
+    def words(self) -> str:
+        """How it runs them, for people."""
+        return f"Spark {self.session.version}, by Spark Connect"
 
     def run(self, parts: Sequence[Part], orders: Orders) -> Generator[PartRead, None, None]:
         """Yield what `write_part` gives for each part, in order.
