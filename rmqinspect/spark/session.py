@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
@@ -129,12 +130,14 @@ def spark_engine(master: str | None = None, *, verbose: bool = False) -> "Iterat
     check_spark(master)
     from rmqinspect.spark.engine import ConnectEngine, SparkEngine
 
-    if is_connect(master):
-        with _connected(str(chosen_master(master))) as session:
-            yield ConnectEngine(session)
-    else:
-        with spark_context(master, verbose=verbose) as context:
-            yield SparkEngine(context)
+    with ExitStack() as stack:
+        if not verbose:
+            stack.enter_context(warnings.catch_warnings())
+            warnings.simplefilter("ignore", FutureWarning)  # of pyspark, about a pandas that nobody asked for
+        if is_connect(master):
+            yield ConnectEngine(stack.enter_context(_connected(str(chosen_master(master)))))
+        else:
+            yield SparkEngine(stack.enter_context(spark_context(master, verbose=verbose)))
 
 
 # --- sessions -------------------------------------------------------------------------------------
