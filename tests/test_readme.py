@@ -4,6 +4,7 @@ import re
 import shutil
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from rmqinspect.cli import VERBS, main
@@ -49,6 +50,10 @@ def test_the_transcript_of_an_export_is_what_the_command_prints(
     monkeypatch.chdir(tmp_path)
     assert main(command.split()[2:]) == ExitStatus.DAMAGE
     assert capsys.readouterr().out == printed
+    (query,) = re.findall(r'^duckdb -c "(.+)"$', README, re.MULTILINE)
+    rows = duckdb.connect().execute(query).fetchall()
+    assert sum(count for _, _, count in rows) == 258
+    assert {status for _, status, _ in rows} == {"ok", "carved"}
 
 
 @pytest.mark.parametrize("page", ["README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").iterdir())])
