@@ -29,13 +29,14 @@ CREDENTIALS = {
 class Server:
     """Where the server listens, and how its objects are named."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, patience: int = 20) -> None:
         self.port = port
+        self.patience = patience  # seconds
 
     @property
     def options(self) -> str:
         """What a URI says of this server, and of our patience with it."""
-        return f"scheme=http&endpoint_override=127.0.0.1:{self.port}&request_timeout=1&max_attempts=1"
+        return f"scheme=http&endpoint_override=127.0.0.1:{self.port}&request_timeout={self.patience}&max_attempts=1"
 
     def uri(self, key: str, bucket: str = BUCKET) -> str:
         """Return the URI of an object or a prefix."""
@@ -139,9 +140,9 @@ def _ask(port: int, request: bytes) -> bytes:
 
 
 @contextmanager
-def gate(server: Server, judge: Callable[[str], Way]) -> Iterator[Server]:
+def gate(server: Server, judge: Callable[[str], Way], patience: int = 20) -> Iterator[Server]:
     """Yield a way to the server on which `judge` tells of each request, by its first line, what becomes of it."""
     with _Gate(server.port, judge) as passage:
         Thread(target=passage.serve_forever, args=(0.01,), daemon=True).start()
-        yield Server(passage.server_address[1])
+        yield Server(passage.server_address[1], patience)
         passage.shutdown()
