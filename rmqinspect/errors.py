@@ -32,5 +32,17 @@ class NothingFound(RmqinspectError):
     """What was asked for is not there: an offset, a topic."""
 
 
+class BadOption(RmqinspectError):
+    """What the caller asked for cannot be meant: an unknown option, a value that is none."""
+
+
+class DamageFound(RmqinspectError):
+    """There is damage, and the caller asked to be stopped by it."""
+
+
+class NotInstalled(RmqinspectError):
+    """A program or library that the work needs is not on this machine, or is too old."""
+
+
 class Refused(RmqinspectError):
     """Not done, for the safety of the evidence or of an existing output."""

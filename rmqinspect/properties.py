@@ -28,6 +28,7 @@ class Items:
     value_starts: Ints
     value_ends: Ints
     malformed: Ints  # the records (ascending, maybe repeated) that have a malformed item
+    firsts: Ints  # shape (n + 1,): record i has the items firsts[i] to firsts[i + 1]
 
 
 def split_properties(text: NDArray[np.uint8], offsets: Ints) -> Items:
@@ -53,20 +54,19 @@ def split_properties(text: NDArray[np.uint8], offsets: Ints) -> Items:
         starts = np.concatenate(([0], item_ends[:-1] + 1))
     if not len(item_ends):
         none = np.empty(0, np.int64)
-        return Items(none, none, none, none, none, none)
+        return Items(none, none, none, none, none, none, np.zeros(len(offsets), np.int64))
     middles = np.flatnonzero(text == NAME_VALUE_SEPARATOR)
     if len(middles) == len(starts) and ((starts < middles) & (middles + 1 < item_ends)).all():
-        counts = np.diff(np.searchsorted(starts, offsets))
-        record = np.repeat(np.arange(len(counts)), counts)
-        return Items(record, starts, middles, middles + 1, item_ends, starts[:0])
+        firsts = np.searchsorted(starts, offsets)
+        return Items(_records_of(firsts), starts, middles, middles + 1, item_ends, starts[:0], firsts)
     middle = np.append(middles, len(text))[np.searchsorted(middles, starts)]
     bad = (starts < item_ends) & ((middle == starts) | (middle >= item_ends))
     # A client that sets an empty tag writes it so, and the broker reads it as no tag.
     sound = (starts < middle) & (middle + 1 < item_ends)
     starts, middle, item_ends, bad_starts = starts[sound], middle[sound], item_ends[sound], starts[bad]
-    return Items(
-        _record_of(starts, offsets), starts, middle, middle + 1, item_ends, _record_of(bad_starts, offsets)
-    )
+    firsts = np.searchsorted(starts, offsets)
+    malformed = np.searchsorted(offsets, bad_starts, "right") - 1
+    return Items(_records_of(firsts), starts, middle, middle + 1, item_ends, malformed, firsts)
 
 
 def _split_alternating(text: NDArray[np.uint8], offsets: Ints) -> Items | None:
@@ -81,12 +81,13 @@ def _split_alternating(text: NDArray[np.uint8], offsets: Ints) -> Items | None:
     starts = np.concatenate(([0], ends[:-1] + 1)) if len(ends) else ends
     if not ((starts < middles) & (middles + 1 < ends)).all():
         return None
-    counts = np.diff(np.searchsorted(starts, offsets))
-    return Items(np.repeat(np.arange(len(counts)), counts), starts, middles, middles + 1, ends, starts[:0])
+    firsts = np.searchsorted(starts, offsets)
+    return Items(_records_of(firsts), starts, middles, middles + 1, ends, starts[:0], firsts)
 
 
-def _record_of(positions: Ints, offsets: Ints) -> Ints:
-    return np.searchsorted(offsets, positions, "right") - 1
+def _records_of(firsts: Ints) -> Ints:
+    counts = np.diff(firsts)
+    return np.repeat(np.arange(len(counts)), counts)
 
 
 _WORD = np.dtype("<u8")

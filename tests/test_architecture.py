@@ -85,6 +85,8 @@ MAY_IMPORT = {
     # Whole stores as files.
     "export": "account checks filesystems folders gaps log_end memory output parallel queue_files queue_peek redact"
     " scan select store tables verify writer",
+    # Both on Spark.
+    "spark": "checks export parallel redact select store tables verify",
 }
 
 # The command line and the doors to it and to the package: they may import everything.
@@ -98,7 +100,9 @@ LIBRARIES = {
     "numpy": "layout records properties resync scan queue_files index_geometry checkpoint queue_peek sample writer"
     " hash_columns pieces spans dispatch causes rocksdb tables checks verify diff output select redact"
     " export",
-    "pyarrow": "decompress filesystems records spans tables checks diff select redact output export cli",
+    "pyarrow": "decompress filesystems records spans tables checks diff select redact output export spark cli",
+    "py4j": "spark",
+    "pyspark": "spark",
     "rocksdict": "rocksdb",
     "rich": "output cli",
 }

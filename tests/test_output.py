@@ -238,6 +238,17 @@ def test_parquet_keeps_values_and_says_version_and_completeness(tmp_path: Path) 
     assert (column.compression, column.is_stats_set) == ("ZSTD", True)
 
 
+def test_parquet_has_dictionaries_and_statistics_where_they_are_of_use(tmp_path: Path) -> None:
+    group = pq.ParquetFile(io.BytesIO(write(tmp_path, "parquet", batch_of({})))).metadata.row_group(0)
+    columns = [group.column(i) for i in range(group.num_columns)]
+    assert {column.path_in_schema for column in columns if column.has_dictionary_page} == {
+        "topic", "store_timestamp", "tags_code", "properties.key_value.key", "status",
+    }  # fmt: skip
+    assert {column.path_in_schema for column in columns if column.is_stats_set} == {
+        "physical_offset", "topic", "store_timestamp", "tags_code", "body_crc_ok", "status",
+    }  # fmt: skip
+
+
 def test_parquet_row_groups_do_not_depend_on_how_rows_came(tmp_path: Path) -> None:
     numbers = pa.record_batch({"n": pa.array(range(GROUP_ROWS + 10), pa.int64())})
     octets = write(tmp_path, "parquet", numbers.slice(0, 7), numbers.slice(7, 50_000), numbers.slice(50_007))

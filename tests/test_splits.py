@@ -21,6 +21,7 @@ from rmqinspect.tables.splits import (
     Origin,
     TableSplit,
     default_split_size,
+    name_store,
     read_split,
     split_table,
 )
@@ -173,6 +174,12 @@ def test_offsets_leave_out_the_segments_beyond_them(tmp_path: Path) -> None:
     assert [split.segment.base for split in splits] == [SEGMENT]
 
 
+def test_a_split_ends_where_the_offsets_do(tmp_path: Path) -> None:
+    store = _write_damaged(tmp_path, [], dledger=False, hole=False)
+    splits = split_table("messages", store, SEGMENT, offsets=(100, SEGMENT + 5))
+    assert [(split.start, split.end, split.size) for split in splits] == [(100, SEGMENT, SEGMENT - 100), (0, 5, 5)]
+
+
 def test_a_hole_belongs_to_the_segment_behind_it(tmp_path: Path) -> None:
     store = _write_damaged(tmp_path, [], dledger=False, hole=True)
     first, last = split_table("gaps", store, 1)
@@ -238,6 +245,30 @@ def test_a_split_reopens_its_store_as_it_was_opened(tmp_path: Path, monkeypatch:
     monkeypatch.chdir(tmp_path)
     (here,) = split_table("topics", open_store(["a/segment.bin"]), 1)
     assert here == TableSplit("topics", Origin((str(renamed),)))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a/store", ("store", "a/store")),
+        ("a/store/", ("store", "a/store/")),
+        ("x=a/store", ("x", "a/store")),
+        ("a/x=y", ("x=y", "a/x=y")),
+        ("=a", ("=a", "=a")),
+        ("x=s3://bucket/b?region=r", ("x", "s3://bucket/b?region=r")),
+        ("s3://bucket/b?region=r", ("b", "s3://bucket/b?region=r")),
+        ("file:///a/b", ("b", "file:///a/b")),
+    ],
+)
+def test_a_store_has_the_name_given_or_that_of_its_folder(text: str, expected: tuple[str, str]) -> None:
+    assert name_store(text) == expected
+
+
+def test_what_is_there_is_a_path_with_an_equals_sign_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x=y").mkdir()
+    assert name_store("x=y") == ("x=y", "x=y")
+    assert name_store("x=z") == ("x", "z")
 
 
 # --- what cannot be read --------------------------------------------------------------------------

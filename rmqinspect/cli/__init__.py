@@ -29,6 +29,7 @@ VERBS: dict[str, _Verb] = {
     "info": _Verb("rmqinspect.cli.info", "One screen about a store: layout, stop, sizes; no full scan."),
     "decode": _Verb("rmqinspect.cli.decode", "The rows of a store, or of any one file in it."),
     "verify": _Verb("rmqinspect.cli.verify", "All checks, one verdict."),
+    "export": _Verb("rmqinspect.cli.export", "Tables of whole stores as Parquet, with or without Spark."),
     "show": _Verb("rmqinspect.cli.show", "One record: every field with its bytes."),
     "diff": _Verb("rmqinspect.cli.diff", "Two stores: replica against master, before against after."),
     "id": _Verb("rmqinspect.cli.id", "What a message id says; needs no store."),

@@ -17,6 +17,7 @@ from rmqinspect.cli.options import (
     output_options,
     read_selection,
     read_view,
+    refuse_equal_names,
     source_options,
     talk_options,
     verdict_options,
@@ -96,7 +97,7 @@ def command(paths: tuple[str, ...], table_name: str | None, **options: Any) -> i
     selection = with_times(read_selection(options), options, lambda: 0)
     if missing := selection.missing_columns(schema):
         raise click.UsageError(f"The table {table.name} has no column for {missing[0]}.")
-    _refuse_equal_names(stores)
+    refuse_equal_names([store.name for store in stores])
 
     view = read_view(options, format_)
     evidence = [path for store in stores for path in store.paths]
@@ -153,13 +154,6 @@ def _choose_columns(text: str | None, table: "Table", schema: "pa.Schema", forma
         problem = f"no column {escape(unknown[0])!r} in {table.name}" if unknown else "no column given"
         raise click.BadParameter(f"{problem}; there are: {', '.join(names)}", param_hint="--columns")
     return list(dict.fromkeys(chosen))
-
-
-def _refuse_equal_names(stores: "list[Store]") -> None:
-    names = [store.name for store in stores]
-    for name in names:
-        if names.count(name) > 1:
-            raise click.UsageError(f"Two stores are called {escape(name)!r}: their rows would look alike.")
 
 
 class _Plan:

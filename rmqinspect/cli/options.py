@@ -6,7 +6,7 @@ before an option really needs it.
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -113,6 +113,9 @@ _OUTPUT = (
         type=click.Choice(("full", "preview", "none")),
         help="How much of the bodies. Default: preview in the table view, else full.",
     ),
+)
+
+_VALUES = (
     click.option("--raw-body", is_flag=True, help="Bodies as they are stored, not decompressed."),
     click.option(
         "--max-body",
@@ -250,8 +253,10 @@ def _adder(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Decorated], D
     return add
 
 
-output_options = _adder(_OUTPUT)
+output_options = _adder(_OUTPUT + _VALUES)
 """-f -o -n --columns --body --raw-body --max-body --redact: for commands that print rows of a table."""
+value_options = _adder(_VALUES)
+"""--raw-body --max-body --redact: what stands in the cells, for commands with an output of their own."""
 look_options = _adder(_LOOKS)
 """--tz --color."""
 filter_options = _adder(_FILTERS)
@@ -360,6 +365,16 @@ def with_times(
         except ValueError as error:
             raise click.BadParameter(escape(str(error)), param_hint=f"--{name}") from error
     return replace(selection, since=times["since"], until=times["until"])
+
+
+def refuse_equal_names(names: Sequence[str]) -> None:
+    """Make sure that each store has a name of its own.
+
+    :raises click.UsageError: the rows of two would look alike.
+    """
+    for name in names:
+        if names.count(name) > 1:
+            raise click.UsageError(f"Two stores are called {escape(name)!r}: their rows would look alike.")
 
 
 def count_jobs(options: Mapping[str, Any]) -> int:

@@ -2,7 +2,18 @@
 
 from enum import IntEnum
 
-from rmqinspect.errors import BadRecord, NotAStore, NothingFound, Refused, RmqinspectError, Unreachable, Unreadable
+from rmqinspect.errors import (
+    BadOption,
+    BadRecord,
+    DamageFound,
+    NotAStore,
+    NothingFound,
+    NotInstalled,
+    Refused,
+    RmqinspectError,
+    Unreachable,
+    Unreadable,
+)
 
 
 class ExitStatus(IntEnum):
@@ -23,7 +34,10 @@ _OF_ERRORS: dict[type[RmqinspectError], ExitStatus] = {
     Unreadable: ExitStatus.UNREADABLE,
     Unreachable: ExitStatus.UNREADABLE,
     BadRecord: ExitStatus.DAMAGE,
+    DamageFound: ExitStatus.DAMAGE,
     NothingFound: ExitStatus.NOTHING_FOUND,
+    BadOption: ExitStatus.USAGE,
+    NotInstalled: ExitStatus.USAGE,
     Refused: ExitStatus.REFUSED,
 }
 

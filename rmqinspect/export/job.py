@@ -14,12 +14,20 @@ from rmqinspect.export.store_plan import StorePlan
 from rmqinspect.export.wish import FINDINGS
 from rmqinspect.parallel import run_ordered
 from rmqinspect.scan import SEGMENT_START, Edge
+from rmqinspect.store import Store
+from rmqinspect.tables.sources import is_read_for
 
 
 class Engine(Protocol):
     """What runs the parts of an export."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What it is called: local, spark."""
+
+    @property
+    def words(self) -> str:
+        """How it runs them, for people."""
 
     def run(self, parts: Sequence[Part], orders: Orders) -> Generator[PartRead, None, None]:
         """Yield what `write_part` gives for each part, in order."""
@@ -31,6 +39,11 @@ class LocalEngine:
 
     jobs: int
     name: str = "local"
+
+    @property
+    def words(self) -> str:
+        """How it runs them, for people."""
+        return f"{self.jobs} {'process' if self.jobs == 1 else 'processes'}"
 
     def run(self, parts: Sequence[Part], orders: Orders) -> Generator[PartRead, None, None]:
         """Yield what `write_part` gives for each part, in order."""
@@ -64,7 +77,7 @@ def run_export(
     `progress` is told how many more bytes of log were read and how many more rows written; `jobs` are the
     processes for what no engine runs.
     """
-    results = {plan.store.name: StoreResult(plan) for plan in plans}
+    results = {plan.store.name: StoreResult(plan, unread=_not_read(plan.store, orders)) for plan in plans}
     parts: list[Part] = []
     for plan in plans:
         parts += [*plan.parts, *plan.side_parts]
@@ -74,14 +87,15 @@ def run_export(
             result = results[read.part.store]
             if isinstance(read, LogPartRead):
                 result.take_log_part(read)
-                outcome.topics |= read.topics
                 progress(read.part.size, read.rows)
             else:
                 result.take_side_part(read)
                 progress(0, sum(file.rows for file in read.files))
+            outcome.topics |= read.topics
             outcome.names.update({file.name: file.written_as for file in read.files})
     for result in outcome.results:
         made = result.make_tables(orders, jobs) if not _is_unchanged(result, orders) else []
+        outcome.topics |= orders.selection(result.plan.store.name).topics_seen
         outcome.names.update({file.name: file.written_as for file in made})
         outcome.manifest.files += [*result.plan.kept, *result.files]
         outcome.manifest.stores.append(result.as_store())
@@ -91,6 +105,15 @@ def run_export(
             severity: sum(found[severity] for found in counted) for severity in ("error", "warning", "info")
         }
     return outcome
+
+
+def _not_read(store: Store, orders: Orders) -> list[str]:
+    """Return what of a store no table shows, though it was asked for: folders that cannot be listed, for one."""
+    return [
+        f"{oddity.name}: not read: {oddity.detail}"
+        for oddity in store.oddities
+        if oddity.is_unread and any(is_read_for(table, oddity.place) for table in orders.wish.tables)
+    ]
 
 
 def _is_unchanged(result: StoreResult, orders: Orders) -> bool:

@@ -13,13 +13,13 @@ _HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary()
 SCHEMA = pa.schema(
     [
         column("key", pa.binary(), "first of KEYS, null if none"),
-        column("value", pa.binary(), "body"),
+        column("value", pa.binary(), "body, as a consumer receives it (decompressed)"),
         column("topic", pa.string(), "stored topic"),
         column("partition", pa.int32(), "queue id"),
         column("offset", pa.int64(), "queue offset"),
         column("timestamp", TIMESTAMP, "broker's clock"),
         column("timestampType", pa.int32(), "1: the broker's clock"),
-        column("headers", pa.list_(_HEADER), "properties"),
+        column("headers", pa.list_(_HEADER), "properties: names, and values as bytes"),
     ]
 )
 

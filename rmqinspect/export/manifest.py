@@ -9,14 +9,14 @@ import json
 import platform
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
 from typing import Any
 
-from rmqinspect.account import Account
 from rmqinspect.errors import Refused, Unreadable
+from rmqinspect.filesystems import shown
 from rmqinspect.output import SCHEMA_VERSION
 from rmqinspect.store import Segment, Store, open_file
 from rmqinspect.version import tool_name
@@ -72,7 +72,7 @@ class ExportedStore:
             sums.setdefault(kind, Counter()).update({"count": 1, "bytes": end - start})
         return {
             "name": self.name,
-            "paths": list(self.paths),
+            "paths": list(map(shown, self.paths)),
             "writer": list(self.releases),
             "covered": None if self.start is None else {"start": self.start, "end": self.end},
             "complete": not self.unread,
@@ -196,23 +196,13 @@ def changed_segments(store: Store, known: ExportedStore) -> list[Segment]:
     ]
 
 
-def fingerprints(accounts: Iterable[Account], covered_end: int) -> list[dict[str, Any]]:
-    """Return the fingerprints of the segments that were read and begin before `covered_end`."""
-    taken = []
-    for account in accounts:
-        if account.segment.base < covered_end:
-            end = account.end if account.begin is not None else None
-            taken.append(fingerprint(account.segment, account.begin, end if end is None else min(end, covered_end)))
-    return taken
-
-
 # --- what differs between two runs ----------------------------------------------------------------
 
 
 def describe_run(arguments: Sequence[str], engine: str, started: datetime, packages: Sequence[str]) -> dict[str, Any]:
     """Return the object `run`: the exact command, times, versions."""
     return {
-        "command": shlex.join(arguments),
+        "command": shlex.join(map(shown, arguments)),
         "engine": engine,
         "started": started.isoformat(timespec="milliseconds"),
         "finished": datetime.now(UTC).isoformat(timespec="milliseconds"),

@@ -23,6 +23,7 @@ from rmqinspect.memory import keep_freed_memory
 from rmqinspect.output import View
 from rmqinspect.output.columnar import ParquetFile
 from rmqinspect.scan import walk_to
+from rmqinspect.select import Selection
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.log import SplitRead, read_split
 from rmqinspect.tables.splits import TableSplit
@@ -44,6 +45,11 @@ class Orders:
     run: str  # a token of this export, in the names of its unfinished files
     wish: Wish
     notes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # by store: metadata of its files
+    selections: Mapping[str, Selection] = field(default_factory=dict)  # by store, where `last` is a time of its own
+
+    def selection(self, store: str) -> Selection:
+        """Return which rows of a store are asked for."""
+        return self.selections.get(store, self.wish.selection)
 
 
 class PartFile(NamedTuple):
@@ -89,6 +95,7 @@ class SidePartRead:
     part: SidePart
     files: list[PartFile]
     unread: list[str]
+    topics: set[str] = field(default_factory=set)  # that passed by a topic filter
 
 
 PartRead = LogPartRead | SidePartRead
@@ -96,7 +103,7 @@ PartRead = LogPartRead | SidePartRead
 
 def with_store(schema: pa.Schema) -> pa.Schema:
     """Return a schema with the column `store` in front, as all files of an export have it."""
-    return schema.insert(0, pa.field("store", pa.string(), metadata={"doc": "name of the store"}))
+    return schema.insert(0, pa.field("store", pa.string(), metadata={"doc": "which of the stores, by name or folder"}))
 
 
 def schema_of(table: str, wish: Wish) -> pa.Schema:
@@ -114,29 +121,35 @@ def write_part(part: Part, orders: Orders) -> PartRead:
 
 def write_log_part(part: LogPart, orders: Orders) -> LogPartRead:
     """Read the records of a part, and write those asked for if messages were."""
-    wish = orders.wish
+    wish, selection = orders.wish, orders.selection(part.store)
     result = LogPartRead(part, [], [])
     columns = None if part.writes else _SUMMED
     request = Request(raw_body=wish.raw_body, max_body=wish.max_body, columns=columns)
     with PartWriter(orders, MESSAGES, part.store, part.name) as writer:
-        take = partial(_take_rows, result, wish, writer if part.writes else None)
-        looks = part.writes or "queues" in wish.tables
+        counts = "queues" in wish.tables
+        take = partial(_take_rows, result, selection, result.sums if counts else None, writer if part.writes else None)
         for split in part.splits:
             if part.cold and split.start and split.entry is None:
                 split = replace(split, entry=walk_to(split.segment, 0, split.start))
-            result.reads.append(read_split(split, request, take if looks else None))
+            result.reads.append(read_split(split, request, take if part.writes or counts else None))
         complete = not any(read.unread for read in result.reads)
         result.files = writer.finish({"offsets": f"{part.start}..{part.end}"}, complete=complete)
-    result.topics = set(wish.selection.topics_seen)
+    result.topics = set(selection.topics_seen)
     return result
 
 
-def _take_rows(result: LogPartRead, wish: Wish, writer: "PartWriter | None", batch: pa.RecordBatch) -> None:
-    if "queues" in wish.tables:
-        result.sums.add(batch)
+def _take_rows(
+    result: LogPartRead,
+    selection: Selection,
+    sums: QueueSums | None,
+    writer: "PartWriter | None",
+    batch: pa.RecordBatch,
+) -> None:
+    if sums is not None:
+        sums.add(batch)
     if writer is None:
         return
-    rows = wish.selection.mask_rows(batch)
+    rows = selection.mask_rows(batch)
     if not rows.num_rows:
         return
     result.rows += rows.num_rows
@@ -153,17 +166,19 @@ def write_side_part(part: SidePart, orders: Orders) -> SidePartRead:
     """Write the rows of a part of any other table."""
     unread: list[str] = []
     request = Request(on_unreadable=unread.append)
+    selection = orders.selection(part.store)
     with PartWriter(orders, part.table, part.store, part.name) as writer:
         for batch in read_table_split(part.split, request):
-            writer.write(batch)
-        return SidePartRead(part, writer.finish({}, complete=not unread), unread)
+            writer.write(selection.mask_rows(batch))
+        return SidePartRead(part, writer.finish({}, complete=not unread), unread, set(selection.topics_seen))
 
 
 def write_rows(orders: Orders, table: str, store: str, name: str, batches: Iterator[pa.RecordBatch]) -> list[PartFile]:
     """Write rows that were made by whoever calls, as one file even without a row."""
+    selection = orders.selection(store)
     with PartWriter(orders, table, store, name) as writer:
         for batch in batches:
-            writer.write(batch)
+            writer.write(selection.mask_rows(batch))
         return writer.finish({}, complete=True, even_empty=True)
 
 

@@ -61,19 +61,24 @@ def reach_of(store: Store) -> LogReach:
     return LogReach(store.log_start, end, still_written)
 
 
-def plan_log(store: Store, file_size: int, reach: LogReach, start: int = 0) -> list[LogPart]:
+def plan_log(
+    store: Store, file_size: int, reach: LogReach, start: int = 0, *, closed_only: bool = False
+) -> list[LogPart]:
     """Cut a log into parts, at multiples of `file_size` in physical offsets.
 
     The grid is absolute, so the first segments may expire without moving a border. The log's end is a
     border too: what stands behind it is no part of what was covered. So is `start`, where an earlier
-    export ended.
+    export ended, and, if the closed segments are to be written alone, where the open one begins.
     """
-    splits: dict[tuple[int, bool, bool], list[Split]] = defaultdict(list)
+    more = {start, reach.end}
+    if closed_only and reach.open_segment is not None:
+        more.add(reach.open_segment.base)
+    splits: dict[tuple[int, int], list[Split]] = defaultdict(list)
     for segment in store.segments:
-        for first, end in pairwise(_borders(segment, file_size, {start, reach.end})):
-            key = first // file_size, first >= start, first >= reach.end
+        for first, end in pairwise(_borders(segment, file_size, more)):
+            key = first // file_size, sum(first >= border for border in more)
             splits[key].append(Split(segment, first - segment.base, end - segment.base))
-    return [_part(store.name, splits[key], is_tail=key[2]) for key in sorted(splits)]
+    return [_part(store.name, splits[key], reach) for key in sorted(splits)]
 
 
 def _borders(segment: Segment, file_size: int, more: set[int]) -> list[int]:
@@ -82,7 +87,7 @@ def _borders(segment: Segment, file_size: int, more: set[int]) -> list[int]:
     return sorted({first, end, *grid, *(border for border in more if first < border < end)})
 
 
-def _part(store: str, splits: list[Split], *, is_tail: bool) -> LogPart:
+def _part(store: str, splits: list[Split], reach: LogReach) -> LogPart:
     start = min(split.segment.base + split.start for split in splits)
     end = max(split.segment.base + split.end for split in splits)
-    return LogPart(store, start, end, tuple(splits), is_tail)
+    return LogPart(store, start, end, tuple(splits), start >= reach.end)

@@ -61,8 +61,9 @@ def _log_parts(plan: StorePlan, wish: Wish) -> list[LogPart]:
     """Return the parts to read. Tables that are made of the whole log read also those that write nothing."""
     messages, whole = MESSAGES in wish.tables, not OF_THE_LOG.isdisjoint(wish.tables)
     first, last = wish.selection.offsets or (0, 1 << 63)
+    cut = plan_log(plan.store, wish.file_size, plan.reach, plan.start, closed_only=wish.closed_only)
     parts = []
-    for part in plan_log(plan.store, wish.file_size, plan.reach, plan.start) if messages or whole else ():
+    for part in cut if messages or whole else ():
         closed = not wish.closed_only or all(plan.reach.is_closed(split.segment) for split in part.splits)
         wanted = messages and closed and part.start >= plan.start and part.start < last and first < part.end
         if wanted or whole:

@@ -13,9 +13,11 @@ from contextlib import suppress
 
 from rmqinspect.errors import Refused, RmqinspectError
 from rmqinspect.export.manifest import MANIFEST, SUCCESS, Manifest, read_manifest
+from rmqinspect.export.wish import FINDINGS
 from rmqinspect.filesystems import shown
 from rmqinspect.folders import Folder, open_folder
 from rmqinspect.output.destination import refuse_inside
+from rmqinspect.tables import TABLES
 
 FRESH, OVERWRITE, INCREMENTAL = "fresh", "overwrite", "incremental"
 
@@ -118,5 +120,6 @@ class Target:
 
 def _is_ours(name: str) -> bool:
     last = name.rpartition("/")[2]
-    whole = name in (MANIFEST, SUCCESS) or ("/" in name and _PART.fullmatch(last) is not None)
+    of_table = name.partition("/")[0] in (*TABLES, FINDINGS)
+    whole = name in (MANIFEST, SUCCESS) or (of_table and "/" in name and _PART.fullmatch(last) is not None)
     return whole or _UNFINISHED.fullmatch(last) is not None

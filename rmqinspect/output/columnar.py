@@ -12,6 +12,13 @@ from rmqinspect.version import tool_name
 GROUP_ROWS = 122_880
 GROUP_SIZE = 128 << 20  # bytes in memory, before encoding
 
+# Columns whose values hardly repeat: a dictionary would be filled, given up, and make the file larger. Bodies
+# and the values of properties are such columns, too.
+_UNIQUE = frozenset({"physical_offset", "queue_offset", "offset", "msg_id", "offset_msg_id", "keys", "key"})
+
+# Texts whose least and greatest of a row group let readers skip it. Numbers and times all have them.
+_SKIPPED_BY = frozenset({"store", "topic", "status"})
+
 
 def _with_version(schema: pa.Schema, view: View) -> pa.Schema:
     notes = {**(schema.metadata or {}), "schema_version": str(SCHEMA_VERSION), "tool": tool_name()}
@@ -45,24 +52,37 @@ def _leaves(path: str, type_: pa.DataType) -> list[tuple[str, pa.DataType]]:
         return _leaves(f"{entry}.key", type_.key_type) + _leaves(f"{entry}.value", type_.item_type)
     if pa.types.is_list(type_):
         return _leaves(f"{path}.list.element", type_.value_type)
+    if pa.types.is_struct(type_):
+        return [leaf for field in type_ for leaf in _leaves(f"{path}.{field.name}", field.type)]
     return [(path, type_)]
 
 
+def _repeats(path: str, type_: pa.DataType) -> bool:
+    """Whether a plain column is worth a dictionary."""
+    return path.partition(".")[0] not in _UNIQUE and not path.endswith(".value") and not pa.types.is_binary(type_)
+
+
+def _is_skipped_by(path: str, type_: pa.DataType) -> bool:
+    """Whether a plain column is worth its least and greatest value."""
+    return path in _SKIPPED_BY or not ("." in path or pa.types.is_string(type_) or pa.types.is_binary(type_))
+
+
 class ParquetFile(Writer):
-    """A Parquet file: zstd level 1, statistics, row groups of at most 122,880 rows or 128 MiB."""
+    """A Parquet file: zstd level 1, row groups of at most 122,880 rows or 128 MiB.
+
+    Dictionaries and statistics are made where they are of use: elsewhere they cost up to a quarter of the writing.
+    """
 
     def __init__(self, schema: pa.Schema, out: Destination, view: View) -> None:
         super().__init__(schema, out, view)
-        # Bodies hardly repeat, and their least and greatest say nothing: neither dictionary nor statistics.
         leaves = [leaf for field in schema for leaf in _leaves(field.name, field.type)]
-        plain = [path for path, type_ in leaves if type_ != pa.binary()]
         self._file = pq.ParquetWriter(
             pa.PythonFile(out, mode="w"),
             _with_version(schema, view),
             compression="zstd",
             compression_level=1,
-            use_dictionary=plain,
-            write_statistics=plain,
+            use_dictionary=[path for path, type_ in leaves if _repeats(path, type_)],
+            write_statistics=[path for path, type_ in leaves if _is_skipped_by(path, type_)],
         )
         self.notes: dict[str, str] = {}  # more metadata, known when the file ends
         self._waiting: list[pa.RecordBatch] = []
@@ -76,11 +96,12 @@ class ParquetFile(Writer):
             fitting = batch.slice(0, GROUP_ROWS - self._rows)
             batch = batch.slice(fitting.num_rows)
             for piece in split_batch(fitting, GROUP_ROWS, GROUP_SIZE):
-                if self._octets + piece.nbytes > GROUP_SIZE:
+                octets = piece.nbytes  # adds up over all columns: not for nothing
+                if self._octets + octets > GROUP_SIZE:
                     self.end_group()
                 self._waiting.append(piece)
                 self._rows += piece.num_rows
-                self._octets += piece.nbytes
+                self._octets += octets
             if self._rows >= GROUP_ROWS:
                 self.end_group()
 

@@ -15,17 +15,25 @@ Ints = NDArray[np.int64]
 FIRST_MILLI, END_MILLI = -62135596800000, 253402300800000
 
 
-def text(raw: pa.Array) -> tuple[pa.Array, NDArray[np.bool_]]:
+def is_text(raw: pa.Array) -> bool:
+    """Return whether every value of a binary array is valid UTF-8."""
+    try:
+        _as_strings(raw).validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def text(raw: pa.Array, known: bool = False) -> tuple[pa.Array, NDArray[np.bool_]]:
     """Return a binary array as strings, and which of them were not valid UTF-8.
 
-    Invalid bytes become U+FFFD, as Java's decoder makes them; nothing is dropped.
+    Invalid bytes become U+FFFD, as Java's decoder makes them; nothing is dropped. Where all values
+    are `known` to be valid, they are not looked at again.
     """
     count = len(raw)
     invalid: NDArray[np.bool_] = np.zeros(count, np.bool_)
-    strings = pa.Array.from_buffers(pa.string(), count, raw.buffers())
-    try:
-        strings.validate(full=True)
-    except pa.ArrowInvalid:
+    strings = _as_strings(raw)
+    if not known and not is_text(raw):
         values = raw.to_pylist()
         decoded = [value.decode("utf-8", "replace") for value in values]
         invalid[:] = [one.encode() != value for one, value in zip(decoded, values, strict=True)]
@@ -33,10 +41,24 @@ def text(raw: pa.Array) -> tuple[pa.Array, NDArray[np.bool_]]:
     return strings, invalid
 
 
+def _as_strings(raw: pa.Array) -> pa.Array:
+    return pa.Array.from_buffers(pa.string(), len(raw), raw.buffers())
+
+
 def pick(names: Sequence[str], numbers: NDArray[Any]) -> pa.Array:
     """Return `names[number]` for each number; null for a negative one."""
-    indices = pa.array(numbers.astype(np.int32), mask=numbers < 0 if (numbers < 0).any() else None)
+    low, high = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
+    if 0 <= low == high:
+        return repeat(names[low], len(numbers))
+    indices = pa.array(numbers.astype(np.int32), mask=numbers < 0 if low < 0 else None)
     return pa.array(names, pa.string()).take(indices)
+
+
+def repeat(word: str, count: int) -> pa.Array:
+    """Return one word `count` times: what a column of few words nearly always is."""
+    octets = word.encode()
+    offsets = np.arange(count + 1, dtype=np.int32) * np.int32(len(octets))
+    return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(octets * count))
 
 
 def millis(values: Ints) -> tuple[pa.Array, NDArray[np.bool_]]:

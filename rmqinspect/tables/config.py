@@ -28,7 +28,7 @@ from rmqinspect.topics import SCHEDULE_TOPIC
 
 TOPICS_SCHEMA = pa.schema(
     [
-        column("topic", pa.string(), "topic"),
+        column("topic", pa.string(), "name of the topic"),
         column("read_queues", pa.int32(), "queues to read from: ids 0 to n-1"),
         column("write_queues", pa.int32(), "queues to write to"),
         column("perm", pa.int32(), "bits: 4 read, 2 write, 1 inherit, 8 priority"),
@@ -56,8 +56,8 @@ SUBSCRIPTION_GROUPS_SCHEMA = pa.schema(
 GROUPS_SCHEMA = pa.schema(
     [
         column("group", pa.string(), "consumer group; with a second @ a proxy's broadcast consumer"),
-        column("topic", pa.string(), "topic"),
-        column("queue_id", pa.int32(), "queue"),
+        column("topic", pa.string(), "topic it consumes"),
+        column("queue_id", pa.int32(), "queue of that topic"),
         column("consumer_offset", pa.int64(), "next queue offset to consume"),
         column("min_offset", pa.int64(), "of the queue; null without its files"),
         column("max_offset", pa.int64(), "of the queue; null without its files"),

@@ -34,7 +34,7 @@ GAPS = pa.schema(
     [
         column("start", pa.int64(), "physical offset of the first byte"),
         column("end", pa.int64(), "physical offset after the last byte"),
-        column("kind", pa.string(), "filler, zeros, unknown, missing"),
+        column("kind", pa.string(), "filler (blank record and what it covers), zeros, unknown, missing (no file)"),
         column("reason", pa.string(), "why the chain of records broke here; null where nothing is wrong"),
         column("witnesses", pa.int64(), "queue units that point into it: how many messages it held at least"),
     ]
@@ -53,7 +53,7 @@ SEGMENTS = pa.schema(
         column("first_store_timestamp", TIMESTAMP, "broker's clock at the first record"),
         column("last_store_timestamp", TIMESTAMP, "broker's clock at the last record"),
         column("end", pa.int64(), "physical offset after the last record"),
-        column("state", pa.string(), "full, current, preallocated, damaged, missing"),
+        column("state", pa.string(), "full, current (still written), preallocated (empty), damaged, missing (no file)"),
     ]
 )
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from ipaddress import ip_address
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,8 @@ from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
 from rmqinspect.spans import spans
 from rmqinspect.tables.bodies import decompress_bodies
-from rmqinspect.tables.columns import millis, pick, text
+from rmqinspect.tables.columns import is_text, millis, pick, repeat, text
+from rmqinspect.tables.property_names import PropertyNames
 from rmqinspect.tables.table import TIMESTAMP, Request, column
 
 Ints = NDArray[np.int64]
@@ -31,32 +33,32 @@ SCHEMA = pa.schema(
         column("topic", pa.string(), "stored topic"),
         column("queue_id", pa.int32(), "queue number in the stored topic"),
         column("queue_offset", pa.int64(), "logical offset in the queue, as stored in the record"),
-        column("msg_id", pa.string(), "UNIQ_KEY, the id the producer's SendResult shows as msgId"),
+        column("msg_id", pa.string(), "UNIQ_KEY, the id the producer's SendResult shows as msgId; null if none"),
         column("offset_msg_id", pa.string(), "store host + port + physical offset, upper-case hex (32 or 56 digits)"),
-        column("tags", pa.string(), "TAGS"),
+        column("tags", pa.string(), "TAGS, as the producer set them; null if none"),
         column("keys", pa.list_(pa.string()), "KEYS split at spaces; empty list if none"),
         column("real_topic", pa.string(), "where a wrapped record (delay, timer, half, retry) is bound for"),
         column("real_queue_id", pa.int32(), "the queue a wrapped record is bound for, where it says so"),
-        column("deliver_timestamp", TIMESTAMP, "when a timer record falls due (TIMER_OUT_MS)"),
+        column("deliver_timestamp", TIMESTAMP, "when a timer record falls due (TIMER_OUT_MS); null with a delay level"),
         column("born_timestamp", TIMESTAMP, "producer's clock"),
         column("store_timestamp", TIMESTAMP, "broker's clock"),
         column("born_host", pa.string(), "producer address, dotted IPv4 or RFC 5952 IPv6"),
         column("born_port", pa.int32(), "producer port"),
         column("store_host", pa.string(), "broker address"),
         column("store_port", pa.int32(), "broker port"),
-        column("flag", pa.int32(), "user flag"),
-        column("sys_flag", pa.int32(), "raw bits"),
+        column("flag", pa.int32(), "a number of the producer's own; brokers do not look at it"),
+        column("sys_flag", pa.int32(), "bits as stored; some have columns of their own"),
         column("transaction", pa.string(), "none, prepared, commit, rollback (sys_flag bits 2-3)"),
         column("compression", pa.string(), "zlib, lz4, zstd; null when bit 0 is clear"),
-        column("reconsume_times", pa.int32(), "how often it was consumed before"),
+        column("reconsume_times", pa.int32(), "how often a consumer sent it back before"),
         column("prepared_transaction_offset", pa.int64(), "physical offset of a commit's half message"),
         column("version", pa.int8(), "1 or 2, from the magic code"),
-        column("body_size", pa.int32(), "stored bytes"),
+        column("body_size", pa.int32(), "bytes of the body as stored, compressed or not"),
         column("body_crc_ok", pa.bool_(), "stored CRC equals CRC-32 of the stored body, masked"),
-        column("record_crc_ok", pa.bool_(), "the __CRC32# tail; null when the record has none"),
+        column("record_crc_ok", pa.bool_(), "the same of the whole record (property __CRC32#); null without"),
         column("body", pa.binary(), "payload as a consumer receives it (decompressed), or as stored on request"),
         column("properties", _TEXTS, "all properties; of a duplicate name the last wins, as in the broker"),
-        column("status", pa.string(), "ok, or the first problem found (precedence as in STATUSES)"),
+        column("status", pa.string(), "ok, or the problem that is told first"),
     ]
 )
 
@@ -69,8 +71,6 @@ STATUSES = (
     "ok", "body_crc", "record_crc", "body_undecodable", "body_too_large", "offset_mismatch", "length_mismatch",
     "invalid_utf8", "bad_properties", "bad_timestamp", "carved", "stale",
 )  # fmt: skip
-
-_SMALL_GRID = 1 << 20  # cells: records of a batch times different names
 
 # What the properties are called on disk. Source: MessageConst.
 _UNIQ_KEY, _TAGS, _KEYS = "UNIQ_KEY", "TAGS", "KEYS"
@@ -155,6 +155,8 @@ class _Status:
         self.worst = np.zeros(count, np.int8)
 
     def mark(self, name: str, which: NDArray[np.bool_] | Ints | slice) -> None:
+        if isinstance(which, np.ndarray) and which.dtype == np.bool_ and not which.any():
+            return  # nearly always
         number = STATUSES.index(name)
         now = self.worst[which]
         self.worst[which] = np.where((now == 0) | (now > number), number, now)
@@ -201,9 +203,8 @@ def _hosts(records: Records, wanted: frozenset[str]) -> dict[str, pa.Array]:
     if "offset_msg_id" in wanted:
         parts, order = [], []
         for _, which, heads in records.host_groups():
-            raw = np.ascontiguousarray(heads["store_host"]).view(np.uint8).reshape(len(heads), -1)
-            offset = np.ascontiguousarray(heads["physical_offset"]).view(np.uint8).reshape(len(heads), 8)
-            parts.append(_hex(np.concatenate((raw, offset), axis=1)))
+            octets = [_octets(heads[name]) for name in ("store_host", "physical_offset")]
+            parts.append(_hex(np.concatenate(octets, axis=1)))
             order.append(np.arange(count) if which is None else which)
         result["offset_msg_id"] = _in_order(parts, order)
     return result
@@ -211,12 +212,15 @@ def _hosts(records: Records, wanted: frozenset[str]) -> dict[str, pa.Array]:
 
 def _addresses(column: NDArray[np.uint8], width: int) -> pa.Array:
     """Return addresses of `width` bytes as text; there are few different ones."""
-    raw = np.ascontiguousarray(column)
     # Arrow finds equal numbers faster than equal byte strings.
     if width == 4:
-        coded = pa.array(raw.view("<i4").reshape(-1)).dictionary_encode()
+        numbers = np.ascontiguousarray(column.view("<i4").reshape(-1))
+        if len(numbers) and numbers.min() == numbers.max():
+            return repeat(_address(numbers[:1].tobytes()), len(numbers))
+        coded = pa.array(numbers).dictionary_encode()
         values = [number.to_bytes(4, "little", signed=True) for number in coded.dictionary.to_pylist()]
     else:
+        raw = np.ascontiguousarray(column)
         fixed = pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), len(raw), [None, pa.py_buffer(raw)])
         coded = fixed.dictionary_encode()
         values = coded.dictionary.to_pylist()
@@ -234,11 +238,17 @@ def _in_order(parts: list[pa.Array], order: list[Ints]) -> pa.Array:
     return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(order), kind="stable")))
 
 
-def _hex(raw: NDArray[np.uint8]) -> pa.Array:
-    """Return each row's bytes as upper-case hex."""
-    digits = _HEX[raw]  # two digits each
-    offsets = np.arange(0, 2 * digits.size + 1, 2 * digits.shape[1], dtype=np.int32)
-    return pa.StringArray.from_buffers(len(raw), pa.py_buffer(offsets), pa.py_buffer(digits))
+def _octets(column: NDArray[Any]) -> NDArray[np.uint8]:
+    """Return the bytes of each value, copied as plain bytes."""
+    plain = np.ascontiguousarray(column.view(np.dtype((np.void, column.itemsize))))
+    return plain.view(np.uint8).reshape(len(column), -1)
+
+
+def _hex(octets: NDArray[np.uint8]) -> pa.Array:
+    """Return the bytes of each row as upper-case hex."""
+    digits = _HEX.take(octets)  # two digits each
+    offsets = np.arange(0, digits.nbytes + 1, digits.itemsize * digits.shape[1], dtype=np.int32)
+    return pa.StringArray.from_buffers(len(octets), pa.py_buffer(offsets), pa.py_buffer(digits))
 
 
 # --- properties -----------------------------------------------------------------------------------
@@ -253,35 +263,31 @@ def _property_columns(records: Records, status: _Status) -> dict[str, pa.Array]:
     blob = np.frombuffer(octets, np.uint8)[: offsets[-1]] if octets is not None else np.empty(0, np.uint8)
     items = split_properties(blob, offsets)
     status.mark("bad_properties", items.malformed)
-    names, bad_names = text(spans(octets, items.name_starts, items.name_ends))
-    values, bad_values = text(spans(octets, items.value_starts, items.value_ends))
+    # The separators are ASCII: of a valid text all parts are valid.
+    valid = is_text(raw)
+    raw_names = spans(octets, items.name_starts, items.name_ends)
+    names, bad_names = text(raw_names, valid)
+    values, bad_values = text(spans(octets, items.value_starts, items.value_ends), valid)
     if (bad := bad_names | bad_values).any():
         status.mark("invalid_utf8", items.record[bad])
-    coded = names.dictionary_encode()
-    ids = coded.indices.to_numpy()
-    known = {name: number for number, name in enumerate(coded.dictionary.to_pylist())}
+    known = PropertyNames(raw_names, names, items.firsts)
 
     def of(name: str) -> pa.Array | None:
         """The property of each record, null where it has none; None when no record has it."""
-        if name not in known:
-            return None
-        at = np.flatnonzero(ids == known[name])
-        which = np.full(count, -1, np.int64)
-        which[items.record[at]] = at  # of equal names the last one stays
-        absent = len(at) < count or (which < 0).any()
-        return values.take(pa.array(which, mask=which < 0 if absent else None))
+        found = known.find(name)
+        return None if found is None else values.take(pa.array(found[0], mask=found[1]))
 
     texts = pa.nulls(count, pa.string())
-    last = _last_of_each_name(items.record, ids, len(known))
-    if last is not None:
-        names, values_kept, record = names.take(pa.array(last)), values.take(pa.array(last)), items.record[last]
+    starts, kept = items.firsts, known.last_of_each
+    if kept is not None:
+        names, values_kept = names.take(pa.array(kept)), values.take(pa.array(kept))
+        starts = np.searchsorted(kept, starts)
     else:
-        values_kept, record = values, items.record
-    starts = np.searchsorted(record, np.arange(count + 1)).astype(np.int32)
+        values_kept = values
     retry, real = of(_RETRY_TOPIC), of(_REAL_TOPIC)
     keys = of(_KEYS)
     return {
-        "properties": pa.MapArray.from_arrays(pa.array(starts), names, values_kept),
+        "properties": pa.MapArray.from_arrays(pa.array(starts.astype(np.int32)), names, values_kept),
         "msg_id": _or_nulls(of(_UNIQ_KEY), texts),
         "tags": _or_nulls(of(_TAGS), texts),
         "keys": _split_keys(keys, count),
@@ -293,22 +299,6 @@ def _property_columns(records: Records, status: _Status) -> dict[str, pa.Array]:
 
 def _or_nulls(column: pa.Array | None, nulls: pa.Array) -> pa.Array:
     return nulls if column is None else column
-
-
-def _last_of_each_name(record: Ints, ids: NDArray[np.int32], names: int) -> Ints | None:
-    """Return the items to keep when a record has a name twice, or None when none has."""
-    if not len(record):
-        return None
-    key = record * names + ids
-    size = (int(record[-1]) + 1) * names
-    if size <= _SMALL_GRID:
-        # As many marks on the grid of records and names as there are items: no name twice.
-        marks = np.zeros(size, np.bool_)
-        marks[key] = True
-        if np.count_nonzero(marks) == len(key):
-            return None
-    _, last = np.unique(key[::-1], return_index=True)
-    return None if len(last) == len(key) else np.sort(len(key) - 1 - last)
 
 
 def _split_keys(keys: pa.Array | None, count: int) -> pa.Array:

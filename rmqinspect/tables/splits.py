@@ -5,13 +5,14 @@ exactly the table. The log is cut into byte ranges of segments, queue units into
 entries into files; every other table is one piece, for which the store is opened again.
 """
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from rmqinspect.errors import Unreadable
-from rmqinspect.filesystems import abspath
+from rmqinspect.filesystems import basename, is_remote, local_path
 from rmqinspect.gaps import Gap, find_holes
 from rmqinspect.index_geometry import Geometry, read_index_files, reread_index_file
 from rmqinspect.queue_files import LAYOUTS
@@ -71,7 +72,8 @@ class TableSplit:
     @property
     def size(self) -> int:
         """Bytes to read, holes counted; 0 where that is not known before."""
-        return self.end - self.start if self.end else sum(file.size for file in self.files)
+        cut = isinstance(next(iter(self.files), None), Segment)
+        return self.end - self.start if cut else sum(file.size for file in self.files)
 
     def holes(self) -> Iterator[Gap]:
         """Yield what is missing before the split's segment; nothing for later splits of it."""
@@ -85,14 +87,14 @@ def split_table(
     """Cut a table of a store into splits of about `split_size` bytes, in the order of the rows.
 
     A file is cut only if it is a segment of the log. `origin` says how the store was opened, where that took
-    more than its paths. With physical `offsets` [start, end) segments outside are left out of `messages`.
+    more than its paths. `messages` end at physical `offsets` [start, end): what lies outside has no split.
     """
-    one = TableSplit(table, origin or Origin(tuple(map(abspath, store.paths))))
+    one = TableSplit(table, origin or Origin(tuple(map(absolute_path, store.paths))))
     plan = _PLANS.get(table)
     splits = [one] if plan is None else list(plan(one, store, split_size))
     if table != "messages" or offsets is None:
         return splits
-    return [split for split in splits if _overlaps(split, *offsets)]
+    return [clipped for split in splits if (clipped := _clip(split, *offsets)) is not None]
 
 
 def read_split(split: TableSplit, request: Request) -> Iterator[pa.RecordBatch]:
@@ -109,6 +111,22 @@ def read_split(split: TableSplit, request: Request) -> Iterator[pa.RecordBatch]:
         if request.on_unreadable is None:
             raise
         request.on_unreadable(str(error))
+
+
+def name_store(text: str) -> tuple[str, str]:
+    """Read `NAME=PATH` or `PATH` as (name, path); without a name it is the last component of the path.
+
+    What is there as it stands is a path, with `=` in it or not.
+    """
+    name, equals, path = text.partition("=")
+    if equals and name and path and "/" not in name and os.sep not in name and not os.path.lexists(text):
+        return name, path
+    return basename(absolute_path(text)), text
+
+
+def absolute_path(path: str) -> str:
+    """Return a path that means the same in every process of this machine; a URI does as it is."""
+    return path if is_remote(path) else os.path.abspath(local_path(path))
 
 
 def default_split_size(sizes: Sequence[int], processes: int) -> int:
@@ -177,10 +195,14 @@ _PLANS: dict[str, Callable[[TableSplit, Store, int], Iterator[TableSplit]]] = {
 }
 
 
-def _overlaps(split: TableSplit, start: int, end: int) -> bool:
+def _clip(split: TableSplit, start: int, end: int) -> TableSplit | None:
+    """Return what of a split lies in the physical offsets [start, end): perhaps only missing files before it."""
     base = split.segment.base
-    first = min([base + split.start, *(hole.start for hole in split.holes())])
-    return first < end and start < base + split.end
+    first, behind = max(split.start, start - base), min(split.end, end - base)
+    if first < behind:
+        return replace(split, start=first, end=behind)
+    touched = any(hole.start < end and start < hole.end for hole in split.holes())
+    return replace(split, start=0, end=0) if touched else None
 
 
 # --- reading --------------------------------------------------------------------------------------

@@ -1,0 +1,125 @@
+"""What `export` says when it is done: files, what was left out, what is damaged, one verdict."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from rmqinspect.cli.status import ExitStatus
+from rmqinspect.export.wish import Wish
+from rmqinspect.text import count, describe_size, group_digits
+
+if TYPE_CHECKING:
+    from rmqinspect.export.job import Outcome
+    from rmqinspect.export.manifest import ExportedFile, Manifest
+    from rmqinspect.export.store_plan import StorePlan
+    from rmqinspect.export.target import Target
+
+_INDENT = 10
+_FILES = 12  # of each table, named on the screen; the manifest has them all
+_RANGES = 3  # without records, named on the screen
+
+
+def bad_statuses(manifest: "Manifest") -> dict[str, int]:
+    """Return how many rows have which status, but for those that are ok."""
+    rows: dict[str, int] = {}
+    for file in manifest.files:
+        for status, number in file.statuses.items():
+            rows[status] = rows.get(status, 0) + number
+    return rows
+
+
+def lost_ranges(manifest: "Manifest", wish: Wish) -> list[tuple[str, int, int, str]]:
+    """Return (store, start, end, kind) of what should hold records and does not, in the range asked for."""
+    first, last = wish.selection.offsets or (0, 1 << 63)
+    return [
+        (store.name, max(start, first), min(end, last), kind)
+        for store in manifest.stores
+        for start, end, kind in store.lost
+        if max(start, first) < min(end, last)
+    ]
+
+
+def screen(
+    outcome: "Outcome", plans: "Sequence[StorePlan]", wish: Wish, target: "Target", status: ExitStatus
+) -> Iterator[str]:
+    """Yield the lines of the screen; they may hold hostile text."""
+    manifest = outcome.manifest
+    if outcome.nothing_new and target.earlier is not None:
+        rows = sum(file.rows for file in manifest.files)
+        yield f"nothing new: {count(rows, 'row')}, {count(len(manifest.files), 'file')} unchanged"
+    new = [file for file in manifest.files if file.name in outcome.names]
+    width = max(_INDENT, *(len(table) + 2 for table in wish.tables))
+    for table in wish.tables:
+        yield from _file_lines(table, [file for file in new if file.table == table], width)
+    yield from _left_out(manifest, plans, wish)
+    yield from _damaged(outcome)
+    yield _manifest_line(manifest, wish, target)
+    yield f"{'VERDICT':{_INDENT}}{_verdict(manifest, wish, status)}"
+
+
+def _file_lines(table: str, files: "Sequence[ExportedFile]", width: int) -> Iterator[str]:
+    for number, file in enumerate(files[:_FILES]):
+        behind = ", behind the log's end" if file.is_tail else ""
+        name = file.name.removeprefix(f"{table}/")
+        yield f"{'' if number else table:{width}}{name}  {count(file.rows, 'row'):>14}{behind}"
+    if files[_FILES:]:
+        rows = sum(file.rows for file in files[_FILES:])
+        yield f"{'':{width}}and {count(len(files) - _FILES, 'file')} more with {count(rows, 'row')}"
+
+
+def _left_out(manifest: "Manifest", plans: "Sequence[StorePlan]", wish: Wish) -> Iterator[str]:
+    for plan in plans if wish.closed_only else ():
+        segment = plan.reach.open_segment
+        if segment is not None:
+            size = describe_size(plan.reach.end - segment.base)
+            yield f"{'left out':{_INDENT}}segment {segment.base} of {plan.store.name} is open ({size} so far)"
+    lost = lost_ranges(manifest, wish)
+    for store, start, end, kind in lost[:_RANGES]:
+        where = f"physical {group_digits(start)} to {group_digits(end)}"
+        yield f"{'left out':{_INDENT}}{count(end - start, 'byte')} of {store} without a record ({kind}), {where}"
+    if lost[_RANGES:]:
+        yield f"{'':{_INDENT}}and {count(len(lost) - _RANGES, 'range')} more: lost in _manifest.json, --table gaps"
+
+
+def _damaged(outcome: "Outcome") -> Iterator[str]:
+    firsts: dict[str, tuple[str, int]] = {}
+    for result in outcome.results:
+        for status, offset in result.first_bad.items():
+            firsts.setdefault(status, (result.plan.store.name, offset))
+    for status, rows in sorted(bad_statuses(outcome.manifest).items()):
+        verb = "has" if rows == 1 else "have"
+        where = ""
+        if status in firsts:
+            store, offset = firsts[status]
+            first = "" if rows == 1 else "first at "
+            where = f" ({first}{store}, physical offset {group_digits(offset)})"
+        yield f"{'damaged':{_INDENT}}{count(rows, 'row')} {verb} status {status}{where}"
+
+
+def _manifest_line(manifest: "Manifest", wish: Wish, target: "Target") -> str:
+    from rmqinspect.export.manifest import MANIFEST
+    from rmqinspect.filesystems import shown
+
+    rows = sum(file.rows for file in manifest.files)
+    words = [count(len(manifest.files), "file"), count(rows, "row"), f"schema {wish.schema}"]
+    if len(manifest.stores) == 1 and (only := manifest.stores[0]).start is not None and only.end is not None:
+        complete = "complete" if manifest.complete else "incomplete"
+        words.append(f"{complete} for physical {group_digits(only.start)} to {group_digits(only.end)}")
+    elif len(manifest.stores) > 1:
+        words.append(count(len(manifest.stores), "store"))
+    return f"{shown(target.path)}/{MANIFEST}: {', '.join(words)}"
+
+
+def _verdict(manifest: "Manifest", wish: Wish, status: ExitStatus) -> str:
+    rows, lost = sum(bad_statuses(manifest).values()), lost_ranges(manifest, wish)
+    parts = [count(rows, "row")] if rows else []
+    if lost:
+        parts.append(f"{count(len(lost), 'range')} without records")
+    words = f"DAMAGED: {', '.join(parts)}" if parts else "EXPORTED"
+    if manifest.findings is not None:
+        found = ", ".join(count(number, severity) for severity, number in manifest.findings.items() if number)
+        words += f"; verify found {found or 'nothing'}"
+    if not manifest.complete:
+        words += ", INCOMPLETE: not everything could be read"
+    if status == ExitStatus.DAMAGE:
+        words += ". Pipelines that accept rows marked in status: --fail-on never"
+    return words

@@ -1,0 +1,25 @@
+"""Spark: the tables as a data source, an export as a Spark job, and sessions. The only importer of pyspark.
+
+`from rmqinspect.spark import RocketMQDataSource` is for notebooks and scripts. Nothing of pyspark is imported
+before that, so that its absence can be told in one line.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rmqinspect.spark.session import local_session
+    from rmqinspect.spark.source import RocketMQDataSource
+
+_HOMES = {
+    "RocketMQDataSource": "rmqinspect.spark.source",
+    "local_session": "rmqinspect.spark.session",
+}
+
+__all__ = ["RocketMQDataSource", "local_session"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

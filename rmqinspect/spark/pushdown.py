@@ -1,0 +1,109 @@
+"""Filters that Spark offers to the source, as the filters of the command line.
+
+They are hints: Spark applies them all again, so each may let more rows through than it asks for, and what has
+no counterpart is left out. None of them may let through less.
+"""
+
+import glob
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pyspark.sql import datasource as api
+from pyspark.sql.datasource import Filter
+
+from rmqinspect.select import Range, Selection
+
+_FIRST, _LAST = -(1 << 63), (1 << 63) - 1  # of a column's numbers; damaged records have negative ones, too
+_EVERYTHING = (_FIRST, _LAST + 1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Hints:
+    """What Spark will look for: rows of these stores (None: of all) that the selection lets through."""
+
+    selection: Selection = field(default_factory=Selection)
+    stores: frozenset[str] | None = None
+
+    def add(self, filter_: Filter) -> "Hints":
+        """Return hints that have this filter too, as far as it can be said."""
+        column = ".".join(getattr(filter_, "attribute", ()))
+        reach = _reach(filter_)
+        if column in _RANGES and reach is not None:
+            return replace(self, selection=_RANGES[column](self.selection, *reach))
+        values = _values(filter_)
+        if column in _VALUES and values is not None:
+            return replace(self, selection=_VALUES[column](self.selection, values))
+        if column == "store" and values is not None:
+            return replace(self, stores=frozenset(values) & (self.stores or frozenset(values)))
+        return self
+
+
+def _values(filter_: Filter) -> tuple[Any, ...] | None:
+    """Return the values that a filter lets through, None if it lists none."""
+    if isinstance(filter_, api.In):
+        values = filter_.value
+    elif isinstance(filter_, api.EqualTo | api.EqualNullSafe):
+        values = (filter_.value,)
+    else:
+        return None
+    return None if None in values else tuple(values)
+
+
+def _reach(filter_: Filter) -> Range | None:
+    """Return the half-open range of whole numbers (times: microseconds) that a filter lets through."""
+    value = _number(getattr(filter_, "value", None))
+    if value is None:
+        return None
+    first, last = _EVERYTHING
+    if isinstance(filter_, api.EqualTo | api.EqualNullSafe):
+        first, last = value, value + 1
+    elif isinstance(filter_, api.GreaterThan | api.GreaterThanOrEqual):
+        first = value + isinstance(filter_, api.GreaterThan)
+    elif isinstance(filter_, api.LessThan | api.LessThanOrEqual):
+        last = value + isinstance(filter_, api.LessThanOrEqual)
+    else:
+        return None
+    return first, last
+
+
+def _number(value: Any) -> int | None:
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return (value - _EPOCH) // timedelta(microseconds=1)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _overlap(before: Range | None, first: int, last: int) -> Range:
+    lowest, beyond = before or _EVERYTHING
+    start = min(max(lowest, first), _LAST)
+    return start, max(start, min(beyond, last), _FIRST + 1)
+
+
+def _with_time(column: str) -> Callable[[Selection, int, int], Selection]:
+    def add(selection: Selection, first: int, last: int) -> Selection:
+        before = None
+        if selection.since is not None and selection.until is not None:
+            if selection.time_column != column:
+                return selection  # one clock at a time
+            before = selection.since, selection.until
+        since, until = _overlap(before, first, last)
+        return replace(selection, since=since, until=min(until, _LAST), time_column=column)
+
+    return add
+
+
+_RANGES: dict[str, Callable[[Selection, int, int], Selection]] = {
+    "physical_offset": lambda s, first, last: replace(s, offsets=_overlap(s.offsets, first, last)),
+    "queue_offset": lambda s, first, last: replace(s, queue_offsets=_overlap(s.queue_offsets, first, last)),
+    "store_timestamp": _with_time("store_timestamp"),
+    "born_timestamp": _with_time("born_timestamp"),
+}
+_VALUES: dict[str, Callable[[Selection, tuple[Any, ...]], Selection]] = {
+    "topic": lambda s, names: replace(s, topics=tuple(map(glob.escape, names))),
+    "queue_id": lambda s, ids: replace(s, queue_id=ids[0]) if len(ids) == 1 else s,
+    "tags": lambda s, tags: replace(s, tags=tags),
+    "msg_id": lambda s, ids: replace(s, ids=ids),
+    "offset_msg_id": lambda s, ids: replace(s, ids=ids),
+}

@@ -1,0 +1,303 @@
+"""Spark as this tool starts it: found out to be there before anything begins, quiet, and gone at the end."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from typing import IO, TYPE_CHECKING, Any
+
+from rmqinspect.errors import BadOption, NotInstalled
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+OLDEST_PYSPARK = 4  # the Python Data Source API begins there
+OLDEST_JAVA = 17  # what Spark 4 runs on
+
+_WITHOUT = "--engine local needs neither Spark nor Java"
+_JRE = f"a Java runtime {OLDEST_JAVA} or later (Debian: apt-get install default-jre-headless)"
+
+# org.apache.spark.deploy.SparkSubmit knows these; what it says of others is lost in its stack.
+_MASTERS = re.compile(r"local(\[.+\])?|yarn|(spark|k8s|sc)://.+")
+
+_ANSWER = 20  # seconds that `java -version` may take
+_END = 15  # seconds that the JVM may take to end by itself
+
+# Of a session that is this process's own: nothing listens outside of this machine.
+_LOCAL = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+
+# --- is it there ----------------------------------------------------------------------------------
+
+
+def check_spark(master: str | None = None) -> None:
+    """Find out that what a job needs is there, before any of the work.
+
+    A JVM is needed unless one is there already: that of `spark-submit`, or behind a Spark Connect server.
+
+    :raises NotInstalled: pyspark or Java is missing or too old; the text says what to install.
+    :raises BadOption: what was chosen as master is none.
+    """
+    chosen = chosen_master(master)
+    if chosen is not None and not _MASTERS.fullmatch(chosen):
+        raise BadOption(f"{chosen!r} is no Spark master: local[N], spark://HOST:PORT, k8s://…, yarn, or sc://HOST:PORT")
+    _check_pyspark()
+    if not is_connect(master) and "PYSPARK_GATEWAY_PORT" not in os.environ and _running() is None:
+        _check_java()
+
+
+def chosen_master(master: str | None) -> str | None:
+    """Return the master asked for: by the option, else by the environment; None if by neither."""
+    return master or os.environ.get("SPARK_REMOTE") or os.environ.get("SPARK_MASTER") or None
+
+
+def is_connect(master: str | None) -> bool:
+    """Whether a master is a Spark Connect server."""
+    return (chosen_master(master) or "").startswith("sc://")
+
+
+def _check_pyspark() -> None:
+    try:
+        import pyspark
+    except ImportError as error:
+        raise NotInstalled(f"pyspark is not installed: pip install 'pyspark>={OLDEST_PYSPARK}'; {_WITHOUT}") from error
+    if int(pyspark.__version__.partition(".")[0]) < OLDEST_PYSPARK:
+        raise NotInstalled(
+            f"pyspark {pyspark.__version__} is too old: pip install 'pyspark>={OLDEST_PYSPARK}'; {_WITHOUT}"
+        )
+
+
+def _check_java() -> None:
+    """Ask the Java that Spark's own `bin/spark-class` takes for its version."""
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    if java is None:
+        raise NotInstalled(f"Spark needs Java, and none is found by JAVA_HOME or on PATH: install {_JRE}; {_WITHOUT}")
+    try:
+        said = subprocess.run(
+            [java, "-version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_ANSWER, check=True
+        )
+        answer = (said.stderr + said.stdout).decode(errors="replace")
+    except (OSError, subprocess.SubprocessError) as error:
+        where = f"JAVA_HOME={home}" if home else java
+        raise NotInstalled(f"Spark needs Java, and {where} has none that runs: install {_JRE}; {_WITHOUT}") from error
+    version = _java_version(answer)
+    if version is not None and version < OLDEST_JAVA:
+        raise NotInstalled(f"Java {version} ({java}) is too old for Spark: install {_JRE}; {_WITHOUT}")
+
+
+def _java_version(answer: str) -> int | None:
+    """Return the major version in the answer to `java -version`; `1.8.0_392` is 8."""
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', answer)
+    if found is None:
+        return None
+    return int(found[2]) if found[1] == "1" and found[2] else int(found[1])
+
+
+# --- sessions -------------------------------------------------------------------------------------
+
+
+@contextmanager
+def local_session(
+    master: str | None = None, *, verbose: bool = False, settings: Mapping[str, str] | None = None
+) -> "Iterator[SparkSession]":
+    """Open a session for SQL and data frames, as `spark_context` opens its context."""
+    with spark_context(master, verbose=verbose, settings=settings) as context:
+        from pyspark.sql import SparkSession
+
+        yield SparkSession(context)
+
+
+@contextmanager
+def spark_context(
+    master: str | None = None, *, verbose: bool = False, settings: Mapping[str, str] | None = None
+) -> "Iterator[SparkContext]":
+    """Open a context; at the end, however it comes, it and its JVM are gone.
+
+    `master` None: SPARK_MASTER, or `local[*]`. A context that is there already is used as it is, and stays;
+    under `spark-submit` its JVM stays. What Spark logs is seen with `verbose` only.
+
+    :raises NotInstalled: pyspark or Java is missing or too old, or the JVM does not start.
+    :raises BadOption: Spark does not know the master, or does not reach it.
+    """
+    check_spark(master)
+    running = _running()
+    if running is not None:
+        yield running
+        return
+    with ExitStack() as stack:
+        yield _start(stack, chosen_master(master), verbose=verbose, settings=settings or {})
+
+
+def _running() -> "SparkContext | None":
+    if "pyspark" not in sys.modules:
+        return None
+    from pyspark import SparkContext
+
+    return SparkContext._active_spark_context
+
+
+def _start(stack: ExitStack, master: str | None, *, verbose: bool, settings: Mapping[str, str]) -> "SparkContext":
+    from py4j.protocol import Py4JError
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkException
+
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # by spark-submit, which has its own idea of a master
+    master = master or (None if submitted else "local[*]")
+    conf = SparkConf(loadDefaults=False)
+    conf.setAll([("spark.app.name", "rmqinspect"), ("spark.sql.session.timeZone", "UTC")])
+    if master is not None:
+        conf.setMaster(master)
+    if not verbose:
+        conf.setAll([("spark.log.level", "ERROR"), ("spark.ui.showConsoleProgress", "false")])
+    local = (master or "").startswith("local")
+    conf.setAll([*(_LOCAL if local else {}).items(), *settings.items()])
+
+    log = stack.enter_context(_log_file()) if not verbose and not submitted else None
+    stack.enter_context(_environment(_of_local_workers() if local else {}))
+    stack.enter_context(_interrupts_kept())
+    try:
+        gateway = _launch(conf, log)
+        stack.callback(_end_gateway, gateway)
+        context = SparkContext(conf=conf, gateway=gateway)
+    except PySparkException as error:  # JAVA_GATEWAY_EXITED
+        raise NotInstalled(f"the JVM of Spark does not start: {_last_line(log) or error}; {_WITHOUT}") from error
+    except Py4JError as error:
+        raise BadOption(f"Spark does not start with master {master}: {first_line(error)}") from error
+    stack.callback(_stop, context)
+    return context
+
+
+def _of_local_workers() -> dict[str, str]:
+    """Return what local workers find in their environment: this Python and its packages, no name service."""
+    place = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    paths = [place, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    return {
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables for what is started meanwhile."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _interrupts_kept() -> Iterator[None]:
+    """Give Ctrl-C back to whoever has it: a context takes it, unasked, when it is made."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
+
+
+def _launch(conf: Any, log: IO[bytes] | None) -> Any:
+    """Start the JVM. A Ctrl-C meanwhile waits until it can be ended: who leaves now leaves it behind."""
+    from pyspark.java_gateway import launch_gateway
+
+    with ThreadPoolExecutor(1) as thread:
+        launched = thread.submit(launch_gateway, conf, {} if log is None else {"stdout": log, "stderr": log})
+        try:
+            return launched.result()
+        except KeyboardInterrupt:
+            _end_gateway(launched.result())
+            raise
+
+
+def _stop(context: "SparkContext") -> None:
+    """Stop a context, and with it the processes of its tasks; what a dead JVM says to that is not worth a word."""
+    from py4j.protocol import Py4JError
+
+    with _no_interrupts(), suppress(Py4JError, OSError):
+        context.cancelAllJobs()
+        context.stop()
+
+
+def _end_gateway(gateway: Any) -> None:
+    """End the JVM that this process started, if it did, and wait for its end."""
+    from pyspark import SparkContext
+
+    process: subprocess.Popen[bytes] | None = gateway.proc
+    if process is None:
+        return
+    with _no_interrupts():
+        with suppress(OSError):
+            gateway.shutdown()
+        if process.stdin is not None:
+            process.stdin.close()  # org.apache.spark.api.python.PythonGatewayServer ends with it
+        try:
+            process.wait(_END)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if SparkContext._gateway is gateway:
+            SparkContext._gateway = SparkContext._jvm = None
+
+
+@contextmanager
+def _no_interrupts() -> Iterator[None]:
+    """Ignore Ctrl-C while everything is being ended."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
+
+
+# --- what Spark says --------------------------------------------------------------------------------
+
+
+@contextmanager
+def _log_file() -> Iterator[IO[bytes]]:
+    with tempfile.TemporaryFile(prefix="rmqinspect-spark-") as log:
+        yield log
+
+
+def _last_line(log: IO[bytes] | None) -> str:
+    if log is None:
+        return ""
+    log.seek(0)
+    lines = [line.strip() for line in log.read(1 << 16).decode(errors="replace").splitlines()]
+    last = next((line for line in reversed(lines) if line and not line.startswith("at ")), "")
+    return last.removeprefix('Exception in thread "main" ')
+
+
+def first_line(error: Exception) -> str:
+    """Return what an error of the JVM says, without its stack."""
+    java = getattr(error, "java_exception", None)
+    text = str(error) if java is None else str(java.getMessage() or java)
+    return text.strip().partition("\n")[0]

@@ -1,0 +1,224 @@
+"""The tables as a Spark data source: `spark.read.format("rocketmq").option("table", …).load([path, …])`.
+
+A partition is a split of a table: paths and numbers. Its task opens these files by itself and gives record
+batches with the table's fixed schema, `store` first. Wherever the splits begin and end, the rows are those of
+`rmqinspect decode`.
+"""
+
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import StructField, StructType
+
+from rmqinspect.checks.table import finding_batches
+from rmqinspect.errors import BadOption, DamageFound, Unreadable
+from rmqinspect.export.collect import LOST_KINDS
+from rmqinspect.select import Selection
+from rmqinspect.spark.options import FINDINGS, SCHEMAS, STORE, Settings, read_options
+from rmqinspect.spark.pushdown import Hints
+from rmqinspect.store import Store
+from rmqinspect.tables.sources import is_read_for
+from rmqinspect.tables.splits import Origin, TableSplit, default_split_size, read_split, split_table
+from rmqinspect.tables.table import Request
+from rmqinspect.verify import Wish, verify
+
+
+class RocketMQDataSource(DataSource):
+    """Stores as tables. `rmqinspect.spark.options.OPTIONS` has the options and what they mean."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        """Read the options.
+
+        :raises BadOption: one of them is unknown or cannot be read.
+        """
+        super().__init__(options)
+        self.settings = read_options(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what `format` takes."""
+        return "rocketmq"
+
+    def schema(self) -> StructType:
+        """Return the columns; those of a table are the same for all stores."""
+        return StructType([_spark_field(field) for field in self.settings.documented()])
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader of one load.
+
+        :raises BadOption: it was given another schema.
+        """
+        given, own = ([(field.name, field.dataType) for field in one] for one in (schema, self.schema()))
+        if given != own:
+            raise BadOption(f"the schema of {self.settings.table} is fixed; the option columns chooses of it")
+        return PushingReader(self.settings) if self.settings.pushdown else Reader(self.settings)
+
+
+@dataclass(frozen=True)
+class Partition(InputPartition):
+    """What one task reads: a split of a table of one store, and the times that were asked for."""
+
+    store: str
+    split: TableSplit
+    since: int | None
+    until: int | None
+
+
+class Reader(DataSourceReader):
+    """Plans the partitions of a load in the driver, and reads one in each task."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.hints = Hints()
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Cut all stores into splits.
+
+        :raises NotAStore: nothing of a store is there.
+        :raises Unreadable: a path or a queue file cannot be read.
+        """
+        now = datetime.now(UTC)
+        stores = [(name, origin, origin.open()) for name, origin in self.settings.stores]
+        sizes = [segment.size for _, _, store in stores for segment in store.segments]
+        split_size = self.settings.split_size or default_split_size(sizes, os.cpu_count() or 1)
+        partitions: list[InputPartition] = []
+        for given, origin, store in stores:
+            name = given or store.name
+            self._judge_oddities(store)
+            if self.hints.stores is not None and name not in self.hints.stores:
+                continue
+            since, until = self.settings.times(store, now)
+            for split in self._splits(store, origin, split_size):
+                partitions.append(Partition(name, split, since, until))
+        # Without any, Spark would ask for one partition that is none.
+        return partitions or [Partition("", TableSplit("", Origin(())), None, None)]
+
+    def _splits(self, store: Store, origin: Origin, split_size: int) -> list[TableSplit]:
+        table, asked, hinted = self.settings.table, self.settings.selection.offsets, self.hints.selection.offsets
+        if table == FINDINGS:
+            return [TableSplit(FINDINGS, origin)]
+        reach = asked or hinted
+        if asked and hinted:
+            reach = max(asked[0], hinted[0]), min(asked[1], hinted[1])
+        return split_table(table, store, split_size, origin, reach)
+
+    def _judge_oddities(self, store: Store) -> None:
+        """Say what is never read: links, and what is no file."""
+        for oddity in store.oddities:
+            if oddity.is_unread and is_read_for(self.settings.table, oddity.place):
+                said = f"{store.name}: {oddity.name}: not read: {oddity.detail}"
+                if self.settings.failfast:
+                    raise Unreadable(said)
+                warnings.warn(said, stacklevel=1)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a partition.
+
+        :raises DamageFound: there is damage, and the mode is FAILFAST.
+        :raises Unreadable: a file cannot be opened; in the mode FAILFAST also: or not be read everywhere.
+        """
+        assert isinstance(partition, Partition)
+        if not partition.split.table:
+            return
+        times = replace(self.settings.selection, since=partition.since, until=partition.until)
+        selections = [times, self.hints.selection]
+        strict = _Strictness(partition.store, times.offsets) if self.settings.failfast else None
+        for batch in self._batches(partition.split, selections, strict):
+            rows = reduce(lambda rows, selection: selection.mask_rows(rows), selections, batch)
+            if strict is not None:
+                strict.judge(rows)
+            if rows.num_rows:
+                yield self._shape(rows, partition.store)
+
+    def _batches(
+        self, split: TableSplit, selections: list[Selection], strict: "_Strictness | None"
+    ) -> Iterator[pa.RecordBatch]:
+        settings, schema = self.settings, SCHEMAS[self.settings.table]
+        if split.table == FINDINGS:
+            store = split.origin.open()
+            outcome = verify(store, Wish(level=settings.level))
+            for message in outcome.unread if strict is not None else ():
+                raise Unreadable(message)
+            return finding_batches(outcome.findings, store.paths[0])
+        wanted = {*settings.columns, "status", "kind"}.union(*(one.columns(schema) for one in selections))
+        return read_split(split, Request(
+            offsets=selections[0].offsets,
+            raw_body=settings.raw_body,
+            max_body=settings.max_body,
+            columns=frozenset(wanted & set(schema.names)),
+            on_gap=None if strict is None else strict.refuse_gap,
+            on_unreadable=None if strict is None else strict.refuse_unreadable,
+        ))  # fmt: skip
+
+    def _shape(self, rows: pa.RecordBatch, store: str) -> pa.RecordBatch:
+        columns = self.settings.columns
+        if "store" in columns:
+            rows = rows.add_column(0, STORE, pa.repeat(pa.scalar(store), rows.num_rows))
+        rows = rows.select(columns)
+        if self.settings.redaction is not None:
+            rows = self.settings.redaction.hide(rows)
+        return pa.RecordBatch.from_arrays(rows.columns, schema=self.settings.schema)
+
+
+class PushingReader(Reader):
+    """A reader that takes filters from Spark.
+
+    A class of its own, because one with `pushFilters` is refused unless
+    `spark.sql.python.filterPushdown.enabled` is set, and it is not by default.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802
+        """Use filters to read less; Spark applies all of them to what is left."""
+        self.hints = reduce(Hints.add, filters, self.hints)
+        return filters
+
+
+class _Strictness:
+    """The mode FAILFAST: what makes `decode` end with status 3 or 4 raises here."""
+
+    def __init__(self, store: str, offsets: tuple[int, int] | None) -> None:
+        self._store = store
+        self._offsets = offsets or (0, 1 << 63)
+
+    def judge(self, rows: pa.RecordBatch) -> None:
+        """Refuse rows that tell of damage."""
+        for column, is_bad, value in (("status", pc.not_equal, "ok"), ("severity", pc.equal, "error")):
+            if column in rows.schema.names:
+                bad = rows.filter(is_bad(rows.column(column), value))
+                if bad.num_rows:
+                    self._refuse(_describe(bad, column))
+
+    def refuse_gap(self, kind: str, start: int, end: int) -> None:
+        """Refuse a gap that no broker leaves."""
+        first, beyond = self._offsets
+        if kind in LOST_KINDS and start < beyond and first < end:
+            self._refuse(f"{kind}: no record at physical offsets {start}..{end}")
+
+    def refuse_unreadable(self, message: str) -> None:
+        """Refuse to leave out what cannot be read."""
+        raise Unreadable(f"{self._store}: {message}")
+
+    def _refuse(self, what: str) -> None:
+        raise DamageFound(f"{self._store}: {what} (mode=FAILFAST)")
+
+
+def _describe(rows: pa.RecordBatch, column: str) -> str:
+    """Return the first of some bad rows in words: what it is, and which."""
+    row = rows.slice(0, 1).to_pylist()[0]
+    names = ("code", "file", "offset", "physical_offset", "group", "topic", "queue_id")
+    places = [f"{name} {row[name]}" for name in names if row.get(name) is not None]
+    return f"{column} {row[column]}: " + ", ".join(places)
+
+
+def _spark_field(field: pa.Field) -> StructField:
+    comment: dict[str, Any] = {"comment": (field.metadata or {}).get(b"doc", b"").decode()}
+    return StructField(field.name, from_arrow_type(field.type), True, comment)
