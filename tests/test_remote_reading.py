@@ -187,6 +187,7 @@ def test_only_what_reads_is_asked_for(server: Server, run: Run, tmp_path: Path) 
 
 # --- what breaks --------------------------------------------------------------------------------------
 
+PATIENCE = 2  # seconds: enough for this machine when it is busy
 SAID = {"refuse": "permission denied", "stall": "Timeout was reached", "cut": "partial file"}
 
 
@@ -203,7 +204,7 @@ def test_a_server_that_fails_from_the_start_ends_in_one_line(
     server: Server, run: Run, command: str, way: Way
 ) -> None:
     # An answer that is cut before any of its text is none; what answers a HEAD has nothing to cut.
-    with gate(server, lambda line: "pass" if way == "cut" and line.startswith("HEAD") else way) as broken:
+    with gate(server, lambda line: "pass" if way == "cut" and line.startswith("HEAD") else way, PATIENCE) as broken:
         began = time.monotonic()
         one_line(run(command, broken.uri(f"{DAMAGED}/store"), "-q"), f"{BUCKET}/{DAMAGED}/store: ", SAID[way])
         assert time.monotonic() - began < 10
@@ -214,7 +215,11 @@ def test_a_connection_that_breaks_in_a_segment_ends_in_one_line(
     server: Server, run: Run, command: str, way: Way
 ) -> None:
     segment = "commitlog/00000000000000000000"
-    with gate(server, lambda line: way if f"{segment} " in line and line.startswith("GET") else "pass") as broken:
+
+    def judge(line: str) -> Way:
+        return way if line.startswith("GET") and f"{segment} " in line else "pass"
+
+    with gate(server, judge, PATIENCE) as broken:
         uri = broken.uri(f"{DAMAGED}/store")
         status, _, err = run(command, uri, "-q")
         assert status == ExitStatus.UNREADABLE
@@ -279,7 +284,7 @@ def test_no_command_shows_a_secret(server: Server, run: Run, tmp_path: Path) -> 
     report = tmp_path / "report.json"
     said = [
         run("info", uri), run("info", uri, "-f", "json"), run("verify", uri, "--report", report),
-        run("diff", uri, uri), run("decode", uri, "--topic", "none"), run("info", f"{uri[:-20]}&nonsense=1"),
+        run("diff", uri, uri), run("decode", uri, "--topic", "none"), run("info", f"{uri}&nonsense=1"),
         run("info", uri.replace("SECRET@", "SEC/SECRET@")), run("decode", uri, "-o", uri),
     ]  # fmt: skip
     assert [status for status, _, _ in said] == [0, 0, 3, 0, 5, 4, 4, 6]
