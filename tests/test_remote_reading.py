@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 from pyarrow import fs
@@ -28,6 +29,8 @@ from tests.s3_server import BUCKET, CREDENTIALS, Server, Way, gate, serving
 CASES = ("killed-4.9.7", "torn_last-5.2.0-h", "flip_body_third-5.3.3-h", "seg_missing_mid-4.9.7-c")
 DAMAGED = "flip_body_third-5.3.3-h"
 SEGMENT = "00000000000000065536"  # of the damaged one, with the damage
+# As they stand in a request; no file can be called so.
+ODD = ("commitlog/a%3Fb", "commitlog//x", "commitlog/a%252Fb", "commitlog/..", "commitlog/%1B[31m", "abort/")
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -39,6 +42,10 @@ def server() -> Iterator[Server]:
             patch.setenv(name, value)
         for name in CASES:
             server.upload(store(name), f"{name}/store")
+        server.upload(store(DAMAGED) / "commitlog", "odd/commitlog")
+        for key in ODD:
+            url = f"http://127.0.0.1:{server.port}/{BUCKET}/odd/{key}"
+            urlopen(Request(url, b"abc", method="PUT")).close()
         before = listing(server)
         yield server
         assert listing(server) == before
@@ -185,6 +192,14 @@ def test_only_what_reads_is_asked_for(server: Server, run: Run, tmp_path: Path) 
     assert {*asked} == {"GET", "HEAD"}
 
 
+def test_odd_keys_are_told_and_hide_nothing(server: Server, run: Run) -> None:
+    status, out, _ = run("decode", server.uri("odd"), "-f", "jsonl")
+    assert (status, out) == run("decode", store(DAMAGED) / "commitlog", "-f", "jsonl")[:2]
+    odd = json.loads(run("info", server.uri("odd"), "-f", "json")[1])["oddities"]
+    assert [name for name, _ in odd] == ["commitlog/\x1b[31m", "commitlog/a%2Fb", "commitlog/a?b"]
+    assert "commitlog/\\x1b[31m" in run("verify", server.uri("odd"))[1]
+
+
 # --- what breaks --------------------------------------------------------------------------------------
 
 PATIENCE = 2  # seconds: enough for this machine when it is busy
@@ -263,6 +278,7 @@ def test_a_service_without_limits_of_its_own_is_not_waited_for_ever() -> None:
     ("path", "shown"),
     [
         ("s3://bucket/a/b?endpoint_override=x&scheme=http", "s3://bucket/a/b"),
+        ("s3://bucket/a?b?scheme=http", "s3://bucket/a?b"),
         ("s3://KEY:SECRET@bucket/a", "s3://KEY:…@bucket/a"),
         ("s3://KEY:SEC/RET@bucket/a", "s3://KEY:…@bucket/a"),
         ("hdfs://host:8020/a@b", "hdfs://host:8020/a@b"),
