@@ -10,7 +10,7 @@ from rmqinspect.output.writer import SCHEMA_VERSION, Out, View, Writer, split_ba
 from rmqinspect.version import tool_name
 
 GROUP_ROWS = 122_880
-GROUP_SIZE = 128 << 20  # bytes in memory, before encoding
+GROUP_SIZE = 96 << 20  # bytes in memory, before encoding: two writers together stay below 600 MB
 
 # Columns whose values hardly repeat: a dictionary would be filled, given up, and make the file larger. Bodies
 # and the values of properties are such columns, too.
@@ -68,7 +68,7 @@ def _is_skipped_by(path: str, type_: pa.DataType) -> bool:
 
 
 class ParquetFile(Writer):
-    """A Parquet file: zstd level 1, row groups of at most 122,880 rows or 128 MiB.
+    """A Parquet file: zstd level 1, row groups of at most 122,880 rows or 96 MiB.
 
     Dictionaries and statistics are made where they are of use: elsewhere they cost up to a quarter of the writing.
     """
