@@ -41,35 +41,41 @@ def plans(wish: Wish = WISH, stores: Sequence[tuple[oracle.Family, str]] = STORE
     return [plan_store(store, wish) for store in opened]
 
 
-def export(engine: Any, target: Path, wish: Wish = WISH) -> tuple[Outcome, list[tuple[int, int]]]:
+def export(engine: Any, plans: Sequence[StorePlan], target: Path) -> tuple[Outcome, list[tuple[int, int]]]:
     told: list[tuple[int, int]] = []
-    outcome = run_export(
-        plans(wish), Orders(str(target), RUN, wish), engine, lambda size, rows: told.append((size, rows))
-    )
-    return outcome, told
+    orders = Orders(str(target), RUN, WISH)
+    return run_export(plans, orders, engine, lambda size, rows: told.append((size, rows))), told
 
 
 def files(target: Path, outcome: Outcome) -> dict[str, Any]:
     return {name: pq.read_table(target / written_as) for name, written_as in outcome.names.items()}
 
 
-def test_the_files_are_the_local_engine_s(spark: "SparkSession", tmp_path: Path) -> None:
-    from rmqinspect.spark.engine import ConnectEngine, SparkEngine
+def compare(engine: Any, plans: Sequence[StorePlan], folder: Path) -> None:
+    expected, expected_told = export(LocalEngine(1), plans, folder / "local")
+    found, told = export(engine, plans, folder / "spark")
+    local, spark_files = files(folder / "local", expected), files(folder / "spark", found)
+    assert len(local) > 3 * len(plans)
+    assert spark_files.keys() == local.keys()
+    for name, table in spark_files.items():
+        assert table.equals(local[name]), name
+        assert table.schema.equals(local[name].schema, check_metadata=True), name
+    assert told == expected_told
+    assert [result.statuses for result in found.results] == [result.statuses for result in expected.results]
+    assert [store.lost for store in found.manifest.stores] == [store.lost for store in expected.manifest.stores]
 
-    expected, expected_told = export(LocalEngine(1), tmp_path / "local")
-    local = files(tmp_path / "local", expected)
-    assert len(local) > 3 * len(STORES)
-    # What a session behind Spark Connect can do, an ordinary one can, too.
-    for number, engine in enumerate((SparkEngine(spark.sparkContext), ConnectEngine(spark))):
-        found, told = export(engine, tmp_path / str(number))
-        spark_files = files(tmp_path / str(number), found)
-        assert spark_files.keys() == local.keys()
-        for name, table in spark_files.items():
-            assert table.equals(local[name]), name
-            assert table.schema.equals(local[name].schema, check_metadata=True), name
-        assert told == expected_told
-        assert [result.statuses for result in found.results] == [result.statuses for result in expected.results]
-        assert [store.lost for store in found.manifest.stores] == [store.lost for store in expected.manifest.stores]
+
+def test_the_files_are_the_local_engine_s(spark: "SparkSession", tmp_path: Path) -> None:
+    from rmqinspect.spark.engine import SparkEngine
+
+    compare(SparkEngine(spark.sparkContext), plans(), tmp_path)
+
+
+def test_the_files_are_the_same_without_jobs_of_our_own(spark: "SparkSession", tmp_path: Path) -> None:
+    """What a session behind Spark Connect can do, an ordinary one can, too."""
+    from rmqinspect.spark.engine import ConnectEngine
+
+    compare(ConnectEngine(spark), plans(stores=STORES[3:4]), tmp_path)
 
 
 def test_what_a_second_attempt_wrote_does_not_stay(spark: "SparkSession", tmp_path: Path) -> None:
