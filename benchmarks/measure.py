@@ -15,7 +15,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 
@@ -30,6 +32,7 @@ class Cost:
     wall: float  # seconds
     cpu: float  # seconds, of all cores together
     memory: int | None = None  # bytes at the peak; None where nobody looked
+    jvm: int | None = None  # bytes that Java held at its peak, which are none of `memory`; None where it had no part
 
 
 def run_here(function: Callable[[], None]) -> Cost:
@@ -39,10 +42,12 @@ def run_here(function: Callable[[], None]) -> Cost:
     return Cost(time.perf_counter() - wall, time.process_time() - cpu)
 
 
-def run_process(command: Sequence[str], watch: bool = False, stdin: bytes = b"") -> Cost:
+def run_process(command: Sequence[str], watch: bool = False, stdin: bytes = b"", scattered: bool = False) -> Cost:
     """Run a whole process from the checkout's top, its output thrown away.
 
     Wall ends with the process, CPU with the last of its family. Watching the memory costs time of its own.
+    The family is a process group or, where that is `scattered`, all that this process has begotten: Spark's
+    workers make a group of their own.
 
     :raises RuntimeError: its exit status is not 0; the text has what it said.
     """
@@ -54,11 +59,11 @@ def run_process(command: Sequence[str], watch: bool = False, stdin: bytes = b"")
             command, cwd=ROOT, stdin=asked, stdout=subprocess.DEVNULL, stderr=said, process_group=0
         )
         try:
-            with peak_memory(child.pid, watch) as peak:
+            with _watch(_held_by_descendants if scattered else partial(_held_by_group, child.pid), watch) as samples:
                 _, status, used = os.wait4(child.pid, 0)
             wall = time.perf_counter() - start
             child.returncode = os.waitstatus_to_exitcode(status)
-            cpu = used.ru_utime + used.ru_stime + _wait_for_orphans(child.pid)
+            cpu = used.ru_utime + used.ru_stime + _wait_for_orphans(None if scattered else child.pid)
         finally:
             if child.returncode is None:
                 os.killpg(child.pid, signal.SIGKILL)
@@ -66,7 +71,8 @@ def run_process(command: Sequence[str], watch: bool = False, stdin: bytes = b"")
             said.seek(0)
             words = said.read().decode("utf-8", "replace")[-2000:]
             raise RuntimeError(f"{' '.join(command)} ended with status {child.returncode}\n{words}")
-    return Cost(wall, cpu, max(peak, default=None))
+    memory, jvm = (max(held, default=None) for held in zip(*samples, strict=True)) if samples else (None, None)
+    return Cost(wall, cpu, memory, jvm or None)
 
 
 @contextmanager
@@ -83,28 +89,43 @@ def _adopting_orphans() -> Iterator[None]:
         library.prctl(_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
-def _wait_for_orphans(group: int) -> float:
-    """Wait for what is left of a process group, and return the CPU seconds it used."""
+def _wait_for_orphans(group: int | None) -> float:
+    """Wait for what is left of a process group, or for all children, and return the CPU seconds it used."""
     seconds = 0.0
     while True:
         try:
-            _, _, used = os.wait4(-group, 0)
+            _, _, used = os.wait4(-1 if group is None else -group, 0)
         except ChildProcessError:
             return seconds
         seconds += used.ru_utime + used.ru_stime
 
 
+class Held(NamedTuple):
+    """How many bytes processes hold: proportional set sizes, in which a page that two share counts once."""
+
+    others: int
+    jvm: int = 0
+
+
 @contextmanager
 def peak_memory(group: int, watch: bool = True) -> Iterator[list[int]]:
     """Watch how many bytes a process group holds until the block ends; give the samples."""
-    samples: list[int] = []
+    sums: list[int] = []
+    with _watch(partial(_held_by_group, group), watch) as samples:
+        yield sums
+    sums += map(sum, samples)
+
+
+@contextmanager
+def _watch(look: Callable[[], Held], watch: bool) -> Iterator[list[Held]]:
+    samples: list[Held] = []
     ended = threading.Event()
 
-    def look() -> None:
+    def look_on() -> None:
         while not ended.wait(_SAMPLE_SECONDS):
-            samples.append(_held_by(group))
+            samples.append(look())
 
-    thread = threading.Thread(target=look, daemon=True)
+    thread = threading.Thread(target=look_on, daemon=True)
     if watch and os.path.exists("/proc/self/smaps_rollup"):
         thread.start()
     try:
@@ -115,16 +136,40 @@ def peak_memory(group: int, watch: bool = True) -> Iterator[list[int]]:
             thread.join()
 
 
-def _held_by(group: int) -> int:
-    """Return the sum of the proportional set sizes, in which a page that two share counts once."""
-    held = 0
+class _Process(NamedTuple):
+    name: bytes
+    parent: int
+    group: int
+
+
+def _processes() -> dict[int, _Process]:
+    found = {}
     for place in Path("/proc").glob("[0-9]*"):
         try:
             # "pid (name) state parent group …", where the name may hold anything, a parenthesis too.
-            if int((place / "stat").read_bytes().rpartition(b")")[2].split()[2]) != group:
-                continue
-            lines = (place / "smaps_rollup").read_bytes().splitlines()
+            front, _, fields = (place / "stat").read_bytes().rpartition(b")")
         except OSError:  # it has just ended
             continue
-        held += sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(b"Pss:"))
-    return held
+        found[int(place.name)] = _Process(front.partition(b"(")[2], *map(int, fields.split()[1:3]))
+    return found
+
+
+def _held_by_group(group: int) -> Held:
+    return Held(sum(_held_by(pid) for pid, process in _processes().items() if process.group == group))
+
+
+def _held_by_descendants() -> Held:
+    processes, held, fresh = _processes(), [0, 0], {os.getpid()}
+    while fresh:
+        fresh = {pid for pid, process in processes.items() if process.parent in fresh}
+        for pid in fresh:
+            held[processes[pid].name == b"java"] += _held_by(pid)
+    return Held(*held)
+
+
+def _held_by(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_bytes().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(b"Pss:"))

@@ -86,7 +86,7 @@ MAY_IMPORT = {
     "export": "account checks filesystems folders gaps log_end memory output parallel queue_files queue_peek redact"
     " scan select store tables verify writer",
     # Both on Spark.
-    "spark": "checks export parallel redact select store tables verify",
+    "spark": "checks export filesystems parallel redact select store tables verify",
 }
 
 # The command line and the doors to it and to the package: they may import everything.

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from benchmarks import measure, pointers, verify
+from benchmarks import export, measure, pointers, verify
 from benchmarks.make_store import KEYS_PER_RECORD, PROFILES, QUEUES, TOPICS, make_store
 from rmqinspect.index_geometry import DEFAULT_GEOMETRY, Geometry, read_index_files
 from rmqinspect.store import open_store
@@ -145,3 +145,30 @@ def test_a_process_that_fails_is_not_measured() -> None:
     failing = "import sys; print('words', file=sys.stderr); sys.exit(3)"
     with pytest.raises(RuntimeError, match="status 3\nwords"):
         measure.run_process([sys.executable, "-c", failing])
+
+
+def test_the_export_benchmark_prints_peers_and_ratios_and_leaves_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out.jsonl"
+    chosen = ["--only", "^(floor|rows|local -j 1)", "--keep", str(tmp_path), "--scratch", str(tmp_path)]
+    export.main(["--size", "1MiB", "--rounds", "1", "--out", str(out), *chosen])
+    assert {path.name for path in tmp_path.iterdir()} == {f"mid-{1 << 20}", "out.jsonl"}
+    costs = {line["peer"]: line for line in map(json.loads, out.read_text().splitlines())}
+    assert list(costs) == ["floor", "rows", "local -j 1", "local -j 1, start-up"]
+    lines = capsys.readouterr().out.splitlines()
+    assert {line.split(" | ")[0] for line in lines} >= {f"| {peer}" for peer in costs}
+    (ratio,) = [line for line in lines if line.startswith("| local -j 1 / floor |")]
+    times = costs["local -j 1"]["wall"] / costs["floor"]["wall"]
+    assert ratio.split(" | ")[1] == " / ".join([f"{times:.2f}"] * 3)
+    assert ratio.endswith("| ≤ 1.5 |")
+
+
+@ON_LINUX
+def test_what_leaves_the_process_group_still_counts() -> None:
+    leaving = "import os, time\nos.setpgid(0, 0)\na = b'x' * (50 << 20)\nend = time.monotonic() + 0.4"
+    leaving += "\nwhile time.monotonic() < end: pass"
+    parent = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {leaving!r}]).wait()"
+    cost = measure.run_process([sys.executable, "-c", parent], watch=True, scattered=True)
+    assert (cost.memory or 0) > 50 << 20
+    assert cost.jvm is None

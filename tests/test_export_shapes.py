@@ -1,5 +1,7 @@
 """Other shapes of an export: folders by value, Kafka's columns, values that must not leave the house."""
 
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +14,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from rmqinspect.export.names import partition_folder, safe_name, split_name
+from rmqinspect.export.names import partition_folder, safe_name
 from rmqinspect.export.wish import MESSAGES, PARTITIONS, Wish
 from rmqinspect.redact import parse_redaction
 from rmqinspect.select import Selection
 from rmqinspect.store import Store, open_store
+from rmqinspect.tables.splits import split_name
 from tests import oracle
 from tests.building import lay, pad, write_segment
 from tests.exporting import case_store, expected, export, exported, names
@@ -99,6 +102,21 @@ def test_partitions_hold_the_rows_of_one_file(by: tuple[str, ...], schema: str, 
         assert Counter(map(repr, one.to_pylist())) == Counter(map(repr, other.to_pylist()))
     depth = {name.count("/") for name in names(tmp_path / "cut")}
     assert depth == {1 + len(by)}
+
+
+def test_more_partitions_than_files_may_be_open(tmp_path: Path) -> None:
+    pieces = [{"topic": f"topic-{number % 90}", "body": b"%d" % number} for number in range(900)]
+    write_segment(tmp_path / "store" / "commitlog", pad(lay(pieces), 1 << 18))
+    program = (
+        "import resource, sys; from rmqinspect.cli import main\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (40, 60))\n"
+        "sys.exit(main(sys.argv[1:]))"
+    )
+    command = ["export", str(tmp_path / "store"), "-o", str(tmp_path / "lake"), "--engine", "local", "-j", "1"]
+    subprocess.run([sys.executable, "-c", program, *command, "--partition-by", "topic"], check=True)
+    written = names(tmp_path / "lake")
+    assert len(written) == 90
+    assert sum(pq.read_metadata(tmp_path / "lake" / name).num_rows for name in written) == 900
 
 
 def test_hive_readers_find_the_partitions(tmp_path: Path) -> None:

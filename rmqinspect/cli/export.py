@@ -138,8 +138,8 @@ def _refuse_contradictions(paths: Sequence[str], options: dict[str, Any]) -> Non
 
 def _open_stores(paths: Sequence[str], options: dict[str, Any]) -> "list[Store]":
     """Open `STORE` and `NAME=STORE`: those without a name are taken together, as other commands take them."""
-    from rmqinspect.export.names import split_name
     from rmqinspect.store import open_stores
+    from rmqinspect.tables.splits import split_name
 
     named = [split_name(path) for path in paths]
     plain = [path for name, path in named if name is None]

@@ -1,7 +1,6 @@
 """File and folder names made of what strangers wrote: safe on every file system, and the same every time."""
 
 import hashlib
-import os
 from urllib.parse import quote
 
 _LONGEST = 180  # characters of a name made of a value: file systems allow 255 bytes
@@ -17,17 +16,6 @@ def safe_name(text: str) -> str:
     if len(encoded) <= _LONGEST:
         return encoded
     return f"{encoded[:_LONGEST]}~{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-
-
-def split_name(text: str) -> tuple[str | None, str]:
-    """Read `NAME=STORE` as (name, path), and what has no name as (None, path).
-
-    A name has no "/" and no ":", so a URI with "=" in it is none; what is there as it stands is a path.
-    """
-    name, equals, path = text.partition("=")
-    if not equals or not name or "/" in name or ":" in name or os.path.lexists(text):
-        return None, text
-    return name, path
 
 
 def range_name(store: str, start: int, end: int) -> str:

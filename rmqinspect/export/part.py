@@ -2,7 +2,7 @@
 
 import secrets
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,8 +18,8 @@ from rmqinspect.export.names import partition_folder
 from rmqinspect.export.plan import LogPart
 from rmqinspect.export.queue_sums import QueueSums
 from rmqinspect.export.wish import FINDINGS, MESSAGES, Wish
-from rmqinspect.folders import open_folder
-from rmqinspect.memory import keep_freed_memory
+from rmqinspect.folders import NewFile, open_folder
+from rmqinspect.memory import keep_freed_memory, open_many_files
 from rmqinspect.output import View
 from rmqinspect.output.columnar import ParquetFile
 from rmqinspect.scan import walk_to
@@ -116,6 +116,8 @@ def schema_of(table: str, wish: Wish) -> pa.Schema:
 def write_part(part: Part, orders: Orders) -> PartRead:
     """Read a part and write its files, whatever it is a part of."""
     keep_freed_memory()
+    if orders.wish.partition_by:
+        open_many_files()
     return write_log_part(part, orders) if isinstance(part, LogPart) else write_side_part(part, orders)
 
 
@@ -239,13 +241,35 @@ class PartWriter:
         return self._open[folder]
 
 
+class _LateFile(NewFile):
+    """A file that is made for its first byte: most of thousands of partitions are written one after the other."""
+
+    def __init__(self, name: str, create: Callable[[str], NewFile]) -> None:
+        super().__init__(name)
+        self._create = create
+        self._file: NewFile | None = None
+
+    def _write(self, view: memoryview) -> None:
+        if self._file is None:
+            self._file = self._create(self.name)
+        self._file.write(view)
+
+    def _close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def _abandon(self) -> None:
+        if self._file is not None:
+            self._file.abandon()
+
+
 class _OpenFile:
     """A Parquet file that is being written."""
 
     def __init__(self, folder: Any, name: str, temporary: str, schema: pa.Schema, view: View) -> None:
         self._name = name
         self._written_as = name if folder.is_remote else temporary
-        self._out = folder.create(self._written_as)
+        self._out = _LateFile(self._written_as, folder.create)
         self._file = ParquetFile(schema, self._out, view)
         self._rows = 0
 

@@ -71,6 +71,12 @@ def dirname(path: str) -> str:
     return location + options if above.endswith("/") else above + options
 
 
+def abspath(path: str) -> str:
+    """Return a path that means the same whatever the working directory is; a URI does already."""
+    path = local_path(path)
+    return path if is_remote(path) else os.path.abspath(path)
+
+
 def realpath(path: str) -> str:
     """Return a path with all links followed; a URI has none, and loses a slash at its end."""
     return "".join(_halves(path)) if is_remote(path) else os.path.realpath(path)

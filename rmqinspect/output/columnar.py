@@ -1,16 +1,16 @@
 """Record batches as Parquet, and as an Arrow IPC stream."""
 
 import json
+from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rmqinspect.output.destination import Destination
-from rmqinspect.output.writer import SCHEMA_VERSION, View, Writer, split_batch
+from rmqinspect.output.writer import SCHEMA_VERSION, Out, View, Writer, split_batch
 from rmqinspect.version import tool_name
 
 GROUP_ROWS = 122_880
-GROUP_SIZE = 128 << 20  # bytes in memory, before encoding
+GROUP_SIZE = 96 << 20  # bytes in memory, before encoding: two writers together stay below 600 MB
 
 # Columns whose values hardly repeat: a dictionary would be filled, given up, and make the file larger. Bodies
 # and the values of properties are such columns, too.
@@ -30,7 +30,7 @@ def _with_version(schema: pa.Schema, view: View) -> pa.Schema:
 class ArrowStream(Writer):
     """An Arrow IPC stream; a stream has no end to write `complete` into, the exit status has it."""
 
-    def __init__(self, schema: pa.Schema, out: Destination, view: View) -> None:
+    def __init__(self, schema: pa.Schema, out: Out, view: View) -> None:
         super().__init__(schema, out, view)
         self._schema = _with_version(schema, view)
         self._stream = pa.ipc.new_stream(pa.PythonFile(out, mode="w"), self._schema)
@@ -68,26 +68,30 @@ def _is_skipped_by(path: str, type_: pa.DataType) -> bool:
 
 
 class ParquetFile(Writer):
-    """A Parquet file: zstd level 1, row groups of at most 122,880 rows or 128 MiB.
+    """A Parquet file: zstd level 1, row groups of at most 122,880 rows or 96 MiB.
 
     Dictionaries and statistics are made where they are of use: elsewhere they cost up to a quarter of the writing.
     """
 
-    def __init__(self, schema: pa.Schema, out: Destination, view: View) -> None:
+    def __init__(self, schema: pa.Schema, out: Out, view: View) -> None:
         super().__init__(schema, out, view)
-        leaves = [leaf for field in schema for leaf in _leaves(field.name, field.type)]
-        self._file = pq.ParquetWriter(
-            pa.PythonFile(out, mode="w"),
-            _with_version(schema, view),
+        self.notes: dict[str, str] = {}  # more metadata, known when the file ends
+        self._waiting: list[pa.RecordBatch] = []
+        self._rows = 0
+        self._octets = 0
+
+    @cached_property
+    def _file(self) -> pq.ParquetWriter:
+        """The file itself; nothing is written before the first row group is full."""
+        leaves = [leaf for field in self.schema for leaf in _leaves(field.name, field.type)]
+        return pq.ParquetWriter(
+            pa.PythonFile(self.out, mode="w"),
+            _with_version(self.schema, self.view),
             compression="zstd",
             compression_level=1,
             use_dictionary=[path for path, type_ in leaves if _repeats(path, type_)],
             write_statistics=[path for path, type_ in leaves if _is_skipped_by(path, type_)],
         )
-        self.notes: dict[str, str] = {}  # more metadata, known when the file ends
-        self._waiting: list[pa.RecordBatch] = []
-        self._rows = 0
-        self._octets = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Keep the rows until they fill a row group."""

@@ -16,8 +16,7 @@ from datetime import UTC, tzinfo
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqinspect.output.destination import Destination
-from rmqinspect.output.writer import SCHEMA_VERSION, View, Writer, split_batch
+from rmqinspect.output.writer import SCHEMA_VERSION, Out, View, Writer, split_batch
 from rmqinspect.text import HOSTILE_RE2, escape, escape_json
 from rmqinspect.times import format_micros
 from rmqinspect.version import tool_name
@@ -196,7 +195,7 @@ def csv_lines(batch: pa.RecordBatch, zone: tzinfo) -> pa.Array:
     return _join(*pieces[:-1], "\n")
 
 
-def _write_texts(out: Destination, texts: pa.Array, skip: int = 0) -> None:
+def _write_texts(out: Out, texts: pa.Array, skip: int = 0) -> None:
     """Write all texts of an array one after the other, without the first `skip` bytes."""
     size = pc.sum(pc.binary_length(texts)).as_py()
     out.write(memoryview(texts.buffers()[2])[skip:size])
@@ -218,7 +217,7 @@ class JsonLines(Writer):
 class JsonDocument(Writer):
     """One JSON object with the rows as a list; `complete` stands behind them, where it is known."""
 
-    def __init__(self, schema: pa.Schema, out: Destination, view: View) -> None:
+    def __init__(self, schema: pa.Schema, out: Out, view: View) -> None:
         super().__init__(schema, out, view)
         head: dict[str, object] = {"schema_version": SCHEMA_VERSION, "tool": tool_name()}
         if view.redacted:
@@ -246,7 +245,7 @@ class CsvRows(Writer):
     are JSON, and a body with control characters other than tab and line ends is base64.
     """
 
-    def __init__(self, schema: pa.Schema, out: Destination, view: View) -> None:
+    def __init__(self, schema: pa.Schema, out: Out, view: View) -> None:
         super().__init__(schema, out, view)
         names: list[str] = []
         for field in schema:

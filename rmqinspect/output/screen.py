@@ -7,9 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqinspect.output.destination import Destination
 from rmqinspect.output.rows import timestamp_texts
-from rmqinspect.output.writer import View, Writer
+from rmqinspect.output.writer import Out, View, Writer
 from rmqinspect.text import escape, escape_bytes
 
 # The rows that set the widths. A terminal does not wait for that many: see `ScreenTable.write`.
@@ -85,7 +84,7 @@ class ScreenTable(Writer):
     terminal columns are made narrower until a line fits, and what is cut ends in `…`.
     """
 
-    def __init__(self, schema: pa.Schema, out: Destination, view: View) -> None:
+    def __init__(self, schema: pa.Schema, out: Out, view: View) -> None:
         super().__init__(schema, out, view)
         self._right = [pa.types.is_integer(field.type) for field in schema]
         self._waiting: list[tuple[str, ...]] = []

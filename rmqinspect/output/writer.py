@@ -4,11 +4,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqinspect.output.destination import Destination
 from rmqinspect.text import cut_utf8
 
 SCHEMA_VERSION = 1
@@ -29,10 +29,25 @@ class View:
     redacted: tuple[str, ...] = ()  # what was taken out, for those who read the document
 
 
+class Out(Protocol):
+    """A stream of bytes that knows its position, because Parquet asks: a pipe, a file here or on object storage."""
+
+    closed: bool
+
+    def write(self, octets: bytes | memoryview) -> int:
+        """Write all of `octets`."""
+
+    def tell(self) -> int:
+        """Return how many bytes were written."""
+
+    def flush(self) -> None:
+        """Hand on what is written, where anybody waits for it."""
+
+
 class Writer(ABC):
     """Writes batches of one schema; `finish` is called once, after the last."""
 
-    def __init__(self, schema: pa.Schema, out: Destination, view: View) -> None:
+    def __init__(self, schema: pa.Schema, out: Out, view: View) -> None:
         self.schema = schema
         self.out = out
         self.view = view

@@ -8,15 +8,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rmqinspect.spark.session import local_session
+    from rmqinspect.spark.session import local_session, spark_engine
     from rmqinspect.spark.source import RocketMQDataSource
 
 _HOMES = {
     "RocketMQDataSource": "rmqinspect.spark.source",
     "local_session": "rmqinspect.spark.session",
+    "spark_engine": "rmqinspect.spark.session",
 }
 
-__all__ = ["RocketMQDataSource", "local_session"]
+__all__ = ["RocketMQDataSource", "local_session", "spark_engine"]
 
 
 def __getattr__(name: str) -> Any:

@@ -16,12 +16,13 @@ import pyarrow as pa
 from rmqinspect.checks import table as findings
 from rmqinspect.checks.codes import LEVELS
 from rmqinspect.errors import BadOption
+from rmqinspect.filesystems import abspath
 from rmqinspect.redact import Redaction, parse_redaction
 from rmqinspect.select import Selection, parse_host, parse_offset, parse_property, parse_range
 from rmqinspect.store import Store
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.sources import last_store_time
-from rmqinspect.tables.splits import Origin, absolute_path, name_store
+from rmqinspect.tables.splits import Origin, name_store
 from rmqinspect.text import parse_size
 from rmqinspect.times import parse_time, parse_zone
 
@@ -273,7 +274,7 @@ def _stores(options: Mapping[str, str], config: str | None, base: int | None) ->
     given = {name.casefold(): text for name, text in options.items()}
     texts: list[str] = _read("paths", given.get("paths", "[]"), json.loads)
     texts = texts or ([given["path"]] if "path" in given else [])
-    where = None if config is None else absolute_path(config)
+    where = None if config is None else abspath(config)
     if not texts and where is None:
         raise BadOption("no store: load(PATH), load([PATH, …]), or the option config")
     named = [name_store(text) for text in texts]
@@ -281,5 +282,5 @@ def _stores(options: Mapping[str, str], config: str | None, base: int | None) ->
     for name in names:
         if names.count(name) > 1:
             raise BadOption(f"two stores are called {name!r}: their rows would look alike; load NAME=PATH")
-    stores = tuple((name, Origin((absolute_path(path),), where, base)) for name, path in named)
+    stores = tuple((name, Origin((abspath(path),), where, base)) for name, path in named)
     return stores or (("", Origin((), where, base)),)

@@ -1,23 +1,29 @@
 """Spark as this tool starts it: found out to be there before anything begins, quiet, and gone at the end."""
 
+import logging
 import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from rmqinspect.errors import BadOption, NotInstalled
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
+
+    from rmqinspect.export.job import Engine
 
 OLDEST_PYSPARK = 4  # the Python Data Source API begins there
 OLDEST_JAVA = 17  # what Spark 4 runs on
@@ -28,7 +34,9 @@ _JRE = f"a Java runtime {OLDEST_JAVA} or later (Debian: apt-get install default-
 # org.apache.spark.deploy.SparkSubmit knows these; what it says of others is lost in its stack.
 _MASTERS = re.compile(r"local(\[.+\])?|yarn|(spark|k8s|sc)://.+")
 
-_ANSWER = 20  # seconds that `java -version` may take
+_CONNECT_PORT = 15002  # org.apache.spark.sql.connect.common.config.ConnectCommon
+
+_ANSWER = 20  # seconds that `java -version` may take, or a server to take a call
 _END = 15  # seconds that the JVM may take to end by itself
 
 # Of a session that is this process's own: nothing listens outside of this machine.
@@ -106,6 +114,32 @@ def _java_version(answer: str) -> int | None:
     return int(found[2]) if found[1] == "1" and found[2] else int(found[1])
 
 
+# --- engines -------------------------------------------------------------------------------------
+
+
+@contextmanager
+def spark_engine(master: str | None = None, *, verbose: bool = False) -> "Iterator[Engine]":
+    """Open a session and yield the engine that runs the parts of an export in it.
+
+    `master` None: SPARK_REMOTE, SPARK_MASTER, or `local[*]`. What `spark-submit` made is used as it is. When
+    the block ends, tasks that still run are stopped, and in a session of this process nothing is left of them.
+
+    :raises NotInstalled: pyspark, Java, or what Spark Connect needs is missing or too old.
+    :raises BadOption: Spark does not know the master, or does not reach it.
+    """
+    check_spark(master)
+    from rmqinspect.spark.engine import ConnectEngine, SparkEngine
+
+    with ExitStack() as stack:
+        if not verbose:
+            stack.enter_context(warnings.catch_warnings())
+            warnings.simplefilter("ignore", FutureWarning)  # of pyspark, about a pandas that nobody asked for
+        if is_connect(master):
+            yield ConnectEngine(stack.enter_context(_connected(str(chosen_master(master)))))
+        else:
+            yield SparkEngine(stack.enter_context(spark_context(master, verbose=verbose)))
+
+
 # --- sessions -------------------------------------------------------------------------------------
 
 
@@ -141,6 +175,34 @@ def spark_context(
         yield _start(stack, chosen_master(master), verbose=verbose, settings=settings or {})
 
 
+@contextmanager
+def _connected(url: str) -> "Iterator[SparkSession]":
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    _reach(url)
+    try:
+        session = SparkSession.builder.remote(url).getOrCreate()
+    except ImportError as error:
+        needs = "pip install 'pyspark[connect]'"
+        raise NotInstalled(f"Spark Connect: {first_line(error)}: {needs}; {_WITHOUT}") from error
+    except PySparkException as error:
+        raise BadOption(f"Spark Connect: {first_line(error)}") from error
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def _reach(url: str) -> None:
+    """Find out that somebody listens there: the client would try again for ten minutes."""
+    place = urlsplit(url)
+    try:
+        socket.create_connection((place.hostname, place.port or _CONNECT_PORT), _ANSWER).close()
+    except (OSError, ValueError) as error:
+        raise BadOption(f"Spark Connect: {place.netloc}: {error}") from error
+
+
 def _running() -> "SparkContext | None":
     if "pyspark" not in sys.modules:
         return None
@@ -166,12 +228,13 @@ def _start(stack: ExitStack, master: str | None, *, verbose: bool, settings: Map
     conf.setAll([*(_LOCAL if local else {}).items(), *settings.items()])
 
     log = stack.enter_context(_log_file()) if not verbose and not submitted else None
-    stack.enter_context(_environment(_of_local_workers() if local else {}))
-    stack.enter_context(_interrupts_kept())
+    if not verbose:
+        stack.enter_context(_silent_py4j())
     try:
-        gateway = _launch(conf, log)
-        stack.callback(_end_gateway, gateway)
-        context = SparkContext(conf=conf, gateway=gateway)
+        with _environment(_of_local_workers() if local else {}), _interrupts_kept():
+            gateway = _launch(conf, log)
+            stack.callback(_end_gateway, gateway)
+            context = SparkContext(conf=conf, gateway=gateway)
     except PySparkException as error:  # JAVA_GATEWAY_EXITED
         raise NotInstalled(f"the JVM of Spark does not start: {_last_line(log) or error}; {_WITHOUT}") from error
     except Py4JError as error:
@@ -285,6 +348,20 @@ def _no_interrupts() -> Iterator[None]:
 def _log_file() -> Iterator[IO[bytes]]:
     with tempfile.TemporaryFile(prefix="rmqinspect-spark-") as log:
         yield log
+
+
+@contextmanager
+def _silent_py4j() -> Iterator[None]:
+    """Keep to ourselves what py4j logs when a call is cut off, unless somebody has set up logging."""
+    root, nobody = logging.getLogger(), logging.NullHandler()
+    if root.handlers:
+        yield
+        return
+    root.addHandler(nobody)
+    try:
+        yield
+    finally:
+        root.removeHandler(nobody)
 
 
 def _last_line(log: IO[bytes] | None) -> str:

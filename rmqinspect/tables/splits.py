@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from rmqinspect.errors import Unreadable
-from rmqinspect.filesystems import basename, is_remote, local_path
+from rmqinspect.filesystems import abspath, basename
 from rmqinspect.gaps import Gap, find_holes
 from rmqinspect.index_geometry import Geometry, read_index_files, reread_index_file
 from rmqinspect.queue_files import LAYOUTS
@@ -89,7 +89,7 @@ def split_table(
     A file is cut only if it is a segment of the log. `origin` says how the store was opened, where that took
     more than its paths. `messages` end at physical `offsets` [start, end): what lies outside has no split.
     """
-    one = TableSplit(table, origin or Origin(tuple(map(absolute_path, store.paths))))
+    one = TableSplit(table, origin or Origin(tuple(map(abspath, store.paths))))
     plan = _PLANS.get(table)
     splits = [one] if plan is None else list(plan(one, store, split_size))
     if table != "messages" or offsets is None:
@@ -113,20 +113,21 @@ def read_split(split: TableSplit, request: Request) -> Iterator[pa.RecordBatch]:
         request.on_unreadable(str(error))
 
 
-def name_store(text: str) -> tuple[str, str]:
-    """Read `NAME=PATH` or `PATH` as (name, path); without a name it is the last component of the path.
+def split_name(text: str) -> tuple[str | None, str]:
+    """Read `NAME=STORE` as (name, path), and what has no name as (None, path).
 
-    What is there as it stands is a path, with `=` in it or not.
+    A name has no "/" and no ":", so a URI with "=" in it is none; what is there as it stands is a path.
     """
-    name, equals, path = text.partition("=")
-    if equals and name and path and "/" not in name and os.sep not in name and not os.path.lexists(text):
-        return name, path
-    return basename(absolute_path(text)), text
+    name, _, path = text.partition("=")
+    if not name or not path or "/" in name or ":" in name or os.path.lexists(text):
+        return None, text
+    return name, path
 
 
-def absolute_path(path: str) -> str:
-    """Return a path that means the same in every process of this machine; a URI does as it is."""
-    return path if is_remote(path) else os.path.abspath(local_path(path))
+def name_store(text: str) -> tuple[str, str]:
+    """Read `NAME=STORE` or `STORE` as (name, path); without a name it is the last component of the path."""
+    name, path = split_name(text)
+    return name or basename(abspath(path)), path
 
 
 def default_split_size(sizes: Sequence[int], processes: int) -> int:
