@@ -6,6 +6,7 @@ Imports nothing of the package before `main` runs: what comes first is that Ctrl
 import os
 import signal
 import sys
+import threading
 from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
@@ -20,6 +21,12 @@ def main() -> int:
 
     status = run()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # all was said
+    if any(thread.name == "remote" for thread in threading.enumerate()):
+        # Arrow would wait for answers of a remote file system that nobody wants any more.
+        with suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
     return status
 
 
