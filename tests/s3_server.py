@@ -1,6 +1,7 @@
 """A real S3 server on 127.0.0.1 (moto's), and ways between it and us that break."""
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -29,13 +30,14 @@ CREDENTIALS = {
 class Server:
     """Where the server listens, and how its objects are named."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, patience: int = 20) -> None:
         self.port = port
+        self.patience = patience  # seconds
 
     @property
     def options(self) -> str:
         """What a URI says of this server, and of our patience with it."""
-        return f"scheme=http&endpoint_override=127.0.0.1:{self.port}&request_timeout=1&max_attempts=1"
+        return f"scheme=http&endpoint_override=127.0.0.1:{self.port}&request_timeout={self.patience}&max_attempts=1"
 
     def uri(self, key: str, bucket: str = BUCKET) -> str:
         """Return the URI of an object or a prefix."""
@@ -97,6 +99,9 @@ Way = Literal["pass", "refuse", "cut", "stall"]
 
 _DENIED = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
 _REFUSAL = b"HTTP/1.1 403 Forbidden\r\nContent-Type: application/xml\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
+_EXPECT = re.compile(rb"(?i)\r\nexpect: *100-continue\r\n")
+_LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d+)\r\n")
+_CHUNKED = re.compile(rb"(?i)\r\ntransfer-encoding: *chunked\r\n")
 
 
 class _Gate(ThreadingTCPServer):
@@ -109,27 +114,40 @@ class _Gate(ThreadingTCPServer):
 
 
 class _Passage(StreamRequestHandler):
-    """One request without a body, and the answer to it."""
+    """One request and the answer to it."""
 
     def handle(self) -> None:
         assert isinstance(self.server, _Gate)
-        request = b""
-        while not request.endswith(b"\r\n\r\n"):
-            if not (octets := self.request.recv(1 << 16)):
-                return
-            request += octets
-        first, _, rest = request.partition(b"\r\n")
+        head = b"".join(iter(self.rfile.readline, b"\r\n")) + b"\r\n"
+        first, _, rest = head.partition(b"\r\n")
+        if not first:  # nobody asked anything
+            return
         way = self.server.judge(first.decode())
         with suppress(OSError):  # who asked has gone
-            if way == "stall":
-                self.request.recv(1)
-            elif way == "refuse":
-                body = b"" if first.startswith(b"HEAD") else _DENIED
-                self.request.sendall(_REFUSAL % len(_DENIED) + body)
-            else:
-                answer = _ask(self.server.port, first + b"\r\nConnection: close\r\n" + rest)
-                body_at = answer.index(b"\r\n\r\n") + 4
-                self.request.sendall(answer if way == "pass" else answer[: (body_at + len(answer)) // 2])
+            if _EXPECT.search(head):
+                self.request.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self.answer(first, _EXPECT.sub(b"\r\n", rest) + self.read_body(head), way)
+
+    def read_body(self, head: bytes) -> bytes:
+        if length := _LENGTH.search(head):
+            return self.rfile.read(int(length[1]))
+        body = b""
+        while _CHUNKED.search(head) and not body.endswith(b"\r\n0\r\n\r\n"):
+            size = self.rfile.readline()
+            body += size + self.rfile.read(int(size, 16) + 2)
+        return body
+
+    def answer(self, first: bytes, rest: bytes, way: Way) -> None:
+        assert isinstance(self.server, _Gate)
+        if way == "stall":
+            self.request.recv(1)
+        elif way == "refuse":
+            body = b"" if first.startswith(b"HEAD") else _DENIED
+            self.request.sendall(_REFUSAL % len(_DENIED) + body)
+        else:
+            answer = _ask(self.server.port, first + b"\r\nConnection: close\r\n" + rest)
+            body_at = answer.index(b"\r\n\r\n") + 4
+            self.request.sendall(answer if way == "pass" else answer[: (body_at + len(answer)) // 2])
 
 
 def _ask(port: int, request: bytes) -> bytes:
@@ -139,9 +157,9 @@ def _ask(port: int, request: bytes) -> bytes:
 
 
 @contextmanager
-def gate(server: Server, judge: Callable[[str], Way]) -> Iterator[Server]:
+def gate(server: Server, judge: Callable[[str], Way], patience: int = 20) -> Iterator[Server]:
     """Yield a way to the server on which `judge` tells of each request, by its first line, what becomes of it."""
     with _Gate(server.port, judge) as passage:
         Thread(target=passage.serve_forever, args=(0.01,), daemon=True).start()
-        yield Server(passage.server_address[1])
+        yield Server(passage.server_address[1], patience)
         passage.shutdown()

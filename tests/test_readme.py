@@ -1,8 +1,10 @@
 """README.md says what is true: its commands, its statuses, its transcript, its Python."""
 
 import re
+import shutil
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from rmqinspect.cli import VERBS, main
@@ -37,6 +39,33 @@ def test_the_transcript_is_what_the_command_prints(
     command, printed = _blocks("text")[0].split("\n", 1)
     assert main(command.split()[2:]) == ExitStatus.DAMAGE
     assert capsys.readouterr().out == printed
+
+
+def test_the_transcript_of_an_export_is_what_the_command_prints(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    command, printed = _blocks("text")[1].split("\n", 1)
+    sample = next(re.finditer(r"samples/\S+", command))[0]
+    shutil.copytree(ROOT / sample, tmp_path / sample)
+    monkeypatch.chdir(tmp_path)
+    assert main(command.split()[2:]) == ExitStatus.DAMAGE
+    assert capsys.readouterr().out == printed
+    (query,) = re.findall(r'^duckdb -c "(.+)"$', README, re.MULTILINE)
+    rows = duckdb.connect().execute(query).fetchall()
+    assert sum(count for _, _, count in rows) == 258
+    assert {status for _, status, _ in rows} == {"ok", "carved"}
+
+
+@pytest.mark.parametrize("page", ["README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").iterdir())])
+def test_links_lead_somewhere(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for target in re.findall(r"\]\((?!https?:)([^)]+)\)", text):
+        path, _, anchor = target.partition("#")
+        other = ROOT / page if not path else (ROOT / page).parent / path
+        assert other.exists(), target
+        headings = re.findall(r"^#+ (.+)$", other.read_text(encoding="utf-8"), re.MULTILINE) if anchor else []
+        anchors = [re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings]
+        assert not anchor or anchor in anchors, target
 
 
 def test_the_python_example_runs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 import datetime
 import json
 import pickle
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from rmqinspect.checks.table import finding_batches
 from rmqinspect.errors import BadOption
+from rmqinspect.spark.__main__ import page
 from rmqinspect.spark.options import FINDINGS, OPTIONS, SCHEMAS, STORE, read_options
 from rmqinspect.store import Store, open_store
 from rmqinspect.tables import TABLES
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = quiet
+
+ROOT = Path(__file__).parents[1]
 
 # Whole and damaged, of several versions and layouts: DLedger, RocksDB, ext and light queues, a lost segment.
 STORES: tuple[tuple[oracle.Family, str], ...] = (
@@ -261,3 +265,24 @@ def test_names_and_lists_as_spark_gives_them() -> None:
 def test_every_option_says_what_it_means() -> None:
     assert all(option.meaning.endswith(".") for option in OPTIONS)
     assert len({option.name for option in OPTIONS}) == len(OPTIONS)
+
+
+# --- what is written about it ---------------------------------------------------------------------
+
+
+def test_the_page_has_every_option() -> None:
+    written = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
+    assert written == page(), "run: python -m rmqinspect.spark > docs/spark.md"
+    assert "python -m rmqinspect.spark > docs/spark.md" in written
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/spark.md"])
+def test_the_examples_run(spark: "SparkSession", name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    blocks = re.findall(r"```python spark\n(.*?)```", (ROOT / name).read_text(encoding="utf-8"), re.DOTALL)
+    names: dict[str, Any] = {"spark": spark}
+    for block in blocks:
+        exec(compile(block, name, "exec"), names)
+    frames = [frame for frame in names.values() if hasattr(frame, "toArrow")]
+    assert frames
+    assert all(frame.count() for frame in frames)

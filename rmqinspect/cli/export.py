@@ -332,6 +332,7 @@ class _Run:
         from rmqinspect.export.manifest import describe_run
 
         if outcome.nothing_new and self.target.earlier is not None and not self._replaces(outcome):
+            self.target.keep()
             return
         packages = ["pyarrow", *(["pyspark"] if engine.name == "spark" else [])]
         outcome.manifest.run = describe_run(["rmqinspect", *sys.argv[1:]], engine.name, self.started, packages)

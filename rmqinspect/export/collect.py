@@ -16,7 +16,7 @@ from rmqinspect.export.part import LogPartRead, Orders, PartFile, SidePartRead, 
 from rmqinspect.export.queue_sums import QueueSums, UnitFacts, compare_units
 from rmqinspect.export.store_plan import StorePlan
 from rmqinspect.export.wish import FINDINGS, MESSAGES
-from rmqinspect.filesystems import files_below
+from rmqinspect.filesystems import files_below, shown
 from rmqinspect.gaps import Gap
 from rmqinspect.store import Store
 from rmqinspect.tables import TABLES
@@ -115,7 +115,7 @@ class StoreResult:
         outcome = verify(store, Checks(jobs=jobs))
         self.findings = Counter(outcome.findings.severities)
         self.unread += [message for message in outcome.unread if message not in self.unread]
-        return finding_batches(outcome.findings, store.paths[0])
+        return finding_batches(outcome.findings, shown(store.paths[0]))
 
     # --- what the manifest says of it -------------------------------------------------------------
 

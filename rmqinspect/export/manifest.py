@@ -16,7 +16,7 @@ from importlib import metadata
 from typing import Any
 
 from rmqinspect.errors import Refused, Unreadable
-from rmqinspect.filesystems import shown
+from rmqinspect.filesystems import shown, without_secrets
 from rmqinspect.output import SCHEMA_VERSION
 from rmqinspect.store import Segment, Store, open_file
 from rmqinspect.version import tool_name
@@ -202,7 +202,7 @@ def changed_segments(store: Store, known: ExportedStore) -> list[Segment]:
 def describe_run(arguments: Sequence[str], engine: str, started: datetime, packages: Sequence[str]) -> dict[str, Any]:
     """Return the object `run`: the exact command, times, versions."""
     return {
-        "command": shlex.join(map(shown, arguments)),
+        "command": shlex.join(map(without_secrets, arguments)),
         "engine": engine,
         "started": started.isoformat(timespec="milliseconds"),
         "finished": datetime.now(UTC).isoformat(timespec="milliseconds"),

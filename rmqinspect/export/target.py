@@ -95,6 +95,11 @@ class Target:
         self._prune()
         self.folder.write(SUCCESS, b"")
 
+    def keep(self) -> None:
+        """Leave the earlier export as it was before `begin`: it has all there is."""
+        if SUCCESS in self._before and self.folder.is_remote:
+            self.folder.write(SUCCESS, b"")
+
     def abandon(self, run: str) -> None:
         """Delete what a run has written and not committed; what was there before stays."""
         before = set(self._before)

@@ -40,10 +40,10 @@ def is_remote(path: str) -> bool:
 
 
 def _halves(path: str) -> tuple[str, str]:
-    """Split a URI before its options (`?region=…`); a path has none. A key holds no question mark."""
-    if not is_remote(path):
-        return path, ""
-    location, mark, options = path.partition("?")
+    """Split a URI before its options (`?region=…`), which begin at the last question mark; a path has none."""
+    if not is_remote(path) or "?" not in path:
+        return path.rstrip("/") if is_remote(path) else path, ""
+    location, mark, options = path.rpartition("?")
     return location.rstrip("/"), mark + options
 
 
@@ -52,7 +52,8 @@ def join(folder: str, name: str) -> str:
     if not is_remote(folder):
         return os.path.join(folder, name)
     location, options = _halves(folder)
-    return f"{location}/{name}{options}"
+    # A key may hold a question mark: then there are options, if only none.
+    return f"{location}/{name}{options or ('?' if '?' in name else '')}"
 
 
 def basename(path: str) -> str:

@@ -30,7 +30,7 @@ Answer = TypeVar("Answer")
 
 # What Spark calls them → what Arrow calls them.
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
-_PARTS = re.compile(r"(?P<scheme>[^:/]+)://(?P<place>[^/?]*)(?P<path>/[^?]*)?(?:\?(?P<options>.*))?", re.DOTALL)
+_PARTS = re.compile(r"(?P<scheme>[^:/]+)://(?P<place>[^/?]*)(?P<path>/.*?)?(?:\?(?P<options>[^?]*))?", re.DOTALL)
 
 # Nobody waits longer than these for a sign of life: three times ten seconds, and the pauses between.
 _CONNECT_TIMEOUT = 10.0  # seconds
@@ -263,9 +263,13 @@ def _list(uri: str, *, recursive: bool) -> dict[str, list[Entry]]:
     """Return the entries of a folder and of those below it, by the folder's path from there."""
     filesystem, root = open_remote(uri)
     found: dict[str, list[Entry]] = defaultdict(list)
+    seen: set[tuple[str, object]] = set()
     for info in _ask(uri, filesystem.get_file_info, fs.FileSelector(root, recursive=recursive)):
         inner = info.path[len(root) :].strip("/")
         folder, _, name = inner.rpartition("/")
+        if (inner, info.type) in seen:
+            continue  # a key with two slashes makes a second folder of the same name
+        seen.add((inner, info.type))
         if name not in ("", ".", ".."):  # a key may be called so, a file cannot
             found[folder].append(Entry(name, join(uri, inner), _status(info)))
     return found
