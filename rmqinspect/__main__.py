@@ -17,6 +17,8 @@ def main() -> int:
     # A Ctrl-C that is ignored stays ignored.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end_at_once)
+    # Threads of numpy's BLAS spin for a while in every process that imports it, and nothing here has a use for them.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from rmqinspect.cli import main as run
 
     status = run()
