@@ -6,6 +6,7 @@ Imports nothing of the package before `main` runs: what comes first is that Ctrl
 import os
 import signal
 import sys
+import threading
 from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
@@ -16,10 +17,18 @@ def main() -> int:
     # A Ctrl-C that is ignored stays ignored.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end_at_once)
+    # Threads of numpy's BLAS spin for a while in every process that imports it, and nothing here has a use for them.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from rmqinspect.cli import main as run
 
     status = run()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # all was said
+    if any(thread.name == "remote" for thread in threading.enumerate()):
+        # Arrow would wait for answers of a remote file system that nobody wants any more.
+        with suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
     return status
 
 

@@ -17,7 +17,7 @@ from threading import Event, Lock
 from typing import Any, NamedTuple, TypeVar
 
 from rmqinspect.errors import Unreadable
-from rmqinspect.filesystems import Files, basename, files_below, isfile, shown
+from rmqinspect.filesystems import Files, basename, files_below, is_remote, isfile, shown
 from rmqinspect.places import find_place
 from rmqinspect.store import Segment, Store, StoreFile, open_file
 from rmqinspect.text import group_digits
@@ -48,6 +48,7 @@ class Inventory:
     exhibits: dict[str, Exhibit]
     others: dict[str, str]  # what is no file: links, empty folders, FIFOs
     unread: tuple[str, ...] = ()  # what could not be listed, one line each
+    is_remote: bool = False  # no empty folders: an object store has none
 
 
 class Difference(NamedTuple):
@@ -164,7 +165,8 @@ class _Roots:
                 continue  # a broker that runs deletes files while they are listed
             except OSError as error:
                 unread.append(f"{name or path}: {error.strerror}")
-        return Inventory(_by_name(found.values()), _by_name(others), tuple(sorted(unread)))
+        remote = any(is_remote(path) for path, _ in self._roots)
+        return Inventory(_by_name(found.values()), _by_name(others), tuple(sorted(unread)), remote)
 
     def _exhibit(self, path: str, name: str, status: os.stat_result) -> Exhibit:
         known = self._files.get(path)
@@ -305,6 +307,10 @@ def _named_differently(
     return found
 
 
+def _without_empty(others: Mapping[str, str]) -> dict[str, str]:
+    return {name: what for name, what in others.items() if what != _EMPTY}
+
+
 def _any_below(folder: str, names: Iterable[str]) -> bool:
     return any(name.startswith(folder) for name in names)
 
@@ -363,8 +369,10 @@ class Record:
 
     def differences(self, now: Custody) -> list[Difference]:
         """Return what differs: names, sizes, digests; times where there is no digest."""
-        exhibits = now.inventory.exhibits
-        found = _named_differently(self.files, exhibits, self.others, now.inventory.others)
+        exhibits, others = now.inventory.exhibits, (self.others, now.inventory.others)
+        if now.inventory.is_remote:
+            others = _without_empty(self.others), _without_empty(now.inventory.others)
+        found = _named_differently(self.files, exhibits, *others)
         for name in self.files.keys() & exhibits.keys():
             was, exhibit = self.files[name], exhibits[name]
             digest, mtime = now.digests.get(name), iso_nanoseconds(exhibit.mtime_ns)

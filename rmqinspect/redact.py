@@ -10,6 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
+# Of findings: words that may quote any of it, a flipped bit with its byte for one.
+_QUOTING = frozenset({"expected", "found", "message"})
+
 # What is hidden under each word, in any table that has such a column.
 _COLUMNS: dict[str, frozenset[str]] = {
     "body": frozenset({"body"}),
@@ -60,7 +63,7 @@ class Redaction:
         """Return the batch with the same schema and without what must be hidden."""
         for word, key in self.keys.items():
             for position, field in enumerate(batch.schema):
-                if field.name in _COLUMNS[word]:
+                if field.name in _COLUMNS[word] | _QUOTING:
                     hidden = _hide_column(batch.column(position), key)
                 elif field.name == "properties" and _PROPERTIES[word]:
                     hidden = _hide_properties(batch.column(position), _PROPERTIES[word], key)

@@ -174,6 +174,19 @@ def test_what_is_redacted_is_nowhere_in_the_files(schema: str, tmp_path: Path) -
     assert metadata[b"redacted"]
 
 
+def test_findings_quote_nothing_that_is_redacted(tmp_path: Path) -> None:
+    store = case_store("crash", "flip_body_third-4.7.1-c")
+    wish = Wish(("findings",), redaction=parse_redaction("body"))
+    export(tmp_path / "lake", [store], wish)
+    (found,) = [
+        row
+        for row in exported(tmp_path / "lake", store.name, "findings", wish).to_pylist()
+        if row["code"] == "CL-CRC-BODY"
+    ]
+    assert (found["expected"], found["found"], found["message"]) == (None, None, None)
+    assert found["physical_offset"] == 88312
+
+
 def test_filters_choose_rows(tmp_path: Path) -> None:
     store = case_store("broker", "main-5.5.0")
     messages = expected(store, MESSAGES)

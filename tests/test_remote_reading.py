@@ -2,12 +2,14 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
+from threading import Event
 from typing import Any
 from urllib.request import Request, urlopen
 
@@ -123,6 +125,16 @@ def test_verify_reports_the_same(server: Server, run: Run, tmp_path: Path, name:
     assert len(documents[1]["custody"]["files"]) > 10
     assert documents[0] == documents[1]
     assert screens[0] == screens[1]
+
+
+def test_an_uploaded_copy_is_what_was_recorded(server: Server, run: Run, tmp_path: Path) -> None:
+    local, report = oracle.copy("crash", DAMAGED, tmp_path), tmp_path / "report.json"
+    (local / "empty").mkdir()  # which no object store can have
+    assert run("verify", local, "--hash", "sha256", "--report", report)[0] == ExitStatus.DAMAGE
+    status, out, _ = run("verify", server.uri(f"{DAMAGED}/store"), "--against", report)
+    assert (status, "same names, sizes, sha256" in out) == (ExitStatus.DONE, True)
+    status, out, _ = run("verify", server.uri(f"{DAMAGED}/store/index"), "--against", report)
+    assert (status, "gone     commitlog/" in out) == (ExitStatus.DAMAGE, True)
 
 
 def test_two_processes_open_the_store_by_themselves(server: Server, run: Run) -> None:
@@ -241,6 +253,30 @@ def test_a_connection_that_breaks_in_a_segment_ends_in_one_line(
         assert err.startswith(f"rmqinspect: s3://{BUCKET}/{DAMAGED}/store/{segment} at 0 (0x0): ")
         assert SAID[way] in err
         assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["decode", "verify"])
+def test_ctrl_c_does_not_wait_for_an_answer(server: Server, command: str) -> None:
+    asked = Event()
+
+    def judge(line: str) -> Way:
+        if line.startswith("GET") and "commitlog/00000000000000000000 " in line:
+            asked.set()
+            return "stall"
+        return "pass"
+
+    with gate(server, judge, 60) as stalled:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "rmqinspect", command, stalled.uri(f"{DAMAGED}/store"), "-j", "1"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])},
+        )  # fmt: skip
+        assert asked.wait(50)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+    assert process.returncode == ExitStatus.INTERRUPTED
+    assert "INCOMPLETE" in out if command == "verify" else "interrupted" in err
+    assert "Traceback" not in err
 
 
 def test_one_segment_that_is_not_for_us_does_not_hide_the_others(server: Server, run: Run) -> None:

@@ -121,5 +121,5 @@ def _verdict(manifest: "Manifest", wish: Wish, status: ExitStatus) -> str:
     if not manifest.complete:
         words += ", INCOMPLETE: not everything could be read"
     if status == ExitStatus.DAMAGE:
-        words += ". Pipelines that accept rows marked in status: --fail-on never"
+        words += f". Pipelines that accept {'rows marked in status' if rows else 'gaps'}: --fail-on never"
     return words
