@@ -308,13 +308,14 @@ def _stop(context: "SparkContext") -> None:
 
 def _end_gateway(gateway: Any) -> None:
     """End the JVM that this process started, if it did, and wait for its end."""
+    from py4j.protocol import Py4JError
     from pyspark import SparkContext
 
     process: subprocess.Popen[bytes] | None = gateway.proc
     if process is None:
         return
     with _no_interrupts():
-        with suppress(OSError):
+        with suppress(Py4JError, OSError):  # it may end before it has answered
             gateway.shutdown()
         if process.stdin is not None:
             process.stdin.close()  # org.apache.spark.api.python.PythonGatewayServer ends with it
