@@ -128,7 +128,8 @@ def test_a_connect_server_that_is_not_there_is_told_at_once() -> None:
 # --- what is left ---------------------------------------------------------------------------------
 
 _LONG_JOB = f"""
-import os, sys, time
+import contextlib, os, sys, time
+from pyspark import InheritableThread
 from rmqinspect.spark.session import spark_context
 
 told = sys.argv[1]
@@ -138,10 +139,17 @@ def work(_):
         print(os.getpid(), file=file)
     time.sleep(100)
 
+def run():
+    with contextlib.suppress(Exception):
+        context.parallelize([1], 1).foreach(work)
+
+# In a thread of its own, as the engine does it: pyspark turns an interrupt of its own calls into other errors.
 try:
     with spark_context({MASTER!r}) as context:
         print(context._gateway.proc.pid, flush=True)
-        context.parallelize([1], 1).foreach(work)
+        job = InheritableThread(target=run, daemon=True)
+        job.start()
+        job.join()
 except KeyboardInterrupt:
     sys.exit(130)
 """
@@ -158,7 +166,8 @@ def test_an_interrupt_ends_the_jvm_and_its_workers(tmp_path: Path) -> None:
         worker = os.pidfd_open(int((tmp_path / "worker").read_text()))
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, err) == (130, "", "")
+    assert err == ""
+    assert (process.returncode, out) == (130, "")
     # A descriptor of a process can be read as soon as it has ended.
     assert select.select([jvm], [], [], 0)[0] == [jvm]
     assert select.select([worker], [], [], 10)[0] == [worker]
