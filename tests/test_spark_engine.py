@@ -1,14 +1,20 @@
 """An export as a Spark job: the files are the local engine's, whatever happens to its tasks."""
 
+import json
 import pickle
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
 
+from rmqinspect.cli import main
+from rmqinspect.cli.status import ExitStatus
 from rmqinspect.errors import Refused
 from rmqinspect.export.job import LocalEngine, Outcome, run_export
 from rmqinspect.export.part import LogPartRead, Orders, write_part
@@ -16,9 +22,10 @@ from rmqinspect.export.store_plan import StorePlan, plan_store
 from rmqinspect.export.target import FRESH, Target
 from rmqinspect.export.wish import Wish
 from rmqinspect.parallel import WorkerLost
+from rmqinspect.spark import session
 from rmqinspect.store import open_store
 from tests import oracle
-from tests.sparks import quiet
+from tests.sparks import MASTER, quiet
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -136,3 +143,53 @@ def test_nothing_to_do_is_no_job(spark: "SparkSession", tmp_path: Path) -> None:
 
     for engine in (SparkEngine(spark.sparkContext), ConnectEngine(spark)):
         assert list(engine.run([], Orders(str(tmp_path), RUN, WISH))) == []
+
+
+# --- the command -----------------------------------------------------------------------------------
+
+
+def test_the_command_runs_on_spark_unless_told_otherwise(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the context that is there; a Spark that is on the path and not installed says its version, too."""
+    version = metadata.version
+
+    def not_installed(name: str) -> str:
+        if name == "pyspark":
+            raise metadata.PackageNotFoundError(name)
+        return version(name)
+
+    monkeypatch.setattr(metadata, "version", not_installed)
+    stores = [f"{name}={oracle.store(family, name)}" for family, name in STORES[2:4]]
+    assert main(["export", *stores, "-o", str(tmp_path / "lake")]) == ExitStatus.DAMAGE
+    said = capsys.readouterr()
+    assert f"Spark {spark.version}, {MASTER}" in said.err
+    assert "DAMAGED: 1 row" in said.out
+    run = json.loads((tmp_path / "lake" / "_manifest.json").read_bytes())["run"]
+    assert run["engine"] == "spark"
+    assert run["versions"]["pyspark"] == spark.version
+    assert spark.range(3).count() == 3  # what was there stays
+
+
+def test_without_java_nothing_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(session, "_running", lambda: None)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert main(["export", "no-store", "-o", str(tmp_path / "lake")]) == ExitStatus.USAGE
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("rmqinspect: Spark needs Java") and said.err.count("\n") == 1
+    assert not (tmp_path / "lake").exists()
+
+
+def test_the_local_engine_needs_no_pyspark(tmp_path: Path) -> None:
+    words = ["export", str(oracle.store(*STORES[0])), "-o", str(tmp_path / "lake"), "-q"]
+    script = "import sys; sys.modules['pyspark'] = None\nfrom rmqinspect.cli import main\nsys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", script, *words]
+    ended = subprocess.run([*command, "--engine", "local"], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == ExitStatus.USAGE
+    assert ended.stderr.startswith("rmqinspect: pyspark is not installed: pip install")
+    assert ended.stderr.count("\n") == 1

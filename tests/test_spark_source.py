@@ -21,6 +21,7 @@ from rmqinspect.tables.table import Request
 from rmqinspect.verify import Wish, verify
 from tests import oracle
 from tests.building import fill, lay, pad, various, write_segment
+from tests.s3_server import serving
 from tests.sparks import quiet
 
 if TYPE_CHECKING:
@@ -130,6 +131,17 @@ def test_a_store_without_a_record_has_no_row(spark: "SparkSession", tmp_path: Pa
     (tmp_path / "commitlog").mkdir()
     assert load(spark, str(tmp_path)).count() == 0
     assert load(spark, str(tmp_path), table="queue_units").collect() == []
+
+
+def test_stores_behind_uris(spark: "SparkSession") -> None:
+    """Its password is in the URI: the workers' environment is that of the first test's session."""
+    sample = ROOT / "samples" / "flipped-bit-5.3.3" / "store"
+    with serving() as server:
+        uri = server.upload(sample, "broker/store").replace("s3://", "s3://testing:testing@")
+        for table in ("messages", "queue_units"):
+            found = load(spark, f"b={uri}", table=table, split_size="70000")
+            assert rows(found, table).equals(local_rows(table, {"b": open_store([str(sample)])}))
+        assert not [row for row in load(spark, uri, table=FINDINGS).collect() if ":testing@" in str(row)]
 
 
 # --- options ---------------------------------------------------------------------------------------

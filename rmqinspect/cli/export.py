@@ -102,6 +102,10 @@ def command(paths: tuple[str, ...], **options: Any) -> int:
       rmqinspect export STORE -o lake --incremental --closed-only --fail-on never
     """  # fmt: skip
     _refuse_contradictions(paths, options)
+    if options["engine"] == "spark":
+        from rmqinspect.spark.session import check_spark
+
+        check_spark(options["master"])
     started = datetime.now(UTC)
     stores = _open_stores(paths, options)
     wish = _read_wish(options)
@@ -390,6 +394,12 @@ def _notes(store: "Store") -> dict[str, str]:
 
 @contextmanager
 def _open_engine(options: dict[str, Any], jobs: int) -> "Iterator[Engine]":
+    if options["engine"] == "spark":
+        from rmqinspect.spark import spark_engine
+
+        with spark_engine(options["master"], verbose=bool(options["verbose"])) as engine:
+            yield engine
+        return
     if options["engine"] == "spark":
         from rmqinspect.spark import spark_engine
 

@@ -8,8 +8,10 @@ import hashlib
 import json
 import platform
 import shlex
+import sys
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
@@ -206,5 +208,12 @@ def describe_run(arguments: Sequence[str], engine: str, started: datetime, packa
         "engine": engine,
         "started": started.isoformat(timespec="milliseconds"),
         "finished": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in packages}},
+        "versions": {"python": platform.python_version(), **{name: _version(name) for name in packages}},
     }
+
+
+def _version(package: str) -> str:
+    """Return the version of a package; that of a Spark that is on the path and was not installed is in itself."""
+    with suppress(metadata.PackageNotFoundError):
+        return metadata.version(package)
+    return str(getattr(sys.modules.get(package), "__version__", "unknown"))

@@ -22,6 +22,7 @@ from pyspark.sql.types import StructField, StructType
 from rmqinspect.checks.table import finding_batches
 from rmqinspect.errors import BadOption, DamageFound, Unreadable
 from rmqinspect.export.collect import LOST_KINDS
+from rmqinspect.filesystems import shown
 from rmqinspect.select import Selection
 from rmqinspect.spark.options import FINDINGS, SCHEMAS, STORE, Settings, read_options
 from rmqinspect.spark.pushdown import Hints
@@ -148,7 +149,7 @@ class Reader(DataSourceReader):
             outcome = verify(store, Wish(level=settings.level))
             for message in outcome.unread if strict is not None else ():
                 raise Unreadable(message)
-            return finding_batches(outcome.findings, store.paths[0])
+            return finding_batches(outcome.findings, shown(store.paths[0]))
         wanted = {*settings.columns, "status", "kind"}.union(*(one.columns(schema) for one in selections))
         return read_split(split, Request(
             offsets=selections[0].offsets,
