@@ -25,7 +25,6 @@ from rmqinspect.tables.log import gap_batches, gaps_in, segment_batches
 from rmqinspect.tables.table import Request
 from rmqinspect.verify import Wish as Checks
 from rmqinspect.verify import verify
-from rmqinspect.writer import assume_writer
 
 LOST_KINDS = frozenset({"unknown", "missing"})
 
@@ -141,7 +140,7 @@ class StoreResult:
         return ExportedStore(
             store.name, store.paths,
             _inputs(store), start, end, self._fingerprints(kept_prints, end), [*kept_lost, *lost],
-            list(dict.fromkeys(self.unread)), assume_writer(store, [], None).releases,
+            list(dict.fromkeys(self.unread)), plan.releases,
         )  # fmt: skip
 
     def _fingerprints(self, kept: list[dict[str, object]], end: int | None) -> list[dict[str, object]]:
