@@ -4,7 +4,7 @@ A `Records` holds the window's bytes and where its records start; everything els
 when it is asked for, for all records at once. Positions are bytes from the window's start.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -204,10 +204,11 @@ class Records:
         """
         if len(self) < _FEW or int((self.body_ends - self.body_starts).sum()) > len(self) * _LONG:
             spans = zip(self.body_starts.tolist(), self.body_ends.tolist(), strict=True)
-            bodies: Sequence[bytes | memoryview] = [self.octets[start:end] for start, end in spans]
+            # One slice at a time: thousands that live together are counted by Python's collector again and again.
+            crcs: Iterator[int] = (crc32(self.octets[start:end]) for start, end in spans)
         else:
-            bodies = self._body_objects()
-        return np.fromiter(map(crc32, bodies), np.int64, len(self)) & message.CRC_MASK
+            crcs = map(crc32, self._body_objects())
+        return np.fromiter(crcs, np.int64, len(self)) & message.CRC_MASK
 
     def _body_objects(self) -> list[bytes]:
         """Return each stored body as an object; Arrow makes them several times as fast as slices.

@@ -240,7 +240,7 @@ class _Run:
         self.plans, self.wish, self.target = plans, wish, target
         self.options, self.progress, self.started = options, progress, started
         self.jobs = count_jobs(options)
-        notes = {plan.store.name: _notes(plan.store) for plan in plans}
+        notes = {plan.store.name: _notes(plan) for plan in plans}
         self.orders = Orders(target.folder.path, secrets.token_hex(4), wish, notes, selections)
         self.rows = 0
 
@@ -381,14 +381,13 @@ def _as_text(path: str) -> str:
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
-def _notes(store: "Store") -> dict[str, str]:
+def _notes(plan: "StorePlan") -> dict[str, str]:
     """Return what each file of a store says of it."""
     from rmqinspect.filesystems import shown
-    from rmqinspect.writer import assume_writer
 
     return {
-        "store_paths": _as_text(" ".join(map(shown, store.paths))),
-        "broker_versions": " ".join(assume_writer(store, [], None).releases),
+        "store_paths": _as_text(" ".join(map(shown, plan.store.paths))),
+        "broker_versions": " ".join(plan.releases),
     }
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -9,14 +10,14 @@ import pyarrow as pa
 
 from rmqinspect.account import Account
 from rmqinspect.checks.table import finding_batches
-from rmqinspect.errors import Unreadable
+from rmqinspect.errors import RmqinspectError
 from rmqinspect.export.manifest import ExportedFile, ExportedStore, fingerprint
 from rmqinspect.export.names import numbered_name
 from rmqinspect.export.part import LogPartRead, Orders, PartFile, SidePartRead, write_rows
 from rmqinspect.export.queue_sums import QueueSums, UnitFacts, compare_units
 from rmqinspect.export.store_plan import StorePlan
 from rmqinspect.export.wish import FINDINGS, MESSAGES
-from rmqinspect.filesystems import files_below, shown
+from rmqinspect.filesystems import Files, files_below, is_below, realpath, shown, stat
 from rmqinspect.gaps import Gap
 from rmqinspect.store import Store
 from rmqinspect.tables import TABLES
@@ -24,7 +25,6 @@ from rmqinspect.tables.log import gap_batches, gaps_in, segment_batches
 from rmqinspect.tables.table import Request
 from rmqinspect.verify import Wish as Checks
 from rmqinspect.verify import verify
-from rmqinspect.writer import assume_writer
 
 LOST_KINDS = frozenset({"unknown", "missing"})
 
@@ -140,7 +140,7 @@ class StoreResult:
         return ExportedStore(
             store.name, store.paths,
             _inputs(store), start, end, self._fingerprints(kept_prints, end), [*kept_lost, *lost],
-            list(dict.fromkeys(self.unread)), assume_writer(store, [], None).releases,
+            list(dict.fromkeys(self.unread)), plan.releases,
         )  # fmt: skip
 
     def _fingerprints(self, kept: list[dict[str, object]], end: int | None) -> list[dict[str, object]]:
@@ -157,11 +157,14 @@ class StoreResult:
 def _inputs(store: Store) -> list[dict[str, object]]:
     """Return name, size and time of all files of a store, as they are when the export ends."""
     inputs: list[dict[str, object]] = []
-    files = files_below(store.paths[0])
+    roots: dict[str, Files] = {}
+    with suppress(OSError, RmqinspectError):
+        roots = {realpath(path): files_below(path) for path in store.paths}
     for file in store.files:
+        files = next((below for root, below in roots.items() if is_below(file.path, root)), None)
         try:
-            status = files.lstat(file.path)
-        except (OSError, Unreadable):
+            status = files.lstat(file.path) if files is not None else stat(file.path)
+        except (OSError, RmqinspectError):
             inputs.append({"file": file.name, "size": None, "modified": None})
             continue
         changed = datetime.fromtimestamp(status.st_mtime, UTC).isoformat(timespec="microseconds")

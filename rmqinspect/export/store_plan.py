@@ -1,6 +1,6 @@
 """What is read of one store: all of it, or what an earlier export does not have."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from rmqinspect.errors import Refused
@@ -11,6 +11,7 @@ from rmqinspect.export.plan import LogPart, LogReach, plan_log, reach_of
 from rmqinspect.export.wish import FINDINGS, MESSAGES, OF_THE_LOG, Wish
 from rmqinspect.store import Store
 from rmqinspect.tables.splits import split_table
+from rmqinspect.writer import assume_writer
 
 
 @dataclass(slots=True)
@@ -26,6 +27,7 @@ class StorePlan:
     kept: list[ExportedFile] = field(default_factory=list)  # of messages, from there
     expired: int = 0  # segments of that export that the store no longer has
     replaced: list[int] = field(default_factory=list)  # bases of segments that have changed since
+    releases: Sequence[str] = ()  # of the broker, that may have written the store
 
     @property
     def size(self) -> int:
@@ -46,7 +48,7 @@ def plan_store(
     :raises Refused: what an earlier export holds has changed since, and may not be replaced.
     :raises Unreadable: queue files that are to be split cannot be opened.
     """
-    plan = StorePlan(store, reach_of(store))
+    plan = StorePlan(store, reach_of(store), releases=assume_writer(store, [], None).releases)
     if earlier is not None:
         _take_up(plan, earlier, replace_changed=replace_changed)
     plan.parts = _mark_cold(_log_parts(plan, wish))

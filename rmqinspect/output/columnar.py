@@ -1,7 +1,11 @@
 """Record batches as Parquet, and as an Arrow IPC stream."""
 
 import json
-from functools import cached_property
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from functools import cached_property, partial
+from threading import BoundedSemaphore
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -67,14 +71,33 @@ def _is_skipped_by(path: str, type_: pa.DataType) -> bool:
     return path in _SKIPPED_BY or not ("." in path or pa.types.is_string(type_) or pa.types.is_binary(type_))
 
 
+_encoder = ThreadPoolExecutor(1, thread_name_prefix="parquet")  # begins with the first row group that is full
+_one_group = BoundedSemaphore()
+
+
+def _in_thread(encode: Callable[[], None]) -> Future[None]:
+    """Call `encode` in the thread, as soon as what is encoded there is done."""
+    _one_group.acquire()
+    try:
+        encoding = _encoder.submit(encode)
+    except BaseException:
+        _one_group.release()
+        raise
+    encoding.add_done_callback(lambda _: _one_group.release())
+    return encoding
+
+
 class ParquetFile(Writer):
     """A Parquet file: zstd level 1, row groups of at most 122,880 rows or 96 MiB.
 
     Dictionaries and statistics are made where they are of use: elsewhere they cost up to a quarter of the writing.
+    A full row group is encoded in a thread while the rows of the next one are made, one group at a time for all
+    files of a process.
     """
 
     def __init__(self, schema: pa.Schema, out: Out, view: View) -> None:
         super().__init__(schema, out, view)
+        self._encoding: Future[None] | None = None  # the row group before
         self.notes: dict[str, str] = {}  # more metadata, known when the file ends
         self._waiting: list[pa.RecordBatch] = []
         self._rows = 0
@@ -115,14 +138,34 @@ class ParquetFile(Writer):
         return self._octets
 
     def end_group(self) -> None:
-        """Write the rows that wait as a row group."""
-        if self._waiting:
-            table = pa.Table.from_batches(self._waiting, self.schema)
-            self._file.write_table(table.replace_schema_metadata(self._file.schema.metadata), GROUP_ROWS)
+        """Begin to write the rows that wait as a row group; what goes wrong is raised by the next call."""
+        rows = self._take_waiting()
+        self._wait()
+        self._encoding = _in_thread(partial(self._encode, rows))
+
+    def give_up(self) -> None:
+        """Wait until nothing is written any more, for whoever takes the file away."""
+        with suppress(Exception):
+            self._wait()
+
+    def _take_waiting(self) -> list[pa.RecordBatch]:
+        rows = self._waiting
         self._waiting, self._rows, self._octets = [], 0, 0
+        return rows
+
+    def _wait(self) -> None:
+        encoding, self._encoding = self._encoding, None
+        if encoding is not None:
+            encoding.result()
+
+    def _encode(self, rows: list[pa.RecordBatch]) -> None:
+        if rows:
+            table = pa.Table.from_batches(rows, self.schema)
+            self._file.write_table(table.replace_schema_metadata(self._file.schema.metadata), GROUP_ROWS)
 
     def finish(self) -> None:
         """Write the last row group and the footer, which says whether the file is complete."""
-        self.end_group()
+        self._wait()
+        self._encode(self._take_waiting())
         self._file.add_key_value_metadata({"complete": "true" if self.complete else "false", **self.notes})
         self._file.close()
