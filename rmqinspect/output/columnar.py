@@ -14,7 +14,7 @@ from rmqinspect.output.writer import SCHEMA_VERSION, Out, View, Writer, split_ba
 from rmqinspect.version import tool_name
 
 GROUP_ROWS = 122_880
-GROUP_SIZE = 96 << 20  # bytes in memory, before encoding: two writers together stay below 600 MB
+GROUP_SIZE = 48 << 20  # bytes in memory, before encoding: two writers together stay below 600 MB
 
 # Columns whose values hardly repeat: a dictionary would be filled, given up, and make the file larger. Bodies
 # and the values of properties are such columns, too.
@@ -88,7 +88,7 @@ def _in_thread(encode: Callable[[], None]) -> Future[None]:
 
 
 class ParquetFile(Writer):
-    """A Parquet file: zstd level 1, row groups of at most 122,880 rows or 96 MiB.
+    """A Parquet file: zstd level 1, row groups of at most 122,880 rows or 48 MiB.
 
     Dictionaries and statistics are made where they are of use: elsewhere they cost up to a quarter of the writing.
     A full row group is encoded in a thread while the rows of the next one are made, one group at a time for all
