@@ -50,6 +50,16 @@ def test_files_that_only_look_like_an_exports_are_not_taken_for_one(name: str, t
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_nothing_is_written_through_a_link_to_a_folder(mode: str, tmp_path: Path) -> None:
+    root = oracle.copy("crash", "flip_body_third-4.7.1-c", tmp_path)
+    lake = tmp_path / "lake"
+    lake.mkdir()
+    (lake / MESSAGES).symlink_to(root)
+    with pytest.raises(Refused, match="holds messages, which is of no export"):
+        Target(str(lake), mode, [str(root)])
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_a_file_is_no_folder(mode: str, tmp_path: Path) -> None:
     (tmp_path / "lake").write_text("")
     with pytest.raises(Refused, match="exists already and is no folder"):
