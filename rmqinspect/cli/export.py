@@ -400,12 +400,6 @@ def _open_engine(options: dict[str, Any], jobs: int) -> "Iterator[Engine]":
         with spark_engine(options["master"], verbose=bool(options["verbose"])) as engine:
             yield engine
         return
-    if options["engine"] == "spark":
-        from rmqinspect.spark import spark_engine
-
-        with spark_engine(options["master"], verbose=bool(options["verbose"])) as engine:
-            yield engine
-        return
     from rmqinspect.export.job import LocalEngine
 
     yield LocalEngine(jobs)
