@@ -300,3 +300,9 @@ def test_a_file_that_cannot_be_read_makes_the_export_incomplete(
     document = json.loads((tmp_path / "lake" / MANIFEST).read_bytes())
     assert document["complete"] is False
     assert "Input/output error" in document["stores"][0]["unread"][0]
+    # The files that stay do not get the rows later.
+    monkeypatch.undo()
+    later = export(tmp_path / "lake", [store], WISH, mode=INCREMENTAL)
+    assert later.nothing_new
+    assert not later.manifest.complete
+    assert export(tmp_path / "lake", [store], WISH, mode=OVERWRITE).manifest.complete
