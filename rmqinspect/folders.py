@@ -156,11 +156,12 @@ class LocalFolder:
         return os.path.lexists(self.path)
 
     def names(self) -> list[str]:
-        """Return the names of all files below, sorted; links to folders are not followed."""
+        """Return the names of all files below, sorted; a link to a folder is one, and not followed."""
         found: list[str] = []
         with _as_refusal(self.path, "listed"):
-            for folder, _, names in os.walk(self.path, onerror=_raise_unless_gone):
-                found += (os.path.relpath(os.path.join(folder, name), self.path) for name in names)
+            for folder, folders, names in os.walk(self.path, onerror=_raise_unless_gone):
+                links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+                found += (os.path.relpath(os.path.join(folder, name), self.path) for name in [*names, *links])
         return sorted(name.replace(os.sep, "/") for name in found)
 
     def read(self, name: str) -> bytes:

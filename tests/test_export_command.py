@@ -263,6 +263,14 @@ def test_another_wish_is_not_added_to_an_export(words: tuple[str, ...], run: Run
     assert manifest() == before
 
 
+def test_a_relative_time_is_another_wish_than_none(run: Run) -> None:
+    run(FLIPPED, "--since", "last-1s")
+    assert manifest()["export"]["filters"] == {"since": "last-1s"}  # type: ignore[index]
+    status, _, err = run(FLIPPED, "--incremental")
+    assert status == ExitStatus.REFUSED
+    assert "was made with another filters" in err
+
+
 def test_a_store_that_is_left_out_later_is_missed(run: Run) -> None:
     run(f"a={FLIPPED}", f"b={HEALTHY}")
     status, _, err = run(f"a={FLIPPED}", "--incremental")

@@ -163,6 +163,23 @@ def test_a_log_that_became_shorter_is_refused_too(broker: Broker, tmp_path: Path
     assert_same(lake, broker)
 
 
+def test_a_log_that_was_cut_and_grew_less_since_is_refused_too(tmp_path: Path) -> None:
+    lake, broker = tmp_path / "lake", Broker(tmp_path / "store")
+    pieces = various(200)
+    before = pad(lay(pieces), 1 << 17)
+    write_segment(broker.log, before)
+    export(lake, [broker.store], WISH)
+    # Truncation erases nothing: the first and last 4 KiB are what they were.
+    newer = [{"topic": "another", "store_timestamp": 1_800_000_000_000 + number} for number in range(9)]
+    octets = lay([*pieces[:100], *newer])
+    write_segment(broker.log, octets + before[len(octets) :])
+    with pytest.raises(Refused, match="b: segment 0 differs"):
+        add(lake, [broker.store], WISH)
+    add(lake, [broker.store], WISH, replace_changed=True)
+    assert_same(lake, broker)
+    assert "another" in exported(lake, "b", MESSAGES, WISH).column("topic").to_pylist()
+
+
 def test_other_tables_are_written_again_as_a_whole(broker: Broker, tmp_path: Path) -> None:
     lake, wish = tmp_path / "lake", Wish((MESSAGES, "segments", "gaps"), 5_000)
     export(lake, [broker.store], wish)

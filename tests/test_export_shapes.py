@@ -52,6 +52,13 @@ def test_names_of_folders_are_harmless_and_can_be_read_back(odd_store: Store, tm
     assert days == {"day=1970-01-01", "day=2022-01-08"}
 
 
+def test_a_store_may_have_a_long_name(odd_store: Store, tmp_path: Path) -> None:
+    stores = [replace(odd_store, name="付" * 40 + end) for end in "ab"]
+    outcome = export(tmp_path / "lake", stores, Wish())
+    assert len(set(names(tmp_path / "lake"))) == 2
+    assert outcome.manifest.rows(MESSAGES) == 2 * len(ODD) * 2
+
+
 def test_long_names_are_cut_and_stay_different() -> None:
     one, other = safe_name("付" * 200 + "a"), safe_name("付" * 200 + "b")
     assert one != other

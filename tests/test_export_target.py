@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,13 @@ from typing import Any
 import pytest
 
 from rmqinspect.errors import Refused
+from rmqinspect.export.job import LocalEngine, Outcome, run_export
 from rmqinspect.export.manifest import MANIFEST, SUCCESS, read_manifest
+from rmqinspect.export.part import Orders, write_part
+from rmqinspect.export.store_plan import plan_store
 from rmqinspect.export.target import FRESH, INCREMENTAL, OVERWRITE, Target
 from rmqinspect.export.wish import MESSAGES, Wish
+from rmqinspect.folders import LocalFolder
 from rmqinspect.output.columnar import ParquetFile
 from rmqinspect.resync import Unread
 from rmqinspect.store import Store
@@ -47,6 +52,16 @@ def test_files_that_only_look_like_an_exports_are_not_taken_for_one(name: str, t
     (tmp_path / name).write_text("mine")
     with pytest.raises(Refused, match="of no export"):
         Target(str(tmp_path), OVERWRITE, [])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_nothing_is_written_through_a_link_to_a_folder(mode: str, tmp_path: Path) -> None:
+    root = oracle.copy("crash", "flip_body_third-4.7.1-c", tmp_path)
+    lake = tmp_path / "lake"
+    lake.mkdir()
+    (lake / MESSAGES).symlink_to(root)
+    with pytest.raises(Refused, match="holds messages, which is of no export"):
+        Target(str(lake), mode, [str(root)])
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -129,9 +144,6 @@ def test_a_run_that_is_cut_off_changes_nothing(
 
 
 def test_abandon_removes_what_its_run_wrote(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from rmqinspect.export.part import Orders, write_part
-    from rmqinspect.export.store_plan import plan_store
-
     target = Target(str(tmp_path / "a" / "lake"), FRESH, [])
     target.begin()
     orders = Orders(target.folder.path, "0123abcd", WISH)
@@ -143,11 +155,83 @@ def test_abandon_removes_what_its_run_wrote(store: Store, tmp_path: Path, monkey
     assert not (tmp_path / "a" / "lake").exists()
 
 
-def test_a_task_that_ran_twice_leaves_one_file(store: Store, tmp_path: Path) -> None:
-    from rmqinspect.export.job import LocalEngine, run_export
-    from rmqinspect.export.part import Orders, write_part
-    from rmqinspect.export.store_plan import plan_store
+def written(target: Target, store: Store, run: str) -> Outcome:
+    """Write what is to be committed."""
+    plan = plan_store(store, WISH, target.earlier)
+    return run_export([plan], Orders(target.folder.path, run, WISH), LocalEngine(1))
 
+
+@pytest.mark.parametrize("mode", [FRESH, OVERWRITE])
+def test_of_two_runs_at_once_the_second_one_spoils_nothing(mode: str, store: Store, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    one, other = Target(str(lake), mode, []), Target(str(lake), mode, [])
+    first, second = written(one, store, "0123abcd"), written(other, store, "4567cdef")
+    one.commit(first.manifest, first.names)
+    before = everything(lake)
+    with pytest.raises(Refused, match="another export was finished there meanwhile"):
+        other.commit(second.manifest, second.names)
+    other.abandon("4567cdef")
+    assert everything(lake) == before
+    assert (lake / SUCCESS).exists()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_run_that_is_interrupted_after_its_commit_is_whole(mode: str, store: Store, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    target = Target(str(lake), mode, [])
+    outcome = written(target, store, "0123abcd")
+    target.commit(outcome.manifest, outcome.names)
+    before = everything(lake)
+    target.abandon("0123abcd")
+    assert everything(lake) == before
+    assert set(names(lake)) == {file.name for file in outcome.manifest.files} != set()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_waits_for_the_end_of_a_commit(
+    number: signal.Signals, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    came: list[int] = []
+    before = signal.signal(number, lambda number, _: came.append(number))
+    try:
+        target = Target(str(tmp_path / "lake"), FRESH, [])
+        outcome = written(target, store, "0123abcd")
+        rename = LocalFolder.rename
+
+        def interrupted(folder: LocalFolder, old: str, new: str) -> None:
+            signal.raise_signal(number)
+            assert not came
+            rename(folder, old, new)
+
+        monkeypatch.setattr(LocalFolder, "rename", interrupted)
+        target.commit(outcome.manifest, outcome.names)
+        assert came == [number]
+        assert (tmp_path / "lake" / SUCCESS).exists()
+    finally:
+        signal.signal(number, before)
+
+
+def test_a_commit_that_fails_leaves_nothing(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = Target(str(tmp_path / "lake"), FRESH, [])
+    outcome = written(target, store, "0123abcd")
+
+    def full(folder: LocalFolder, name: str, octets: bytes) -> None:
+        raise Refused(f"{name}: cannot be written: No space left on device")
+
+    monkeypatch.setattr(LocalFolder, "write", full)
+    with pytest.raises(Refused, match="No space left"):
+        target.commit(outcome.manifest, outcome.names)
+    target.abandon("0123abcd")
+    assert not (tmp_path / "lake").exists()
+
+
+def test_an_empty_folder_of_somebody_else_stays(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "lake" / "mine").mkdir(parents=True)
+    export(tmp_path / "lake", [store], WISH)
+    assert (tmp_path / "lake" / "mine").is_dir()
+
+
+def test_a_task_that_ran_twice_leaves_one_file(store: Store, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     target = Target(str(lake), FRESH, [])
     target.begin()
@@ -216,3 +300,9 @@ def test_a_file_that_cannot_be_read_makes_the_export_incomplete(
     document = json.loads((tmp_path / "lake" / MANIFEST).read_bytes())
     assert document["complete"] is False
     assert "Input/output error" in document["stores"][0]["unread"][0]
+    # The files that stay do not get the rows later.
+    monkeypatch.undo()
+    later = export(tmp_path / "lake", [store], WISH, mode=INCREMENTAL)
+    assert later.nothing_new
+    assert not later.manifest.complete
+    assert export(tmp_path / "lake", [store], WISH, mode=OVERWRITE).manifest.complete

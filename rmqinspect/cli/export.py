@@ -135,9 +135,14 @@ def _refuse_contradictions(paths: Sequence[str], options: dict[str, Any]) -> Non
         raise click.UsageError("--master is for --engine spark.")
     if read_bound() is not None and options["engine"] == "spark":
         raise click.UsageError("--read-rate bounds processes of this machine: it needs --engine local.")
-    relative = [name for name in ("since", "until") if options[name] and not options[name][:1].isdigit()]
-    if options["incremental"] and relative:
-        raise click.UsageError(f"--incremental needs a --{relative[0]} that stays the same: an absolute time.")
+    if options["incremental"] and (relative := _relative_times(options)):
+        raise click.UsageError(f"--incremental needs a --{relative[0][0]} that stays the same: an absolute time.")
+
+
+def _relative_times(options: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Return --since and --until, by name, where they are no time of their own: `-2h`, `last-5m`, `now`."""
+    given = [(name, options[name]) for name in ("since", "until")]
+    return tuple((name, text) for name, text in given if text and not text[:1].isdigit())
 
 
 def _open_stores(paths: Sequence[str], options: dict[str, Any]) -> "list[Store]":
@@ -171,17 +176,18 @@ def _read_wish(options: dict[str, Any]) -> Wish:
         for option in ("partition_by", "raw_body"):
             if options[option]:
                 raise click.UsageError(f"--{option.replace('_', '-')} is for the table messages.")
-    absolute = {name: options[name] if (options[name] or "")[:1].isdigit() else None for name in ("since", "until")}
+    relative = _relative_times(options)
     return Wish(
         tables,
         options["file_size"],
         options["schema"],
         options["partition_by"],
-        with_times(read_selection(options), options | absolute, lambda: 0),
+        with_times(read_selection(options), options | dict.fromkeys(dict(relative)), lambda: 0),
         options["redact"],
         options["raw_body"],
         options["max_body"],
         options["closed_only"],
+        relative,
     )
 
 
@@ -393,12 +399,6 @@ def _notes(plan: "StorePlan") -> dict[str, str]:
 
 @contextmanager
 def _open_engine(options: dict[str, Any], jobs: int) -> "Iterator[Engine]":
-    if options["engine"] == "spark":
-        from rmqinspect.spark import spark_engine
-
-        with spark_engine(options["master"], verbose=bool(options["verbose"])) as engine:
-            yield engine
-        return
     if options["engine"] == "spark":
         from rmqinspect.spark import spark_engine
 

@@ -188,14 +188,24 @@ def is_unchanged(known: dict[str, Any], segment: Segment) -> bool:
     return fingerprint(segment, known["begin"], known["end"]) == known
 
 
-def changed_segments(store: Store, known: ExportedStore) -> list[Segment]:
-    """Return the segments that were exported and are different now; those that have expired are none."""
+def changed_segments(store: Store, known: ExportedStore, log_end: int) -> list[Segment]:
+    """Return the segments that were exported and are different now; those that have expired are none.
+
+    What was exported and lies behind the log's end now was cut off, and what a broker wrote over the begin
+    of it need not reach to its last bytes.
+    """
     by_base = {segment.base: segment for segment in store.segments}
     return [
         by_base[entry["base"]]
         for entry in known.segments
-        if entry["base"] in by_base and not is_unchanged(entry, by_base[entry["base"]])
+        if entry["base"] in by_base
+        and (_last_covered(known, entry) > log_end or not is_unchanged(entry, by_base[entry["base"]]))
     ]
+
+
+def _last_covered(known: ExportedStore, entry: dict[str, Any]) -> int:
+    """Return the physical offset behind the last record of a segment that is no later than what was covered."""
+    return min(entry["end"] or 0, known.end or 0)
 
 
 # --- what differs between two runs ----------------------------------------------------------------

@@ -90,7 +90,7 @@ def _take_up(plan: StorePlan, earlier: Manifest, *, replace_changed: bool) -> No
     known = next((one for one in earlier.stores if one.name == store.name), None)
     if known is None or known.end is None:
         return
-    changed = changed_segments(store, known)
+    changed = changed_segments(store, known, plan.reach.end)
     if changed and not replace_changed:
         when = str(earlier.run.get("started", ""))[:10]
         raise Refused(

@@ -32,6 +32,7 @@ class Wish:
     raw_body: bool = False
     max_body: int = 64 << 20
     closed_only: bool = False
+    relative: tuple[tuple[str, str], ...] = ()  # since, until as they were given, where they move with time or store
 
     def as_document(self) -> dict[str, Any]:
         """Return what an incremental export must find unchanged. A key of --redact is told by a hash of it."""
@@ -40,7 +41,7 @@ class Wish:
             "file_size": self.file_size,
             "schema": self.schema,
             "partition_by": list(self.partition_by),
-            "filters": _filters(self.selection),
+            "filters": _filters(self.selection) | dict(self.relative),
             "redacted": _redacted(self.redaction),
             "raw_body": self.raw_body,
             "max_body": self.max_body,
