@@ -298,9 +298,14 @@ class _Run:
     def _announce_earlier(self, plan: "StorePlan") -> None:
         if plan.known is None:
             return
-        kept = [entry for entry in plan.known.segments if entry["base"] < plan.start]
-        words = [f"{count(len(kept), 'segment')} already exported and unchanged (size, first and last record)"]
-        words += [f"segment {base} has changed and is exported again" for base in plan.replaced]
+        kept = sum(entry["base"] < plan.start for entry in plan.known.segments) - plan.expired
+        words = [f"{count(kept, 'segment')} already exported and unchanged (size, first and last record)"]
+        words += [
+            f"segment {base} is gone from the log's end and its rows with it"
+            if base in plan.cut
+            else f"segment {base} has changed and is exported again"
+            for base in plan.replaced
+        ]
         if plan.expired:
             words.append(f"{count(plan.expired, 'segment')} of the earlier export no longer in the store, rows kept")
         self.progress.remark(f"{plan.store.name}: {'; '.join(words)}")
@@ -394,12 +399,6 @@ def _notes(store: "Store") -> dict[str, str]:
 
 @contextmanager
 def _open_engine(options: dict[str, Any], jobs: int) -> "Iterator[Engine]":
-    if options["engine"] == "spark":
-        from rmqinspect.spark import spark_engine
-
-        with spark_engine(options["master"], verbose=bool(options["verbose"])) as engine:
-            yield engine
-        return
     if options["engine"] == "spark":
         from rmqinspect.spark import spark_engine
 

@@ -189,13 +189,23 @@ def is_unchanged(known: dict[str, Any], segment: Segment) -> bool:
 
 
 def changed_segments(store: Store, known: ExportedStore) -> list[Segment]:
-    """Return the segments that were exported and are different now; those that have expired are none."""
+    """Return the segments that were exported and are different now; those that are gone are none."""
     by_base = {segment.base: segment for segment in store.segments}
     return [
         by_base[entry["base"]]
         for entry in known.segments
         if entry["base"] in by_base and not is_unchanged(entry, by_base[entry["base"]])
     ]
+
+
+def cut_segments(store: Store, known: ExportedStore) -> list[int]:
+    """Return the bases of segments that were exported, are gone, and have none behind them.
+
+    Retention deletes from the front (MappedFileQueue#deleteExpiredFileByTime); from the back a start deletes
+    that ends the log before them (MappedFileQueue#truncateDirtyFiles), and somebody who copied too little.
+    """
+    last = max((segment.base for segment in store.segments), default=-1)
+    return [entry["base"] for entry in known.segments if entry["base"] > last]
 
 
 # --- what differs between two runs ----------------------------------------------------------------
