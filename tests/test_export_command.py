@@ -73,7 +73,9 @@ def rows(table: str = "messages") -> pa.Table:
         (("S", "--since", "yesterday"), "--since"),
         (("S", "--table", "checkpoint", "-t", "a"), "checkpoint has no column for --topic"),
         (("S", "--table", "gaps", "--partition-by", "topic"), "--partition-by is for the table messages"),
-        (("a=S", "a=S"), "Two stores are called"),
+        (("a=S", "a=S"), "Two stores are called 'a': their rows would look alike. Give NAME=STORE."),
+        (("S", "-o", ""), "'' is no folder"),
+        (("S", "-o", "-"), "'-' is no folder"),
     ],
 )
 def test_wrong_usage_ends_with_2_before_anything_is_written(words: tuple[str, ...], complaint: str, run: Run) -> None:

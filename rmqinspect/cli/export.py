@@ -54,6 +54,12 @@ def _read_file_size(ctx: click.Context, param: click.Parameter, text: str) -> in
 
 
 def _read_partitions(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[str, ...]:
+def _read_output(ctx: click.Context, param: click.Parameter, path: str) -> str:
+    if path in ("", "-"):  # what a script makes of a variable that is not set, and a pipe, which has no folders
+        raise click.BadParameter(f"{path!r} is no folder", ctx, param)
+    return path
+
+
     columns = tuple(dict.fromkeys(word.strip() for word in text.split(","))) if text is not None else ()
     for column in columns:
         if column not in PARTITIONS:
@@ -63,7 +69,7 @@ def _read_partitions(ctx: click.Context, param: click.Parameter, text: str | Non
 
 @click.command("export")
 @click.argument("paths", nargs=-1, metavar="[NAME=]STORE...", type=click.Path())
-@click.option("-o", "--output", metavar="DIR", required=True,
+@click.option("-o", "--output", metavar="DIR", required=True, callback=_read_output,
               help="A new or empty folder, here or on object storage (s3://bucket/folder).")
 @click.option("--table", "tables", multiple=True, metavar="NAME", help="Repeat for more. Default: messages.")
 @click.option("--all", "all_", is_flag=True, help="All tables, and the findings of verify.")
@@ -153,7 +159,7 @@ def _open_stores(paths: Sequence[str], options: dict[str, Any]) -> "list[Store]"
         if name is not None:
             stores.insert(place, replace(open_stores([path], **settings)[0], name=name))
     stores = [replace(one, name=_as_text(one.name)) for one in stores]
-    refuse_equal_names([store.name for store in stores])
+    refuse_equal_names([store.name for store in stores], " Give NAME=STORE.")
     return stores
 
 
