@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 _MANY_FILES = 1000
 _SMALLEST_FILE = 4096  # bytes of log
+_OF_SEGMENTS = (MESSAGES, "segments", "gaps")
 
 
 def _read_file_size(ctx: click.Context, param: click.Parameter, text: str) -> int:
@@ -53,13 +54,13 @@ def _read_file_size(ctx: click.Context, param: click.Parameter, text: str) -> in
     return size
 
 
-def _read_partitions(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[str, ...]:
 def _read_output(ctx: click.Context, param: click.Parameter, path: str) -> str:
     if path in ("", "-"):  # what a script makes of a variable that is not set, and a pipe, which has no folders
         raise click.BadParameter(f"{path!r} is no folder", ctx, param)
     return path
 
 
+def _read_partitions(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[str, ...]:
     columns = tuple(dict.fromkeys(word.strip() for word in text.split(","))) if text is not None else ()
     for column in columns:
         if column not in PARTITIONS:
@@ -253,8 +254,9 @@ class _Run:
     def go(self) -> int:
         """Write and commit; whatever ends it before that leaves nothing behind."""
         try:
+            self._announce()
             with _open_engine(self.options, self.jobs) as engine:
-                self._announce(engine)
+                self.progress.remark(f"engine: {engine.words}")
                 self.target.begin()
                 outcome = self._write(engine)
                 status = self._judge(outcome)
@@ -273,7 +275,8 @@ class _Run:
 
     # --- before -----------------------------------------------------------------------------------
 
-    def _announce(self, engine: "Engine") -> None:
+    def _announce(self) -> None:
+        """Say what is going to be done, and refuse what cannot be, before Spark takes its seconds to start."""
         from rmqinspect.export.estimate import estimate_size
         from rmqinspect.store import lock_holder
 
@@ -284,6 +287,8 @@ class _Run:
             if (holder := lock_holder(plan.store)) is not None:
                 remark(f"{plan.store.name}: a broker runs on this store (pid {holder} holds the lock): "
                        "the files may change while they are read")  # fmt: skip
+            if not plan.store.segments and (empty := [table for table in self.wish.tables if table in _OF_SEGMENTS]):
+                remark(f"{plan.store.name}: no segment of a commit log is there: no rows of {', '.join(empty)}")
             self._announce_earlier(plan)
         need, free = estimate_size(self.plans), self.target.free
         if free is not None and need > free:
@@ -293,7 +298,8 @@ class _Run:
         size = sum(plan.size + sum(part.split.size for part in plan.side_parts) for plan in self.plans)
         room = "" if free is None else f"; free {describe_size(free)}"
         stores = count(len(self.plans), "store")
-        remark(f"{describe_size(size)} to read of {stores}, about {describe_size(need)} to write{room}; {engine.words}")
+        wait = "; waiting for Spark" if self.options["engine"] == "spark" else ""
+        remark(f"{describe_size(size)} to read of {stores}, about {describe_size(need)} to write{room}{wait}")
         if size > LONG_READ:
             remark(
                 "All of it is read, because the messages stand nowhere else. Cheaper: --offset A..B reads only that "
