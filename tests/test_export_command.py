@@ -36,7 +36,7 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
 
     def run_export(*arguments: str) -> tuple[int, str, str]:
-        status = main(["export", *arguments, "-o", "lake", "--engine", "local", "-j", "1"])
+        status = main(["export", "-o", "lake", *arguments, "--engine", "local", "-j", "1"])
         captured = capsys.readouterr()
         return status, captured.out, captured.err
 
@@ -73,7 +73,9 @@ def rows(table: str = "messages") -> pa.Table:
         (("S", "--since", "yesterday"), "--since"),
         (("S", "--table", "checkpoint", "-t", "a"), "checkpoint has no column for --topic"),
         (("S", "--table", "gaps", "--partition-by", "topic"), "--partition-by is for the table messages"),
-        (("a=S", "a=S"), "Two stores are called"),
+        (("a=S", "a=S"), "Two stores are called 'a': their rows would look alike. Give NAME=STORE."),
+        (("S", "-o", ""), "'' is no folder"),
+        (("S", "-o", "-"), "'-' is no folder"),
     ],
 )
 def test_wrong_usage_ends_with_2_before_anything_is_written(words: tuple[str, ...], complaint: str, run: Run) -> None:
@@ -198,6 +200,26 @@ def test_quiet_says_nothing(run: Run) -> None:
 def test_long_reads_are_announced(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rmqinspect.cli.export.LONG_READ", 1000)
     assert "Cheaper: --offset A..B" in run(FLIPPED)[2]
+
+
+def test_it_says_that_no_commit_log_was_given(run: Run) -> None:
+    queues = [str(Path(FLIPPED, "consumequeue")), "--table", "messages", "--table", "queue_units"]
+    status, _, err = run(*queues)
+    assert status == ExitStatus.DONE
+    assert "consumequeue: no segment of a commit log is there: no rows of messages\n" in err
+    assert "no segment" not in run(queues[0], "--table", "queue_units", "--overwrite")[2]
+    assert "no segment" not in run(FLIPPED, "--overwrite")[2]
+
+
+def test_room_is_asked_for_before_spark_starts(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(master: str | None, *, verbose: bool) -> None:
+        raise AssertionError("started")
+
+    monkeypatch.setattr("rmqinspect.spark.session.check_spark", lambda master: None)
+    monkeypatch.setattr("rmqinspect.spark.spark_engine", start)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=10_000))
+    assert main(["export", FLIPPED, "-o", "lake"]) == ExitStatus.REFUSED
+    monkeypatch.undo()
 
 
 def test_many_partitions_are_warned_of(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

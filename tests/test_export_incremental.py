@@ -180,6 +180,31 @@ def test_a_log_that_was_cut_and_grew_less_since_is_refused_too(tmp_path: Path) -
     assert "another" in exported(lake, "b", MESSAGES, WISH).column("topic").to_pylist()
 
 
+def test_a_log_that_was_cut_between_two_segments_is_refused_too(broker: Broker, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    export(lake, [broker.store], WISH)
+    kept = len(broker.pieces) - 1
+    for path in sorted(broker.log.iterdir())[kept:]:
+        path.unlink()
+    with pytest.raises(Refused, match=f"b: segment {kept * SIZE} of the export of .* is gone, .*--replace-changed"):
+        add(lake, [broker.store], WISH)
+    outcome = add(lake, [broker.store], WISH, replace_changed=True)
+    plan = outcome.results[0].plan
+    assert (plan.cut, plan.replaced, plan.expired) == ([kept * SIZE], [kept * SIZE], 0)
+    assert exported(lake, "b", MESSAGES, WISH).num_rows == sum(map(len, broker.pieces[:kept]))
+    assert_same(lake, broker)
+    assert add(lake, [broker.store], WISH).nothing_new
+
+
+def test_a_hole_in_the_log_is_no_cut(broker: Broker, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    export(lake, [broker.store], WISH)
+    (broker.log / f"{SIZE:020}").unlink()
+    outcome = add(lake, [broker.store], WISH)
+    assert (outcome.results[0].plan.cut, outcome.results[0].plan.expired) == ([], 1)
+    assert exported(lake, "b", MESSAGES, WISH).num_rows == 90
+
+
 def test_other_tables_are_written_again_as_a_whole(broker: Broker, tmp_path: Path) -> None:
     lake, wish = tmp_path / "lake", Wish((MESSAGES, "segments", "gaps"), 5_000)
     export(lake, [broker.store], wish)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 _MANY_FILES = 1000
 _SMALLEST_FILE = 4096  # bytes of log
+_OF_SEGMENTS = (MESSAGES, "segments", "gaps")
 
 
 def _read_file_size(ctx: click.Context, param: click.Parameter, text: str) -> int:
@@ -53,6 +54,12 @@ def _read_file_size(ctx: click.Context, param: click.Parameter, text: str) -> in
     return size
 
 
+def _read_output(ctx: click.Context, param: click.Parameter, path: str) -> str:
+    if path in ("", "-"):  # what a script makes of a variable that is not set, and a pipe, which has no folders
+        raise click.BadParameter(f"{path!r} is no folder", ctx, param)
+    return path
+
+
 def _read_partitions(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[str, ...]:
     columns = tuple(dict.fromkeys(word.strip() for word in text.split(","))) if text is not None else ()
     for column in columns:
@@ -63,7 +70,7 @@ def _read_partitions(ctx: click.Context, param: click.Parameter, text: str | Non
 
 @click.command("export")
 @click.argument("paths", nargs=-1, metavar="[NAME=]STORE...", type=click.Path())
-@click.option("-o", "--output", metavar="DIR", required=True,
+@click.option("-o", "--output", metavar="DIR", required=True, callback=_read_output,
               help="A new or empty folder, here or on object storage (s3://bucket/folder).")
 @click.option("--table", "tables", multiple=True, metavar="NAME", help="Repeat for more. Default: messages.")
 @click.option("--all", "all_", is_flag=True, help="All tables, and the findings of verify.")
@@ -158,7 +165,7 @@ def _open_stores(paths: Sequence[str], options: dict[str, Any]) -> "list[Store]"
         if name is not None:
             stores.insert(place, replace(open_stores([path], **settings)[0], name=name))
     stores = [replace(one, name=_as_text(one.name)) for one in stores]
-    refuse_equal_names([store.name for store in stores])
+    refuse_equal_names([store.name for store in stores], " Give NAME=STORE.")
     return stores
 
 
@@ -253,8 +260,9 @@ class _Run:
     def go(self) -> int:
         """Write and commit; whatever ends it before that leaves nothing behind."""
         try:
+            self._announce()
             with _open_engine(self.options, self.jobs) as engine:
-                self._announce(engine)
+                self.progress.remark(f"engine: {engine.words}")
                 self.target.begin()
                 outcome = self._write(engine)
                 status = self._judge(outcome)
@@ -273,7 +281,8 @@ class _Run:
 
     # --- before -----------------------------------------------------------------------------------
 
-    def _announce(self, engine: "Engine") -> None:
+    def _announce(self) -> None:
+        """Say what is going to be done, and refuse what cannot be, before Spark takes its seconds to start."""
         from rmqinspect.export.estimate import estimate_size
         from rmqinspect.store import lock_holder
 
@@ -284,6 +293,8 @@ class _Run:
             if (holder := lock_holder(plan.store)) is not None:
                 remark(f"{plan.store.name}: a broker runs on this store (pid {holder} holds the lock): "
                        "the files may change while they are read")  # fmt: skip
+            if not plan.store.segments and (empty := [table for table in self.wish.tables if table in _OF_SEGMENTS]):
+                remark(f"{plan.store.name}: no segment of a commit log is there: no rows of {', '.join(empty)}")
             self._announce_earlier(plan)
         need, free = estimate_size(self.plans), self.target.free
         if free is not None and need > free:
@@ -293,7 +304,8 @@ class _Run:
         size = sum(plan.size + sum(part.split.size for part in plan.side_parts) for plan in self.plans)
         room = "" if free is None else f"; free {describe_size(free)}"
         stores = count(len(self.plans), "store")
-        remark(f"{describe_size(size)} to read of {stores}, about {describe_size(need)} to write{room}; {engine.words}")
+        wait = "; waiting for Spark" if self.options["engine"] == "spark" else ""
+        remark(f"{describe_size(size)} to read of {stores}, about {describe_size(need)} to write{room}{wait}")
         if size > LONG_READ:
             remark(
                 "All of it is read, because the messages stand nowhere else. Cheaper: --offset A..B reads only that "
@@ -304,9 +316,14 @@ class _Run:
     def _announce_earlier(self, plan: "StorePlan") -> None:
         if plan.known is None:
             return
-        kept = [entry for entry in plan.known.segments if entry["base"] < plan.start]
-        words = [f"{count(len(kept), 'segment')} already exported and unchanged (size, first and last record)"]
-        words += [f"segment {base} has changed and is exported again" for base in plan.replaced]
+        kept = sum(entry["base"] < plan.start for entry in plan.known.segments) - plan.expired
+        words = [f"{count(kept, 'segment')} already exported and unchanged (size, first and last record)"]
+        words += [
+            f"segment {base} is gone from the log's end and its rows with it"
+            if base in plan.cut
+            else f"segment {base} has changed and is exported again"
+            for base in plan.replaced
+        ]
         if plan.expired:
             words.append(f"{count(plan.expired, 'segment')} of the earlier export no longer in the store, rows kept")
         self.progress.remark(f"{plan.store.name}: {'; '.join(words)}")

@@ -367,14 +367,14 @@ def with_times(
     return replace(selection, since=times["since"], until=times["until"])
 
 
-def refuse_equal_names(names: Sequence[str]) -> None:
-    """Make sure that each store has a name of its own.
+def refuse_equal_names(names: Sequence[str], way_out: str = "") -> None:
+    """Make sure that each store has a name of its own; `way_out` says how to give one.
 
     :raises click.UsageError: the rows of two would look alike.
     """
     for name in names:
         if names.count(name) > 1:
-            raise click.UsageError(f"Two stores are called {escape(name)!r}: their rows would look alike.")
+            raise click.UsageError(f"Two stores are called {escape(name)!r}: their rows would look alike.{way_out}")
 
 
 def count_jobs(options: Mapping[str, Any]) -> int:

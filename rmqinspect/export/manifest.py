@@ -208,6 +208,16 @@ def _last_covered(known: ExportedStore, entry: dict[str, Any]) -> int:
     return min(entry["end"] or 0, known.end or 0)
 
 
+def cut_segments(store: Store, known: ExportedStore) -> list[int]:
+    """Return the bases of segments that were exported, are gone, and have none behind them.
+
+    Retention deletes from the front (MappedFileQueue#deleteExpiredFileByTime); from the back a start deletes
+    that ends the log before them (MappedFileQueue#truncateDirtyFiles), and somebody who copied too little.
+    """
+    last = max((segment.base for segment in store.segments), default=-1)
+    return [entry["base"] for entry in known.segments if entry["base"] > last]
+
+
 # --- what differs between two runs ----------------------------------------------------------------
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from rmqinspect.errors import Refused
-from rmqinspect.export.manifest import ExportedFile, ExportedStore, Manifest, changed_segments
+from rmqinspect.export.manifest import ExportedFile, ExportedStore, Manifest, changed_segments, cut_segments
 from rmqinspect.export.names import numbered_name
 from rmqinspect.export.part import SidePart
 from rmqinspect.export.plan import LogPart, LogReach, plan_log, reach_of
@@ -28,6 +28,7 @@ class StorePlan:
     expired: int = 0  # segments of that export that the store no longer has
     replaced: list[int] = field(default_factory=list)  # bases of segments that have changed since
     releases: Sequence[str] = ()  # of the broker, that may have written the store
+    cut: list[int] = field(default_factory=list)  # of these, the ones that are gone from the log's end
 
     @property
     def size(self) -> int:
@@ -90,23 +91,26 @@ def _take_up(plan: StorePlan, earlier: Manifest, *, replace_changed: bool) -> No
     known = next((one for one in earlier.stores if one.name == store.name), None)
     if known is None or known.end is None:
         return
-    changed = changed_segments(store, known, plan.reach.end)
-    if changed and not replace_changed:
+    changed = [segment.base for segment in changed_segments(store, known, plan.reach.end)]
+    cut = cut_segments(store, known)
+    if (changed or cut) and not replace_changed:
         when = str(earlier.run.get("started", ""))[:10]
         raise Refused(
-            f"{store.name}: segment {changed[0].base} differs from the export of {when}; "
-            "--replace-changed exports it again"
+            f"{store.name}: segment {changed[0]} differs from the export of {when}; --replace-changed exports it again"
+            if changed
+            else f"{store.name}: segment {cut[0]} of the export of {when} is gone, and no later one is there: the log "
+            "was cut; --replace-changed takes its rows out"
         )
     plan.known, plan.start = known, known.end
     plan.kept = [file for file in earlier.files if _covers(file, store) and not file.is_tail]
-    if changed:
+    if changed or cut:
         # A file may hold several segments: from the first one that has some of a changed segment on,
         # all are written again.
-        plan.replaced = [segment.base for segment in changed]
+        plan.replaced, plan.cut = [*changed, *cut], cut
         plan.start = min([*plan.replaced, *_starts_behind(plan.kept, min(plan.replaced))])
         plan.kept = [file for file in plan.kept if file.end is not None and file.end <= plan.start]
     bases = {segment.base for segment in store.segments}
-    plan.expired = sum(entry["base"] not in bases for entry in known.segments)
+    plan.expired = sum(entry["base"] not in bases for entry in known.segments if entry["base"] < plan.start)
 
 
 def _covers(file: ExportedFile, store: Store) -> bool:
