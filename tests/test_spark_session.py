@@ -84,6 +84,14 @@ def test_no_java_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("bare")
+def test_a_java_on_the_path_that_does_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = fake_java(tmp_path, "sys.exit(1)")
+    monkeypatch.setenv("PATH", str(place / "bin"))
+    with pytest.raises(NotInstalled, match="Spark needs Java, and .*bin/java does not run: install"):
+        check_spark()
+
+
+@pytest.mark.usefixtures("bare")
 def test_a_jvm_that_is_somebody_else_s_needs_no_java_here(monkeypatch: pytest.MonkeyPatch) -> None:
     check_spark("sc://somewhere:15002")
     monkeypatch.setenv("SPARK_REMOTE", "sc://somewhere")

@@ -28,6 +28,19 @@ columns are the same for all stores: [tables.md](tables.md). Tables:
 Where several are possible, a JSON list or Python's own is taken for them. `columns` is worth its while: Spark does
 not tell a source written in Python which columns it needs.
 
+## Which Python
+
+Spark runs the source in Python processes of its own: `PYSPARK_PYTHON`, else the first `python3` on `PATH`. It needs
+this package, or `--py-files`, and `construct`, `pyarrow` and `numpy`. A notebook whose kernel is in an environment that
+is not on `PATH` ends with `ModuleNotFoundError`, unless it says, before the session starts:
+
+```python
+import os, sys
+os.environ["PYSPARK_PYTHON"] = sys.executable
+```
+
+`rmqinspect export` does so by itself where the workers are on this machine.
+
 ## Partitions
 
 `messages` are cut into byte ranges of segments, `gaps` into segments, `queue_units` into groups of files,

@@ -99,8 +99,8 @@ def _check_java() -> None:
         )
         answer = (said.stderr + said.stdout).decode(errors="replace")
     except (OSError, subprocess.SubprocessError) as error:
-        where = f"JAVA_HOME={home}" if home else java
-        raise NotInstalled(f"Spark needs Java, and {where} has none that runs: install {_JRE}; {_WITHOUT}") from error
+        where = f"JAVA_HOME={home} has none that runs" if home else f"{java} does not run"
+        raise NotInstalled(f"Spark needs Java, and {where}: install {_JRE}; {_WITHOUT}") from error
     version = _java_version(answer)
     if version is not None and version < OLDEST_JAVA:
         raise NotInstalled(f"Java {version} ({java}) is too old for Spark: install {_JRE}; {_WITHOUT}")
