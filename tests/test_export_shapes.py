@@ -126,6 +126,17 @@ def test_more_partitions_than_files_may_be_open(tmp_path: Path) -> None:
     assert sum(pq.read_metadata(tmp_path / "lake" / name).num_rows for name in written) == 900
 
 
+def test_of_many_partitions_the_fullest_are_written_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {"large": 4000, "small": 10}
+    pieces = [{"topic": topic, "body": bytes(size)} for _ in range(40) for topic, size in sizes.items()]
+    write_segment(tmp_path / "store" / "commitlog", pad(lay(pieces), 1 << 18))
+    monkeypatch.setattr("rmqinspect.export.part._MOST_WAITING", 60_000)
+    export(tmp_path / "lake", [replace(open_store([str(tmp_path / "store")]), name="s")], Wish(partition_by=("topic",)))
+    files = {name.split("/")[1]: pq.read_metadata(tmp_path / "lake" / name) for name in names(tmp_path / "lake")}
+    assert {name: file.num_rows for name, file in files.items()} == {"topic=large": 40, "topic=small": 40}
+    assert files["topic=small"].num_row_groups == 1
+
+
 def test_hive_readers_find_the_partitions(tmp_path: Path) -> None:
     stores = [case_store(*case) for case in STORES]
     export(tmp_path / "lake", stores, Wish(partition_by=("topic", "queue_id")))

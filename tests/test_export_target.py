@@ -263,6 +263,46 @@ def test_a_manifest_that_cannot_be_read_is_refused(text: str, why: str, store: S
     Target(str(tmp_path / "lake"), OVERWRITE, [])
 
 
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("export",), []),
+        (("tables",), {}),
+        (("run",), 3),
+        (("tables", "messages", "files", 0), "x"),
+        (("tables", "messages", "files", 0, "rows"), "x"),
+        (("tables", "messages", "files", 0, "end"), "x"),
+        (("tables", "messages", "files", 0, "statuses"), [1]),
+        (("tables", "messages", "files", 0, "statuses"), {"carved": "x"}),
+        (("stores", 0), None),
+        (("stores", 0, "covered", "end"), None),
+        (("stores", 0, "covered"), [1]),
+        (("stores", 0, "unread"), 3),
+        (("stores", 0, "lost"), [{"start": "x", "end": 1, "kind": "unknown"}]),
+        (("stores", 0, "segments", 0), 3),
+        (("stores", 0, "segments", 0, "base"), None),
+        (("stores", 0, "segments", 0, "begin"), "x"),
+    ],
+)
+def test_a_manifest_that_was_edited_is_refused(
+    place: tuple[str | int, ...], value: object, store: Store, tmp_path: Path
+) -> None:
+    octets = export(tmp_path / "lake", [store], WISH).manifest.as_json()
+    read_manifest(octets, "here")
+    document: Any = json.loads(octets)
+    around = document
+    for step in place[:-1]:
+        around = around[step]
+    around[place[-1]] = value
+    with pytest.raises(Refused, match="here: is no manifest of an export: "):
+        read_manifest(json.dumps(document).encode(), "here")
+
+
+def test_a_manifest_without_a_bottom_is_refused() -> None:
+    with pytest.raises(Refused, match="is no manifest"):
+        read_manifest(b"[" * 100_000, "here")
+
+
 def test_the_manifest_is_read_as_it_was_written(store: Store, tmp_path: Path) -> None:
     stores = [store, case_store("crash", "seg_missing_mid-4.9.7-c")]
     manifest = export(tmp_path / "lake", stores, Wish((MESSAGES, "gaps"), 30_000)).manifest

@@ -10,7 +10,7 @@ import platform
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -133,28 +133,56 @@ def read_manifest(octets: bytes, where: str) -> Manifest:
         document = json.loads(octets)
         if document["schema_version"] != SCHEMA_VERSION:
             raise Refused(f"{where}: schema version {document['schema_version']}; this tool writes {SCHEMA_VERSION}")
-        files = [
-            ExportedFile(
-                entry["name"], table, entry["store"], entry["rows"], entry["bytes"], entry.get("start"),
-                entry.get("end"), entry.get("behind_log_end", False), entry.get("statuses", {}),
-            )
-            for table, held in document["tables"].items()
-            for entry in held["files"]
-        ]  # fmt: skip
+        _check(document, _DOCUMENT)
+        tables = document["export"]["tables"]
+        files = [_read_file(table, entry) for table in tables for entry in document["tables"][table]["files"]]
         return Manifest(
             document["export"], files, [_read_store(entry) for entry in document["stores"]], document["findings"],
             document["run"],
         )  # fmt: skip
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise Refused(f"{where}: is no manifest of an export: {error}") from error
 
 
+# What is counted with, compared or asked for by name later: anybody may have edited the file.
+_DOCUMENT = {"export": dict, "tables": dict, "stores": list, "findings": dict | None, "run": dict}
+_FILE = {"name": str, "store": str, "rows": int, "bytes": int}
+_STORE = {"name": str, "paths": list, "inputs": list, "segments": list, "lost": list, "unread": list, "writer": list}
+_RANGE = {"start": int, "end": int}
+_SEGMENT = {"base": int, "begin": int | None, "end": int | None}
+
+
+def _check(entry: Any, types: Mapping[str, Any]) -> None:
+    for name, type_ in types.items():
+        if not isinstance(entry[name], type_):
+            raise TypeError(f"{name} is of type {type(entry[name]).__name__}")
+
+
+def _read_file(table: str, entry: dict[str, Any]) -> ExportedFile:
+    _check(entry, _FILE)
+    if "start" in entry:
+        _check(entry, _RANGE)
+    statuses = entry.get("statuses", {})
+    _check(statuses, dict.fromkeys(statuses, int))
+    return ExportedFile(
+        entry["name"], table, entry["store"], entry["rows"], entry["bytes"], entry.get("start"), entry.get("end"),
+        entry.get("behind_log_end", False), statuses,
+    )  # fmt: skip
+
+
 def _read_store(entry: dict[str, Any]) -> ExportedStore:
-    covered = entry["covered"] or {"start": None, "end": None}
-    lost = [(one["start"], one["end"], one["kind"]) for one in entry["lost"]]
+    _check(entry, _STORE)
+    covered = entry["covered"]
+    if covered is not None:
+        _check(covered, _RANGE)
+    for segment in entry["segments"]:
+        _check(segment, _SEGMENT)
+    for lost in entry["lost"]:
+        _check(lost, {**_RANGE, "kind": str})
     return ExportedStore(
-        entry["name"], entry["paths"], entry["inputs"], covered["start"], covered["end"], entry["segments"], lost,
-        entry["unread"], entry["writer"],
+        entry["name"], entry["paths"], entry["inputs"], covered and covered["start"], covered and covered["end"],
+        entry["segments"], [(one["start"], one["end"], one["kind"]) for one in entry["lost"]],
+        list(map(str, entry["unread"])), entry["writer"],
     )  # fmt: skip
 
 

@@ -211,8 +211,7 @@ class PartWriter:
         for folder, rows in _partitions(batch, self._partition_by, self._store):
             self._file(folder).write(self._shaped(rows))
         if len(self._open) > 1:
-            while sum(file.waiting for file in self._open.values()) > _MOST_WAITING:
-                max(self._open.values(), key=lambda file: file.waiting).end_group()
+            self._make_room()
 
     def finish(self, notes: Mapping[str, str], *, complete: bool, even_empty: bool = False) -> list[PartFile]:
         """End all files, each with what is to be said of it, and return them."""
@@ -220,6 +219,16 @@ class PartWriter:
             self._file("")
         said = {**self._orders.notes.get(self._store, {}), "store": self._store, **notes}
         return [file.finish(said, complete=complete) for _, file in sorted(self._open.items())]
+
+    def _make_room(self) -> None:
+        """End the row groups that have most rows waiting, until the others may wait."""
+        waiting = sum(file.waiting for file in self._open.values())
+        if waiting > _MOST_WAITING:
+            for file in sorted(self._open.values(), key=lambda file: file.waiting, reverse=True):
+                waiting -= file.waiting
+                file.end_group()
+                if waiting <= _MOST_WAITING:
+                    break
 
     def _shaped(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         wish = self._orders.wish
