@@ -87,7 +87,7 @@ def test_no_java_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_java_on_the_path_that_does_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = fake_java(tmp_path, "sys.exit(1)")
     monkeypatch.setenv("PATH", str(place / "bin"))
-    with pytest.raises(NotInstalled, match="Spark needs Java, and .*bin/java does not run: install"):
+    with pytest.raises(NotInstalled, match=r"Spark needs Java, and .*bin/java does not run: install"):
         check_spark()
 
 
