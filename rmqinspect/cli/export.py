@@ -310,12 +310,12 @@ class _Run:
     def _announce_earlier(self, plan: "StorePlan") -> None:
         if plan.known is None:
             return
-        kept = sum(entry["base"] < plan.start for entry in plan.known.segments) - plan.expired
+        kept = sum(entry["base"] < plan.start for entry in plan.known.segments) - plan.expired - len(plan.missed)
         words = [f"{count(kept, 'segment')} already exported and unchanged (size, first and last record)"]
         words += [
             f"segment {base} is gone from the log's end and its rows with it"
             if base in plan.cut
-            else f"segment {base} has changed and is exported again"
+            else f"segment {base} has changed, or was not read whole, and is exported again"
             for base in plan.replaced
         ]
         if plan.expired:
