@@ -69,7 +69,7 @@ def _read_partitions(ctx: click.Context, param: click.Parameter, text: str | Non
 
 
 @click.command("export")
-@click.argument("paths", nargs=-1, metavar="[NAME=]STORE...", type=click.Path())
+@click.argument("paths", nargs=-1, metavar="[NAME=]STORE...", type=click.Path(readable=False))
 @click.option("-o", "--output", metavar="DIR", required=True, callback=_read_output,
               help="A new or empty folder, here or on object storage (s3://bucket/folder).")
 @click.option("--table", "tables", multiple=True, metavar="NAME", help="Repeat for more. Default: messages.")
