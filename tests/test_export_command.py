@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -168,6 +169,26 @@ def test_what_cannot_be_read_ends_with_4_and_the_rest_is_there(
     assert "INCOMPLETE" in out
     assert manifest()["complete"] is False
     assert rows().num_rows > 100
+
+
+@pytest.mark.parametrize("words", [["export", "-o", "lake", "--engine", "local"], ["decode"]])
+def test_a_store_that_may_not_be_listed_is_no_wrong_usage(
+    words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    store.mkdir()
+    real = os.scandir
+
+    def refuse(path: str) -> Any:
+        if str(path) == str(store):
+            raise PermissionError(13, "Permission denied", path)
+        return real(path)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
+    monkeypatch.setattr(os, "scandir", refuse)
+    assert main([*words, str(store)]) == ExitStatus.UNREADABLE
+    assert capsys.readouterr().err == f"rmqinspect: {store}: Permission denied\n"
 
 
 def test_it_is_not_begun_where_there_is_no_room(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

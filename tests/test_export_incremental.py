@@ -11,8 +11,10 @@ from rmqinspect.errors import Refused
 from rmqinspect.export.store_plan import plan_store
 from rmqinspect.export.target import INCREMENTAL, Target
 from rmqinspect.export.wish import MESSAGES, Wish
+from rmqinspect.resync import Unread
 from rmqinspect.select import Selection
 from rmqinspect.store import Store, open_store
+from rmqinspect.tables import log
 from tests.building import fill, lay, pad, various, write_segment
 from tests.exporting import add, expected, export, exported, names
 
@@ -194,6 +196,36 @@ def test_a_log_that_was_cut_between_two_segments_is_refused_too(broker: Broker, 
     assert exported(lake, "b", MESSAGES, WISH).num_rows == sum(map(len, broker.pieces[:kept]))
     assert_same(lake, broker)
     assert add(lake, [broker.store], WISH).nothing_new
+
+
+def test_what_could_not_be_read_is_missed_until_it_is_read(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, bad = tmp_path / "lake", broker.store.segments[1]
+    real = log.read_split
+
+    def read(split: Any, *arguments: Any) -> Any:
+        if split.segment.path != bad.path:
+            return real(split, *arguments)
+        result = real(replace(split, end=split.start), *arguments)
+        result.unread.append(Unread(bad.base, bad.base + SIZE, f"{bad.name}: Input/output error"))
+        return result
+
+    with monkeypatch.context() as patch:
+        patch.setattr("rmqinspect.export.part.read_split", read)
+        assert not export(lake, [broker.store], WISH).manifest.complete
+    held = exported(lake, "b", MESSAGES, WISH).num_rows
+    assert held == 90 - len(broker.pieces[1])
+    broker.put(20)
+    for _ in range(2):  # also when nothing is new
+        outcome = add(lake, [broker.store], WISH)
+        assert outcome.manifest.stores[0].unread == [
+            f"{bad.name}: not read whole by the earlier export; --replace-changed exports it again"
+        ]
+    assert exported(lake, "b", MESSAGES, WISH).num_rows == held + 20
+    assert add(lake, [broker.store], WISH, replace_changed=True).manifest.complete
+    assert_same(lake, broker)
+    assert add(lake, [broker.store], WISH).manifest.complete
 
 
 def test_a_hole_in_the_log_is_no_cut(broker: Broker, tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ _LOST_GAPS = frozenset({"unknown", "missing"})
 
 
 @click.command("decode")
-@click.argument("paths", nargs=-1, metavar="PATH...", type=click.Path())
+@click.argument("paths", nargs=-1, metavar="PATH...", type=click.Path(readable=False))
 @click.option(
     "--table",
     "table_name",

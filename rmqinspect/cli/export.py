@@ -69,7 +69,7 @@ def _read_partitions(ctx: click.Context, param: click.Parameter, text: str | Non
 
 
 @click.command("export")
-@click.argument("paths", nargs=-1, metavar="[NAME=]STORE...", type=click.Path())
+@click.argument("paths", nargs=-1, metavar="[NAME=]STORE...", type=click.Path(readable=False))
 @click.option("-o", "--output", metavar="DIR", required=True, callback=_read_output,
               help="A new or empty folder, here or on object storage (s3://bucket/folder).")
 @click.option("--table", "tables", multiple=True, metavar="NAME", help="Repeat for more. Default: messages.")
@@ -316,12 +316,12 @@ class _Run:
     def _announce_earlier(self, plan: "StorePlan") -> None:
         if plan.known is None:
             return
-        kept = sum(entry["base"] < plan.start for entry in plan.known.segments) - plan.expired
+        kept = sum(entry["base"] < plan.start for entry in plan.known.segments) - plan.expired - len(plan.missed)
         words = [f"{count(kept, 'segment')} already exported and unchanged (size, first and last record)"]
         words += [
             f"segment {base} is gone from the log's end and its rows with it"
             if base in plan.cut
-            else f"segment {base} has changed and is exported again"
+            else f"segment {base} has changed, or was not read whole, and is exported again"
             for base in plan.replaced
         ]
         if plan.expired:

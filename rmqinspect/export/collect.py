@@ -43,6 +43,7 @@ class StoreResult:
     sums: QueueSums = field(default_factory=QueueSums)
     unread: list[str] = field(default_factory=list)
     findings: Counter[str] | None = None  # by severity
+    missed: set[int] = field(default_factory=set)  # bases of segments of which something could not be read
 
     def take_log_part(self, read: LogPartRead) -> None:
         """Add what a part of the log gave."""
@@ -51,6 +52,7 @@ class StoreResult:
             _join(self.accounts, one.account)
             if part.writes and not part.is_tail:
                 _join(self.covered, one.account)
+                self.missed.update([one.account.segment.base] if one.unread else [])
             self.unread += [unread.message for unread in one.unread]
         self.rows += read.rows
         self.statuses.update(read.statuses)
@@ -151,7 +153,8 @@ class StoreResult:
             segment = account.segment
             begin = known.get(segment.base, {}).get("begin", account.begin) or account.begin
             last = account.end if account.end is not None else known.get(segment.base, {}).get("end")
-            known[segment.base] = fingerprint(segment, begin, last)  # type: ignore[arg-type]
+            whole = known.get(segment.base, {}).get("complete", True) and segment.base not in self.missed
+            known[segment.base] = {**fingerprint(segment, begin, last), "complete": whole}  # type: ignore[arg-type]
         return [known[base] for base in sorted(known)]  # type: ignore[type-var]
 
 

@@ -77,7 +77,9 @@ def run_export(
     `progress` is told how many more bytes of log were read and how many more rows written; `jobs` are the
     processes for what no engine runs.
     """
-    results = {plan.store.name: StoreResult(plan, unread=_not_read(plan.store, orders)) for plan in plans}
+    results = {
+        plan.store.name: StoreResult(plan, unread=[*_not_read(plan.store, orders), *plan.missed]) for plan in plans
+    }
     parts: list[Part] = []
     for plan in plans:
         parts += [*plan.parts, *plan.side_parts]

@@ -213,7 +213,14 @@ def _hash_edges(segment: Segment, begin: int, end: int) -> str | None:
 
 def is_unchanged(known: dict[str, Any], segment: Segment) -> bool:
     """Tell whether a segment still is what a fingerprint was taken of."""
-    return fingerprint(segment, known["begin"], known["end"]) == known
+    now = fingerprint(segment, known["begin"], known["end"])
+    return all(known[name] == value for name, value in now.items())
+
+
+def missed_segments(store: Store, known: ExportedStore) -> list[Segment]:
+    """Return the segments of which the export could not read everything, as far as they are still there."""
+    missed = {entry["base"] for entry in known.segments if not entry.get("complete", True)}
+    return [segment for segment in store.segments if segment.base in missed]
 
 
 def changed_segments(store: Store, known: ExportedStore, log_end: int) -> list[Segment]:

@@ -4,7 +4,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from rmqinspect.errors import Refused
-from rmqinspect.export.manifest import ExportedFile, ExportedStore, Manifest, changed_segments, cut_segments
+from rmqinspect.export.manifest import (
+    ExportedFile,
+    ExportedStore,
+    Manifest,
+    changed_segments,
+    cut_segments,
+    missed_segments,
+)
 from rmqinspect.export.names import numbered_name
 from rmqinspect.export.part import SidePart
 from rmqinspect.export.plan import LogPart, LogReach, plan_log, reach_of
@@ -29,6 +36,7 @@ class StorePlan:
     replaced: list[int] = field(default_factory=list)  # bases of segments that have changed since
     releases: Sequence[str] = ()  # of the broker, that may have written the store
     cut: list[int] = field(default_factory=list)  # of these, the ones that are gone from the log's end
+    missed: list[str] = field(default_factory=list)  # what that export could not read and is not read now
 
     @property
     def size(self) -> int:
@@ -101,6 +109,14 @@ def _take_up(plan: StorePlan, earlier: Manifest, *, replace_changed: bool) -> No
             else f"{store.name}: segment {cut[0]} of the export of {when} is gone, and no later one is there: the log "
             "was cut; --replace-changed takes its rows out"
         )
+    missed = missed_segments(store, known)
+    if replace_changed:
+        changed = sorted({*changed, *(segment.base for segment in missed)})
+    else:
+        plan.missed = [
+            f"{segment.name}: not read whole by the earlier export; --replace-changed exports it again"
+            for segment in missed
+        ]
     plan.known, plan.start = known, known.end
     plan.kept = [file for file in earlier.files if _covers(file, store) and not file.is_tail]
     if changed or cut:
