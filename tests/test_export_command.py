@@ -18,7 +18,7 @@ import pytest
 from rmqinspect.cli import main
 from rmqinspect.cli.status import ExitStatus
 from tests import oracle
-from tests.building import fill, lay, various, write_segment
+from tests.building import fill, lay, pad, various, write_segment
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -269,6 +269,16 @@ def test_a_relative_time_is_another_wish_than_none(run: Run) -> None:
     status, _, err = run(FLIPPED, "--incremental")
     assert status == ExitStatus.REFUSED
     assert "was made with another filters" in err
+
+
+def test_topics_without_new_records_are_not_missed(run: Run, tmp_path: Path) -> None:
+    log = tmp_path / "store" / "commitlog"
+    pieces = [{"topic": topic} for topic in ("a", "b")]
+    for number in range(2):
+        write_segment(log, pad(lay([*pieces, {"topic": "a"}][: 2 + number]), 1 << 16))
+        status, _, err = run(str(tmp_path / "store"), "-t", "a", "-t", "b", *(["--incremental"] * number))
+        assert (status, "no topic matches" in err) == (ExitStatus.DONE, False)
+    assert sorted(rows().column("topic").to_pylist()) == ["a", "a", "b"]
 
 
 def test_a_store_that_is_left_out_later_is_missed(run: Run) -> None:

@@ -372,8 +372,8 @@ class _Run:
         return ExitStatus.NOTHING_FOUND if unmatched and not rows else ExitStatus.DONE
 
     def _unmatched(self, outcome: "Outcome") -> list[str]:
-        if outcome.nothing_new:
-            return []
+        if self.target.earlier is not None:
+            return []  # what is new need not have them all
         seen = replace(self.wish.selection, topics_seen=outcome.topics)
         unmatched = seen.unmatched_topics()
         for pattern in unmatched:
