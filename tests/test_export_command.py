@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,6 +17,8 @@ import pytest
 
 from rmqinspect.cli import main
 from rmqinspect.cli.status import ExitStatus
+from rmqinspect.export.job import LocalEngine
+from rmqinspect.export.part import Orders, Part, PartRead, write_part
 from tests import oracle
 from tests.building import fill, lay, pad, various, write_segment
 
@@ -296,6 +298,24 @@ def test_last_is_another_time_in_each_store(run: Run) -> None:
         run(f"{name}={store}", "--since", "last-1s", "--overwrite")
         assert rows().num_rows == chosen > 0
         run(f"a={FLIPPED}", f"b={HEALTHY}", "--since", "last-1s", "--overwrite")
+
+
+def test_parts_are_written_there_from_any_folder(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+
+    class Elsewhere(LocalEngine):
+        def run(self, parts: Sequence[Part], orders: Orders) -> Generator[PartRead, None, None]:
+            for part in parts:
+                monkeypatch.chdir(other)
+                read = write_part(part, orders)
+                monkeypatch.chdir(tmp_path)
+                yield read
+
+    monkeypatch.setattr("rmqinspect.export.job.LocalEngine", Elsewhere)
+    assert run(FLIPPED, "--table", "messages", "--table", "queue_units")[0] == ExitStatus.DAMAGE
+    assert rows().num_rows == 261
+    assert not list(other.iterdir())
 
 
 def test_the_command_is_written_down(run: Run) -> None:

@@ -29,6 +29,7 @@ from rmqinspect.cli.progress import LONG_READ, Progress, least_time
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.errors import Refused
 from rmqinspect.export.wish import FILE_SIZE, FINDINGS, MESSAGES, PARTITIONS, SCHEMAS, Wish
+from rmqinspect.filesystems import abspath
 from rmqinspect.read_rate import read_bound
 from rmqinspect.text import count, describe_size, escape, group_digits, parse_size
 
@@ -247,7 +248,8 @@ class _Run:
         self.options, self.progress, self.started = options, progress, started
         self.jobs = count_jobs(options)
         notes = {plan.store.name: _notes(plan.store) for plan in plans}
-        self.orders = Orders(target.folder.path, secrets.token_hex(4), wish, notes, selections)
+        # A task of a cluster runs in another folder.
+        self.orders = Orders(abspath(target.folder.path), secrets.token_hex(4), wish, notes, selections)
         self.rows = 0
 
     def go(self) -> int:
