@@ -51,6 +51,7 @@ def run_process(command: Sequence[str], watch: bool = False, stdin: bytes = b"",
 
     :raises RuntimeError: its exit status is not 0; the text has what it said.
     """
+    others = _children()
     with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as said, _adopting_orphans():
         asked.write(stdin)
         asked.seek(0)
@@ -63,7 +64,7 @@ def run_process(command: Sequence[str], watch: bool = False, stdin: bytes = b"",
                 _, status, used = os.wait4(child.pid, 0)
             wall = time.perf_counter() - start
             child.returncode = os.waitstatus_to_exitcode(status)
-            cpu = used.ru_utime + used.ru_stime + _wait_for_orphans(None if scattered else child.pid)
+            cpu = used.ru_utime + used.ru_stime + (_wait_for_others(others) if scattered else _wait_for_group(child.pid))
         finally:
             if child.returncode is None:
                 os.killpg(child.pid, signal.SIGKILL)
@@ -89,15 +90,28 @@ def _adopting_orphans() -> Iterator[None]:
         library.prctl(_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
-def _wait_for_orphans(group: int | None) -> float:
-    """Wait for what is left of a process group, or for all children, and return the CPU seconds it used."""
+def _wait_for_group(group: int) -> float:
+    """Wait for what is left of a process group and return the CPU seconds it used."""
     seconds = 0.0
     while True:
         try:
-            _, _, used = os.wait4(-1 if group is None else -group, 0)
+            _, _, used = os.wait4(-group, 0)
         except ChildProcessError:
             return seconds
         seconds += used.ru_utime + used.ru_stime
+
+
+def _wait_for_others(known: set[int]) -> float:
+    """Wait for all children but those that are known and return the CPU seconds they used."""
+    seconds = 0.0
+    while left := _children() - known:
+        _, _, used = os.wait4(min(left), 0)
+        seconds += used.ru_utime + used.ru_stime
+    return seconds
+
+
+def _children() -> set[int]:
+    return {pid for pid, process in _processes().items() if process.parent == os.getpid()}
 
 
 class Held(NamedTuple):

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,8 +18,10 @@ import pytest
 
 from rmqinspect.cli import main
 from rmqinspect.cli.status import ExitStatus
+from rmqinspect.export.job import LocalEngine
+from rmqinspect.export.part import Orders, Part, PartRead, write_part
 from tests import oracle
-from tests.building import fill, lay, various, write_segment
+from tests.building import fill, lay, pad, various, write_segment
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -314,6 +316,16 @@ def test_a_relative_time_is_another_wish_than_none(run: Run) -> None:
     assert "was made with another filters" in err
 
 
+def test_topics_without_new_records_are_not_missed(run: Run, tmp_path: Path) -> None:
+    log = tmp_path / "store" / "commitlog"
+    pieces = [{"topic": topic} for topic in ("a", "b")]
+    for number in range(2):
+        write_segment(log, pad(lay([*pieces, {"topic": "a"}][: 2 + number]), 1 << 16))
+        status, _, err = run(str(tmp_path / "store"), "-t", "a", "-t", "b", *(["--incremental"] * number))
+        assert (status, "no topic matches" in err) == (ExitStatus.DONE, False)
+    assert sorted(rows().column("topic").to_pylist()) == ["a", "a", "b"]
+
+
 def test_a_store_that_is_left_out_later_is_missed(run: Run) -> None:
     run(f"a={FLIPPED}", f"b={HEALTHY}")
     status, _, err = run(f"a={FLIPPED}", "--incremental")
@@ -329,6 +341,24 @@ def test_last_is_another_time_in_each_store(run: Run) -> None:
         run(f"{name}={store}", "--since", "last-1s", "--overwrite")
         assert rows().num_rows == chosen > 0
         run(f"a={FLIPPED}", f"b={HEALTHY}", "--since", "last-1s", "--overwrite")
+
+
+def test_parts_are_written_there_from_any_folder(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+
+    class Elsewhere(LocalEngine):
+        def run(self, parts: Sequence[Part], orders: Orders) -> Generator[PartRead, None, None]:
+            for part in parts:
+                monkeypatch.chdir(other)
+                read = write_part(part, orders)
+                monkeypatch.chdir(tmp_path)
+                yield read
+
+    monkeypatch.setattr("rmqinspect.export.job.LocalEngine", Elsewhere)
+    assert run(FLIPPED, "--table", "messages", "--table", "queue_units")[0] == ExitStatus.DAMAGE
+    assert rows().num_rows == 261
+    assert not list(other.iterdir())
 
 
 def test_the_command_is_written_down(run: Run) -> None:

@@ -262,6 +262,19 @@ def test_filters_hold_for_what_is_added(broker: Broker, tmp_path: Path) -> None:
     assert rows.num_rows == everything.filter(pa.compute.equal(everything.column("queue_id"), 1)).num_rows > 0
 
 
+def test_what_is_lost_is_lost_once(tmp_path: Path) -> None:
+    broker, lake = Broker(tmp_path / "store"), tmp_path / "lake"
+    octets = bytearray(pad(lay(various(60)), 1 << 15))
+    octets[4_000:6_000] = b"\xff" * 2_000  # over a border of files
+    write_segment(broker.log, bytes(octets))
+    wish = Wish((MESSAGES, "gaps"), 5_000, selection=Selection(offsets=(0, 3_000)))
+    first = export(lake, [broker.store], wish).manifest.stores[0]
+    assert [(start < 4_000, end >= 6_000, kind) for start, end, kind in first.lost] == [(True, True, "unknown")]
+    assert first.end == 5_000
+    for _ in range(2):
+        assert add(lake, [broker.store], wish).manifest.stores[0].lost == first.lost
+
+
 def test_a_second_store_joins_later(broker: Broker, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     export(lake, [broker.store], WISH)

@@ -1,5 +1,6 @@
 """Other shapes of an export: folders by value, Kafka's columns, values that must not leave the house."""
 
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -14,7 +15,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from rmqinspect.export.job import LocalEngine, run_export
 from rmqinspect.export.names import partition_folder, safe_name
+from rmqinspect.export.part import Orders
+from rmqinspect.export.store_plan import plan_store
+from rmqinspect.export.target import FRESH, Target
 from rmqinspect.export.wish import MESSAGES, PARTITIONS, Wish
 from rmqinspect.redact import parse_redaction
 from rmqinspect.select import Selection
@@ -227,6 +232,19 @@ def test_a_range_of_the_log_is_read_alone(tmp_path: Path) -> None:
     chosen = rows.filter(pc.and_(pc.greater_equal(place, 100_000), pc.less(place, 150_000))).combine_chunks()
     assert exported(tmp_path / "lake", store.name, MESSAGES, wish).equals(chosen)
     assert sum(part.size for part in outcome.results[0].plan.parts) < 100_000
+
+
+def test_a_range_in_a_file_that_is_gone_is_missed_and_the_rest_written(tmp_path: Path) -> None:
+    store = replace(open_store([str(oracle.copy("crash", "none-5.4.0-g", tmp_path))]), name="s")
+    first, second = store.segments[:2]
+    wish = Wish(file_size=20_000, selection=Selection(offsets=(first.base + 30_000, second.base + 30_000)))
+    plan = plan_store(store, wish)
+    os.unlink(first.path)
+    target = Target(str(tmp_path / "lake"), FRESH, [])
+    outcome = run_export([plan], Orders(target.folder.path, "0123abcd", wish), LocalEngine(1))
+    assert not outcome.manifest.complete
+    assert all(Path(first.path).name in text for text in outcome.manifest.stores[0].unread)
+    assert outcome.manifest.rows(MESSAGES) > 0
 
 
 def test_raw_bodies_and_a_limit_for_bodies(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from rmqinspect.cli.progress import LONG_READ, Progress, least_time
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.errors import Refused
 from rmqinspect.export.wish import FILE_SIZE, FINDINGS, MESSAGES, PARTITIONS, SCHEMAS, Wish
+from rmqinspect.filesystems import abspath
 from rmqinspect.read_rate import read_bound
 from rmqinspect.text import count, describe_size, escape, group_digits, parse_size
 
@@ -254,7 +255,8 @@ class _Run:
         self.options, self.progress, self.started = options, progress, started
         self.jobs = count_jobs(options)
         notes = {plan.store.name: _notes(plan) for plan in plans}
-        self.orders = Orders(target.folder.path, secrets.token_hex(4), wish, notes, selections)
+        # A task of a cluster runs in another folder.
+        self.orders = Orders(abspath(target.folder.path), secrets.token_hex(4), wish, notes, selections)
         self.rows = 0
 
     def go(self) -> int:
@@ -389,8 +391,8 @@ class _Run:
         return ExitStatus.NOTHING_FOUND if unmatched and not rows else ExitStatus.DONE
 
     def _unmatched(self, outcome: "Outcome") -> list[str]:
-        if outcome.nothing_new:
-            return []
+        if self.target.earlier is not None:
+            return []  # what is new need not have them all
         seen = replace(self.wish.selection, topics_seen=outcome.topics)
         unmatched = seen.unmatched_topics()
         for pattern in unmatched:

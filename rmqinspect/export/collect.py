@@ -139,7 +139,7 @@ class StoreResult:
             start, end = known.start if known.start is not None else start, end or plan.start
             kept_lost = [lost for lost in known.lost if lost[0] < plan.start]
             kept_prints = [entry for entry in known.segments if entry["base"] < plan.start]
-        lost = [(gap.start, gap.end, gap.kind) for gap in self.lost_gaps() if gap.end > plan.start]
+        lost = [(gap.start, gap.end, gap.kind) for gap in self.lost_gaps() if gap.start >= plan.start]
         return ExportedStore(
             store.name, store.paths,
             _inputs(store), start, end, self._fingerprints(kept_prints, end), [*kept_lost, *lost],

@@ -3,6 +3,7 @@
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqinspect.checks.table import SCHEMA as FINDINGS_SCHEMA
+from rmqinspect.errors import Unreadable
 from rmqinspect.export.kafka import SCHEMA as KAFKA
 from rmqinspect.export.kafka import as_kafka
 from rmqinspect.export.names import partition_folder
@@ -132,7 +134,8 @@ def write_log_part(part: LogPart, orders: Orders) -> LogPartRead:
         take = partial(_take_rows, result, selection, result.sums if counts else None, writer if part.writes else None)
         for split in part.splits:
             if part.cold and split.start and split.entry is None:
-                split = replace(split, entry=walk_to(split.segment, 0, split.start))
+                with suppress(Unreadable):  # told where it is read
+                    split = replace(split, entry=walk_to(split.segment, 0, split.start))
             result.reads.append(read_split(split, request, take if part.writes or counts else None))
         complete = not any(read.unread for read in result.reads)
         result.files = writer.finish({"offsets": f"{part.start}..{part.end}"}, complete=complete)
