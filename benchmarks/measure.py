@@ -64,7 +64,8 @@ def run_process(command: Sequence[str], watch: bool = False, stdin: bytes = b"",
                 _, status, used = os.wait4(child.pid, 0)
             wall = time.perf_counter() - start
             child.returncode = os.waitstatus_to_exitcode(status)
-            cpu = used.ru_utime + used.ru_stime + (_wait_for_others(others) if scattered else _wait_for_group(child.pid))
+            cpu = used.ru_utime + used.ru_stime
+            cpu += _wait_for_others(others) if scattered else _wait_for_group(child.pid)
         finally:
             if child.returncode is None:
                 os.killpg(child.pid, signal.SIGKILL)

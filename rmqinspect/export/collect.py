@@ -133,9 +133,8 @@ class StoreResult:
         written = [part for part in plan.parts if part.writes and not part.is_tail]
         start = min([part.start for part in written], default=None)
         end = max([part.end for part in written], default=None)
-        kept_lost, kept_prints, unread = [], [], self.unread
+        kept_lost, kept_prints = [], []
         if known is not None:
-            unread = [*known.unread, *self.unread]  # what was not read then is missing in the files that stay
             start, end = known.start if known.start is not None else start, end or plan.start
             kept_lost = [lost for lost in known.lost if lost[0] < plan.start]
             kept_prints = [entry for entry in known.segments if entry["base"] < plan.start]
@@ -143,7 +142,7 @@ class StoreResult:
         return ExportedStore(
             store.name, store.paths,
             _inputs(store), start, end, self._fingerprints(kept_prints, end), [*kept_lost, *lost],
-            list(dict.fromkeys(unread)), plan.releases,
+            list(dict.fromkeys(self.unread)), plan.releases,
         )  # fmt: skip
 
     def _fingerprints(self, kept: list[dict[str, object]], end: int | None) -> list[dict[str, object]]:
