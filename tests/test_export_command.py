@@ -193,6 +193,22 @@ def test_a_store_that_may_not_be_listed_is_no_wrong_usage(
     assert capsys.readouterr().err == f"rmqinspect: {store}: Permission denied\n"
 
 
+def test_a_store_whose_log_is_gone_is_not_exported_whole(run: Run) -> None:
+    status, out, err = run(f"a={root('log_dir_lost-5.3.3-c')}")
+    assert status == ExitStatus.UNREADABLE
+    assert "a: no segment of a commit log is there, though queues point into one, up to " in err
+    assert "INCOMPLETE" in out
+    assert run(f"a={root('log_dir_lost-5.3.3-c')}", "--table", "topics", "--overwrite")[0] == ExitStatus.DONE
+
+
+def test_more_files_than_anybody_wants_are_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rmqinspect.cli.export._MOST_PARTS", 10)
+    status, _, err = run(FLIPPED, "--file-size", "8K")
+    assert status == ExitStatus.USAGE
+    assert "10 are the most" in err
+    assert run(FLIPPED, "--file-size", "64K")[0] == ExitStatus.DAMAGE
+
+
 def test_it_is_not_begun_where_there_is_no_room(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=10_000))
     status, _, err = run(FLIPPED)

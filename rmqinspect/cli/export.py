@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from rmqinspect.store import Store
 
 _MANY_FILES = 1000
+_MOST_PARTS = 100_000  # a plan of more takes more memory than the reading
 _SMALLEST_FILE = 4096  # bytes of log
 _OF_SEGMENTS = (MESSAGES, "segments", "gaps")
 
@@ -77,7 +78,7 @@ def _read_partitions(ctx: click.Context, param: click.Parameter, text: str | Non
 @click.option("--all", "all_", is_flag=True, help="All tables, and the findings of verify.")
 @click.option("--engine", type=click.Choice(("spark", "local")), default="spark", show_default=True,
               help="What runs the parts; local needs no Java.")
-@click.option("--master", metavar="URL", help="Of Spark. Default: $SPARK_MASTER, else local[*].")
+@click.option("--master", metavar="URL", help="Of Spark. Default: $SPARK_REMOTE, $SPARK_MASTER, else local[*].")
 @click.option("--file-size", metavar="SIZE", callback=_read_file_size, default=f"{FILE_SIZE >> 20}MiB",
               show_default=True, help="Bytes of commit log in one file.")
 @click.option("--partition-by", metavar="A,B", callback=_read_partitions,
@@ -229,6 +230,12 @@ def _plan(stores: "Sequence[Store]", wish: Wish, target: "Target", options: dict
         raise Refused(
             f"{options['output']}: the export there was made with another {', '.join(changed) or 'wish'}; "
             "rows of both would not go together. --overwrite makes it anew"
+        )
+    parts = sum(-(-segment.size // wish.file_size) for store in stores for segment in store.segments)
+    if parts > _MOST_PARTS:
+        raise click.BadParameter(
+            f"so small a size makes {group_digits(parts)} files; {group_digits(_MOST_PARTS)} are the most",
+            param_hint="--file-size",
         )
     names = {store.name for store in stores}
     for gone in [known.name for known in earlier.stores if known.name not in names] if earlier else ():

@@ -11,11 +11,11 @@ from rmqinspect.export.manifest import Manifest
 from rmqinspect.export.part import LogPartRead, Orders, Part, PartRead, write_part
 from rmqinspect.export.plan import LogPart
 from rmqinspect.export.store_plan import StorePlan
-from rmqinspect.export.wish import FINDINGS
+from rmqinspect.export.wish import FINDINGS, MESSAGES, OF_THE_LOG
 from rmqinspect.parallel import run_ordered
 from rmqinspect.scan import SEGMENT_START, Edge
-from rmqinspect.store import Store
 from rmqinspect.tables.sources import is_read_for
+from rmqinspect.text import describe_offset
 
 
 class Engine(Protocol):
@@ -78,7 +78,7 @@ def run_export(
     processes for what no engine runs.
     """
     results = {
-        plan.store.name: StoreResult(plan, unread=[*_not_read(plan.store, orders), *plan.missed]) for plan in plans
+        plan.store.name: StoreResult(plan, unread=[*_not_read(plan, orders), *plan.missed]) for plan in plans
     }
     parts: list[Part] = []
     for plan in plans:
@@ -109,13 +109,20 @@ def run_export(
     return outcome
 
 
-def _not_read(store: Store, orders: Orders) -> list[str]:
+def _not_read(plan: StorePlan, orders: Orders) -> list[str]:
     """Return what of a store no table shows, though it was asked for: folders that cannot be listed, for one."""
-    return [
+    store, asked = plan.store, orders.wish.tables
+    unread = [
         f"{oddity.name}: not read: {oddity.detail}"
         for oddity in store.oddities
-        if oddity.is_unread and any(is_read_for(table, oddity.place) for table in orders.wish.tables)
+        if oddity.is_unread and any(is_read_for(table, oddity.place) for table in asked)
     ]
+    pointed_at = plan.reach.pointed_at
+    headless = store.place == "store" and not store.segments and pointed_at is not None
+    if headless and not {MESSAGES, *OF_THE_LOG}.isdisjoint(asked):
+        where = describe_offset(pointed_at or 0)
+        unread.append(f"{store.name}: no segment of a commit log is there, though queues point into one, up to {where}")
+    return unread
 
 
 def _is_unchanged(result: StoreResult, orders: Orders) -> bool:

@@ -46,6 +46,7 @@ class LogReach:
     start: int
     end: int  # behind the last record, and the blank record that may follow it
     open_segment: Segment | None  # the one that is still written, None if the log ends with a full one
+    pointed_at: int | None = None  # the last place in it that a queue points to
 
     def is_closed(self, segment: Segment) -> bool:
         """Tell whether a segment lies before the log's end as a whole."""
@@ -58,7 +59,7 @@ def reach_of(store: Store) -> LogReach:
     found = find_log_end(store.segments, hints)
     end = found.end if found.last_record is not None and found.end is not None else store.log_start
     still_written = next((s for s in store.segments if s.base <= end < s.base + s.size), None)
-    return LogReach(store.log_start, end, still_written)
+    return LogReach(store.log_start, end, still_written, max(hints, default=None))
 
 
 def plan_log(

@@ -159,17 +159,18 @@ class ConnectEngine:
         work = base64.b85encode(zlib.compress(pickle.dumps((list(parts), orders)))).decode()
         rows = self.session.read.format(PartSource.name()).option("work", work).load().toLocalIterator()
         waiting: dict[int, bytes] = {}
-        number = 0
+        ended = False
         try:
             for number in range(len(parts)):
                 while number not in waiting:
                     row = next(rows)
                     waiting[row.number] = bytes(row.answer)
                 yield _open_answer(waiting.pop(number))
+            ended = True
         except (StopIteration, Py4JError, PySparkException) as error:
             raise WorkerLost(f"the Spark job failed: {_reason(error)}") from error
         finally:
-            if number + 1 < len(parts):
+            if not ended:
                 self.session.interruptAll()
 
 
