@@ -98,7 +98,10 @@ def duck(lake: Path) -> Ask:
 @pytest.fixture(scope="module")
 def spark_sql(lake: Path, spark: "SparkSession") -> Ask:
     own = spark.newSession()  # views and settings of the page are no other test's
-    exec(blocks(SETUP, "spark")[0][1], {"spark": own})
+    # The JVM is where the first test that needed one has started it.
+    code = blocks(SETUP, "spark")[0][1]
+    assert 'f"lake/' in code
+    exec(code.replace('f"lake/', f'f"{lake}/lake/'), {"spark": own})
 
     def run(code: str) -> Rows:
         for statement in filter(str.strip, code.split(";")):
