@@ -142,6 +142,7 @@ def test_a_topic_that_matches_nothing_ends_with_5_and_near_names(run: Run) -> No
     assert (status, out) == (ExitStatus.NOTHING_FOUND, "")
     assert "no topic matches order; near: orders" in err
     assert not os.path.exists("lake")
+    assert run(HOLE, "-t", "order")[0] == ExitStatus.NOTHING_FOUND
     assert run(FLIPPED, "-t", "orders")[0] == ExitStatus.DONE
 
 

@@ -389,13 +389,13 @@ class _Run:
             for message in dict.fromkeys(result.unread):
                 self.progress.complain(message)
         unmatched = self._unmatched(outcome)
+        nothing = bool(unmatched) and not any(file.rows for file in manifest.files)
         bad = bool(bad_statuses(manifest) or lost_ranges(manifest, self.wish))
-        if bad and self.options["fail_on"] != "never":
+        if bad and not nothing and self.options["fail_on"] != "never":
             return ExitStatus.DAMAGE
         if not manifest.complete:
             return ExitStatus.UNREADABLE
-        rows = sum(file.rows for file in manifest.files)
-        return ExitStatus.NOTHING_FOUND if unmatched and not rows else ExitStatus.DONE
+        return ExitStatus.NOTHING_FOUND if nothing else ExitStatus.DONE
 
     def _unmatched(self, outcome: "Outcome") -> list[str]:
         if self.target.earlier is not None:
