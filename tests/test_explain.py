@@ -391,7 +391,7 @@ EXAMPLES = {
         "state=1ms, Total time=516ms"
     ),
     "load {} failed, and try to load backup file": (
-        "ERROR main - load [/root/store/config/topics.json] failed, and try to load backup file"
+        "ERROR main - load [/opt/store/config/topics.json] failed, and try to load backup file"
     ),
     "Lock failed,MQ already started": "java.lang.RuntimeException: Lock failed,MQ already started",
     "{} delete OK": "INFO Store <root>/abort delete OK",
