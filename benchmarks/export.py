@@ -28,7 +28,7 @@ from benchmarks.make_store import PROFILES, make_store
 from benchmarks.measure import Cost, run_here, run_process
 from benchmarks.verify import Log, describe_machine, find_stores, read_log
 from rmqinspect.errors import RmqinspectError
-from rmqinspect.store import open_store
+from rmqinspect.store.discover import open_store
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.table import Request
 from rmqinspect.text import parse_size
@@ -166,7 +166,7 @@ def measure(log: Log, rounds: int, only: re.Pattern[str], scratch: str | None, o
                 if out:
                     line = {"peer": peer.name, "round": number, "wall": cost.wall, "cpu": cost.cpu}
                     more = {"peak": held[peer.name].memory, "jvm": held[peer.name].jvm}
-                    out.write(json.dumps({**line, **more, "records": log.records, "octets": log.octets}) + "\n")
+                    out.write(json.dumps({**line, **more, "records": log.records, "octets": log.raw}) + "\n")
     print_costs(log, peers, costs, held)
     print_goals(peers, costs)
 
@@ -178,13 +178,13 @@ def print_costs(log: Log, peers: list[Peer], costs: dict[str, list[Cost]], held:
     for peer in peers:
         walls = [cost.wall for cost in costs[peer.name]]
         wall = median(walls)
-        rates = ["", ""] if peer.name.endswith("start-up") else [log.octets / wall / 1e9, log.records / wall / 1e6]
+        rates = ["", ""] if peer.name.endswith("start-up") else [log.raw / wall / 1e9, log.records / wall / 1e6]
         cells = [
             peer.name,
             f"{min(walls):.2f} / {wall:.2f} / {max(walls):.2f}",
             f"{median(cost.cpu for cost in costs[peer.name]):.2f}",
             *(f"{rate:.2f}" if rate else "" for rate in rates),
-            *(f"{octets / 1e6:.0f}" if octets else "" for octets in (held[peer.name].memory, held[peer.name].jvm)),
+            *(f"{raw / 1e6:.0f}" if raw else "" for raw in (held[peer.name].memory, held[peer.name].jvm)),
         ]
         print(f"| {' | '.join(cells)} |")
 
@@ -253,8 +253,8 @@ def main(arguments: list[str] | None = None) -> None:
         out = stack.enter_context(open(options.out, "a", encoding="utf-8")) if options.out else None
         for path in find_stores(options, stack):
             log = read_log(path)
-            mean = log.octets // log.records
-            print(f"\n{Path(path).name}: {log.octets / 1e9:.3f} GB, {log.records} records of {mean} bytes\n")
+            mean = log.raw // log.records
+            print(f"\n{Path(path).name}: {log.raw / 1e9:.3f} GB, {log.records} records of {mean} bytes\n")
             measure(log, options.rounds, options.only, options.scratch, out)
 
 

@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.pointers import QUEUE_FILE_SIZE, geometry_for, write_pointers
-from rmqinspect.hashes import masked_crc32
-from rmqinspect.index_geometry import Geometry
-from rmqinspect.layout import dtype_of
+from rmqinspect.codec.hashes import masked_crc32
+from rmqinspect.codec.layout import dtype_of
+from rmqinspect.index.geometry import Geometry
 from rmqinspect.schemas import checkpoint, message
 from rmqinspect.text import parse_size
 
@@ -66,7 +66,7 @@ _STATES = ("open", "paid", "packed", "sent", "returned")
 class Template(NamedTuple):
     """One record, and where its serial numbers are."""
 
-    octets: bytes
+    raw: bytes
     queue: int  # number of the (topic, queue)
     holes: tuple[int, int]  # positions of the serial in UNIQ_KEY and in KEYS
 
@@ -102,8 +102,8 @@ def make_store(
     bases = range(0, size, segment_size)
     for base in bases:
         with open(os.path.join(unfinished, "commitlog", f"{base:020}"), "wb") as file:
-            for octets in writer.write_segment(base, segment_size):
-                file.write(octets)
+            for raw in writer.write_segment(base, segment_size):
+                file.write(raw)
     indexed = None
     if not log_only:
         geometry = geometry or geometry_for(writer.serial * KEYS_PER_RECORD)
@@ -119,7 +119,7 @@ class _LogWriter:
 
     def __init__(self, profile: Profile, seed: int) -> None:
         self.templates = build_templates(profile, random.Random(seed))
-        self.sizes: Ints = np.array([len(template.octets) for template in self.templates], np.int64)
+        self.sizes: Ints = np.array([len(template.raw) for template in self.templates], np.int64)
         self.queues: Ints = np.array([template.queue for template in self.templates], np.int64)
         self.holes: Ints = np.array([template.holes for template in self.templates], np.int64)
         self.choose = np.random.default_rng(seed)
@@ -152,25 +152,25 @@ class _LogWriter:
         if indexed is not None:
             times["index_msg_timestamp"] = indexed
         zeros = {field.name: 0 for field in checkpoint.Checkpoint.subcons}
-        octets: bytes = checkpoint.Checkpoint.build({**zeros, **times})
-        return octets.ljust(checkpoint.CHECKPOINT_SIZE, b"\0")
+        raw: bytes = checkpoint.Checkpoint.build({**zeros, **times})
+        return raw.ljust(checkpoint.CHECKPOINT_SIZE, b"\0")
 
     def _lay_out(self, chosen: Ints, base: int, starts: Ints) -> bytearray:
         """Return the chosen templates as consecutive records; the first has physical offset `base`."""
-        octets = bytearray().join([self.templates[number].octets for number in chosen.tolist()])
+        raw = bytearray().join([self.templates[number].raw for number in chosen.tolist()])
         serials = self.serial + np.arange(len(chosen), dtype=np.int64)
         self.serial += len(chosen)
         times = _FIRST_TIME + serials // _RECORDS_PER_MS
-        heads = _anywhere(octets, dtype_of(message.HEADS[False, False]))
+        heads = _anywhere(raw, dtype_of(message.HEADS[False, False]))
         heads["physical_offset"][starts] = base + starts
         heads["queue_offset"][starts] = self._count_on(self.queues[chosen])
         heads["store_timestamp"][starts] = times
         heads["born_timestamp"][starts] = times - _TRAVEL_MS
-        holes = _anywhere(octets, _HOLE_DTYPE)
+        holes = _anywhere(raw, _HOLE_DTYPE)
         digits = _HEX[(serials[:, None] >> np.arange(28, -1, -4)) & 15]
         for place in self.holes[chosen].T:
             holes[starts + place] = digits.view(_HOLE_DTYPE)[:, 0]
-        return octets
+        return raw
 
     def _count_on(self, queues: Ints) -> Ints:
         """Return the queue offset of each record, given the number of its queue."""
@@ -184,9 +184,9 @@ class _LogWriter:
         return offsets
 
 
-def _anywhere(octets: bytearray, dtype: np.dtype[Any]) -> NDArray[Any]:
+def _anywhere(raw: bytearray, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return a view with a value of `dtype` at each byte position."""
-    return np.ndarray((len(octets) - dtype.itemsize + 1,), dtype, octets, 0, (1,))
+    return np.ndarray((len(raw) - dtype.itemsize + 1,), dtype, raw, 0, (1,))
 
 
 def build_templates(profile: Profile, dice: random.Random) -> list[Template]:
@@ -212,7 +212,7 @@ def _build_template(number: int, profile: Profile, dice: random.Random) -> Templ
         name + bytes([message.NAME_VALUE_SEPARATOR]) + value + bytes([message.PROPERTY_SEPARATOR])
         for name, value in properties.items()
     )
-    octets = message.Message.build(
+    raw = message.Message.build(
         {
             "total_size": message.FIXED_SIZE + len(body) + len(topic) + len(text),
             "magic": message.MAGIC_V1,
@@ -236,11 +236,11 @@ def _build_template(number: int, profile: Profile, dice: random.Random) -> Templ
             "properties": text,
         }
     )
-    properties_start = len(octets) - len(text)
+    properties_start = len(raw) - len(text)
     in_unique_key, in_keys = (
         properties_start + text.index(value) + len(value) - len(_HOLE) for value in (unique_key, key)
     )
-    return Template(octets, topic_number * QUEUES + queue_id, (in_unique_key, in_keys))
+    return Template(raw, topic_number * QUEUES + queue_id, (in_unique_key, in_keys))
 
 
 def _build_body(number: int, size: int, dice: random.Random) -> bytes:
@@ -284,9 +284,15 @@ def main() -> None:
         parser.error("--index-slots and --index-entries go together")
     geometry = Geometry(options.index_slots, options.index_entries) if options.index_slots else None
     make_store(
-        options.store, options.profile, options.size, options.segment_size, options.seed,
-        log_only=options.log_only, queue_file_size=options.queue_file_size, geometry=geometry,
-    )  # fmt: skip
+        options.store,
+        options.profile,
+        options.size,
+        options.segment_size,
+        options.seed,
+        log_only=options.log_only,
+        queue_file_size=options.queue_file_size,
+        geometry=geometry,
+    )
 
 
 if __name__ == "__main__":

@@ -14,14 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rmqinspect.checks.queue_offsets import QueueOffsets
-from rmqinspect.dispatch import Dispatched, Dispatcher, property_texts
-from rmqinspect.index_geometry import Geometry
-from rmqinspect.layout import dtype_of
-from rmqinspect.scan import Stretch, plan_splits, scan_split
+from rmqinspect.broker.dispatch import Dispatched, Dispatcher, property_texts
+from rmqinspect.codec.layout import dtype_of
+from rmqinspect.commitlog.queue_offsets import QueueOffsets
+from rmqinspect.commitlog.scan import RecordRun, scan_split
+from rmqinspect.commitlog.splits import plan_splits
+from rmqinspect.index.geometry import Geometry
 from rmqinspect.schemas.consumequeue import QueueUnit
 from rmqinspect.schemas.index import DEFAULT_ENTRIES, DEFAULT_SLOTS, IndexEntry, IndexHeader, IndexSlot
-from rmqinspect.store import open_store
+from rmqinspect.store.discover import open_store
 
 Ints = NDArray[np.int64]
 
@@ -58,7 +59,7 @@ def _dispatch(store: str) -> Iterator[Dispatched]:
     for split in plan_splits(open_store([store]).segments, _PIECE_SIZE):
         queues, dispatcher = QueueOffsets(), Dispatcher(keys=True, rules=())
         for event in scan_split(split):
-            if isinstance(event, Stretch):
+            if isinstance(event, RecordRun):
                 records = event.records
                 sound = np.ones(len(records), np.bool_)
                 dispatcher.take(records, property_texts(records), queues.number(records), queues.queues, sound)
@@ -80,14 +81,14 @@ def _write_units(folder: str, dispatched: Dispatched, file_size: int) -> None:
         _write_queue(home, first * units.itemsize, units[begin:end].tobytes(), file_size)
 
 
-def _write_queue(home: str, start: int, octets: bytes, file_size: int) -> None:
+def _write_queue(home: str, start: int, raw: bytes, file_size: int) -> None:
     """Write bytes at a place of a queue, across its files."""
-    for base in range(start - start % file_size, start + len(octets), file_size):
+    for base in range(start - start % file_size, start + len(raw), file_size):
         path = os.path.join(home, f"{base:020}")
         with open(path, "r+b" if os.path.exists(path) else "w+b") as file:
             file.truncate(file_size)
             file.seek(max(start - base, 0))
-            file.write(octets[max(base - start, 0) : base + file_size - start])
+            file.write(raw[max(base - start, 0) : base + file_size - start])
 
 
 class _IndexWriter:

@@ -1,7 +1,7 @@
 """Read a store through the Spark data source: what Spark itself makes of it, for benchmarks/export.py.
 
-    python -m benchmarks.spark_source count STORE MASTER
-    python -m benchmarks.spark_source parquet STORE MASTER OUTPUT
+python -m benchmarks.spark_source count STORE MASTER
+python -m benchmarks.spark_source parquet STORE MASTER OUTPUT
 """
 
 import sys

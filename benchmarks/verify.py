@@ -28,8 +28,9 @@ from typing import IO, NamedTuple
 from benchmarks.broker import NoJavaError, WarmLoop, build, run_cold
 from benchmarks.make_store import PROFILES, make_store
 from benchmarks.measure import Cost, run_here, run_process
-from rmqinspect.scan import Stretch, plan_splits, scan_split
-from rmqinspect.store import open_store
+from rmqinspect.commitlog.scan import RecordRun, scan_split
+from rmqinspect.commitlog.splits import plan_splits
+from rmqinspect.store.discover import open_store
 from rmqinspect.text import parse_size
 from rmqinspect.version import tool_name
 
@@ -54,7 +55,7 @@ class Log:
     pointed_at: bool  # queues or index files lie beside the log
     ends: tuple[tuple[str, int], ...]  # (segment, where its last record ends)
     records: int
-    octets: int  # of the records together; all GB are of these
+    raw: int  # of the records together; all GB are of these
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,18 +90,18 @@ def read_log(path: str) -> Log:
     """Count the records of a whole store."""
     store = open_store([path])
     ends: dict[str, int] = {segment.path: 0 for segment in store.segments}
-    records = octets = 0
+    records = raw = 0
     for split in plan_splits(store.segments, _PIECE_SIZE):
         for event in scan_split(split):
-            if isinstance(event, Stretch):
+            if isinstance(event, RecordRun):
                 records += len(event.records)
-                octets += int(event.records.total_size.sum())
+                raw += int(event.records.total_size.sum())
                 last = event.records.base + int(event.records.ends[-1])
                 ends[split.segment.path] = last - split.segment.base
     if not records:
         raise SystemExit(f"{path}: no records")
     pointed_at = bool(store.queue_files or store.index_files)
-    return Log(path, Path(store.segments[0].path).parent, pointed_at, tuple(ends.items()), records, octets)
+    return Log(path, Path(store.segments[0].path).parent, pointed_at, tuple(ends.items()), records, raw)
 
 
 def read_bytes(log: Log, threads: int, checksum: Checksum | None = None) -> None:
@@ -203,7 +204,7 @@ def measure(log: Log, rounds: int, only: re.Pattern[str], out: IO[str] | None) -
                 costs[peer.name].append(cost)
                 if out:
                     line = {"peer": peer.name, "round": number, "wall": cost.wall, "cpu": cost.cpu}
-                    more = {"peak": memory[peer.name], "records": log.records, "octets": log.octets}
+                    more = {"peak": memory[peer.name], "records": log.records, "octets": log.raw}
                     out.write(json.dumps({**line, **more}) + "\n")
     print_costs(log, peers, costs, memory)
     if any(peer.more_than in costs for peer in peers):
@@ -222,8 +223,8 @@ def print_costs(log: Log, peers: list[Peer], costs: dict[str, list[Cost]], memor
         rates = ["", "", ""]
         if peer.reads:
             rates = [
-                f"{log.octets / wall / 1e9:.2f}",
-                f"{log.octets / cpu / 1e9:.2f}",
+                f"{log.raw / wall / 1e9:.2f}",
+                f"{log.raw / cpu / 1e9:.2f}",
                 f"{log.records / wall / 1e6:.2f}",
             ]
         held = memory[peer.name]
@@ -250,7 +251,7 @@ def print_surplus(peers: list[Peer], costs: dict[str, list[Cost]], memory: dict[
         cells = [
             f"{peer.name} / {peer.more_than}",
             *(" / ".join(f"{times:.2f}" for times in (min(row), median(row), max(row))) for row in (walls, cpus)),
-            " / ".join(f"{octets / 1e6:.0f}" for octets in held if octets),
+            " / ".join(f"{raw / 1e6:.0f}" for raw in held if raw),
         ]
         print(f"| {' | '.join(cells)} |")
 
@@ -329,8 +330,8 @@ def main(arguments: list[str] | None = None) -> None:
         out = stack.enter_context(open(options.out, "a", encoding="utf-8")) if options.out else None
         for path in find_stores(options, stack):
             log = read_log(path)
-            mean = log.octets // log.records
-            print(f"\n{Path(path).name}: {log.octets / 1e9:.3f} GB, {log.records} records of {mean} bytes\n")
+            mean = log.raw // log.records
+            print(f"\n{Path(path).name}: {log.raw / 1e9:.3f} GB, {log.records} records of {mean} bytes\n")
             measure(log, options.rounds, options.only, out)
 
 

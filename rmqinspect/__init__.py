@@ -9,37 +9,38 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rmqinspect.errors import NotAStore, RmqinspectError, Unreadable
-    from rmqinspect.store import Store, open_store
+    from rmqinspect.store.discover import open_store
+    from rmqinspect.store.model import Store
     from rmqinspect.tables import TABLES
     from rmqinspect.tables.table import Request, Table
-    from rmqinspect.verify import Outcome, Wish
-    from rmqinspect.verify import verify as verify_store
+    from rmqinspect.verify.run import VerifyOptions, VerifyResult
+    from rmqinspect.verify.run import verify as verify_store
 
 # Where each name lives: module and name there. (A function called as its module would hide it.)
 _HOMES = {
     "NotAStore": ("rmqinspect.errors", "NotAStore"),
-    "Outcome": ("rmqinspect.verify", "Outcome"),
+    "VerifyResult": ("rmqinspect.verify.run", "VerifyResult"),
     "Request": ("rmqinspect.tables.table", "Request"),
     "RmqinspectError": ("rmqinspect.errors", "RmqinspectError"),
-    "Store": ("rmqinspect.store", "Store"),
+    "Store": ("rmqinspect.store.discover", "Store"),
     "TABLES": ("rmqinspect.tables", "TABLES"),
     "Table": ("rmqinspect.tables.table", "Table"),
     "Unreadable": ("rmqinspect.errors", "Unreadable"),
-    "Wish": ("rmqinspect.verify", "Wish"),
-    "open_store": ("rmqinspect.store", "open_store"),
-    "verify_store": ("rmqinspect.verify", "verify"),
+    "VerifyOptions": ("rmqinspect.verify.run", "VerifyOptions"),
+    "open_store": ("rmqinspect.store.discover", "open_store"),
+    "verify_store": ("rmqinspect.verify.run", "verify"),
 }
 
 __all__ = [
     "TABLES",
     "NotAStore",
-    "Outcome",
     "Request",
     "RmqinspectError",
     "Store",
     "Table",
     "Unreadable",
-    "Wish",
+    "VerifyOptions",
+    "VerifyResult",
     "open_store",
     "verify_store",
 ]

@@ -32,9 +32,7 @@ _SURROGATES = (0xD800, 0xDFFF)  # never in Arrow strings, and RE2 refuses to nam
 HOSTILE_RE2 = "".join(rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in _RANGES)
 """The hostile characters as the inside of an RE2 character class (surrogates apart)."""
 
-_HOSTILE = re.compile(
-    "[" + "".join(f"\\U{first:08x}-\\U{last:08x}" for first, last in (*_RANGES, _SURROGATES)) + "]"
-)
+_HOSTILE = re.compile("[" + "".join(f"\\U{first:08x}-\\U{last:08x}" for first, last in (*_RANGES, _SURROGATES)) + "]")
 
 _SHORT_ESCAPES = {"\t": r"\t", "\n": r"\n", "\r": r"\r"}
 
@@ -76,11 +74,11 @@ def escape_json(document: str) -> str:
     return document if document.isprintable() else _HOSTILE.sub(utf16_escapes, document)
 
 
-def cut_utf8(octets: bytes, limit: int) -> bytes:
+def cut_utf8(raw: bytes, limit: int) -> bytes:
     """Return at most the first `limit` bytes, up to three fewer so as not to split a UTF-8 character."""
-    if len(octets) <= limit:
-        return octets
-    head = octets[:limit]
+    if len(raw) <= limit:
+        return raw
+    head = raw[:limit]
     try:
         head.decode()
     except UnicodeDecodeError as error:
@@ -89,10 +87,10 @@ def cut_utf8(octets: bytes, limit: int) -> bytes:
     return head
 
 
-def escape_bytes(octets: bytes, limit: int | None = None) -> str:
+def escape_bytes(raw: bytes, limit: int | None = None) -> str:
     """Return bytes as escaped text when they are UTF-8, else as `0x` and hex digits; `…` says `limit` cut."""
-    head = octets if limit is None else cut_utf8(octets, limit)
-    more = "…" if len(head) < len(octets) else ""
+    head = raw if limit is None else cut_utf8(raw, limit)
+    more = "…" if len(head) < len(raw) else ""
     try:
         return escape(head.decode()) + more
     except UnicodeDecodeError:

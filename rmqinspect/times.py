@@ -55,9 +55,7 @@ def _parse_span(text: str) -> timedelta:
     return sum((int(number) * _UNITS[unit] for number, unit in re.findall(_STEP, text)), timedelta())
 
 
-def parse_time(
-    text: str, zone: tzinfo, now: Callable[[], datetime], last_record: Callable[[], int | None]
-) -> int:
+def parse_time(text: str, zone: tzinfo, now: Callable[[], datetime], last_record: Callable[[], int | None]) -> int:
     """Return a point in time as microseconds since 1970-01-01T00:00:00Z, in the years 1 to 9999.
 
     Read are ISO 8601, epoch milliseconds, `yyyy-MM-dd#HH:mm:ss:SSS` (as mqadmin), `now`, `-2h` (before

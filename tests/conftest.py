@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests import oracle
-from tests.sparks import spark  # noqa: F401 (a fixture of all tests)
+from tests.support import oracle
+from tests.support.sparks import spark  # noqa: F401 (a fixture of all tests)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

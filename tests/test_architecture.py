@@ -1,110 +1,69 @@
-"""Who may import whom, and which library is at home where.
+"""The floors of the house: who may import whom, and which library is used where.
 
-A room is a module or a folder directly below `rmqinspect`. Every import counts: at the top of a module, in a
-function, and for types only.
+A folder imports folders of lower floors only. Every import counts: at the top of a module, in a function,
+and for types only. `docs/architecture.md` shows the same list as a picture; it is generated from here:
+`python -m docs.build.architecture_page`.
 """
 
 import ast
 import sys
 from collections.abc import Iterator
 from functools import cache
-from graphlib import TopologicalSorter
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
 
-# Rooms that everybody may import; they import none but each other.
-LEAVES = "errors text times topics version"
+# Modules that every folder may import; they import none but each other.
+LEAVES = frozenset(["errors", "text", "times", "topics", "version"])
 
-# What else a room may import. From the bytes outward: a room knows nothing of those below it in this list.
-MAY_IMPORT = {
-    # What the bytes are, and the only bridge to numpy.
-    "schemas": "",
-    "layout": "",
-    "fields": "layout schemas",
-    # Small tools for one value.
-    "fastjson": "",
-    "decompress": "",
-    "memory": "",
-    "parallel": "read_rate",
-    "hashes": "schemas",
-    "hash_columns": "hashes",
-    "pieces": "",
-    "spans": "",
-    "read_rate": "",
-    "ids": "hashes layout schemas",
-    # Files and what is in them.
-    "filesystems": "",
-    "folders": "filesystems",
-    "sniff": "filesystems schemas",
-    "places": "filesystems sniff",
-    "store": "filesystems places read_rate sniff",
-    "records": "layout schemas",
-    "properties": "schemas",
-    "gaps": "store",
-    "resync": "gaps records schemas store",
-    "scan": "gaps layout records resync schemas store",
-    "account": "gaps scan schemas store",
-    "queue_files": "layout schemas store",
-    "index_geometry": "layout schemas store",
-    "store_times": "layout schemas store",
-    "configs": "fastjson filesystems store",
-    "checkpoint": "layout schemas store",
-    "rocksdb": "filesystems layout schemas store",
-    # What must be in queues and index for the log's records, and what damaged bytes tell of their cause.
-    "dispatch": "hash_columns hashes properties records schemas spans",
-    "causes": "fields hashes layout properties records resync schemas store",
-    # One record, looked at closely.
-    "field_words": "fields hashes ids schemas",
-    "describe": "field_words fields hashes ids schemas",
-    "locate": "fields layout schemas store",
-    "witnesses": "fields hashes layout schemas store",
-    # A store, looked at without a full scan.
-    "queue_peek": "layout queue_files schemas store",
-    "log_end": "gaps locate records resync scan schemas store",
-    "sample": "gaps records scan schemas store",
-    "writer": "checkpoint hashes index_geometry layout log_end sample schemas store",
-    "overview": "checkpoint configs filesystems gaps layout log_end queue_files queue_peek sample schemas store writer",
-    # Answers: record batches with a fixed schema, what they prove, and what is done to them.
-    "tables": "account checkpoint configs decompress fastjson filesystems gaps hashes ids index_geometry layout memory"
-    " parallel properties queue_files records resync scan schemas spans store store_times",
-    "checks": "account causes configs dispatch fastjson gaps hashes hash_columns index_geometry layout memory pieces"
-    " properties queue_files records resync rocksdb scan schemas store tables",
-    "verify": "account causes checkpoint checks configs dispatch filesystems index_geometry parallel resync rocksdb"
-    " scan store writer",
-    "custody": "filesystems parallel places store",
-    "report": "checks custody verify",
-    "explanations": "checks field_words hashes schemas",
-    # Two stores side by side.
-    "diff": "checks configs filesystems gaps layout locate queue_files records resync scan schemas store tables",
-    "select": "hashes",
-    "redact": "",
-    "output": "filesystems tables",
-    # Whole stores as files.
-    "export": "account checks filesystems folders gaps log_end memory output parallel queue_files queue_peek redact"
-    " scan select store tables verify writer",
-    # Both on Spark.
-    "spark": "checks export filesystems parallel redact select store tables verify",
-}
-
-# The command line and the doors to it and to the package: they may import everything.
-OUTERMOST = {"cli", "__init__", "__main__"}
+# From the bytes outward: floor, folder, and what it imports, all of it from lower floors.
+FLOORS: tuple[tuple[int, str, str], ...] = (
+    (1, "schemas", ""),
+    (2, "codec", "schemas"),
+    (2, "system", ""),
+    (3, "store", "schemas system"),
+    (3, "output", "system"),
+    (4, "commitlog", "codec schemas store"),
+    (4, "consumequeue", "codec schemas store system"),
+    (4, "index", "codec schemas store"),
+    (4, "config", "codec schemas store system"),
+    (5, "timer", "codec commitlog schemas store"),
+    (5, "broker", "codec commitlog config index schemas store"),
+    (5, "damage", "codec commitlog schemas store"),
+    (5, "tables", "codec commitlog config consumequeue index schemas store system"),
+    (6, "show", "broker codec commitlog config consumequeue schemas store system"),
+    (6, "diff", "codec commitlog config consumequeue schemas store system tables"),
+    (6, "verify", "broker codec commitlog config consumequeue damage index schemas store system tables timer"),
+    (7, "explain", "codec schemas show verify"),
+    (7, "export", "broker commitlog consumequeue output store system tables verify"),
+    (8, "spark", "export store system tables verify"),
+    (
+        9,
+        "cli",
+        "broker codec commitlog config consumequeue diff explain export output schemas show spark store system"
+        " tables verify",
+    ),
+    # The doors: to the package, and to the command line.
+    (10, "__init__", "store tables verify"),
+    (10, "__main__", "cli"),
+)
+FLOOR = {folder: floor for floor, folder, _ in FLOORS}
+MAY_IMPORT = {folder: frozenset(names.split()) for _, folder, names in FLOORS}
 
 # A library that is not in this list may be imported by none.
 LIBRARIES = {
     "click": "cli",
-    "construct": "schemas layout fields",
-    "isal": "records",
-    "numpy": "layout records properties resync scan queue_files index_geometry checkpoint queue_peek sample writer"
-    " hash_columns pieces spans dispatch causes rocksdb tables checks verify diff output select redact"
-    " export",
-    "pyarrow": "decompress filesystems records spans tables checks diff select redact output export spark cli",
+    "construct": "schemas codec",
+    "isal": "commitlog",
+    "numpy": "codec commitlog consumequeue index config timer broker damage tables diff verify export",
+    "pyarrow": "codec system output commitlog tables diff verify export spark cli",
     "py4j": "spark",
     "pyspark": "spark",
-    "rocksdict": "rocksdb",
-    "rich": "output cli",
+    "rocksdict": "consumequeue",
+    "rich": "output",
 }
 
 
@@ -131,62 +90,89 @@ def imports(name: str, is_package: bool, tree: ast.AST) -> Iterator[str]:
             yield from (".".join([*base, alias.name]) for alias in node.names)
 
 
-def room_of(name: str) -> str:
-    """Return the room of a dotted name; what is no room of its own is the front door's."""
+def folder_of(name: str) -> str:
+    """Return the folder (or leaf module) of a dotted name; any other name of the package is its front door's."""
     parts = name.split(".")
-    return parts[1] if len(parts) > 1 and parts[1] in ROOMS else "__init__"
+    return parts[1] if len(parts) > 1 and parts[1] in FOLDERS else "__init__"
 
 
-ROOMS = {name.split(".")[1] for name, _, _ in modules() if "." in name}
+FOLDERS = {name.split(".")[1] for name, _, _ in modules() if "." in name}
 
 
 @cache
 def edges() -> frozenset[tuple[str, str, str]]:
-    """Return (room, what it imports, file): a room as `rmqinspect.<room>`, a library by its first name."""
+    """Return (folder, what it imports, file): a folder as `rmqinspect.<folder>`, a library by its first name."""
     found = set()
     for name, is_package, file in modules():
-        room, place = room_of(name), file.relative_to(ROOT).as_posix()
+        folder, place = folder_of(name), file.relative_to(ROOT).as_posix()
         for imported in imports(name, is_package, ast.parse(file.read_text(encoding="utf-8"))):
             first = imported.split(".")[0]
             if first != "rmqinspect":
-                found.add((room, first, place))
-            elif room_of(imported) != room:
-                found.add((room, f"rmqinspect.{room_of(imported)}", place))
+                found.add((folder, first, place))
+            elif folder_of(imported) != folder:
+                found.add((folder, f"rmqinspect.{folder_of(imported)}", place))
     return frozenset(found)
 
 
-def allowed(room: str) -> set[str]:
-    """Return the rooms that `room` may import."""
-    if room in OUTERMOST:
-        return ROOMS | {"__init__"}
-    leaves = set(LEAVES.split())
-    return leaves if room in leaves else leaves | set(MAY_IMPORT.get(room, "").split())
+def imported_folders(folder: str) -> set[str]:
+    """Return the folders and leaves that `folder` imports."""
+    inside = {imported for where, imported, _ in edges() if where == folder}
+    return {imported.removeprefix("rmqinspect.") for imported in inside if imported.startswith("rmqinspect.")}
 
 
-def test_every_room_has_its_place() -> None:
-    placed = set(MAY_IMPORT) | set(LEAVES.split()) | OUTERMOST
-    assert placed - {"__init__"} == ROOMS
+def test_every_folder_has_its_floor() -> None:
+    assert FLOOR.keys() | LEAVES == FOLDERS | {"__init__"}
 
 
-def test_the_picture_has_no_circle() -> None:
-    order = TopologicalSorter({room: may.split() for room, may in MAY_IMPORT.items()}).static_order()
-    assert set(order) == set(MAY_IMPORT)
+def test_the_list_goes_up_and_a_folder_may_import_lower_floors_only() -> None:
+    floors = [floor for floor, _, _ in FLOORS]
+    assert floors == sorted(floors)
+    assert not {(folder, name) for _, folder, names in FLOORS for name in names.split() if FLOOR[name] >= FLOOR[folder]}
 
 
-@pytest.mark.parametrize("room", sorted(ROOMS | {"__init__"}))
-def test_a_room_imports_only_what_it_may(room: str) -> None:
-    inside = {f"rmqinspect.{other}" for other in allowed(room)}
-    libraries = {library for library, rooms in LIBRARIES.items() if room in rooms.split()}
-    wrong = {
-        f"{place} imports {imported}"
-        for where, imported, place in edges()
-        if where == room and imported not in inside | libraries | sys.stdlib_module_names
-    }
-    assert not wrong
+@pytest.mark.parametrize("folder", MAY_IMPORT)
+def test_a_folder_imports_what_its_row_says_no_more_and_no_less(folder: str) -> None:
+    assert imported_folders(folder) - LEAVES == MAY_IMPORT[folder]
+
+
+@pytest.mark.parametrize("leaf", sorted(LEAVES))
+def test_a_leaf_imports_leaves_only(leaf: str) -> None:
+    assert imported_folders(leaf) <= LEAVES
+
+
+def test_a_library_is_imported_where_its_row_says_no_more_and_no_less() -> None:
+    outside = {(folder, name) for folder, name, _ in edges() if not name.startswith("rmqinspect")}
+    found: dict[str, set[str]] = {}
+    for folder, name in outside:
+        if name not in sys.stdlib_module_names:
+            found.setdefault(name, set()).add(folder)
+    assert found == {library: set(folders.split()) for library, folders in LIBRARIES.items()}
+
+
+def test_no_file_imports_itself_round_a_corner() -> None:
+    """Files of one folder form no circle either, also not through imports inside functions."""
+    files = {name: file for name, _, file in modules()}
+    graph: dict[str, set[str]] = {}
+    for name, is_package, file in modules():
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        targets = {module_of(imported, files) for imported in imports(name, is_package, tree)}
+        # A package's own name is what every import of its modules runs first; only what it imports back is a circle.
+        graph[name] = {target for target in targets if target is not None and target != name}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
+
+
+def module_of(imported: str, files: dict[str, Path]) -> str | None:
+    """Return the module that `a.b.c` names: itself, or the one it is a name of."""
+    while imported and imported not in files:
+        imported = imported.rpartition(".")[0]
+    return imported or None
 
 
 def test_schemas_import_construct_and_each_other_only() -> None:
-    found = {imported for room, imported, _ in edges() if room == "schemas"}
+    found = {imported for folder, imported, _ in edges() if folder == "schemas"}
     assert found - sys.stdlib_module_names == {"construct"}
 
 

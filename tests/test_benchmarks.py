@@ -10,12 +10,12 @@ import pytest
 
 from benchmarks import export, measure, pointers, verify
 from benchmarks.make_store import KEYS_PER_RECORD, PROFILES, QUEUES, TOPICS, make_store
-from rmqinspect.index_geometry import DEFAULT_GEOMETRY, Geometry, read_index_files
-from rmqinspect.store import open_store
+from rmqinspect.index.geometry import DEFAULT_GEOMETRY, Geometry, read_index_files
+from rmqinspect.store.discover import open_store
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.table import Request
-from rmqinspect.verify import Outcome, Wish
-from rmqinspect.verify import verify as verify_store
+from rmqinspect.verify.run import VerifyOptions, VerifyResult
+from rmqinspect.verify.run import verify as verify_store
 
 ON_LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells it")
 
@@ -26,9 +26,9 @@ def read_messages(path: Path) -> pa.Table:
     return pa.Table.from_batches(table.rows(open_store([str(path)]), Request()), table.schema)
 
 
-def verify_deep(path: Path) -> Outcome:
+def verify_deep(path: Path) -> VerifyResult:
     """Return the outcome of the level that reads queues and index too."""
-    return verify_store(open_store([str(path)]), Wish(level="deep"))
+    return verify_store(open_store([str(path)]), VerifyOptions(level="deep"))
 
 
 def files_below(folder: Path) -> dict[str, bytes]:

@@ -29,9 +29,7 @@ def run(*command: str | Path, cwd: Path, status: int = 0) -> str:
     """Run a command that does not see this checkout or this run's settings, and return what it prints."""
     ours = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
     clean = {name: value for name, value in os.environ.items() if name not in ours}
-    ended = subprocess.run(
-        command, cwd=cwd, env=clean, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8"
-    )
+    ended = subprocess.run(command, cwd=cwd, env=clean, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8")
     said = f"{command}: {ended.returncode}\n{ended.stdout[-3000:]}\n{ended.stderr[-3000:]}"
     assert ended.returncode == status, said
     return ended.stdout

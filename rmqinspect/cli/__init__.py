@@ -157,13 +157,13 @@ def _set_up_streams() -> None:
 
 
 def _silence_streams() -> None:
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+    dangling = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except OSError:
-            os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
+            os.dup2(dangling, stream.fileno())
+    os.close(dangling)
 
 
 def _end_by_signal(number: int, _: FrameType | None) -> None:

@@ -10,17 +10,23 @@ from rmqinspect.cli.interrupt import interrupt_no_more, interrupted_once
 from rmqinspect.cli.options import count_jobs
 from rmqinspect.cli.progress import LONG_READ, Progress, least_time
 from rmqinspect.cli.status import ExitStatus
-from rmqinspect.custody import Custody, Difference, Record, Watch
-from rmqinspect.report import read_record
-from rmqinspect.store import open_store
+from rmqinspect.store.discover import open_store
 from rmqinspect.text import count, describe_size, escape, group_digits
+from rmqinspect.verify.custody import Custody, Difference, Record, Watch
+from rmqinspect.verify.report import read_record
 
 _WIDTH = 100
-_INDENT = 9
+INDENT = 9
 
 # What has no meaning where no check runs.
-_OF_CHECKS = {"report": "--report", "hash_": "--hash", "format_": "--format", "output": "--output",
-              "check": "--check", "skip": "--skip"}  # fmt: skip
+_OF_CHECKS = {
+    "report": "--report",
+    "hash_": "--hash",
+    "format_": "--format",
+    "output": "--output",
+    "check": "--check",
+    "skip": "--skip",
+}
 
 
 def compare_with_report(options: dict[str, Any]) -> ExitStatus:
@@ -44,8 +50,9 @@ def compare_with_report(options: dict[str, Any]) -> ExitStatus:
     words = _result(record, now, differences)
     if interrupted:
         whole = f"{group_digits(len(now.digests))} of {count(len(record.comparable(watch.before)), 'file')}"
-        return _say([*_lines(differences), f"{words}, INCOMPLETE: interrupted, {whole} read"],
-                    ExitStatus.INTERRUPTED, options)  # fmt: skip
+        return _say(
+            [*_lines(differences), f"{words}, INCOMPLETE: interrupted, {whole} read"], ExitStatus.INTERRUPTED, options
+        )
     failed = len(now.unread) + len(now.changed)
     if failed:
         words += f", INCOMPLETE: {count(failed, 'place')} could not be read or changed meanwhile"
@@ -59,7 +66,7 @@ def compare_with_report(options: dict[str, Any]) -> ExitStatus:
 def _say(lines: list[str], status: ExitStatus, options: dict[str, Any]) -> ExitStatus:
     if not options["quiet"]:
         for line in lines[:-1]:
-            folded = textwrap.wrap(escape(line), _WIDTH, subsequent_indent=" " * _INDENT, break_on_hyphens=False)
+            folded = textwrap.wrap(escape(line), _WIDTH, subsequent_indent=" " * INDENT, break_on_hyphens=False)
             click.echo("\n".join(folded))
         click.echo(escape(lines[-1]))
     return status
@@ -83,7 +90,7 @@ def _take_digests(watch: Watch, record: Record, options: dict[str, Any]) -> tupl
 
 
 def _lines(differences: list[Difference]) -> list[str]:
-    return [f"{change.kind:{_INDENT}}{change.name}: {change.what}" for change in differences]
+    return [f"{change.kind:{INDENT}}{change.name}: {change.what}" for change in differences]
 
 
 def _result(record: Record, now: Custody, differences: list[Difference]) -> str:

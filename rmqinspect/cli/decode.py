@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rmqinspect.output import Writer
-    from rmqinspect.select import Selection
-    from rmqinspect.store import Store
+    from rmqinspect.store.model import Store
+    from rmqinspect.tables.filters import Selection
     from rmqinspect.tables.table import Request, Table
 
 
@@ -87,7 +87,7 @@ def command(paths: tuple[str, ...], table_name: str | None, **options: Any) -> i
     format_ = choose_format(options)
 
     from rmqinspect.output import open_writer
-    from rmqinspect.store import open_stores
+    from rmqinspect.store.discover import open_stores
 
     stores = open_stores(paths, config=options["config"], base=options["base"])
     table = _choose_table(table_name, stores)

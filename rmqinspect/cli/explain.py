@@ -10,11 +10,11 @@ from typing import Any
 
 import click
 
-from rmqinspect.checks.codes import ALL, CODES
 from rmqinspect.cli.options import use_colour
 from rmqinspect.errors import NothingFound
-from rmqinspect.explanations import Explanation, everything, explain, near
+from rmqinspect.explain.lookup import Explanation, everything, explain, near
 from rmqinspect.text import escape, escape_json
+from rmqinspect.verify.codes import ALL, CODES
 from rmqinspect.version import tool_name
 
 _WIDTH = 100
@@ -36,9 +36,7 @@ _HEADINGS = {
 # Values may be negative, and a pasted line may hold anything: what looks like an option is looked at below.
 @click.command("explain", context_settings={"ignore_unknown_options": True})
 @click.argument("words", metavar="[WHAT]...", nargs=-1)
-@click.option(
-    "-f", "--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True
-)
+@click.option("-f", "--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def command(words: tuple[str, ...], form: str) -> None:
     """Say what a code, field, flag or log line means, how it comes about, what a broker does, what to run next.
 
@@ -97,10 +95,10 @@ def _screen(found: list[Explanation], colour: bool) -> Iterator[str]:
     for number, explanation in enumerate(found):
         if number:
             yield ""
-        for line in _wrap(explanation.name, "", 0):
+        for line in wrap(explanation.name, "", 0):
             yield click.style(line, bold=True) if colour else line
         for label, text in _lines(explanation):
-            yield from _wrap(text, label, _LABEL)
+            yield from wrap(text, label, _LABEL)
 
 
 def _lines(explanation: Explanation) -> Iterator[tuple[str, str]]:
@@ -133,11 +131,14 @@ def _several(label: str, texts: Iterable[str]) -> Iterator[tuple[str, str]]:
         yield "" if number else label, text
 
 
-def _wrap(text: str, label: str, indent: int) -> list[str]:
+def wrap(text: str, label: str, indent: int) -> list[str]:
     return textwrap.wrap(
-        escape(text), _WIDTH, initial_indent=f"{label:{indent}}" if indent else "", subsequent_indent=" " * indent,
+        escape(text),
+        _WIDTH,
+        initial_indent=f"{label:{indent}}" if indent else "",
+        subsequent_indent=" " * indent,
         break_on_hyphens=False,
-    )  # fmt: skip
+    )
 
 
 def _contents(found: list[Explanation], colour: bool) -> Iterator[str]:
@@ -148,7 +149,7 @@ def _contents(found: list[Explanation], colour: bool) -> Iterator[str]:
         yield click.style(heading, bold=True) if colour else heading
         group = [explanation for explanation in found if explanation.kind == kind]
         for label, text in _rows(kind, group):
-            yield from _wrap(text, f"  {label}", _CODES if label else 2)
+            yield from wrap(text, f"  {label}", _CODES if label else 2)
 
 
 def _rows(kind: str, group: list[Explanation]) -> Iterator[tuple[str, str]]:

@@ -28,17 +28,17 @@ from rmqinspect.cli.options import (
 from rmqinspect.cli.progress import LONG_READ, Progress, least_time
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.errors import Refused
-from rmqinspect.export.wish import FILE_SIZE, FINDINGS, MESSAGES, PARTITIONS, SCHEMAS, Wish
-from rmqinspect.filesystems import abspath
-from rmqinspect.read_rate import read_bound
+from rmqinspect.export.request import FILE_SIZE, FINDINGS, MESSAGES, PARTITIONS, SCHEMAS, ExportRequest
+from rmqinspect.system.throttle import read_bound
+from rmqinspect.system.uri import abspath
 from rmqinspect.text import count, describe_size, escape, group_digits, parse_size
 
 if TYPE_CHECKING:
-    from rmqinspect.export.job import Engine, Outcome
-    from rmqinspect.export.store_plan import StorePlan
+    from rmqinspect.export.job import Engine, ExportResult
+    from rmqinspect.export.plan import StorePlan
     from rmqinspect.export.target import Target
-    from rmqinspect.select import Selection
-    from rmqinspect.store import Store
+    from rmqinspect.store.model import Store
+    from rmqinspect.tables.filters import Selection
 
 _MANY_FILES = 1000
 _MOST_PARTS = 100_000  # a plan of more takes more memory than the reading
@@ -72,24 +72,50 @@ def _read_partitions(ctx: click.Context, param: click.Parameter, text: str | Non
 
 @click.command("export")
 @click.argument("paths", nargs=-1, metavar="[NAME=]STORE...", type=click.Path(readable=False))
-@click.option("-o", "--output", metavar="DIR", required=True, callback=_read_output,
-              help="A new or empty folder, here or on object storage (s3://bucket/folder).")
+@click.option(
+    "-o",
+    "--output",
+    metavar="DIR",
+    required=True,
+    callback=_read_output,
+    help="A new or empty folder, here or on object storage (s3://bucket/folder).",
+)
 @click.option("--table", "tables", multiple=True, metavar="NAME", help="Repeat for more. Default: messages.")
 @click.option("--all", "all_", is_flag=True, help="All tables, and the findings of verify.")
-@click.option("--engine", type=click.Choice(("spark", "local")), default="spark", show_default=True,
-              help="What runs the parts; local needs no Java.")
+@click.option(
+    "--engine",
+    type=click.Choice(("spark", "local")),
+    default="spark",
+    show_default=True,
+    help="What runs the parts; local needs no Java.",
+)
 @click.option("--master", metavar="URL", help="Of Spark. Default: $SPARK_REMOTE, $SPARK_MASTER, else local[*].")
-@click.option("--file-size", metavar="SIZE", callback=_read_file_size, default=f"{FILE_SIZE >> 20}MiB",
-              show_default=True, help="Bytes of commit log in one file.")
-@click.option("--partition-by", metavar="A,B", callback=_read_partitions,
-              help="Folders of messages by topic, day (UTC, of the store time), queue_id, store; "
-              "the columns stay in the files.")
-@click.option("--schema", type=click.Choice(SCHEMAS), default="native", show_default=True,
-              help="kafka: messages as Spark's Kafka source gives them.")
+@click.option(
+    "--file-size",
+    metavar="SIZE",
+    callback=_read_file_size,
+    default=f"{FILE_SIZE >> 20}MiB",
+    show_default=True,
+    help="Bytes of commit log in one file.",
+)
+@click.option(
+    "--partition-by",
+    metavar="A,B",
+    callback=_read_partitions,
+    help="Folders of messages by topic, day (UTC, of the store time), queue_id, store; the columns stay in the files.",
+)
+@click.option(
+    "--schema",
+    type=click.Choice(SCHEMAS),
+    default="native",
+    show_default=True,
+    help="kafka: messages as Spark's Kafka source gives them.",
+)
 @click.option("--incremental", is_flag=True, help="Add what is new to an earlier export in DIR.")
 @click.option("--closed-only", is_flag=True, help="Leave out the segment that is still written.")
-@click.option("--replace-changed", is_flag=True,
-              help="With --incremental: export segments again that are not what they were.")
+@click.option(
+    "--replace-changed", is_flag=True, help="With --incremental: export segments again that are not what they were."
+)
 @click.option("--overwrite", is_flag=True, help="Replace an earlier export in DIR.")
 @filter_options
 @value_options
@@ -109,7 +135,7 @@ def command(paths: tuple[str, ...], **options: Any) -> int:
       rmqinspect export STORE -o lake --engine local
       rmqinspect export a=STORE b=STORE -o lake --all --partition-by topic,day
       rmqinspect export STORE -o lake --incremental --closed-only --fail-on never
-    """  # fmt: skip
+    """
     _refuse_contradictions(paths, options)
     if options["engine"] == "spark":
         from rmqinspect.spark.session import check_spark
@@ -117,17 +143,17 @@ def command(paths: tuple[str, ...], **options: Any) -> int:
         check_spark(options["master"])
     started = datetime.now(UTC)
     stores = _open_stores(paths, options)
-    wish = _read_wish(options)
-    selections = _select(stores, wish, options)
+    request = _read_wish(options)
+    selections = _select(stores, request, options)
 
     from rmqinspect.export.target import Target
 
     evidence = [path for store in stores for path in store.paths]
     mode = "incremental" if options["incremental"] else "overwrite" if options["overwrite"] else "fresh"
     target = Target(options["output"], mode, evidence)
-    plans = _plan(stores, wish, target, options)
+    plans = _plan(stores, request, target, options)
     with Progress(sum(plan.size for plan in plans), options["progress"], quiet=options["quiet"]) as progress:
-        run = _Run(plans, wish, selections, target, options, progress, started)
+        run = _Run(plans, request, selections, target, options, progress, started)
         return run.go()
 
 
@@ -156,7 +182,7 @@ def _relative_times(options: dict[str, Any]) -> tuple[tuple[str, str], ...]:
 
 def _open_stores(paths: Sequence[str], options: dict[str, Any]) -> "list[Store]":
     """Open `STORE` and `NAME=STORE`: those without a name are taken together, as other commands take them."""
-    from rmqinspect.store import open_stores
+    from rmqinspect.store.discover import open_stores
     from rmqinspect.tables.splits import split_name
 
     named = [split_name(path) for path in paths]
@@ -171,7 +197,7 @@ def _open_stores(paths: Sequence[str], options: dict[str, Any]) -> "list[Store]"
     return stores
 
 
-def _read_wish(options: dict[str, Any]) -> Wish:
+def _read_wish(options: dict[str, Any]) -> ExportRequest:
     from rmqinspect.tables import TABLES
 
     known = [*TABLES, FINDINGS]
@@ -186,7 +212,7 @@ def _read_wish(options: dict[str, Any]) -> Wish:
             if options[option]:
                 raise click.UsageError(f"--{option.replace('_', '-')} is for the table messages.")
     relative = _relative_times(options)
-    return Wish(
+    return ExportRequest(
         tables,
         options["file_size"],
         options["schema"],
@@ -200,38 +226,43 @@ def _read_wish(options: dict[str, Any]) -> Wish:
     )
 
 
-def _select(stores: "Sequence[Store]", wish: Wish, options: dict[str, Any]) -> "dict[str, Selection]":
+def _select(stores: "Sequence[Store]", request: ExportRequest, options: dict[str, Any]) -> "dict[str, Selection]":
     """Return the selection of each store: `last` is another time in each."""
     from rmqinspect.export.part import schema_of
     from rmqinspect.tables.sources import last_store_time
 
     now = datetime.now(UTC)
-    with_times(wish.selection, options, lambda: 0, now)  # a time that cannot be read is told before any work
+    with_times(request.selection, options, lambda: 0, now)  # a time that cannot be read is told before any work
     selections = {
-        store.name: with_times(wish.selection, options, cache(partial(last_store_time, store)), now) for store in stores
+        store.name: with_times(request.selection, options, cache(partial(last_store_time, store)), now)
+        for store in stores
     }
-    timed = next(iter(selections.values())) if options["since"] is None and options["until"] is None else replace(
-        wish.selection, since=0
+    timed = (
+        next(iter(selections.values()))
+        if options["since"] is None and options["until"] is None
+        else replace(request.selection, since=0)
     )
-    for table in wish.tables:
-        plain = replace(wish, schema="native")  # rows are chosen before they change their form
+    for table in request.tables:
+        plain = replace(request, schema="native")  # rows are chosen before they change their form
         if missing := timed.missing_columns(schema_of(table, plain)):
             raise click.UsageError(f"The table {table} has no column for {missing[0]}.")
     return selections
 
 
-def _plan(stores: "Sequence[Store]", wish: Wish, target: "Target", options: dict[str, Any]) -> "list[StorePlan]":
-    from rmqinspect.export.store_plan import plan_store
+def _plan(
+    stores: "Sequence[Store]", request: ExportRequest, target: "Target", options: dict[str, Any]
+) -> "list[StorePlan]":
+    from rmqinspect.export.plan import plan_store
 
     earlier = target.earlier
-    if earlier is not None and earlier.wish != wish.as_document():
-        asked = wish.as_document()
-        changed = [name for name in asked if earlier.wish.get(name) != asked[name]]
+    if earlier is not None and earlier.request != request.as_document():
+        asked = request.as_document()
+        changed = [name for name in asked if earlier.request.get(name) != asked[name]]
         raise Refused(
             f"{options['output']}: the export there was made with another {', '.join(changed) or 'wish'}; "
             "rows of both would not go together. --overwrite makes it anew"
         )
-    parts = sum(-(-segment.size // wish.file_size) for store in stores for segment in store.segments)
+    parts = sum(-(-segment.size // request.file_size) for store in stores for segment in store.segments)
     if parts > _MOST_PARTS:
         raise click.BadParameter(
             f"so small a size makes {group_digits(parts)} files; {group_digits(_MOST_PARTS)} are the most",
@@ -240,7 +271,7 @@ def _plan(stores: "Sequence[Store]", wish: Wish, target: "Target", options: dict
     names = {store.name for store in stores}
     for gone in [known.name for known in earlier.stores if known.name not in names] if earlier else ():
         raise Refused(f"{options['output']}: the export there has a store {gone}, too; give it as {gone}=STORE")
-    return [plan_store(store, wish, earlier, replace_changed=options["replace_changed"]) for store in stores]
+    return [plan_store(store, request, earlier, replace_changed=options["replace_changed"]) for store in stores]
 
 
 class _Run:
@@ -249,7 +280,7 @@ class _Run:
     def __init__(
         self,
         plans: "list[StorePlan]",
-        wish: Wish,
+        request: ExportRequest,
         selections: "dict[str, Selection]",
         target: "Target",
         options: dict[str, Any],
@@ -258,12 +289,12 @@ class _Run:
     ) -> None:
         from rmqinspect.export.part import Orders
 
-        self.plans, self.wish, self.target = plans, wish, target
+        self.plans, self.request, self.target = plans, request, target
         self.options, self.progress, self.started = options, progress, started
         self.jobs = count_jobs(options)
         notes = {plan.store.name: _notes(plan) for plan in plans}
         # A task of a cluster runs in another folder.
-        self.orders = Orders(abspath(target.folder.path), secrets.token_hex(4), wish, notes, selections)
+        self.orders = Orders(abspath(target.folder.path), secrets.token_hex(4), request, notes, selections)
         self.rows = 0
 
     def go(self) -> int:
@@ -284,7 +315,7 @@ class _Run:
             self.target.abandon(self.orders.run)
             raise
         if not self.options["quiet"]:
-            for line in screen(outcome, self.plans, self.orders.wish, self.target, status):
+            for line in screen(outcome, self.plans, self.orders.request, self.target, status):
                 click.echo(escape(line))
         return status
 
@@ -293,16 +324,18 @@ class _Run:
     def _announce(self) -> None:
         """Say what is going to be done, and refuse what cannot be, before Spark takes its seconds to start."""
         from rmqinspect.export.estimate import estimate_size
-        from rmqinspect.store import lock_holder
+        from rmqinspect.store.lock import lock_holder
 
         remark = self.progress.remark
         for plan in self.plans:
             for text in plan.store.remarks if self.options["verbose"] else ():
                 remark(text)
             if (holder := lock_holder(plan.store)) is not None:
-                remark(f"{plan.store.name}: a broker runs on this store (pid {holder} holds the lock): "
-                       "the files may change while they are read")  # fmt: skip
-            if not plan.store.segments and (empty := [table for table in self.wish.tables if table in _OF_SEGMENTS]):
+                remark(
+                    f"{plan.store.name}: a broker runs on this store (pid {holder} holds the lock): "
+                    "the files may change while they are read"
+                )
+            if not plan.store.segments and (empty := [table for table in self.request.tables if table in _OF_SEGMENTS]):
                 remark(f"{plan.store.name}: no segment of a commit log is there: no rows of {', '.join(empty)}")
             self._announce_earlier(plan)
         need, free = estimate_size(self.plans), self.target.free
@@ -344,27 +377,27 @@ class _Run:
             queues = plan.store.queue_files
             topics, ids = {file.topic for file in queues}, {file.queue_id for file in queues}
             values = {"topic": len(topics), "queue_id": len(ids)}
-            widths = [values.get(column, 1) for column in self.wish.partition_by]
+            widths = [values.get(column, 1) for column in self.request.partition_by]
             files += sum(part.writes for part in plan.parts) * max([1, *widths])
-        if self.wish.partition_by and files > _MANY_FILES:
+        if self.request.partition_by and files > _MANY_FILES:
             self.progress.remark(
-                f"--partition-by {','.join(self.wish.partition_by)}: at least {group_digits(files)} files are to be "
+                f"--partition-by {','.join(self.request.partition_by)}: at least {group_digits(files)} files are to be "
                 "expected; fewer with a larger --file-size or another column"
             )
 
     # --- the work ---------------------------------------------------------------------------------
 
-    def _write(self, engine: "Engine") -> "Outcome":
+    def _write(self, engine: "Engine") -> "ExportResult":
         from rmqinspect.export.job import run_export
 
         return run_export(self.plans, self.orders, engine, self._advance, self.jobs)
 
-    def _advance(self, octets: int, rows: int) -> None:
+    def _advance(self, raw: int, rows: int) -> None:
         self.rows += rows
         self.progress.note = count(self.rows, "row")
-        self.progress(octets)
+        self.progress(raw)
 
-    def _commit(self, outcome: "Outcome", engine: "Engine") -> None:
+    def _commit(self, outcome: "ExportResult", engine: "Engine") -> None:
         from rmqinspect.export.manifest import describe_run
 
         if outcome.nothing_new and self.target.earlier is not None and not self._replaces(outcome):
@@ -374,7 +407,7 @@ class _Run:
         outcome.manifest.run = describe_run(["rmqinspect", *sys.argv[1:]], engine.name, self.started, packages)
         self.target.commit(outcome.manifest, outcome.names)
 
-    def _replaces(self, outcome: "Outcome") -> bool:
+    def _replaces(self, outcome: "ExportResult") -> bool:
         """Whether files of the earlier export go, though none comes."""
         earlier = self.target.earlier
         return earlier is not None and {file.name for file in earlier.files} != {
@@ -383,24 +416,24 @@ class _Run:
 
     # --- after ------------------------------------------------------------------------------------
 
-    def _judge(self, outcome: "Outcome") -> ExitStatus:
+    def _judge(self, outcome: "ExportResult") -> ExitStatus:
         manifest = outcome.manifest
         for result in outcome.results:
             for message in dict.fromkeys(result.unread):
                 self.progress.complain(message)
         unmatched = self._unmatched(outcome)
         nothing = bool(unmatched) and not any(file.rows for file in manifest.files)
-        bad = bool(bad_statuses(manifest) or lost_ranges(manifest, self.wish))
+        bad = bool(bad_statuses(manifest) or lost_ranges(manifest, self.request))
         if bad and not nothing and self.options["fail_on"] != "never":
             return ExitStatus.DAMAGE
         if not manifest.complete:
             return ExitStatus.UNREADABLE
         return ExitStatus.NOTHING_FOUND if nothing else ExitStatus.DONE
 
-    def _unmatched(self, outcome: "Outcome") -> list[str]:
+    def _unmatched(self, outcome: "ExportResult") -> list[str]:
         if self.target.earlier is not None:
             return []  # what is new need not have them all
-        seen = replace(self.wish.selection, topics_seen=outcome.topics)
+        seen = replace(self.request.selection, topics_seen=outcome.topics)
         unmatched = seen.unmatched_topics()
         for pattern in unmatched:
             near = ", ".join(seen.near_topics(pattern))
@@ -415,7 +448,7 @@ def _as_text(path: str) -> str:
 
 def _notes(plan: "StorePlan") -> dict[str, str]:
     """Return what each file of a store says of it."""
-    from rmqinspect.filesystems import shown
+    from rmqinspect.system.uri import shown
 
     return {
         "store_paths": _as_text(" ".join(map(shown, plan.store.paths))),

@@ -4,16 +4,16 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rmqinspect.cli.status import ExitStatus
-from rmqinspect.export.wish import Wish
+from rmqinspect.export.request import ExportRequest
 from rmqinspect.text import count, describe_size, group_digits
 
 if TYPE_CHECKING:
-    from rmqinspect.export.job import Outcome
+    from rmqinspect.export.job import ExportResult
     from rmqinspect.export.manifest import ExportedFile, Manifest
-    from rmqinspect.export.store_plan import StorePlan
+    from rmqinspect.export.plan import StorePlan
     from rmqinspect.export.target import Target
 
-_INDENT = 10
+INDENT = 10
 _FILES = 12  # of each table, named on the screen; the manifest has them all
 _RANGES = 3  # without records, named on the screen
 
@@ -27,9 +27,9 @@ def bad_statuses(manifest: "Manifest") -> dict[str, int]:
     return rows
 
 
-def lost_ranges(manifest: "Manifest", wish: Wish) -> list[tuple[str, int, int, str]]:
+def lost_ranges(manifest: "Manifest", request: ExportRequest) -> list[tuple[str, int, int, str]]:
     """Return (store, start, end, kind) of what should hold records and does not, in the range asked for."""
-    first, last = wish.selection.offsets or (0, 1 << 63)
+    first, last = request.selection.offsets or (0, 1 << 63)
     return [
         (store.name, max(start, first), min(end, last), kind)
         for store in manifest.stores
@@ -39,7 +39,7 @@ def lost_ranges(manifest: "Manifest", wish: Wish) -> list[tuple[str, int, int, s
 
 
 def screen(
-    outcome: "Outcome", plans: "Sequence[StorePlan]", wish: Wish, target: "Target", status: ExitStatus
+    outcome: "ExportResult", plans: "Sequence[StorePlan]", request: ExportRequest, target: "Target", status: ExitStatus
 ) -> Iterator[str]:
     """Yield the lines of the screen; they may hold hostile text."""
     manifest = outcome.manifest
@@ -47,13 +47,13 @@ def screen(
         rows = sum(file.rows for file in manifest.files)
         yield f"nothing new: {count(rows, 'row')}, {count(len(manifest.files), 'file')} unchanged"
     new = [file for file in manifest.files if file.name in outcome.names]
-    width = max(_INDENT, *(len(table) + 2 for table in wish.tables))
-    for table in wish.tables:
+    width = max(INDENT, *(len(table) + 2 for table in request.tables))
+    for table in request.tables:
         yield from _file_lines(table, [file for file in new if file.table == table], width)
-    yield from _left_out(manifest, plans, wish)
+    yield from _suppressed(manifest, plans, request)
     yield from _damaged(outcome)
-    yield _manifest_line(manifest, wish, target)
-    yield f"{'VERDICT':{_INDENT}}{_verdict(manifest, wish, status)}"
+    yield _manifest_line(manifest, request, target)
+    yield f"{'VERDICT':{INDENT}}{_verdict(manifest, request, status)}"
 
 
 def _file_lines(table: str, files: "Sequence[ExportedFile]", width: int) -> Iterator[str]:
@@ -66,21 +66,21 @@ def _file_lines(table: str, files: "Sequence[ExportedFile]", width: int) -> Iter
         yield f"{'':{width}}and {count(len(files) - _FILES, 'file')} more with {count(rows, 'row')}"
 
 
-def _left_out(manifest: "Manifest", plans: "Sequence[StorePlan]", wish: Wish) -> Iterator[str]:
-    for plan in plans if wish.closed_only else ():
+def _suppressed(manifest: "Manifest", plans: "Sequence[StorePlan]", request: ExportRequest) -> Iterator[str]:
+    for plan in plans if request.closed_only else ():
         segment = plan.reach.open_segment
         if segment is not None:
             size = describe_size(plan.reach.end - segment.base)
-            yield f"{'left out':{_INDENT}}segment {segment.base} of {plan.store.name} is open ({size} so far)"
-    lost = lost_ranges(manifest, wish)
+            yield f"{'left out':{INDENT}}segment {segment.base} of {plan.store.name} is open ({size} so far)"
+    lost = lost_ranges(manifest, request)
     for store, start, end, kind in lost[:_RANGES]:
         where = f"physical {group_digits(start)} to {group_digits(end)}"
-        yield f"{'left out':{_INDENT}}{count(end - start, 'byte')} of {store} without a record ({kind}), {where}"
+        yield f"{'left out':{INDENT}}{count(end - start, 'byte')} of {store} without a record ({kind}), {where}"
     if lost[_RANGES:]:
-        yield f"{'':{_INDENT}}and {count(len(lost) - _RANGES, 'range')} more: lost in _manifest.json, --table gaps"
+        yield f"{'':{INDENT}}and {count(len(lost) - _RANGES, 'range')} more: lost in _manifest.json, --table gaps"
 
 
-def _damaged(outcome: "Outcome") -> Iterator[str]:
+def _damaged(outcome: "ExportResult") -> Iterator[str]:
     firsts: dict[str, tuple[str, int]] = {}
     for result in outcome.results:
         for status, offset in result.first_bad.items():
@@ -92,15 +92,15 @@ def _damaged(outcome: "Outcome") -> Iterator[str]:
             store, offset = firsts[status]
             first = "" if rows == 1 else "first at "
             where = f" ({first}{store}, physical offset {group_digits(offset)})"
-        yield f"{'damaged':{_INDENT}}{count(rows, 'row')} {verb} status {status}{where}"
+        yield f"{'damaged':{INDENT}}{count(rows, 'row')} {verb} status {status}{where}"
 
 
-def _manifest_line(manifest: "Manifest", wish: Wish, target: "Target") -> str:
+def _manifest_line(manifest: "Manifest", request: ExportRequest, target: "Target") -> str:
     from rmqinspect.export.manifest import MANIFEST
-    from rmqinspect.filesystems import shown
+    from rmqinspect.system.uri import shown
 
     rows = sum(file.rows for file in manifest.files)
-    words = [count(len(manifest.files), "file"), count(rows, "row"), f"schema {wish.schema}"]
+    words = [count(len(manifest.files), "file"), count(rows, "row"), f"schema {request.schema}"]
     if len(manifest.stores) == 1 and (only := manifest.stores[0]).start is not None and only.end is not None:
         complete = "complete" if manifest.complete else "incomplete"
         words.append(f"{complete} for physical {group_digits(only.start)} to {group_digits(only.end)}")
@@ -109,8 +109,8 @@ def _manifest_line(manifest: "Manifest", wish: Wish, target: "Target") -> str:
     return f"{shown(target.path)}/{MANIFEST}: {', '.join(words)}"
 
 
-def _verdict(manifest: "Manifest", wish: Wish, status: ExitStatus) -> str:
-    rows, lost = sum(bad_statuses(manifest).values()), lost_ranges(manifest, wish)
+def _verdict(manifest: "Manifest", request: ExportRequest, status: ExitStatus) -> str:
+    rows, lost = sum(bad_statuses(manifest).values()), lost_ranges(manifest, request)
     parts = [count(rows, "row")] if rows else []
     if lost:
         parts.append(f"{count(len(lost), 'range')} without records")

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from rmqinspect import ids, times
+from rmqinspect import times
+from rmqinspect.codec import message_id as ids
 from rmqinspect.text import escape
 from rmqinspect.version import tool_name
 
@@ -30,15 +31,15 @@ _KIND_NAMES = {
 )
 @click.option("--year-month", metavar="YYYY-MM", help="The month of a msg id, instead of --anchor.")
 @click.option(
-    "--tz", "zone_name", metavar="ZONE", default="UTC", show_default=True,
+    "--tz",
+    "zone_name",
+    metavar="ZONE",
+    default="UTC",
+    show_default=True,
     help="The client's time zone, in which the month began: a name or +HH:MM.",
 )
-@click.option(
-    "-f", "--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True
-)
-def command(
-    texts: tuple[str, ...], anchor: str | None, year_month: str | None, zone_name: str, form: str
-) -> None:
+@click.option("-f", "--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def command(texts: tuple[str, ...], anchor: str | None, year_month: str | None, zone_name: str, form: str) -> None:
     """Say what a message id means: broker and physical offset, or client, process and time.
 
     32 hex digits can be an offset msg id or a msg id: both readings are shown, the plausible one

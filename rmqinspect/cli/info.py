@@ -12,14 +12,14 @@ import click
 
 from rmqinspect.cli.options import look_options, source_options
 from rmqinspect.cli.status import ExitStatus
-from rmqinspect.filesystems import shown
+from rmqinspect.system.uri import shown
 from rmqinspect.text import count, describe_size, escape, escape_json, group_digits
 
 if TYPE_CHECKING:
     from datetime import tzinfo
 
-    from rmqinspect.log_end import LogEnd
-    from rmqinspect.overview import Overview
+    from rmqinspect.commitlog.tail import LogEnd
+    from rmqinspect.show.overview import Overview
 
 _WIDTH = 100
 _LABEL = 14
@@ -55,8 +55,8 @@ def command(
 
     Example: rmqinspect info STORE
     """
-    from rmqinspect.overview import overview
-    from rmqinspect.store import open_store
+    from rmqinspect.show.overview import overview
+    from rmqinspect.store.discover import open_store
 
     if not paths and not config:
         raise click.UsageError("Missing argument 'STORE...'.")
@@ -67,7 +67,7 @@ def command(
     finally:
         gc.enable()
     if not quiet:
-        print(f"read {facts.octets_read / 1e6:.1f} MB", file=sys.stderr)
+        print(f"read {facts.bytes_read / 1e6:.1f} MB", file=sys.stderr)
         for remark in facts.remarks:
             print(escape(remark), file=sys.stderr)
     if form == "json":
@@ -98,7 +98,7 @@ def _fold(text: str, width: int) -> Iterator[str]:
 def _rows(facts: "Overview", paths: tuple[str, ...], zone: "tzinfo") -> Iterator[tuple[str, str]]:
     """Yield (label, text) of the screen; texts may be hostile."""
     parts = ", ".join(facts.layout) or f"no log, queues or index ({facts.place.replace('_', ' ')})"
-    yield "store", f"{facts.name}: {parts}; {count(facts.files, 'file')}, {count(facts.octets, 'byte')}"
+    yield "store", f"{facts.name}: {parts}; {count(facts.files, 'file')}, {count(facts.raw, 'byte')}"
     if facts.features:
         yield "layout", ", ".join(facts.features)
     root = facts.place == "store"
@@ -182,7 +182,7 @@ def _log(facts: "Overview") -> Iterator[str]:
         text += "; the last is preallocated (zeros)" if preallocated else f"; begin with zeros: {_some(log.empty)}"
     yield text
     if log.odd_lengths:
-        yield "other length: " + _some([f"{name} ({count(octets, 'byte')})" for name, octets in log.odd_lengths])
+        yield "other length: " + _some([f"{name} ({count(raw, 'byte')})" for name, raw in log.odd_lengths])
     if log.duplicates:
         yield "a second file of the same base: " + _some(log.duplicates)
     if log.end.damaged:
@@ -262,7 +262,7 @@ def _next(facts: "Overview", paths: tuple[str, ...]) -> Iterator[tuple[str, str]
     given = " ".join(map(shlex.quote, paths))
     steps = {
         "forecast": "before any start: reads what the broker would read",
-        "verify": f"reads everything: {describe_size(facts.octets)}",
+        "verify": f"reads everything: {describe_size(facts.raw)}",
         "decode": "shows its rows",
     }
     chosen = ("forecast", "verify") if facts.place == "store" else ("verify", "decode")

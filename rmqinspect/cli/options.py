@@ -17,7 +17,7 @@ from rmqinspect.times import parse_time, parse_zone
 
 if TYPE_CHECKING:
     from rmqinspect.output import View
-    from rmqinspect.select import Selection
+    from rmqinspect.tables.filters import Selection
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -27,31 +27,31 @@ _BINARY_FORMATS = ("parquet", "arrow")
 
 
 def _parse_range(text: str) -> tuple[int, int]:
-    from rmqinspect.select import parse_range
+    from rmqinspect.tables.filters import parse_range
 
     return parse_range(text)
 
 
 def _parse_host(text: str) -> tuple[str, int | None]:
-    from rmqinspect.select import parse_host
+    from rmqinspect.tables.filters import parse_host
 
     return parse_host(text)
 
 
 def _parse_redaction(text: str) -> object:
-    from rmqinspect.redact import parse_redaction
+    from rmqinspect.tables.redact import parse_redaction
 
     return parse_redaction(text)
 
 
 def _parse_property(text: str) -> tuple[str, str | None]:
-    from rmqinspect.select import parse_property
+    from rmqinspect.tables.filters import parse_property
 
     return parse_property(text)
 
 
 def _parse_offset(text: str) -> int:
-    from rmqinspect.select import parse_offset
+    from rmqinspect.tables.filters import parse_offset
 
     return parse_offset(text)
 
@@ -74,7 +74,7 @@ _read_range = _reader(_parse_range)
 
 
 def _bound_reads(ctx: click.Context, param: click.Parameter, text: str | None) -> None:
-    from rmqinspect.read_rate import ReadRate, bound_reads
+    from rmqinspect.system.throttle import ReadRate, bound_reads
 
     rate = _reader(parse_size)(ctx, param, text)
     if rate == 0:
@@ -89,11 +89,12 @@ def _complain_of_settings(ctx: click.Context, _: click.Parameter, path: str | No
     """
     if path is None or ctx.resilient_parsing:
         return path
-    from rmqinspect.store import odd_settings
+    from rmqinspect.store.broker_conf import odd_settings
 
     for name, value in odd_settings(path):
         click.echo(escape(f"{path}: {name} = {value[:80]}: no positive number, not used"), err=True)
     return path
+
 
 _OUTPUT = (
     click.option(
@@ -103,9 +104,7 @@ _OUTPUT = (
         type=click.Choice(FORMAT_NAMES),
         help="Default: what the name given with -o ends in, else table.",
     ),
-    click.option(
-        "-o", "--output", type=click.Path(dir_okay=False), help="A new file; it appears when it is whole."
-    ),
+    click.option("-o", "--output", type=click.Path(dir_okay=False), help="A new file; it appears when it is whole."),
     click.option("-n", "--limit", type=click.IntRange(min=0), metavar="N", help="At most N rows."),
     click.option("--columns", metavar="A,B|all", help="Which columns, in which order."),
     click.option(
@@ -193,12 +192,8 @@ _FILTERS = (
         show_default=True,
         help="The clock that --since and --until mean.",
     ),
-    click.option(
-        "--host", metavar="IP[:PORT]", callback=_reader(_parse_host), help="The producer's address."
-    ),
-    click.option(
-        "--system-topics/--no-system-topics", default=True, help="Default: with the broker's own topics."
-    ),
+    click.option("--host", metavar="IP[:PORT]", callback=_reader(_parse_host), help="The producer's address."),
+    click.option("--system-topics/--no-system-topics", default=True, help="Default: with the broker's own topics."),
 )
 
 _TALK = (
@@ -221,9 +216,7 @@ _SOURCE = (
         callback=_reader(_parse_offset),
         help="Physical offset at which a loose segment begins.",
     ),
-    click.option(
-        "-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Processes. Default: cores, at most 4."
-    ),
+    click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Processes. Default: cores, at most 4."),
     click.option(
         "--read-rate",
         metavar="SIZE",
@@ -322,7 +315,7 @@ def body_choice(options: Mapping[str, Any], format_: str) -> str:
 
 def read_selection(options: Mapping[str, Any]) -> "Selection":
     """Return the filters without the times; `with_times` adds them, because `last` depends on the store."""
-    from rmqinspect.select import Selection
+    from rmqinspect.tables.filters import Selection
 
     return Selection(
         topics=options["topics"],
@@ -359,9 +352,7 @@ def with_times(
     for name in ("since", "until"):
         text: str | None = options[name]
         try:
-            times[name] = (
-                None if text is None else parse_time(text, options["zone"], lambda: moment, last_record)
-            )
+            times[name] = None if text is None else parse_time(text, options["zone"], lambda: moment, last_record)
         except ValueError as error:
             raise click.BadParameter(escape(str(error)), param_hint=f"--{name}") from error
     return replace(selection, since=times["since"], until=times["until"])
@@ -379,6 +370,6 @@ def refuse_equal_names(names: Sequence[str], way_out: str = "") -> None:
 
 def count_jobs(options: Mapping[str, Any]) -> int:
     """Return the number of processes: -j, else the cores this process may use, at most 4."""
-    from rmqinspect.parallel import default_jobs
+    from rmqinspect.system.workers import default_jobs
 
     return options["jobs"] or default_jobs()

@@ -6,7 +6,7 @@ import time
 from types import TracebackType
 from typing import Self, TextIO
 
-from rmqinspect.read_rate import read_bound
+from rmqinspect.system.throttle import read_bound
 from rmqinspect.text import describe_duration, describe_size, escape
 
 LONG_READ = 1 << 30
@@ -48,9 +48,9 @@ class Progress:
     ) -> None:
         self.clear()
 
-    def __call__(self, octets: int) -> None:
+    def __call__(self, raw: int) -> None:
         """Count bytes that were read."""
-        self.done += octets
+        self.done += raw
         now = time.monotonic()
         if now >= self._next:
             self._next = float("inf") if self._once else now + self._step

@@ -8,20 +8,22 @@ from typing import Any
 
 import click
 
-from rmqinspect import ids
 from rmqinspect.cli.status import ExitStatus
-from rmqinspect.decompress import decompress
-from rmqinspect.describe import describe_entry_head, describe_items, describe_record, hex_lines
+from rmqinspect.codec import message_id as ids
+from rmqinspect.codec.decompress import decompress
+from rmqinspect.codec.fields import FieldRow, Parsed, walk_fields
+from rmqinspect.commitlog.locate import Spot, locate, what_begins
 from rmqinspect.errors import BadRecord
-from rmqinspect.field_words import compression_name
-from rmqinspect.fields import FieldRow, Parsed, walk_fields
-from rmqinspect.locate import Spot, locate, what_begins
 from rmqinspect.schemas import dledger, message
 from rmqinspect.schemas.message import SysFlag
-from rmqinspect.store import Store, open_file, open_store
+from rmqinspect.show.field_notes import compression_name
+from rmqinspect.show.queue_units import Witness, find_witnesses, has_queue_unit
+from rmqinspect.show.record import describe_entry_head, describe_items, describe_record, hex_lines
+from rmqinspect.store.discover import open_store
+from rmqinspect.store.model import Store
+from rmqinspect.store.reader import open_file
 from rmqinspect.text import count, describe_offset, escape, escape_bytes, escape_json
 from rmqinspect.version import tool_name
-from rmqinspect.witnesses import Witness, find_witnesses, has_queue_unit
 
 _LOOK = 64 << 10  # the first read; holds nearly every record
 _PREVIEW_LINES = 8
@@ -38,7 +40,7 @@ class _Shown:
 
     asked: int
     spot: Spot
-    octets: bytes  # from the spot's start on
+    raw: bytes  # from the spot's start on
     rows: list[FieldRow]
     entry_rows: list[FieldRow]  # of the DLedger entry head in front
     body: bytes | None
@@ -59,9 +61,7 @@ class _Shown:
     metavar="OFFSET",
     help="Physical offset, decimal or 0x hex; SEGMENT+POSITION; or an offset msg id.",
 )
-@click.option(
-    "-f", "--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True
-)
+@click.option("-f", "--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @click.option(
     "--body",
     "body_form",
@@ -69,9 +69,7 @@ class _Shown:
     help="Default: preview; with json: full.",
 )
 @click.option("--raw-body", is_flag=True, help="The body as stored, not decompressed.")
-@click.option(
-    "--max-body", type=click.IntRange(min=0), default=_MAX_BODY, help="Bytes a body may decompress to."
-)
+@click.option("--max-body", type=click.IntRange(min=0), default=_MAX_BODY, help="Bytes a body may decompress to.")
 @click.option("--config", metavar="BROKER.CONF", help="Sizes and paths from a broker configuration.")
 @click.option("--base", type=click.IntRange(min=0), help="Physical offset of a loose segment's first byte.")
 def command(
@@ -127,32 +125,32 @@ def _number(text: str) -> int:
 
 def _look(store: Store, asked: int, identity: ids.OffsetId | None, raw_body: bool, max_body: int) -> _Shown:
     spot = locate(store, asked)
-    octets = _read(spot, max_body)
+    raw = _read(spot, max_body)
     if spot.kind == "zeros":
         return _Shown(asked, spot, b"", [], [], None, "", list(_zero_facts(spot)))
     if spot.kind == "entry":
-        rows = describe_entry_head(octets, spot.start)
-        content, note = octets[dledger.EntryHead.sizeof() :], "of an entry without a record"
-        return _Shown(asked, spot, octets, rows, [], content, note, list(_neighbours(store, spot)))
+        rows = describe_entry_head(raw, spot.start)
+        content, note = raw[dledger.EntryHead.sizeof() :], "of an entry without a record"
+        return _Shown(asked, spot, raw, rows, [], content, note, list(_neighbours(store, spot)))
     if spot.kind == "blank" and spot.segment.kind == "dledger":
-        rows = describe_entry_head(octets[: dledger.EntryBlank.sizeof()], spot.start)
-        return _Shown(asked, spot, octets, rows, [], None, "", list(_neighbours(store, spot)))
-    rows = describe_record(octets, spot.start)
+        rows = describe_entry_head(raw[: dledger.EntryBlank.sizeof()], spot.start)
+        return _Shown(asked, spot, raw, rows, [], None, "", list(_neighbours(store, spot)))
+    rows = describe_record(raw, spot.start)
     entry_rows = []
     if spot.entry is not None:
         with open_file(spot.segment) as reader:
             head = reader.read(spot.entry - spot.segment.base, spot.start - spot.entry)
         entry_rows = describe_entry_head(head, spot.entry)
     if spot.kind == "blank":
-        return _Shown(asked, spot, octets, rows, entry_rows, None, "", list(_neighbours(store, spot)))
-    record = walk_fields(message.Message.subcons, octets, spot.start)
+        return _Shown(asked, spot, raw, rows, entry_rows, None, "", list(_neighbours(store, spot)))
+    record = walk_fields(message.Message.subcons, raw, spot.start)
     body, note, undecodable = _readable_body(record, raw_body, max_body)
     facts = [("body", note, True)] if undecodable else []
     facts += _neighbours(store, spot)
     facts += _identity_facts(record, identity)
     if record.reason is None:
         facts += _witness_facts(store, record)
-    return _Shown(asked, spot, octets, rows, entry_rows, body, note, facts)
+    return _Shown(asked, spot, raw, rows, entry_rows, body, note, facts)
 
 
 def _read(spot: Spot, max_body: int) -> bytes:
@@ -162,13 +160,13 @@ def _read(spot: Spot, max_body: int) -> bytes:
     with open_file(spot.segment) as reader:
         if spot.end is not None and spot.kind != "blank":
             return reader.read(position, min(spot.end - spot.start, limit))
-        octets = reader.read(position, _LOOK)
+        content = reader.read(position, _LOOK)
         if spot.kind == "record":
-            record = walk_fields(message.Message.subcons, octets)
+            record = walk_fields(message.Message.subcons, content)
             claimed = max(record.number("total_size"), record.end + record.number("body_size") + _LOOK)
-            if record.reason is not None and claimed > len(octets):
-                octets = reader.read(position, min(claimed, limit))
-        return octets
+            if record.reason is not None and claimed > len(content):
+                content = reader.read(position, min(claimed, limit))
+        return content
 
 
 def _readable_body(record: Parsed, raw_body: bool, max_body: int) -> tuple[bytes | None, str, bool]:
@@ -180,10 +178,10 @@ def _readable_body(record: Parsed, raw_body: bool, max_body: int) -> tuple[bytes
     if compression is None:
         return body, "compressed in a way that no reader knows; as stored", True
     try:
-        octets = decompress(body, compression, max_body)
+        content = decompress(body, compression, max_body)
     except BadRecord as error:
         return body, f"not decompressed: {error}; as stored", True
-    return octets, f"decompressed from {count(len(body), 'byte')} of {compression}", False
+    return content, f"decompressed from {count(len(body), 'byte')} of {compression}", False
 
 
 def _zero_facts(spot: Spot) -> Iterator[tuple[str, str, bool]]:
@@ -352,7 +350,7 @@ def _body_lines(shown: _Shown, full: bool) -> Iterator[str]:
         shown_text = escape_bytes(body, None if full else _PREVIEW_TEXT)
         width = _WIDTH - 14
         yield from _indent(shown_text[at : at + width] for at in range(0, len(shown_text), width))
-    record = walk_fields(message.Message.subcons, shown.octets)
+    record = walk_fields(message.Message.subcons, shown.raw)
     if record.compressed and record.number("sys_flag") & SysFlag.INNER_BATCH:
         for row in describe_items(body):
             yield from _field_lines(row, 0, "")
@@ -387,8 +385,8 @@ def _document(shown: _Shown, body_form: str) -> dict[str, Any]:
     spot = shown.spot
     body: dict[str, Any] = {}
     if shown.body is not None and body_form != "none":
-        octets = shown.body if body_form == "full" else shown.body[:_PREVIEW_TEXT]
-        body = {"body_size": len(shown.body), "body_note": shown.body_note, **_binary("body", octets)}
+        content = shown.body if body_form == "full" else shown.body[:_PREVIEW_TEXT]
+        body = {"body_size": len(shown.body), "body_note": shown.body_note, **_binary("body", content)}
     rows = [(spot.entry, row) for row in shown.entry_rows] + [(spot.start, row) for row in shown.rows]
     return {
         "schema_version": 1,
@@ -424,10 +422,10 @@ def _json_row(row: FieldRow, start: int, spot: Spot, body_form: str) -> dict[str
     }
 
 
-def _binary(name: str, octets: bytes) -> dict[str, str]:
+def _binary(name: str, content: bytes) -> dict[str, str]:
     import base64
 
     try:
-        return {name: octets.decode(), f"{name}_encoding": "utf-8"}
+        return {name: content.decode(), f"{name}_encoding": "utf-8"}
     except UnicodeDecodeError:
-        return {name: base64.b64encode(octets).decode(), f"{name}_encoding": "base64"}
+        return {name: base64.b64encode(content).decode(), f"{name}_encoding": "base64"}

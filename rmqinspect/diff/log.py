@@ -18,12 +18,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rmqinspect.commitlog.gaps import Gap
+from rmqinspect.commitlog.resync import Search, Unread
+from rmqinspect.commitlog.scan import RecordRun, scan_split
+from rmqinspect.commitlog.splits import Borders, ScanState, Split
 from rmqinspect.diff.records import NOTHING, Columns, OnlyIn, RecordDiff, join
 from rmqinspect.errors import Unreadable
-from rmqinspect.gaps import Gap
-from rmqinspect.resync import Search, Unread
-from rmqinspect.scan import Borders, Edge, Split, Stretch, scan_split
-from rmqinspect.store import FileReader, Segment, Store, open_file
+from rmqinspect.store.model import Segment, Store
+from rmqinspect.store.reader import FileReader, open_file
 
 Range = tuple[int, int]
 
@@ -220,9 +222,9 @@ class _File:
 
     def fill(self, buffer: bytearray, offset: int, size: int) -> bytearray:
         """Return `size` bytes from a physical offset on: in `buffer`, or in a new one where they are fewer."""
-        octets = buffer if size == len(buffer) else bytearray(size)
-        self.search.fill(memoryview(octets), offset - self.base)
-        return octets
+        raw = buffer if size == len(buffer) else bytearray(size)
+        self.search.fill(memoryview(raw), offset - self.base)
+        return raw
 
     def forget_dark(self, differs: NDArray[np.bool_], offset: int) -> None:
         """Take away what could not be read: nobody knows whether it differs."""
@@ -234,9 +236,7 @@ class _File:
 
 
 class _Walk:
-    def __init__(
-        self, diff: LogDiff, records: RecordDiff, progress: Callable[[int], None], window_size: int
-    ) -> None:
+    def __init__(self, diff: LogDiff, records: RecordDiff, progress: Callable[[int], None], window_size: int) -> None:
         self.diff = diff
         self.records = records
         self.progress = progress
@@ -245,7 +245,7 @@ class _Walk:
         self.borders: list[int] = []  # where cells are cut besides the grid; the last is the end of the longer log
         self.cut = 0  # bytes behind it are not compared
         # How the chain of each log left the cell before, None where the cell was not walked.
-        self.edges: list[Edge | None] = [None, None]
+        self.edges: list[ScanState | None] = [None, None]
         self.failed = False  # something could not be read since this was made false
 
     def run(self) -> None:
@@ -303,7 +303,7 @@ class _Walk:
         for part in reversed(self.diff.covered[side]):
             end: int | None = None
             for event in self._events(side, Split(part.segment, 0, part.segment.size)):
-                if isinstance(event, Stretch) and not event.stale:
+                if isinstance(event, RecordRun) and not event.stale:
                     end = event.records.base + int(event.records.ends[-1])
                 elif isinstance(event, Gap) and event.kind == "filler" and event.start == end:
                     end = event.end
@@ -453,20 +453,20 @@ class _Walk:
             return "behind"
         return "hole" if cell.segments[other] is None else "other"
 
-    def _walk(self, cell: Piece, side: int, entry: Edge | None) -> tuple[Columns, Borders | None]:
+    def _walk(self, cell: Piece, side: int, entry: ScanState | None) -> tuple[Columns, Borders | None]:
         """Return the records that begin in a cell of one log, and its borders if it could be read."""
         segment = cell.segments[side]
         assert segment is not None
         found: list[Columns] = []
         borders = None
         for event in self._events(side, Split(segment, cell.start - segment.base, cell.end - segment.base, entry)):
-            if isinstance(event, Stretch):
+            if isinstance(event, RecordRun):
                 found += self.records.columns(event.records, self.diff.reach[side])
             elif isinstance(event, Borders):
                 borders = event
         return join(found), borders
 
-    def _events(self, side: int, split: Split) -> Iterator[Stretch | Gap | Borders]:
+    def _events(self, side: int, split: Split) -> Iterator[RecordRun | Gap | Borders]:
         """Yield what the scan of a split tells; what could not be read is noted."""
         try:
             for event in scan_split(split, self.window_size):
@@ -489,7 +489,7 @@ def _begins_or_ends_alone(cell: Piece) -> bool:
     return (a.base != b.base and cell.start in (a.base, b.base)) or (ends[0] != ends[1] and cell.end in ends)
 
 
-def _absolute(edge: Edge | None, segment: Segment | None) -> tuple[int, bool, bool, bool] | None:
+def _absolute(edge: ScanState | None, segment: Segment | None) -> tuple[int, bool, bool, bool] | None:
     """Return an edge as both logs would tell it: with a physical offset."""
     if edge is None or segment is None:
         return None

@@ -14,20 +14,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rmqinspect import filesystems
+from rmqinspect.codec.arrays import Units
+from rmqinspect.codec.layout import dtype_of
+from rmqinspect.consumequeue.units import LAYOUTS, queue_files_of, read_ext_tags, read_units, unit_numbers, valid_units
 from rmqinspect.errors import Unreadable
-from rmqinspect.layout import dtype_of
-from rmqinspect.queue_files import (
-    LAYOUTS,
-    Units,
-    queue_files_of,
-    read_ext_tags,
-    read_units,
-    unit_numbers,
-    valid_units,
-)
 from rmqinspect.schemas.consumequeue import EXT_ADDRESS_MAX, PRE_BLANK_SIZE, QueueUnit
-from rmqinspect.store import QueueFile, Store, open_file
+from rmqinspect.store.model import QueueFile, Store
+from rmqinspect.store.reader import open_file
+from rmqinspect.system import uri
 from rmqinspect.text import group_digits
 
 Files = tuple[QueueFile, ...]
@@ -103,7 +97,7 @@ def compare_queues(
 
 def _is_piece(store: Store) -> bool:
     """Whether queues were given without the folder that holds them all."""
-    names = (filesystems.basename(filesystems.realpath(path)) for path in store.paths)
+    names = (uri.basename(uri.realpath(path)) for path in store.paths)
     return store.place in LAYOUTS and not any(name in _ALL_QUEUES for name in names)
 
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rmqinspect.checks.queue_offsets import QueueOffsets
-from rmqinspect.records import Ints, Records
+from rmqinspect.commitlog.queue_offsets import QueueOffsets
+from rmqinspect.commitlog.records import Ints, Records
 
 Keys = NDArray[np.uint64]
 
@@ -40,7 +40,7 @@ class OnlyIn:
 
     rows: list[OnlyRecord] = field(default_factory=list)
     count: int = 0
-    octets: int = 0
+    raw: int = 0
     by_topic: dict[str, int] = field(default_factory=dict)  # the most first
     elsewhere: int = 0  # how many of them the other log has at another offset
     elsewhere_exact: bool = True  # False: estimated from a sample
@@ -81,11 +81,11 @@ class RecordDiff:
             return
         queue = self._queues.number(records)
         queue_offset, timestamp = records.field("queue_offset"), records.field("store_timestamp")
-        octets, spans = records.octets, zip(records.starts.tolist(), records.ends.tolist(), strict=True)
+        raw, spans = records.raw, zip(records.starts.tolist(), records.ends.tolist(), strict=True)
         yield Columns(
             records.base + records.starts,
             records.total_size,
-            np.fromiter(map(zlib.crc32, (octets[start:end] for start, end in spans)), np.int64, len(records)),
+            np.fromiter(map(zlib.crc32, (raw[start:end] for start, end in spans)), np.int64, len(records)),
             queue,
             queue_offset,
             timestamp,
@@ -109,7 +109,7 @@ class RecordDiff:
     def _note(self, side: int, columns: Columns, which: Ints, why: str) -> None:
         found = self.only[side]
         found.count += len(which)
-        found.octets += int(columns.size[which].sum())
+        found.raw += int(columns.size[which].sum())
         counts = np.bincount(columns.queue[which], minlength=len(self._counts[side]))
         counts[: len(self._counts[side])] += self._counts[side]
         self._counts[side] = counts
@@ -176,4 +176,3 @@ def _mix(*columns: Ints) -> Keys:
 def join(parts: list[Columns]) -> Columns:
     """Return consecutive columns as one."""
     return Columns(*map(np.concatenate, zip(*parts, strict=True))) if parts else NOTHING
-

@@ -12,15 +12,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from rmqinspect.configs import read_config, read_consumer_offsets
+from rmqinspect.commitlog.locate import locate
+from rmqinspect.commitlog.resync import Search
+from rmqinspect.commitlog.scan import RecordRun
+from rmqinspect.config.json_files import read_config, read_consumer_offsets
 from rmqinspect.diff.log import SIDES, LogDiff, OneSided, compare_logs, cover
 from rmqinspect.diff.queues import QueueDiff, QueueEnds, compare_queues
 from rmqinspect.diff.records import OnlyIn
 from rmqinspect.errors import NotAStore, NothingFound, Unreadable
-from rmqinspect.locate import locate
-from rmqinspect.resync import Search
-from rmqinspect.scan import Stretch
-from rmqinspect.store import Segment, Store, open_file
+from rmqinspect.store.model import Segment, Store
+from rmqinspect.store.reader import open_file
 from rmqinspect.tables.arrow import batches_of, moment, printable
 from rmqinspect.tables.messages import message_batches
 from rmqinspect.tables.table import Request, column
@@ -81,10 +82,18 @@ _MOST_NOTES = 100
 
 # Kinds of files that are not compared, and what they are called.
 _LEFT_OUT = {
-    "index": "index files", "checkpoint": "checkpoint", "abort": "abort", "lock": "lock", "rocksdb": "RocksDB files",
-    "timer_log": "timer log", "timer_wheel": "timer wheel", "compaction_log": "compaction logs",
-    "compaction_queue": "compaction queues", "dledger_index": "DLedger index", "other": "other files",
-}  # fmt: skip
+    "index": "index files",
+    "checkpoint": "checkpoint",
+    "abort": "abort",
+    "lock": "lock",
+    "rocksdb": "RocksDB files",
+    "timer_log": "timer log",
+    "timer_wheel": "timer wheel",
+    "compaction_log": "compaction logs",
+    "compaction_queue": "compaction queues",
+    "dledger_index": "DLedger index",
+    "other": "other files",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +161,7 @@ class Stand:
 
 
 @dataclass(slots=True)
-class Outcome:
+class DiffResult:
     """What the comparison of two stores found."""
 
     stores: Stores
@@ -182,7 +191,7 @@ class Outcome:
 
 def compare_stores(
     stores: Stores, limit: int = 10, progress: Callable[[int], None] = lambda size: None, zone: tzinfo = UTC
-) -> Outcome:
+) -> DiffResult:
     """Compare two stores, reading only; `limit` bounds the rows of each kind, never the counts.
 
     What only one of the two was given, a loose segment has no queues, is not compared. `progress` is
@@ -190,7 +199,7 @@ def compare_stores(
 
     :raises NotAStore: nothing that both have can be compared.
     """
-    outcome = Outcome(stores, Differences(limit))
+    outcome = DiffResult(stores, Differences(limit))
     outcome.compared = {part: _why_not(stores, part) for part in _PARTS}
     if all(outcome.compared.values()) or _is_disjoint(outcome):
         raise NotAStore(f"{stores[0].name} and {stores[1].name} have nothing in common that could be compared")
@@ -210,7 +219,7 @@ def compare_stores(
     return outcome
 
 
-def difference_batches(outcome: Outcome) -> Iterator[pa.RecordBatch]:
+def difference_batches(outcome: DiffResult) -> Iterator[pa.RecordBatch]:
     """Yield the table of differences."""
     yield from batches_of(SCHEMA, ([getattr(row, name) for name in SCHEMA.names] for row in outcome.differences.rows))
 
@@ -256,7 +265,7 @@ def _why_not(stores: Stores, part: str) -> str:
     return f"not given in {pieces[0]}" if pieces else ""
 
 
-def _is_disjoint(outcome: Outcome) -> bool:
+def _is_disjoint(outcome: DiffResult) -> bool:
     """Whether loose segments are given, nothing else, and they lie elsewhere in the log."""
     if outcome.compared["log"] or not all(why for part, why in outcome.compared.items() if part != "log"):
         return False
@@ -266,7 +275,7 @@ def _is_disjoint(outcome: Outcome) -> bool:
     return not any(max(one.start, two.start) < min(one.end, two.end) for one in a for two in b)
 
 
-def _note_oddities(outcome: Outcome) -> None:
+def _note_oddities(outcome: DiffResult) -> None:
     """Tell of entries that are no files of a store: what nobody could see, and names that only one has."""
     found = [{oddity.name: oddity for oddity in store.oddities} for store in outcome.stores]
     for side, here, there in zip(SIDES, found, reversed(found), strict=True):
@@ -280,7 +289,7 @@ def _note_oddities(outcome: Outcome) -> None:
 # --- groups and topics ----------------------------------------------------------------------------
 
 
-def _compare_groups(outcome: Outcome) -> None:
+def _compare_groups(outcome: DiffResult) -> None:
     found = []
     for side, store in zip(SIDES, outcome.stores, strict=True):
         offsets, problems = read_consumer_offsets(store)
@@ -295,15 +304,21 @@ def _compare_groups(outcome: Outcome) -> None:
             group, topic, queue_id = key
             outcome.differences.add(
                 Difference(
-                    "group_offset", "the group goes on at another message" if key in a and key in b else
-                    "the group has no offset for this queue in the other store",
-                    only_in=_only_in(key in a, key in b), topic=printable(topic), group=printable(group),
-                    queue_id=queue_id, a=_number(a.get(key)), b=_number(b.get(key)),
+                    "group_offset",
+                    "the group goes on at another message"
+                    if key in a and key in b
+                    else "the group has no offset for this queue in the other store",
+                    only_in=_only_in(key in a, key in b),
+                    topic=printable(topic),
+                    group=printable(group),
+                    queue_id=queue_id,
+                    a=_number(a.get(key)),
+                    b=_number(b.get(key)),
                 )
-            )  # fmt: skip
+            )
 
 
-def _compare_topics(outcome: Outcome) -> None:
+def _compare_topics(outcome: DiffResult) -> None:
     found = []
     for side, store in zip(SIDES, outcome.stores, strict=True):
         document = read_config(store, "topics.json")
@@ -315,9 +330,13 @@ def _compare_topics(outcome: Outcome) -> None:
     outcome.topics = len(a & b)
     for topic in sorted(a ^ b):
         outcome.differences.add(
-            Difference("topic_only", "topics.json of the other store does not have it",
-                       only_in=_only_in(topic in a, topic in b), topic=printable(topic))
-        )  # fmt: skip
+            Difference(
+                "topic_only",
+                "topics.json of the other store does not have it",
+                only_in=_only_in(topic in a, topic in b),
+                topic=printable(topic),
+            )
+        )
 
 
 def _only_in(a: bool, b: bool) -> str | None:
@@ -331,7 +350,7 @@ def _number(value: int | None) -> str | None:
 # --- queues ---------------------------------------------------------------------------------------
 
 
-def _compare_queues(outcome: Outcome, progress: Callable[[int], None]) -> None:
+def _compare_queues(outcome: DiffResult, progress: Callable[[int], None]) -> None:
     def note(side: int, message: str) -> None:
         outcome.unread.append(f"{SIDES[side]}: {message}")
 
@@ -349,25 +368,41 @@ def _queue_rows(queue: QueueDiff) -> Iterator[Difference]:
         ends = a or b
         assert ends is not None
         yield Difference(
-            "queue_only", "the other store has no files of this queue", only_in=_only_in(a is not None, b is not None),
-            count=ends.units, a=_span(a), b=_span(b), **where,
-        )  # fmt: skip
+            "queue_only",
+            "the other store has no files of this queue",
+            only_in=_only_in(a is not None, b is not None),
+            count=ends.units,
+            a=_span(a),
+            b=_span(b),
+            **where,
+        )
         return
     if a.min_offset != b.min_offset and not queue.loose:
         yield Difference(
-            "queue_min", "the queue begins elsewhere: expired in one store, or never replicated",
-            a=str(a.min_offset), b=str(b.min_offset), **where,
-        )  # fmt: skip
+            "queue_min",
+            "the queue begins elsewhere: expired in one store, or never replicated",
+            a=str(a.min_offset),
+            b=str(b.min_offset),
+            **where,
+        )
     if a.max_offset != b.max_offset and not queue.loose:
         yield Difference(
-            "queue_max", "the queue ends elsewhere: one log ends earlier, or was not dispatched",
-            a=str(a.max_offset), b=str(b.max_offset), **where,
-        )  # fmt: skip
+            "queue_max",
+            "the queue ends elsewhere: one log ends earlier, or was not dispatched",
+            a=str(a.max_offset),
+            b=str(b.max_offset),
+            **where,
+        )
     if queue.differing:
         yield Difference(
-            "queue_units", "units of the same queue offset differ: consumers get other messages",
-            queue_offset=queue.first, count=queue.differing, a=queue.units[0], b=queue.units[1], **where,
-        )  # fmt: skip
+            "queue_units",
+            "units of the same queue offset differ: consumers get other messages",
+            queue_offset=queue.first,
+            count=queue.differing,
+            a=queue.units[0],
+            b=queue.units[1],
+            **where,
+        )
 
 
 def _span(ends: QueueEnds | None) -> str | None:
@@ -377,7 +412,7 @@ def _span(ends: QueueEnds | None) -> str | None:
 # --- the log --------------------------------------------------------------------------------------
 
 
-def _tell_log(outcome: Outcome, log: LogDiff, zone: tzinfo) -> None:
+def _tell_log(outcome: DiffResult, log: LogDiff, zone: tzinfo) -> None:
     outcome.unread += log.unread
     if log.interrupted:
         outcome.interrupted = f"at physical offset {log.reached or 0}"
@@ -388,9 +423,14 @@ def _tell_log(outcome: Outcome, log: LogDiff, zone: tzinfo) -> None:
         outcome.differences.add(_log_end(log))
     for run in log.runs.kept:
         outcome.differences.add(
-            Difference("bytes", "bytes of the log differ", physical_offset=run.start, length=run.end - run.start,
-                       count=run.differing)
-        )  # fmt: skip
+            Difference(
+                "bytes",
+                "bytes of the log differ",
+                physical_offset=run.start,
+                length=run.end - run.start,
+                count=run.differing,
+            )
+        )
     outcome.differences.count_more("bytes", log.runs.count - len(log.runs.kept))
     for side, only in enumerate(log.only):
         for record in only.rows:
@@ -398,11 +438,18 @@ def _tell_log(outcome: Outcome, log: LogDiff, zone: tzinfo) -> None:
             stored[side] = _time(record.store_timestamp, zone)
             outcome.differences.add(
                 Difference(
-                    "record_only", _ONLY[record.why].format(other=SIDES[1 - side]), only_in=SIDES[side],
-                    topic=record.topic, queue_id=record.queue_id, queue_offset=record.queue_offset,
-                    physical_offset=record.physical_offset, length=record.size, a=stored[0], b=stored[1],
+                    "record_only",
+                    _ONLY[record.why].format(other=SIDES[1 - side]),
+                    only_in=SIDES[side],
+                    topic=record.topic,
+                    queue_id=record.queue_id,
+                    queue_offset=record.queue_offset,
+                    physical_offset=record.physical_offset,
+                    length=record.size,
+                    a=stored[0],
+                    b=stored[1],
                 )
-            )  # fmt: skip
+            )
         outcome.differences.count_more("record_only", only.count - len(only.rows))
     if log.first is not None:
         a, b = (describe(store, log.first, zone) for store in outcome.stores)
@@ -411,9 +458,12 @@ def _tell_log(outcome: Outcome, log: LogDiff, zone: tzinfo) -> None:
 
 def _range_only(part: OneSided) -> Difference:
     return Difference(
-        "range_only", _BETWEEN[part.why].format(other=SIDES[1 - part.side]), only_in=SIDES[part.side],
-        physical_offset=part.start, length=part.end - part.start,
-    )  # fmt: skip
+        "range_only",
+        _BETWEEN[part.why].format(other=SIDES[1 - part.side]),
+        only_in=SIDES[part.side],
+        physical_offset=part.start,
+        length=part.end - part.start,
+    )
 
 
 def _log_end(log: LogDiff) -> Difference:
@@ -421,12 +471,17 @@ def _log_end(log: LogDiff) -> Difference:
     a, b = ("no record" if end is None else str(end) for end in log.ends)
     longer = SIDES[log.reach.index(last)]
     return Difference(
-        "log_end", f"the log of {longer} goes on", only_in=longer, physical_offset=max(first, 0),
-        length=last - max(first, 0), a=a, b=b,
-    )  # fmt: skip
+        "log_end",
+        f"the log of {longer} goes on",
+        only_in=longer,
+        physical_offset=max(first, 0),
+        length=last - max(first, 0),
+        a=a,
+        b=b,
+    )
 
 
-def _compare_segments(outcome: Outcome, log: LogDiff) -> None:
+def _compare_segments(outcome: DiffResult, log: LogDiff) -> None:
     """Compare bases and lengths; loose files say nothing about the segments beside them."""
     by_base: list[dict[int, Segment]] = []
     for store in outcome.stores:
@@ -450,19 +505,23 @@ def _compare_segments(outcome: Outcome, log: LogDiff) -> None:
             Difference(
                 "segment_only" if there[0] else "segment_length",
                 "a segment that the other log does not have" if there[0] else "a segment of another length",
-                only_in=there[0], physical_offset=base, length=max(size or 0 for size in sizes), a=there[1], b=there[2],
+                only_in=there[0],
+                physical_offset=base,
+                length=max(size or 0 for size in sizes),
+                a=there[1],
+                b=there[2],
             )
-        )  # fmt: skip
+        )
 
 
-def _is_zeros(outcome: Outcome, side: int, segment: Segment) -> bool:
+def _is_zeros(outcome: DiffResult, side: int, segment: Segment) -> bool:
     window = 1 << 20
     try:
         with open_file(segment) as reader:
             position = 0
             while (position := reader.next_allocated(position)) < reader.size:
-                octets = reader.read(position, window)
-                if octets.count(0) < len(octets):
+                raw = reader.read(position, window)
+                if raw.count(0) < len(raw):
                     return False
                 position += window
     except Unreadable as error:
@@ -482,9 +541,12 @@ def describe(store: Store, offset: int, zone: tzinfo = UTC) -> Stand:
     if row:
         return Stand("record", _words(row), spot.start, row)
     words = {
-        "record": "a record that does not prove itself", "blank": "the blank record that ends a segment",
-        "entry": "a DLedger entry without a record", "zeros": "zeros", "unknown": "bytes that are no record",
-    }[spot.kind]  # fmt: skip
+        "record": "a record that does not prove itself",
+        "blank": "the blank record that ends a segment",
+        "entry": "a DLedger entry without a record",
+        "zeros": "zeros",
+        "unknown": "bytes that are no record",
+    }[spot.kind]
     return Stand(spot.kind, f"{words}, from {group_digits(spot.start)} on", spot.start)
 
 
@@ -497,7 +559,7 @@ def _row_at(segment: Segment, offset: int, zone: tzinfo) -> Mapping[str, Any]:
         return {}
     if record is None:
         return {}
-    batch = next(message_batches(Stretch(record, False, False), Request(columns=frozenset((*_SHOWN, "status")))))
+    batch = next(message_batches(RecordRun(record, False, False), Request(columns=frozenset((*_SHOWN, "status")))))
     row = {name: batch.column(name)[0].as_py() for name in _SHOWN}
     return row | {"store_timestamp": _time(int(record.field("store_timestamp")[0]), zone)}
 
@@ -522,7 +584,7 @@ def _time(milliseconds: int, zone: tzinfo) -> str:
 # --- for programs ---------------------------------------------------------------------------------
 
 
-def diff_document(outcome: Outcome, names: Sequence[str]) -> dict[str, Any]:
+def diff_document(outcome: DiffResult, names: Sequence[str]) -> dict[str, Any]:
     """Return all that was found as one document; `names` are the stores as they were given."""
     differences = outcome.differences
     return {
@@ -547,7 +609,7 @@ def diff_document(outcome: Outcome, names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _log_document(outcome: Outcome, log: LogDiff) -> dict[str, Any]:
+def _log_document(outcome: DiffResult, log: LogDiff) -> dict[str, Any]:
     stands = [None, None] if outcome.stands is None else [asdict(stand) for stand in outcome.stands]
     return {
         "covered": {side: log.ranges(number) for number, side in enumerate(("a", "b"))},
@@ -567,14 +629,14 @@ def _log_document(outcome: Outcome, log: LogDiff) -> dict[str, Any]:
 def _only_document(only: OnlyIn) -> dict[str, Any]:
     return {
         "records": only.count,
-        "bytes": only.octets,
+        "bytes": only.raw,
         "by_topic": only.by_topic,
         "elsewhere_in_the_other": only.elsewhere,
         "elsewhere_exact": only.elsewhere_exact,
     }
 
 
-def not_compared(outcome: Outcome) -> list[str]:
+def not_compared(outcome: DiffResult) -> list[str]:
     """Return what was not compared, and why where that is not its nature."""
     kinds = {file.kind for store in outcome.stores for file in store.files}
     reasons = [f"{part}: {why}" for part, why in outcome.compared.items() if why]

@@ -8,23 +8,24 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from rmqinspect.account import Account
-from rmqinspect.checks.table import finding_batches
+from rmqinspect.commitlog.byte_account import ByteAccount
+from rmqinspect.commitlog.gaps import Gap
 from rmqinspect.errors import RmqinspectError
 from rmqinspect.export.manifest import ExportedFile, ExportedStore, fingerprint
 from rmqinspect.export.names import numbered_name
 from rmqinspect.export.part import LogPartRead, Orders, PartFile, SidePartRead, write_rows
-from rmqinspect.export.queue_sums import QueueSums, UnitFacts, compare_units
-from rmqinspect.export.store_plan import StorePlan
-from rmqinspect.export.wish import FINDINGS, MESSAGES
-from rmqinspect.filesystems import Files, files_below, is_below, realpath, shown, stat
-from rmqinspect.gaps import Gap
-from rmqinspect.store import Store
+from rmqinspect.export.plan import StorePlan
+from rmqinspect.export.queue_checksums import QueueSums, UnitFacts, compare_units
+from rmqinspect.export.request import FINDINGS, MESSAGES
+from rmqinspect.store.model import Store
+from rmqinspect.system.filesystem import Files, files_below, stat
+from rmqinspect.system.uri import is_below, realpath, shown
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.log import gap_batches, gaps_in, segment_batches
 from rmqinspect.tables.table import Request
-from rmqinspect.verify import Wish as Checks
-from rmqinspect.verify import verify
+from rmqinspect.verify.run import VerifyOptions as Checks
+from rmqinspect.verify.run import verify
+from rmqinspect.verify.table import finding_batches
 
 LOST_KINDS = frozenset({"unknown", "missing"})
 
@@ -35,8 +36,8 @@ class StoreResult:
 
     plan: StorePlan
     files: list[ExportedFile] = field(default_factory=list)
-    accounts: dict[str, Account] = field(default_factory=dict)  # by path, of the segments that were read
-    covered: dict[str, Account] = field(default_factory=dict)  # the same before the log's end, messages written
+    accounts: dict[str, ByteAccount] = field(default_factory=dict)  # by path, of the segments that were read
+    covered: dict[str, ByteAccount] = field(default_factory=dict)  # the same before the log's end, messages written
     rows: int = 0  # messages written
     statuses: Counter[str] = field(default_factory=Counter)  # of these
     first_bad: dict[str, int] = field(default_factory=dict)  # status → physical offset of its first row
@@ -61,10 +62,19 @@ class StoreResult:
         self.sums.join(read.sums)
         bad = {status: number for status, number in sorted(read.statuses.items()) if status != "ok"}
         for number, file in enumerate(read.files):
-            self.files.append(ExportedFile(
-                file.name, MESSAGES, part.store, file.rows, file.size, part.start, part.end, part.is_tail,
-                {} if number else bad,
-            ))  # fmt: skip
+            self.files.append(
+                ExportedFile(
+                    file.name,
+                    MESSAGES,
+                    part.store,
+                    file.rows,
+                    file.size,
+                    part.start,
+                    part.end,
+                    part.is_tail,
+                    {} if number else bad,
+                )
+            )
 
     def take_side_part(self, read: SidePartRead) -> None:
         """Add what a part of another table gave."""
@@ -79,10 +89,10 @@ class StoreResult:
 
     def make_tables(self, orders: Orders, jobs: int) -> list[PartFile]:
         """Write the tables that follow from the parts, and a file for each table that has no row yet."""
-        wish, store = orders.wish, self.plan.store
+        request, store = orders.request, self.plan.store
         gaps = gaps_in(store, self.accounts)
         facts = UnitFacts(witnesses=[0] * len(gaps))
-        if not {"gaps", "queues"}.isdisjoint(wish.tables):
+        if not {"gaps", "queues"}.isdisjoint(request.tables):
             facts = compare_units(store, self.sums, gaps)
             self.unread += facts.unread
         makers = {
@@ -92,7 +102,7 @@ class StoreResult:
             FINDINGS: lambda: self._findings(jobs),
         }
         made: list[PartFile] = []
-        for table in wish.tables:
+        for table in request.tables:
             have = {file.table for file in (*self.files, *self.plan.kept)}
             if table in makers or table not in have:
                 batches = makers[table]() if table in makers else iter(())
@@ -140,10 +150,16 @@ class StoreResult:
             kept_prints = [entry for entry in known.segments if entry["base"] < plan.start]
         lost = [(gap.start, gap.end, gap.kind) for gap in self.lost_gaps() if gap.start >= plan.start]
         return ExportedStore(
-            store.name, store.paths,
-            _inputs(store), start, end, self._fingerprints(kept_prints, end), [*kept_lost, *lost],
-            list(dict.fromkeys(self.unread)), plan.releases,
-        )  # fmt: skip
+            store.name,
+            store.paths,
+            _inputs(store),
+            start,
+            end,
+            self._fingerprints(kept_prints, end),
+            [*kept_lost, *lost],
+            list(dict.fromkeys(self.unread)),
+            plan.releases,
+        )
 
     def _fingerprints(self, kept: list[dict[str, object]], end: int | None) -> list[dict[str, object]]:
         """Return the fingerprints of all segments that are covered, those taken up where they were left."""
@@ -175,5 +191,5 @@ def _inputs(store: Store) -> list[dict[str, object]]:
     return inputs
 
 
-def _join(accounts: dict[str, Account], account: Account) -> None:
-    accounts.setdefault(account.segment.path, Account(account.segment)).join(account)
+def _join(accounts: dict[str, ByteAccount], account: ByteAccount) -> None:
+    accounts.setdefault(account.segment.path, ByteAccount(account.segment)).join(account)

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from rmqinspect.errors import Unreadable
-from rmqinspect.export.store_plan import StorePlan
-from rmqinspect.store import Segment, open_file
+from rmqinspect.export.plan import StorePlan
+from rmqinspect.store.model import Segment
+from rmqinspect.store.reader import open_file
 
 _PIECE = 1 << 20
 _PIECES = 16  # of each store
@@ -24,9 +25,9 @@ def estimate_size(plans: Sequence[StorePlan]) -> int:
 
 def _log_size(plan: StorePlan) -> int:
     taken = packed = 0
-    for octets in _pieces(plan):
-        taken += len(octets)
-        packed += len(pa.compress(octets, "zstd", asbytes=True))
+    for raw in _pieces(plan):
+        taken += len(raw)
+        packed += len(pa.compress(raw, "zstd", asbytes=True))
     size = sum(part.size for part in plan.parts if part.writes and not part.is_tail)
     return int(size * packed / taken * _MARGIN) if taken else 0
 

@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
+from rmqinspect.commitlog.splits import SEGMENT_START, ScanState
 from rmqinspect.export.collect import StoreResult
+from rmqinspect.export.log_parts import LogPart
 from rmqinspect.export.manifest import Manifest
 from rmqinspect.export.part import LogPartRead, Orders, Part, PartRead, write_part
-from rmqinspect.export.plan import LogPart
-from rmqinspect.export.store_plan import StorePlan
-from rmqinspect.export.wish import FINDINGS, MESSAGES, OF_THE_LOG
-from rmqinspect.parallel import run_ordered
-from rmqinspect.scan import SEGMENT_START, Edge
+from rmqinspect.export.plan import StorePlan
+from rmqinspect.export.request import FINDINGS, MESSAGES, OF_THE_LOG
+from rmqinspect.system.workers import run_ordered
 from rmqinspect.tables.sources import is_read_for
 from rmqinspect.text import describe_offset
 
@@ -51,7 +51,7 @@ class LocalEngine:
 
 
 @dataclass(slots=True)
-class Outcome:
+class ExportResult:
     """What an export did: all its files stand there, under the names that their process gave them."""
 
     manifest: Manifest
@@ -71,19 +71,17 @@ def run_export(
     engine: Engine,
     progress: Callable[[int, int], None] = lambda size, rows: None,
     jobs: int = 1,
-) -> Outcome:
+) -> ExportResult:
     """Write all parts, then the tables that are made of them; nothing is committed yet.
 
     `progress` is told how many more bytes of log were read and how many more rows written; `jobs` are the
     processes for what no engine runs.
     """
-    results = {
-        plan.store.name: StoreResult(plan, unread=[*_not_read(plan, orders), *plan.missed]) for plan in plans
-    }
+    results = {plan.store.name: StoreResult(plan, unread=[*_not_read(plan, orders), *plan.missed]) for plan in plans}
     parts: list[Part] = []
     for plan in plans:
         parts += [*plan.parts, *plan.side_parts]
-    outcome = Outcome(Manifest(orders.wish.as_document()), list(results.values()), {}, set())
+    outcome = ExportResult(Manifest(orders.request.as_document()), list(results.values()), {}, set())
     with closing(engine.run(parts, orders)) as reads:
         for read in _settle(reads, partial(write_part, orders=orders)):
             result = results[read.part.store]
@@ -102,7 +100,7 @@ def run_export(
         outcome.manifest.files += [*result.plan.kept, *result.files]
         outcome.manifest.stores.append(result.as_store())
     counted = [result.findings for result in outcome.results if result.findings is not None]
-    if FINDINGS in orders.wish.tables:
+    if FINDINGS in orders.request.tables:
         outcome.manifest.findings = {
             severity: sum(found[severity] for found in counted) for severity in ("error", "warning", "info")
         }
@@ -111,7 +109,7 @@ def run_export(
 
 def _not_read(plan: StorePlan, orders: Orders) -> list[str]:
     """Return what of a store no table shows, though it was asked for: folders that cannot be listed, for one."""
-    store, asked = plan.store, orders.wish.tables
+    store, asked = plan.store, orders.request.tables
     unread = [
         f"{oddity.name}: not read: {oddity.detail}"
         for oddity in store.oddities
@@ -127,7 +125,7 @@ def _not_read(plan: StorePlan, orders: Orders) -> list[str]:
 
 def _is_unchanged(result: StoreResult, orders: Orders) -> bool:
     """Whether an earlier export has all of a store that this one asks for."""
-    return result.plan.known is not None and not result.files and orders.wish.tables == ("messages",)
+    return result.plan.known is not None and not result.files and orders.request.tables == ("messages",)
 
 
 def _settle(reads: Iterable[PartRead], again: Callable[[LogPart], PartRead]) -> Iterator[PartRead]:
@@ -136,7 +134,7 @@ def _settle(reads: Iterable[PartRead], again: Callable[[LogPart], PartRead]) -> 
     A part that looked back and saw the same goes through as it is; the rare other one is written again,
     as `scan.redo_where_borders_differ` does it for splits.
     """
-    exits: dict[str, Edge | None] = {}  # by path of the segment
+    exits: dict[str, ScanState | None] = {}  # by path of the segment
     for read in reads:
         if isinstance(read, LogPartRead):
             entries = [
@@ -146,9 +144,7 @@ def _settle(reads: Iterable[PartRead], again: Callable[[LogPart], PartRead]) -> 
                 entry is not None and one.borders is not None and one.borders.entry != entry
                 for entry, one in zip(entries, read.reads, strict=True)
             ):
-                splits = [
-                    replace(one.split, entry=entry) for one, entry in zip(read.reads, entries, strict=True)
-                ]
+                splits = [replace(one.split, entry=entry) for one, entry in zip(read.reads, entries, strict=True)]
                 read = again(replace(read.part, splits=tuple(splits), cold=False))
                 assert isinstance(read, LogPartRead)
             for one in read.reads:

@@ -18,9 +18,10 @@ from importlib import metadata
 from typing import Any
 
 from rmqinspect.errors import Refused, Unreadable
-from rmqinspect.filesystems import shown, without_secrets
 from rmqinspect.output import SCHEMA_VERSION
-from rmqinspect.store import Segment, Store, open_file
+from rmqinspect.store.model import Segment, Store
+from rmqinspect.store.reader import open_file
+from rmqinspect.system.uri import shown, without_secrets
 from rmqinspect.version import tool_name
 
 MANIFEST, SUCCESS = "_manifest.json", "_SUCCESS"
@@ -90,7 +91,7 @@ class ExportedStore:
 class Manifest:
     """All that `_manifest.json` holds."""
 
-    wish: dict[str, Any]
+    request: dict[str, Any]
     files: list[ExportedFile] = field(default_factory=list)
     stores: list[ExportedStore] = field(default_factory=list)
     findings: dict[str, int] | None = None  # by severity; None unless the table findings was asked for
@@ -108,14 +109,14 @@ class Manifest:
     def as_json(self) -> bytes:
         """Return the document."""
         tables: dict[str, Any] = {}
-        for name in self.wish["tables"]:
+        for name in self.request["tables"]:
             files = [file.as_document() for file in self.files if file.table == name]
             tables[name] = {"rows": self.rows(name), "files": files}
         document = {
             "schema_version": SCHEMA_VERSION,
             "tool": tool_name(),
             "complete": self.complete,
-            "export": self.wish,
+            "export": self.request,
             "tables": tables,
             "findings": self.findings,
             "stores": [store.as_document() for store in self.stores],
@@ -124,22 +125,25 @@ class Manifest:
         return json.dumps(document, indent=1, ensure_ascii=True).encode() + b"\n"
 
 
-def read_manifest(octets: bytes, where: str) -> Manifest:
+def read_manifest(raw: bytes, where: str) -> Manifest:
     """Read what `as_json` wrote.
 
     :raises Refused: it is no manifest of this tool, or of a later schema.
     """
     try:
-        document = json.loads(octets)
+        document = json.loads(raw)
         if document["schema_version"] != SCHEMA_VERSION:
             raise Refused(f"{where}: schema version {document['schema_version']}; this tool writes {SCHEMA_VERSION}")
         _check(document, _DOCUMENT)
         tables = document["export"]["tables"]
         files = [_read_file(table, entry) for table in tables for entry in document["tables"][table]["files"]]
         return Manifest(
-            document["export"], files, [_read_store(entry) for entry in document["stores"]], document["findings"],
+            document["export"],
+            files,
+            [_read_store(entry) for entry in document["stores"]],
+            document["findings"],
             document["run"],
-        )  # fmt: skip
+        )
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise Refused(f"{where}: is no manifest of an export: {error}") from error
 
@@ -165,9 +169,16 @@ def _read_file(table: str, entry: dict[str, Any]) -> ExportedFile:
     statuses = entry.get("statuses", {})
     _check(statuses, dict.fromkeys(statuses, int))
     return ExportedFile(
-        entry["name"], table, entry["store"], entry["rows"], entry["bytes"], entry.get("start"), entry.get("end"),
-        entry.get("behind_log_end", False), statuses,
-    )  # fmt: skip
+        entry["name"],
+        table,
+        entry["store"],
+        entry["rows"],
+        entry["bytes"],
+        entry.get("start"),
+        entry.get("end"),
+        entry.get("behind_log_end", False),
+        statuses,
+    )
 
 
 def _read_store(entry: dict[str, Any]) -> ExportedStore:
@@ -180,10 +191,16 @@ def _read_store(entry: dict[str, Any]) -> ExportedStore:
     for lost in entry["lost"]:
         _check(lost, {**_RANGE, "kind": str})
     return ExportedStore(
-        entry["name"], entry["paths"], entry["inputs"], covered and covered["start"], covered and covered["end"],
-        entry["segments"], [(one["start"], one["end"], one["kind"]) for one in entry["lost"]],
-        list(map(str, entry["unread"])), entry["writer"],
-    )  # fmt: skip
+        entry["name"],
+        entry["paths"],
+        entry["inputs"],
+        covered and covered["start"],
+        covered and covered["end"],
+        entry["segments"],
+        [(one["start"], one["end"], one["kind"]) for one in entry["lost"]],
+        list(map(str, entry["unread"])),
+        entry["writer"],
+    )
 
 
 # --- fingerprints ---------------------------------------------------------------------------------
@@ -204,11 +221,11 @@ def _hash_edges(segment: Segment, begin: int, end: int) -> str | None:
     start, stop = begin - segment.base, end - segment.base
     try:
         with open_file(segment) as reader:
-            octets = reader.read(start, min(_EDGE, stop - start))
-            octets += reader.read(max(start, stop - _EDGE), min(_EDGE, stop - start))
+            raw = reader.read(start, min(_EDGE, stop - start))
+            raw += reader.read(max(start, stop - _EDGE), min(_EDGE, stop - start))
     except Unreadable:
         return None
-    return hashlib.sha256(octets).hexdigest()
+    return hashlib.sha256(raw).hexdigest()
 
 
 def is_unchanged(known: dict[str, Any], segment: Segment) -> bool:

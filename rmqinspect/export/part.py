@@ -12,25 +12,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqinspect.checks.table import SCHEMA as FINDINGS_SCHEMA
+from rmqinspect.commitlog.scan import walk_to
 from rmqinspect.errors import Unreadable
 from rmqinspect.export.kafka import SCHEMA as KAFKA
 from rmqinspect.export.kafka import as_kafka
+from rmqinspect.export.log_parts import LogPart
 from rmqinspect.export.names import partition_folder
-from rmqinspect.export.plan import LogPart
-from rmqinspect.export.queue_sums import QueueSums
-from rmqinspect.export.wish import FINDINGS, MESSAGES, Wish
-from rmqinspect.folders import NewFile, open_folder
-from rmqinspect.memory import keep_freed_memory, open_many_files
+from rmqinspect.export.queue_checksums import QueueSums
+from rmqinspect.export.request import FINDINGS, MESSAGES, ExportRequest
 from rmqinspect.output import View
 from rmqinspect.output.columnar import ParquetFile
-from rmqinspect.scan import walk_to
-from rmqinspect.select import Selection
+from rmqinspect.system.limits import keep_freed_memory, open_many_files
+from rmqinspect.system.output_folder import NewFile, open_folder
 from rmqinspect.tables import TABLES
+from rmqinspect.tables.filters import Selection
 from rmqinspect.tables.log import SplitRead, read_split
 from rmqinspect.tables.splits import TableSplit
 from rmqinspect.tables.splits import read_split as read_table_split
 from rmqinspect.tables.table import Request
+from rmqinspect.verify.table import SCHEMA as FINDINGS_SCHEMA
 
 # Rows of all partitions together that wait for their row group: beyond, the fullest one is written.
 _MOST_WAITING = 128 << 20
@@ -45,13 +45,13 @@ class Orders:
 
     target: str  # folder or URI
     run: str  # a token of this export, in the names of its unfinished files
-    wish: Wish
+    request: ExportRequest
     notes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # by store: metadata of its files
     selections: Mapping[str, Selection] = field(default_factory=dict)  # by store, where `last` is a time of its own
 
     def selection(self, store: str) -> Selection:
         """Return which rows of a store are asked for."""
-        return self.selections.get(store, self.wish.selection)
+        return self.selections.get(store, self.request.selection)
 
 
 class PartFile(NamedTuple):
@@ -108,35 +108,35 @@ def with_store(schema: pa.Schema) -> pa.Schema:
     return schema.insert(0, pa.field("store", pa.string(), metadata={"doc": "which of the stores, by name or folder"}))
 
 
-def schema_of(table: str, wish: Wish) -> pa.Schema:
+def schema_of(table: str, request: ExportRequest) -> pa.Schema:
     """Return what the files of a table have as schema."""
     if table == FINDINGS:
         return with_store(FINDINGS_SCHEMA)
-    return with_store(KAFKA if table == MESSAGES and wish.schema == "kafka" else TABLES[table].schema)
+    return with_store(KAFKA if table == MESSAGES and request.schema == "kafka" else TABLES[table].schema)
 
 
 def write_part(part: Part, orders: Orders) -> PartRead:
     """Read a part and write its files, whatever it is a part of."""
     keep_freed_memory()
-    if orders.wish.partition_by:
+    if orders.request.partition_by:
         open_many_files()
     return write_log_part(part, orders) if isinstance(part, LogPart) else write_side_part(part, orders)
 
 
 def write_log_part(part: LogPart, orders: Orders) -> LogPartRead:
     """Read the records of a part, and write those asked for if messages were."""
-    wish, selection = orders.wish, orders.selection(part.store)
+    request, selection = orders.request, orders.selection(part.store)
     result = LogPartRead(part, [], [])
     columns = None if part.writes else _SUMMED
-    request = Request(raw_body=wish.raw_body, max_body=wish.max_body, columns=columns)
+    table_request = Request(raw_body=request.raw_body, max_body=request.max_body, columns=columns)
     with PartWriter(orders, MESSAGES, part.store, part.name) as writer:
-        counts = "queues" in wish.tables
+        counts = "queues" in request.tables
         take = partial(_take_rows, result, selection, result.sums if counts else None, writer if part.writes else None)
         for split in part.splits:
             if part.cold and split.start and split.entry is None:
                 with suppress(Unreadable):  # told where it is read
                     split = replace(split, entry=walk_to(split.segment, 0, split.start))
-            result.reads.append(read_split(split, request, take if part.writes or counts else None))
+            result.reads.append(read_split(split, table_request, take if part.writes or counts else None))
         complete = not any(read.unread for read in result.reads)
         result.files = writer.finish({"offsets": f"{part.start}..{part.end}"}, complete=complete)
     result.topics = set(selection.topics_seen)
@@ -170,10 +170,10 @@ def _take_rows(
 def write_side_part(part: SidePart, orders: Orders) -> SidePartRead:
     """Write the rows of a part of any other table."""
     unread: list[str] = []
-    request = Request(on_unreadable=unread.append)
+    table_request = Request(on_unreadable=unread.append)
     selection = orders.selection(part.store)
     with PartWriter(orders, part.table, part.store, part.name) as writer:
-        for batch in read_table_split(part.split, request):
+        for batch in read_table_split(part.split, table_request):
             writer.write(selection.mask_rows(batch))
         return SidePartRead(part, writer.finish({}, complete=not unread), unread, set(selection.topics_seen))
 
@@ -198,8 +198,8 @@ class PartWriter:
         self._folder = open_folder(orders.target)
         self._attempt = secrets.token_hex(4)  # of this process: the same part may be written twice at a time
         self._open: dict[str, _OpenFile] = {}  # by folder of the partition
-        self._schema = schema_of(table, orders.wish)
-        self._partition_by = orders.wish.partition_by if table == MESSAGES else ()
+        self._schema = schema_of(table, orders.request)
+        self._partition_by = orders.request.partition_by if table == MESSAGES else ()
 
     def __enter__(self) -> "PartWriter":
         return self
@@ -234,10 +234,10 @@ class PartWriter:
                     break
 
     def _shaped(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        wish = self._orders.wish
-        if wish.redaction is not None:
-            rows = wish.redaction.hide(rows)
-        if self._table == MESSAGES and wish.schema == "kafka":
+        request = self._orders.request
+        if request.redaction is not None:
+            rows = request.redaction.hide(rows)
+        if self._table == MESSAGES and request.schema == "kafka":
             rows = as_kafka(rows)
         store = pa.repeat(pa.scalar(self._store), rows.num_rows)
         return pa.RecordBatch.from_arrays([store, *rows.columns], schema=self._schema)
@@ -246,7 +246,7 @@ class PartWriter:
         if folder not in self._open:
             place = "/".join(filter(None, (self._table, folder)))
             temporary = f".{self._name}.{self._orders.run}.{self._attempt}.part"
-            redacted = self._orders.wish.redaction.words if self._orders.wish.redaction else ()
+            redacted = self._orders.request.redaction.words if self._orders.request.redaction else ()
             self._open[folder] = _OpenFile(
                 self._folder, f"{place}/{self._name}", f"{place}/{temporary}", self._schema, View(redacted=redacted)
             )

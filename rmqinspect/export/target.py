@@ -15,10 +15,10 @@ from contextlib import contextmanager, suppress
 
 from rmqinspect.errors import Refused, RmqinspectError
 from rmqinspect.export.manifest import MANIFEST, SUCCESS, Manifest, read_manifest
-from rmqinspect.export.wish import FINDINGS
-from rmqinspect.filesystems import shown
-from rmqinspect.folders import Folder, open_folder
-from rmqinspect.output.destination import refuse_inside
+from rmqinspect.export.request import FINDINGS
+from rmqinspect.system.output_file import refuse_inside
+from rmqinspect.system.output_folder import Folder, open_folder
+from rmqinspect.system.uri import shown
 from rmqinspect.tables import TABLES
 
 FRESH, OVERWRITE, INCREMENTAL = "fresh", "overwrite", "incremental"
@@ -133,8 +133,8 @@ class Target:
         """Whether another run has put an export there since this one claimed the folder."""
         return not names.isdisjoint({MANIFEST, SUCCESS} - self._before - self._made)
 
-    def _write(self, name: str, octets: bytes) -> None:
-        self.folder.write(name, octets)
+    def _write(self, name: str, raw: bytes) -> None:
+        self.folder.write(name, raw)
         self._made.add(name)
 
     def _delete_earlier(self, name: str) -> None:

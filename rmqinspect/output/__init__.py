@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from rmqinspect.errors import Refused, RmqinspectError
 from rmqinspect.output.columnar import ArrowStream, ParquetFile
-from rmqinspect.output.destination import open_destination
 from rmqinspect.output.rows import CsvRows, JsonDocument, JsonLines
 from rmqinspect.output.screen import ScreenTable
 from rmqinspect.output.writer import PREVIEW_SIZE, SCHEMA_VERSION, View, Writer, cut_bodies
+from rmqinspect.system.output_file import open_destination
 
 __all__ = [
     "BINARY_FORMATS",

@@ -101,7 +101,7 @@ class ParquetFile(Writer):
         self.notes: dict[str, str] = {}  # more metadata, known when the file ends
         self._waiting: list[pa.RecordBatch] = []
         self._rows = 0
-        self._octets = 0
+        self._raw = 0
 
     @cached_property
     def _file(self) -> pq.ParquetWriter:
@@ -123,19 +123,19 @@ class ParquetFile(Writer):
             fitting = batch.slice(0, GROUP_ROWS - self._rows)
             batch = batch.slice(fitting.num_rows)
             for piece in split_batch(fitting, GROUP_ROWS, GROUP_SIZE):
-                octets = piece.nbytes  # adds up over all columns: not for nothing
-                if self._octets + octets > GROUP_SIZE:
+                raw = piece.nbytes  # adds up over all columns: not for nothing
+                if self._raw + raw > GROUP_SIZE:
                     self.end_group()
                 self._waiting.append(piece)
                 self._rows += piece.num_rows
-                self._octets += octets
+                self._raw += raw
             if self._rows >= GROUP_ROWS:
                 self.end_group()
 
     @property
     def waiting(self) -> int:
         """Bytes of rows that wait for their row group."""
-        return self._octets
+        return self._raw
 
     def end_group(self) -> None:
         """Begin to write the rows that wait as a row group; what goes wrong is raised by the next call."""
@@ -150,7 +150,7 @@ class ParquetFile(Writer):
 
     def _take_waiting(self) -> list[pa.RecordBatch]:
         rows = self._waiting
-        self._waiting, self._rows, self._octets = [], 0, 0
+        self._waiting, self._rows, self._raw = [], 0, 0
         return rows
 
     def _wait(self) -> None:

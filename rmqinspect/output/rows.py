@@ -32,9 +32,7 @@ _JSON_SPECIAL = rf'["\\{HOSTILE_RE2}]'
 _CSV_SPECIAL = r'^$|[",\r\n]|^ | $'
 _HOSTILE = f"[{HOSTILE_RE2}]"
 # Controls apart from tab and line ends, and what turns the reading direction.
-_HOSTILE_BODY = (
-    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\x{61c}\x{200e}\x{200f}\x{2028}-\x{202e}\x{2066}-\x{2069}]"
-)
+_HOSTILE_BODY = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\x{61c}\x{200e}\x{200f}\x{2028}-\x{202e}\x{2066}-\x{2069}]"
 
 
 def _join(*pieces: pa.Array | str) -> pa.Array:
@@ -56,9 +54,9 @@ def timestamp_texts(array: pa.Array, zone: tzinfo) -> pa.Array:
     return pa.array([None if at is None else format_micros(at, zone) for at in micros], pa.string())
 
 
-def _is_utf8(octets: bytes | None) -> bool:
+def _is_utf8(raw: bytes | None) -> bool:
     try:
-        (octets or b"").decode()
+        (raw or b"").decode()
     except UnicodeDecodeError:
         return False
     return True
@@ -74,11 +72,11 @@ def _binary_texts(array: pa.Array, refuse: str | None = None) -> tuple[pa.Array,
         array.cast(pa.string())
         odd = pa.repeat(False, len(array))
     except pa.ArrowInvalid:
-        odd = pa.array([not _is_utf8(octets) for octets in array.to_pylist()])
+        odd = pa.array([not _is_utf8(raw) for raw in array.to_pylist()])
     if refuse is not None:
         odd = pc.or_(odd, _mask(pc.if_else(odd, b"", array).cast(pa.string()), refuse))
     if pc.any(odd).as_py():
-        coded = [base64.b64encode(octets) for octets in array.filter(odd).to_pylist()]
+        coded = [base64.b64encode(raw) for raw in array.filter(odd).to_pylist()]
         array = pc.replace_with_mask(array, odd, pa.array(coded, pa.binary()))
     encodings = pc.if_else(array.is_valid(), pc.if_else(odd, "base64", "utf-8"), pa.scalar(None, pa.string()))
     return array.cast(pa.string()), encodings
@@ -249,9 +247,7 @@ class CsvRows(Writer):
         super().__init__(schema, out, view)
         names: list[str] = []
         for field in schema:
-            names += (
-                [field.name, f"{field.name}_encoding"] if pa.types.is_binary(field.type) else [field.name]
-            )
+            names += [field.name, f"{field.name}_encoding"] if pa.types.is_binary(field.type) else [field.name]
         out.write(",".join(names).encode() + b"\n")
 
     def write(self, batch: pa.RecordBatch) -> None:

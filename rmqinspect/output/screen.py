@@ -46,12 +46,11 @@ def _clip(text: str, width: int) -> str:
 def _text_of(type_: pa.DataType, preview: int | None) -> Callable[[Any], str]:
     """Return the function that shows one value (never None) of this type."""
     if pa.types.is_binary(type_):
-        return lambda octets: escape_bytes(octets, preview)
+        return lambda raw: escape_bytes(raw, preview)
     if pa.types.is_map(type_):
         item = _text_of(type_.item_type, preview)
         return lambda pairs: (
-            " ".join(f"{escape(name)}={_ABSENT if value is None else item(value)}" for name, value in pairs)
-            or _ABSENT
+            " ".join(f"{escape(name)}={_ABSENT if value is None else item(value)}" for name, value in pairs) or _ABSENT
         )
     if pa.types.is_list(type_):
         item = _text_of(type_.value_type, preview)

@@ -34,7 +34,7 @@ class Out(Protocol):
 
     closed: bool
 
-    def write(self, octets: bytes | memoryview) -> int:
+    def write(self, raw: bytes | memoryview) -> int:
         """Write all of `octets`."""
 
     def tell(self) -> int:
@@ -63,13 +63,13 @@ class Writer(ABC):
         """Write what ends the output."""
 
 
-def split_batch(batch: pa.RecordBatch, rows: int, octets: int) -> Iterator[pa.RecordBatch]:
+def split_batch(batch: pa.RecordBatch, rows: int, raw: int) -> Iterator[pa.RecordBatch]:
     """Yield the batch in slices of at most `rows` rows and `octets` bytes; a larger row stays whole."""
     for start in range(0, batch.num_rows, rows):
         stack = [batch.slice(start, rows)]
         while stack:
             piece = stack.pop()
-            if piece.num_rows > 1 and piece.nbytes > octets:
+            if piece.num_rows > 1 and piece.nbytes > raw:
                 middle = piece.num_rows // 2
                 stack += [piece.slice(middle), piece.slice(0, middle)]
             else:

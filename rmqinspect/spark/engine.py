@@ -23,8 +23,8 @@ from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from rmqinspect.errors import RmqinspectError
 from rmqinspect.export.part import Orders, Part, PartRead, write_part
-from rmqinspect.parallel import WorkerLost
-from rmqinspect.spark.session import first_line
+from rmqinspect.spark.jvm_errors import first_line
+from rmqinspect.system.workers import WorkerLost
 
 # In what Spark says of a failed job, whose order differs: the exception at a traceback's end, and its own reason.
 _RAISED = re.compile(r"Traceback \(most recent call last\):\n(?: .*\n)+(\S.*)")
@@ -42,8 +42,8 @@ def _attempt(part: Part, orders: Orders) -> bytes:
     return pickle.dumps(answer, protocol=5)
 
 
-def _open_answer(octets: bytes) -> PartRead:
-    answer: PartRead | RmqinspectError = pickle.loads(octets)
+def _open_answer(raw: bytes) -> PartRead:
+    answer: PartRead | RmqinspectError = pickle.loads(raw)
     if isinstance(answer, RmqinspectError):
         raise answer
     return answer

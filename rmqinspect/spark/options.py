@@ -13,18 +13,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from rmqinspect.checks import table as findings
-from rmqinspect.checks.codes import LEVELS
 from rmqinspect.errors import BadOption
-from rmqinspect.filesystems import abspath
-from rmqinspect.redact import Redaction, parse_redaction
-from rmqinspect.select import Selection, parse_host, parse_offset, parse_property, parse_range
-from rmqinspect.store import Store
+from rmqinspect.store.model import Store
+from rmqinspect.system.uri import abspath
 from rmqinspect.tables import TABLES
+from rmqinspect.tables.filters import Selection, parse_host, parse_offset, parse_property, parse_range
+from rmqinspect.tables.redact import Redaction, parse_redaction
 from rmqinspect.tables.sources import last_store_time
 from rmqinspect.tables.splits import Origin, name_store
 from rmqinspect.text import parse_size
 from rmqinspect.times import parse_time, parse_zone
+from rmqinspect.verify import table as findings
+from rmqinspect.verify.codes import LEVELS
 
 FINDINGS = "findings"
 SCHEMAS: dict[str, pa.Schema] = {name: table.schema for name, table in TABLES.items()} | {FINDINGS: findings.SCHEMA}
@@ -111,7 +111,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("mode", _one_of("PERMISSIVE", "FAILFAST"), "`FAILFAST`: damage fails the job.", "PERMISSIVE"),
     Option("pushdown", _parse_flag, "Take filters from Spark; needs the configuration below.", "false"),
     Option("level", _one_of(*LEVELS), "How much `findings` looks at: quick, standard, deep.", "standard"),
-)  # fmt: skip
+)
 
 _BY_NAME = {option.name: option for option in OPTIONS}
 _PATHS = ("path", "paths")  # what `load` puts its argument into

@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import datasource as api
 from pyspark.sql.datasource import Filter
 
-from rmqinspect.select import Range, Selection
+from rmqinspect.tables.filters import Range, Selection
 
 _FIRST, _LAST = -(1 << 63), (1 << 63) - 1  # of a column's numbers; damaged records have negative ones, too
 _EVERYTHING = (_FIRST, _LAST + 1)

@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from rmqinspect.errors import BadOption, NotInstalled
+from rmqinspect.spark.jvm_errors import first_line
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -372,10 +373,3 @@ def _last_line(log: IO[bytes] | None) -> str:
     lines = [line.strip() for line in log.read(1 << 16).decode(errors="replace").splitlines()]
     last = next((line for line in reversed(lines) if line and not line.startswith("at ")), "")
     return last.removeprefix('Exception in thread "main" ')
-
-
-def first_line(error: Exception) -> str:
-    """Return what an error of the JVM says, without its stack."""
-    java = getattr(error, "java_exception", None)
-    text = str(error) if java is None else str(java.getMessage() or java)
-    return text.strip().partition("\n")[0]

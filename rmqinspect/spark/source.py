@@ -19,18 +19,18 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
-from rmqinspect.checks.table import finding_batches
 from rmqinspect.errors import BadOption, DamageFound, Unreadable
 from rmqinspect.export.collect import LOST_KINDS
-from rmqinspect.filesystems import shown
-from rmqinspect.select import Selection
 from rmqinspect.spark.options import FINDINGS, SCHEMAS, STORE, Settings, read_options
 from rmqinspect.spark.pushdown import Hints
-from rmqinspect.store import Store
+from rmqinspect.store.model import Store
+from rmqinspect.system.uri import shown
+from rmqinspect.tables.filters import Selection
 from rmqinspect.tables.sources import is_read_for
 from rmqinspect.tables.splits import Origin, TableSplit, default_split_size, read_split, split_table
 from rmqinspect.tables.table import Request
-from rmqinspect.verify import Wish, verify
+from rmqinspect.verify.run import VerifyOptions, verify
+from rmqinspect.verify.table import finding_batches
 
 
 class RocketMQDataSource(DataSource):
@@ -146,19 +146,22 @@ class Reader(DataSourceReader):
         settings, schema = self.settings, SCHEMAS[self.settings.table]
         if split.table == FINDINGS:
             store = split.origin.open()
-            outcome = verify(store, Wish(level=settings.level))
+            outcome = verify(store, VerifyOptions(level=settings.level))
             for message in outcome.unread if strict is not None else ():
                 raise Unreadable(message)
             return finding_batches(outcome.findings, shown(store.paths[0]))
         wanted = {*settings.columns, "status", "kind"}.union(*(one.columns(schema) for one in selections))
-        return read_split(split, Request(
-            offsets=selections[0].offsets,
-            raw_body=settings.raw_body,
-            max_body=settings.max_body,
-            columns=frozenset(wanted & set(schema.names)),
-            on_gap=None if strict is None else strict.refuse_gap,
-            on_unreadable=None if strict is None else strict.refuse_unreadable,
-        ))  # fmt: skip
+        return read_split(
+            split,
+            Request(
+                offsets=selections[0].offsets,
+                raw_body=settings.raw_body,
+                max_body=settings.max_body,
+                columns=frozenset(wanted & set(schema.names)),
+                on_gap=None if strict is None else strict.refuse_gap,
+                on_unreadable=None if strict is None else strict.refuse_unreadable,
+            ),
+        )
 
     def _shape(self, rows: pa.RecordBatch, store: str) -> pa.RecordBatch:
         columns = self.settings.columns

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rmqinspect.decompress import BodyTooLarge, decompress
+from rmqinspect.codec.decompress import BodyTooLarge, decompress
 from rmqinspect.errors import BadRecord
 
 Ints = NDArray[np.int64]

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from rmqinspect.checkpoint import read_checkpoint
+from rmqinspect.config.checkpoint import read_checkpoint
 from rmqinspect.schemas.checkpoint import TIMESTAMP_FIELDS
-from rmqinspect.store import Store
+from rmqinspect.store.model import Store
 from rmqinspect.tables.arrow import batch_of, moment
 from rmqinspect.tables.table import TIMESTAMP, Request, Table, column
 

@@ -56,9 +56,9 @@ def pick(names: Sequence[str], numbers: NDArray[Any]) -> pa.Array:
 
 def repeat(word: str, count: int) -> pa.Array:
     """Return one word `count` times: what a column of few words nearly always is."""
-    octets = word.encode()
-    offsets = np.arange(count + 1, dtype=np.int32) * np.int32(len(octets))
-    return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(octets * count))
+    content = word.encode()
+    offsets = np.arange(count + 1, dtype=np.int32) * np.int32(len(content))
+    return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(content * count))
 
 
 def millis(values: Ints) -> tuple[pa.Array, NDArray[np.bool_]]:

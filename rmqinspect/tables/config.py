@@ -11,7 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from rmqinspect.configs import (
+from rmqinspect.commitlog.store_timestamps import StoreTimes
+from rmqinspect.config.json_files import (
     ConfigDocument,
     integer,
     key_number,
@@ -19,9 +20,8 @@ from rmqinspect.configs import (
     read_consumer_offsets,
     read_delay_offsets,
 )
-from rmqinspect.queue_files import QueueSummary, find_unit, queue_ends
-from rmqinspect.store import Store
-from rmqinspect.store_times import StoreTimes
+from rmqinspect.consumequeue.units import QueueSummary, find_unit, queue_ends
+from rmqinspect.store.model import Store
 from rmqinspect.tables.arrow import batches_of, moment, printable
 from rmqinspect.tables.table import TIMESTAMP, Request, Table, column
 from rmqinspect.topics import SCHEDULE_TOPIC

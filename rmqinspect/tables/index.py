@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rmqinspect.index_geometry import IndexFile, read_index_files
-from rmqinspect.layout import dtype_of
+from rmqinspect.codec.layout import dtype_of
+from rmqinspect.index.geometry import IndexFile, read_index_files
 from rmqinspect.schemas.index import IndexEntry
-from rmqinspect.store import Store, open_file
+from rmqinspect.store.model import Store
+from rmqinspect.store.reader import open_file
 from rmqinspect.tables.arrow import BATCH_ROWS, batches_of, moment, printable
 from rmqinspect.tables.columns import END_MILLI, millis
 from rmqinspect.tables.table import TIMESTAMP, Request, Table, column
@@ -83,10 +84,10 @@ def read_entries(index: IndexFile, request: Request) -> Iterator[pa.RecordBatch]
     with open_file(index.file) as reader:
         for first in range(1, index.readable_entries + 1, BATCH_ROWS):
             count = min(BATCH_ROWS, index.readable_entries + 1 - first)
-            octets = reader.read(index.geometry.entry_position(first), count * layout.itemsize)
-            entries = np.frombuffer(octets, layout, len(octets) // layout.itemsize)
+            raw = reader.read(index.geometry.entry_position(first), count * layout.itemsize)
+            entries = np.frombuffer(raw, layout, len(raw) // layout.itemsize)
             if request.progress:
-                request.progress(len(octets))
+                request.progress(len(raw))
             hashes = entries["key_hash"].astype(np.int32)
             diffs = entries["time_diff"].astype(np.int64)
             # Added as a whole only where the begin is a time at all: a damaged one would overflow.

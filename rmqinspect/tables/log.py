@@ -9,14 +9,15 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from rmqinspect.account import Account
+from rmqinspect.commitlog.byte_account import ByteAccount
+from rmqinspect.commitlog.gaps import Gap, find_holes, merge_gaps
+from rmqinspect.commitlog.resync import Unread
+from rmqinspect.commitlog.scan import RecordRun, redo_where_borders_differ, scan_split
+from rmqinspect.commitlog.splits import Borders, Split, plan_splits
 from rmqinspect.errors import Unreadable
-from rmqinspect.gaps import Gap, find_holes, merge_gaps
-from rmqinspect.memory import keep_freed_memory
-from rmqinspect.parallel import run_ordered
-from rmqinspect.resync import Unread
-from rmqinspect.scan import Borders, Split, Stretch, plan_splits, redo_where_borders_differ, scan_split
-from rmqinspect.store import Store
+from rmqinspect.store.model import Store
+from rmqinspect.system.limits import keep_freed_memory
+from rmqinspect.system.workers import run_ordered
 from rmqinspect.tables import messages
 from rmqinspect.tables.arrow import batches_of
 from rmqinspect.tables.columns import END_MILLI, FIRST_MILLI
@@ -64,7 +65,7 @@ class SplitRead:
 
     split: Split
     unread: list[Unread]
-    account: Account
+    account: ByteAccount
     borders: Borders | None  # None: the file could not be opened
 
 
@@ -119,7 +120,7 @@ def gap_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     yield from gap_batches(gaps)
 
 
-def gaps_in(store: Store, accounts: Mapping[str, Account]) -> list[Gap]:
+def gaps_in(store: Store, accounts: Mapping[str, ByteAccount]) -> list[Gap]:
     """Return the rows of `gaps` in their order; `accounts` are those of the segments that were read, by path."""
     # Pieces given without their folder have no neighbours: what is absent was not given.
     holes = list(find_holes(store.segments, store.segment_size)) if store.neighbours else []
@@ -147,13 +148,13 @@ def segment_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     yield from segment_batches(store, accounts)
 
 
-def segment_batches(store: Store, accounts: Mapping[str, Account]) -> Iterator[pa.RecordBatch]:
+def segment_batches(store: Store, accounts: Mapping[str, ByteAccount]) -> Iterator[pa.RecordBatch]:
     """Yield the table `segments` from the accounts of all segments, by path."""
     holes = find_holes(store.segments, store.segment_size) if store.neighbours else ()
     rows = [_missing_row(gap) for gap in holes]
     last_base = max((account.segment.base for account in accounts.values() if account.records), default=-1)
     for segment in store.segments:
-        account = accounts.get(segment.path) or Account(segment)
+        account = accounts.get(segment.path) or ByteAccount(segment)
         rows.append(_segment_row(account, segment.base < last_base, store.segment_size))
     if rows:
         yield pa.RecordBatch.from_pylist(sorted(rows, key=_base), schema=SEGMENTS)
@@ -184,7 +185,7 @@ def _stream(split: Split, request: Request, gaps: list[Gap]) -> Iterator[pa.Reco
     done = split.start
     try:
         for event in scan_split(split):
-            if isinstance(event, Stretch):
+            if isinstance(event, RecordRun):
                 yield from messages.message_batches(event, request)
                 now = event.records.base + int(event.records.ends[-1]) - split.segment.base
                 if request.progress is not None:
@@ -202,12 +203,12 @@ def _stream(split: Split, request: Request, gaps: list[Gap]) -> Iterator[pa.Reco
         request.progress(split.end - done)
 
 
-def _accounts(store: Store, request: Request) -> dict[str, Account]:
+def _accounts(store: Store, request: Request) -> dict[str, ByteAccount]:
     """Read the log and return the account of each segment that was read, by path."""
-    accounts: dict[str, Account] = {}
+    accounts: dict[str, ByteAccount] = {}
     work = partial(read_split, request=_bare(request))
     for read in _in_order(work, _splits_in(store, request), request.jobs, lambda read: read):
-        accounts.setdefault(read.split.segment.path, Account(read.split.segment)).join(read.account)
+        accounts.setdefault(read.split.segment.path, ByteAccount(read.split.segment)).join(read.account)
         _report(read, request)
     return accounts
 
@@ -226,13 +227,11 @@ def _in_order(
         )
 
 
-def read_split(
-    split: Split, request: Request, take: Callable[[pa.RecordBatch], None] | None = None
-) -> SplitRead:
+def read_split(split: Split, request: Request, take: Callable[[pa.RecordBatch], None] | None = None) -> SplitRead:
     """Read a split to its end, whatever is wrong with it; `take` gets the rows of `messages`, in order."""
     keep_freed_memory()
     unread: list[Unread] = []
-    account, borders = Account(split.segment), None
+    account, borders = ByteAccount(split.segment), None
     try:
         for event in scan_split(split):
             if isinstance(event, Unread):
@@ -241,7 +240,7 @@ def read_split(
                 borders = event
             else:
                 account.add(event)
-            if isinstance(event, Stretch) and take is not None:
+            if isinstance(event, RecordRun) and take is not None:
                 for batch in messages.message_batches(event, request):
                     take(batch)
     except Unreadable as error:
@@ -270,7 +269,7 @@ def _report(read: SplitRead, request: Request) -> None:
         request.progress(read.split.end - read.split.start)
 
 
-def _segment_row(account: Account, follows_data: bool, segment_size: int | None) -> dict[str, object]:
+def _segment_row(account: ByteAccount, follows_data: bool, segment_size: int | None) -> dict[str, object]:
     segment, sums = account.segment, account.gap_bytes
     return {
         "base": segment.base,

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rmqinspect.properties import split_properties
-from rmqinspect.records import Records
-from rmqinspect.scan import Stretch
+from rmqinspect.codec.byte_ranges import spans
+from rmqinspect.codec.properties import split_properties
+from rmqinspect.commitlog.records import Records
+from rmqinspect.commitlog.scan import RecordRun
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
-from rmqinspect.spans import spans
 from rmqinspect.tables.bodies import decompress_bodies
 from rmqinspect.tables.columns import is_text, millis, pick, repeat, text
 from rmqinspect.tables.property_names import PropertyNames
@@ -63,14 +63,32 @@ SCHEMA = pa.schema(
 )
 
 BRIEF = (
-    "physical_offset", "topic", "queue_id", "queue_offset", "store_timestamp", "tags", "keys", "size", "status",
-)  # fmt: skip
+    "physical_offset",
+    "topic",
+    "queue_id",
+    "queue_offset",
+    "store_timestamp",
+    "tags",
+    "keys",
+    "size",
+    "status",
+)
 
 # Of several problems the first of this order is told.
 STATUSES = (
-    "ok", "body_crc", "record_crc", "body_undecodable", "body_too_large", "offset_mismatch", "length_mismatch",
-    "invalid_utf8", "bad_properties", "bad_timestamp", "carved", "stale",
-)  # fmt: skip
+    "ok",
+    "body_crc",
+    "record_crc",
+    "body_undecodable",
+    "body_too_large",
+    "offset_mismatch",
+    "length_mismatch",
+    "invalid_utf8",
+    "bad_properties",
+    "bad_timestamp",
+    "carved",
+    "stale",
+)
 
 # What the properties are called on disk. Source: MessageConst.
 _UNIQ_KEY, _TAGS, _KEYS = "UNIQ_KEY", "TAGS", "KEYS"
@@ -79,7 +97,7 @@ _REAL_TOPIC, _REAL_QUEUE, _RETRY_TOPIC, _TIMER_OUT = "REAL_TOPIC", "REAL_QID", "
 _HEX = np.frombuffer("".join(f"{octet:02X}" for octet in range(256)).encode(), np.uint16)
 
 
-def message_batches(stretch: Stretch, request: Request) -> Iterator[pa.RecordBatch]:
+def message_batches(stretch: RecordRun, request: Request) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one stretch; all bytes are copied, the window may be reused.
 
     One batch, unless its bodies become very large. Columns that `request.columns` does not name
@@ -92,14 +110,14 @@ def message_batches(stretch: Stretch, request: Request) -> Iterator[pa.RecordBat
         rest = replace(rest, records=rest.records.select(slice(batch.num_rows, None)), carved=False)
 
 
-def _message_batch(stretch: Stretch, request: Request) -> pa.RecordBatch:
+def _message_batch(stretch: RecordRun, request: Request) -> pa.RecordBatch:
     """Return the first rows of a stretch, nearly always all."""
     records = stretch.records
     wanted = request.columns or frozenset(SCHEMA.names)
     bodies: pa.Array | None = None
     problems: dict[str, Ints] = {}
     if "body" in wanted or "status" in wanted:
-        bodies = spans(records.octets, records.body_starts, records.body_ends)
+        bodies = spans(records.raw, records.body_starts, records.body_ends)
         compressed = np.flatnonzero(records.sys_flag & SysFlag.COMPRESSED)
         if len(compressed) and not request.raw_body:
             bodies, problems, done = decompress_bodies(bodies, compressed, _compression(records), request.max_body)
@@ -132,7 +150,7 @@ def _message_batch(stretch: Stretch, request: Request) -> pa.RecordBatch:
         status.mark("body_crc", ~records.body_crc_ok)
     status.mark("offset_mismatch", records.physical_offset != records.base + records.starts)
     columns["record_crc_ok"] = _record_crc(records, status)
-    columns["topic"], invalid = text(spans(records.octets, records.topic_starts, records.topic_ends))
+    columns["topic"], invalid = text(spans(records.raw, records.topic_starts, records.topic_ends))
     status.mark("invalid_utf8", invalid)
     columns |= _property_columns(records, status)
     if bodies is not None:
@@ -142,9 +160,7 @@ def _message_batch(stretch: Stretch, request: Request) -> pa.RecordBatch:
     if stretch.carved:
         status.mark("carved", slice(0, 1))
     columns["status"] = status.column()
-    arrays = [
-        columns[field.name] if field.name in columns else pa.nulls(len(records), field.type) for field in SCHEMA
-    ]
+    arrays = [columns[field.name] if field.name in columns else pa.nulls(len(records), field.type) for field in SCHEMA]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
@@ -203,8 +219,8 @@ def _hosts(records: Records, wanted: frozenset[str]) -> dict[str, pa.Array]:
     if "offset_msg_id" in wanted:
         parts, order = [], []
         for _, which, heads in records.host_groups():
-            octets = [_octets(heads[name]) for name in ("store_host", "physical_offset")]
-            parts.append(_hex(np.concatenate(octets, axis=1)))
+            content = [_raw(heads[name]) for name in ("store_host", "physical_offset")]
+            parts.append(_hex(np.concatenate(content, axis=1)))
             order.append(np.arange(count) if which is None else which)
         result["offset_msg_id"] = _in_order(parts, order)
     return result
@@ -228,8 +244,8 @@ def _addresses(column: NDArray[np.uint8], width: int) -> pa.Array:
 
 
 @lru_cache(maxsize=1 << 16)
-def _address(octets: bytes) -> str:
-    return str(ip_address(octets))
+def _address(content: bytes) -> str:
+    return str(ip_address(content))
 
 
 def _in_order(parts: list[pa.Array], order: list[Ints]) -> pa.Array:
@@ -238,17 +254,17 @@ def _in_order(parts: list[pa.Array], order: list[Ints]) -> pa.Array:
     return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(order), kind="stable")))
 
 
-def _octets(column: NDArray[Any]) -> NDArray[np.uint8]:
+def _raw(column: NDArray[Any]) -> NDArray[np.uint8]:
     """Return the bytes of each value, copied as plain bytes."""
     plain = np.ascontiguousarray(column.view(np.dtype((np.void, column.itemsize))))
     return plain.view(np.uint8).reshape(len(column), -1)
 
 
-def _hex(octets: NDArray[np.uint8]) -> pa.Array:
+def _hex(content: NDArray[np.uint8]) -> pa.Array:
     """Return the bytes of each row as upper-case hex."""
-    digits = _HEX.take(octets)  # two digits each
+    digits = _HEX.take(content)  # two digits each
     offsets = np.arange(0, digits.nbytes + 1, digits.itemsize * digits.shape[1], dtype=np.int32)
-    return pa.StringArray.from_buffers(len(octets), pa.py_buffer(offsets), pa.py_buffer(digits))
+    return pa.StringArray.from_buffers(len(content), pa.py_buffer(offsets), pa.py_buffer(digits))
 
 
 # --- properties -----------------------------------------------------------------------------------
@@ -257,17 +273,17 @@ def _hex(octets: NDArray[np.uint8]) -> pa.Array:
 def _property_columns(records: Records, status: _Status) -> dict[str, pa.Array]:
     """Return the map of properties, and the columns that are made of single ones."""
     count = len(records)
-    raw = spans(records.octets, records.properties_starts, records.properties_ends)
+    raw = spans(records.raw, records.properties_starts, records.properties_ends)
     offsets = np.frombuffer(raw.buffers()[1], np.int32)[: count + 1].astype(np.int64)
-    octets = raw.buffers()[2]
-    blob = np.frombuffer(octets, np.uint8)[: offsets[-1]] if octets is not None else np.empty(0, np.uint8)
+    content = raw.buffers()[2]
+    blob = np.frombuffer(content, np.uint8)[: offsets[-1]] if content is not None else np.empty(0, np.uint8)
     items = split_properties(blob, offsets)
     status.mark("bad_properties", items.malformed)
     # The separators are ASCII: of a valid text all parts are valid.
     valid = is_text(raw)
-    raw_names = spans(octets, items.name_starts, items.name_ends)
+    raw_names = spans(content, items.name_starts, items.name_ends)
     names, bad_names = text(raw_names, valid)
-    values, bad_values = text(spans(octets, items.value_starts, items.value_ends), valid)
+    values, bad_values = text(spans(content, items.value_starts, items.value_ends), valid)
     if (bad := bad_names | bad_values).any():
         status.mark("invalid_utf8", items.record[bad])
     known = PropertyNames(raw_names, names, items.firsts)

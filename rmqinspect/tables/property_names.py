@@ -85,9 +85,9 @@ class PropertyNames:
         size = (int(record[-1]) + 1) * len(self._known)
         if size <= _SMALL_GRID:
             # As many marks on the grid of records and names as there are names: none twice.
-            marks = np.zeros(size, np.bool_)
-            marks[key] = True
-            if np.count_nonzero(marks) == len(key):
+            patterns = np.zeros(size, np.bool_)
+            patterns[key] = True
+            if np.count_nonzero(patterns) == len(key):
                 return None
         _, last = np.unique(key[::-1], return_index=True)
         return None if len(last) == len(key) else np.sort(len(key) - 1 - last)

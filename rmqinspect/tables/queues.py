@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from rmqinspect.codec.arrays import Units, used_units
+from rmqinspect.commitlog.store_timestamps import StoreTimes
+from rmqinspect.consumequeue.units import LAYOUTS, read_ext_tags, read_units, survey_queues, unit_numbers
 from rmqinspect.errors import Unreadable
-from rmqinspect.queue_files import LAYOUTS, Units, read_ext_tags, read_units, survey_queues, unit_numbers, used_units
 from rmqinspect.schemas.consumequeue import PRE_BLANK_SIZE
-from rmqinspect.store import QueueFile, Store, open_file
-from rmqinspect.store_times import StoreTimes
+from rmqinspect.store.model import QueueFile, Store
+from rmqinspect.store.reader import open_file
 from rmqinspect.tables.arrow import BATCH_ROWS, batches_of, moment, printable
 from rmqinspect.tables.columns import pick
 from rmqinspect.tables.table import TIMESTAMP, Request, Table, column

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqinspect.store import Store
+from rmqinspect.store.model import Store
 from rmqinspect.tables.log import message_rows
 from rmqinspect.tables.table import Request
 

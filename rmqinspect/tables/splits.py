@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from rmqinspect.commitlog.gaps import Gap, find_holes
+from rmqinspect.commitlog.scan import walk_to
+from rmqinspect.consumequeue.units import LAYOUTS
 from rmqinspect.errors import Unreadable
-from rmqinspect.filesystems import abspath, basename
-from rmqinspect.gaps import Gap, find_holes
-from rmqinspect.index_geometry import Geometry, read_index_files, reread_index_file
-from rmqinspect.queue_files import LAYOUTS
-from rmqinspect.scan import walk_to
-from rmqinspect.store import QueueFile, Segment, Store, StoreFile, open_store
+from rmqinspect.index.geometry import Geometry, read_index_files, reread_index_file
+from rmqinspect.store.discover import open_store
+from rmqinspect.store.model import QueueFile, Segment, Store, StoreFile
+from rmqinspect.system.uri import abspath, basename
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.arrow import batch_of
 from rmqinspect.tables.index import read_entries

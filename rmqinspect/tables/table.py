@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from rmqinspect.scan import Edge
-from rmqinspect.store import Store
+from rmqinspect.commitlog.splits import ScanState
+from rmqinspect.store.model import Store
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 
@@ -16,7 +16,7 @@ class Request:
     """What a table may use to read less; whoever asks filters the rows in any case."""
 
     offsets: tuple[int, int] | None = None  # physical offsets [start, end)
-    entry: Edge | None = None  # how the log stands where `offsets` begin, if they lie in one segment
+    entry: ScanState | None = None  # how the log stands where `offsets` begin, if they lie in one segment
     raw_body: bool = False  # bodies as stored, not decompressed
     max_body: int = 64 << 20  # bytes a body may have after decompression
     jobs: int = 1  # processes

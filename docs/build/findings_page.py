@@ -1,0 +1,38 @@
+"""`python -m docs.build.findings_page > docs/findings.md` writes the page of all findings from the table of codes."""
+
+from collections.abc import Iterator
+
+from rmqinspect.verify.codes import CODES, Code
+
+_HEAD = """\
+# What verify finds
+
+Written by `python -m docs.build.findings_page > docs/findings.md` from the table that `rmqinspect verify
+--list-checks` and `rmqinspect explain` print. Codes are stable. Severity: an error means that something is lost or
+wrong, or that a reader of it gets wrong answers; a warning is suspicious; an info is worth knowing. The level is the
+lowest one of `rmqinspect verify --level` that looks for it. Versions: `all` stands for RocketMQ 4.0.0 to 5.5.0.
+"""
+
+
+def page() -> str:
+    """Return the page in Markdown."""
+    overview = ["| code | severity | level | rule |", "|---|---|---|---|"]
+    for code in CODES:
+        overview.append(f"| [{code.code}](#{code.code.lower()}) | {code.severity} | {code.level} | {code.rule} |")
+    sections = ("\n".join(_section(code)) for code in CODES)
+    return "\n".join([_HEAD, *overview, ""]) + "\n" + "\n\n".join(sections) + "\n"
+
+
+def _section(code: Code) -> Iterator[str]:
+    yield f"## {code.code}\n"
+    yield f"{code.rule} ({code.severity}, level {code.level})\n"
+    yield f"- cause: {code.cause}"
+    yield f"- broker: {code.broker_effect}"
+    yield f"- next: `{code.next.format(store='STORE', at='OFFSET')}`\n"
+    yield "| versions | what a broker does |"
+    yield "|---|---|"
+    yield from (f"| {versions} | {effect} |" for versions, effect in code.eras)
+
+
+if __name__ == "__main__":
+    print(page(), end="")

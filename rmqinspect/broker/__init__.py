@@ -1,0 +1,1 @@
+"""What brokers do, version by version."""

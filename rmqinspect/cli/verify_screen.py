@@ -1,0 +1,286 @@
+"""What `verify` prints."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, tzinfo
+from typing import NamedTuple
+
+import click
+
+from rmqinspect.cli.labelled import INDENT, label, wrap
+from rmqinspect.commitlog.byte_account import ByteAccount
+from rmqinspect.store.model import Store
+from rmqinspect.text import count, describe_size, escape, group_digits
+from rmqinspect.times import format_micros
+from rmqinspect.verify.codes import BY_CODE, levels_up_to
+from rmqinspect.verify.custody import Custody
+from rmqinspect.verify.findings import Finding, next_command
+from rmqinspect.verify.report import iso_time
+from rmqinspect.verify.run import VerifyOptions, VerifyResult
+from rmqinspect.version import tool_name
+
+_SEGMENT_ROWS = 20  # with more segments, those with nothing to tell become one row
+
+
+_CHANGES = 20  # files that changed while they were read: so many are named
+
+
+_COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
+
+
+# Findings about queue units; their place in the log is where they point.
+_OF_UNITS = frozenset(
+    {"CQ-DANGLING", "CQ-BEYOND", "CQ-MISMATCH", "CQ-TAG", "CQ-SHIFT", "CQ-ORDER", "BQ-COUNT", "BQ-ORDER", "EX-ADDRESS"}
+)
+
+
+_COLUMNS = ("segment", "size", "records", "bytes", "filler", "zeros", "unknown")
+
+
+class Judged(NamedTuple):
+    """All there is to tell about a run."""
+
+    outcome: VerifyResult
+    custody: Custody | None  # None without a report
+    name: str  # of the store, as given
+    report: str
+    started: datetime
+    zone: tzinfo  # of the times that are shown
+
+
+def log_end(store: Store) -> int:
+    return max((segment.base + segment.size for segment in store.segments), default=0)
+
+
+def screen(result: Judged, colour: bool) -> Iterator[str]:
+    outcome, store = result.outcome, result.outcome.store
+    if not store.neighbours or store.place != "store":
+        yield from _given(outcome)
+    if outcome.loss:
+        yield from label("lost", str(outcome.loss))
+    shown = [finding for finding in outcome.findings.rows if finding.code != "ST-UNCHECKED"]
+    for finding in shown:
+        yield from _finding_lines(finding, result, colour)
+    if outcome.findings.suppressed:
+        yield f"{'':{INDENT}}and {group_digits(outcome.findings.suppressed)} more: --max-findings shows them"
+    if shown:
+        yield ""
+    if outcome.accounts:
+        yield from _account_lines(outcome)
+    if outcome.units and outcome.store.segments and (outcome.interrupted_at is None or outcome.joined_units):
+        units = f"{group_digits(outcome.joined_units)} of {count(outcome.units, 'unit')}"
+        yield from label("queues", f"{units} lead to their record")
+    if entries := outcome.joined_entries:
+        lead = "entry leads" if entries == 1 else "entries lead"
+        yield from label("index", f"{group_digits(entries)} {lead} to their record")
+    yield from label("interrupted", _left_unread(outcome))
+    unchecked = [finding for finding in outcome.findings.rows if finding.code == "ST-UNCHECKED"]
+    parts = [_unchecked_words(row) for row in unchecked]
+    if outcome.options.level != "deep" and store.place == "store" and store.segments:
+        none = "" if store.queue_files else ", there are no consume queues in files"
+        parts.insert(0, f"log -> queues, groups{none} (--level deep)")
+    too_deep = [code for code in BY_CODE if code in outcome.options.codes and _is_suppressed(code, outcome.options)]
+    if too_deep and len(outcome.options.codes) < len(BY_CODE):
+        parts.append(f"{', '.join(too_deep)} (--level {BY_CODE[too_deep[-1]].level})")
+    yield from label("not checked", "; ".join(dict.fromkeys(parts)))
+    if not store.neighbours and store.segments:
+        yield from label("not given", "the segments before and after, queues, index, checkpoint, config: not judged")
+    elif store.place != "store":
+        rest = "what belongs to it" if not store.segments else "queues, index, checkpoint, config"
+        yield from label("not given", f"{rest}: not judged")
+    if result.custody is not None and result.custody.algorithm:
+        yield from _custody_lines(result.custody, result.report)
+        moments = _span(result.started, datetime.now(UTC))
+        yield from label("run", f"{tool_name()}, {moments}, arguments in the report")
+    yield verdict_line(result)
+
+
+def _is_suppressed(code: str, wanted: VerifyOptions) -> bool:
+    return BY_CODE[code].level not in levels_up_to(wanted.level)
+
+
+def _unchecked_words(finding: Finding) -> str:
+    """Return what was not checked, how much of it there is, and the option that checks it."""
+    text = finding.message.removeprefix("not checked: ")
+    if finding.length is None:
+        return text
+    what, _, rest = text.partition(", ")
+    remedy = rest[rest.rfind(" (--") :] if " (--" in rest else ""
+    return f"{what} ({_files(finding)}){remedy}"
+
+
+def _left_unread(outcome: VerifyResult) -> str:
+    """Say what Ctrl-C left unread, "" if it did not come."""
+    reached, segments = outcome.interrupted_at, outcome.store.segments
+    if reached is None:
+        return ""
+    whole = sum(segment.base + segment.size <= reached for segment in segments)
+    words = f"segments read: {group_digits(whole)} of {group_digits(len(segments))}"
+    if whole < len(segments):
+        words += f"; not judged: the log from physical offset {group_digits(reached)} on, and what needs all of it"
+    return words
+
+
+def _custody_lines(custody: Custody, report: str) -> Iterator[str]:
+    files = f"{count(len(custody.inventory.exhibits), 'file')}, {count(custody.raw, 'byte')}"
+    taken = f"sha256 of {group_digits(len(custody.digests))}" if custody.undigested else "sha256"
+    yield from label("custody", f"{files}: {taken}, size and time of each are in {report}")
+    for change in custody.changed[:_CHANGES]:
+        yield from label("", f"changed while it was read: {change.name}: {change.what}")
+    more = len(custody.changed) - _CHANGES
+    if more > 0:
+        yield from label("", f"and {group_digits(more)} more, all of them in the report")
+    same = "" if custody.changed else "; sizes and times the same before and after the run"
+    yield from label("", f"opened for reading only{same}")
+
+
+def _span(started: datetime, ended: datetime) -> str:
+    end = f"{ended:%H:%M:%S}Z" if ended.date() == started.date() else f"{ended:%Y-%m-%dT%H:%M:%S}Z"
+    return f"{started:%Y-%m-%dT%H:%M:%S}Z to {end}"
+
+
+def _files(finding: Finding) -> str:
+    return f"{count(finding.count, 'file')}, {describe_size(finding.length or 0)}"
+
+
+def _given(outcome: VerifyResult) -> Iterator[str]:
+    store = outcome.store
+    words = []
+    for segment in store.segments:
+        what = "DLedger data file" if segment.kind == "dledger" else "commit-log segment"
+        words.append(f"one {what}, base {group_digits(segment.base)}")
+    kind = store.place.replace("_", " ")
+    folder = f"{kind} {'files' if store.neighbours else 'file'}, judged by what they say themselves"
+    yield from label("given", "; ".join(words) if words and not store.neighbours else folder)
+
+
+def _finding_lines(finding: Finding, result: Judged, colour: bool) -> Iterator[str]:
+    code = BY_CODE[finding.code]
+    place = where(finding)
+    severity = f"{finding.severity:8}"
+    if colour:
+        severity = click.style(severity, fg=_COLOURS[finding.severity])
+    head = f"{finding.code:{max(INDENT, len(finding.code) + 1)}}{severity} "
+    yield head + escape(place or finding.message)
+    details = []
+    if (record := _record(finding, result.zone)) is not None:
+        details.append(record)
+    if place:
+        details.append(finding.message)
+    if finding.count > 1 and str(finding.count) not in finding.message:
+        details.append(f"{group_digits(finding.count)} alike, one behind the other")
+    if finding.expected is not None or finding.found is not None:
+        pairs = (("expected", finding.expected), ("found", finding.found))
+        details.append(", ".join(f"{label} {value}" for label, value in pairs if value is not None))
+    for detail in details:
+        yield from label("", detail)
+    if code.broker_effect and finding.severity != "info":
+        yield from (" " * INDENT + line for line in wrap("broker  ", code.broker_effect))
+    command_next = next_command(finding, result.name)
+    if command_next and finding.severity != "info":
+        yield " " * INDENT + "next    " + escape(command_next)
+
+
+def where(finding: Finding) -> str:
+    place = finding.file or ""
+    if finding.severity == "info" and finding.offset is None:
+        return ""
+    if place and finding.offset is not None:
+        place += f" at {group_digits(finding.offset)} ({finding.offset:#x})"
+        if finding.length:
+            place += f", {group_digits(finding.length)} bytes"
+    return place
+
+
+def _record(finding: Finding, zone: tzinfo) -> str | None:
+    if finding.topic is None:
+        return None
+    if finding.physical_offset is None:
+        place = "" if finding.queue_offset is None else f" offset {finding.queue_offset}"
+        return f"{finding.topic} queue {finding.queue_id}{place}"
+    queue = f"{finding.topic} queue {finding.queue_id} offset {finding.queue_offset}"
+    if finding.code in _OF_UNITS:
+        return f"unit of {queue}, points at {group_digits(finding.physical_offset)}"
+    text = f"record {group_digits(finding.physical_offset)}: {queue}"
+    if finding.keys:
+        text += f", key {finding.keys.split(' ')[0]}"
+    if finding.timestamp is not None and iso_time(finding.timestamp) is not None:
+        text += f", {format_micros(1000 * finding.timestamp, zone)}"
+    return text
+
+
+def _account_lines(outcome: VerifyResult) -> Iterator[str]:
+    rows: list[tuple[str, ...]] = [(*_COLUMNS, "")]
+    accounts = outcome.accounts
+    quiet: list[ByteAccount] = []
+    troubled = {finding.file for finding in outcome.findings.rows if finding.severity != "info"}
+    for account in accounts:
+        tells = account.segment.name in troubled or account.gap_bytes["unknown"] or account is accounts[-1]
+        if len(accounts) > _SEGMENT_ROWS and not tells:
+            quiet.append(account)
+            continue
+        rows += _quiet_row(quiet)
+        quiet = []
+        rows.append(_account_row(str(account.segment.base), [account], _damaged(outcome, account)))
+    rows += _quiet_row(quiet)
+    if len(accounts) > 1:
+        adds_up = all(account.total == account.segment.size for account in accounts)
+        rows.append(_account_row("all", accounts, "adds up" if adds_up else "read in part"))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
+    for row in rows:
+        numbers = (cell.rjust(width) for cell, width in zip(row[1:-1], widths[1:], strict=True))
+        yield "  ".join([row[0].ljust(widths[0]), *numbers, row[-1]]).rstrip()
+
+
+def _quiet_row(accounts: list[ByteAccount]) -> list[tuple[str, ...]]:
+    if not accounts:
+        return []
+    label = f"{accounts[0].segment.base} to …: {count(len(accounts), 'segment')}"
+    return [_account_row(label, accounts, "")]
+
+
+def _account_row(label: str, accounts: Sequence[ByteAccount], remark: str) -> tuple[str, ...]:
+    numbers = [
+        sum(account.segment.size for account in accounts),
+        sum(account.records for account in accounts),
+        sum(account.record_bytes for account in accounts),
+        *(sum(account.gap_bytes[kind] for account in accounts) for kind in ("filler", "zeros", "unknown")),
+    ]
+    return (label, *map(group_digits, numbers), remark)
+
+
+def _damaged(outcome: VerifyResult, account: ByteAccount) -> str:
+    of_file = (row for row in outcome.findings.rows if row.file == account.segment.name)
+    rows = [row for row in of_file if row.severity == "error" and row.code.startswith("CL-")]
+    number = sum(row.count for row in rows)
+    return count(number, "error") if number else ""
+
+
+def verdict_line(result: Judged) -> str:
+    outcome = result.outcome
+    records = sum(account.records for account in outcome.accounts)
+    scope = ", for this file only" if not outcome.store.neighbours and len(outcome.store.segments) == 1 else ""
+    suppressed = len(BY_CODE) - len(outcome.options.codes)
+    if suppressed:
+        scope += f", {len(outcome.options.codes)} of {len(BY_CODE)} checks"
+    words = f"{outcome.verdict} at level {outcome.options.level}{scope}: {count(outcome.errors, 'error')}, "
+    words += f"{count(outcome.warnings, 'warning')} in {count(records, 'record')}; {_read(outcome, result.custody)}"
+    return f"{'VERDICT':{INDENT}}{words}"
+
+
+def _read(outcome: VerifyResult, custody: Custody | None) -> str:
+    segments = outcome.store.segments
+    changed = len(custody.changed) if custody else 0
+    if outcome.interrupted_at is not None:
+        done = sum(account.total for account in outcome.accounts)
+        part = done * 100 // max(sum(segment.size for segment in segments), 1)
+        if outcome.interrupted_at >= log_end(outcome.store) and custody is not None and custody.undigested:
+            files = f"{group_digits(len(custody.digests))} of {count(len(custody.inventory.exhibits), 'file')}"
+            return f"interrupted while the digests were taken: {files}"
+        return f"interrupted at {part} %, physical offset {group_digits(outcome.interrupted_at)}"
+    if changed:
+        return f"{count(changed, 'file')} changed while being read"
+    if outcome.unread:
+        return f"{count(len(outcome.unread), 'place')} could not be read"
+    if not segments:
+        return "there is no commit log"
+    return "all bytes read" if outcome.log_read else "the end of the log read"

@@ -1,0 +1,1 @@
+"""Bytes to values: layouts as numpy types, properties, hashes, compression. Opens nothing."""

@@ -1,0 +1,29 @@
+"""Types and small tools for numpy columns."""
+
+from functools import reduce
+from operator import or_
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+
+def groups(*keys: Ints) -> list[tuple[int, int]]:
+    """Return (first, behind) of runs in which all keys stay the same."""
+    if not len(keys[0]):
+        return []
+    changes = np.zeros(len(keys[0]) - 1, np.bool_)
+    for key in keys:
+        changes |= key[1:] != key[:-1]
+    firsts = np.concatenate(([0], np.flatnonzero(changes) + 1))
+    return list(zip(firsts.tolist(), np.append(firsts[1:], len(keys[0])).tolist(), strict=True))
+
+
+Units = np.ndarray[Any, np.dtype[Any]]
+
+
+def used_units(units: Units) -> Units:
+    """Return where a unit is not all zeros."""
+    return reduce(or_, (units[name] != 0 for name in units.dtype.names or ()))

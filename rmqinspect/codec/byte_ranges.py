@@ -1,0 +1,24 @@
+"""Byte ranges of a buffer as an Arrow array, copied in one go."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+
+def spans(raw: Any, starts: Ints, ends: Ints) -> pa.Array:
+    """Return the byte ranges [starts, ends) of a buffer as a binary array of its own memory.
+
+    The ranges ascend and do not overlap. Seen as an Arrow array whose odd elements are the bytes
+    between the ranges, the buffer needs no loop: `take` copies the ranges out.
+    """
+    count = len(starts)
+    if not count or raw is None:
+        return pa.array([b""] * count, pa.binary())
+    offsets = np.empty(2 * count, np.int32)
+    offsets[0::2], offsets[1::2] = starts, ends
+    both = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(offsets), pa.py_buffer(raw)])
+    return both.take(pa.array(np.arange(0, 2 * count, 2)))

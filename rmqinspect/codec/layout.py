@@ -1,0 +1,64 @@
+"""A construct layout as a numpy dtype, and one door from bytes to a parsed struct.
+
+The only place where construct and numpy meet. The dtype is computed from the layout, never
+written by hand, so a layout is declared once.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, TypeAlias
+
+import numpy as np
+from construct import Bytes as ConstructBytes
+from construct import Construct, ConstructError, FormatField, Renamed, Struct
+
+from rmqinspect.errors import BadRecord
+
+# A construct Container: the fields are attributes.
+Parsed: TypeAlias = Any
+
+# construct's FormatField says ">l" for 4 bytes; numpy's "l" has 8. So numpy is told the size.
+_NUMPY_KINDS = {"b": "i", "h": "i", "l": "i", "q": "i"}
+
+
+@cache
+def dtype_of(layout: Construct) -> np.dtype[Any]:
+    """Return the numpy dtype with the same fields, sizes and byte order as `layout`.
+
+    Structs become structured dtypes without padding, also nested ones; `Bytes(n)` becomes
+    a sub-array of n unsigned bytes.
+
+    :raises TypeError: `layout` has a field whose size depends on another field.
+    """
+    match layout:
+        case Renamed():
+            return dtype_of(layout.subcon)
+        case Struct():
+            fields: list[tuple[str, Any]] = [(field.name, dtype_of(field)) for field in layout.subcons]
+            return np.dtype(fields)
+        case FormatField() if layout.fmtstr[1:] in _NUMPY_KINDS:
+            kind = _NUMPY_KINDS[layout.fmtstr[1]]
+            return np.dtype(f"{layout.fmtstr[0]}{kind}{layout.sizeof()}")
+        case ConstructBytes() if isinstance(layout.length, int):
+            return np.dtype((np.uint8, (layout.length,)))
+        case _:
+            raise TypeError(f"{layout!r} has no fixed size")
+
+
+def place_of(layout: Construct, name: str) -> int:
+    """Return the position of a field in a layout of fixed size, bytes from its start."""
+    fields = dtype_of(layout).fields
+    assert fields is not None
+    return int(fields[name][1])
+
+
+def parse(layout: Construct, raw: bytes | memoryview, describe: Callable[[], str]) -> Parsed:
+    """Parse one struct from the beginning of `octets`; what follows it is ignored.
+
+    :raises BadRecord: the bytes end too early; `describe` says where they came from.
+    """
+    try:
+        return layout.parse(bytes(raw))
+    except ConstructError as error:
+        reason = str(error).splitlines()[-1].strip()
+        raise BadRecord(f"{describe()}: {reason}") from error

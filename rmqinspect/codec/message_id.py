@@ -1,0 +1,215 @@
+"""What a message id says: the broker's offset id, the Java client's id, the id of gRPC clients.
+
+An id is hex text without a mark of its kind, and 32 digits (56 with IPv6) can be either of two, so
+`decode` gives every reading together with what speaks against it.
+
+Source: MessageDecoder#createMessageId, MessageClientIDSetter; MessageIdCodec of rocketmq-clients.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from ipaddress import IPv6Address, ip_address
+from typing import Any, ClassVar
+
+from rmqinspect.schemas import messageid
+
+GRPC_EPOCH = datetime.fromisoformat(messageid.GRPC_EPOCH)
+
+ID_FORMS = (
+    "32 or 56 hex digits (offset msg id or msg id), 34 hex digits (gRPC client), or several of them with commas between"
+)
+
+_IPV4_SIZE = 4
+_MAX_PORT = 65535
+# A month of 31 days in a zone that sets its clock back, plus the 12 hours that 4.0.0 may be wrong.
+_MONTH_LIMIT = timedelta(days=31, hours=13)
+_NEAR = timedelta(seconds=30)  # BORNTIMESTAMP is taken a moment after the id
+_ZONE_STEP = timedelta(minutes=15)
+_ZONES_WEST, _ZONES_EAST = timedelta(hours=-12), timedelta(hours=14)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetId:
+    """The broker's id of a record: where it lies on which broker."""
+
+    kind: ClassVar[str] = "offset_msg_id"
+    text: str
+    address: str
+    port: int
+    physical_offset: int
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What speaks against this reading; empty when nothing does."""
+        return tuple(
+            doubt
+            for doubt, holds in (
+                (f"port {self.port} is not in 1..{_MAX_PORT}", not 1 <= self.port <= _MAX_PORT),
+                (f"physical offset {self.physical_offset} is negative", self.physical_offset < 0),
+            )
+            if holds
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ClientId:
+    """The Java client's id (`UNIQ_KEY`): which process made it, when in the month, in which order."""
+
+    kind: ClassVar[str] = "msg_id"
+    text: str
+    address: str
+    pid: int
+    loader_hash: int
+    time_in_month: int  # ms
+    counter: int
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What speaks against this reading; empty when nothing does."""
+        days = self.time_in_month / timedelta(days=1).total_seconds() / 1000
+        return tuple(
+            doubt
+            for doubt, holds in (
+                # These two bytes are the upper half of the port in an offset msg id, which is 0.
+                ("pid 0 is no process of a client", self.pid == 0),
+                (f"{days:.1f} days is longer than a month", self.since_month_start > _MONTH_LIMIT),
+            )
+            if holds
+        )
+
+    @property
+    def since_month_start(self) -> timedelta:
+        """Time since the month began in the client's zone."""
+        return timedelta(milliseconds=self.time_in_month)
+
+
+@dataclass(frozen=True, slots=True)
+class GrpcId:
+    """The id that clients of rocketmq-clients 5.x make."""
+
+    kind: ClassVar[str] = "grpc_msg_id"
+    text: str
+    version: int
+    mac: str
+    pid: int
+    seconds: int
+    sequence: int
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What speaks against this reading; empty when nothing does."""
+        return () if self.version == messageid.GRPC_VERSION else (f"version {self.version} is unknown",)
+
+    @property
+    def instant(self) -> datetime:
+        """When the id was made, to the second."""
+        return GRPC_EPOCH + timedelta(seconds=self.seconds)
+
+
+MessageId = OffsetId | ClientId | GrpcId
+
+
+def decode(text: str) -> tuple[MessageId, ...]:
+    """Return every reading of one id, the plausible ones first; () for text that is no id."""
+    if not re.fullmatch(r"(?:[0-9A-Fa-f]{2})+", text.strip()):
+        return ()
+    raw = bytes.fromhex(text.strip())
+    readings = [
+        make(text=raw.hex().upper(), **_plain(layout.parse(raw)))
+        for layout, make in _FORMS
+        if layout.sizeof() == len(raw)
+    ]
+    return tuple(sorted(readings, key=lambda reading: bool(reading.doubts)))
+
+
+def split_batch(text: str) -> list[str]:
+    """Return the ids of a batch, which a SendResult joins with commas."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def offset_msg_id(address: bytes, port: int, physical_offset: int) -> str:
+    """Return the broker's id of a record; `address` has the 4 or 16 bytes of its store host."""
+    layout = messageid.OffsetIdV4 if len(address) == _IPV4_SIZE else messageid.OffsetIdV6
+    raw: bytes = layout.build({"address": address, "port": port, "physical_offset": physical_offset})
+    return raw.hex().upper()
+
+
+def address_text(raw: bytes) -> str:
+    """Return 4 bytes as dotted IPv4, 16 as IPv6 in the form of RFC 5952."""
+    address = ip_address(raw)
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        # RFC 5952, section 5. Python writes this form from 3.13 on only.
+        return f"::ffff:{address.ipv4_mapped}"
+    return str(address)
+
+
+def host_text(address: str, port: int) -> str:
+    """Return `address:port`, an IPv6 address in brackets."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def instant_in_month(reading: ClientId, year: int, month: int, zone: tzinfo) -> datetime:
+    """Return when the id was made, if it was made in that month by a client in `zone`; in UTC.
+
+    :raises ValueError: there is no such month between the years 1 and 9999.
+    """
+    try:
+        start = datetime(year, month, 1, tzinfo=zone).astimezone(UTC)
+        return start + reading.since_month_start
+    except OverflowError as error:
+        raise ValueError(f"{year:04}-{month:02}: outside of the years 1 to 9999") from error
+
+
+def instants_around(reading: ClientId, anchor: datetime, zone: tzinfo) -> list[datetime]:
+    """Return when the id can have been made, the instant nearest to `anchor` first.
+
+    One candidate each for the month of the anchor, the one before and the one after. The anchor
+    is best the record's BORNTIMESTAMP; "now", which Java takes, is wrong for all but new records.
+    """
+    local = anchor.astimezone(zone)
+    months = local.year * 12 + local.month - 1
+    instants = []
+    for number in (months - 1, months, months + 1):
+        try:
+            instants.append(instant_in_month(reading, number // 12, number % 12 + 1, zone))
+        except ValueError:
+            continue
+    return sorted(instants, key=lambda instant: abs(instant - anchor))
+
+
+def client_zone(reading: ClientId, born: datetime) -> timezone | None:
+    """Return the client's offset from UTC, if a record's BORNTIMESTAMP shows it.
+
+    East of UTC a month begins earlier, so an id read as if made in UTC lies later by the client's
+    offset than the timestamp. None when the distance is no zone's offset.
+    """
+    # Around the turn of a month a far candidate may be the right one: the offset decides.
+    for instant in instants_around(reading, born, UTC):
+        offset = -round((born - instant) / _ZONE_STEP) * _ZONE_STEP
+        if _ZONES_WEST <= offset <= _ZONES_EAST and abs(born - instant + offset) <= _NEAR:
+            return timezone(offset)
+    return None
+
+
+_FORMS: tuple[tuple[Any, Callable[..., MessageId]], ...] = (
+    (messageid.OffsetIdV4, OffsetId),
+    (messageid.OffsetIdV6, OffsetId),
+    (messageid.ClientIdV4, ClientId),
+    (messageid.ClientIdV6, ClientId),
+    (messageid.GrpcClientId, GrpcId),
+)
+
+
+def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
+    shown: dict[str, Callable[[bytes], str]] = {"address": address_text, "mac": _mac_text}
+    return {
+        name: shown[name](value) if name in shown else value
+        for name, value in fields.items()
+        if not name.startswith("_")  # construct's own
+    }
+
+
+def _mac_text(raw: bytes) -> str:
+    return raw.hex(":")

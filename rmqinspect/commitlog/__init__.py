@@ -1,0 +1,1 @@
+"""The commit log as records: scan, resynchronisation, gaps, look-ups."""

@@ -1,0 +1,80 @@
+"""What the bytes of a segment are: the sums that an auditor can add up to the file's size."""
+
+from dataclasses import dataclass, field
+
+from rmqinspect.commitlog.gaps import Gap, merge_gaps
+from rmqinspect.commitlog.scan import RecordRun
+from rmqinspect.schemas import dledger
+from rmqinspect.store.model import Segment
+
+_ENTRY_HEAD = dledger.EntryHead.sizeof()
+
+
+@dataclass(slots=True)
+class ByteAccount:
+    """Bytes and records of one segment, or of a split of one: `add` what the scan yields."""
+
+    segment: Segment
+    records: int = 0
+    record_bytes: int = 0
+    gaps: list[Gap] = field(default_factory=list)  # as the scan gave them, cut at the borders of splits
+    first_timestamp: int | None = None  # ms, of the first and the last record
+    last_timestamp: int | None = None
+    begin: int | None = None  # physical offset of the first record
+    end: int | None = None  # physical offset after the last record
+
+    def add(self, event: RecordRun | Gap) -> None:
+        """Count a stretch of records or a gap."""
+        if isinstance(event, Gap):
+            self.gaps.append(event)
+            return
+        records = event.records
+        self.records += len(records)
+        self.record_bytes += int(records.total_size.sum())
+        times = records.field("store_timestamp")
+        if self.first_timestamp is None:
+            self.first_timestamp = int(times[0])
+            self.begin = records.base + int(records.starts[0])
+        self.last_timestamp = int(times[-1])
+        if not event.stale:  # what an earlier life left behind is not where the log ends
+            self.end = records.base + int(records.ends[-1])
+
+    def join(self, later: "ByteAccount") -> None:
+        """Add the account of the split that follows."""
+        self.records += later.records
+        self.record_bytes += later.record_bytes
+        self.gaps += later.gaps
+        if self.first_timestamp is None:
+            self.first_timestamp, self.begin = later.first_timestamp, later.begin
+        if later.last_timestamp is not None:
+            self.last_timestamp, self.end = later.last_timestamp, later.end
+
+    @property
+    def gap_bytes(self) -> dict[str, int]:
+        """Bytes by kind, as the table `gaps` tells them: a few zeros beside unknown bytes are unknown."""
+        sums = {"filler": 0, "zeros": 0, "unknown": 0}
+        if self.segment.kind == "dledger":
+            sums["filler"] = self.records * _ENTRY_HEAD
+        for gap in merge_gaps(self.gaps, self.segment.base + self.segment.size):
+            sums[gap.kind] += gap.end - gap.start
+        return sums
+
+    @property
+    def total(self) -> int:
+        """All bytes accounted for; the file's size when the whole segment was read."""
+        return self.record_bytes + sum(self.gap_bytes.values())
+
+    def state(self, *, follows_data: bool, segment_size: int | None) -> str:
+        """Return full, current, preallocated or damaged.
+
+        `follows_data`: a later segment holds records, so this one should be full.
+        """
+        sums = self.gap_bytes
+        zeros, unknown = sums["zeros"], sums["unknown"]
+        if not self.segment.size or (segment_size is not None and self.segment.size != segment_size) or unknown:
+            return "damaged"
+        if zeros and follows_data:
+            return "damaged"
+        if zeros == self.segment.size:
+            return "preallocated"
+        return "current" if zeros else "full"

@@ -1,0 +1,268 @@
+"""The records of one window of commit log, as columns.
+
+A `Records` holds the window's bytes and where its records start; everything else is computed
+when it is asked for, for all records at once. Positions are bytes from the window's start.
+"""
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rmqinspect.codec.layout import dtype_of
+from rmqinspect.schemas import message
+from rmqinspect.schemas.message import SysFlag
+
+try:
+    from isal.isal_zlib import crc32
+except ImportError:  # no wheel for this machine: zlib's is three times slower
+    from zlib import crc32
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+# Views below read a whole head from any start, also one in the last bytes: every window has this
+# many bytes behind its end.
+SLACK = 256
+
+_FEW = 64  # records for which Arrow is not worth its import
+_LONG = 512  # bytes of a body on average from which a copy costs more than a slice
+_INLINE = 12  # bytes a binary view holds itself
+
+_HEADS = {hosts: dtype_of(head) for hosts, head in message.HEADS.items()}
+_FRONT_FIELDS = frozenset(field.name for field in message.FRONT)
+_INT32, _INT64, _INT16, _INT8 = (np.dtype(code) for code in (">i4", ">i8", ">i2", ">i1"))
+_V6 = SysFlag.BORNHOST_V6 | SysFlag.STOREHOSTADDRESS_V6
+_CRC32_NAME = int.from_bytes(message.CRC32_NAME, "big", signed=True)
+_CRC32_LEAD = message.CRC32_NAME + bytes([message.NAME_VALUE_SEPARATOR])
+_CRC32_END = bytes([message.PROPERTY_SEPARATOR])
+
+
+class Records:
+    """Columns of n records: each an array of shape (n,) in log order."""
+
+    def __init__(self, raw: memoryview, base: int, starts: Ints) -> None:
+        """Take a window whose first byte has physical offset `base`, `SLACK` bytes included."""
+        self.raw = raw
+        self.base = base
+        self.starts = starts
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def select(self, which: Any) -> "Records":
+        """Return the records that an index, a slice or a mask picks."""
+        return Records(self.raw, self.base, self.starts[which])
+
+    def view(self, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Return every value of `dtype` in the window, indexed by byte position, unaligned."""
+        return np.ndarray((len(self.raw) - dtype.itemsize + 1,), dtype, self.raw, 0, (1,))
+
+    def gather(self, dtype: np.dtype[Any], starts: Ints) -> NDArray[Any]:
+        """Return one struct of `dtype` from each position, copied as plain bytes.
+
+        numpy copies a struct of unnamed bytes in one piece, one with fields field by field,
+        which takes twenty times as long.
+        """
+        return self.view(np.dtype((np.void, dtype.itemsize)))[starts].view(dtype)
+
+    # --- the head -------------------------------------------------------------------------------
+
+    @cached_property
+    def sys_flag(self) -> Ints:
+        """SYSFLAG, which also says how long the head is."""
+        return self._front["sys_flag"].astype(np.int64)
+
+    @cached_property
+    def _front(self) -> NDArray[Any]:
+        # One copy of the common head serves all fields; those before the hosts are right in any case.
+        return self.gather(_HEADS[False, False], self.starts)
+
+    @cached_property
+    def hosts(self) -> list[tuple[tuple[bool, bool], NDArray[Any] | None]]:
+        """((born is IPv6, store is IPv6), which records, None for all), for those that occur."""
+        flags = self.sys_flag & _V6
+        if not flags.any():
+            return [((False, False), None)]
+        born, store = (flags & SysFlag.BORNHOST_V6) != 0, (flags & SysFlag.STOREHOSTADDRESS_V6) != 0
+        groups = ((hosts, np.flatnonzero((born == hosts[0]) & (store == hosts[1]))) for hosts in _HEADS)
+        return [(hosts, which) for hosts, which in groups if len(which)]
+
+    def host_groups(self) -> Iterator[tuple[tuple[bool, bool], NDArray[Any] | None, NDArray[Any]]]:
+        """Yield (hosts, which records, their heads in the layout of these hosts)."""
+        for hosts, which in self.hosts:
+            if which is None:
+                yield hosts, None, self._front
+            else:
+                yield hosts, which, self.gather(_HEADS[hosts], self.starts[which])
+
+    def field(self, *names: str) -> Ints:
+        """Return one integer field of the head, int64; two names reach into a host."""
+        if names[0] in _FRONT_FIELDS:
+            return self._front[names[0]].astype(np.int64)
+        column: Ints = np.empty(len(self), np.int64)
+        for _, which, heads in self.host_groups():
+            for name in names:
+                heads = heads[name]
+            column[slice(None) if which is None else which] = heads
+        return column
+
+    @cached_property
+    def total_size(self) -> Ints:
+        """TOTALSIZE."""
+        return self.field("total_size")
+
+    @cached_property
+    def ends(self) -> Ints:
+        """Where each record ends if its TOTALSIZE is right."""
+        return self.starts + self.total_size
+
+    @cached_property
+    def magic(self) -> Ints:
+        """MAGICCODE."""
+        return self.field("magic")
+
+    @cached_property
+    def physical_offset(self) -> Ints:
+        """The field PHYSICALOFFSET, which in an intact record equals `base + starts`."""
+        return self.field("physical_offset")
+
+    @cached_property
+    def body_size(self) -> Ints:
+        """BODYLEN; negative only in a damaged record."""
+        return self.field("body_size")
+
+    # --- the variable part ----------------------------------------------------------------------
+
+    @cached_property
+    def body_starts(self) -> Ints:
+        """Where each body begins: behind the head, whose length the hosts decide."""
+        if self.hosts[0][1] is None:
+            return self.starts + _HEADS[self.hosts[0][0]].itemsize
+        heads: Ints = np.empty(len(self), np.int64)
+        for hosts, which in self.hosts:
+            heads[which] = _HEADS[hosts].itemsize
+        return self.starts + heads
+
+    @cached_property
+    def body_ends(self) -> Ints:
+        """Where each body ends and the topic length stands. A negative length counts as 0."""
+        return self.body_starts + np.maximum(self.body_size, 0)
+
+    @cached_property
+    def _topic(self) -> tuple[Ints, Ints]:
+        # A damaged BODYLEN can point anywhere: read from inside the window, judge in lengths_agree.
+        at = np.minimum(self.body_ends, len(self.raw) - SLACK)
+        size = self.view(_INT8)[at].astype(np.int64)
+        begin = at + 1
+        if (self.magic == message.MAGIC_V2).any():
+            wide = np.flatnonzero(self.magic == message.MAGIC_V2)
+            size[wide] = self.view(_INT16)[at[wide]]
+            begin[wide] += 1
+        return begin, begin + size  # a negative size is kept: it is damage
+
+    @property
+    def topic_starts(self) -> Ints:
+        """Where each topic begins."""
+        return self._topic[0]
+
+    @property
+    def topic_ends(self) -> Ints:
+        """Where each topic ends and the length of the properties stands."""
+        return self._topic[1]
+
+    @cached_property
+    def properties_starts(self) -> Ints:
+        """Where the properties begin."""
+        return self.topic_ends + _INT16.itemsize
+
+    @cached_property
+    def properties_ends(self) -> Ints:
+        """Where the properties end by their own length. A negative length counts as 0."""
+        at = np.clip(self.topic_ends, 0, len(self.raw) - SLACK)
+        sizes: Ints = np.maximum(self.view(_INT16)[at], 0)
+        return self.properties_starts + sizes
+
+    @cached_property
+    def lengths_agree(self) -> Bools:
+        """Whether the lengths of body, topic and properties add up to TOTALSIZE.
+
+        Source: the last test of CommitLog#checkMessageAndReturnSize.
+        """
+        inside = self.body_ends < self.ends
+        agree: Bools = inside & (self.topic_starts <= self.topic_ends) & (self.properties_ends == self.ends)
+        return agree
+
+    # --- checksums ------------------------------------------------------------------------------
+
+    def body_crcs(self) -> Ints:
+        """Return the CRC-32 of each stored body, masked as the broker stores it.
+
+        One C call per body: nothing that works on columns computes a CRC.
+        """
+        if len(self) < _FEW or int((self.body_ends - self.body_starts).sum()) > len(self) * _LONG:
+            spans = zip(self.body_starts.tolist(), self.body_ends.tolist(), strict=True)
+            # One slice at a time: thousands that live together are counted by Python's collector again and again.
+            crcs: Iterator[int] = (crc32(self.raw[start:end]) for start, end in spans)
+        else:
+            crcs = map(crc32, self._body_objects())
+        return np.fromiter(crcs, np.int64, len(self)) & message.CRC_MASK
+
+    def _body_objects(self) -> list[bytes]:
+        """Return each stored body as an object; Arrow makes them several times as fast as slices.
+
+        A binary view is 16 bytes: length, first four bytes, number of the buffer, place in it.
+        """
+        import pyarrow as pa  # slow to import, and of use for many records only
+
+        size = self.body_ends - self.body_starts
+        views = np.empty((len(self), 4), np.int32)
+        views[:, 0] = size
+        views[:, 1] = self.view(np.dtype("<i4"))[self.body_starts]
+        views[:, 2] = 0
+        views[:, 3] = self.body_starts
+        short = np.flatnonzero(size <= _INLINE)
+        if len(short):  # so short ones stand in the view itself
+            inline = views.view(np.uint8).reshape(len(self), 16)
+            inline[short, 4:] = (
+                self.view(np.dtype((np.void, _INLINE)))[self.body_starts[short]]
+                .view(np.uint8)
+                .reshape(len(short), _INLINE)
+            )
+            inline[short, 4:] *= np.arange(_INLINE) < size[short, None]
+        buffers = [None, pa.py_buffer(views), pa.py_buffer(self.raw)]
+        bodies: list[bytes] = (
+            pa.Array.from_buffers(pa.binary_view(), len(self), buffers).to_numpy(zero_copy_only=False).tolist()
+        )
+        return bodies
+
+    @cached_property
+    def body_crc_ok(self) -> Bools:
+        """Whether BODYCRC is right. (The broker skips the test for an empty body.)"""
+        ok: Bools = self.field("body_crc") == self.body_crcs()
+        return ok
+
+    @cached_property
+    def has_record_crc(self) -> Bools:
+        """Whether a record ends in the property `__CRC32#`, told by its fixed tail (5.2.0+)."""
+        room = (self.properties_ends - self.properties_starts) >= message.CRC32_RESERVED_SIZE
+        present: Bools = room & (self.view(_INT64)[self.ends - message.CRC32_RESERVED_SIZE] == _CRC32_NAME)
+        return present
+
+    def record_crc_ok(self) -> Bools:
+        """Return whether the whole-record CRC is right; False also where there is none.
+
+        Source: CommitLog#checkMessageAndReturnSize with forceVerifyPropCRC, 5.2.0.
+        """
+        ok: Bools = np.zeros(len(self), np.bool_)
+        for number in np.flatnonzero(self.has_record_crc):
+            start, end = int(self.starts[number]), int(self.ends[number])
+            covered = end - message.CRC32_RESERVED_SIZE
+            tail = bytes(self.raw[covered:end])
+            digits = tail.removeprefix(_CRC32_LEAD).removesuffix(_CRC32_END)
+            sound = len(digits) == message.CRC32_DIGITS and digits.isdigit()
+            stored = int(digits[::-1]) if sound else -1  # least significant digit first
+            ok[number] = stored == crc32(self.raw[start:covered]) & message.CRC_MASK
+        return ok

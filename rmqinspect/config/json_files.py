@@ -1,0 +1,189 @@
+"""The JSON files of `config/`, each read in all of its copies.
+
+A broker rewrites these files in place every few seconds and keeps the last copy beside them. A
+store that keeps its configuration in RocksDB has none of them.
+
+Source: ConfigManager, MixAll#string2File, ConsumerOffsetManager, ScheduleMessageService;
+RocketMQ 4.0.0 to 5.5.0.
+"""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rmqinspect.codec.fastjson import MAX_PROBLEMS, NotJson, parse
+from rmqinspect.errors import Unreadable
+from rmqinspect.store.model import Store, StoreFile
+from rmqinspect.store.reader import open_file
+from rmqinspect.system import filesystem
+
+# A million (topic, group) pairs with eight queues each take about 100 MB.
+MAX_CONFIG_SIZE = 256 << 20
+_NUMBER = re.compile(r"-?\d{1,20}", re.ASCII)  # Python's int() takes more than Java's parseLong
+
+
+@dataclass(frozen=True)
+class ConfigDocument:
+    """One configuration file as its best copy says."""
+
+    name: str  # the bare name asked for
+    value: Mapping[str, Any]  # empty when no copy can be read
+    source: StoreFile | None  # the copy; None when no copy can be read
+    problems: tuple[str, ...]
+    others: tuple["ConfigDocument", ...] = field(default=(), repr=False)  # further readable copies
+
+    def table(self, name: str) -> Mapping[str, Any]:
+        """Return the member `name` where it is an object, else an empty one."""
+        member = self.value.get(name)
+        return member if isinstance(member, dict) else {}
+
+
+def read_config(store: Store, name: str) -> ConfigDocument | None:
+    """Return the newest readable copy of a configuration file; None if the store has no copy.
+
+    The copies are the file itself, its `.tmp` (up to 5.0.0) and its `.bak`. Where all readable
+    ones carry a dataVersion the highest wins, else the file itself, else the one modified last.
+    A broker is simpler: it takes the file, or `.bak` when the file is missing or unreadable.
+    """
+    files = store.config_files
+    copies = [files[name + end] for end in ("", ".tmp", ".bak") if name + end in files]
+    if not copies:
+        return None
+    readable: list[ConfigDocument] = []
+    problems: list[str] = []
+    for copy in copies:
+        document = _read_copy(copy, name)
+        problems += [f"{copy.name}: {problem}" for problem in document.problems]
+        if document.source:
+            readable.append(document)
+    if name not in store.config_files:
+        problems.append(f"{name} is missing: only {', '.join(copy.name for copy in copies)}")
+    if not readable:
+        return ConfigDocument(name, {}, None, tuple(problems))
+    best, *others = _newest_first(readable)
+    if best.source and best.source.name != copies[0].name:
+        problems.append(f"{best.source.name} is used instead of {copies[0].name}")
+    return replace(best, problems=tuple(problems), others=tuple(others))
+
+
+def _read_copy(file: StoreFile, name: str) -> ConfigDocument:
+    def unusable(problem: str) -> ConfigDocument:
+        return ConfigDocument(name, {}, None, (problem,))
+
+    if file.size == 0:
+        return unusable("empty")
+    if file.size > MAX_CONFIG_SIZE:
+        return unusable(f"{file.size} bytes are too many to read, the limit is {MAX_CONFIG_SIZE}")
+    try:
+        with open_file(file) as reader:
+            parsed = parse(reader.read(0, MAX_CONFIG_SIZE))
+    except (NotJson, Unreadable) as error:
+        return unusable(str(error))
+    if not isinstance(parsed.value, dict):
+        return unusable("a list, not an object")
+    return ConfigDocument(name, parsed.value, file, parsed.problems)
+
+
+def _newest_first(documents: Sequence[ConfigDocument]) -> list[ConfigDocument]:
+    """Sort readable copies; of equals the one given first stays first."""
+    if all(_version(document) for document in documents):
+        return sorted(documents, key=lambda document: _version(document) or (), reverse=True)
+    return sorted(documents, key=_by_file, reverse=True)
+
+
+def _by_file(document: ConfigDocument) -> tuple[bool, int]:
+    file = document.source
+    if file is None:
+        return False, 0
+    return os.path.basename(file.name) == document.name, _modified(file)
+
+
+def _version(document: ConfigDocument) -> tuple[int, ...] | None:
+    """Return (state version, counter, timestamp). Source: DataVersion#compare."""
+    version = document.table("dataVersion")
+    if not version:
+        return None
+    return tuple(integer(version.get(name)) or 0 for name in ("stateVersion", "counter", "timestamp"))
+
+
+def _modified(file: StoreFile) -> int:
+    try:
+        return filesystem.stat(file.path).st_mtime_ns
+    except OSError:
+        return 0
+
+
+def integer(value: Any, bits: int = 64) -> int | None:
+    """Return a value that is a number of so many bits, else None; JSON's true is a Python int too."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return value if whole and -(1 << (bits - 1)) <= value < 1 << (bits - 1) else None
+
+
+def key_number(key: str, bits: int = 32) -> int | None:
+    """Return the number that a key of a table is, None if it is none of so many bits."""
+    return integer(int(key), bits) if _NUMBER.fullmatch(key) else None
+
+
+# --- consumer offsets and delay offsets ----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ConsumerOffset:
+    """Where a group goes on in a queue."""
+
+    group: str
+    topic: str
+    queue_id: int
+    offset: int  # the next queue offset to consume
+    file: str = field(default="", compare=False)  # the copy that says so
+
+
+def read_consumer_offsets(store: Store) -> tuple[list[ConsumerOffset], tuple[str, ...]]:
+    """Return the consumer offsets, sorted, and what was odd about their files.
+
+    With enableLmq a broker writes lmqConsumerOffset.json instead of consumerOffset.json, which may
+    stay beside it: where both have an entry, that of lmqConsumerOffset.json counts.
+    """
+    offsets: dict[tuple[str, str, int], tuple[int, str]] = {}
+    problems: list[str] = []
+    for name in ("consumerOffset.json", "lmqConsumerOffset.json"):
+        document = read_config(store, name)
+        if document is None:
+            continue
+        problems += document.problems
+        file = document.source.name if document.source else name
+        for key, queues in document.table("offsetTable").items():
+            # Topic and group names cannot contain "@"; a third part marks a proxy's broadcast consumer.
+            topic, _, group = key.partition("@")
+            for queue, offset in queues.items() if isinstance(queues, dict) else [(str(queues), None)]:
+                queue_id, number = key_number(queue), integer(offset)
+                if queue_id is None or number is None or not group:
+                    problems.append(f"{name}: no consumer offset: {key!r} {queue!r} {offset!r}"[:200])
+                else:
+                    offsets[group, topic, queue_id] = number, file
+        for key, offset in document.table("lmqOffsetTable").items():
+            topic, _, group = key.partition("@")
+            if (number := integer(offset)) is None or not group:
+                problems.append(f"{name}: no consumer offset: {key!r} {offset!r}"[:200])
+            else:
+                offsets[group, topic, 0] = number, file
+    found = [ConsumerOffset(*key, *offsets[key]) for key in sorted(offsets)]
+    return found, tuple(problems[:MAX_PROBLEMS])
+
+
+def read_delay_offsets(store: Store) -> ConfigDocument | None:
+    """Return delayOffset.json, or a copy with entries where the newest is an empty table.
+
+    A broker whose store refuses to load saves this file although it never read it (5.4.0): the
+    empty table is a trace of a failed start, and the copy before it is the state that counts.
+    """
+    document = read_config(store, "delayOffset.json")
+    if document is None or document.table("offsetTable"):
+        return document
+    for other in document.others:
+        if other.table("offsetTable") and other.source:
+            note = f"{document.name}: an empty table, a trace of a failed start; {other.source.name} is used"
+            return replace(other, problems=(*document.problems, note))
+    return document

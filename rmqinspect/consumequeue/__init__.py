@@ -1,0 +1,1 @@
+"""Consume queues: units in files and in RocksDB."""

@@ -1,0 +1,238 @@
+"""Consume queues that live in RocksDB (5.2.0+), unpacked into files of 20-byte units.
+
+The database is copied first: even a reader that promises to write nothing leaves a lock and a log in
+its folder. The copy is opened by another process, because RocksDB may end the process that opens a
+damaged database. What comes out are the queues as a broker without RocksDB would have them, so every
+table and every check of queue files works on them.
+
+Needs the library `rocksdict`, an extra. Source: RocksDBConsumeQueueTable,
+RocksDBConsumeQueueOffsetTable; RocketMQ 5.2.0 to 5.5.0.
+"""
+
+import errno
+import json
+import multiprocessing
+import os
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from typing import Any
+
+from rmqinspect.consumequeue.rocksdb_reader import INDEX, TALK, unpack_database
+from rmqinspect.errors import Refused, Unreadable
+from rmqinspect.schemas.consumequeue import QueueUnit
+from rmqinspect.store.model import QueueFile, Store, StoreFile
+from rmqinspect.store.reader import open_file
+from rmqinspect.system import uri
+from rmqinspect.text import describe_size, escape
+
+# Where the queues' database lies: 5.2.0, and 5.5.0 with useSeparateStorePathForRocksdbCQ.
+FOLDERS = ("consumequeue", "consumequeue_rocksdb")
+
+# What stands behind the folder's name in the names of unpacked files.
+UNPACKED = " (RocksDB)"
+
+_UNIT_SIZE = QueueUnit.sizeof()
+_COPY_WINDOW = 4 << 20
+# A copy, and the units: 20 bytes for an entry of which RocksDB keeps some 20 after compression.
+_SPACE_PER_BYTE = 3
+_SPACE_BESIDES = 16 << 20
+_MOST_WORDS = 300
+
+
+class NoRocksdict(Unreadable):
+    """The library that reads RocksDB is not installed."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueEnd:
+    """An end of a queue of which the column family `offset` says something else than the entries."""
+
+    topic: str
+    queue_id: int
+    which: str  # max: the last message; min: the first one
+    physical_offset: int  # as the column family says
+    queue_offset: int
+    found: tuple[int, int] | None  # (physical offset, queue offset) of the entry there, None without any
+
+
+@dataclass(frozen=True, slots=True)
+class RocksQueues:
+    """What a database of consume queues holds."""
+
+    store: Store  # its queue files are the unpacked ones, and no others
+    entries: int
+    malformed: int  # keys or values that are no entry of a queue, and were left out
+    built_to: int | None  # physical offset up to which the broker had built the queues
+    ends: tuple[QueueEnd, ...]  # that contradict the entries
+
+
+def has_rocksdict() -> bool:
+    """Return whether the library that reads RocksDB is installed."""
+    return find_spec("rocksdict") is not None
+
+
+def database_files(store: Store) -> list[StoreFile]:
+    """Return the files of the database that holds a store's consume queues, [] without one.
+
+    :raises Unreadable: there are two databases; a broker's setting, which is not in the store, decides.
+    """
+    files = {folder: [file for file in store.of_kind("rocksdb") if _folder_of(file) == folder] for folder in FOLDERS}
+    found = [folder for folder in FOLDERS if any(os.path.basename(file.name) == "CURRENT" for file in files[folder])]
+    if len(found) > 1:
+        raise Unreadable(
+            f"{store.name}: queues in RocksDB in {found[0]}/ and in {found[1]}/: only a setting tells which"
+        )
+    return files[found[0]] if found else []
+
+
+def _folder_of(file: StoreFile) -> str:
+    # A folder that was given by itself is not in the names.
+    return os.path.dirname(file.name) or uri.basename(uri.dirname(file.path))
+
+
+def unpack_queues(store: Store, folder: str) -> RocksQueues:
+    """Write the consume queues that a store has in RocksDB as queue files below `folder`.
+
+    `folder` exists, is empty and lies outside of the evidence; the files are needed as long as the
+    returned store is used. A queue is one file, its first unit that of the first entry; entries
+    that are missing between two others are unused units.
+
+    :raises NoRocksdict: the library is not installed.
+    :raises Refused: too little space in `folder`.
+    :raises Unreadable: there is no such database, or RocksDB cannot read it.
+    """
+    if not has_rocksdict():
+        raise NoRocksdict("queues in RocksDB need the library rocksdict: pip install 'rmqinspect[rocksdb]'")
+    files = database_files(store)
+    if not files:
+        raise Unreadable(f"{store.name}: no consume queue in RocksDB")
+    _expect_space(store, folder, sum(file.size for file in files))
+    copy, units = os.path.join(folder, "database"), os.path.join(folder, "queues")
+    os.mkdir(copy)
+    os.mkdir(units)
+    try:
+        _copy(files, copy)
+        _read_apart(f"{store.name}/{_folder_of(files[0])}", copy, units)
+    finally:
+        shutil.rmtree(copy)
+    return _collect(store, _folder_of(files[0]), units)
+
+
+def _expect_space(store: Store, folder: str, size: int) -> None:
+    needed, free = _SPACE_PER_BYTE * size + _SPACE_BESIDES, shutil.disk_usage(folder).free
+    if free < needed:
+        raise Refused(
+            f"{store.name}: unpacking its RocksDB queues takes about {describe_size(needed)} in {folder}, "
+            f"where {describe_size(free)} are free: TMPDIR names another place"
+        )
+
+
+def _copy(files: Iterable[StoreFile], folder: str) -> None:
+    buffer = memoryview(bytearray(_COPY_WINDOW))
+    for file in files:
+        with open_file(file) as reader, open(os.path.join(folder, os.path.basename(file.name)), "wb") as target:
+            position = 0
+            while position < reader.size and (count := reader.read_into(buffer, position)):
+                target.write(buffer[:count])
+                position += count
+
+
+def _read_apart(name: str, copy: str, units: str) -> None:
+    """Let another process unpack the database.
+
+    :raises Unreadable: it ended without an answer; the message has the library's own words.
+    """
+    process = multiprocessing.get_context("spawn").Process(target=unpack_database, args=(copy, units), daemon=True)
+    process.start()
+    try:
+        process.join()
+    finally:
+        if process.is_alive():
+            process.terminate()
+            process.join()
+    status = process.exitcode or 0
+    if status < 0:
+        raise Unreadable(f"{name}: RocksDB cannot read it: it ended its process with signal {-status}")
+    if status > 0:
+        reason = _last_words(os.path.join(units, TALK))
+        if os.strerror(errno.ENOSPC) in reason:
+            raise Refused(f"{name}: no space left to unpack it in {units}: TMPDIR names another place")
+        raise Unreadable(f"{name}: RocksDB cannot read it: {reason}")
+
+
+def _last_words(path: str) -> str:
+    """Return the message of the exception that ended the other process."""
+    if not os.path.exists(path):
+        return "no word why"
+    with open(path, encoding="utf-8", errors="replace") as talk:
+        lines = [line.strip() for line in talk if line.strip()]
+    return escape(lines[-1][:_MOST_WORDS].removeprefix("Exception: ")) if lines else "no word why"
+
+
+def _collect(store: Store, folder: str, units: str) -> RocksQueues:
+    """Return what the other process wrote, and which ends contradict the entries."""
+    queues: dict[tuple[str, int], _Queue] = {}
+    ends: list[QueueEnd] = []
+    totals: dict[str, Any] = {}
+    with open(os.path.join(units, INDEX), encoding="ascii") as lines:
+        for line in map(json.loads, lines):
+            if "file" in line:
+                queue = _Queue(**line | {name: tuple(line[name]) for name in ("first", "last")})
+                queues[queue.name] = queue
+            elif "which" in line:
+                topic = _topic_text(line.pop("topic"))
+                ends.append(QueueEnd(topic, **line, found=None))
+            else:
+                totals = line
+    found = [_queue_file(queue, folder, units) for queue in queues.values()]
+    found.sort(key=lambda file: (file.topic, file.queue_id))
+    wrong = (_judge(end, queues.get((end.topic, end.queue_id)), store.log_start) for end in ends)
+    return RocksQueues(
+        replace(store, queue_files=tuple(found)),
+        **totals,
+        ends=tuple(end for end in wrong if end is not None),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Queue:
+    """One unpacked queue: a line of the index that the other process writes."""
+
+    topic: str  # hex
+    queue_id: int
+    file: str
+    first: tuple[int, int]  # physical offset, queue offset
+    last: tuple[int, int]
+
+    @property
+    def name(self) -> tuple[str, int]:
+        return _topic_text(self.topic), self.queue_id
+
+
+def _queue_file(queue: _Queue, folder: str, units: str) -> QueueFile:
+    path = os.path.join(units, queue.file)
+    topic, queue_id = queue.name
+    name, base = f"{folder} (RocksDB)/{topic}/{queue_id}", queue.first[1] * _UNIT_SIZE
+    return QueueFile(path, name, os.path.getsize(path), "queue", topic, queue_id, base)
+
+
+def _topic_text(raw: str) -> str:
+    # As names of folders come from the system.
+    return bytes.fromhex(raw).decode("utf-8", "surrogateescape")
+
+
+def _judge(end: QueueEnd, queue: _Queue | None, log_start: int) -> QueueEnd | None:
+    """Return an end that contradicts the entries, with the entry that is there.
+
+    `max` is the last entry; without entries its message must have expired. `min` is written only when
+    it is corrected, and a compaction may leave older entries: it must lie among the entries.
+    """
+    if queue is None:
+        never_used = end.which == "min" or end.queue_offset < 0
+        return None if never_used or end.physical_offset < log_start else end
+    if end.which == "max":
+        return None if queue.last == (end.physical_offset, end.queue_offset) else replace(end, found=queue.last)
+    inside = queue.first[1] <= end.queue_offset <= queue.last[1] + 1
+    return None if inside else replace(end, found=queue.first)

@@ -1,0 +1,1 @@
+"""Why bytes are wrong: flips, overwrites, patterns."""

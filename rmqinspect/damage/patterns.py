@@ -1,0 +1,134 @@
+"""What damage leaves in bytes: lost pages and sectors, text, random bytes, files of other programs.
+
+Everything here looks at bytes alone. Positions count from the beginning of a file, as its pages do.
+"""
+
+import math
+import zlib
+from collections.abc import Iterator
+
+import numpy as np
+
+from rmqinspect.schemas.message import CRC_MASK
+from rmqinspect.text import describe_offset, escape, group_digits
+
+PAGE = 4096
+UNITS = ((PAGE, "page"), (512, "sector"))
+
+# Zeros that stand beside a lost page by nature: a time and a size begin with some.
+_NATURAL_ZEROS = 16
+_BLOCK = 256  # a run of twice as many bytes holds a whole block
+
+_TELLING_TEXT = 64  # bytes
+_TEXT_SHARE = 0.9
+_QUOTED = 40  # characters
+
+# A record's head of 88 bytes has some twenty zeros, as many random bytes hardly one.
+_TELLING_RANDOM = 256
+_MOST_RANDOM_ZEROS = 6
+
+_FORMATS = (
+    (b"\x1f\x8b\x08", "gzip data"),
+    (b"PK\x03\x04", "a zip archive"),
+    (b"\x28\xb5\x2f\xfd", "zstd data"),
+    (b"\x04\x22\x4d\x18", "lz4 data"),
+    (b"\x7fELF", "an ELF program"),
+    (b"\xca\xfe\xba\xbe", "a Java class"),
+    (b"JAVA PROFILE", "a Java heap dump"),
+    (b"SQLite format 3\0", "an SQLite database"),
+    (b"\x89PNG\r\n", "a PNG image"),
+    (b"%PDF-", "a PDF document"),
+)
+
+
+def long_runs(raw: bytes, position: int = 0) -> Iterator[tuple[int, int, int]]:
+    """Yield (start, end, value) of the runs of one byte value, in order; `octets` begin at `position`.
+
+    All of 511 bytes and more are found, and some shorter ones from 256 on.
+    """
+    whole = len(raw) // _BLOCK
+    blocks = np.frombuffer(raw, np.uint8, whole * _BLOCK).reshape(whole, _BLOCK)
+    same = np.flatnonzero((blocks == blocks[:, :1]).all(axis=1))
+    values = blocks[same, 0] if whole else same
+    breaks = np.flatnonzero((np.diff(same) != 1) | (values[1:] != values[:-1])) + 1
+    for group in np.split(same, breaks) if len(same) else ():
+        start, end, value = int(group[0]) * _BLOCK, (int(group[-1]) + 1) * _BLOCK, raw[int(group[0]) * _BLOCK]
+        before, behind = raw[max(0, start - _BLOCK) : start], raw[end : end + _BLOCK]
+        start -= len(before) - len(before.rstrip(bytes([value])))
+        end += len(behind) - len(behind.lstrip(bytes([value])))
+        yield position + start, position + end, value
+
+
+def unit_words(start: int, end: int, value: int) -> str | None:
+    """Return words for a run that is whole pages, or whole sectors: `a page of zeros: 4 096 bytes at …`."""
+    slack = _NATURAL_ZEROS if value == 0 else 0
+    for unit, name in UNITS:
+        first, last = start + -start % unit, end - end % unit
+        if first < last and first - start <= slack and end - last <= slack:
+            number = (last - first) // unit
+            units = f"a {name}" if number == 1 else f"{group_digits(number)} {name}s"
+            place = f"{group_digits(last - first)} bytes at byte {describe_offset(first)}"
+            return f"{units} of {value_words(value)}: {place}"
+    return None
+
+
+def border_near(position: int) -> str | None:
+    """Return page or sector if bytes written up to its border may end here, the last of them being zeros."""
+    return next((name for unit, name in UNITS if -position % unit <= _NATURAL_ZEROS), None)
+
+
+def value_words(value: int) -> str:
+    """Return a run's bytes in words: `zeros`, `0xff bytes`."""
+    return "zeros" if value == 0 else f"{value:#04x} bytes"
+
+
+def format_of(raw: bytes) -> str | None:
+    """Return which known kind of file begins like these bytes."""
+    return next((name for magic, name in _FORMATS if raw.startswith(magic)), None)
+
+
+def is_text(raw: bytes) -> bool:
+    """Return whether the beginning of some bytes is UTF-8 text."""
+    text = raw[:_TELLING_TEXT].decode("utf-8", "replace")
+    good = sum((character.isprintable() and character != "\ufffd") or character in "\t\r\n" for character in text)
+    return len(raw) >= _TELLING_TEXT and good >= _TEXT_SHARE * len(text)
+
+
+def quote(raw: bytes) -> str:
+    """Return the beginning of a text in quotes, escaped."""
+    text = raw[: 4 * _QUOTED].decode("utf-8", "replace")
+    return f"'{escape(text[:_QUOTED])}{'…' if len(text) > _QUOTED else ''}'"
+
+
+def is_random(raw: bytes) -> bool:
+    """Return whether all byte values are about as frequent as among so many random bytes."""
+    if len(raw) < _TELLING_RANDOM or raw[:_TELLING_RANDOM].count(0) > _MOST_RANDOM_ZEROS:
+        return False
+    counts = np.bincount(np.frombuffer(raw, np.uint8), minlength=256)
+    shares = counts[counts > 0] / len(raw)
+    entropy = -float((shares * np.log2(shares)).sum())
+    # What few bytes fall short of 8 bits by chance, as Miller and Madow estimate it, and as much again.
+    return entropy > 8 - 255 / (len(raw) * math.log(2))
+
+
+# How a CRC changes with one byte that is the last one, and back.
+_CHANGES = {zlib.crc32(bytes([value])) ^ zlib.crc32(b"\0"): value for value in range(256)}
+_BY_TOP = {change >> 24: (change, value) for change, value in _CHANGES.items()}
+
+
+def find_changed_bytes(size: int, stored: int, computed: int) -> list[tuple[int, int]]:
+    """Return every (byte, change) of `size` octets that turns one masked CRC-32 into the other.
+
+    The byte exclusive-or the change is what it was. A CRC is linear: how one byte changes it depends
+    on nothing but how many bytes follow. An answer by chance comes in one of 2**31 / 255 / size cases.
+    """
+    difference = (stored ^ computed) & CRC_MASK
+    found = []
+    for target in (difference, difference | ~CRC_MASK & 0xFFFFFFFF):
+        change = target
+        for at in reversed(range(size)):
+            if change in _CHANGES and difference:
+                found.append((at, _CHANGES[change]))
+            entry, value = _BY_TOP[change >> 24]  # one byte less follows
+            change = (change ^ entry) << 8 & 0xFFFFFFFF | value
+    return sorted(found)

@@ -1,0 +1,253 @@
+"""The one field that broke a record: which value makes it prove itself again.
+
+A damaged record is mostly sound, and what is sound says what the damaged field must have been: the
+lengths add up to TOTALSIZE, the body has a CRC, the record knows its own place. A value is told only
+when every one of these agrees with it and no other value does as well.
+
+Source of the proof: CommitLog#checkMessageAndReturnSize; of the fields: MessageExtEncoder#encode.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from rmqinspect.codec.layout import dtype_of, place_of
+from rmqinspect.codec.properties import split_properties
+from rmqinspect.commitlog.records import SLACK, Records
+from rmqinspect.commitlog.resync import BLANK_SIZE, ENTRY_HEAD, RECORD_MAGICS
+from rmqinspect.schemas import dledger, message
+from rmqinspect.schemas.message import SysFlag
+
+# The broker's largest record by default (4 MiB and 64 KiB); a larger one is not repaired.
+MOST_REPAIRED = (4 << 20) + (64 << 10)
+
+# TopicValidator's pattern, and the "+" that pop retry topics of 5.2.0 and later have.
+_LEGAL_TOPIC = re.compile(rb"[%|a-zA-Z0-9_+-]+")
+
+# Values of one field whose lengths add up. Chance gives one in 65 536 places; more were made so.
+_MOST_VALUES = 64
+_MOST_BEHIND_BODY = 2 + 255 + 2 + 0x7FFF  # %RETRY% topics have up to 255 bytes
+
+_LIKELY_TIMES = range(1 << 40, 1 << 43)  # ms: 2004, before the first broker, to 2248
+
+_INT8, _INT16 = np.dtype(">i1"), np.dtype(">i2")
+_V6 = (SysFlag.BORNHOST_V6, SysFlag.STOREHOSTADDRESS_V6, SysFlag.BORNHOST_V6 | SysFlag.STOREHOSTADDRESS_V6)
+_HEAD = message.HEADS[False, False]
+_BODY_SIZE_BEFORE_BODY = dtype_of(_HEAD).itemsize - place_of(_HEAD, "body_size")
+
+# Where a value would go, how many bytes it takes, and the value.
+Value = tuple[int, int, int]
+Values = Callable[[Records, int], Iterator[Value]]
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """A field that alone keeps a record, a DLedger entry or a blank record from proving itself."""
+
+    field: str  # as RocketMQ calls it
+    at: int  # first byte of the field, from the beginning of what was repaired
+    found: bytes
+    expected: bytes
+    size: int  # of the whole, repaired
+    topic: str | None = None  # of the record; None: a blank record
+    queue_id: int | None = None
+    queue_offset: int | None = None
+
+
+def find_repair(raw: bytes, place: int, left: int, *, wraps: bool, end: int) -> Repair | None:
+    """Return the only change of one field that makes what begins at `octets` prove itself.
+
+    `place` is the physical offset of the first byte, `left` the bytes from there to the end of the
+    file, `end` those from there to where the log is known to go on. `wraps`: a DLedger entry stands
+    around the record. `octets` may go on behind the record, and should, to show what follows.
+    """
+    blank = _repair_blank(raw, left, wraps=wraps)
+    if blank is not None:
+        return blank
+    frame = _Frame(raw, place, ENTRY_HEAD if wraps else 0, (end, left))
+    if len(raw) < frame.lead + message.FIXED_SIZE:
+        return None
+    found = [repair for field, values in _FIELDS for repair in frame.repairs(field, values)]
+    if wraps:
+        found += [repair for field, values in _ENTRY_FIELDS for repair in frame.repairs(field, values)]
+    single = [repair for repair in found if flipped_bits(repair) == 1]
+    # One flipped bit is the likelier damage, where a longer one explains the same bytes too.
+    likely = single or found
+    return likely[0] if len(likely) == 1 else None
+
+
+def flipped_bits(repair: Repair) -> int:
+    """Return in how many bits the field differs from what it should be."""
+    pairs = zip(repair.found, repair.expected, strict=True)
+    return sum((found ^ expected).bit_count() for found, expected in pairs)
+
+
+class _Frame:
+    """What begins at the first of some bytes, and the changes to it that are tried."""
+
+    def __init__(self, raw: bytes, place: int, lead: int, borders: tuple[int, ...]) -> None:
+        self.raw = raw
+        self.place = place
+        self.lead = lead
+        self.borders = borders  # where a record may end: the log goes on there, or the file ends
+        self.record = self._record(bytearray(raw))
+
+    def _record(self, raw: bytearray) -> Records:
+        return Records(memoryview(raw + bytes(SLACK)), self.place, np.array([self.lead], np.int64))
+
+    def repairs(self, field: str, values: Values) -> Iterator[Repair]:
+        """Yield the repair for each value of a field that proves the whole."""
+        for at, size, value in values(self.record, len(self.raw)):
+            if not 0 <= at <= len(self.raw) - size or not -(1 << 8 * size - 1) <= value < 1 << 8 * size - 1:
+                continue
+            found, expected = self.raw[at : at + size], value.to_bytes(size, "big", signed=True)
+            if found == expected:
+                continue
+            changed = bytearray(self.raw)
+            changed[at : at + size] = expected
+            record = self._record(changed)
+            if self._proves_itself(record, changed) and self._is_likely(field, record):
+                yield Repair(
+                    field,
+                    at,
+                    found,
+                    expected,
+                    int(record.ends[0]),
+                    _topic(record).decode(),
+                    int(record.field("queue_id")[0]),
+                    int(record.field("queue_offset")[0]),
+                )
+
+    def _proves_itself(self, record: Records, raw: bytearray) -> bool:
+        size = int(record.total_size[0])
+        if record.magic[0] not in RECORD_MAGICS or size < message.FIXED_SIZE or record.ends[0] > len(raw):
+            return False
+        if not record.lengths_agree[0] or int(record.physical_offset[0]) != self.place + self.lead:
+            return False
+        if self.lead and not self._entry_agrees(raw, size):
+            return False
+        if not _LEGAL_TOPIC.fullmatch(_topic(record)) or not record.body_crc_ok[0]:
+            return False
+        text = np.frombuffer(record.raw[int(record.properties_starts[0]) : int(record.ends[0])], np.uint8)
+        return not len(split_properties(text, np.array([0, len(text)], np.int64)).malformed)
+
+    def _entry_agrees(self, raw: bytearray, size: int) -> bool:
+        head = np.frombuffer(raw, dtype_of(dledger.EntryHead), 1)[0]
+        sizes = (int(head["size"]), int(head["body_size"]), int(head["position"]))
+        return sizes == (size + self.lead, size, self.place) and int(head["magic"]) in dledger.ENTRY_MAGICS
+
+    def _is_likely(self, field: str, record: Records) -> bool:
+        """Whether a changed field passes the test that two values of it, or it and another one, need."""
+        if field in _NEED_AN_END:
+            return self._goes_on(record)
+        # The bits of SYSFLAG make the head as long whichever of the two hosts is IPv6.
+        return field != "SYSFLAG" or _hosts_are_plausible(record)
+
+    def _goes_on(self, record: Records) -> bool:
+        """Whether something stands behind a record that says that it ends there."""
+        end = int(record.ends[0])
+        if end in self.borders or (end < len(self.raw) and not any(self.raw[end:])):
+            return True
+        if end + self.lead > len(self.raw) - message.FIXED_SIZE:
+            return False
+        following = Records(record.raw, self.place, np.array([end + self.lead], np.int64))
+        own = int(following.physical_offset[0])
+        return following.magic[0] in RECORD_MAGICS and own == self.place + end + self.lead
+
+
+def _topic(record: Records) -> bytes:
+    return bytes(record.raw[int(record.topic_starts[0]) : int(record.topic_ends[0])])
+
+
+def _hosts_are_plausible(record: Records) -> bool:
+    """Whether ports and the time between the hosts stand where SYSFLAG says."""
+    ports = (int(record.field(host, "port")[0]) for host in ("born_host", "store_host"))
+    return all(0 <= port <= 0xFFFF for port in ports) and int(record.field("store_timestamp")[0]) in _LIKELY_TIMES
+
+
+def _repair_blank(raw: bytes, left: int, *, wraps: bool) -> Repair | None:
+    """Return the repair of a blank record's magic, which stands beside the number of bytes left."""
+    layout, magic = (dledger.EntryBlank, dledger.ENTRY_MAGIC_BLANK) if wraps else (message.Blank, message.MAGIC_BLANK)
+    at, size_at = place_of(layout, "magic"), place_of(layout, "total_size")
+    if len(raw) < BLANK_SIZE or left >= 1 << 31 or raw[size_at : size_at + 4] != left.to_bytes(4, "big"):
+        return None
+    found, expected = raw[at : at + 4], magic.to_bytes(4, "big", signed=True)
+    known = expected, *(value.to_bytes(4, "big", signed=True) for value in RECORD_MAGICS)
+    return None if found in known else Repair("MAGICCODE of the blank record", at, found, expected, left)
+
+
+# --- the values that a field could have had ------------------------------------------------------
+#
+# Each takes the damaged record and the number of bytes that are there, and yields the values with
+# which its lengths may add up. Only one field is damaged: the others are read as they stand.
+
+
+def _magics(record: Records, filled: int) -> Iterator[Value]:
+    for magic in RECORD_MAGICS:
+        yield int(record.starts[0]) + place_of(_HEAD, "magic"), 4, magic
+
+
+def _total_sizes(record: Records, filled: int) -> Iterator[Value]:
+    yield int(record.starts[0]), 4, int(record.properties_ends[0] - record.starts[0])
+
+
+def _sys_flags(record: Records, filled: int) -> Iterator[Value]:
+    for bits in _V6:
+        yield int(record.starts[0]) + place_of(_HEAD, "sys_flag"), 4, int(record.sys_flag[0]) ^ bits
+
+
+def _body_sizes(record: Records, filled: int) -> Iterator[Value]:
+    """Every end of the body from which topic and properties lead to the record's end."""
+    start, end = int(record.body_starts[0]), int(record.ends[0])
+    width = 2 if record.magic[0] == message.MAGIC_V2 else 1
+    if end > filled:
+        return
+    # Behind the body stand two lengths, at least one byte of a topic, and at most so many of both.
+    ends = np.arange(max(start, end - _MOST_BEHIND_BODY), end - width - 2)
+    sizes = record.view(_INT16 if width == 2 else _INT8)[ends].astype(np.int64)
+    topic_ends = ends + width + sizes
+    inside = (sizes > 0) & (topic_ends + 2 <= end)
+    ends, topic_ends = ends[inside], topic_ends[inside]
+    fits = ends[topic_ends + 2 + np.maximum(record.view(_INT16)[topic_ends], 0) == end]
+    for body_end in fits[:_MOST_VALUES].tolist() if len(fits) <= _MOST_VALUES else ():
+        yield start - _BODY_SIZE_BEFORE_BODY, 4, body_end - start
+
+
+def _topic_sizes(record: Records, filled: int) -> Iterator[Value]:
+    width = 2 if record.magic[0] == message.MAGIC_V2 else 1
+    at, end = int(record.body_ends[0]), int(record.ends[0])
+    for size in range(1, 256):
+        length_at = at + width + size
+        if length_at + 2 > min(end, filled):
+            return
+        if length_at + 2 + max(0, int(record.view(_INT16)[length_at])) == end:
+            yield at, width, size
+
+
+def _properties_sizes(record: Records, filled: int) -> Iterator[Value]:
+    yield int(record.topic_ends[0]), 2, int(record.ends[0] - record.topic_ends[0]) - 2
+
+
+def _entry_values(name: str, value: Callable[[Records], int]) -> Values:
+    return lambda record, filled: iter([(place_of(dledger.EntryHead, name), 4, value(record))])
+
+
+_FIELDS: tuple[tuple[str, Values], ...] = (
+    ("MAGICCODE", _magics),
+    ("TOTALSIZE", _total_sizes),
+    ("SYSFLAG", _sys_flags),
+    ("BODYLEN", _body_sizes),
+    ("the topic's length", _topic_sizes),
+    ("PROPERTIESLEN", _properties_sizes),
+)
+
+_ENTRY_FIELDS: tuple[tuple[str, Values], ...] = (
+    ("the entry's magic", _entry_values("magic", lambda record: dledger.ENTRY_MAGICS[0])),
+    ("the entry's size", _entry_values("size", lambda record: int(record.total_size[0]) + ENTRY_HEAD)),
+    ("the entry's body size", _entry_values("body_size", lambda record: int(record.total_size[0]))),
+)
+
+# The last length and the whole one depend on each other: only the record's end tells which is wrong.
+_NEED_AN_END = ("TOTALSIZE", "PROPERTIESLEN")

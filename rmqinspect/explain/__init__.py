@@ -1,0 +1,1 @@
+"""What a code, field, flag or broker log line means."""

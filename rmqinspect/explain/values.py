@@ -1,0 +1,201 @@
+"""Values as people type or paste them, and what they mean."""
+
+from rmqinspect.codec.hashes import java_string_hash
+from rmqinspect.schemas import consumequeue, dledger, index, message
+from rmqinspect.show.field_notes import sys_flag_words, timestamp_text
+from rmqinspect.text import count, describe_offset, escape, group_digits
+
+# MessageStoreConfig: the sizes that nearly all stores were written with.
+_DEFAULT_SEGMENT = 1 << 30
+_DEFAULT_QUEUE_FILE = 300_000 * consumequeue.QueueUnit.sizeof()
+
+# MessageStoreConfig#messageDelayLevel.
+_DELAYS = (
+    "1s",
+    "5s",
+    "10s",
+    "30s",
+    "1m",
+    "2m",
+    "3m",
+    "4m",
+    "5m",
+    "6m",
+    "7m",
+    "8m",
+    "9m",
+    "10m",
+    "20m",
+    "30m",
+    "1h",
+    "2h",
+)
+
+# From 2001 on, in ms. Hashes have 32 bits, so nothing legal lies between them and these.
+_FIRST_DELIVERY_TIME = 10**12
+
+# Tags of the broker's own messages: transaction ops and POP.
+_BROKER_TAGS = {java_string_hash(tag): tag for tag in ("d", "ck", "ack", "bAck")}
+
+MAGICS = {
+    message.MAGIC_V1: "a record (V1)",
+    message.MAGIC_V2: "a record whose topic length takes two bytes (V2, 5.1.0 and later)",
+    message.MAGIC_BLANK: "a blank record: the segment ends here",
+}
+
+
+def number(text: str, bits: int = 64) -> int:
+    """Read a number, decimal or 0x hex, signed as Java holds it; it may be written unsigned.
+
+    :raises ValueError: it is none, or does not fit into `bits`.
+    """
+    try:
+        value = int(text.strip().rstrip(".,;:)]"), 0)
+    except ValueError:
+        raise ValueError(f"'{escape(text[:80])}' is no number; write 28 or 0x1c") from None
+    if not -(1 << bits - 1) <= value < 1 << bits:
+        raise ValueError(f"{escape(text[:80])} does not fit into {bits} bits")
+    return value - (1 << bits) if value >> bits - 1 == 1 else value
+
+
+def sys_flag(text: str) -> str:
+    """Say which bits of SYSFLAG are set."""
+    value = number(text, 32)
+    return f"{value & 0xFFFFFFFF:#x} is {sys_flag_words(value)}"
+
+
+def magic(text: str) -> str:
+    """Say what four bytes in the place of a magic are, or look like."""
+    value = number(text, 32)
+    raw = value.to_bytes(4, "big", signed=True)
+    shown = f"{value & 0xFFFFFFFF:#010x} ({value})"
+    if value in MAGICS:
+        return f"{shown} is {MAGICS[value]}"
+    if value == 0:
+        return "zeros: the unused end of a segment, or a page that was never written"
+    if all(0x20 <= octet < 0x7F for octet in raw):
+        return f"{shown} is text, '{raw.decode()}': a body or properties were read as a head, or text lies there"
+    for known in MAGICS:
+        if ((value ^ known) & 0xFFFFFFFF).bit_count() == 1:
+            return f"{shown} is one flipped bit away from {known & 0xFFFFFFFF:#010x}, {MAGICS[known]}"
+    return f"{shown} is no magic; the bytes are {raw.hex(' ')}"
+
+
+def entry_magic(text: str) -> str:
+    """Say what the magic of a DLedger entry is."""
+    value = number(text, 32)
+    names = dict(zip(dledger.ENTRY_MAGICS, ("an entry", "a no-op", "a configuration change"), strict=True))
+    names[dledger.ENTRY_MAGIC_BLANK] = "a blank: the file ends here"
+    return f"{value} is {names.get(value, 'no magic of a DLedger entry')}"
+
+
+def time(text: str) -> str:
+    """Say which time a number of milliseconds is."""
+    value = number(text)
+    if value == 0:
+        return "0: never set"
+    return timestamp_text(value) or f"{value} lies outside of the years 1 to 9999: no time in ms"
+
+
+def crc(text: str) -> str:
+    """Say whether a stored CRC can be one."""
+    value = number(text, 32)
+    if value < 0:
+        return f"{value} has its top bit set, which a stored CRC never has: damaged"
+    return f"{value} ({value:#010x})" + ("; also stands for an empty body" if value == 0 else "")
+
+
+def total_size(text: str) -> str:
+    """Say whether a record can be as long."""
+    value = number(text, 32)
+    if value <= message.FIXED_SIZE:
+        return f"{value} is too little: head and lengths take {message.FIXED_SIZE} bytes, and a topic has at least one"
+    return f"{count(value, 'byte')} ({value:#x})"
+
+
+def physical_offset(text: str) -> str:
+    """Say where a physical offset lies in a log of default segments."""
+    value = number(text)
+    if value < 0:
+        return f"{value} is negative: none, or damaged"
+    base, position = value - value % _DEFAULT_SEGMENT, value % _DEFAULT_SEGMENT
+    place = f"; with segments of 1 GiB: {base:020} at {describe_offset(position)}" if base else ""
+    return describe_offset(value) + place
+
+
+def queue_offset(text: str) -> str:
+    """Say where the unit of a queue offset lies in a queue of default files."""
+    value = number(text)
+    if value < 0:
+        return f"{value} is negative: none, or damaged"
+    position = value * consumequeue.QueueUnit.sizeof()
+    base = position - position % _DEFAULT_QUEUE_FILE
+    return f"with queue files of the default size its unit is in {base:020} at {group_digits(position - base)}"
+
+
+def queue_position(text: str) -> str:
+    """Say which unit begins at a byte of a queue: log lines count queues in bytes."""
+    value = number(text)
+    unit, rest = divmod(value, consumequeue.QueueUnit.sizeof())
+    return f"{count(value, 'byte')}: unit {group_digits(unit)}" + (f" and {rest} bytes" if rest else "")
+
+
+def unit_size(text: str) -> str:
+    """Say which kind of queue unit has this size."""
+    value = number(text, 32)
+    if value == consumequeue.PRE_BLANK_SIZE:
+        return "filler before a queue's first message (pre-blank), no message"
+    if value <= 0:
+        return f"{value}: the unit is not used; the queue ends before it"
+    return f"the record has {count(value, 'byte')}"
+
+
+def tags_code(text: str) -> str:
+    """Say which of its three meanings a tags code has."""
+    value = number(text)
+    if value <= consumequeue.EXT_ADDRESS_MAX:
+        return f"an address in the ext files: position {group_digits(value - consumequeue.EXT_ADDRESS_BASE)}"
+    if value >= _FIRST_DELIVERY_TIME:
+        return f"a time of delivery, as in SCHEDULE_TOPIC_XXXX: {time(text)}"
+    if not -(1 << 31) <= value < 1 << 31:
+        return f"{value} is neither a hash, nor a time, nor an ext address: damaged"
+    if value == 0:
+        return "0: no tags"
+    known = f"; the broker's own tag '{_BROKER_TAGS[value]}' has it" if value in _BROKER_TAGS else ""
+    return f"hashCode() of the TAGS{known}"
+
+
+def tags(text: str) -> str:
+    """Say which tags code a tag gives."""
+    return f"tags code {java_string_hash(text)}"
+
+
+def key_hash(text: str) -> str:
+    """Say whether an index entry can have this hash."""
+    value = number(text, 32)
+    if value < 0:
+        return f"{value} is negative: damaged"
+    return f"by default in slot {group_digits(value % index.DEFAULT_SLOTS)} of {group_digits(index.DEFAULT_SLOTS)}"
+
+
+def seconds(text: str) -> str:
+    """Say how long after the begin of its index file an entry was made."""
+    value = number(text, 32)
+    if value < 0:
+        return f"{value} is negative: damaged, a search stops here"
+    return f"{count(value, 'second')} after the begin of the file"
+
+
+def delay_level(text: str) -> str:
+    """Say what a delay level means with the default table."""
+    value = number(text, 32)
+    if value <= 0:
+        return "no delay"
+    level = min(value, len(_DELAYS))
+    more = f" (the highest of the default table; {value} counts as it)" if value > level else ""
+    return f"queue {level - 1} of SCHEDULE_TOPIC_XXXX, by default {_DELAYS[level - 1]}{more}"
+
+
+def identity(text: str) -> str:
+    """Point to the command that reads ids."""
+    return f"run: rmqinspect id {escape(text[:80])}"

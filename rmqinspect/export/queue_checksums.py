@@ -1,0 +1,167 @@
+"""What the log's records and the queues' units say of each other, as sums: `records`, `shift`, `witnesses`.
+
+A record and its unit need not be looked at together to know that all units of a queue stand equally far
+from the queue offsets of their records. For all records p of a queue, h a mixing function of the physical
+offset, the sums of h(p) and of h(p)·offset are taken modulo 2^64, once with the offset that the record
+holds and once with the place of its unit. The same records give the same first sum, and then a constant
+shift c is the one that makes the second sums differ by c times the first. Sums of parts add up, in any
+order; two different sets of records agree by chance once in 2^64.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from rmqinspect.commitlog.gaps import Gap
+from rmqinspect.consumequeue.units import LAYOUTS, filler_units, read_units, unit_numbers, valid_units
+from rmqinspect.errors import Unreadable
+from rmqinspect.store.model import Store
+from rmqinspect.store.reader import open_file
+from rmqinspect.tables.arrow import printable
+
+Queue = tuple[str, int]  # topic and queue id as the tables print them
+Words = NDArray[np.uint64]
+
+_MASK = (1 << 64) - 1
+# Steele, Lea, Flood: the finalizer of SplitMix64.
+_STEPS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+_INCREMENT = np.uint64(0x9E3779B97F4A7C15)
+_LAST_STEP = np.uint64(31)
+
+
+@dataclass(slots=True)
+class Sums:
+    """Of the records of one queue, or of the units that point at them; the sums are modulo 2^64."""
+
+    count: int = 0
+    places: int = 0  # sum of h(p)
+    offsets: int = 0  # sum of h(p)·offset
+    first: tuple[int, int] | None = None  # (physical offset, offset) of the first one in the log
+
+    def add(self, places: Words, offsets: Words, first: tuple[int, int]) -> None:
+        """Add some: their h(p), their offsets, and the first of them."""
+        self._join(len(places), int(places.sum()), int((places * offsets).sum()), first)
+
+    def join(self, other: "Sums") -> None:
+        """Add those of another part."""
+        if other.first is not None:
+            self._join(other.count, other.places, other.offsets, other.first)
+
+    def _join(self, count: int, places: int, offsets: int, first: tuple[int, int]) -> None:
+        self.count += count
+        self.places = (self.places + places) & _MASK
+        self.offsets = (self.offsets + offsets) & _MASK
+        self.first = first if self.first is None else min(self.first, first)
+
+
+@dataclass(slots=True)
+class QueueSums:
+    """The sums of the records of each queue that are entitled to a unit."""
+
+    queues: dict[Queue, Sums] = field(default_factory=dict)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add rows of the table `messages`; prepared and rolled back ones get no unit, older lives are gone."""
+        kinds = batch.column("transaction")
+        entitled = pc.or_(pc.equal(kinds, "none"), pc.equal(kinds, "commit"))
+        rows = batch.filter(pc.and_(entitled, pc.not_equal(batch.column("status"), "stale")))
+        if not rows.num_rows:
+            return
+        topics = rows.column("topic").dictionary_encode()
+        queue_ids = rows.column("queue_id").to_numpy()
+        names = topics.dictionary.to_pylist()
+        groups = topics.indices.to_numpy().astype(np.int64) << 32 | queue_ids.astype(np.uint32)
+        places = rows.column("physical_offset").to_numpy()
+        offsets = rows.column("queue_offset").to_numpy()
+        for group, some in _by_group(groups):
+            queue = names[group >> 32], int(np.int32(np.uint32(group & 0xFFFFFFFF)))
+            _add(self.queues.setdefault(queue, Sums()), places[some], offsets[some])
+
+    def join(self, other: "QueueSums") -> None:
+        """Add those of another part."""
+        for queue, sums in other.queues.items():
+            self.queues.setdefault(queue, Sums()).join(sums)
+
+
+@dataclass(slots=True)
+class UnitFacts:
+    """What the units of all queues say of the log."""
+
+    shifts: dict[Queue, int] = field(default_factory=dict)  # of queues where it is constant
+    witnesses: list[int] = field(default_factory=list)  # by gap: units that point into it
+    unread: list[str] = field(default_factory=list)
+
+
+def compare_units(store: Store, records: QueueSums, gaps: Sequence[Gap]) -> UnitFacts:
+    """Read all units once: which shift each queue has, and how many point into each gap, sorted by place."""
+    facts = UnitFacts(witnesses=[0] * len(gaps))
+    starts = np.array([gap.start for gap in gaps], np.int64)
+    ends = np.array([gap.end for gap in gaps], np.int64)
+    counted = np.zeros(len(gaps), np.int64)
+    sums: dict[Queue, Sums] = {}
+    for queue, places, numbers in _units(store, facts.unread):
+        if len(gaps):
+            number = np.searchsorted(starts, places, "right") - 1
+            inside = number[(number >= 0) & (places < ends[number])]
+            counted += np.bincount(inside, minlength=len(gaps))
+        known = records.queues.get(queue)
+        if known is not None and known.first is not None:
+            held = places >= known.first[0]  # what they pointed at before has expired
+            if held.any():
+                _add(sums.setdefault(queue, Sums()), places[held], numbers[held])
+    facts.witnesses = counted.tolist()
+    for queue, of_units in sums.items():
+        shift = _shift(records.queues[queue], of_units)
+        if shift is not None:
+            facts.shifts[queue] = shift
+    return facts
+
+
+def _units(store: Store, unread: list[str]) -> Iterator[tuple[Queue, NDArray[np.int64], NDArray[np.int64]]]:
+    """Yield (queue, physical offsets, unit numbers) of the units of messages."""
+    for file in store.queue_files:
+        if file.kind not in LAYOUTS:
+            continue
+        queue = printable(file.topic), file.queue_id
+        try:
+            with open_file(file) as reader:
+                for row, units in read_units(reader, file.kind):
+                    numbers, _ = unit_numbers(file, row, units)
+                    valid = valid_units(units) & ~filler_units(units)
+                    if valid.any():
+                        yield queue, units["physical_offset"][valid].astype(np.int64), numbers[valid]
+        except Unreadable as error:
+            unread.append(str(error))
+
+
+def _shift(records: Sums, units: Sums) -> int | None:
+    """Return unit number minus queue offset if it is the same for all records, None if it is not."""
+    if records.first is None or units.first is None or (records.count, records.places) != (units.count, units.places):
+        return None
+    shift = units.first[1] - records.first[1]
+    return shift if (records.offsets + shift * records.places - units.offsets) & _MASK == 0 else None
+
+
+def _add(sums: Sums, places: NDArray[np.int64], offsets: NDArray[np.int64]) -> None:
+    first = int(np.argmin(places))
+    sums.add(_mixed(places), offsets.astype(np.uint64), (int(places[first]), int(offsets[first])))
+
+
+def _mixed(values: NDArray[np.int64]) -> Words:
+    word: Words = values.astype(np.uint64) + _INCREMENT
+    for shift, factor in _STEPS:
+        word = (word ^ (word >> np.uint64(shift))) * np.uint64(factor)
+    return word ^ (word >> _LAST_STEP)
+
+
+def _by_group(groups: NDArray[np.int64]) -> Iterable[tuple[int, NDArray[Any]]]:
+    """Yield (group, which rows) for each different value."""
+    order = np.argsort(groups, kind="stable")
+    borders = np.flatnonzero(np.diff(groups[order])) + 1
+    for some in np.split(order, borders):
+        yield int(groups[some[0]]), some

@@ -1,0 +1,1 @@
+"""Index files: geometry and entries."""

@@ -1,1 +1,0 @@
-"""Consume queues that live in RocksDB, unpacked into queue files."""

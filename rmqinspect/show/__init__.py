@@ -1,0 +1,1 @@
+"""One record or one store, looked at closely."""

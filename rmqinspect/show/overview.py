@@ -1,0 +1,292 @@
+"""The facts of one screen about a store, from a bounded look: never a scan of the whole log.
+
+What is read: names and sizes, the first page of each queue, headers, small configuration files,
+the beginning of the log and its end. What that cannot tell is left open, and said.
+"""
+
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+
+from rmqinspect.broker.version_estimate import VersionEstimate, estimate, gather
+from rmqinspect.codec.layout import parse
+from rmqinspect.commitlog.gaps import Gap, find_holes
+from rmqinspect.commitlog.sample import Sample, sample_edges
+from rmqinspect.commitlog.tail import LogEnd, find_log_end, holds_data
+from rmqinspect.config.checkpoint import read_checkpoint
+from rmqinspect.config.json_files import read_consumer_offsets
+from rmqinspect.consumequeue.bounds import peek_queues
+from rmqinspect.consumequeue.units import QueueSummary
+from rmqinspect.errors import Unreadable
+from rmqinspect.schemas.checkpoint import TIMESTAMP_FIELDS
+from rmqinspect.schemas.index import IndexHeader
+from rmqinspect.store.lock import lock_holder, sees_locks
+from rmqinspect.store.model import Segment, Store, StoreFile
+from rmqinspect.store.reader import FileReader, open_file
+from rmqinspect.system import uri
+
+# A checkpoint may be this much newer than the newest record: two clocks of one process.
+_SKEW_MS = 1000
+_PARSED_SIZE = 64 << 10  # of consumer offsets; in larger files the groups are only counted
+_COUNTED_SIZE = 64 << 20
+_GROUP = re.compile(rb'"([^"@\\]+)@([^"\\]+)"\s*:')  # a key of the offset table: topic@group
+_CANNOT_READ = ("unreadable", "link", "special")
+
+# What a store may have beside the plain parts, by the beginning of a file's name. Source: aux 1.4, 1.6.
+_FEATURES = (
+    ("rocksdb", ("consumequeue/", "consumequeue_rocksdb/"), "RocksDB queues"),
+    ("batch_queue", ("",), "batch queues"),
+    ("ext_queue", ("",), "ext queues"),
+    (
+        "rocksdb",
+        ("config/topics/", "config/subscriptionGroups/", "config/consumerOffsets/", "config/metadata/"),
+        "RocksDB config",
+    ),
+    ("rocksdb", ("config/rdb/",), "RocksDB config v2"),
+    ("timer_wheel", ("",), "timer wheel"),
+    ("compaction_log", ("",), "compaction"),
+    ("rocksdb", ("rocksdbstore/",), "rocksdbstore"),
+    ("rocksdb", ("kvStore/",), "POP in RocksDB"),
+    ("other", ("epochFileCheckpoint", "brokerIdentity"), "controller mode"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """How the last broker ended, as far as its marks say."""
+
+    state: str  # clean, unclean, running, unknown (the store's root was not given)
+    abort: bool
+    abort_pid: int | None  # in `abort`, 5.0.0 and later
+    lock: bool
+    lock_holder: int | None  # of this machine; 0 or less: a process that is not seen from here
+    lock_seen: bool  # whether a holder would be seen; of remote files it would not
+
+
+@dataclass(frozen=True, slots=True)
+class LogFacts:
+    """The segments by their names and lengths, and where the log ends."""
+
+    segments: int
+    segment_size: int | None
+    first_base: int
+    last_base: int
+    holes: tuple[Gap, ...]
+    duplicates: tuple[str, ...]
+    odd_lengths: tuple[tuple[str, int], ...]  # (name, size)
+    empty: tuple[str, ...]  # segments behind the log's end that begin with zeros
+    end: LogEnd
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFacts:
+    """All queues together; `deepest` holds the most messages."""
+
+    queues: int
+    topics: int
+    units: int
+    deepest: QueueSummary | None
+    beyond: int  # queues whose last unit points at or behind the log's end
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFacts:
+    """All index files together, by their headers."""
+
+    files: int
+    entries: int
+    newest: int | None  # store time of the newest entry, ms
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFacts:
+    """Consumer groups and the queues they have offsets for."""
+
+    source: str | None  # None: there is no such file
+    groups: int
+    subscriptions: int  # pairs of group and topic
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Overview:
+    """Everything that `rmqinspect info` shows."""
+
+    name: str
+    place: str
+    files: int
+    raw: int
+    layout: tuple[str, ...]  # log, queues, index
+    features: tuple[str, ...]
+    stop: Stop
+    log: LogFacts
+    writer: VersionEstimate
+    checkpoint: dict[str, int] | None  # None: not there
+    newer: tuple[str, ...]  # checkpoint fields that are newer than the log
+    queues: QueueFacts
+    index: IndexFacts
+    groups: GroupFacts
+    oddities: tuple[tuple[str, str], ...]  # (name, what it is)
+    remarks: tuple[str, ...]
+    unread: tuple[str, ...]  # what was asked for and could not be read
+    bytes_read: int
+
+
+def overview(store: Store) -> Overview:
+    """Look at a store, or at a piece of one, and return the facts. Never raises for what it finds."""
+    before = FileReader.bytes_read
+    unread = [f"{oddity.name}: {oddity.detail}" for oddity in store.oddities if oddity.kind in _CANNOT_READ]
+    queues = list(peek_queues(store, unread))
+    hints = [queue.last_physical_offset for queue in queues if queue.last_physical_offset is not None]
+    index, indexed = _index_facts(store, unread)
+    last = Sample()
+    end = find_log_end(store.segments, [*hints, *indexed], last.take)
+    unread += end.unread
+    first = sample_edges(store, last, unread)
+    checkpoint: dict[str, int] = {}
+    try:
+        checkpoint = read_checkpoint(store)
+    except Unreadable as error:
+        unread.append(str(error))
+    return Overview(
+        name=store.name,
+        place=store.place,
+        files=len(store.files),
+        raw=sum(file.size for file in store.files),
+        layout=_layout(store),
+        features=_features(store),
+        stop=_stop(store, unread),
+        log=_log_facts(store, end, unread),
+        writer=estimate(gather(store, first, last, unread)),
+        checkpoint=checkpoint if store.checkpoint else None,
+        newer=_newer(checkpoint, end),
+        queues=_queue_facts(store, queues, end),
+        index=index,
+        groups=_group_facts(store, unread),
+        oddities=tuple((oddity.name, oddity.detail) for oddity in store.oddities),
+        remarks=store.remarks,
+        unread=tuple(dict.fromkeys(unread)),
+        bytes_read=FileReader.bytes_read - before,
+    )
+
+
+def _read(file: StoreFile, size: int, unread: list[str]) -> bytes:
+    """Return the first bytes of a file; none where it cannot be read, and then it is noted."""
+    try:
+        with open_file(file) as reader:
+            return reader.read(0, size)
+    except Unreadable as error:
+        unread.append(str(error))
+        return b""
+
+
+def _layout(store: Store) -> tuple[str, ...]:
+    kinds = {segment.kind for segment in store.segments}
+    logs = [word for kind, word in (("segment", "classic"), ("dledger", "DLedger")) if kind in kinds]
+    parts = [f"{' and '.join(logs)} commit log"] if logs else []
+    parts += ["file queues"] if any(file.kind == "queue" for file in store.queue_files) else []
+    parts += ["file index"] if store.index_files else []
+    return tuple(parts)
+
+
+def _features(store: Store) -> tuple[str, ...]:
+    found = [
+        words
+        for kind, beginnings, words in _FEATURES
+        if any(file.kind == kind and file.name.startswith(beginnings) for file in store.files)
+    ]
+    folders = {uri.dirname(segment.path) for segment in store.segments}
+    if len(folders) > 1 and len({segment.kind for segment in store.segments}) == 1:
+        found.append(f"log in {len(folders)} folders")
+    return tuple(found)
+
+
+def _stop(store: Store, unread: list[str]) -> Stop:
+    aborts, holder = store.of_kind("abort"), lock_holder(store)
+    text = b"".join(_read(file, 20, unread) for file in aborts[:1])
+    pid = int(text) if text.isdigit() and text.isascii() else None
+    lock = bool(store.of_kind("lock"))
+    known = store.place == "store" and (lock or bool(aborts) or store.checkpoint is not None)
+    state = "running" if holder is not None else "unknown" if not known else "unclean" if aborts else "clean"
+    return Stop(state, bool(aborts), pid, lock, holder, sees_locks(store))
+
+
+def _log_facts(store: Store, end: LogEnd, unread: list[str]) -> LogFacts:
+    segments, size = store.segments, store.segment_size
+    reached = end.end if end.last_record is not None else store.log_start
+    behind = [segment for segment in segments if reached is not None and segment.base >= reached]
+    empty = [segment.name for segment in behind if _begins_with_zeros(segment)]
+    return LogFacts(
+        segments=len(segments),
+        segment_size=size,
+        first_base=segments[0].base if segments else 0,
+        last_base=segments[-1].base if segments else 0,
+        holes=tuple(find_holes(segments, size)) if store.neighbours else (),
+        duplicates=tuple(after.name for one, after in pairwise(segments) if one.base == after.base),
+        odd_lengths=tuple((s.name, s.size) for s in segments if not s.size or (size is not None and s.size != size)),
+        empty=tuple(empty),
+        end=end,
+    )
+
+
+def _begins_with_zeros(segment: Segment) -> bool:
+    try:
+        return segment.size > 0 and not holds_data(segment)
+    except Unreadable:
+        return False  # the search for the log's end has noted it
+
+
+def _newer(checkpoint: dict[str, int], end: LogEnd) -> tuple[str, ...]:
+    """Return the fields of the checkpoint that no record of the log explains."""
+    if end.last_timestamp is None or end.end is None:
+        return ()
+    return tuple(
+        name
+        for name, value in checkpoint.items()
+        if value > (end.last_timestamp + _SKEW_MS if name in TIMESTAMP_FIELDS else end.end)
+    )
+
+
+def _queue_facts(store: Store, queues: list[QueueSummary], end: LogEnd) -> QueueFacts:
+    deepest = max(queues, key=lambda queue: queue.max_offset - queue.min_offset, default=None)
+    beyond = 0
+    if end.end is not None and store.segments:
+        ends = (queue.last_physical_offset for queue in queues)
+        beyond = sum(offset is not None and offset >= end.end for offset in ends)
+    return QueueFacts(
+        queues=len(queues),
+        topics=len({queue.topic for queue in queues}),
+        units=sum(queue.units for queue in queues),
+        deepest=deepest,
+        beyond=beyond,
+    )
+
+
+def _index_facts(store: Store, unread: list[str]) -> tuple[IndexFacts, list[int]]:
+    """Return the sums of all headers, and the physical offsets that they call the last ones."""
+    entries, newest, offsets = 0, None, []
+    for file in store.index_files:
+        raw = _read(file, IndexHeader.sizeof(), unread)
+        if len(raw) < IndexHeader.sizeof():
+            continue
+        header = parse(IndexHeader, raw, lambda: "index header")
+        if header.index_count > 1:
+            entries += int(header.index_count) - 1
+            newest = max(newest or 0, int(header.end_timestamp))
+            offsets.append(int(header.end_physical_offset))
+    return IndexFacts(len(store.index_files), entries, newest), offsets
+
+
+def _group_facts(store: Store, unread: list[str]) -> GroupFacts:
+    names = [name for name in ("consumerOffset.json", "lmqConsumerOffset.json") if name in store.config_files]
+    files = [store.config_files[name] for name in names]
+    size = sum(file.size for file in files)
+    source = " and ".join(file.name for file in files) or None
+    if size > _COUNTED_SIZE:
+        return GroupFacts(source, 0, 0, (f"{size} bytes are too many for this look",))
+    if size > _PARSED_SIZE:
+        pairs = {pair for file in files for pair in _GROUP.findall(_read(file, _COUNTED_SIZE, unread))}
+        return GroupFacts(source, len({group for _, group in pairs}), len(pairs), ())
+    offsets, problems = read_consumer_offsets(store)
+    subscriptions = {(entry.group, entry.topic) for entry in offsets}
+    return GroupFacts(source, len({entry.group for entry in offsets}), len(subscriptions), problems)

@@ -1,0 +1,146 @@
+"""Who points at a record: the units of its consume queue, found with a few small reads."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rmqinspect.codec.fields import Parsed, walk_fields
+from rmqinspect.codec.hashes import java_string_hash
+from rmqinspect.schemas import consumequeue, message
+from rmqinspect.schemas.message import SysFlag
+from rmqinspect.store.model import QueueFile, Store
+from rmqinspect.store.reader import open_file
+from rmqinspect.topics import SCHEDULE_TOPIC
+
+_UNITS = {"queue": consumequeue.QueueUnit, "batch_queue": consumequeue.BatchUnit}
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """A queue unit that points at a record, or stands where one should."""
+
+    file: QueueFile
+    position: int  # bytes, in the file
+    number: int  # of the unit in the queue; of a batch unit: its first queue offset
+    unit: Parsed
+    problems: tuple[str, ...]  # what differs from the record
+
+    @property
+    def disagrees(self) -> bool:
+        """Whether the unit says something else; one that says nothing was not written (yet)."""
+        return bool(self.problems) and self.unit.number("size") not in (0, consumequeue.PRE_BLANK_SIZE)
+
+
+def find_witnesses(store: Store, record: Parsed) -> list[Witness]:
+    """Return the queue units of a record: the one at its queue offset, else one that points at it.
+
+    :raises Unreadable: an I/O error.
+    """
+    found = []
+    for kind, expected in (("queue", _at_queue_offset), ("batch_queue", _nothing)):
+        files = _files_of(store, record, kind)
+        here = expected(files, record)
+        if here is None or here.unit.number("physical_offset") != record.number("physical_offset"):
+            there = _pointing_at(files, record)
+            found += [witness for witness in (here, there) if witness is not None]
+        else:
+            found.append(here)
+    return found
+
+
+def _files_of(store: Store, record: Parsed, kind: str) -> list[QueueFile]:
+    """Return the files of the record's queue, by base; the units go on from one to the next."""
+    topic = record.fields["topic"].value.decode(errors="replace")
+    queue_id = record.number("queue_id")
+    return [
+        file for file in store.queue_files if file.kind == kind and file.topic == topic and file.queue_id == queue_id
+    ]
+
+
+def _nothing(files: list[QueueFile], record: Parsed) -> None:
+    return None
+
+
+def _at_queue_offset(files: list[QueueFile], record: Parsed) -> Witness | None:
+    """Return the unit at the record's queue offset."""
+    at = record.number("queue_offset") * consumequeue.QueueUnit.sizeof()
+    for file in files:
+        if file.base <= at < file.base + file.size:
+            return _read_unit(file, at - file.base, record)
+    return None
+
+
+def _pointing_at(files: list[QueueFile], record: Parsed) -> Witness | None:
+    """Return the unit that holds the record's physical offset, by bisection: units are in its order."""
+    target = record.number("physical_offset")
+    for file in files:
+        size = _UNITS[file.kind].sizeof()
+        low, high = 0, file.size // size
+        while low < high:
+            middle = (low + high) // 2
+            unit = _parse(file, middle * size)
+            unused = unit.number("size") == 0
+            if not unused and unit.number("physical_offset") < target:
+                low = middle + 1
+            else:
+                high = middle
+        if low < file.size // size:
+            witness = _read_unit(file, low * size, record)
+            if witness.unit.number("physical_offset") == target and witness.unit.number("size") > 0:
+                return witness
+    return None
+
+
+def _parse(file: QueueFile, position: int) -> Parsed:
+    layout = _UNITS[file.kind]
+    with open_file(file) as reader:
+        return walk_fields(layout.subcons, reader.read(position, layout.sizeof()))
+
+
+def _read_unit(file: QueueFile, position: int, record: Parsed) -> Witness:
+    unit = _parse(file, position)
+    number = unit.number("queue_offset")
+    if file.kind == "queue":
+        number = (file.base + position) // consumequeue.QueueUnit.sizeof()
+    return Witness(file, position, number, unit, tuple(_problems(unit, number, record)))
+
+
+def _problems(unit: Parsed, number: int, record: Parsed) -> Iterator[str]:
+    size, offset = unit.number("size"), unit.number("physical_offset")
+    if size == 0:
+        yield "not written"
+        return
+    if size == consumequeue.PRE_BLANK_SIZE:
+        yield "a pre-blank filler"
+        return
+    if offset != record.number("physical_offset"):
+        yield f"points at {offset}, not here"
+        return
+    if size != record.number("total_size"):
+        yield f"size {size}, the record has {record.number('total_size')}"
+    if number != record.number("queue_offset"):
+        yield f"unit {number}, the record's queue offset is {record.number('queue_offset')}"
+    tags_code, expected = unit.number("tags_code"), tags_code_of(record)
+    if expected is not None and tags_code > consumequeue.EXT_ADDRESS_MAX and tags_code != expected:
+        yield f"tags code {tags_code}, of the record's tags it would be {expected}"
+
+
+def tags_code_of(record: Parsed) -> int | None:
+    """Return the tags code a unit of this record has; None for the schedule topic (a deliver time).
+
+    Source: CommitLog#checkMessageAndReturnSize, MessageExtBrokerInner#tagsString2tagsCode.
+    """
+    topic: bytes = record.fields["topic"].value
+    if topic == SCHEDULE_TOPIC.encode():
+        return None
+    tags = ""
+    for item in bytes(record.fields["properties"].value).split(bytes([message.PROPERTY_SEPARATOR])):
+        name, _, value = item.partition(bytes([message.NAME_VALUE_SEPARATOR]))
+        if name == b"TAGS":
+            tags = value.decode(errors="replace")
+    return java_string_hash(tags) if tags else 0
+
+
+def has_queue_unit(record: Parsed) -> bool:
+    """Return whether the broker gives this record a queue unit at all."""
+    transaction = record.number("sys_flag") & message.TRANSACTION_MASK
+    return transaction in (0, SysFlag.TRANSACTION_COMMIT)

@@ -1,0 +1,1 @@
+"""What a path is, which of its files is what, and the only opener of evidence."""

@@ -1,0 +1,287 @@
+"""What a path is, which of its files is what, and the only place where evidence is opened.
+
+A store is found by looking: at folder names, at file names, and, where a piece was given
+without its folders, at the first bytes. Whatever does not fit is an `Oddity`, a fact for
+`verify` to judge, and never a reason to stop. Files are opened for reading only; no link is
+followed out of what was given; nothing is locked.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from rmqinspect.errors import NotAStore
+from rmqinspect.store.broker_conf import read_settings, setting_size
+from rmqinspect.store.directory import Place, Row, find_place, kind_in, kind_of, rows_at, rows_below
+from rmqinspect.store.file_type import own_base
+from rmqinspect.store.model import Oddity, QueueFile, Segment, Store, StoreFile
+from rmqinspect.system import filesystem, uri
+
+if TYPE_CHECKING:
+    from rmqinspect.system.filesystem import Entry
+
+
+_QUEUE_KINDS = ("queue", "batch_queue", "ext_queue")
+
+# Deeper than any file of a store lies; keeps a wrong path (say "/") from being walked for hours.
+_MAX_DEPTH = 6
+
+
+def open_store(paths: Sequence[str], *, config: str | None = None, base: int | None = None) -> Store:
+    """Find the one store that `paths` are, or are the pieces of.
+
+    :raises NotAStore: nothing of a store is there, or more than one store.
+    :raises Unreadable: a given path cannot be listed.
+    """
+    stores = open_stores(paths, config=config, base=base)
+    if len(stores) > 1:
+        raise NotAStore("these are several stores, give one: " + ", ".join(store.name for store in stores))
+    return stores[0]
+
+
+def open_stores(paths: Sequence[str], *, config: str | None = None, base: int | None = None) -> list[Store]:
+    """Find the stores that `paths` are: each full root is one; loose pieces join the only root.
+
+    `config` names a broker.conf: its sizes are believed, and its paths are used where no path is
+    given. `base` is the physical offset of a loose segment whose name does not say it.
+
+    :raises NotAStore: a path does not exist or holds nothing of a store.
+    :raises Unreadable: a given path cannot be listed.
+    """
+    settings = read_settings(config) if config else {}
+    paths = [uri.local_path(path) for path in paths] or _configured_paths(settings)
+    if not paths:
+        raise NotAStore("no store given, and no --config that names one")
+    located = [(path, find_place(path)) for path in paths]
+    if not any("commitlog" in filesystem.listdir(real) for _, (real, place) in located if place == ()):
+        # The root has no commit log of its own: the configuration may say where it is.
+        logs = [path for path in _log_paths(settings) if os.path.isdir(path) and path not in paths]
+        located += [(path, (os.path.realpath(path), ("commitlog",))) for path in logs]
+    roots = [entry for entry in located if entry[1][1] == ()]
+    pieces = [entry for entry in located if entry[1][1] != ()]
+    if len(roots) > 1 and pieces:
+        raise NotAStore("several stores and loose pieces together: which store the pieces belong to is unclear")
+    groups = [[root, *pieces] for root in roots] or [pieces]
+    return [_assemble(group, settings, base) for group in groups]
+
+
+# --- which file is what -------------------------------------------------------------------------
+
+
+def _assemble(located: list[tuple[str, tuple[str, Place]]], settings: Mapping[str, str], base: int | None) -> Store:
+    listing = _Listing(tuple(real for _, (real, _) in located), base)
+    for _, (real, place) in located:
+        shown = "commitlog/" if place == ("commitlog",) and len(located) > 1 else ""
+        if filesystem.isfile(real):
+            listing.add_loose(real, place)
+        else:
+            listing.add_folder(real, place, shown)
+    listing.follow_links()
+    ordered = tuple(listing.files.values())
+    segments = tuple(sorted((f for f in ordered if isinstance(f, Segment)), key=lambda f: (f.base, f.path)))
+    queues = sorted(
+        (f for f in ordered if isinstance(f, QueueFile)), key=lambda f: (f.topic, f.queue_id, f.kind, f.base)
+    )
+    first_path, (_, first_place) = located[0]
+    remarks: list[str] = []
+    return Store(
+        name=_name_of(first_path),
+        paths=tuple(path for path, _ in located),
+        place=kind_of(first_place) if first_place else "store",
+        files=ordered,
+        segments=segments,
+        segment_size=_segment_size(segments, settings, remarks),
+        queue_files=tuple(queues),
+        index_files=tuple(sorted((f for f in ordered if f.kind == "index"), key=lambda f: f.name)),
+        checkpoint=next((f for f in ordered if f.kind == "checkpoint"), None),
+        config_files={os.path.basename(f.name): f for f in ordered if f.kind == "config"},
+        oddities=tuple(listing.oddities),
+        settings=settings,
+        remarks=tuple(remarks),
+        neighbours=not all(filesystem.isfile(real) for _, (real, _) in located),
+    )
+
+
+def _name_of(path: str) -> str:
+    own = path if uri.is_remote(path) else os.path.normpath(os.path.abspath(path))
+    return uri.basename(own)
+
+
+class _Listing:
+    """Walks folders, names sorted, and tells what each entry is.
+
+    Made for stores of many thousand files: one call to the system for each folder and each file.
+    """
+
+    def __init__(self, roots: tuple[str, ...], base: int | None) -> None:
+        self.roots = roots
+        self.base = base
+        self.files: dict[str, StoreFile] = {}  # by real path: two names of one file are one file
+        self.oddities: list[Oddity] = []
+        self._followed: set[str] = set()  # folders that links led to
+        # Links wait until all real folders are listed: a file belongs where it lies.
+        self._links: list[tuple[str, Place, str, tuple[Row, ...]]] = []
+        self._scandir: Callable[[str], Sequence[Entry]] = filesystem.scandir
+
+    def add_loose(self, path: str, place: Place) -> None:
+        """Add a file that was given by itself."""
+        size = filesystem.stat(path).st_size
+        self._add(path, uri.basename(path), size, place, rows_at(place), loose=True)
+
+    def add_folder(self, folder: str, place: Place, shown: str) -> None:
+        """Add all below a folder that was given; `shown` begins their names."""
+        try:
+            self._scandir = filesystem.files_below(folder).scandir
+        except OSError as error:
+            self._note_unread(error, folder, place, shown)
+            return
+        self.enter(folder, place, shown, rows_at(place))
+
+    def enter(self, folder: str, place: Place, shown: str, rows: tuple[Row, ...]) -> None:
+        """Add all below a folder; `shown` begins their names, `rows` are those that match the place."""
+        try:
+            entries = self._scandir(folder)
+        except OSError as error:
+            self._note_unread(error, folder, place, shown)
+            return
+        for entry in entries:
+            where, name = (*place, entry.name), shown + entry.name
+            try:
+                self._sort(entry, where, name, rows_below(rows, len(place), entry.name))
+            except FileNotFoundError:
+                continue  # a broker that runs deletes files while they are listed
+            except OSError as error:
+                self._note("unreadable", name, str(error.strerror), entry.path, where)
+
+    def _note_unread(self, error: OSError, folder: str, place: Place, shown: str) -> None:
+        name = shown.rstrip("/") or uri.basename(folder)
+        self._note("unreadable", name, str(error.strerror), folder, place)
+
+    def _sort(self, entry: "Entry", place: Place, name: str, rows: tuple[Row, ...]) -> None:
+        if entry.is_dir(follow_symlinks=False):
+            self._enter_below(entry.path, entry.path, place, name, rows)
+        elif entry.is_file(follow_symlinks=False):
+            self._add(entry.path, name, entry.stat(follow_symlinks=False).st_size, place, rows)
+        elif entry.is_symlink():
+            self._links.append((entry.path, place, name, rows))
+        else:
+            self._note("special", name, "neither a folder nor a regular file", entry.path, place)
+
+    def follow_links(self) -> None:
+        """Add what the links found so far lead to, and the links behind them."""
+        self._scandir = filesystem.scandir  # only this machine has links
+        while self._links:
+            links, self._links = self._links, []
+            for path, place, name, rows in links:
+                self._follow(path, place, name, rows)
+
+    def _enter_below(self, path: str, real: str, place: Place, name: str, rows: tuple[Row, ...]) -> None:
+        if place[:-1] == ("commitlog",):
+            self._note("directory", name, "a folder among the segments", path, place)
+        if place[:-1] == ("index",) and place[-1].isdecimal():
+            self._note("directory", name, "a folder among the index files", path, place)
+        if len(place) < _MAX_DEPTH:
+            self.enter(real, place, name + "/", rows)
+
+    def _follow(self, path: str, place: Place, name: str, rows: tuple[Row, ...]) -> None:
+        target = os.path.realpath(path)
+        if not os.path.exists(target):
+            self._note("link", name, "a dangling link", path, place)
+        elif not any(target == root or target.startswith(root + os.sep) for root in self.roots):
+            self._note("link", name, "a link that leads out of the store: not followed", path, place)
+        elif os.path.isfile(target):
+            self._add(target, name, os.stat(target).st_size, place, rows)
+        elif not os.path.isdir(target):
+            self._note("special", name, "a link to neither a folder nor a regular file", path, place)
+        elif target in self._followed or path.startswith(target + os.sep):
+            self._note("link", name, "a link back to a folder that is listed already", path, place)
+        else:
+            self._followed.add(target)
+            self._enter_below(path, target, place, name, rows)
+
+    def _add(
+        self, path: str, name: str, size: int, place: Place, rows: tuple[Row, ...], *, loose: bool = False
+    ) -> None:
+        # A link may be what gives a folder its place: commitlog -> another name in the store.
+        if path not in self.files or (self.files[path].kind == "other" and kind_in(rows, len(place)) != "other"):
+            self.files[path] = self._file(path, name, size, place, rows, loose)
+
+    def _file(self, path: str, name: str, size: int, place: Place, rows: tuple[Row, ...], loose: bool) -> StoreFile:
+        kind = kind_in(rows, len(place))
+        number = _file_number(place[-1])
+        stray = "the name is no number"
+        if kind in _QUEUE_KINDS:
+            queue_id = _queue_number(place[-2])
+            if number is not None and queue_id is not None:
+                return QueueFile(path, name, size, kind, place[-3], queue_id, number)
+            stray = "no file of a consume queue"
+        elif kind in ("segment", "dledger"):
+            if loose:
+                own = self.base if self.base is not None else own_base(path, size)
+                return Segment(path, name, size, kind, own if own is not None else number or 0)
+            if number is not None and place[-1].isascii():
+                if len(place[-1]) != 20:
+                    self._note("stray", name, "the name has not 20 digits", path, place)
+                return Segment(path, name, size, kind, number)
+        elif kind != "index" or number is not None or loose:
+            return StoreFile(path, name, size, kind)
+        self._note("stray", name, stray, path, place)
+        return StoreFile(path, name, size, "other")
+
+    def _note(self, kind: str, name: str, detail: str, path: str, place: Place) -> None:
+        self.oddities.append(Oddity(kind, name, detail, path, place))
+
+
+# A file name is a Java long; the file behind it must not reach past the last one.
+_LAST_BASE = 2**63 - 2**40
+
+
+def _file_number(name: str) -> int | None:
+    """Return the offset that a file name is, None if it is no Java long."""
+    return int(name) if name.isdecimal() and int(name) < _LAST_BASE else None
+
+
+def _queue_number(name: str) -> int | None:
+    digits = name.removeprefix("-")
+    return int(name) if digits.isdecimal() and int(digits) < 2**31 else None
+
+
+def _segment_size(segments: Sequence[Segment], settings: Mapping[str, str], remarks: list[str]) -> int | None:
+    """Return the size all segments should have: configured, or from the bases, or from the lengths.
+
+    Neighbouring bases are one size apart; a hole makes that a multiple, so the most common
+    length counts where it divides every distance.
+    """
+    configured = setting_size(settings, "mappedFileSizeCommitLog", "mapedFileSizeCommitLog")
+    if configured is not None or not segments:
+        return configured
+    bases = sorted({segment.base for segment in segments})
+    steps = [after - before for before, after in pairwise(bases)]
+    lengths = Counter(segment.size for segment in segments if segment.size)
+    length, _ = max(lengths.items(), key=lambda item: item[::-1], default=(0, 0))
+    if length and all(step % length == 0 for step in steps):
+        remarks.append(f"segment size {length}: the length of the files")
+        return length
+    if steps:
+        remarks.append(f"segment size {min(steps)}: the smallest distance of two bases")
+        return min(steps)
+    return length or None
+
+
+# --- paths from a broker.conf -------------------------------------------------------------------
+
+
+def _configured_paths(settings: Mapping[str, str]) -> list[str]:
+    root = settings.get("storePathRootDir", "")
+    if root and os.path.exists(root):
+        return [root]
+    return [path for path in _log_paths(settings) if os.path.exists(path)]
+
+
+def _log_paths(settings: Mapping[str, str]) -> list[str]:
+    # MixAll.MULTI_PATH_SPLITTER is "," unless a system property says otherwise.
+    names = ("storePathCommitLog", "readOnlyCommitLogStorePaths")
+    paths = [path.strip() for name in names for path in settings.get(name, "").split(",")]
+    return list(dict.fromkeys(path for path in paths if path))

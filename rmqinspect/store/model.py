@@ -1,0 +1,77 @@
+"""A store and its files, as data."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rmqinspect.store.directory import Place
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFile:
+    """One regular file of the evidence."""
+
+    path: str  # real path or URI, where it is opened
+    name: str  # for people: relative to what was given, with "/"
+    size: int  # bytes, when the store was listed
+    kind: str  # a kind of places.PLACES, or "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Segment(StoreFile):
+    """A commit-log file; of kind "dledger" when each record sits behind a DLedger entry head."""
+
+    base: int  # physical offset of its first byte
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFile(StoreFile):
+    """A consume-queue, batch-queue or ext-queue file."""
+
+    topic: str
+    queue_id: int
+    base: int  # byte offset in the queue, from the file name
+
+
+@dataclass(frozen=True, slots=True)
+class Oddity:
+    """An entry that is not what its place asks for: name, what it is, where."""
+
+    kind: str  # stray, directory, link, special, unreadable
+    name: str
+    detail: str
+    path: str
+    place: Place
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether something may stand there that nobody could see."""
+        return self.kind in ("unreadable", "link", "special")
+
+
+@dataclass(frozen=True)
+class Store:
+    """The files of one store, or of the pieces of one."""
+
+    name: str
+    paths: tuple[str, ...]
+    place: str  # what was given: "store", or the kind of piece
+    files: tuple[StoreFile, ...]
+    segments: tuple[Segment, ...]
+    segment_size: int | None
+    queue_files: tuple[QueueFile, ...]
+    index_files: tuple[StoreFile, ...]
+    checkpoint: StoreFile | None
+    config_files: Mapping[str, StoreFile]
+    oddities: tuple[Oddity, ...]
+    settings: Mapping[str, str] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()  # what was inferred, for people
+    neighbours: bool = True  # False for loose files: what is absent was not given, not lost
+
+    def of_kind(self, kind: str) -> list[StoreFile]:
+        """Return the files of one kind, in listing order."""
+        return [file for file in self.files if file.kind == kind]
+
+    @property
+    def log_start(self) -> int:
+        """Physical offset of the first byte of the log; 0 without segments."""
+        return self.segments[0].base if self.segments else 0

@@ -1,0 +1,1 @@
+"""This machine and the network: files, URIs, output files, workers, limits."""

@@ -1,0 +1,318 @@
+"""Files behind URIs, through pyarrow.fs, with the answers and errors of a local file system.
+
+A URI is `scheme://place/path?options`. The path is taken as it is, as the tools of the clouds do it: nothing
+in it is decoded, so that a consume queue of the topic `%RETRY%group` is named by its key.
+
+Arrow's calls wait in C++ and cannot be interrupted there: each runs in a thread of its own, for which this
+one waits, and Ctrl-C is heard.
+"""
+
+import errno
+import os
+import re
+import stat as modes
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import lru_cache
+from threading import Thread
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import parse_qsl, unquote
+
+import pyarrow as pa
+from pyarrow import fs
+
+from rmqinspect.errors import NotAStore, Unreachable
+from rmqinspect.system.uri import join, shown
+
+Answer = TypeVar("Answer")
+
+# What Spark calls them → what Arrow calls them.
+_SCHEMES = {"s3a": "s3", "s3n": "s3"}
+_PARTS = re.compile(r"(?P<scheme>[^:/]+)://(?P<place>[^/?]*)(?P<path>/.*?)?(?:\?(?P<options>[^?]*))?", re.DOTALL)
+
+# Nobody waits longer than these for a sign of life: three times ten seconds, and the pauses between.
+_CONNECT_TIMEOUT = 10.0  # seconds
+_REQUEST_TIMEOUT = 10.0  # seconds in which not a byte comes
+_ATTEMPTS = 3
+_RETRY_LIMIT = 30  # seconds, on Google's storage
+# Not every service knows such limits, and one that sends a byte now and then keeps to them.
+_PATIENCE = 300.0  # seconds for one answer
+
+
+class Location(NamedTuple):
+    """What a URI points to."""
+
+    filesystem: Any  # pyarrow.fs.FileSystem
+    path: str  # as the file system has it; for an object: its bucket and key
+
+
+def open_remote(uri: str) -> Location:
+    """Return where a URI points to; a file system is opened once in a process.
+
+    :raises NotAStore: no such kind of file system, or an option that it does not have.
+    :raises Unreachable: the remote side does not answer.
+    """
+    parts = _PARTS.fullmatch(uri)
+    if parts is None or not (parts["place"] or parts["path"]):
+        raise NotAStore(f"{shown(uri)}: a URI that names nothing")
+    if ":" in parts["place"] and "@" not in parts["place"] and "@" in (parts["path"] or ""):
+        raise NotAStore(f"{shown(uri)}: a slash in a key or a password must be written %2F")
+    scheme = parts["scheme"].lower()
+    filesystem, base = _open(_SCHEMES.get(scheme, scheme), parts["place"], parts["options"] or "")
+    path = (parts["path"] or "").strip("/")
+    base = base.rstrip("/")
+    return Location(filesystem, f"{base}/{path}" if path or not base else base)
+
+
+@lru_cache
+def _open(scheme: str, place: str, options: str) -> tuple[Any, str]:
+    head = f"{scheme}://{place}"
+    if scheme == "s3":
+        return _ask(head, _open_s3, place, options)
+    if scheme in ("gs", "gcs") and "retry_limit_seconds" not in options:
+        options = "&".join(filter(None, (options, f"retry_limit_seconds={_RETRY_LIMIT}")))
+    try:
+        opening = start(fs.FileSystem.from_uri, f"{head}/?{options}" if options else f"{head}/")
+        answer: tuple[Any, str] = opening.result(_PATIENCE)
+    except TimeoutError as error:
+        raise Unreachable(f"{shown(head)}: {_no_answer(_PATIENCE)}") from error
+    except (OSError, pa.ArrowException) as error:
+        raise NotAStore(f"{shown(head)}: {_one_line(error)}") from error
+    return answer
+
+
+# The options of Arrow's URIs, and those about patience, for which it has arguments only.
+_S3_OPTIONS: dict[str, Callable[[str], Any]] = {
+    "region": str,
+    "scheme": str,
+    "endpoint_override": str,
+    "tls_ca_file_path": str,
+    "anonymous": lambda word: word.lower() == "true",
+    "force_virtual_addressing": lambda word: word.lower() == "true",
+    "connect_timeout": float,
+    "request_timeout": float,
+    "max_attempts": int,
+}
+
+
+def _open_s3(place: str, query: str) -> tuple[Any, str]:
+    """Open what `s3://place?query` names. Credentials are those of the environment, unless the URI has them.
+
+    Source: Arrow's S3Options::FromUri, which knows no timeouts.
+    """
+    credentials, _, bucket = place.rpartition("@")
+    options: dict[str, Any] = {"connect_timeout": _CONNECT_TIMEOUT, "request_timeout": _REQUEST_TIMEOUT}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name not in _S3_OPTIONS:
+            raise NotAStore(f"s3://{bucket}: no such option: {name}; there are {', '.join(_S3_OPTIONS)}")
+        try:
+            options[name] = _S3_OPTIONS[name](value)
+        except ValueError as error:
+            raise NotAStore(f"s3://{bucket}: {name}={value} is no number") from error
+    if credentials:
+        options["access_key"], _, options["secret_key"] = map(unquote, credentials.partition(":"))
+    variables = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+    endpoint = options.get("endpoint_override") or next(filter(None, map(os.environ.get, variables)), "")
+    if endpoint:
+        scheme, _, host = endpoint.rpartition("://")
+        options["endpoint_override"] = host.rstrip("/")
+        options |= {"scheme": scheme} if scheme else {}
+    if not options.get("region") and not any(map(os.environ.get, ("AWS_REGION", "AWS_DEFAULT_REGION"))):
+        # Another service than Amazon's has no regions, but a signature has one.
+        options["region"] = "us-east-1" if endpoint else fs.resolve_s3_region(bucket)
+    strategy = fs.AwsStandardS3RetryStrategy(max_attempts=options.pop("max_attempts", _ATTEMPTS))
+    return fs.S3FileSystem(retry_strategy=strategy, **options), bucket
+
+
+# --- questions -------------------------------------------------------------------------------------
+
+
+def start(function: Callable[..., Answer], *arguments: Any) -> "Future[Answer]":
+    """Call a function in a thread of its own, which is gone when the answer is there."""
+    future: Future[Answer] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(function(*arguments))
+        except BaseException as error:  # noqa: BLE001 handed to who waits for it
+            future.set_exception(error)
+
+    Thread(target=work, name="remote", daemon=True).start()
+    return future
+
+
+def result_of(
+    future: "Future[Answer]", uri: str, offset: int | None = None, patience: float | None = _PATIENCE
+) -> Answer:
+    """Wait for an answer of Arrow: `patience` seconds, or for ever.
+
+    :raises OSError: the file is not there, or not for us: as the system says it of a local one.
+    :raises Unreachable: anything else; the message has the file and the offset.
+    """
+    try:
+        return future.result(patience)
+    except (OSError, pa.ArrowException) as error:
+        words, whole = _one_line(error) if future.done() else _no_answer(patience), str(error)
+        for kind, number in _OF_ONE_FILE:
+            if kind.search(whole) or getattr(error, "errno", None) == number:
+                raise OSError(number, _REASONS.get(number, words)) from error
+        where = "" if offset is None else f" at {offset} ({offset:#x})"
+        raise Unreachable(f"{shown(uri)}{where}: {words}") from error
+
+
+def _ask(uri: str, function: Callable[..., Answer], *arguments: Any) -> Answer:
+    return result_of(start(function, *arguments), uri)
+
+
+# What the services say about one file, and the system's word for it. All else is about the connection.
+_OF_ONE_FILE: tuple[tuple[re.Pattern[str], int], ...] = (
+    (re.compile(r"NO_SUCH_(KEY|BUCKET)|RESOURCE_NOT_FOUND|does not exist|HTTP status 404"), errno.ENOENT),
+    (
+        re.compile(
+            r"ACCESS_DENIED|INVALID_ACCESS_KEY_ID|INVALID_CLIENT_TOKEN_ID|SIGNATURE_DOES_NOT_MATCH|EXPIRED_TOKEN"
+            r"|UNRECOGNIZED_CLIENT|MISSING_AUTHENTICATION_TOKEN|NOT_INITIALIZED|HTTP status 40[13]"
+            r"|[Pp]ermission denied|PERMISSION_DENIED|UNAUTHENTICATED|AuthorizationFailure|AuthenticationFailed"
+        ),
+        errno.EACCES,
+    ),
+    (re.compile(r"INVALID_OBJECT_STATE|INVALID_RANGE|HTTP status 416"), errno.EIO),
+)
+_REASONS = {errno.ENOENT: "no such file or directory", errno.EACCES: "permission denied"}
+
+
+# What only Arrow's and the service's own people could use; the file is named before these words.
+_CLUTTER = re.compile(
+    r" *\(Request ID: [^)]*\)|\. Detail: \[errno .*"
+    r"|^When [^:]*: (?=AWS Error)|(?<=AWS Error )NETWORK_CONNECTION (?=during)|curlCode: \d+, "
+)
+_MANY_WORDS = 400
+
+
+def _one_line(error: BaseException) -> str:
+    lines = str(error).splitlines() or [type(error).__name__]
+    words = _CLUTTER.sub("", lines[0]).strip()
+    return words if len(words) <= _MANY_WORDS else f"{words[:_MANY_WORDS]}…"
+
+
+def _no_answer(patience: float | None) -> str:
+    return f"no answer in {patience} seconds"
+
+
+# --- what is there ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file or a folder, as `os.DirEntry` has it; there are no links."""
+
+    name: str
+    path: str
+    status: os.stat_result
+
+    def is_dir(self, *, follow_symlinks: bool = True) -> bool:
+        """Whether it is a folder."""
+        return modes.S_ISDIR(self.status.st_mode)
+
+    def is_file(self, *, follow_symlinks: bool = True) -> bool:
+        """Whether it is a file."""
+        return modes.S_ISREG(self.status.st_mode)
+
+    def is_symlink(self) -> bool:
+        """Whether it is a link."""
+        return False
+
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+        """Return what is known of it."""
+        return self.status
+
+
+def _status(info: Any) -> os.stat_result:
+    is_file = info.type == fs.FileType.File
+    mode = (modes.S_IFREG | 0o444) if is_file else (modes.S_IFDIR | 0o555)
+    nanoseconds = info.mtime_ns or 0
+    seconds = nanoseconds // 1_000_000_000
+    numbers = (mode, 0, 0, 1, 0, 0, (info.size or 0) if is_file else 0, seconds, seconds, seconds)
+    return os.stat_result(numbers, {"st_mtime_ns": nanoseconds})
+
+
+def stat(uri: str) -> os.stat_result:
+    """Return what lies at a URI.
+
+    :raises OSError: nothing, or it is not for us.
+    :raises Unreachable: the remote side does not answer.
+    """
+    filesystem, path = open_remote(uri)
+    info = _ask(uri, filesystem.get_file_info, path)
+    if info.type == fs.FileType.NotFound:
+        raise FileNotFoundError(errno.ENOENT, _REASONS[errno.ENOENT])
+    return _status(info)
+
+
+def scandir(uri: str) -> list[Entry]:
+    """Return what lies in a folder, by name.
+
+    :raises OSError: it is not there, or not for us.
+    :raises Unreachable: the remote side does not answer.
+    """
+    return sorted(_list(uri, recursive=False)[""], key=lambda entry: entry.name)
+
+
+def _list(uri: str, *, recursive: bool) -> dict[str, list[Entry]]:
+    """Return the entries of a folder and of those below it, by the folder's path from there."""
+    filesystem, root = open_remote(uri)
+    found: dict[str, list[Entry]] = defaultdict(list)
+    seen: set[tuple[str, object]] = set()
+    for info in _ask(uri, filesystem.get_file_info, fs.FileSelector(root, recursive=recursive)):
+        inner = info.path[len(root) :].strip("/")
+        folder, _, name = inner.rpartition("/")
+        if (inner, info.type) in seen:
+            continue  # a key with two slashes makes a second folder of the same name
+        seen.add((inner, info.type))
+        if name not in ("", ".", ".."):  # a key may be called so, a file cannot
+            found[folder].append(Entry(name, join(uri, inner), _status(info)))
+    return found
+
+
+class Tree:
+    """All that lies below a URI, listed at once; or the one file that it names."""
+
+    def __init__(self, root: str) -> None:
+        own = stat(root)
+        self._statuses = {root: own}
+        self._entries: dict[str, list[Entry]] = {}
+        if modes.S_ISDIR(own.st_mode):
+            for folder, entries in _list(root, recursive=True).items():
+                self._entries[join(root, folder) if folder else root] = sorted(entries, key=lambda entry: entry.name)
+                self._statuses |= {entry.path: entry.status for entry in entries}
+
+    def scandir(self, folder: str) -> Sequence[Entry]:
+        """Return what lies in a folder, by name."""
+        return self._entries.get(folder, ())
+
+    def lstat(self, path: str) -> os.stat_result:
+        """Return what lies at a path.
+
+        :raises FileNotFoundError: nothing.
+        """
+        if path not in self._statuses:
+            raise FileNotFoundError(errno.ENOENT, _REASONS[errno.ENOENT])
+        return self._statuses[path]
+
+
+def read(uri: str, size: int | None = None, offset: int = 0) -> bytes:
+    """Return up to `size` bytes of a file from `offset` on, all without a size.
+
+    :raises OSError: it is not there, or not for us.
+    :raises Unreachable: the remote side does not answer.
+    """
+    filesystem, path = open_remote(uri)
+
+    def fetch() -> bytes:
+        with filesystem.open_input_file(path) as file:
+            rest = max(0, file.size() - offset)
+            raw: bytes = file.read_at(rest if size is None else min(size, rest), offset)
+            return raw
+
+    return result_of(start(fetch), uri, offset)

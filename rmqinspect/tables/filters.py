@@ -1,0 +1,309 @@
+"""Which rows were asked for: the filter options of the command line, on batches of any table.
+
+A filter works on columns by their names, so it works on every table that has them. All filters
+are whole-column operations; several of one kind are alternatives, different kinds must all hold.
+"""
+
+import ipaddress
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rmqinspect.topics import is_system_topic
+
+Range = tuple[int, int]
+
+_OPEN_END = 1 << 63  # behind every int64 that is an offset
+
+
+def parse_range(text: str) -> Range:
+    """Read `A`, `A..B`, `A..` or `..B` as a half-open range; `A` alone is exactly A.
+
+    Numbers may be hex (`0x7ba3`) and grouped as the tool prints them (`97 187`).
+
+    :raises ValueError: it is none of these, or ends before it begins.
+    """
+    first, dots, last = text.partition("..")
+    try:
+        start = _parse_number(first) if first.strip() else 0
+        end = _parse_number(last) if last.strip() else _OPEN_END
+    except ValueError as error:
+        raise ValueError(f"{text!r} is no offset and no range A..B") from error
+    if not dots:
+        if not first.strip():
+            raise ValueError("an offset or a range A..B is missing")
+        return start, start + 1
+    if end < start:
+        raise ValueError(f"{text!r} ends before it begins")
+    return start, end
+
+
+def _parse_number(text: str) -> int:
+    number = int(re.sub(r"[\s,_]", "", text), 0)
+    if not 0 <= number < _OPEN_END:
+        raise ValueError("not an offset")
+    return number
+
+
+def parse_offset(text: str) -> int:
+    """Read one physical offset: `65536`, `0x10000`.
+
+    :raises ValueError: it is none.
+    """
+    number = int(text, 0)
+    if not 0 <= number < _OPEN_END:
+        raise ValueError(f"{text!r} is no physical offset")
+    return number
+
+
+def parse_property(text: str) -> tuple[str, str | None]:
+    """Read `NAME` or `NAME=VALUE`; the value is None where any will do.
+
+    :raises ValueError: there is no name.
+    """
+    name, equals, value = text.partition("=")
+    if not name:
+        raise ValueError(f"{text!r} has no name; write NAME or NAME=VALUE")
+    return name, value if equals else None
+
+
+def parse_host(text: str) -> tuple[str, int | None]:
+    """Read `HOST`, `HOST:PORT` or `[V6]:PORT` as the address the tables print, and the port.
+
+    :raises ValueError: it is no IP address.
+    """
+    host, port = text, None
+    if bracketed := re.fullmatch(r"\[(.+)\](?::(\d+))?", text):
+        host, port = bracketed[1], bracketed[2]
+    elif text.count(":") == 1:
+        host, port = text.split(":")
+    try:
+        return str(ipaddress.ip_address(host)), None if port is None else int(port)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is no IP address with or without :PORT") from error
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The rows asked for; a field at its default does not filter.
+
+    `topics_seen` remembers all topics that passed by, so that a pattern which met none can be told.
+    """
+
+    topics: tuple[str, ...] = ()  # shell patterns, case counts
+    queue_id: int | None = None
+    queue_offsets: Range | None = None
+    offsets: Range | None = None  # physical
+    tags: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()  # message ids or offset message ids, case does not count
+    properties: tuple[tuple[str, str | None], ...] = ()  # (name, value or None for any); all must hold
+    body_text: str | None = None
+    since: int | None = None  # microseconds since 1970, included
+    until: int | None = None  # excluded
+    time_column: str = "store_timestamp"
+    host: tuple[str, int | None] | None = None
+    system_topics: bool = True
+    topics_seen: set[str] = field(default_factory=set, compare=False, repr=False)
+
+    def columns(self, schema: pa.Schema) -> frozenset[str]:
+        """Return the columns of `schema` that the filters look at."""
+        alternatives = (names for rule in _RULES if rule.is_set(self) for names in rule.columns(self))
+        return frozenset(name for names in alternatives for name in names if name in schema.names)
+
+    def missing_columns(self, schema: pa.Schema) -> list[str]:
+        """Return the options in use that a table with this schema cannot answer."""
+        return [
+            rule.option for rule in _RULES if rule.is_set(self) and _choose(rule.columns(self), schema.names) is None
+        ]
+
+    def mask_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows that were asked for.
+
+        :raises KeyError: a filter has no column here; `missing_columns` tells beforehand.
+        """
+        mask: pa.Array | None = None
+        for rule in _RULES:
+            if not rule.is_set(self):
+                continue
+            columns = _choose(rule.columns(self), batch.schema.names)
+            if columns is None:
+                raise KeyError(rule.option)
+            hit = pc.fill_null(rule.mask(self, batch, columns), False)
+            mask = hit if mask is None else pc.and_(mask, hit)
+        return batch if mask is None else batch.filter(mask)
+
+    def unmatched_topics(self) -> list[str]:
+        """Return the topic patterns that matched nothing seen so far."""
+        return [
+            pattern for pattern in self.topics if not any(fnmatchcase(topic, pattern) for topic in self.topics_seen)
+        ]
+
+    def near_topics(self, pattern: str) -> list[str]:
+        """Return up to three topics seen whose names are near the pattern, nearest first."""
+        folded = {topic.casefold(): topic for topic in sorted(self.topics_seen)}
+        names = get_close_matches(pattern.casefold(), folded, n=3, cutoff=0.5)
+        return [folded[name] for name in names]
+
+
+Columns = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """One filter option: when it is in use, the columns it can work on (first choice first), and its mask."""
+
+    option: str
+    is_set: Callable[[Selection], bool]
+    columns: Callable[[Selection], Sequence[Columns]]
+    mask: Callable[[Selection, pa.RecordBatch, Columns], pa.Array]
+
+
+def _choose(alternatives: Sequence[Columns], names: Sequence[str]) -> Columns | None:
+    return next((columns for columns in alternatives if all(name in names for name in columns)), None)
+
+
+def _topic_mask(selection: Selection, batch: pa.RecordBatch, columns: Columns) -> pa.Array:
+    topics = batch.column(columns[0])
+    unique = topics.unique().to_pylist()
+    selection.topics_seen.update(topic for topic in unique if topic is not None)
+    wanted = [
+        topic
+        for topic in unique
+        if topic is not None and any(fnmatchcase(topic, pattern) for pattern in selection.topics)
+    ]
+    return pc.is_in(topics, pa.array(wanted, topics.type))
+
+
+def _system_mask(selection: Selection, batch: pa.RecordBatch, columns: Columns) -> pa.Array:
+    topics = batch.column(columns[0])
+    system = [topic for topic in topics.unique().to_pylist() if topic is not None and is_system_topic(topic)]
+    return pc.invert(pc.is_in(topics, pa.array(system, topics.type)))
+
+
+def _range_mask(start: pa.Array, end: pa.Array | None, wanted: Range) -> pa.Array:
+    """Rows whose number lies in `wanted`; with `end`, rows whose [start, end) overlaps it."""
+    lowest, beyond = wanted
+    below = pc.less_equal(start, pa.scalar(beyond - 1, pa.int64()))
+    return pc.and_(below, pc.greater_equal(start, lowest) if end is None else pc.greater(end, lowest))
+
+
+def _queue_offset_mask(selection: Selection, batch: pa.RecordBatch, columns: Columns) -> pa.Array:
+    assert selection.queue_offsets is not None
+    first = batch.column(columns[0])
+    # A unit of a batch queue stands for several messages.
+    end = pc.add(first, batch.column(columns[1]).cast(pa.int64())) if len(columns) > 1 else None
+    return _range_mask(first, end, selection.queue_offsets)
+
+
+def _offset_mask(selection: Selection, batch: pa.RecordBatch, columns: Columns) -> pa.Array:
+    assert selection.offsets is not None
+    start = batch.column(columns[0])
+    if len(columns) == 1:
+        return _range_mask(start, None, selection.offsets)
+    last = batch.column(columns[1])
+    end = pc.add(start, last) if columns[1] == "file_size" else last
+    return _range_mask(start, end, selection.offsets)
+
+
+def _value_mask(values: Sequence[str], array: pa.Array) -> pa.Array:
+    return pc.is_in(array, pa.array(values, array.type))
+
+
+def _key_mask(selection: Selection, batch: pa.RecordBatch, columns: Columns) -> pa.Array:
+    lists = batch.column(columns[0])
+    hits = pc.list_parent_indices(lists).filter(_value_mask(selection.keys, pc.list_flatten(lists)))
+    return _rows_mask(hits, batch.num_rows)
+
+
+def _rows_mask(rows: pa.Array, count: int) -> pa.Array:
+    return pc.is_in(pa.array(range(count), pa.int64()), rows.cast(pa.int64()))
+
+
+def _id_mask(selection: Selection, batch: pa.RecordBatch, columns: Columns) -> pa.Array:
+    wanted = [one.upper() for one in selection.ids]
+    masks = [pc.fill_null(_value_mask(wanted, pc.utf8_upper(batch.column(name))), False) for name in columns]
+    return masks[0] if len(masks) == 1 else pc.or_(*masks)
+
+
+def _property_mask(selection: Selection, batch: pa.RecordBatch, columns: Columns) -> pa.Array:
+    mask = pa.repeat(True, batch.num_rows)
+    for name, value in selection.properties:
+        found = pc.map_lookup(batch.column(columns[0]), pa.scalar(name), "first")
+        hit = found.is_valid() if value is None else pc.fill_null(pc.equal(found, value), False)
+        mask = pc.and_(mask, hit)
+    return mask
+
+
+def _body_mask(selection: Selection, batch: pa.RecordBatch, columns: Columns) -> pa.Array:
+    assert selection.body_text is not None
+    return pc.match_substring(batch.column(columns[0]), selection.body_text)
+
+
+def _time_mask(selection: Selection, batch: pa.RecordBatch, columns: Columns) -> pa.Array:
+    micros = batch.column(columns[0]).cast(pa.timestamp("us")).cast(pa.int64())
+    mask = micros.is_valid()
+    if selection.since is not None:
+        mask = pc.and_(mask, pc.fill_null(pc.greater_equal(micros, selection.since), False))
+    if selection.until is not None:
+        mask = pc.and_(mask, pc.fill_null(pc.less(micros, selection.until), False))
+    return mask
+
+
+def _host_mask(selection: Selection, batch: pa.RecordBatch, columns: Columns) -> pa.Array:
+    assert selection.host is not None
+    host, port = selection.host
+    mask = pc.equal(batch.column(columns[0]), host)
+    return mask if port is None else pc.and_(mask, pc.equal(batch.column(columns[1]), port))
+
+
+_RULES: tuple[_Rule, ...] = (
+    # Topics come first: what passes by is remembered before any other filter.
+    _Rule("--topic", lambda s: bool(s.topics), lambda s: [("topic",)], _topic_mask),
+    _Rule("--no-system-topics", lambda s: not s.system_topics, lambda s: [("topic",)], _system_mask),
+    _Rule(
+        "--queue",
+        lambda s: s.queue_id is not None,
+        lambda s: [("queue_id",)],
+        lambda s, batch, columns: pc.equal(batch.column(columns[0]), s.queue_id),
+    ),
+    _Rule(
+        "--queue-offset",
+        lambda s: s.queue_offsets is not None,
+        lambda s: [("queue_offset", "message_count"), ("queue_offset",)],
+        _queue_offset_mask,
+    ),
+    _Rule(
+        "--offset",
+        lambda s: s.offsets is not None,
+        lambda s: [("physical_offset",), ("start", "end"), ("base", "file_size")],
+        _offset_mask,
+    ),
+    _Rule(
+        "--tag",
+        lambda s: bool(s.tags),
+        lambda s: [("tags",)],
+        lambda s, batch, columns: _value_mask(s.tags, batch.column(columns[0])),
+    ),
+    _Rule("--key", lambda s: bool(s.keys), lambda s: [("keys",)], _key_mask),
+    _Rule("--id", lambda s: bool(s.ids), lambda s: [("msg_id", "offset_msg_id"), ("msg_id",)], _id_mask),
+    _Rule("--property", lambda s: bool(s.properties), lambda s: [("properties",)], _property_mask),
+    _Rule("--body-contains", lambda s: s.body_text is not None, lambda s: [("body",)], _body_mask),
+    _Rule(
+        "--since, --until",
+        lambda s: s.since is not None or s.until is not None,
+        lambda s: [(s.time_column,)],
+        _time_mask,
+    ),
+    _Rule(
+        "--host",
+        lambda s: s.host is not None,
+        lambda s: [("born_host",)] if s.host and s.host[1] is None else [("born_host", "born_port")],
+        _host_mask,
+    ),
+)

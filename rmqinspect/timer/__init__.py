@@ -1,0 +1,1 @@
+"""The timer log and the timer wheel."""

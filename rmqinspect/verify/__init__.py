@@ -1,0 +1,1 @@
+"""Checks of a store: every code, one verdict."""

@@ -1,0 +1,373 @@
+"""The rules of the commit log that need one record and its neighbours, for a split at a time.
+
+`check_split` runs in any process; what needs the whole log (gaps, the end, queues across splits)
+is judged by `log_judge` from the results, in log order.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from rmqinspect.broker.dispatch import Dispatcher, property_texts
+from rmqinspect.codec.hashes import find_flipped_bits
+from rmqinspect.codec.properties import PropertyTexts, split_properties
+from rmqinspect.commitlog.byte_account import ByteAccount
+from rmqinspect.commitlog.gaps import Gap
+from rmqinspect.commitlog.queue_offsets import Jump, QueueEnds, QueueOffsets
+from rmqinspect.commitlog.records import Bools, Ints, Records
+from rmqinspect.commitlog.resync import ENTRY_HEAD, Unread
+from rmqinspect.commitlog.scan import RecordRun, scan_split
+from rmqinspect.commitlog.splits import Borders, Split
+from rmqinspect.damage.diagnose import explain_record, explain_record_crc, flip_words
+from rmqinspect.errors import Unreadable
+from rmqinspect.schemas import message
+from rmqinspect.schemas.message import SysFlag
+from rmqinspect.system.limits import keep_freed_memory
+from rmqinspect.verify.commitlog.dledger import ChainEnds, EntryChain
+from rmqinspect.verify.consumequeue.join import UnitResult, join_units
+from rmqinspect.verify.dangling import LogRanges
+from rmqinspect.verify.findings import Finding
+from rmqinspect.verify.index.join import IndexResult, join_entries
+from rmqinspect.verify.plan import CrossPlan
+from rmqinspect.verify.timer.join import TimerResult, join_timer
+
+Values = tuple[str | None, str | None, str]  # expected, found, what explains it
+
+# A clock may be set back a little; a second and more misleads searches by time.
+BACKWARDS_MS = 1000
+
+# TopicValidator's pattern, and the "+" that pop retry topics of 5.2.0 and later have.
+_LEGAL_TOPIC = re.compile(rb"[%|a-zA-Z0-9_+-]+")
+
+# Properties up to this size are judged in a block of rows, longer ones one by one.
+_BLOCK_WIDTH = 512
+
+
+@dataclass(slots=True)
+class SplitResult:
+    """What one split told. It travels between processes; `CheckLimits` bounds it, except for gaps and queues."""
+
+    split: Split
+    account: ByteAccount
+    findings: list[Finding] = field(default_factory=list)
+    suppressed: dict[str, int] = field(default_factory=dict)  # more findings of a code, not kept
+    unread: list[Unread] = field(default_factory=list)
+    stale: list[tuple[int, int, int]] = field(default_factory=list)  # [start, end), records
+    jumps: list[tuple[int, Jump]] = field(default_factory=list)  # physical offset, jump
+    ends: QueueEnds = field(default_factory=QueueEnds)
+    set_back: list[tuple[int, int]] = field(default_factory=list)  # physical offset, milliseconds
+    borders: Borders | None = None  # None: the file could not be opened
+    newest: int | None = None  # store time in ms of the newest record
+    units: UnitResult | None = None  # None: not asked for
+    entries: IndexResult | None = None
+    timer: TimerResult | None = None
+    chain: ChainEnds | None = None  # of a DLedger segment
+
+
+@dataclass(frozen=True, slots=True)
+class CheckLimits:
+    """What bounds a split's result, and which codes are looked for."""
+
+    per_code: int = 1000
+    codes: frozenset[str] = frozenset()
+
+
+def check_split(split: Split, limits: CheckLimits, plan: CrossPlan | None = None) -> SplitResult:
+    """Scan a split, apply every rule that its own records decide, and check what points at them."""
+    keep_freed_memory()
+    check = _SplitCheck(split, limits, plan)
+    try:
+        for event in scan_split(split):
+            if isinstance(event, RecordRun):
+                check.take_stretch(event)
+            elif isinstance(event, Gap):
+                check.take_gap(event)
+            elif isinstance(event, Borders):
+                check.result.borders = event
+            else:
+                check.result.unread.append(event)
+    except Unreadable as error:
+        check.queues.forget()
+        base = split.segment.base
+        check.result.unread.append(Unread(base + split.start, base + split.end, str(error)))
+    check.result.ends = check.queues.ends()
+    if plan is not None and check.result.borders is not None:
+        check.join(plan)
+    return check.result
+
+
+class _SplitCheck:
+    def __init__(self, split: Split, limits: CheckLimits, plan: CrossPlan | None) -> None:
+        self.split = split
+        self.chain: EntryChain | None = None
+        if plan is not None and split.segment.kind == "dledger":
+            self.chain = EntryChain(split.segment, plan.entry_index, limits.per_code)
+        self.dispatcher: Dispatcher | None = None
+        if plan is not None and plan.needs_records and plan.number_of(split) is not None:
+            pa.set_memory_pool(pa.system_memory_pool())  # keeps less of what is freed than Arrow's own
+            self.dispatcher = Dispatcher(
+                keys=plan.index_range is not None, real_topics=bool(plan.timer_files), rules=plan.may_hold
+            )
+        self.limits = limits
+        self.result = SplitResult(split, ByteAccount(split.segment))
+        self.queues = QueueOffsets()
+        self.legal: list[bool] = []  # by number of the queue
+        self.last_time: int | None = None
+
+    def take_gap(self, gap: Gap) -> None:
+        self.result.account.add(gap)
+        if gap.kind != "filler":
+            self.queues.forget()
+            self.last_time = None
+
+    def take_stretch(self, stretch: RecordRun) -> None:
+        records = stretch.records
+        self.result.account.add(stretch)
+        numbers = self.queues.number(records)
+        self._checksums(records)
+        self._offsets(records)
+        texts = property_texts(records) if self.dispatcher is not None else None
+        self._fields(records, numbers, texts)
+        self._times(records)
+        if stretch.stale:
+            start, end = records.base + int(records.starts[0]), records.base + int(records.ends[-1])
+            if self.split.segment.kind == "dledger":
+                start -= ENTRY_HEAD
+            self.result.stale.append((start, end, len(records)))
+            self.queues.forget()
+            return
+        if self.dispatcher is not None and texts is not None:
+            sound = (records.physical_offset == records.base + records.starts) & records.body_crc_ok
+            self.dispatcher.take(records, texts, numbers, self.queues.queues, sound)
+        if self.chain is not None:
+            self.chain.take(records)
+        for jump in self.queues.follow(records, numbers):
+            place = records.base + jump.position
+            if len(self.result.jumps) < self.limits.per_code:
+                self.result.jumps.append((place, jump))
+            else:
+                self._leave_out("CL-QUEUE-OFFSET", 1)
+
+    def join(self, plan: CrossPlan) -> None:
+        """Check the units and entries that point into the split."""
+        segment, result = self.split.segment, self.result
+        if self.chain is not None:
+            result.chain = self.chain.finish()
+        if self.dispatcher is None:
+            return
+        records = self.dispatcher.columns(self.queues.queues)
+        number = plan.number_of(self.split)
+        if number is None:
+            return
+        ranges = LogRanges.of(result.account.gaps, result.stale, segment.base + self.split.end)
+        result.units = join_units(records, plan, number, ranges, self.limits.per_code)
+        if plan.index_range is not None:
+            place = segment.name, segment.base
+            result.entries = join_entries(records, plan, number, ranges, place, self.limits.per_code)
+        if plan.timer_files:
+            result.timer = join_timer(records, plan, number, ranges, self.limits.per_code)
+
+    # --- rules ----------------------------------------------------------------------------------
+
+    def _checksums(self, records: Records) -> None:
+        if "CL-CRC-BODY" in self.limits.codes:
+            bad = ~records.body_crc_ok
+            if bad.any():
+                explain = _explain_crc(records, self.split.segment.base)
+                self._report(records, bad, "CL-CRC-BODY", "the body's CRC is not the one stored", explain)
+        present = records.has_record_crc
+        if present.any():
+            self._report(
+                records,
+                present & ~records.record_crc_ok(),
+                "CL-CRC-RECORD",
+                "the CRC of the whole record (property __CRC32#) does not match",
+                _explain_record_crc(records, self.split.segment.base),
+            )
+
+    def _offsets(self, records: Records) -> None:
+        own, place = records.physical_offset, records.base + records.starts
+        self._report(
+            records,
+            own != place,
+            "CL-OFFSET",
+            "its own physical offset is another one",
+            lambda at: (str(place[at]), str(own[at]), ""),
+        )
+
+    def _fields(self, records: Records, numbers: Ints, texts: PropertyTexts | None) -> None:
+        queue_id, born, store = (
+            records.field("queue_id"),
+            records.field("born_host", "port"),
+            records.field("store_host", "port"),
+        )
+        kind = (records.sys_flag & message.COMPRESSION_MASK) >> message.COMPRESSION_SHIFT
+        compressed = (records.sys_flag & SysFlag.COMPRESSED) != 0
+        # One test for all, since nearly always nothing is wrong.
+        odd = (queue_id >> 31) | (born >> 16) | (store >> 16) | (compressed & (kind >= len(message.COMPRESSIONS)))
+        for bad, what, values in (
+            ()
+            if not odd.any()
+            else (
+                (queue_id < 0, "queue id below 0", queue_id),
+                ((born < 0) | (born > 0xFFFF), "port of the producer", born),
+                ((store < 0) | (store > 0xFFFF), "port of the broker", store),
+                (compressed & (kind >= len(message.COMPRESSIONS)), "compression type", kind),
+            )
+        ):
+            if bad.any():
+                self._report(records, bad, "CL-FIELD", what, _found_in(values))
+        for topic, _ in self.queues.queues[len(self.legal) :]:
+            self.legal.append(_LEGAL_TOPIC.fullmatch(topic) is not None)
+        if not all(self.legal):
+            self._report(records, ~np.array(self.legal)[numbers], "CL-FIELD", "topic empty or with illegal characters")
+        if texts is None:
+            malformed = malformed_properties(records)
+        else:
+            malformed = np.zeros(len(records), np.bool_)
+            malformed[texts.items.malformed] = True
+        self._report(records, malformed, "CL-FIELD", "properties that cannot be split")
+
+    def _times(self, records: Records) -> None:
+        times = records.field("store_timestamp")
+        before = np.empty_like(times)
+        before[1:] = times[:-1]
+        before[0] = times[0] if self.last_time is None else self.last_time
+        self.last_time = int(times[-1])
+        self.result.newest = max(int(times.max()), self.result.newest or 0)
+        back = before - times
+        if (back > 0).any():
+            room = self.limits.per_code - len(self.result.set_back)
+            for at in np.flatnonzero(back > 0)[: max(0, room)].tolist():
+                self.result.set_back.append((records.base + int(records.starts[at]), int(back[at])))
+            self._report(
+                records,
+                back > BACKWARDS_MS,
+                "CL-TIME",
+                "store time earlier than the record before",
+                lambda at: (f"{before[at]} or later", str(times[at]), ""),
+            )
+
+    # --- reporting ------------------------------------------------------------------------------
+
+    def _report(
+        self, records: Records, bad: Bools, code: str, what: str, values: Callable[[int], Values] | None = None
+    ) -> None:
+        """Add a finding for each marked record; `values(at)` gives what was expected, found, and why."""
+        if code not in self.limits.codes or not bad.any():
+            return
+        which = np.flatnonzero(bad)
+        kept = which[: self.limits.per_code - sum(finding.code == code for finding in self.result.findings)]
+        self._leave_out(code, len(which) - len(kept))
+        for at in kept.tolist():
+            expected, found, why = values(at) if values is not None else (None, None, "")
+            self.result.findings.append(record_finding(self.split, records, at, code, what + why, expected, found))
+
+    def _leave_out(self, code: str, count: int) -> None:
+        if count and code in self.limits.codes:
+            self.result.suppressed[code] = self.result.suppressed.get(code, 0) + count
+
+
+def _found_in(column: Ints) -> Callable[[int], Values]:
+    return lambda at: (None, str(column[at]), "")
+
+
+def _explain_crc(records: Records, segment_base: int) -> Callable[[int], Values]:
+    stored, computed = records.field("body_crc"), records.body_crcs()
+
+    def explain(at: int) -> Values:
+        start, end = int(records.body_starts[at]), int(records.body_ends[at])
+        place = records.base - segment_base
+        bits = find_flipped_bits(end - start, int(stored[at]), int(computed[at]))
+        why: str | None = None
+        if int(stored[at] ^ computed[at]).bit_count() == 1:
+            why = "one flipped bit of the stored CRC explains it"
+        elif len(bits) == 1:
+            byte, bit = bits[0]
+            flip = flip_words(place + start + byte, bit, records.raw[start + byte])
+            why = f"one flipped bit explains it: {flip}"
+        else:
+            first = int(records.starts[at])
+            raw = records.raw[first : int(records.ends[at])]
+            why = explain_record(raw, place + first, records.base + first)
+        return str(stored[at]), str(computed[at]), f"; {why}" if why else ""
+
+    return explain
+
+
+def _explain_record_crc(records: Records, segment_base: int) -> Callable[[int], Values]:
+    def explain(at: int) -> Values:
+        first = int(records.starts[at])
+        why = explain_record_crc(records.raw[first : int(records.ends[at])], records.base - segment_base + first)
+        return None, None, f"; {why}" if why else ""
+
+    return explain
+
+
+def record_finding(
+    split: Split, records: Records, at: int, code: str, what: str, expected: str | None, found: str | None
+) -> Finding:
+    """Return a finding about one record, with where it is and whose message it was."""
+    start, end = int(records.starts[at]), int(records.ends[at])
+    place = records.base + start
+    topic = bytes(records.raw[int(records.topic_starts[at]) : int(records.topic_ends[at])])
+    return Finding(
+        code,
+        what,
+        file=split.segment.name,
+        offset=place - split.segment.base,
+        length=end - start,
+        physical_offset=place,
+        topic=topic.decode("utf-8", "replace"),
+        queue_id=int(records.field("queue_id")[at]),
+        queue_offset=int(records.field("queue_offset")[at]),
+        expected=expected,
+        found=found,
+        timestamp=int(records.field("store_timestamp")[at]),
+        keys=_keys_of(records, at),
+    )
+
+
+def _keys_of(records: Records, at: int) -> str | None:
+    text = records.raw[int(records.properties_starts[at]) : int(records.properties_ends[at])]
+    items = split_properties(np.frombuffer(text, np.uint8), np.array([0, len(text)], np.int64))
+    for item in range(len(items.name_starts)):
+        if bytes(text[items.name_starts[item] : items.name_ends[item]]) == b"KEYS":
+            return bytes(text[items.value_starts[item] : items.value_ends[item]]).decode("utf-8", "replace")
+    return None
+
+
+def malformed_properties(records: Records) -> Bools:
+    """Return which records have a property text that does not split into names and values.
+
+    Told by numbers: a well-formed text has as many 01 as 02, or one more when it does not end in
+    02. What deviates (a value may hold a 01) is split and judged exactly. The numbers are counted
+    modulo 256, which is four times as fast and tells a difference as well.
+    """
+    starts, ends = records.properties_starts, records.properties_ends
+    size = ends - starts
+    suspect: Bools = np.zeros(len(records), np.bool_)
+    width = int(min(max(size.max(), 1), _BLOCK_WIDTH))
+    short = np.flatnonzero((size > 0) & (size <= width) & (starts + width <= len(records.raw)))
+    if len(short):
+        block = records.view(np.dtype((np.void, width)))[starts[short]]
+        text = np.frombuffer(block, np.uint8)
+        begins = np.empty(2 * len(short), np.int64)
+        begins[0::2] = np.arange(0, len(text), width)
+        begins[1::2] = begins[0::2] + size[short]
+        if begins[-1] == len(text):
+            begins = begins[:-1]
+        names = np.add.reduceat((text == message.NAME_VALUE_SEPARATOR).view(np.uint8), begins, dtype=np.uint8)[0::2]
+        items = np.add.reduceat((text == message.PROPERTY_SEPARATOR).view(np.uint8), begins, dtype=np.uint8)[0::2]
+        last = records.view(np.dtype(np.uint8))[ends[short] - 1]
+        suspect[short] = names != items + (last != message.PROPERTY_SEPARATOR)
+    suspect[size > width] = True
+    late = np.flatnonzero((size > 0) & (starts + width > len(records.raw)))
+    suspect[late] = True
+    for at in np.flatnonzero(suspect).tolist():
+        text = np.frombuffer(records.raw[int(starts[at]) : int(ends[at])], np.uint8)
+        suspect[at] = len(split_properties(text, np.array([0, len(text)], np.int64)).malformed) > 0
+    return suspect

@@ -1,0 +1,1 @@
+"""Checks of configuration files and consumer groups."""

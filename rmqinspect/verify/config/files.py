@@ -1,0 +1,295 @@
+"""Configuration files that a broker cannot read, or reads as less than they say: ST-CONFIG.
+
+A broker takes the file, or its `.bak` when the file is missing, empty or not decodable. When the
+`.bak` cannot be decoded either, most managers let the start fail; when there is none they begin
+empty.
+
+Source: ConfigManager#load, MixAll#string2File; aux 2.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rmqinspect.codec.fastjson import CHARSETS, NotJson, Parsed, parse
+from rmqinspect.config.json_files import MAX_CONFIG_SIZE
+from rmqinspect.errors import Unreadable
+from rmqinspect.store.model import Store, StoreFile
+from rmqinspect.store.reader import open_file
+from rmqinspect.text import count, describe_offset
+from rmqinspect.verify.config.epochs import check_epochs
+from rmqinspect.verify.config.shapes import KINDS, Kind, Row, faults, misnamed, renamed
+from rmqinspect.verify.findings import Finding
+
+# --- one copy of a file -------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Copy:
+    """What a broker makes of one copy."""
+
+    file: StoreFile
+    trouble: str = ""  # why it cannot be read, or is read as less than it says
+    offset: int | None = None
+    expected: str | None = None
+    found: str | None = None
+    count: int = 1
+    empty: bool = False  # read as if it were not there
+    ignored: bool = False  # reading it ends well all the same, so that no .bak is asked for
+    doubts: list[Finding] = field(default_factory=list)  # it is read, but this is odd
+    value: Mapping[str, Any] = field(default_factory=dict)
+    unread: Finding | None = None  # why we could not read it
+
+    @property
+    def good(self) -> bool:
+        """Whether a broker gets all of it."""
+        return not self.trouble and self.unread is None
+
+
+def _read(file: StoreFile, kind: Kind) -> _Copy:
+    copy = _Copy(file)
+    if file.size > MAX_CONFIG_SIZE:
+        what = f"the file was not checked: it has more than {count(MAX_CONFIG_SIZE, 'byte')}"
+        copy.unread = Finding("ST-UNCHECKED", what, file=file.name, length=file.size)
+        return copy
+    try:
+        with open_file(file) as reader:
+            raw = reader.read(0, MAX_CONFIG_SIZE)
+    except Unreadable as error:
+        copy.unread = Finding("ST-IO", str(error), file=file.name)
+        return copy
+    if not raw:
+        copy.trouble, copy.empty, copy.found = "it is empty", True, "0 bytes"
+    elif not raw.strip(b"\0"):
+        copy.trouble, copy.offset = f"all of its {count(len(raw), 'byte')} are zero", 0
+        copy.expected, copy.found = "an object", "zeros"
+    else:
+        _judge_text(copy, raw, kind)
+    return copy
+
+
+def _judge_text(copy: _Copy, raw: bytes, kind: Kind) -> None:
+    try:
+        parsed = parse(raw)
+    except NotJson as error:
+        end, zeros = error.offset, len(raw.rstrip(b"\0"))
+        copy.trouble = f"it is no JSON as brokers write it from {describe_offset(end)} on: {error.reason}"
+        if end <= zeros < len(raw):
+            end, copy.trouble = zeros, f"from {describe_offset(zeros)} on it is all zeros"
+        copy.offset, copy.found = end, _excerpt(raw, end)
+        return
+    # Zeros and white space behind the end are skipped by all versions.
+    rest = parsed.behind.lstrip(b"\0 \t\r\n\f\b")
+    if rest:
+        end = raw.index(rest, parsed.end)
+        copy.trouble = f"bytes stand behind its end, from {describe_offset(end)} on"
+        copy.offset, copy.expected, copy.found = end, "the end", _excerpt(raw, end)
+    elif (zero := raw.find(b"\0", 0, parsed.end)) >= 0:
+        copy.trouble, copy.offset = f"zeros stand in it from {describe_offset(zero)} on", zero
+        copy.found = "zeros"
+    elif parsed.dangling:
+        copy.trouble = f"its reference {parsed.dangling[0]!r} names nothing"
+        copy.count, copy.found = len(parsed.dangling), parsed.dangling[0]
+    else:
+        _judge_value(copy, parsed, kind)
+    copy.doubts += _doubts(copy.file, parsed, kind)
+
+
+def _excerpt(raw: bytes, offset: int) -> str:
+    return repr(raw[offset : offset + 12])[1:] if offset < len(raw) else "the file's end"
+
+
+def _judge_value(copy: _Copy, parsed: Parsed, kind: Kind) -> None:
+    value = parsed.value
+    if not isinstance(value, dict):
+        copy.trouble, copy.expected, copy.found = "it is a list", "an object", "a list"
+        return
+    copy.value = value
+    if kind.table not in value:
+        # No exception, nothing loaded: fastjson leaves the field as the constructor made it.
+        copy.trouble, copy.ignored = f"it has no {kind.table}", True
+        copy.expected, copy.found = kind.table, ", ".join(value)[:80]
+        return
+    wrong = faults(Row(kind.members), value, "")
+    first = next(wrong, None)
+    if first is not None:
+        copy.trouble = f"{first[0]} is not {first[1]}"
+        copy.expected, copy.count = first[1], 1 + sum(1 for _ in wrong)
+
+
+def _doubts(file: StoreFile, parsed: Parsed, kind: Kind) -> Iterator[Finding]:
+    """Yield what no broker writes although every broker reads it."""
+    if parsed.duplicates:
+        yield Finding(
+            "ST-CONFIG",
+            f"the key {parsed.duplicates[0]!r} stands twice in one object: the last value counts, "
+            "so an entry was lost or renamed",
+            severity="warning",
+            file=file.name,
+            count=len(parsed.duplicates),
+            found=parsed.duplicates[0],
+        )
+    if parsed.fractions:
+        yield Finding(
+            "ST-CONFIG",
+            f"the number {parsed.fractions[0][:40]} stands in it: all numbers of a broker are whole, "
+            "so a comma or a digit is damaged",
+            severity="warning",
+            file=file.name,
+            count=len(parsed.fractions),
+            found=parsed.fractions[0][:40],
+        )
+    if parsed.charset != CHARSETS[0]:
+        yield Finding(
+            "ST-CONFIG",
+            "its text is not UTF-8: 5.0.0 and later read other characters than were written",
+            severity="info" if kind.free_text else "warning",
+            file=file.name,
+            expected="UTF-8",
+            found=parsed.charset,
+        )
+    if parsed.behind and not parsed.behind.strip(b"\0 \t\r\n\f\b"):
+        yield Finding(
+            "ST-CONFIG",
+            "zeros stand behind its end: brokers skip them, but none writes them",
+            severity="warning",
+            file=file.name,
+            offset=parsed.end,
+            length=len(parsed.behind),
+        )
+
+
+# --- a file and its copies ----------------------------------------------------------------------
+
+
+def check_configs(store: Store) -> Iterator[Finding]:
+    """Yield ST-CONFIG for every configuration file that a broker cannot read, and what it does then.
+
+    ST-IO is a copy that the system could not read, ST-UNCHECKED one that is too large for us.
+    A file that is missing beside a good `.bak` is info: a stop within a save leaves that.
+    """
+    others = {file.name: file for file in store.files if file.kind == "other"}
+    for kind in KINDS:
+        files = {
+            end: store.config_files.get(kind.name + end) or others.get(f"{kind.folder}/{kind.name}{end}")
+            for end in ("", ".bak", ".tmp")
+        }
+        main, backup = (_read(file, kind) if file else None for file in (files[""], files[".bak"]))
+        for copy in (main, backup):
+            if copy is not None and copy.unread is not None:
+                yield copy.unread
+        if main is None:
+            if store.neighbours and (backup or files[".tmp"]):
+                yield _missing(kind, backup, files[".tmp"])
+        elif main.unread is None:
+            yield from _main(kind, main, backup, alone=not store.neighbours)
+            if main.good and backup and backup.trouble:
+                yield _finding(backup, "the file beside it is good, so no broker needs it", "info")
+    yield from check_epochs(others.get("epochFileCheckpoint"), others.get("epochFileCheckpoint.bak"))
+
+
+def _main(kind: Kind, main: _Copy, backup: _Copy | None, *, alone: bool) -> Iterator[Finding]:
+    yield from main.doubts
+    if main.trouble and main.ignored:
+        yield _finding(main, f"the broker does not notice that, and starts {kind.without}")
+    elif main.trouble:
+        yield _finding(main, "" if alone else _fallback(kind, backup))
+    else:
+        yield from _cross_check(kind, main)
+        if kind.name == "delayOffset.json" and not main.value["offsetTable"]:
+            yield from _failed_start(kind, main, backup)
+
+
+def _cross_check(kind: Kind, copy: _Copy) -> Iterator[Finding]:
+    """Yield what a file that every broker reads says twice, and differently."""
+    shape, name = Row(kind.members), copy.file.name
+    for path, member in renamed(shape, copy.value, ""):
+        yield Finding(
+            "ST-CONFIG",
+            f"{path} is one bit off {member}: the broker does not know the name and loses the value",
+            file=name,
+            expected=member,
+            found=path.rpartition(".")[2],
+        )
+    for path, own in misnamed(shape, copy.value, ""):
+        yield Finding(
+            "ST-CONFIG",
+            f"{path} calls itself {own!r}: one of the two names is damaged",
+            severity="warning",
+            file=name,
+            expected=path.rpartition(".")[2],
+            found=own,
+        )
+    topics = copy.value.get("groupTopicMap")
+    if topics and "groupTopicMap" in kind.members:
+        # Made of the keys of offsetTable when the file is saved. One more key, or one less, comes from
+        # a group that appears or goes in that moment; both at once do not.
+        listed = {f"{topic}@{group}" for group, names in topics.items() for topic in names}
+        kept = {key for key in copy.value["offsetTable"] if key.count("@") == 1}
+        if listed - kept and kept - listed:
+            expected, found = min(listed - kept), min(kept - listed)
+            yield Finding(
+                "ST-CONFIG",
+                f"offsetTable has {found}, groupTopicMap has {expected}: one of the names is damaged",
+                severity="warning",
+                file=name,
+                expected=expected,
+                found=found,
+                count=len(listed ^ kept),
+            )
+
+
+def _failed_start(kind: Kind, main: _Copy, backup: _Copy | None) -> Iterator[Finding]:
+    """Yield the trace of a start that failed: this file is then saved although it was never read."""
+    before = backup.value.get("offsetTable") if backup and backup.good else None
+    if before:
+        yield Finding(
+            "ST-CONFIG",
+            f"offsetTable is empty, but not in its .bak: the trace of a failed start. The broker starts {kind.without}",
+            severity="warning",
+            file=main.file.name,
+            expected=count(len(before), "level"),
+            found="none",
+        )
+
+
+def _finding(copy: _Copy, then: str, severity: str = "") -> Finding:
+    return Finding(
+        "ST-CONFIG",
+        f"a broker cannot read this file: {copy.trouble}" + (f"; {then}" if then else ""),
+        severity=severity,
+        file=copy.file.name,
+        offset=copy.offset,
+        count=copy.count,
+        expected=copy.expected,
+        found=copy.found,
+        length=None if copy.offset is None else max(0, copy.file.size - copy.offset),
+    )
+
+
+def _fallback(kind: Kind, backup: _Copy | None) -> str:
+    """Say what a broker does when it cannot read the file itself. Source: ConfigManager#loadBak."""
+    if backup is None or backup.empty:
+        return f"there is {'no' if backup is None else 'only an empty'} .bak: the broker starts {kind.without}"
+    if backup.unread is not None:
+        return "whether the .bak is good is not known"
+    if backup.good:
+        return f"the .bak is good and is read instead, it is one save older ({kind.saved})"
+    if backup.ignored or not kind.needed:
+        return f"the .bak is not good either ({backup.trouble}): the broker starts {kind.without}"
+    return f"the .bak is not good either ({backup.trouble}): the broker does not start"
+
+
+def _missing(kind: Kind, backup: _Copy | None, temporary: StoreFile | None) -> Finding:
+    """Return what it means that only other copies are there."""
+    good = backup is not None and backup.good
+    # Up to 5.0.0 a save ends by renaming the .tmp; a broker never reads one.
+    newest = f" The newest state may be in {temporary.name}, which no broker reads." if temporary else ""
+    return Finding(
+        "ST-CONFIG",
+        f"the file is missing, as after a stop within a save: {_fallback(kind, backup)}.{newest}",
+        severity="info" if good or backup is None else "",
+        file=f"{kind.folder}/{kind.name}",
+        offset=None if good or backup is None else backup.offset,
+        found="no file",
+    )

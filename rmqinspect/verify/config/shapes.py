@@ -1,0 +1,369 @@
+"""What each configuration file has to hold for a broker's decoder, and what it says twice.
+
+Files differ between versions by members that came later, so members that are not known here are
+not looked at, as fastjson does not. What decoding accepts was tried with the brokers' own
+managers, 4.2.0 to 5.5.0.
+
+Source: the fields of each ConfigManager; aux 2.3 to 2.12, 4.5, 10.3.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rmqinspect.config.json_files import integer, key_number
+
+# --- shapes --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A value that fastjson takes for a Java field."""
+
+    words: str
+    fits: Callable[[Any], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A map of entries that are all alike."""
+
+    of: "Shape"
+    key_bits: int | None = None  # of keys that are numbers
+    named: str | None = None  # the member of an entry that says its key once more
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The members of an object; others are not looked at, as fastjson does not."""
+
+    members: Mapping[str, "Shape"]
+
+
+@dataclass(frozen=True, slots=True)
+class List:
+    """Values that are all alike."""
+
+    of: "Shape"
+
+
+Shape = Leaf | Table | Row | List
+
+
+def _number(bits: int) -> Leaf:
+    return Leaf(f"a number of {bits} bits", lambda value: value is None or integer(_as_number(value), bits) is not None)
+
+
+def _as_number(value: Any) -> Any:
+    """Return the number that fastjson makes of a value: it drops fractions and reads texts."""
+    if isinstance(value, str):
+        return key_number(value, 64)
+    # A float cannot be an infinity here: "NaN" and "Infinity" are not JSON.
+    return int(value) if isinstance(value, float) and abs(value) < 2**64 else value
+
+
+# Null leaves a field as the constructor made it.
+_INT, _LONG = _number(32), _number(64)
+_COUNTER = Leaf(_LONG.words, lambda value: value is not None and _LONG.fits(value))  # an AtomicLong
+_FLAG = Leaf("true or false", lambda value: isinstance(value, bool | int) or value in (None, "true", "false"))
+_TEXT = Leaf("a text", lambda value: value is None or isinstance(value, str | bool | int | float))
+_TEXTS = Table(_TEXT)
+
+
+def _one_of(*words: str) -> Leaf:
+    return Leaf(" or ".join(words), lambda value: value is None or value in words)
+
+
+_VERSION = Row({"stateVersion": _LONG, "timestamp": _LONG, "counter": _COUNTER})
+_OFFSETS = Table(Table(_LONG, key_bits=32))  # topic@group -> queue -> offset
+_COUNTS = Table(Row({"count": _LONG, "timeStamp": _LONG}))
+_TOPIC = Row(
+    {
+        "topicName": _TEXT,
+        "readQueueNums": _INT,
+        "writeQueueNums": _INT,
+        "perm": _INT,
+        "topicFilterType": _one_of("SINGLE_TAG", "MULTI_TAG"),
+        "topicSysFlag": _INT,
+        "order": _FLAG,
+        "attributes": _TEXTS,
+    }
+)
+_GROUP = Row(
+    {
+        "groupName": _TEXT,
+        "consumeEnable": _FLAG,
+        "consumeFromMinEnable": _FLAG,
+        "consumeBroadcastEnable": _FLAG,
+        "consumeMessageOrderly": _FLAG,
+        "retryQueueNums": _INT,
+        "retryMaxTimes": _INT,
+        "brokerId": _LONG,
+        "groupRetryPolicy": Row({"type": _one_of("EXPONENTIAL", "CUSTOMIZED")}),
+        "whichBrokerWhenConsumeSlowly": _LONG,
+        "notifyConsumerIdsChangedEnable": _FLAG,
+        "groupSysFlag": _INT,
+        "consumeTimeoutMinute": _INT,
+        "attributes": _TEXTS,
+    }
+)
+_FILTER = Row(
+    {
+        "consumerGroup": _TEXT,
+        "topic": _TEXT,
+        "expression": _TEXT,
+        "expressionType": _TEXT,
+        "bornTime": _LONG,
+        "deadTime": _LONG,
+        "dead": _FLAG,
+        "clientVersion": _LONG,
+        "bloomFilterData": Row({"bitNum": _INT, "bitPos": List(_INT)}),
+    }
+)
+_ORDER = Row(
+    {
+        "popTime": _LONG,
+        "i": _LONG,
+        "l": _LONG,
+        "cm": _LONG,
+        "a": _TEXT,
+        "o": List(_LONG),
+        "ot": Table(_LONG, key_bits=64),
+        "oc": Table(_INT, key_bits=64),
+    }
+)
+_MODE = Row(
+    {
+        "topic": _TEXT,
+        "consumerGroup": _TEXT,
+        "popShareQueueNum": _INT,
+        "mode": _one_of("PULL", "POP"),
+    }
+)
+_MAPPING_ITEM = Row(
+    {
+        "gen": _INT,
+        "queueId": _INT,
+        "bname": _TEXT,
+        "logicOffset": _LONG,
+        "startOffset": _LONG,
+        "endOffset": _LONG,
+        "timeOfStart": _LONG,
+        "timeOfEnd": _LONG,
+    }
+)
+_MAPPING = Row(
+    {
+        "topic": _TEXT,
+        "bname": _TEXT,
+        "scope": _TEXT,
+        "epoch": _LONG,
+        "totalQueues": _INT,
+        "dirty": _FLAG,
+        "currIdMap": Table(_INT, key_bits=32),
+        "hostedQueues": Table(List(_MAPPING_ITEM), key_bits=32),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One configuration file: what is in it, when it is saved, what a broker is without it."""
+
+    name: str
+    table: str  # the member that it is there for; a file without it says nothing
+    members: Mapping[str, Shape]
+    saved: str
+    without: str  # "the broker starts …"
+    needed: bool = True  # does a start fail when neither the file nor its .bak can be decoded
+    folder: str = "config"
+    free_text: bool = False  # holds what users wrote, in the platform's charset up to 4.9.8
+
+
+_OFFSET_FILE: Mapping[str, Shape] = {
+    "dataVersion": _VERSION,
+    "offsetTable": _OFFSETS,
+    "pullOffsetTable": _OFFSETS,
+    "groupTopicMap": Table(List(_TEXT)),
+}
+_NO_OFFSETS = "without consumer offsets: each group begins where its clients' setting says"
+_AT_CHANGE = "saved at each change"
+_EVERY_5_S, _EVERY_10_S = "saved every 5 s", "saved every 10 s"
+_SEGMENTS = Table(Table(Row({"baseOffset": _LONG, "size": _LONG}), key_bits=64))
+
+KINDS = (
+    Kind(
+        "topics.json",
+        "topicConfigTable",
+        {"dataVersion": _VERSION, "topicConfigTable": Table(_TOPIC, named="topicName")},
+        _AT_CHANGE,
+        "without its topics",
+    ),
+    Kind(
+        "subscriptionGroup.json",
+        "subscriptionGroupTable",
+        {
+            "dataVersion": _VERSION,
+            "forbiddenTable": Table(Table(_INT)),
+            "subscriptionGroupTable": Table(_GROUP, named="groupName"),
+        },
+        _AT_CHANGE,
+        "without its consumer groups",
+    ),
+    Kind("consumerOffset.json", "offsetTable", _OFFSET_FILE, _EVERY_5_S, _NO_OFFSETS),
+    Kind(
+        "lmqConsumerOffset.json",
+        "offsetTable",
+        {**_OFFSET_FILE, "lmqOffsetTable": Table(_LONG)},
+        _EVERY_5_S,
+        _NO_OFFSETS,
+    ),
+    Kind(
+        "delayOffset.json",
+        "offsetTable",
+        {"dataVersion": _VERSION, "offsetTable": Table(_LONG, key_bits=32)},
+        _EVERY_10_S,
+        "at the oldest delayed message of each level: messages are delivered again",
+    ),
+    Kind(
+        "consumerFilter.json",
+        "filterDataByTopic",
+        {
+            "filterDataByTopic": Table(
+                Row({"topic": _TEXT, "groupFilterData": Table(_FILTER, named="consumerGroup")}), named="topic"
+            )
+        },
+        _EVERY_10_S,
+        "without the filters of groups that are not online",
+        free_text=True,
+    ),
+    Kind(
+        "consumerOrderInfo.json",
+        "table",
+        {"table": Table(Table(_ORDER, key_bits=32))},
+        _EVERY_10_S,
+        "without the state of ordered POP consumers: messages are delivered again",
+    ),
+    Kind(
+        "topicQueueMapping.json",
+        "topicQueueMappingInfoMap",
+        {"dataVersion": _VERSION, "topicQueueMappingInfoMap": Table(_MAPPING, named="topic")},
+        _AT_CHANGE,
+        "without its static topics",
+    ),
+    Kind(
+        "messageRequestMode.json",
+        "messageRequestModeMap",
+        {"messageRequestModeMap": Table(Table(_MODE, named="consumerGroup"))},
+        _AT_CHANGE,
+        "with all groups in the default request mode",
+        needed=False,
+    ),
+    Kind(
+        "timermetrics",
+        "timingCount",
+        {"dataVersion": _VERSION, "timingCount": _COUNTS},
+        "saved every second",
+        "without its count of pending timer messages",
+    ),
+    Kind(
+        "transactionMetrics",
+        "transactionCount",
+        {"dataVersion": _VERSION, "transactionCount": _COUNTS},
+        "saved every 3 to 10 s",
+        "without its count of open transactions",
+        needed=False,
+    ),
+    Kind(
+        "tieredStoreMetadata.json",
+        "queueMetadataTable",
+        {
+            "topicSerialNumber": _LONG,
+            "topicMetadataTable": Table(Row({"topicId": _LONG, "topic": _TEXT, "status": _INT}), named="topic"),
+            "queueMetadataTable": Table(Table(Row({"minOffset": _LONG, "maxOffset": _LONG}), key_bits=32)),
+            "commitLogFileSegmentTable": _SEGMENTS,
+            "consumeQueueFileSegmentTable": _SEGMENTS,
+            "indexFileSegmentTable": _SEGMENTS,
+        },
+        _AT_CHANGE,
+        "without knowing what it has in tiered storage",
+        needed=False,
+    ),
+    Kind(
+        "position-checkpoint",
+        "queueOffsetMap",
+        {"queueOffsetMap": Table(_LONG)},
+        "saved after each compaction",
+        "compaction at the beginning of each queue",
+        needed=False,
+        folder="compaction",
+    ),
+)
+
+
+def faults(shape: Shape, value: Any, path: str) -> Iterator[tuple[str, str]]:
+    """Yield (path, what should be there) for all that a broker's decoder would stumble over."""
+    match shape:
+        case Leaf(words, fits):
+            if not fits(value):
+                yield path, words
+        case List(of):
+            if not isinstance(value, list):
+                yield path, "a list"
+                return
+            for number, entry in enumerate(value):
+                yield from faults(of, entry, f"{path}[{number}]")
+        case Row(members):
+            if not isinstance(value, dict):
+                yield path, "an object"
+                return
+            for name in members.keys() & value.keys():
+                yield from faults(members[name], value[name], f"{path}.{name}" if path else name)
+        case Table(of, key_bits):
+            if not isinstance(value, dict):
+                yield path, "an object"
+                return
+            for key, entry in value.items():
+                if key_bits and key_number(key, key_bits) is None:
+                    yield f"{path}.{key}", f"a number of {key_bits} bits as the key"
+                elif entry is None:
+                    yield f"{path}.{key}", "a value"  # a ConcurrentHashMap takes no null
+                elif not (isinstance(of, Leaf) and of.fits(entry)):
+                    yield from faults(of, entry, f"{path}.{key}")
+
+
+def misnamed(shape: Shape, value: Any, path: str) -> Iterator[tuple[str, str]]:
+    """Yield (path, the name it gives itself) for entries whose name is not their key; all is of its shape."""
+    match shape:
+        case Row(members):
+            for name in members.keys() & value.keys():
+                yield from misnamed(members[name], value[name], f"{path}.{name}" if path else name)
+        case Table(of, _, named) if isinstance(of, Row | Table):
+            for key, entry in value.items():
+                if named and entry.get(named, key) != key:
+                    yield f"{path}.{key}", str(entry[named])
+                yield from misnamed(of, entry, f"{path}.{key}")
+
+
+def renamed(shape: Shape, value: Any, path: str) -> Iterator[tuple[str, str]]:
+    """Yield (path, member) for names that one bit makes the name of a member, which is not there.
+
+    Later versions and other builds add members, so an unknown name alone is no damage.
+    """
+    match shape:
+        case Row(members):
+            for name in value.keys() - members.keys():
+                for member in members.keys() - value.keys():
+                    if _is_one_bit_off(name, member):
+                        yield f"{path}.{name}" if path else name, member
+            for name in members.keys() & value.keys():
+                yield from renamed(members[name], value[name], f"{path}.{name}" if path else name)
+        case Table(of) if not isinstance(of, Leaf):
+            for key, entry in value.items():
+                yield from renamed(of, entry, f"{path}.{key}")
+
+
+def _is_one_bit_off(name: str, member: str) -> bool:
+    pairs = zip(name, member, strict=False)
+    different = [ord(one) ^ ord(other) for one, other in pairs if one != other]
+    return len(name) == len(member) and len(different) == 1 and different[0].bit_count() == 1

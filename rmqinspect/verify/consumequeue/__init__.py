@@ -1,0 +1,1 @@
+"""Checks of consume queues, and of queues against the log."""

@@ -1,0 +1,88 @@
+"""The rule that the files of an ext consume queue decide by themselves: EX-SIZE.
+
+Whether a queue unit's address leads to one of their units is judged with the unit (`queue_join`).
+
+Source: ConsumeQueueExt#recover, #putAndFlush; core 4.8.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rmqinspect.codec.layout import dtype_of, place_of
+from rmqinspect.errors import Unreadable
+from rmqinspect.schemas.consumequeue import EXT_END_OF_FILE, ExtHead
+from rmqinspect.store.model import QueueFile
+from rmqinspect.store.reader import FileReader, open_file
+from rmqinspect.verify.findings import Finding
+
+_HEAD = dtype_of(ExtHead)
+_WINDOW = 1 << 20
+_SIZE = np.dtype(">i2")
+
+
+@dataclass(slots=True)
+class ExtSurvey:
+    """What ext files say by themselves."""
+
+    findings: list[Finding] = field(default_factory=list)  # one a file at most: what lies behind is not found again
+    units: int = 0
+    unread: list[str] = field(default_factory=list)
+
+
+def survey_ext(files: Sequence[QueueFile]) -> ExtSurvey:
+    """Follow the sizes of the units of each file."""
+    survey = ExtSurvey()
+    for file in files:
+        try:
+            with open_file(file) as reader:
+                _follow(reader, file, survey)
+        except Unreadable as error:
+            survey.unread.append(str(error))
+    return survey
+
+
+def _follow(reader: FileReader, file: QueueFile, survey: ExtSurvey) -> None:
+    """Step from unit to unit; neighbours of one size, as nearly all are, in one step."""
+    start, raw = 0, reader.read(0, _WINDOW)
+    at = 0  # in the window
+    while True:
+        if at + _HEAD.itemsize > len(raw) and start + len(raw) < reader.size:
+            start, at = start + at, 0
+            raw = reader.read(start, _WINDOW)
+        left = len(raw) - at
+        size = int(np.frombuffer(raw, _SIZE, 1, at)[0]) if left >= _SIZE.itemsize else 0
+        if size == 0 or size == EXT_END_OF_FILE:
+            return  # the end of what was written, or of a full file
+        if size < _HEAD.itemsize or start + at + size > reader.size:
+            survey.findings.append(_finding(file, start + at, None, size))
+            return
+        if size > left:
+            start, at = start + at, 0
+            raw = reader.read(start, max(_WINDOW, size))
+            continue
+        heads = np.ndarray((left // size,), _HEAD, raw, at, (size,)) if left >= size else np.empty(0, _HEAD)
+        alike = (heads["size"] == size) & (heads["bitmap_size"] == size - _HEAD.itemsize)
+        count = len(alike) if alike.all() else int(np.argmin(alike))
+        if count == 0:
+            bitmap = int(heads["bitmap_size"][0])
+            survey.findings.append(_finding(file, start + at, _HEAD.itemsize + bitmap, size))
+            return
+        survey.units += count
+        at += count * size
+
+
+def _finding(file: QueueFile, position: int, expected: int | None, found: int) -> Finding:
+    what = "its bitmap's length" if expected is not None else "its file"
+    return Finding(
+        "EX-SIZE",
+        f"the ext unit's size does not fit {what}: a start that recovers the file ends it here",
+        file=file.name,
+        offset=position + place_of(ExtHead, "size"),
+        length=_SIZE.itemsize,
+        topic=file.topic,
+        queue_id=file.queue_id,
+        expected=None if expected is None else str(expected),
+        found=str(found),
+    )

@@ -1,0 +1,315 @@
+"""The rules that a consume queue's own units decide, and where its units point into the log.
+
+`survey_queue` reads a queue once, window by window. What its units say of the log's records is
+judged where those records are read (`queue_join`); the survey only tells which rows point into
+which split.
+
+Source: ConsumeQueue#recover, #correctMinOffset, #fillPreBlank, BatchConsumeQueue; core 4.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rmqinspect.codec.arrays import Ints, Units, used_units
+from rmqinspect.codec.layout import dtype_of
+from rmqinspect.consumequeue.rocksdb import UNPACKED
+from rmqinspect.consumequeue.units import LAYOUTS, filler_units, read_units, unit_numbers, unit_times, valid_units
+from rmqinspect.errors import Unreadable
+from rmqinspect.store.model import QueueFile, Store
+from rmqinspect.store.reader import open_file
+from rmqinspect.text import count
+from rmqinspect.verify.findings import Finding, Kept
+from rmqinspect.verify.plan import Runs
+from rmqinspect.verify.runs import Run, cut_runs
+
+
+def check_sizes(store: Store) -> Iterator[Finding]:
+    """Yield CQ-SIZE: files whose length is not that of their kind in this store, or holds part of a unit.
+
+    Source: MappedFileQueue#load, which compares each length with the setting.
+    """
+    by_kind: dict[str, list[QueueFile]] = {}
+    for file in store.queue_files:
+        if UNPACKED not in file.name:
+            by_kind.setdefault(file.kind, []).append(file)
+    for kind, files in by_kind.items():
+        lengths = Counter(file.size for file in files if file.size)
+        usual = max(lengths, key=lambda size: (lengths[size], size), default=None)
+        step = dtype_of(LAYOUTS[kind]).itemsize if kind in LAYOUTS else 1
+        for file in files:
+            if file.size == usual and not file.size % step:
+                continue
+            what = "the file has not the length that the store's other queue files have"
+            if file.size % step:
+                what = f"the file's length is no multiple of {step}, the size of a unit"
+            yield Finding(
+                "CQ-SIZE",
+                what,
+                file=file.name,
+                topic=file.topic,
+                queue_id=file.queue_id,
+                expected=str(usual) if usual != file.size else None,
+                found=str(file.size),
+            )
+
+
+@dataclass(slots=True)
+class QueueSurvey:
+    """What one queue says by itself. Offsets are logical unless they are called physical."""
+
+    topic: str
+    queue_id: int
+    kind: str  # queue, batch_queue
+    runs: Ints = field(default_factory=lambda: np.empty((0, 4), np.int64))  # as `plan.Runs` has them
+    findings: list[Finding] = field(default_factory=list)
+    suppressed: Counter[str] = field(default_factory=Counter)  # more findings of a code, not kept
+    ascends: bool = True  # each unit points behind the one before it
+    units: int = 0  # of messages
+    expired: int = 0  # of them before the log's first segment
+    zero_behind: int = 0  # of them that have offset 0 while the log begins later
+    min_offset: int = 0
+    max_offset: int = 0
+    last_physical_offset: int | None = None  # that the newest unit of a message points at
+    unread: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> tuple[str, int]:
+        """(topic, queue id)."""
+        return self.topic, self.queue_id
+
+
+def survey_queue(files: Sequence[QueueFile], borders: Ints, log_start: int, limit: int) -> QueueSurvey:
+    """Read all units of one queue; `limit` bounds the findings of a code.
+
+    `borders` has the physical offsets where the log's splits begin, as `cut_runs` wants them.
+    """
+    survey = _Survey(files, borders, log_start, limit)
+    for number, file in enumerate(files):
+        try:
+            survey.take_file(number, file)
+        except Unreadable as error:
+            survey.result.unread.append(str(error))
+            survey.forget()
+            survey.last_used = None
+    survey.finish()
+    return survey.result
+
+
+class _Survey:
+    def __init__(self, files: Sequence[QueueFile], borders: Ints, log_start: int, limit: int) -> None:
+        first = files[0]
+        self.files, self.borders, self.log_start = files, borders, log_start
+        self.unit_size = dtype_of(LAYOUTS[first.kind]).itemsize
+        # The file names of a batch queue say nothing about its queue offsets.
+        start = first.base // self.unit_size if first.kind == "queue" else 0
+        self.kept = Kept(limit)
+        self.result = QueueSurvey(
+            first.topic,
+            first.queue_id,
+            first.kind,
+            findings=self.kept.rows,
+            suppressed=self.kept.suppressed,
+            min_offset=-1,
+            max_offset=start,
+        )
+        # Rows are counted through the queue by the names of its files. A broker fills up with
+        # pre-blanks what lies before a queue's first message, so a queue begins with its first file.
+        self.last_used: int | None = first.base // self.unit_size - 1  # None: not known
+        self.last_place = self.last_time = -(2**63)
+        self.runs: list[tuple[int, Run]] = []  # (number of the file, rows of it)
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget what came before: rows are missing."""
+        self.next_offset: int | None = None  # of a batch queue
+
+    def take_file(self, number: int, file: QueueFile) -> None:
+        with open_file(file) as reader:
+            for row, units in read_units(reader, file.kind):
+                self._take_window(number, file, row, units)
+
+    def _take_window(self, number: int, file: QueueFile, row: int, units: Units) -> None:
+        used = np.flatnonzero(used_units(units))
+        if not len(used):
+            return
+        self._holes(file.base // self.unit_size + row + used)
+        valid = valid_units(units)
+        bad = used[~valid[used]]
+        if len(bad):
+            self._invalid(file, row, units, bad)
+        good = used[valid[used]]
+        if not len(good):
+            return
+        offsets, counts = unit_numbers(file, row, units)
+        last = good[-1]
+        self.result.max_offset = min(int(offsets[last]) + int(counts[last]), 2**63 - 1)
+        messages = good[~filler_units(units)[good]]
+        if not len(messages):
+            return
+        places = units["physical_offset"][messages].astype(np.int64)
+        self.result.last_physical_offset = int(places[-1])
+        self._count(places, offsets[messages])
+        self._follow_order(units[messages], places)
+        if file.kind == "batch_queue":
+            self._counts_lead_on(file, row, units, messages)
+        for run in cut_runs(places, self.borders):
+            rows = messages[run.first], messages[run.first + run.rows - 1]
+            self._add_run(number, Run(row + int(rows[0]), int(rows[1] - rows[0]) + 1, run.split))
+
+    def _add_run(self, number: int, run: Run) -> None:
+        runs = self.runs
+        if runs and runs[-1][0] == number and runs[-1][1].split == run.split:
+            before = runs[-1][1]
+            if before.first + before.rows == run.first:
+                runs[-1] = (number, Run(before.first, before.rows + run.rows, run.split))
+                return
+        runs.append((number, run))
+
+    def _count(self, places: Ints, offsets: Units) -> None:
+        result = self.result
+        result.units += len(places)
+        if result.min_offset >= 0:
+            return
+        reached = np.flatnonzero(places >= self.log_start)
+        behind = places[: reached[0]] if len(reached) else places
+        zeros = int(np.count_nonzero(behind == 0)) if self.log_start else 0
+        result.expired += len(behind) - zeros
+        result.zero_behind += zeros
+        if len(reached):
+            result.min_offset = int(offsets[reached[0]])
+
+    # --- rules ----------------------------------------------------------------------------------
+
+    def _holes(self, rows: Ints) -> None:
+        """Tell rows without a unit between used ones; `rows` are those in use, counted through the queue."""
+        last = rows[0] - 1 if self.last_used is None else self.last_used
+        before = np.concatenate(([last], rows[:-1]))
+        for at in np.flatnonzero(rows - before > 1).tolist():
+            self._hole(int(before[at]) + 1, int(rows[at] - before[at]) - 1)
+        self.last_used = int(rows[-1])
+
+    def _hole(self, row: int, count: int) -> None:
+        position = row * self.unit_size
+        # Rows behind the end of a file that was cut are its own.
+        usual = max(file.size for file in self.files)
+        file = next((file for file in reversed(self.files) if file.base <= position < file.base + usual), None)
+        what = "unused units" if file is not None else "a file is missing"
+        self.kept.add(
+            Finding(
+                "CQ-HOLE",
+                f"{what}, and used ones behind: a start that reads this ends the queue here",
+                file=file.name if file is not None else f"{self.files[0].name.rpartition('/')[0]}/{position:020}",
+                offset=position - file.base if file is not None else None,
+                length=count * self.unit_size,
+                topic=self.result.topic,
+                queue_id=self.result.queue_id,
+                queue_offset=row if self.files[0].kind == "queue" else None,
+                count=count,
+                expected="units or filler",
+                found="no file" if file is None else "zeros" if position < file.base + file.size else "the file's end",
+            )
+        )
+
+    def _invalid(self, file: QueueFile, row: int, units: Units, bad: Ints) -> None:
+        for at in self.kept.some("CQ-DANGLING", bad.tolist()):
+            unit = units[at]
+            self.kept.rows.append(
+                self._unit_finding(
+                    "CQ-DANGLING",
+                    "no unit: its offset is negative or its size not above 0; "
+                    "a start that reads it ends the queue here",
+                    file,
+                    row + at,
+                    None,
+                    "an offset and a size",
+                    f"offset {unit['physical_offset']}, size {unit['size']}",
+                )
+            )
+
+    def _follow_order(self, units: Units, places: Ints) -> None:
+        """Note whether all ascends; which unit is out of order is told when it is known which ones are wrong."""
+        times = unit_times(units)
+        ascends = places[0] > self.last_place and (places[1:] > places[:-1]).all()
+        if times is not None:
+            ascends &= times[0] >= self.last_time and (times[1:] >= times[:-1]).all()
+            self.last_time = int(times[-1])
+        self.last_place = int(places[-1])
+        self.result.ascends &= bool(ascends)
+
+    def _counts_lead_on(self, file: QueueFile, row: int, units: Units, messages: Ints) -> None:
+        """BQ-COUNT: each batch unit begins where the one before it ends. Source: BatchConsumeQueue#recover."""
+        base = units["queue_offset"][messages].astype(np.int64)
+        after = base + units["message_count"][messages].astype(np.int64)
+        expected = np.concatenate(([base[0] if self.next_offset is None else self.next_offset], after[:-1]))
+        self.next_offset = int(after[-1])
+        for at in np.flatnonzero(expected != base).tolist():
+            self.kept.add(
+                self._unit_finding(
+                    "BQ-COUNT",
+                    "the batch unit does not begin where the one before it ends",
+                    file,
+                    row + int(messages[at]),
+                    int(base[at]),
+                    str(expected[at]),
+                    str(base[at]),
+                )
+            )
+
+    # --- reporting ------------------------------------------------------------------------------
+
+    def _unit_finding(
+        self,
+        code: str,
+        what: str,
+        file: QueueFile,
+        row: int,
+        queue_offset: int | None,
+        expected: str | None,
+        found: str | None,
+    ) -> Finding:
+        if queue_offset is None and file.kind == "queue":
+            queue_offset = file.base // self.unit_size + row
+        return Finding(
+            code,
+            what,
+            file=file.name,
+            offset=row * self.unit_size,
+            length=self.unit_size,
+            topic=self.result.topic,
+            queue_id=self.result.queue_id,
+            queue_offset=queue_offset,
+            expected=expected,
+            found=found,
+        )
+
+    def finish(self) -> None:
+        """Settle what only the queue's end tells."""
+        # As numbers they take a tenth of the memory: there may be ten thousand queues and as many splits.
+        self.result.runs = Runs.of(self.runs).rows
+        if self.result.min_offset < 0:
+            self.result.min_offset = self.result.max_offset
+
+
+def retention_findings(surveys: Iterable[QueueSurvey], log_start: int) -> Iterator[Finding]:
+    """Yield one row each for units that retention left behind: CQ-EXPIRED and CQ-ZERO-BEHIND."""
+    surveys = list(surveys)
+    expired = [survey for survey in surveys if survey.expired]
+    if expired:
+        yield Finding(
+            "CQ-EXPIRED",
+            f"units of {count(len(expired), 'queue')} point before the log's first segment, as retention leaves them",
+            file="consumequeue",
+            count=sum(survey.expired for survey in expired),
+            expected=f"{log_start} or behind",
+        )
+    zeros = [survey for survey in surveys if survey.zero_behind]
+    if zeros:
+        yield Finding(
+            "CQ-ZERO-BEHIND",
+            f"units of {count(len(zeros), 'queue')} have physical offset 0, before the log's first segment",
+            file="consumequeue",
+            count=sum(survey.zero_behind for survey in zeros),
+        )

@@ -1,0 +1,387 @@
+"""Chain of custody: which files the evidence is, whether they stayed as they were, whether they still are.
+
+An inventory lists every file below what was given, whether it belongs to a store or not. Digests are
+taken by threads beside the checks: both read the log in the same order, and what the one has brought
+into the page cache the other finds there. So every byte is hashed and checked, and comes from the disk
+once as long as the cache holds what lies between the two.
+"""
+
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from threading import Event, Lock
+from typing import Any, NamedTuple, TypeVar
+
+from rmqinspect.errors import Unreadable
+from rmqinspect.store.directory import find_place
+from rmqinspect.store.model import Segment, Store, StoreFile
+from rmqinspect.store.reader import open_file
+from rmqinspect.system.filesystem import Files, files_below, isfile
+from rmqinspect.system.uri import basename, is_remote, shown
+from rmqinspect.text import group_digits
+
+ALGORITHM = "sha256"
+
+_CHUNK = 1 << 20  # bytes read at a time: hashing them takes longer than a switch of threads
+_ZEROS = memoryview(bytes(_CHUNK))
+_PATIENCE = 0.2  # seconds between two looks at how far the threads are
+_EMPTY = "an empty folder"
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Exhibit:
+    """One file of the evidence, as the system describes it."""
+
+    file: StoreFile
+    mtime_ns: int
+    inode: tuple[int, int]  # with its device
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """What lies below the given paths at one moment, by name, sorted."""
+
+    exhibits: dict[str, Exhibit]
+    others: dict[str, str]  # what is no file: links, empty folders, FIFOs
+    unread: tuple[str, ...] = ()  # what could not be listed, one line each
+    is_remote: bool = False  # no empty folders: an object store has none
+
+
+class Difference(NamedTuple):
+    """A file that is not as it was."""
+
+    name: str
+    kind: str  # added, gone, changed
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Custody:
+    """What a run can say about the files it read."""
+
+    inventory: Inventory  # before the first byte was read
+    digests: Mapping[str, str] = field(default_factory=dict)  # hex by name, as far as they were taken
+    algorithm: str | None = None  # None: no digests were asked for, and changes were not looked for
+    changed: Sequence[Difference] = ()  # while the run read
+    unread: Sequence[str] = ()  # one line each
+
+    @property
+    def raw(self) -> int:
+        """The size of all files together."""
+        return sum(exhibit.file.size for exhibit in self.inventory.exhibits.values())
+
+    @property
+    def undigested(self) -> int:
+        """How many files have no digest though one was asked for."""
+        return len(self.inventory.exhibits) - len(self.digests) if self.algorithm else 0
+
+    def document(self) -> dict[str, Any]:
+        """Return the object `custody` of the report."""
+        return {
+            "algorithm": self.algorithm,
+            "files": [
+                {
+                    "file": name,
+                    "size": exhibit.file.size,
+                    "mtime": iso_nanoseconds(exhibit.mtime_ns),
+                    "sha256": self.digests.get(name),
+                }
+                for name, exhibit in self.inventory.exhibits.items()
+            ],
+            "others": [{"file": name, "what": what} for name, what in self.inventory.others.items()],
+            "changed": [{"file": change.name, "kind": change.kind, "what": change.what} for change in self.changed],
+        }
+
+
+class Watch:
+    """The evidence of one run, from before its first read to after its last."""
+
+    def __init__(self, store: Store) -> None:
+        self._roots = _Roots(store)
+        self._digests: Digests | None = None
+        self.before = self._roots.take_inventory()
+
+    def take_digests(self, names: Iterable[str], threads: int) -> "Digests":
+        """Begin to take the digests of some files; `conclude` ends it."""
+        self._digests = Digests(self._roots.in_reading_order(self.before, names), threads)
+        return self._digests
+
+    def conclude(self) -> Custody:
+        """Stop the digests where they are, look at all files again and return what is known.
+
+        Without digests nothing is looked at again.
+        """
+        if self._digests is None:
+            return Custody(self.before, unread=self.before.unread)
+        self._digests.stop()
+        digests, unread = self._digests.results()
+        after = self._roots.take_inventory()
+        lines = dict.fromkeys((*unread, *self.before.unread, *after.unread))
+        return Custody(self.before, digests, ALGORITHM, _changes(self.before, after), tuple(lines))
+
+
+# --- which files ------------------------------------------------------------------------------------------
+
+
+class _Roots:
+    """The places whose files are the evidence of a run; found once, because the evidence may go."""
+
+    def __init__(self, store: Store) -> None:
+        located = [find_place(path) for path in store.paths]
+        self._files = {file.path: file for file in store.files}
+        self._roots = [(real, _root_name(real, place, len(located))) for real, place in located]
+
+    def take_inventory(self) -> Inventory:
+        """List every file; no link is followed and nothing is opened."""
+        found: dict[str, tuple[str, Exhibit]] = {}  # by real path: roots may lie in each other
+        others: list[tuple[str, str]] = []
+        unread: list[str] = []
+        waiting: list[tuple[str, str, Files]] = []
+        for path, name in self._roots:
+            try:
+                waiting.append((path, name, files_below(path)))
+            except OSError as error:
+                unread.append(f"{name or shown(path)}: {error.strerror}")
+        while waiting:
+            path, name, files = waiting.pop()
+            try:
+                status = files.lstat(path)
+                if stat.S_ISREG(status.st_mode):
+                    exhibit = self._exhibit(path, name, status)
+                    found.setdefault(path, (exhibit.file.name, exhibit))
+                elif stat.S_ISDIR(status.st_mode):
+                    entries = files.scandir(path)
+                    waiting += [(e.path, f"{name}/{e.name}" if name else e.name, files) for e in entries]
+                    others += [] if entries else [(f"{name}/", _EMPTY)]
+                elif stat.S_ISLNK(status.st_mode):
+                    others.append((name, f"a link to {os.readlink(path)}"))
+                else:
+                    others.append((name, "neither a folder nor a regular file"))
+            except FileNotFoundError:
+                continue  # a broker that runs deletes files while they are listed
+            except OSError as error:
+                unread.append(f"{name or path}: {error.strerror}")
+        remote = any(is_remote(path) for path, _ in self._roots)
+        return Inventory(_by_name(found.values()), _by_name(others), tuple(sorted(unread)), remote)
+
+    def _exhibit(self, path: str, name: str, status: os.stat_result) -> Exhibit:
+        known = self._files.get(path)
+        file = StoreFile(path, known.name if known else name, status.st_size, known.kind if known else "other")
+        return Exhibit(file, status.st_mtime_ns, (status.st_dev, status.st_ino))
+
+    def in_reading_order(self, inventory: Inventory, names: Iterable[str]) -> list[tuple[str, StoreFile]]:
+        """Return names and files as the checks come by: the log by physical offset, then the rest."""
+
+        def place(item: tuple[str, StoreFile]) -> tuple[bool, int]:
+            file = self._files.get(item[1].path)
+            return (False, file.base) if isinstance(file, Segment) else (True, 0)
+
+        return sorted(((name, inventory.exhibits[name].file) for name in names), key=place)
+
+
+def _root_name(path: str, place: tuple[str, ...], number: int) -> str:
+    """Return what stands before the names below a root, as the store has it."""
+    if isfile(path):
+        return basename(path)
+    return "commitlog" if place == ("commitlog",) and number > 1 else ""
+
+
+def _by_name(items: Iterable[tuple[str, Item]]) -> dict[str, Item]:
+    """Return items by name, sorted. Folders that were given together may hold equal names: they are numbered."""
+    named: dict[str, Item] = {}
+    for name, item in items:
+        free, number = name, 1
+        while free in named:
+            number += 1
+            free = f"{name} ({number})"
+        named[free] = item
+    return dict(sorted(named.items()))
+
+
+# --- what is in them --------------------------------------------------------------------------------------
+
+
+class Digests:
+    """Takes the SHA-256 of files in threads of this process, beside what else the process does.
+
+    Reading and hashing both let go of the interpreter's lock.
+    """
+
+    def __init__(self, files: Sequence[tuple[str, StoreFile]], threads: int) -> None:
+        self._lock = Lock()
+        self._raw = 0  # hashed and not yet told
+        self._stopped = Event()
+        self._pool = ThreadPoolExecutor(max(1, threads), thread_name_prefix="digest")
+        self._futures: dict[str, Future[str | None]] = {
+            name: self._pool.submit(self._digest, file) for name, file in files
+        }
+
+    def stop(self) -> None:
+        """End the threads; what they have finished stays."""
+        self._stopped.set()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def take_octets(self) -> int:
+        """Return how many bytes were hashed since this was asked before."""
+        with self._lock:
+            raw, self._raw = self._raw, 0
+        return raw
+
+    def wait(self, progress: Callable[[int], None]) -> None:
+        """Wait for all files; `progress` is told how many more bytes were hashed."""
+        pending = set(self._futures.values())
+        while pending:
+            _, pending = wait(pending, timeout=_PATIENCE)
+            progress(self.take_octets())
+
+    def results(self) -> tuple[dict[str, str], list[str]]:
+        """Return the digests that are finished, by name, and a line for each file that could not be read."""
+        digests: dict[str, str] = {}
+        unread: list[str] = []
+        for name, future in self._futures.items():
+            if future.cancelled() or not future.done():
+                continue
+            try:
+                digest = future.result()
+            except Unreadable as error:
+                unread.append(str(error))
+            else:
+                digests |= {} if digest is None else {name: digest}
+        return digests, unread
+
+    def _digest(self, file: StoreFile) -> str | None:
+        """Return the digest of a file in hex, None when the threads were stopped before its end."""
+        digest = hashlib.sha256()
+        with open_file(file) as reader:
+            buffer = memoryview(bytearray(min(_CHUNK, reader.size)))
+            at = 0
+            while at < reader.size and not self._stopped.is_set():
+                # A hole reads as zeros: they are hashed and not read.
+                hole = min(reader.next_allocated(at) - at, _CHUNK)
+                raw = _ZEROS[:hole] if hole else buffer[: reader.read_into(buffer[: reader.size - at], at)]
+                if not raw:
+                    break  # it became shorter; the next inventory shows it
+                digest.update(raw)
+                at += len(raw)
+                with self._lock:
+                    self._raw += len(raw)
+        return None if self._stopped.is_set() else digest.hexdigest()
+
+
+# --- what is different ------------------------------------------------------------------------------------
+
+
+def _changes(before: Inventory, after: Inventory) -> list[Difference]:
+    """Return what is not the same in two inventories of one run."""
+    found = _named_differently(before.exhibits, after.exhibits, before.others, after.others)
+    for name in before.exhibits.keys() & after.exhibits.keys():
+        was, now = before.exhibits[name], after.exhibits[name]
+        if was.file.size != now.file.size:
+            found.append(_resized(name, was.file.size, now.file.size))
+        elif was.mtime_ns != now.mtime_ns:
+            found.append(_rewritten(name, iso_nanoseconds(was.mtime_ns), iso_nanoseconds(now.mtime_ns)))
+        elif was.inode != now.inode:
+            found.append(Difference(name, "changed", "another file under the same name"))
+    return sorted(found)
+
+
+def _named_differently(
+    files_before: Iterable[str], files_after: Iterable[str], before: Mapping[str, str], after: Mapping[str, str]
+) -> list[Difference]:
+    """Return which names came and went, of files and of what is none."""
+    was, now = {*files_before, *before}, {*files_after, *after}
+    came, went = sorted(now - was), sorted(was - now)
+    # A folder that is empty no more, or only now, did not come or go: the files in it did.
+    came = [name for name in came if not (after.get(name) == _EMPTY and _any_below(name, went))]
+    went = [name for name in went if not (before.get(name) == _EMPTY and _any_below(name, came))]
+    found = [Difference(name, "added", "was not there") for name in came]
+    found += [Difference(name, "gone", "is not there any more") for name in went]
+    for name in was & now:
+        if before.get(name) != after.get(name):
+            what = f"{after.get(name, 'a file')}, was {before.get(name, 'a file')}"
+            found.append(Difference(name, "changed", what))
+    return found
+
+
+def _without_empty(others: Mapping[str, str]) -> dict[str, str]:
+    return {name: what for name, what in others.items() if what != _EMPTY}
+
+
+def _any_below(folder: str, names: Iterable[str]) -> bool:
+    return any(name.startswith(folder) for name in names)
+
+
+def _resized(name: str, was: int, now: int) -> Difference:
+    return Difference(name, "changed", f"{group_digits(now)} bytes, was {group_digits(was)}")
+
+
+def _rewritten(name: str, was: str, now: str) -> Difference:
+    return Difference(name, "changed", f"written {now}, before that {was}")
+
+
+def iso_nanoseconds(nanoseconds: int) -> str:
+    """Return a time of the system exactly: `2026-11-21T08:48:46.708123456Z`."""
+    seconds, rest = divmod(nanoseconds, 1_000_000_000)
+    try:
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09}Z"
+    except (OverflowError, OSError, ValueError):
+        return f"{seconds}.{rest:09}"  # in a year that no calendar has
+
+
+# --- against what was recorded ----------------------------------------------------------------------------
+
+
+class Recorded(NamedTuple):
+    """A file as a report has it."""
+
+    size: int
+    mtime: str
+    digest: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What an earlier report says about the files; `report.read_record` reads it."""
+
+    moment: str  # ISO 8601, when that run ended
+    files: dict[str, Recorded]
+    others: dict[str, str]
+
+    @property
+    def undigested(self) -> int:
+        """How many files have no digest: what is in them cannot be compared."""
+        return sum(file.digest is None for file in self.files.values())
+
+    def comparable(self, inventory: Inventory) -> list[str]:
+        """Return the names of the files that only a digest can tell apart from those of the record."""
+        exhibits = inventory.exhibits
+        both = [name for name in exhibits if name in self.files]
+        return [n for n in both if self.files[n].digest and self.files[n].size == exhibits[n].file.size]
+
+    def touched(self, inventory: Inventory) -> int:
+        """Return how many files have another time than in the record, whatever is in them."""
+        both = self.files.keys() & inventory.exhibits.keys()
+        return sum(self.files[name].mtime != iso_nanoseconds(inventory.exhibits[name].mtime_ns) for name in both)
+
+    def differences(self, now: Custody) -> list[Difference]:
+        """Return what differs: names, sizes, digests; times where there is no digest."""
+        exhibits, others = now.inventory.exhibits, (self.others, now.inventory.others)
+        if now.inventory.is_remote:
+            others = _without_empty(self.others), _without_empty(now.inventory.others)
+        found = _named_differently(self.files, exhibits, *others)
+        for name in self.files.keys() & exhibits.keys():
+            was, exhibit = self.files[name], exhibits[name]
+            digest, mtime = now.digests.get(name), iso_nanoseconds(exhibit.mtime_ns)
+            if was.size != exhibit.file.size:
+                found.append(_resized(name, was.size, exhibit.file.size))
+            elif was.digest is None and was.mtime != mtime:
+                found.append(_rewritten(name, was.mtime, mtime))
+            elif was.digest and digest and was.digest != digest:
+                found.append(Difference(name, "changed", f"{ALGORITHM} {digest}, was {was.digest}"))
+        return sorted(found)

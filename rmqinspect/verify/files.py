@@ -1,0 +1,240 @@
+"""The rules that names, sizes, links, the lock and the checkpoint decide: the quick part of verify."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from rmqinspect.codec.layout import parse
+from rmqinspect.commitlog.gaps import find_holes
+from rmqinspect.consumequeue.rocksdb import UNPACKED
+from rmqinspect.errors import Unreadable
+from rmqinspect.schemas import checkpoint
+from rmqinspect.store.lock import lock_holder
+from rmqinspect.store.model import Oddity, Segment, Store, StoreFile
+from rmqinspect.store.reader import open_file
+from rmqinspect.text import count
+from rmqinspect.verify.codes import levels_up_to
+from rmqinspect.verify.findings import Finding
+
+# A checkpoint may be this much newer than the newest record: two clocks of one process.
+_CHECKPOINT_SKEW_MS = 1000
+_OF_MASTER = "master_flushed_offset"
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of a store that a level leaves out."""
+
+    kind: str  # of its files
+    what: str
+    costs: str  # what is not judged without it
+    level: str | None  # the first that reads it
+    folder: str = ""  # where the files lie
+
+
+_PARTS = (
+    _Part("queue", "consume queues", "queue -> log", "standard"),
+    _Part("batch_queue", "batch consume queues", "queue -> log", "standard"),
+    _Part("ext_queue", "ext consume queues", "ext addresses", "standard"),
+    _Part("dledger_index", "DLedger index", "index against entries", "standard"),
+    _Part("index", "index files", "key search against the log", "deep"),
+    _Part("timer_log", "timer log", "pending timer messages", "deep"),
+    _Part("timer_wheel", "timer wheel", "pending timer messages", "deep"),
+    _Part("rocksdb", "consume queues in RocksDB", "queue -> log, log -> queue", None, "consumequeue"),
+    _Part("rocksdb", "configuration in RocksDB", "topics, groups", None, "config"),
+    _Part("rocksdb", "RocksDB of timers and transactions", "everything kept in it", None),
+    _Part("compaction_log", "compaction logs", "compacted topics", None),
+    _Part("compaction_queue", "compaction queues", "compacted topics", None),
+)
+
+
+def check_files(store: Store) -> Iterator[Finding]:
+    """Yield what the listing of the store shows, and who holds its lock."""
+    yield from _check_names(store)
+    yield from _check_sizes(store)
+    for hole in find_holes(store.segments, store.segment_size) if store.neighbours else ():
+        yield Finding(
+            "CL-HOLE",
+            "a segment is missing: the log goes on behind it",
+            file=_name_beside(store, hole.start),
+            physical_offset=hole.start,
+            length=hole.end - hole.start,
+            expected=f"a file {hole.start:020}",
+            found="none",
+        )
+    for before, after in pairwise(store.segments):
+        if before.base == after.base:
+            yield Finding(
+                "CL-DUPLICATE", f"{before.name} has the same base", file=after.name, physical_offset=after.base
+            )
+    yield from _check_lock(store)
+    for oddity in store.oddities:
+        if oddity.is_unread:
+            yield Finding("ST-IO", f"not read: {oddity.detail}", file=oddity.name)
+
+
+def _name_beside(store: Store, base: int) -> str:
+    """Return the name that a missing segment would have: in the folder of the one before it."""
+    before = max((segment for segment in store.segments if segment.base < base), key=lambda segment: segment.base)
+    folder, slash, _ = before.name.rpartition("/")
+    return f"{folder}{slash}{base:020}"
+
+
+def _check_names(store: Store) -> Iterator[Finding]:
+    for oddity in store.oddities:
+        if _is_in_log(oddity) and not oddity.is_unread:
+            yield Finding(
+                "CL-NAME",
+                f"not a segment of the log: {oddity.detail}",
+                file=oddity.name,
+                expected="20 digits",
+                found=oddity.place[-1],
+            )
+
+
+def _is_in_log(oddity: Oddity) -> bool:
+    return len(oddity.place) == 2 and oddity.place[0] == "commitlog"
+
+
+def _check_sizes(store: Store) -> Iterator[Finding]:
+    size = store.segment_size
+    for segment in store.segments:
+        if segment.size == 0 or (size is not None and segment.size != size):
+            yield Finding(
+                "CL-SIZE",
+                "the segment has not the length that the store's segments have",
+                file=segment.name,
+                physical_offset=segment.base,
+                expected=None if size is None else str(size),
+                found=str(segment.size),
+            )
+
+
+def _check_lock(store: Store) -> Iterator[Finding]:
+    aborts, holder = store.of_kind("abort"), lock_holder(store)
+    if holder is not None:
+        yield Finding(
+            "ST-RUNNING",
+            f"a broker runs on this store (pid {holder} holds the lock): the files may change while they are read",
+            file="lock",
+            found=f"pid {holder}",
+        )
+    if aborts:
+        what = "abort is there: the broker runs" if holder is not None else "abort is there and nobody holds the lock"
+        yield Finding("ST-ABORT", what if holder is not None else what + ": unclean stop", file=aborts[0].name)
+
+
+def check_checkpoint(store: Store, last_timestamp: int | None, log_end: int) -> Iterator[Finding]:
+    """Yield what is wrong with the checkpoint, given the newest record and the end of the log.
+
+    A store without one is judged only as a whole store: a piece has no checkpoint to miss.
+    """
+    file = store.checkpoint
+    if file is None:
+        if store.place == "store" and store.segments:
+            yield Finding(
+                "ST-CHECKPOINT",
+                "there is no checkpoint: an unclean start reads the log from its beginning",
+                file="checkpoint",
+                expected=f"{checkpoint.CHECKPOINT_SIZE} bytes",
+                found="no file",
+            )
+        return
+    if file.size != checkpoint.CHECKPOINT_SIZE:
+        short = file.size < checkpoint.CHECKPOINT_SIZE
+        yield Finding(
+            "ST-CHECKPOINT",
+            "the checkpoint has not its length: "
+            + ("what is missing counts as 0" if short else "what is behind a page is not read"),
+            file=file.name,
+            expected=f"{checkpoint.CHECKPOINT_SIZE} bytes",
+            found=f"{file.size} bytes",
+        )
+    try:
+        with open_file(file) as reader:
+            raw = reader.read(0, checkpoint.CHECKPOINT_SIZE)
+    except Unreadable as error:
+        yield Finding("ST-IO", str(error), file=file.name)
+        return
+    used = checkpoint.Checkpoint.sizeof()
+    yield from _check_rest(file, raw[used:], used)
+    # The broker maps the file to its full length: what is missing reads as zeros.
+    fields = parse(checkpoint.Checkpoint, raw[:used].ljust(used, b"\0"), lambda: file.name)
+    if last_timestamp is None and store.place != "store":
+        return  # the log was not given
+    newest = "no record" if last_timestamp is None else str(last_timestamp)
+    offset = 0
+    for part in checkpoint.Checkpoint.subcons:
+        value = int(fields[part.name])
+        is_time = part.name in checkpoint.TIMESTAMP_FIELDS
+        limit = (last_timestamp + _CHECKPOINT_SKEW_MS if last_timestamp is not None else 0) if is_time else log_end
+        # A slave keeps its master's offset, which it may not have reached.
+        beyond = value > limit and part.name != _OF_MASTER
+        if beyond or value < 0:
+            what = "newer than the newest record: the log lost its end" if is_time else "behind the end of the log"
+            if last_timestamp is None:
+                what = "set, but the log holds no record: what was stored is gone"
+            yield Finding(
+                "ST-CHECKPOINT",
+                f"{part.name} is {'negative' if value < 0 else what}",
+                severity="error" if last_timestamp is None and value > 0 else "",
+                file=file.name,
+                offset=offset,
+                length=part.sizeof(),
+                expected=f"at most {newest if is_time else log_end}",
+                found=str(value),
+            )
+        offset += part.sizeof()
+
+
+def _check_rest(file: StoreFile, raw: bytes, start: int) -> Iterator[Finding]:
+    """Yield what stands where all known versions leave zeros: a later one may use it."""
+    rest = raw.rstrip(b"\0")
+    if rest:
+        first = start + len(rest) - len(rest.lstrip(b"\0"))
+        yield Finding(
+            "ST-CHECKPOINT",
+            "bytes behind the fields that are known are not zero: of a later version, or damaged",
+            severity="info",
+            file=file.name,
+            offset=first,
+            length=start + len(rest) - first,
+            expected="zeros",
+            found=f"bytes {raw[first - start : first - start + 8].hex(' ')}",
+        )
+
+
+def list_unchecked(store: Store, level: str) -> Iterator[Finding]:
+    """Yield one finding for each part of the store that no check of the level reads."""
+    reported: set[str] = set()
+    for part in _PARTS:
+        files = [file for file in store.of_kind(part.kind) if file.name.startswith(part.folder)]
+        files = [file for file in files if file.name not in reported]
+        reported.update(file.name for file in files)
+        queues_in_rocksdb = part.kind == "rocksdb" and part.folder == "consumequeue"
+        if queues_in_rocksdb and any(UNPACKED in file.name for file in store.queue_files):
+            continue
+        if files and part.level not in levels_up_to(level):
+            option = "--rocksdb" if queues_in_rocksdb else f"--level {part.level}" if part.level else ""
+            remedy = f" ({option})" if option else ""
+            yield Finding(
+                "ST-UNCHECKED",
+                f"not checked: {part.what}, {count(len(files), 'file')}; not judged: {part.costs}{remedy}",
+                file=files[0].name.split("/")[0],
+                length=sum(file.size for file in files),
+                count=len(files),
+            )
+
+
+def segments_for_quick(store: Store) -> list[Segment]:
+    """Return the last segment that holds anything, and the preallocated ones behind it."""
+    chosen: list[Segment] = []
+    for segment in reversed(store.segments):
+        chosen.insert(0, segment)
+        try:
+            with open_file(segment) as reader:
+                if any(reader.read(0, 8)):
+                    break
+        except Unreadable:
+            break
+    return chosen

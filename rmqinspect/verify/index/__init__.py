@@ -1,0 +1,1 @@
+"""Checks of index files, and of the index against the log."""

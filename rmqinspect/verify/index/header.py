@@ -1,0 +1,312 @@
+"""IX-HEADER: the header of an index file against itself and against the entries.
+
+Each field is told once, by the rule that knows most of it. A put writes the entry, the slot, then
+the header field by field: a broker that was killed in between leaves a header that is one put
+behind, which is no damage.
+
+Source: IndexFile#putKey, IndexHeader; core 5.2 and 5.5.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from rmqinspect.codec.layout import Parsed, dtype_of, place_of
+from rmqinspect.errors import Unreadable
+from rmqinspect.index.geometry import Geometry, IndexFile, read_entries, read_index_files, slot_windows
+from rmqinspect.schemas.index import IndexEntry, IndexHeader, IndexSlot
+from rmqinspect.store.model import Store
+from rmqinspect.store.reader import FileReader, open_file
+from rmqinspect.verify.findings import Finding
+
+Entry = dict[str, int]
+
+_HEADER_SIZE = dtype_of(IndexHeader).itemsize
+_SLOT_SIZE = dtype_of(IndexSlot).itemsize
+_ENTRY_SIZE = dtype_of(IndexEntry).itemsize
+_MAX_INT = 2**31 - 1
+_BLOCK = 1 << 20
+
+# Clocks are set back a little all the time; beyond this it is worth a word.
+_SET_BACK_MS = 1000
+
+_OFFSETS = ("begin_physical_offset", "end_physical_offset")
+_TIMES = ("begin_timestamp", "end_timestamp")
+
+
+class Content(NamedTuple):
+    """What the slots and entries of a file say of its header."""
+
+    newest: int  # number of the newest entry in use, 0 for none; where nothing contradicts it, the header's
+    pending_slot: int = -1  # the slot of a put that was cut short behind the newest entry; -1: none
+    used_slots: int = 0  # at least so many
+
+
+class _Wrong(NamedTuple):
+    """A rule that the header breaks, and the fields it is about."""
+
+    fields: tuple[str, ...]
+    words: str
+    expected: str
+    found: str
+    severity: str = ""
+
+
+# --- the rules ----------------------------------------------------------------------------------
+
+
+def check_index_headers(store: Store) -> Iterator[Finding]:
+    """Yield IX-HEADER as far as the header and a few entries show it.
+
+    The survey of a file tells all of this and more, so this is for the levels without one.
+    """
+    for index in read_index_files(store, unread=[]):
+        try:
+            with open_file(index.file) as reader:
+                yield from header_findings(index, reader)
+        except Unreadable as error:
+            yield Finding("ST-IO", str(error), file=index.file.name)
+
+
+def header_findings(index: IndexFile, reader: FileReader, content: Content | None = None) -> Iterator[Finding]:
+    """Yield IX-HEADER of one file. Without its content, the header's word is taken and few entries are looked at.
+
+    A file without a whole header has none to judge: IX-SIZE tells it.
+
+    :raises Unreadable: the system reports an I/O error.
+    """
+    reported: set[str] = set()
+    for wrong in _wrong(index, reader, content) if index.header is not None else ():
+        if reported.isdisjoint(wrong.fields):
+            reported.update(wrong.fields)
+            yield header_finding(index, *wrong)
+
+
+def header_finding(
+    index: IndexFile, fields: Sequence[str], words: str, expected: str, found: str, severity: str = ""
+) -> Finding:
+    """Return IX-HEADER about neighbouring fields of a file's header."""
+    begin = place_of(IndexHeader, fields[0])
+    end = place_of(IndexHeader, fields[-1]) + getattr(IndexHeader, fields[-1]).sizeof()
+    return Finding(
+        "IX-HEADER",
+        f"header: {words}",
+        severity=severity,
+        file=index.file.name,
+        offset=begin,
+        length=end - begin,
+        expected=expected,
+        found=found,
+    )
+
+
+def _wrong(index: IndexFile, reader: FileReader, content: Content | None) -> Iterator[_Wrong]:
+    header = index.header
+    assert header is not None
+    fields = tuple(part.name for part in IndexHeader.subcons)
+    if not any(header[name] for name in fields):
+        if found := _entries_behind_zeros(index, reader, content):
+            yield _Wrong(fields, "all zeros, but entries are in use: key searches find none of them", found, "zeros")
+        return
+    counts = list(_wrong_counts(index, reader, content))
+    yield from counts
+    if content is None and any("index_count" in wrong.fields for wrong in counts):
+        return  # which entry is the newest is not known
+    if content is None:
+        newest, geometry = _stated(header), index.geometry
+        follows = geometry is not None and _read_entry(reader, geometry, newest + 1) is not None
+        content = Content(newest, 0 if follows else -1)
+    if not content.newest and content.pending_slot >= 0:
+        return  # the first put of all was cut short: it may have set any of the fields
+    edges = _Edges.read(reader, index.geometry, content.newest)
+    yield from _wrong_offsets(header, content, edges)
+    yield from _wrong_times(header, content, edges)
+
+
+def _entries_behind_zeros(index: IndexFile, reader: FileReader, content: Content | None) -> str:
+    """Return how many entries are in use behind a header of zeros; empty if none."""
+    if content is not None:
+        return f"{content.newest} entries" if content.newest else ""
+    if index.geometry is not None:
+        # The first put of a file may have been cut short before it reached the header; no second one.
+        return "entries" if _read_entry(reader, index.geometry, 2) else ""
+    used = 0
+    for start in range(_HEADER_SIZE, reader.size, _BLOCK):
+        used += int(np.count_nonzero(np.frombuffer(reader.read(start, _BLOCK), np.uint8)))
+        if used > _SLOT_SIZE + _ENTRY_SIZE:
+            return "entries"
+    return ""
+
+
+def _wrong_counts(index: IndexFile, reader: FileReader, content: Content | None) -> Iterator[_Wrong]:
+    header, geometry = index.header, index.geometry
+    assert header is not None
+    count, stated = int(header.index_count), _stated(header)
+    capacity = geometry.entries if geometry else max(0, reader.size - _HEADER_SIZE) // _ENTRY_SIZE
+    words, expected = "", ""
+    if content is not None and (count < 0 or stated != content.newest):
+        words, expected = "the count is not that of the entries in use", str(content.newest + 1)
+    elif not 0 <= count <= capacity:
+        words, expected = "the count of entries is outside of what the file can hold", f"0 to {capacity}"
+    elif content is None and geometry and 0 < stated <= index.last_entry and not _read_entry(reader, geometry, stated):
+        words, expected = "it counts entries that hold only zeros", "fewer"
+    elif content is None and geometry and stated + 2 <= index.last_entry and _read_entry(reader, geometry, stated + 2):
+        # One entry behind the newest may be of a put that was cut short.
+        words, expected = "entries are in use behind those that it counts: key searches miss them", "more"
+    if words:
+        yield _Wrong(("index_count",), words, expected, str(count))
+        if content is None:
+            return
+    newest, pending = (content.newest, content.pending_slot >= 0) if content else (stated, True)
+    used = content.used_slots if content else min(stated, 1)
+    if not used <= header.hash_slot_count <= newest + pending:
+        # Brokers up to 4.7.0 count entries here, later ones used slots; a file may have seen both.
+        yield _Wrong(
+            ("hash_slot_count",),
+            "the count of slots is neither that of used slots nor that of entries",
+            f"{used} to {newest}",
+            str(header.hash_slot_count),
+        )
+
+
+def _wrong_offsets(header: Parsed, content: Content, edges: "_Edges") -> Iterator[_Wrong]:
+    begin, end = (int(header[name]) for name in _OFFSETS)
+    first = edges.first["physical_offset"] if edges.first else begin
+    if begin != first:
+        yield _Wrong(_OFFSETS[:1], "the begin is not where the first entry points", str(first), str(begin))
+    newest = edges.values("physical_offset")
+    if newest and end not in newest:
+        yield _Wrong(
+            _OFFSETS[1:],
+            "the end is not where the newest entry points: a start indexes from the wrong record on",
+            str(newest[0]),
+            str(end),
+        )
+    yield from _wrong_range(_OFFSETS, begin, end, content)
+    if begin > end:
+        yield _Wrong(_OFFSETS, "it begins behind its end", "begin <= end", f"{begin} > {end}")
+
+
+def _wrong_times(header: Parsed, content: Content, edges: "_Edges") -> Iterator[_Wrong]:
+    begin, end = (int(header[name]) for name in _TIMES)
+    yield from _wrong_range(_TIMES, begin, end, content)
+    seconds = edges.values("time_diff")
+    if content.newest > 1 and seconds and java_seconds(begin, end) not in seconds:
+        yield _Wrong(
+            _TIMES,
+            "its times do not fit the newest entry's: key searches limited to a time go wrong",
+            f"{seconds[0]} s apart",
+            f"{java_seconds(begin, end)} s apart",
+        )
+    if begin > end + _SET_BACK_MS:
+        yield _Wrong(
+            _TIMES,
+            "it begins later than it ends: the clock was set back, or one of the times is wrong",
+            "begin <= end",
+            f"{begin} > {end}",
+            "info",
+        )
+
+
+def _wrong_range(fields: tuple[str, str], begin: int, end: int, content: Content) -> Iterator[_Wrong]:
+    """Tell values below 0, and a begin and an end that differ while one entry at most is in use.
+
+    A new file has both from the end of the file before it, the first entry makes both its own.
+    """
+    if begin < 0 or end < 0:
+        yield _Wrong(fields, "a value below 0", "0 or more", str(min(begin, end)))
+    if content.newest <= 1 and begin != end:
+        yield _Wrong(fields, "begin and end differ, but one entry at most is in use", "the same", f"{begin}, {end}")
+
+
+def java_seconds(begin: int, end: int) -> int:
+    """Return the seconds that a put writes into its entry. Source: IndexFile#putKey."""
+    return min(max(0, (end - begin) // 1000), _MAX_INT) if begin > 0 else 0
+
+
+# --- what the entries say -----------------------------------------------------------------------
+
+
+class _Edges(NamedTuple):
+    """The first entry in use, the newest and the one before it; None where it is not there or holds zeros."""
+
+    first: Entry | None
+    newest: Entry | None
+    before: Entry | None
+
+    @classmethod
+    def read(cls, reader: FileReader, geometry: Geometry | None, newest: int) -> "_Edges":
+        if geometry is None or not newest:
+            return cls(None, None, None)
+        numbers = (1, newest, newest - 1 or 1)
+        return cls(*(_read_entry(reader, geometry, number) for number in numbers))
+
+    def values(self, name: str) -> list[int]:
+        """Return what the header's end may say: the newest entry's value, or that of the one before it."""
+        if self.newest is None:
+            return []
+        before = self.before or self.newest
+        # The seconds of the first entry count from the file before, and its time is the begin.
+        lagging = 0 if name == "time_diff" and before == self.first else before[name]
+        return [self.newest[name], lagging]
+
+
+def find_content(reader: FileReader, index: IndexFile) -> Content:
+    """Return what slots and entries say; `index` has a header and a geometry.
+
+    The newest entry is the highest number in any slot. Where the header says otherwise, the entry
+    in question decides: it is the newest if it is written and its own slot begins with it.
+
+    :raises Unreadable: the system reports an I/O error.
+    """
+    header, geometry = index.header, index.geometry
+    assert header is not None and geometry is not None
+    highest = 0
+    for _, heads in slot_windows(reader, geometry, 0, geometry.slots):
+        highest = max(highest, int(heads[heads < geometry.entries].max(initial=0)))
+    stated = _stated(header)
+    if not 0 <= header.index_count <= geometry.entries:
+        return Content(highest)
+    if highest < stated:
+        is_lost = stated <= index.last_entry and not _read_entry(reader, geometry, stated)
+        return Content(highest if is_lost else stated)
+    slot = _slot_of_newest(reader, geometry, highest) if highest > stated else -1
+    if slot >= 0 and highest == stated + 1 and _is_pending(reader, header, geometry):
+        return Content(stated, slot)
+    return Content(highest if slot >= 0 else stated)
+
+
+def _slot_of_newest(reader: FileReader, geometry: Geometry, number: int) -> int:
+    """Return the slot of an entry that is the newest of its slot; -1 if it is not."""
+    entry = _read_entry(reader, geometry, number)
+    if entry is None or entry["key_hash"] < 0 or not 0 <= entry["previous"] < number:
+        return -1
+    slot = entry["key_hash"] % geometry.slots
+    return slot if any((heads == number).any() for _, heads in slot_windows(reader, geometry, slot, slot + 1)) else -1
+
+
+def _is_pending(reader: FileReader, header: Parsed, geometry: Geometry) -> bool:
+    """Whether the entry behind the stated ones is of a put that was cut short before it reached the header."""
+    stated = _stated(header)
+    last, next_one = (_read_entry(reader, geometry, number) for number in (stated, stated + 1))
+    if next_one is None or next_one["physical_offset"] < header.end_physical_offset:
+        return False
+    if not stated:
+        return _read_entry(reader, geometry, 2) is None
+    return last is not None and last["physical_offset"] == header.end_physical_offset
+
+
+def _read_entry(reader: FileReader, geometry: Geometry, number: int) -> Entry | None:
+    """Return one entry; None if the file does not hold it, or if it holds only zeros."""
+    if not 0 < number < geometry.entries:
+        return None
+    entries = read_entries(reader, geometry, number, 1)
+    names = entries.dtype.names or ()
+    entry = {name: int(entries[name][0]) for name in names} if len(entries) else {}
+    return entry if any(entry.values()) else None
+
+
+def _stated(header: Parsed) -> int:
+    """Return the number of the newest entry by the header. Source: IndexHeader#load, which reads 0 as 1."""
+    return max(int(header.index_count), 1) - 1

@@ -1,0 +1,137 @@
+"""The report of verify as one JSON document: two runs on the same files differ in `run` alone.
+
+docs/report.md has every field.
+"""
+
+import json
+import platform
+from datetime import UTC, datetime
+from typing import Any
+
+from rmqinspect.errors import Unreadable
+from rmqinspect.verify.codes import CODES
+from rmqinspect.verify.custody import Custody, Record, Recorded
+from rmqinspect.verify.run import VerifyResult
+from rmqinspect.version import tool_version
+
+# A minor change adds fields at the end, a major one renames.
+SCHEMA_VERSION = 1
+
+
+def report_document(
+    outcome: VerifyResult, store: str, started: datetime, arguments: list[str], custody: Custody | None = None
+) -> dict[str, Any]:
+    """Return the report: verdict, byte account per segment, findings, inputs, and what the run was.
+
+    `store` is the path as given; the commands in `next` name it. Without `custody` no later run can be
+    compared with the report.
+    """
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "verdict": outcome.verdict,
+        "level": outcome.options.level,
+        "complete": outcome.complete,
+        "errors": outcome.errors,
+        "warnings": outcome.warnings,
+        "counts": dict(sorted(outcome.findings.counts.items())),
+        "findings_left_out": outcome.findings.suppressed,
+        "checks": [code.code for code in CODES if code.code in outcome.options.codes],
+        "findings": list(outcome.findings.as_rows(store)),
+        "segments": [
+            {
+                "base": account.segment.base,
+                "file": account.segment.name,
+                "file_size": account.segment.size,
+                "records": account.records,
+                "record_bytes": account.record_bytes,
+                "filler_bytes": account.gap_bytes["filler"],
+                "zero_bytes": account.gap_bytes["zeros"],
+                "unknown_bytes": account.gap_bytes["unknown"],
+                "first_store_timestamp": iso_time(account.first_timestamp),
+                "last_store_timestamp": iso_time(account.last_timestamp),
+            }
+            for account in outcome.accounts
+        ],
+        "queue_units": {"read": outcome.units, "lead_to_their_record": outcome.joined_units},
+        "index_entries": {"lead_to_their_record": outcome.joined_entries},
+        "loss": _loss(outcome),
+        "broker_version": _broker_version(outcome),
+        "unread": outcome.unread,
+        "inputs": [
+            {"file": file.name, "size": file.size, "kind": file.kind}
+            for file in sorted(outcome.store.files, key=lambda file: file.name)
+        ],
+        "inferred": list(outcome.store.remarks),
+        "custody": custody and custody.document(),
+        "run": {
+            "tool": f"rmqinspect {tool_version()}",
+            "python": platform.python_version(),
+            "store": store,
+            "arguments": arguments,
+            "jobs": outcome.options.jobs,
+            "started": _iso_moment(started),
+            "ended": _iso_moment(datetime.now(UTC)),
+        },
+    }
+
+
+def _loss(outcome: VerifyResult) -> dict[str, Any] | None:
+    loss = outcome.loss
+    if not loss:
+        return None
+    return {
+        "summary": str(loss),
+        "messages": dict(sorted(loss.messages.items())),
+        "index_entries": loss.entries,
+        "newest_store_timestamp": iso_time(loss.newest),
+        "last_store_timestamp": iso_time(loss.last),
+    }
+
+
+def _broker_version(outcome: VerifyResult) -> dict[str, Any] | None:
+    writer = outcome.writer
+    return None if writer is None else {"assumed": str(writer), "why": list(writer.clues)}
+
+
+def read_record(path: str) -> Record:
+    """Return what a report says about the files, to compare them with what they are now.
+
+    :raises Unreadable: the file cannot be read.
+    :raises ValueError: it is no report, or one without a list of files.
+    """
+    try:
+        with open(path, "rb") as file:
+            document = json.load(file)
+    except OSError as error:
+        raise Unreadable(f"{path}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: not a report of verify, not even JSON") from error
+    if not isinstance(document, dict) or not {"verdict", "custody", "run"} <= document.keys():
+        raise ValueError(f"{path}: not a report of verify with a list of files")
+    if document.get("schema_version") != SCHEMA_VERSION:
+        raise ValueError(f"{path}: a report of another schema version than {SCHEMA_VERSION}")
+    try:
+        return Record(
+            moment=str(document["run"]["ended"]),
+            files={row["file"]: _recorded(row) for row in document["custody"]["files"]},
+            others={row["file"]: str(row["what"]) for row in document["custody"]["others"]},
+        )
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{path}: a report whose list of files is damaged") from error
+
+
+def _recorded(row: dict[str, Any]) -> Recorded:
+    digest = row["sha256"]
+    return Recorded(int(row["size"]), str(row["mtime"]), None if digest is None else str(digest))
+
+
+def _iso_moment(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def iso_time(millis: int | None) -> str | None:
+    """Return milliseconds as ISO 8601 in UTC, None where there is no such time."""
+    if millis is None or not -62135596800000 <= millis < 253402300800000:
+        return None
+    seconds, rest = divmod(millis, 1000)
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{rest:03}Z"

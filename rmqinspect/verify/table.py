@@ -1,0 +1,35 @@
+"""The table `findings`: what verify returns, as Arrow."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from rmqinspect.tables.table import column
+from rmqinspect.verify.findings import Findings
+
+SCHEMA = pa.schema(
+    [
+        column("code", pa.string(), "stable id; `rmqinspect verify --list-checks` has them all"),
+        column("severity", pa.string(), "error, warning, info"),
+        column("file", pa.string(), "relative to the store"),
+        column("offset", pa.int64(), "position in that file"),
+        column("length", pa.int64(), "bytes concerned"),
+        column("physical_offset", pa.int64(), "commit-log offset where it applies"),
+        column("topic", pa.string(), "topic of the record concerned"),
+        column("queue_id", pa.int32(), "its queue"),
+        column("queue_offset", pa.int64(), "its logical offset in the queue"),
+        column("count", pa.int64(), "1, or how many alike were folded into this row"),
+        column("expected", pa.string(), "what should be there, short"),
+        column("found", pa.string(), "what is there, short"),
+        column("message", pa.string(), "what it is and why it matters"),
+        column("broker_effect", pa.string(), "what a start or a consumer makes of it"),
+        column("next", pa.string(), "the command to run next"),
+    ]
+)
+
+
+def finding_batches(findings: Findings, store: str) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the table; `store` is the path that the commands in `next` name."""
+    rows = list(findings.as_rows(store))
+    if rows:
+        yield pa.RecordBatch.from_pylist(rows, schema=SCHEMA)

@@ -1,0 +1,201 @@
+"""Every real store gives exactly the findings that what was done to it leads to, however it is read."""
+
+import re
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import rmqinspect.commitlog.scan
+import rmqinspect.verify.run
+from rmqinspect.store.discover import open_store
+from rmqinspect.verify.report import report_document
+from rmqinspect.verify.run import VerifyOptions, VerifyResult, verify
+from tests.support import oracle
+from tests.support.expected_findings import DEVIATIONS, Expected, expected, in_order, pointers, settings
+
+FAMILIES: tuple[oracle.Family, ...] = ("crash", "broker")
+CASES = [(family, name) for family in FAMILIES for name in oracle.cases(family)]
+LEVELS = ("deep", "standard")
+UNDAMAGED = [(family, name) for family, name in CASES if family == "broker" or not oracle.is_damaged(name)]
+# By a setting, or by a version that does not know the long topics of a later one.
+CUT_WITHOUT_DAMAGE = (
+    "none-4.7.1-h-to-4.3.2",
+    "none-5.2.0-g-forceVerifyPropCRC",
+    "none-5.3.3-c-forceVerifyPropCRC",
+    "none-5.3.3-h-to-4.9.7",
+    "none-5.4.0-g-forceVerifyPropCRC",
+)
+
+
+def found(outcome: VerifyResult) -> list[Expected]:
+    """Return what was found in the columns that are compared, sorted; ST-UNCHECKED left out."""
+    rows = [
+        Expected(row.code, row.severity, row.file, row.offset, row.physical_offset, row.count)
+        for row in outcome.findings.rows
+        if row.code != "ST-UNCHECKED"
+    ]
+    return sorted(rows, key=in_order)
+
+
+def check(path: Path, level: str = "deep", jobs: int = 1) -> VerifyResult:
+    return verify(open_store([str(path)]), VerifyOptions(level=level, jobs=jobs))
+
+
+@cache
+def outcome_of(family: oracle.Family, name: str, level: str = "deep") -> VerifyResult:
+    """Return what one process finds in a store. Shared between tests: do not change it."""
+    return check(oracle.store(family, name), level)
+
+
+def report(outcome: VerifyResult) -> dict[str, object]:
+    """Return the whole report but what differs between two runs."""
+    document = report_document(outcome, "STORE", datetime.now(UTC), [])
+    del document["run"]
+    return document
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(("family", "name"), CASES)
+def test_a_store_has_the_findings_of_its_damage_and_no_others(family: oracle.Family, name: str, level: str) -> None:
+    outcome = outcome_of(family, name, level)
+    assert found(outcome) == expected(family, name, level)
+    assert outcome.complete
+    assert all(account.total == account.segment.size for account in outcome.accounts)
+
+
+@pytest.mark.parametrize(("family", "name"), UNDAMAGED)
+def test_a_store_that_nobody_damaged_is_whole(family: oracle.Family, name: str) -> None:
+    lost = [finding for finding in expected(family, name) if finding.severity != "info"]
+    assert not lost
+    assert outcome_of(family, name).verdict == "WHOLE"
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_what_gaps_held_is_told_as_queues_and_index_know_it(level: str) -> None:
+    different = {}
+    for family, name in CASES:
+        rows = outcome_of(family, name, level).findings.rows
+        for start, messages in pointers(family, name).witnesses.items():
+            if level == "standard" and not any_unit_in_gap(family, name, start):
+                continue  # only the index knows
+            words = [f"{row.expected} {row.message}" for row in rows if row.physical_offset == start]
+            reported = [int(number) for text in words for number in re.findall(r"at least (\d+) message", text)]
+            if reported != [messages]:
+                different[name, start] = reported, messages
+    assert not different
+
+
+def any_unit_in_gap(family: oracle.Family, name: str, start: int) -> bool:
+    """Say whether a queue unit points at the very start of a gap, as it does unless the record was prepared."""
+    return any(unit.physical_offset == start for unit in pointers(family, name).units)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_only_messages_that_the_log_does_not_hold_are_called_lost(level: str) -> None:
+    different = {}
+    for family, name in CASES:
+        reported, lost = dict(outcome_of(family, name, level).loss.messages), pointers(family, name).lost
+        if reported != lost:
+            different[name] = reported, lost
+    assert not different
+
+
+def test_every_unit_of_an_undamaged_store_leads_to_its_record() -> None:
+    """All units at or behind the log's start are joined, so every rule of who is entitled agrees with brokers."""
+    different = {}
+    for family, name in UNDAMAGED:
+        if settings(family, name).file_queues:
+            joined, units = outcome_of(family, name).joined_units, pointers(family, name).live
+            if joined != units or not units:
+                different[name] = joined, units
+    assert not different
+
+
+def test_every_deviation_is_a_case_and_deviates(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert DEVIATIONS.keys() <= set(oracle.cases("crash"))
+    listed = {name: expected("crash", name) for name in DEVIATIONS}
+    monkeypatch.setattr("tests.expected_findings.DEVIATIONS", {})
+    assert [name for name in DEVIATIONS if expected("crash", name) == listed[name]] == []
+
+
+@pytest.mark.parametrize(
+    ("split_size", "look_back", "cases"), [(8 << 10, 6 << 20, CASES), (5_003, 16 << 10, CASES[::3])]
+)
+def test_small_splits_find_the_same(
+    monkeypatch: pytest.MonkeyPatch, split_size: int, look_back: int, cases: list[tuple[oracle.Family, str]]
+) -> None:
+    """The second pair looks back too little for the largest records: that costs a search, not an answer."""
+    monkeypatch.setattr(rmqinspect.verify.run, "_SPLIT_SIZE", split_size)
+    monkeypatch.setattr(rmqinspect.commitlog.scan, "LOOK_BACK", look_back)
+    different = {}
+    for family, name in cases:
+        now = found(check(oracle.store(family, name)))
+        if now != expected(family, name):
+            different[name] = now
+    assert not different
+
+
+# Each kind of thing that one split leaves to the judge of the whole store, and two stores without damage.
+SEVERAL_PROCESSES = (
+    "main-5.3.3",
+    "dledger-5.3.3",
+    "lmq-5.3.3",
+    "retention-4.9.7",
+    "base-5.4.0-halt",
+    "none-5.4.0-b",
+    "qoffset_last-5.1.4-h",
+    "queueid_third-5.2.0-c",
+    "topicname_last-5.2.0-h",
+    "storets_last-5.5.0-c",
+    "zero_page_last-4.7.1-h",
+    "torn_last-5.2.0-h",
+    "seg_missing_mid-4.9.7-c",
+    "seg_zero_content-5.4.0-c",
+    "cq_lost-5.3.3-L",
+    "cq_shift-5.3.3-h",
+    "idx_trunc-5.2.0-c",
+)
+
+
+@pytest.mark.parametrize("name", SEVERAL_PROCESSES)
+def test_two_processes_find_the_same_in_the_same_order(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    family = next(family for family, case in CASES if case == name)
+    alone = outcome_of(family, name)
+    monkeypatch.setattr(rmqinspect.verify.run, "_SPLIT_SIZE", 16 << 10)
+    monkeypatch.setattr(rmqinspect.verify.run, "_WORTH_PROCESSES", 0)
+    together = check(oracle.store(family, name), jobs=2)
+    assert together.findings.rows == alone.findings.rows
+    assert report(together) == report(alone)
+
+
+def test_the_folder_of_the_log_alone_shows_the_damage_of_the_log() -> None:
+    different = {}
+    for name in oracle.cases("crash"):
+        folder = oracle.store("crash", name) / "commitlog"
+        if not folder.is_dir() or not any(folder.iterdir()):
+            continue
+        inside = [
+            finding._replace(file=finding.file.removeprefix("commitlog/") if finding.file else None)
+            for finding in expected("crash", name)
+            if finding.code.startswith("CL-")
+        ]
+        if (now := found(check(folder))) != sorted(inside, key=in_order):
+            different[name] = now
+    assert not different
+
+
+def test_where_a_broker_cut_the_log_something_is_found_there_or_before() -> None:
+    """Independent of how the damage was described: a start that lost records had a reason."""
+    missed = []
+    for name in oracle.cases("crash"):
+        truth, outcome = oracle.truth("crash", name), outcome_of("crash", name)
+        reached = max((account.end for account in outcome.accounts if account.end is not None), default=0)
+        end = truth["after_load"]["max_phy"]
+        if not truth["load_ok"] or name in CUT_WITHOUT_DAMAGE or end >= reached:
+            continue
+        reasons = [row for row in outcome.findings.rows if row.code.startswith("CL-") and row.severity != "info"]
+        if not any((row.physical_offset or 0) <= end for row in reasons):
+            missed.append((name, end, reached))
+    assert not missed

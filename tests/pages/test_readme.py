@@ -1,0 +1,89 @@
+"""README.md says what is true: its commands, its statuses, its transcript, its Python."""
+
+import re
+import shutil
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from rmqinspect.cli import VERBS, main
+from rmqinspect.cli.status import ExitStatus
+from rmqinspect.tables import TABLES
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def _blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def test_the_table_of_commands_has_every_verb() -> None:
+    assert re.findall(r"^\| `rmqinspect (\w+)", README, re.MULTILINE) == list(VERBS)
+
+
+def test_the_table_of_statuses_has_every_status() -> None:
+    assert [int(row) for row in re.findall(r"^\| (\d+) \|", README, re.MULTILINE)] == [*ExitStatus]
+
+
+def test_every_table_is_named() -> None:
+    listed = README.split("Tables of `decode --table`:")[1].split("\n\n")[0]
+    assert re.findall(r"`(\w+)`", listed) == list(TABLES)
+
+
+def test_the_transcript_is_what_the_command_prints(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    command, printed = _blocks("text")[0].split("\n", 1)
+    assert main(command.split()[2:]) == ExitStatus.DAMAGE
+    assert capsys.readouterr().out == printed
+
+
+def test_the_transcript_of_an_export_is_what_the_command_prints(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    command, printed = _blocks("text")[1].split("\n", 1)
+    sample = next(re.finditer(r"samples/\S+", command))[0]
+    shutil.copytree(ROOT / sample, tmp_path / sample)
+    monkeypatch.chdir(tmp_path)
+    assert main(command.split()[2:]) == ExitStatus.DAMAGE
+    assert capsys.readouterr().out == printed
+    (query,) = re.findall(r'^duckdb -c "(.+)"$', README, re.MULTILINE)
+    rows = duckdb.connect().execute(query).fetchall()
+    assert sum(count for _, _, count in rows) == 258
+    assert {status for _, status, _ in rows} == {"ok", "carved"}
+
+
+@pytest.mark.parametrize("page", ["README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").iterdir())])
+def test_links_lead_somewhere(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for target in re.findall(r"\]\((?!https?:)([^)]+)\)", text):
+        path, _, anchor = target.partition("#")
+        other = ROOT / page if not path else (ROOT / page).parent / path
+        assert other.exists(), target
+        headings = re.findall(r"^#+ (.+)$", other.read_text(encoding="utf-8"), re.MULTILINE) if anchor else []
+        anchors = [re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings]
+        assert not anchor or anchor in anchors, target
+
+
+def test_the_python_example_runs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    exec(compile(_blocks("python")[0], "README.md", "exec"), {})
+    assert "['physical_offset', 'size', 'topic']" in capsys.readouterr().out
+
+
+def test_ci_runs_the_test_command_of_the_readme() -> None:
+    command = next(block.strip() for block in _blocks("sh") if "pytest" in block)
+    assert command in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def test_every_documented_option_exists(capsys: pytest.CaptureFixture[str]) -> None:
+    for line in "\n".join(_blocks("sh")).splitlines():
+        words = line.split("#")[0].split()
+        if words[:1] == ["rmqinspect"]:
+            main([words[1], "--help"])
+            help_text = capsys.readouterr().out
+            for option in (word for word in words if re.match(r"--?[a-z]", word)):
+                assert re.search(rf"(^|\s|,){re.escape(option)}\b", help_text), line

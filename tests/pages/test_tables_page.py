@@ -1,0 +1,39 @@
+"""docs/tables.md has every table and column, as the schemas say them."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from docs.build.tables_page import ROWS, page, schemas, type_words
+from rmqinspect.tables import TABLES
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_page_about_tables_is_what_the_schemas_give() -> None:
+    written = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
+    assert written == page(), "run: python -m docs.build.tables_page > docs/tables.md"
+
+
+def test_the_page_comes_from_the_documented_command() -> None:
+    command = [sys.executable, "-m", "docs.build.tables_page"]
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, encoding="utf-8").stdout
+    assert printed == page()
+    assert "python -m docs.build.tables_page > docs/tables.md" in printed
+
+
+def test_every_table_has_a_section() -> None:
+    assert list(ROWS) == list(schemas())
+    assert [*ROWS][: len(TABLES)] == list(TABLES)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_section_has_every_column_with_type_and_meaning(name: str) -> None:
+    section = page().split(f"## {name}\n", 1)[1].split("\n## ", 1)[0]
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| `")]
+    assert [(column, type_) for column, type_, _ in rows] == [
+        (f"`{field.name}`", f"`{type_words(field.type)}`") for field in schemas()[name]
+    ]
+    assert all(meaning for _, _, meaning in rows)

@@ -1,0 +1,161 @@
+"""Random damage to every kind of file: `verify --level deep` says something sensible, or nothing, and always ends.
+
+By default some hundred files of each kind are damaged; `pytest tests/properties/test_fuzz.py --mutations 10000`
+tries as many of each. What a number gives is the same in every run.
+"""
+
+import os
+import random
+import resource
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from rmqinspect.store.discover import open_store
+from rmqinspect.verify.run import VerifyOptions, verify
+from tests.support import oracle
+
+LONGEST = 20.0  # seconds for one small store, on a busy machine
+WINDOW = 128 << 10  # bytes that are damaged at a time at most
+MEMORY = 256 << 10  # KiB that the process may grow by
+
+# Where files of each kind are found, whole and undamaged.
+STORES: dict[str, tuple[oracle.Family, str]] = {
+    "segment": ("crash", "base-5.3.3-halt"),
+    "queue": ("crash", "base-5.3.3-halt"),
+    "index": ("crash", "base-4.7.1-clean"),
+    "checkpoint": ("crash", "base-5.5.0-clean"),
+    "batch_queue": ("broker", "main-5.1.4"),
+    "ext_queue": ("broker", "ext-4.9.7"),
+    "timer_log": ("broker", "halt-5.1.4"),
+    "timer_wheel": ("broker", "halt-5.1.4"),
+    "config": ("broker", "halt-5.2.0"),
+    "dledger": ("broker", "dledger-4.9.7"),
+    "dledger_index": ("broker", "dledger-4.9.7"),
+}
+EDGES = (0, 1, -1, 0x7F, 0x7FFF, 0x7FFFFFFF, -0x80000000, 2**63 - 1, -(2**63), 0x7FFFFFFE, 1 << 40)
+
+Mutation = Callable[[random.Random, bytearray], None]
+
+
+def flip(chance: random.Random, raw: bytearray) -> None:
+    for _ in range(chance.choice((1, 1, 1, 5, 200))):
+        raw[chance.randrange(len(raw))] ^= 1 << chance.randrange(8)
+
+
+def overwrite(chance: random.Random, raw: bytearray) -> None:
+    at, size = chance.randrange(len(raw)), chance.choice((1, 4, 20, 512, 4096))
+    filler = chance.choice((b"\0" * size, b"\xff" * size, chance.randbytes(size), b"text " * size))[:size]
+    raw[at : at + size] = filler[: len(raw) - at]
+
+
+def set_number(chance: random.Random, raw: bytearray) -> None:
+    """Put an extreme number where a field may be."""
+    size = chance.choice((1, 2, 4, 8))
+    at = chance.randrange(max(1, len(raw) - size))
+    raw[at : at + size] = (chance.choice(EDGES) & (1 << 8 * size) - 1).to_bytes(size, "big")
+
+
+def cut(chance: random.Random, raw: bytearray) -> None:
+    del raw[chance.choice((0, 1, len(raw) // 2, len(raw) - 1, chance.randrange(len(raw)))) :]
+
+
+def lengthen(chance: random.Random, raw: bytearray) -> None:
+    raw += chance.randbytes(chance.choice((1, 3, 20, 5000)))
+
+
+def move(chance: random.Random, raw: bytearray) -> None:
+    """Copy a part over another one."""
+    size = chance.choice((20, 46, 52, 300, 4096))
+    source, target = (chance.randrange(len(raw)) for _ in range(2))
+    part = raw[source : source + size][: len(raw) - target]
+    raw[target : target + len(part)] = part
+
+
+def shift(chance: random.Random, raw: bytearray) -> None:
+    at, size = chance.randrange(len(raw)), chance.choice((1, 4, 20))
+    length = len(raw)
+    raw[at:at] = bytes(size)
+    del raw[length:]
+
+
+MUTATIONS: tuple[Mutation, ...] = (flip, flip, overwrite, set_number, set_number, cut, lengthen, move, shift)
+
+
+def extents(path: Path) -> list[tuple[int, int]]:
+    """Return the parts of a file that hold anything: most of a wheel or a queue file is a hole."""
+    parts: list[tuple[int, int]] = []
+    with path.open("rb") as file:
+        end, size = 0, path.stat().st_size
+        while end < size:
+            try:
+                start = os.lseek(file.fileno(), end, os.SEEK_DATA)
+            except OSError:
+                break
+            end = os.lseek(file.fileno(), start, os.SEEK_HOLE)
+            file.seek(start)
+            used = len(file.read(end - start).rstrip(b"\0"))
+            if used:
+                parts.append((start, min(start + used + 64, size)))
+    return parts
+
+
+@contextmanager
+def damaged(path: Path, parts: Sequence[tuple[int, int]], chance: random.Random) -> Iterator[None]:
+    """Damage a part of a file, and put all back."""
+    start, end = chance.choice(parts)
+    start = chance.randrange(start, max(start + 1, end - WINDOW))
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(start)
+        original = file.read(min(WINDOW, end - start))
+        raw = bytearray(original)
+        for _ in range(chance.choice((1, 1, 2, 4))):
+            if raw:
+                chance.choice(MUTATIONS)(chance, raw)
+        file.seek(start)
+        file.write(raw[: len(original)])
+        if len(raw) < len(original) and start + len(original) >= parts[-1][1]:
+            file.truncate(start + len(raw))
+        else:
+            file.seek(0, os.SEEK_END)
+            file.write(raw[len(original) :])
+        file.flush()
+        try:
+            yield
+        finally:
+            file.truncate(size)
+            file.seek(start)
+            file.write(original)
+
+
+@pytest.mark.timeout(36_000)
+@pytest.mark.parametrize("kind", STORES)
+def test_damage_of_any_kind_is_survived(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    folder = oracle.copy(*STORES[kind], tmp_path)
+    store = open_store([str(folder)])
+    paths = sorted(Path(file.path) for file in store.files if file.kind == kind and file.size)
+    # Those with something in them: a flip of a preallocated zero says little.
+    files = [(path, parts) for path in paths if (parts := extents(path))]
+    assert files, f"{STORES[kind]} has no {kind}"
+    before = {path: path.stat().st_size for path in folder.rglob("*")}
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    found, count = 0, request.config.getoption("--mutations")
+    for number in range(count):
+        chance = random.Random(number)
+        path, parts = chance.choice(files)
+        with damaged(path, parts, chance):
+            begin = time.monotonic()
+            outcome = verify(open_store([str(folder)]), VerifyOptions(level="deep", max_findings=20))
+            took = time.monotonic() - begin
+        assert took < LONGEST, f"mutation {number} of {path.name} took {took:.0f} s"
+        assert outcome.complete
+        assert all(row.message and row.count > 0 for row in outcome.findings.rows)
+        found += bool(outcome.findings.rows)
+    assert found > count // 3, "most damage is told"
+    assert {path: path.stat().st_size for path in folder.rglob("*")} == before
+    assert verify(open_store([str(folder)]), VerifyOptions(level="deep")).verdict == "WHOLE", "all was put back"
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < MEMORY

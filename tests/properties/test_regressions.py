@@ -1,0 +1,130 @@
+"""What was once wrong, each found by reading the code."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rmqinspect.cli import main
+from rmqinspect.cli.status import ExitStatus
+from rmqinspect.commitlog.gaps import find_holes
+from rmqinspect.store.discover import open_store
+from rmqinspect.store.model import Segment
+from rmqinspect.verify.codes import BY_CODE
+from rmqinspect.verify.run import VerifyOptions, VerifyResult, verify
+from tests.support import oracle
+from tests.support.building import lay, write_segment
+
+SAMPLE = Path(__file__).parents[2] / "samples" / "healthy-5.5.0" / "store"
+
+
+def _verify(path: Path, *codes: str) -> VerifyResult:
+    return verify(open_store([str(path)]), VerifyOptions(codes=frozenset(codes or BY_CODE)))
+
+
+@pytest.mark.parametrize("name", ["backup", "zz"])
+def test_a_link_to_the_log_beside_it_hides_nothing(name: str, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(SAMPLE, store)
+    (store / name).symlink_to("commitlog")
+    assert sum(account.records for account in _verify(store).accounts) > 0
+
+
+def test_a_log_behind_a_link_inside_the_store_is_read(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(SAMPLE, store)
+    (store / "commitlog").rename(store / "a_log")
+    (store / "commitlog").symlink_to("a_log")
+    assert sum(account.records for account in _verify(store).accounts) > 0
+
+
+def test_what_was_not_read_is_told_whichever_codes_are_asked_for(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(SAMPLE, store)
+    (store / "commitlog" / "00000000000000900000").symlink_to("nowhere")
+    assert not _verify(store, "CL-HOLE").complete
+
+
+def test_a_record_without_a_topic_is_a_finding_and_no_bug(tmp_path: Path) -> None:
+    topics = (b"", b"TopicTest")
+    write_segment(tmp_path, lay([{"topic": topics[n % 2], "queue_id": 0, "queue_offset": n // 2} for n in range(4)]))
+    outcome = _verify(tmp_path)
+    assert outcome.findings.counts["CL-FIELD"] == 2
+    assert "CL-QUEUE-OFFSET" not in outcome.findings.counts
+
+
+def test_a_later_jump_back_is_not_healed_by_an_earlier_one(tmp_path: Path) -> None:
+    offsets = [*range(10), *range(20, 60), *range(10, 20)]
+    write_segment(tmp_path, lay([{"queue_offset": offset} for offset in offsets]))
+    assert _verify(tmp_path).findings.counts["CL-QUEUE-OFFSET"] == 2
+
+
+def test_a_hole_of_a_wrong_name_is_one_range() -> None:
+    segments = [Segment("", "", 4096, "segment", base) for base in (0, 1 << 62)]
+    assert len(list(find_holes(segments, 4096))) == 1
+
+
+def test_no_report_is_written_into_a_store_that_only_the_config_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(SAMPLE, store)
+    config = tmp_path / "broker.conf"
+    config.write_text(f"storePathRootDir={store}\n")
+    evil = store / "commitlog" / "report.json"
+    assert main(["verify", "--config", str(config), "--report", str(evil)]) == ExitStatus.REFUSED
+    assert not os.path.exists(evil)
+    assert "inside" in capsys.readouterr().err
+
+
+def test_a_missing_segment_is_a_gap_of_decode_too(capsys: pytest.CaptureFixture[str]) -> None:
+    store = str(oracle.store("crash", "seg_missing_mid-5.4.0-h"))
+    assert main(["decode", store, "-f", "csv", "--columns", "physical_offset"]) == ExitStatus.DAMAGE
+    assert "1 gap" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["index", "config", "timerlog", "consumequeue"])
+def test_a_folder_without_its_log_is_judged_by_what_it_says_itself(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = oracle.store("broker", "main-5.3.3")
+    assert main(["verify", str(store / name), "--level", "deep"]) == ExitStatus.DONE
+    printed = capsys.readouterr().out
+    assert "judged by what they say themselves" in printed
+    assert "there is no commit log" in printed
+
+
+def test_verify_gives_no_verdict_on_what_it_does_not_judge(capsys: pytest.CaptureFixture[str]) -> None:
+    store = oracle.store("broker", "main-5.3.3")
+    assert main(["verify", str(store / "checkpoint")]) == ExitStatus.UNREADABLE
+    assert "give the store it belongs to" in capsys.readouterr().err
+
+
+def test_a_verdict_says_when_checks_were_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["verify", str(SAMPLE), "--skip", "CL-CRC-BODY"])
+    assert f", {len(BY_CODE) - 1} of {len(BY_CODE)} checks" in capsys.readouterr().out
+
+
+def test_consumer_offsets_alone_are_compared_with_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    offsets = oracle.store("broker", "main-5.3.3") / "config" / "consumerOffset.json"
+    assert main(["decode", str(offsets), "-f", "csv"]) == ExitStatus.DONE
+    assert "no_queue" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["consumerFilter.json", "timercheck"])
+def test_a_file_without_a_table_is_said_to_have_none(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    file = oracle.store("broker", "main-5.3.3") / "config" / name
+    assert main(["decode", str(file)]) == ExitStatus.UNREADABLE
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("redirection", [">/dev/full", ">&-", "2>&-"])
+@pytest.mark.parametrize("command", ["info", "verify", "decode"])
+def test_a_full_or_closed_output_is_no_bug(command: str, redirection: str) -> None:
+    line = f'exec "$0" -m rmqinspect {command} "$1" {redirection}'
+    ended = subprocess.run(["sh", "-c", line, sys.executable, str(SAMPLE)], capture_output=True, text=True)
+    assert "bug" not in ended.stderr
+    assert ended.returncode == (ExitStatus.REFUSED if redirection == ">/dev/full" else ExitStatus.DONE)

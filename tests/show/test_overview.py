@@ -1,0 +1,217 @@
+"""`rmqinspect info`: one screen about any store, and never a traceback."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rmqinspect.cli import main
+from rmqinspect.cli.status import ExitStatus
+from tests.support import oracle
+
+FIRST = "0" * 20
+
+
+def info(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    status = main(["info", *words])
+    printed = capsys.readouterr()
+    return status, printed.out, printed.err
+
+
+def rows(text: str) -> dict[str, str]:
+    """Return the texts of a screen by label, continued lines joined."""
+    found: dict[str, str] = {}
+    label = ""
+    for line in text.splitlines():
+        label = line[:14].strip() or label
+        found[label] = f"{found.get(label, '')} {line[14:].strip()}".strip()
+    return found
+
+
+@pytest.fixture(autouse=True)
+def hook_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put back the hook for exceptions that the entry point replaces."""
+    monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
+
+
+def test_the_screen_of_the_transcript(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("S").symlink_to(oracle.store("crash", "flip_body_third-5.3.3-h"))
+    status, out, err = info(capsys, "S")
+    assert status == ExitStatus.DONE
+    assert err.splitlines()[0].startswith("read 0.")
+    shown = rows(out)
+    assert shown.pop("next").startswith("rmqinspect ")
+    assert shown == {
+        "store": "S: classic commit log, file queues, file index; 31 files, 355 705 bytes",
+        "stopped": "unclean: abort is there (pid 28407), no process holds the lock",
+        "last record": "2026-11-21T08:48:46.708Z, physical offset 214 163; log ends at 217 698",
+        "writer": "5.2.0 to 5.3.3, from content: V2 records, properties end with the separator, "
+        "CLUSTER in batches only",
+        "commit log": "5 segments of 65 536: 0 to 262 144, none missing; the last is preallocated (zeros)",
+        "checkpoint": "log 08:48:40.000Z, queues 08:48:46.708Z, index 08:48:45.095Z: none newer than the log",
+        "queues": "13 in 7 topics, 250 units; deepest TopicA queue 0: 0 to 51",
+        "index": "3 files, 530 entries, newest 2026-11-21T08:48:46.708Z",
+        "groups": "none: no consumer offsets are there",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "label", "text"),
+    [
+        ("dledger-5.3.3", "store", "store: DLedger commit log, file queues, file index"),
+        ("rocksdb-5.3.3", "layout", "RocksDB queues, RocksDB config, timer wheel"),
+        ("rocksdb-5.3.3", "queues", "in RocksDB, not read"),
+        ("rocksdb-5.3.3", "groups", "in RocksDB, not read"),
+        ("main-5.3.3", "layout", "batch queues, timer wheel"),
+        ("ext-4.9.7", "layout", "ext queues"),
+        ("compaction-5.3.3", "layout", "timer wheel, compaction"),
+        ("rocksopt-5.5.0", "layout", "timer wheel, rocksdbstore"),
+        ("main-5.3.3", "stopped", "clean: there is no abort, no process holds the lock"),
+        ("main-5.3.3", "groups", "12 groups, 22 subscriptions, in config/consumerOffset.json"),
+    ],
+)
+def test_what_is_special_is_said(name: str, label: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = info(capsys, str(oracle.store("broker", name)))
+    assert status == ExitStatus.DONE
+    assert rows(out)[label].startswith(text)
+
+
+@pytest.mark.parametrize("name", oracle.cases("crash"))
+def test_every_damaged_store_has_a_screen(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = info(capsys, str(oracle.store("crash", name)))
+    assert status == ExitStatus.DONE
+    assert all(len(line) <= 100 for line in out.splitlines() if "rmqinspect" not in line and "/" not in line)
+    damages = oracle.case("crash", name)["damage_kinds"]
+    shown = rows(out)
+    if "log_hole" in damages or any("hole" in damage for damage in damages):
+        assert "missing: " in shown["commit log"]
+    if damages == ["cp_future"]:
+        assert shown["checkpoint"].endswith("newer than the log")
+        assert "none newer" not in shown["checkpoint"]
+
+
+@pytest.mark.parametrize("below", ["commitlog", f"commitlog/{FIRST}", "consumequeue/TopicA/0", "index", "checkpoint"])
+def test_a_piece_is_not_blamed_for_what_was_not_given(below: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = info(capsys, str(oracle.store("crash", "base-5.3.3-halt") / below))
+    shown = rows(out)
+    assert status == ExitStatus.DONE
+    assert "stopped" not in shown
+    assert "groups" in shown["not given"]
+    assert "missing:" not in out
+
+
+def test_hostile_names_are_escaped_and_odd_entries_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "a\x1b[31m" / "commitlog"
+    log.mkdir(parents=True)
+    for number in range(6):
+        (log / f"x\x1b]0;{number}\x07").write_bytes(b"x")
+    queue = log.parent / "consumequeue" / "t\u202eopic" / "0"
+    queue.mkdir(parents=True)
+    (queue / FIRST).write_bytes(bytes.fromhex("0000000000000000000000c80000000000000001"))
+    status, out, err = info(capsys, str(log.parent))
+    assert status == ExitStatus.DONE
+    assert "\x1b" not in out + err
+    assert "\u202e" not in out
+    assert r"t\u202eopic queue 0: 0 to 1" in out
+    assert "and 2 more entries" in out
+
+
+def test_what_cannot_be_read_is_said_and_is_status_4(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = oracle.copy("crash", "base-5.3.3-clean", tmp_path)
+    (root / "commitlog" / "00000000000009999360").symlink_to("nowhere")
+    status, out, err = info(capsys, str(root))
+    assert status == ExitStatus.UNREADABLE
+    assert "not read: commitlog/00000000000009999360: a dangling link" in err
+    assert rows(out)["odd"] == "commitlog/00000000000009999360: a dangling link"
+
+
+def test_an_empty_log_and_a_sparse_one_have_a_screen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "commitlog").mkdir()
+    status, out, _ = info(capsys, str(tmp_path))
+    assert status == ExitStatus.DONE
+    assert rows(out)["commit log"] == "none: no segment is there"
+    with (tmp_path / "commitlog" / FIRST).open("wb") as file:
+        file.truncate(1 << 30)
+    status, out, err = info(capsys, str(tmp_path))
+    assert status == ExitStatus.DONE
+    assert rows(out)["last record"].startswith("none was found")
+    assert float(err.split()[1]) < 70
+
+
+def test_a_hole_and_wrong_lengths_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = oracle.copy("crash", "base-5.3.3-halt", tmp_path)
+    segments = sorted((root / "commitlog").iterdir())
+    os.truncate(segments[0], 1000)
+    segments[1].unlink()
+    _, out, _ = info(capsys, str(root))
+    text = rows(out)["commit log"]
+    assert "missing: 65 536 to 131 072" in text
+    assert f"other length: commitlog/{FIRST} (1 000 bytes)" in text
+
+
+def test_a_lock_that_is_held_means_running(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = oracle.copy("crash", "base-5.3.3-halt", tmp_path)
+    code = (
+        "import fcntl, sys; file = open(sys.argv[1], 'r+b'); fcntl.lockf(file, fcntl.LOCK_EX, 1);"
+        "print('held', flush=True); sys.stdin.read()"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, str(root / "lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        _, out, _ = info(capsys, str(root))
+        assert holder.stdin is not None
+        holder.stdin.close()
+    assert rows(out)["stopped"].startswith(f"not yet: process {holder.pid} holds the lock")
+
+
+def test_json_holds_the_same_facts(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = info(capsys, str(oracle.store("crash", "flip_body_third-5.3.3-h")), "-f", "json")
+    document = json.loads(out)
+    assert status == ExitStatus.DONE
+    assert document["complete"] is True
+    assert document["stop"] == {
+        "state": "unclean",
+        "abort": True,
+        "abort_pid": 28407,
+        "lock": True,
+        "lock_holder": None,
+        "lock_seen": True,
+    }
+    assert (document["log"]["last_record"], document["log"]["end"]) == (214163, 217698)
+    assert document["queues"]["deepest"]["topic"] == "TopicA"
+    assert (document["writer"]["low"], document["writer"]["high"]) == ("5.2.0", "5.3.3")
+
+
+def test_quiet_says_nothing_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    _, _, err = info(capsys, "-q", str(oracle.store("crash", "base-5.3.3-clean")))
+    assert err == ""
+
+
+def test_no_arrow_is_imported_for_it() -> None:
+    code = (
+        "import sys; from rmqinspect.cli import main; main(['info', sys.argv[1]]);"
+        "assert 'pyarrow' not in sys.modules and 'rich' not in sys.modules"
+    )
+    path = str(oracle.store("crash", "base-5.3.3-clean"))
+    subprocess.run([sys.executable, "-c", code, path], check=True, capture_output=True)
+
+
+def test_garbage_in_every_place_has_a_screen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = oracle.copy("broker", "main-5.3.3", tmp_path)
+    shutil.rmtree(root / "timerlog")
+    for path in sorted(root.rglob("*")):
+        if path.is_file() and path.stat().st_size < 1 << 20:
+            path.write_bytes(b"\xff\x00\x7f" * (path.stat().st_size // 3 + 1))
+    status, out, _ = info(capsys, str(root))
+    assert status == ExitStatus.DONE
+    assert rows(out)["last record"].startswith("none was found")

@@ -1,0 +1,32 @@
+"""Every case through Spark: files of the same names with the same bytes as without it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rmqinspect.export.job import LocalEngine
+from rmqinspect.export.request import MESSAGES, ExportRequest
+from tests.support import oracle
+from tests.support.exporting import case_store, export, names
+from tests.support.sparks import quiet
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = quiet
+
+CASES: list[tuple[oracle.Family, str]] = [("crash", name) for name in oracle.cases("crash")]
+CASES += [("broker", name) for name in oracle.cases("broker")]
+
+
+def test_spark_writes_the_files_that_this_machine_writes(spark: "SparkSession", tmp_path: Path) -> None:
+    from rmqinspect.spark.engine import SparkEngine
+
+    stores = [case_store(*case) for case in CASES]
+    request = ExportRequest((MESSAGES, "gaps", "queues"))
+    local = export(tmp_path / "local", stores, request, LocalEngine(1))
+    distributed = export(tmp_path / "spark", stores, request, SparkEngine(spark.sparkContext))
+    assert names(tmp_path / "spark") == names(tmp_path / "local")
+    assert distributed.manifest.as_json() == local.manifest.as_json()
+    assert len(names(tmp_path / "local")) > 2 * len(CASES)
+    for name in names(tmp_path / "local"):
+        assert (tmp_path / "spark" / name).read_bytes() == (tmp_path / "local" / name).read_bytes(), name

@@ -1,0 +1,197 @@
+"""An export as a Spark job: the files are the local engine's, whatever happens to its tasks."""
+
+import json
+import pickle
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from rmqinspect.cli import main
+from rmqinspect.cli.status import ExitStatus
+from rmqinspect.errors import Refused
+from rmqinspect.export.job import ExportResult, LocalEngine, run_export
+from rmqinspect.export.part import LogPartRead, Orders, write_part
+from rmqinspect.export.plan import StorePlan, plan_store
+from rmqinspect.export.request import ExportRequest
+from rmqinspect.export.target import FRESH, Target
+from rmqinspect.spark import session
+from rmqinspect.store.discover import open_store
+from rmqinspect.system.workers import WorkerLost
+from tests.support import oracle
+from tests.support.sparks import MASTER, quiet
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = quiet
+
+STORES: tuple[tuple[oracle.Family, str], ...] = (
+    ("broker", "main-5.3.3"),
+    ("broker", "dledger-4.9.7"),
+    ("broker", "rocksdb-5.3.3"),
+    ("crash", "flip_body_third-4.7.1-c"),
+    ("crash", "seg_missing_last-4.7.1-h"),
+)
+RUN = "0ab1"
+WISH = ExportRequest(
+    ("messages", "segments", "gaps", "queues", "queue_units", "index_entries", "topics"), file_size=1 << 17
+)
+
+
+def plans(request: ExportRequest = WISH, stores: Sequence[tuple[oracle.Family, str]] = STORES) -> list[StorePlan]:
+    opened = [replace(open_store([str(oracle.store(family, name))]), name=name) for family, name in stores]
+    return [plan_store(store, request) for store in opened]
+
+
+def export(engine: Any, plans: Sequence[StorePlan], target: Path) -> tuple[ExportResult, list[tuple[int, int]]]:
+    reported: list[tuple[int, int]] = []
+    orders = Orders(str(target), RUN, WISH)
+    return run_export(plans, orders, engine, lambda size, rows: reported.append((size, rows))), reported
+
+
+def files(target: Path, outcome: ExportResult) -> dict[str, Any]:
+    return {name: pq.read_table(target / written_as) for name, written_as in outcome.names.items()}
+
+
+def compare(engine: Any, plans: Sequence[StorePlan], folder: Path) -> None:
+    expected, expected_told = export(LocalEngine(1), plans, folder / "local")
+    found, reported = export(engine, plans, folder / "spark")
+    local, spark_files = files(folder / "local", expected), files(folder / "spark", found)
+    assert len(local) > 3 * len(plans)
+    assert spark_files.keys() == local.keys()
+    for name, table in spark_files.items():
+        assert table.equals(local[name]), name
+        assert table.schema.equals(local[name].schema, check_metadata=True), name
+    assert reported == expected_told
+    assert [result.statuses for result in found.results] == [result.statuses for result in expected.results]
+    assert [store.lost for store in found.manifest.stores] == [store.lost for store in expected.manifest.stores]
+
+
+def test_the_files_are_the_local_engine_s(spark: "SparkSession", tmp_path: Path) -> None:
+    from rmqinspect.spark.engine import SparkEngine
+
+    compare(SparkEngine(spark.sparkContext), plans(), tmp_path)
+
+
+def test_the_files_are_the_same_without_jobs_of_our_own(spark: "SparkSession", tmp_path: Path) -> None:
+    """What a session behind Spark Connect can do, an ordinary one can, too."""
+    from rmqinspect.spark.engine import ConnectEngine
+
+    compare(ConnectEngine(spark), plans(stores=STORES[3:4]), tmp_path)
+
+
+def test_what_a_second_attempt_wrote_does_not_stay(spark: "SparkSession", tmp_path: Path) -> None:
+    """As with speculation: two tasks wrote the same part, one of them is taken."""
+    from rmqinspect.spark.engine import SparkEngine
+
+    request = ExportRequest(file_size=1 << 20)
+    target = Target(str(tmp_path / "out"), FRESH, [])
+    (plan,) = plans(request, STORES[:1])
+    orders = Orders(str(tmp_path / "out"), RUN, request)
+    outcome = run_export([plan], orders, SparkEngine(spark.sparkContext))
+    loser = write_part(plan.parts[0], orders)
+    assert {file.name for file in loser.files} <= outcome.names.keys()
+    target.commit(outcome.manifest, outcome.names)
+    left = [path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert sorted(left) == sorted([*outcome.names, "_SUCCESS", "_manifest.json"])
+
+
+def test_what_a_task_cannot_do_is_told_as_it_would_be_here(spark: "SparkSession", tmp_path: Path) -> None:
+    from rmqinspect.spark.engine import ConnectEngine, SparkEngine
+
+    (tmp_path / "file").write_bytes(b"")
+    orders = Orders(str(tmp_path / "file"), RUN, WISH)
+    for engine in (SparkEngine(spark.sparkContext), ConnectEngine(spark)):
+        with pytest.raises(Refused, match="cannot be written: Not a directory"):
+            list(engine.run(plans(stores=STORES[:1])[0].parts, orders))
+
+
+def test_a_job_that_fails_says_why(spark: "SparkSession", tmp_path: Path) -> None:
+    from rmqinspect.spark.engine import ConnectEngine, SparkEngine
+
+    broken: Any = ["no part"]
+    for engine in (SparkEngine(spark.sparkContext), ConnectEngine(spark)):
+        with pytest.raises(WorkerLost, match="the Spark job failed: a task ended with AttributeError: ") as reported:
+            list(engine.run(broken, Orders(str(tmp_path), RUN, WISH)))
+        assert "\n" not in str(reported.value)
+
+
+def test_who_closes_the_answers_ends_the_job(spark: "SparkSession", tmp_path: Path) -> None:
+    from rmqinspect.spark.engine import SparkEngine
+
+    parts = [part for plan in plans(ExportRequest(file_size=1 << 12), STORES[:1]) for part in plan.parts]
+    run = SparkEngine(spark.sparkContext).run(parts, Orders(str(tmp_path), RUN, WISH))
+    first = next(run)
+    assert isinstance(first, LogPartRead) and first.part == parts[0]
+    run.close()
+    assert not spark.sparkContext.statusTracker().getActiveJobsIds()
+    assert len(list(tmp_path.rglob("*.parquet.*"))) < len(parts)
+
+
+def test_a_part_is_paths_and_numbers() -> None:
+    for plan in plans(stores=STORES[:2]):
+        assert max(len(pickle.dumps(part)) for part in (*plan.parts, *plan.side_parts)) < 6000
+
+
+def test_nothing_to_do_is_no_job(spark: "SparkSession", tmp_path: Path) -> None:
+    from rmqinspect.spark.engine import ConnectEngine, SparkEngine
+
+    for engine in (SparkEngine(spark.sparkContext), ConnectEngine(spark)):
+        assert list(engine.run([], Orders(str(tmp_path), RUN, WISH))) == []
+
+
+# --- the command -----------------------------------------------------------------------------------
+
+
+def test_the_command_runs_on_spark_unless_told_otherwise(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the context that is there; a Spark that is on the path and not installed says its version, too."""
+    version = metadata.version
+
+    def not_installed(name: str) -> str:
+        if name == "pyspark":
+            raise metadata.PackageNotFoundError(name)
+        return version(name)
+
+    monkeypatch.setattr(metadata, "version", not_installed)
+    stores = [f"{name}={oracle.store(family, name)}" for family, name in STORES[2:4]]
+    assert main(["export", *stores, "-o", str(tmp_path / "lake")]) == ExitStatus.DAMAGE
+    said = capsys.readouterr()
+    assert f"Spark {spark.version}, {MASTER}" in said.err
+    assert "DAMAGED: 1 row" in said.out
+    run = json.loads((tmp_path / "lake" / "_manifest.json").read_bytes())["run"]
+    assert run["engine"] == "spark"
+    assert run["versions"]["pyspark"] == spark.version
+    assert spark.range(3).count() == 3  # what was there stays
+
+
+def test_without_java_nothing_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(session, "_running", lambda: None)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert main(["export", "no-store", "-o", str(tmp_path / "lake")]) == ExitStatus.USAGE
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("rmqinspect: Spark needs Java") and said.err.count("\n") == 1
+    assert not (tmp_path / "lake").exists()
+
+
+def test_the_local_engine_needs_no_pyspark(tmp_path: Path) -> None:
+    words = ["export", str(oracle.store(*STORES[0])), "-o", str(tmp_path / "lake"), "-q"]
+    script = "import sys; sys.modules['pyspark'] = None\nfrom rmqinspect.cli import main\nsys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", script, *words]
+    ended = subprocess.run([*command, "--engine", "local"], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == ExitStatus.USAGE
+    assert ended.stderr.startswith("rmqinspect: pyspark is not installed: pip install")
+    assert ended.stderr.count("\n") == 1

@@ -1,0 +1,244 @@
+"""A bounded run keeps its rate over all threads and processes, and leaves the page cache as it found it."""
+
+import ctypes
+import mmap
+import os
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+from rmqinspect.cli import main
+from rmqinspect.store.model import StoreFile
+from rmqinspect.store.reader import FileReader, open_file
+from rmqinspect.system import throttle as read_rate
+from rmqinspect.system.throttle import ReadRate, bound_reads, read_bound
+from rmqinspect.system.workers import run_ordered
+
+SAMPLES = Path(__file__).parents[2] / "samples"
+HEALTHY = SAMPLES / "healthy-5.5.0" / "store"
+PAGE = mmap.PAGESIZE
+
+
+class Clock:
+    """Time that passes only while somebody sleeps, or is told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.slept = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds > 0
+        self.slept += seconds
+        self.now += seconds
+
+
+@pytest.fixture(autouse=True)
+def unbound() -> Iterator[None]:
+    yield
+    bound_reads(None)
+
+
+def a_file(folder: Path, raw: bytes) -> StoreFile:
+    path = folder / "file"
+    path.write_bytes(raw)
+    return StoreFile(str(path), "file", len(raw), "other")
+
+
+def test_many_small_reads_take_the_time_of_the_rate() -> None:
+    clock = Clock()
+    rate = ReadRate(1000, clock, clock.sleep)
+    for _ in range(1000):
+        rate.pay(10)
+    assert clock.now - 1000.0 == pytest.approx(10.0, abs=0.06)
+
+
+def test_time_spent_elsewhere_counts_but_is_not_saved_up() -> None:
+    clock = Clock()
+    rate = ReadRate(1000, clock, clock.sleep)
+    rate.pay(100)
+    slept = clock.slept
+    clock.now += 3600
+    rate.pay(1)
+    assert clock.slept == slept
+    # An hour of rest allows no burst: all but a moment of the second is slept.
+    rate.pay(1000)
+    assert clock.slept - slept == pytest.approx(1.0, abs=0.06)
+
+
+def test_a_process_that_ended_with_the_lock_holds_up_nobody_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_rate, "_PATIENCE", 0.01)
+    clock = Clock()
+    rate = ReadRate(1000, clock, clock.sleep)
+    taken, done = Event(), Event()
+
+    def hold() -> None:
+        with rate._paid_until.get_lock():
+            taken.set()
+            done.wait(10)
+
+    holder = Thread(target=hold)
+    holder.start()
+    assert taken.wait(10)
+    rate.pay(1000)
+    done.set()
+    holder.join()
+    assert clock.slept == pytest.approx(1.0, abs=0.06)
+
+
+def _pay(raw: int) -> tuple[int, float]:
+    bound = read_bound()
+    assert bound is not None
+    bound.pay(raw)
+    return bound.rate, bound._paid_until.value
+
+
+def test_all_processes_of_a_run_share_one_budget() -> None:
+    """Each pays for a second at a rate that no clock of this test reaches: the seconds add up."""
+    rate = 10**9
+    bound_reads(ReadRate(rate))
+    before = read_bound()
+    assert before is not None
+    reported = list(run_ordered(_pay, [rate // 100] * 4, 2, preload="rmqinspect.system.throttle"))
+    assert [each for each, _ in reported] == [rate] * 4
+    ends = sorted(end for _, end in reported)
+    assert before._paid_until.value == ends[-1]
+    assert all(later - earlier > 0.0099 for earlier, later in pairwise(ends))
+
+
+def test_every_byte_read_is_paid_for_in_small_pieces(tmp_path: Path) -> None:
+    raw = os.urandom((1 << 20) + 12345)
+    paid: list[int] = []
+    clock = Clock()
+
+    class Noted(ReadRate):
+        def pay(self, raw: int) -> None:
+            paid.append(raw)
+            super().pay(raw)
+
+    bound_reads(Noted(10**6, clock, clock.sleep))
+    before = FileReader.bytes_read
+    with open_file(a_file(tmp_path, raw)) as reader:
+        assert reader.read(7, len(raw)) == raw[7:]
+        assert reader.read(len(raw) - 5, 100) == raw[-5:]
+    assert sum(paid) == FileReader.bytes_read - before == len(raw) - 7 + 5
+    assert max(paid) <= 128 << 10
+    assert clock.slept == pytest.approx(sum(paid) / 10**6, abs=0.06)
+
+
+def test_without_a_bound_nothing_is_slept_and_a_read_is_one_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[tuple[int, ...]] = []
+    real = os.preadv
+
+    def preadv(descriptor: int, buffers: list[memoryview], offset: int, *flags: int) -> int:
+        calls.append(flags)
+        return real(descriptor, buffers, offset, *flags)
+
+    monkeypatch.setattr(os, "preadv", preadv)
+    with open_file(a_file(tmp_path, bytes(1 << 20))) as reader:
+        reader.read(0, 1 << 20)
+    assert calls == [()]
+
+
+def _cached(path: str) -> list[bool]:
+    """Return of each page of a file whether the page cache holds it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
+    libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    descriptor = os.open(path, os.O_RDONLY)
+    size = os.fstat(descriptor).st_size
+    address = libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, 0)
+    os.close(descriptor)
+    pages = (ctypes.c_ubyte * -(-size // PAGE))()
+    assert libc.mincore(address, size, pages) == 0
+    libc.munmap(address, size)
+    return [bool(page & 1) for page in pages]
+
+
+def test_pages_that_a_bounded_run_brought_in_are_dropped_and_others_stay(tmp_path: Path) -> None:
+    # A page that another processor's kernel has at hand at the moment stays when it is told to go.
+    attempts = [_hot_pages_before_and_after(tmp_path) for _ in range(3)]
+    assert any(before == after for before, after in attempts)
+
+
+def _hot_pages_before_and_after(folder: Path) -> tuple[list[bool], list[bool]]:
+    """Read a whole file of which somebody else has read the middle half, and return its cached pages."""
+    raw = os.urandom(1 << 20)
+    file = a_file(folder, raw)
+    descriptor = os.open(file.path, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    if any(_cached(file.path)):
+        os.close(descriptor)
+        pytest.skip("this file system keeps all files in memory")
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
+    os.preadv(descriptor, [bytearray(512 << 10)], 256 << 10)
+    os.close(descriptor)
+    hot = _cached(file.path)
+    assert sum(hot) == (512 << 10) // PAGE
+    clock = Clock()
+    bound_reads(ReadRate(10**6, clock, clock.sleep))
+    with open_file(file) as reader:
+        # Windows as a scan has them: not at the borders of pages.
+        window = 100_001
+        assert b"".join(reader.read(at, window) for at in range(0, len(raw), window)) == raw
+    return hot, _cached(file.path)
+
+
+# --- the option ---------------------------------------------------------------------------------------------
+
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def run_main(*words: str | Path) -> tuple[int, str, str]:
+        capsys.readouterr()
+        status = main(list(map(str, words)))
+        printed = capsys.readouterr()
+        return status, printed.out, printed.err
+
+    return run_main
+
+
+@pytest.mark.parametrize("words", [("info",), ("decode", "-f", "csv", "-j", "1"), ("verify", "-j", "1")])
+def test_a_bounded_command_says_the_same(run: Run, words: tuple[str, ...]) -> None:
+    free = run(*words, HEALTHY)
+    assert run(*words, HEALTHY, "--read-rate", "10G") == free
+    bound = read_bound()
+    assert bound is not None and bound.rate == 10**10
+    run(*words, HEALTHY)
+    assert read_bound() is None
+
+
+@pytest.mark.parametrize("rate", ["0", "fast", "-1", "1.5M"])
+def test_what_is_no_rate_is_wrong_usage(run: Run, rate: str) -> None:
+    status, out, err = run("verify", HEALTHY, "--read-rate", rate)
+    assert (status, out) == (2, "")
+    assert "--read-rate" in err
+
+
+def test_a_long_bounded_read_says_how_long_it_takes_at_least(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rmqinspect.cli.verify.LONG_READ", 1000)
+    assert "at least" not in run("verify", HEALTHY)[2]
+    said = run("verify", HEALTHY, "--read-rate", "10M")[2]
+    assert "to read: every record and every queue unit is checked; at least 0 s at 10.0 MB/s. --level quick" in said
+
+
+def test_a_machine_that_shares_no_memory_is_told_in_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr("multiprocessing.context.BaseContext.Value", refuse)
+    status, out, err = run("verify", HEALTHY, "--read-rate", "10M")
+    assert (status, out, err.count("\n")) == (6, "", 1)

@@ -1,0 +1,710 @@
+"""The timer log and its wheel: each rule with a store that shows it and one, nearly the same, that is silent."""
+
+import pickle
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rmqinspect.codec.hashes import java_string_hash
+from rmqinspect.codec.layout import dtype_of
+from rmqinspect.codec.properties import split_properties
+from rmqinspect.commitlog.scan import RecordRun, scan_split
+from rmqinspect.commitlog.splits import plan_splits
+from rmqinspect.schemas.timer import (
+    BLANK_MAGIC,
+    NO_UNIT,
+    UNIT_SIZE,
+    WHEEL_SLOTS,
+    TimerBlank,
+    TimerCheck,
+    TimerUnit,
+    WheelSlot,
+)
+from rmqinspect.store.discover import open_store
+from rmqinspect.store.model import Store, StoreFile
+from rmqinspect.timer.wheel import WHEEL_SIZE
+from rmqinspect.verify.findings import Finding
+from rmqinspect.verify.runs import Run
+from rmqinspect.verify.timer.survey import (
+    TimerSurvey,
+    judge_timer_units,
+    read_timer_units,
+    survey_timer,
+    tell_timer_units,
+)
+from tests.support import oracle
+from tests.support.side_tables import BROKERS, broker, store_of, units_of, write
+
+NOW = 1_700_000_000  # s
+FILE_SIZE = 20 * UNIT_SIZE  # room for 19 units and a blank
+ROOM = 19
+BORDERS = np.array([0], np.int64)
+TOPIC = java_string_hash("orders")
+
+TIMERS = tuple(name for name in BROKERS if broker(name).of_kind("timer_wheel"))
+
+
+@dataclass
+class Timer:
+    """What a broker wrote: units by timer log offset, slots by number. Tests change it before it is written."""
+
+    units: dict[int, dict[str, Any]] = field(default_factory=dict)
+    slots: dict[int, dict[str, Any]] = field(default_factory=dict)
+    flushed: int | None = None  # None: up to the end
+    read: int = NOW  # s: slots before have fired
+    precision: int = 1000  # ms
+    base: int = 0  # of the first file that is left
+    abort: bool = False
+    wheel: str | None = "timerwheel"
+
+    @property
+    def end(self) -> int:
+        return max(self.units) + UNIT_SIZE
+
+    def add(self, *due: float, enqueued: float = NOW - 60) -> "Timer":
+        """Append units due at these seconds, as TimerMessageStore#doEnqueue does."""
+        for second in due:
+            at = self.end if self.units else 0
+            if at % FILE_SIZE == ROOM * UNIT_SIZE:
+                at += FILE_SIZE - ROOM * UNIT_SIZE
+            time = round(second * 1000) // self.precision
+            slot = self.slots.get(time % WHEEL_SLOTS, {"time": -1})
+            known = slot["time"] == time
+            self.units[at] = {
+                "size": UNIT_SIZE,
+                "previous": slot["last"] if known else NO_UNIT,
+                "magic": 1,
+                "enqueue_timestamp": round(enqueued * 1000),
+                "delay": round((second - enqueued) * 1000),
+                "physical_offset": 10_000 + 10 * at,
+                "record_size": 300,
+                "real_topic_hash": TOPIC,
+                "reserved": 0,
+            }
+            self.slots[time % WHEEL_SLOTS] = {
+                "time": time,
+                "first": slot["first"] if known else at,
+                "last": at,
+                "message_count": slot["message_count"] + 1 if known else 1,
+                "magic": 0,
+            }
+        return self
+
+    def change(self, number: int, **fields: Any) -> "Timer":
+        """Damage the unit with this number in the log."""
+        self.units[sorted(self.units)[number]] |= fields
+        return self
+
+    def slot(self, second: float, **fields: Any) -> "Timer":
+        """Damage the slot of a time."""
+        self.slots[round(second * 1000) // self.precision % WHEEL_SLOTS] |= fields
+        return self
+
+    def write(self, root: Path) -> Store:
+        files: dict[int, bytearray] = {}
+        for at in range(self.base, self.end, FILE_SIZE):
+            files[at] = bytearray(FILE_SIZE)
+        for at, unit in self.units.items():
+            if at >= self.base:
+                place = at % FILE_SIZE
+                files[at - place][place : place + UNIT_SIZE] = TimerUnit.build(unit)
+        for base in files:
+            if base + FILE_SIZE in files:
+                left = FILE_SIZE - ROOM * UNIT_SIZE
+                files[base][-left : 16 - left] = TimerBlank.build(
+                    {"total_size": left, "reserved": 0, "magic": BLANK_MAGIC}
+                )
+        (root / "timerlog").mkdir(parents=True)
+        (root / "config").mkdir()
+        for base, raw in files.items():
+            (root / "timerlog" / f"{base:020}").write_bytes(raw)
+        if self.wheel is not None:
+            write_wheel(root / self.wheel, self.slots)
+        check = dict.fromkeys((part.name for part in TimerCheck.subcons), 0) | {
+            "last_read_timestamp": self.read * 1000,
+            "last_timer_log_flush_pos": self.end if self.flushed is None else self.flushed,
+        }
+        (root / "config" / "timercheck").write_bytes(TimerCheck.build(check).ljust(4096, b"\0"))
+        if self.abort:
+            (root / "abort").touch()
+        return store_of(root)
+
+
+def write_wheel(path: Path, slots: dict[int, dict[str, Any]]) -> None:
+    """Write a wheel with holes for the slots that were never used."""
+    with path.open("wb") as file:
+        file.truncate(WHEEL_SIZE)
+        for number, slot in slots.items():
+            file.seek(number * WheelSlot.sizeof())
+            file.write(WheelSlot.build(slot))
+
+
+def some() -> Timer:
+    """Return a timer of 45 units in three files: eight times in turn, all of them pending."""
+    return Timer().add(*(NOW + 10 + number % 8 for number in range(45)))
+
+
+def survey(store: Store, limit: int = 1000) -> TimerSurvey:
+    found = survey_timer(store, BORDERS, limit)
+    assert pickle.loads(pickle.dumps(found)).findings == found.findings
+    assert all(finding.code == "TM-CHAIN" for finding in found.findings)
+    assert not found.unread
+    return found
+
+
+def reported(store: Store) -> list[Finding]:
+    found = survey(store)
+    assert not found.suppressed
+    return found.findings
+
+
+def only(store: Store) -> Finding:
+    (finding,) = reported(store)
+    return finding
+
+
+def place(number: int) -> tuple[str, int]:
+    """Return (file, offset) of the unit with this number."""
+    return f"timerlog/{number // ROOM * FILE_SIZE:020}", number % ROOM * UNIT_SIZE
+
+
+# --- silent ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", TIMERS)
+def test_real_stores_are_silent(name: str) -> None:
+    store = broker(name)
+    found = survey_timer(store, np.array([segment.base for segment in store.segments], np.int64), 100)
+    assert (found.findings, found.suppressed, found.unread) == ([], {}, [])
+    assert found.units > 2
+    assert found.end == found.units * UNIT_SIZE
+    if not store.of_kind("abort"):
+        check = (oracle.store("broker", name) / "config" / "timercheck").read_bytes()
+        assert TimerCheck.parse(check).last_timer_log_flush_pos == found.end
+
+
+def test_a_timer_of_three_files_is_silent(tmp_path: Path) -> None:
+    found = survey(some().write(tmp_path))
+    assert found.findings == []
+    assert found.units == 45
+    assert found.end == 2 * FILE_SIZE + 7 * UNIT_SIZE
+    assert [file.name[-4:] for file in found.files] == ["0000", "1040", "2080"]
+
+
+def test_slots_and_units_of_deleted_files_are_silent(tmp_path: Path) -> None:
+    timer = some().add(NOW + 500)
+    timer.base = FILE_SIZE
+    timer.slots[7] = {"time": 7, "first": 0, "last": 52, "message_count": 2, "magic": 0}
+    assert reported(timer.write(tmp_path)) == []
+
+
+def test_a_slot_is_taken_over_after_two_weeks(tmp_path: Path) -> None:
+    weeks = NOW + 10 + WHEEL_SLOTS
+    timer = Timer().add(NOW + 10, NOW + 11, NOW + 10).add(weeks, weeks, enqueued=weeks - 60)
+    assert len(timer.slots) == 2
+    assert reported(timer.write(tmp_path)) == []
+
+
+def test_a_wheel_that_lags_behind_is_silent(tmp_path: Path) -> None:
+    timer = some().add(NOW + 900)
+    del timer.slots[(NOW + 900) % WHEEL_SLOTS]
+    timer.slot(NOW + 11, last=sorted(timer.units)[33])  # 41 is the newest
+    timer.slot(NOW + 12, message_count=-3)
+    assert reported(timer.write(tmp_path)) == []
+
+
+@pytest.mark.parametrize(("name", "slots"), [("timerwheel.tmp", {1: 2}), ("timerwheel", {})])
+def test_a_wheel_that_is_half_written_or_new_is_silent(tmp_path: Path, name: str, slots: dict[int, int]) -> None:
+    timer = some()
+    timer.wheel = None
+    (tmp_path / name).write_bytes(bytes(slots))
+    assert reported(timer.write(tmp_path)) == []
+
+
+def test_another_precision_is_learned_from_the_wheel(tmp_path: Path) -> None:
+    timer = Timer(precision=100).add(NOW + 10.1, NOW + 10.2, NOW + 10.1, NOW + 10.2, NOW + 10.1)
+    assert reported(timer.write(tmp_path)) == []
+
+
+def test_another_precision_is_learned_from_the_times(tmp_path: Path) -> None:
+    timer = Timer(precision=100, wheel=None)
+    for number in range(10):
+        timer.add(NOW + 10.1, NOW + 10.2, enqueued=NOW + number / 10)
+    assert reported(timer.write(tmp_path)) == []
+
+
+def test_times_within_one_slot_are_one_chain(tmp_path: Path) -> None:
+    assert reported(Timer().add(NOW + 10, NOW + 10.5, NOW + 10.2, NOW + 11).write(tmp_path)) == []
+
+
+def test_a_timer_log_alone_is_read(tmp_path: Path) -> None:
+    some().change(5, magic=16).write(tmp_path)
+    finding = only(open_store([str(tmp_path / "timerlog")]))
+    assert (finding.file, finding.offset) == ("00000000000000000000", 5 * UNIT_SIZE)
+
+
+def test_a_timer_file_given_alone_is_known_by_its_bytes(tmp_path: Path) -> None:
+    some().write(tmp_path)
+    for name, kind in ((place(19)[0], "timer_log"), ("timerwheel", "timer_wheel")):
+        store = open_store([str(tmp_path / name)])
+        assert [file.kind for file in store.files] == [kind]
+        assert reported(store) == []
+
+
+def test_a_queue_whose_offsets_begin_like_a_timer_log_is_a_queue(tmp_path: Path) -> None:
+    start = UNIT_SIZE << 32
+    raw = units_of((start, 200, 2598919), (start + 200, 200, 2598919), (start + 400, 200, 2598919))
+    path = write(tmp_path, "consumequeue/orders/0/00000000000000000000", raw)
+    assert open_store([str(path)]).files[0].kind == "queue"
+
+
+# --- units ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("previous", "words"),
+    [
+        (3 * UNIT_SIZE + 1, "no unit begins"),
+        (-2, "no unit begins"),
+        (ROOM * UNIT_SIZE + 4, "no unit begins"),  # in the blank
+        (10**6, "unit's own, or lies behind it"),
+        (FILE_SIZE + 4 * UNIT_SIZE, "unit's own, or lies behind it"),
+        (FILE_SIZE + 3 * UNIT_SIZE, "not that of the last"),
+        (NO_UNIT, "none is before it"),
+        (13 * UNIT_SIZE, "not that of the last"),
+        (7 * UNIT_SIZE, "not that of the last"),  # an older one of the same time would lose those between
+    ],
+)
+def test_a_previous_position_that_is_none_is_told(tmp_path: Path, previous: int, words: str) -> None:
+    finding = only(some().change(23, previous=previous).write(tmp_path))
+    assert (finding.file, finding.offset, finding.length) == (*place(23), UNIT_SIZE)
+    assert words in finding.message
+    assert (finding.severity, finding.expected, finding.found) == ("error", str(15 * UNIT_SIZE), str(previous))
+    assert finding.physical_offset == 10_000 + 10 * (FILE_SIZE + 4 * UNIT_SIZE)
+
+
+@pytest.mark.parametrize(("previous", "is_told"), [(0, False), (FILE_SIZE - 52, False), (FILE_SIZE, True), (-5, True)])
+def test_a_previous_position_in_a_deleted_file_is_believed(tmp_path: Path, previous: int, is_told: bool) -> None:
+    timer = some().change(19, previous=previous)
+    timer.base = FILE_SIZE
+    assert len(reported(timer.write(tmp_path))) == is_told
+
+
+def test_a_first_unit_that_names_another_is_told(tmp_path: Path) -> None:
+    finding = only(some().change(3, previous=UNIT_SIZE).write(tmp_path))
+    assert (finding.offset, finding.expected) == (3 * UNIT_SIZE, "-1")
+    assert "has another time" in finding.message
+
+
+@pytest.mark.parametrize("number", [0, 3, 8, 23, 40, 44])
+@pytest.mark.parametrize("delay", [1, 71_000_000, 72_000, 74_000])
+def test_a_damaged_time_is_told_once(tmp_path: Path, number: int, delay: int) -> None:
+    timer = some()
+    was = timer.units[sorted(timer.units)[number]]["delay"]
+    findings = reported(timer.change(number, delay=delay).write(tmp_path))
+    assert len(findings) == (delay != was)
+    assert all("is broken" in finding.message for finding in findings)
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_told"),
+    [
+        ({"magic": 16}, True),
+        ({"magic": -1}, True),
+        ({"size": 51}, True),
+        ({"magic": 0}, False),
+        ({"magic": 15}, False),
+        ({"message": 1}, False),
+    ],
+)
+def test_a_unit_that_is_none_is_told(tmp_path: Path, fields: dict[str, int], is_told: bool) -> None:
+    findings = reported(some().change(23, **fields).write(tmp_path))
+    assert [(f.file, f.offset, f.length, f.count) for f in findings] == [(*place(23), UNIT_SIZE, 1)] * is_told
+
+
+def test_a_lost_page_is_one_finding(tmp_path: Path) -> None:
+    timer = some()
+    for number in range(3, 12):
+        timer.change(number, **dict.fromkeys(timer.units[0], 0))
+    finding = only(timer.write(tmp_path))
+    assert (finding.offset, finding.length, finding.count) == (3 * UNIT_SIZE, 9 * UNIT_SIZE, 9)
+    assert "units follow" in finding.message
+
+
+def test_a_missing_file_is_told(tmp_path: Path) -> None:
+    some().write(tmp_path)
+    (tmp_path / place(19)[0]).unlink()
+    finding = only(open_store([str(tmp_path)]))
+    assert (finding.file, finding.length, finding.message) == (
+        place(19)[0],
+        FILE_SIZE,
+        "a file of the timer log is missing",
+    )
+
+
+def overwrite(path: Path, at: int, raw: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(raw)
+
+
+def test_a_file_that_does_not_end_in_a_blank_is_told(tmp_path: Path) -> None:
+    store = some().write(tmp_path)
+    overwrite(tmp_path / place(0)[0], ROOM * UNIT_SIZE, bytes(16))
+    finding = only(store)
+    assert (finding.file, finding.offset) == (place(0)[0], ROOM * UNIT_SIZE)
+
+
+def test_a_full_last_file_has_no_blank_yet(tmp_path: Path) -> None:
+    assert reported(Timer().add(*range(NOW, NOW + ROOM)).write(tmp_path)) == []
+
+
+def test_bytes_behind_a_blank_are_silent(tmp_path: Path) -> None:
+    store = some().write(tmp_path)
+    overwrite(tmp_path / place(0)[0], ROOM * UNIT_SIZE + 16, b"junk")
+    assert reported(store) == []
+
+
+@pytest.mark.parametrize("abort", [False, True])
+def test_a_log_that_ends_in_half_a_unit_is_told(tmp_path: Path, abort: bool) -> None:
+    timer = some()
+    timer.abort = abort
+    store = timer.write(tmp_path)
+    overwrite(tmp_path / place(45)[0], 7 * UNIT_SIZE, b"\0\0\0\x34" + 8 * b"\xff" + b"\0\0\0\x77")
+    finding = only(store)
+    assert (finding.file, finding.offset, finding.severity) == (*place(45), "error")
+
+
+@pytest.mark.parametrize("fields", [{"size": 51}, {"magic": 17}])
+def test_a_last_unit_that_is_none_is_told_once(tmp_path: Path, fields: dict[str, int]) -> None:
+    finding = only(some().change(44, **fields).write(tmp_path))
+    assert (finding.file, finding.offset) == place(44)
+
+
+@pytest.mark.parametrize(("abort", "severity", "units"), [(False, "warning", 45), (True, "error", 46)])
+def test_units_behind_the_flushed_end_are_stale_after_a_clean_stop(
+    tmp_path: Path, abort: bool, severity: str, units: int
+) -> None:
+    timer = some()
+    timer.abort, timer.flushed = abort, timer.end
+    timer.units[timer.end + UNIT_SIZE] = timer.units[0]  # a unit that was cut off, one place further
+    found = survey(timer.write(tmp_path))
+    assert found.findings[0].severity == severity
+    assert (found.findings[0].offset, len(found.findings)) == (7 * UNIT_SIZE, 1 if not abort else 2)
+    assert found.units == units
+
+
+def test_files_of_different_lengths_are_told(tmp_path: Path) -> None:
+    store = some().write(tmp_path)
+    with (tmp_path / place(45)[0]).open("ab") as file:
+        file.write(bytes(52))
+    finding = only(open_store([str(tmp_path)]))
+    assert store.files
+    assert (finding.file, finding.expected, finding.found) == (place(45)[0], str(FILE_SIZE), str(FILE_SIZE + 52))
+
+
+@pytest.mark.parametrize(("more", "is_told"), [(UNIT_SIZE, True), (0, False), (-UNIT_SIZE, False), (-(10**9), False)])
+def test_a_log_that_ends_before_its_flushed_place_is_told(tmp_path: Path, more: int, is_told: bool) -> None:
+    timer = some()
+    timer.flushed = timer.end + more
+    findings = reported(timer.write(tmp_path))
+    assert [(f.file, f.offset, f.found) for f in findings] == [
+        (place(45)[0], 7 * UNIT_SIZE, f"up to {timer.end}")
+    ] * is_told
+
+
+def test_a_timer_log_that_is_gone_is_told_once(tmp_path: Path) -> None:
+    some().write(tmp_path)
+    for file in (tmp_path / "timerlog").iterdir():
+        file.unlink()
+    assert only(open_store([str(tmp_path)])).file == "timerlog"
+
+
+@pytest.mark.parametrize("fields", [{"physical_offset": -1}, {"record_size": 0}])
+def test_a_unit_that_can_lead_nowhere_is_told(tmp_path: Path, fields: dict[str, int]) -> None:
+    assert "leads to no record" in only(some().change(4, **fields).write(tmp_path)).message
+
+
+def test_what_is_told_is_bounded_and_all_is_counted(tmp_path: Path) -> None:
+    timer = some()
+    for number in range(8, 28):
+        timer.change(number, previous=1)
+    found = survey(timer.write(tmp_path), limit=3)
+    assert (len(found.findings), found.suppressed) == (3, {"TM-CHAIN": 17})
+
+
+# --- the wheel ------------------------------------------------------------------------------------
+
+
+def slot_place(second: int) -> int:
+    return second % WHEEL_SLOTS * int(WheelSlot.sizeof())
+
+
+@pytest.mark.parametrize(
+    ("fields", "words", "found"),
+    [
+        ({"last": 5}, "last unit", "last 5"),
+        ({"last": UNIT_SIZE * 3}, "last unit", f"last {UNIT_SIZE * 3}"),
+        ({"last": -1}, "last unit", "last -1"),
+        ({"last": ROOM * UNIT_SIZE}, "last unit", f"last {ROOM * UNIT_SIZE}"),  # the blank
+        ({"first": 5}, "first unit", "first 5"),
+        ({"first": UNIT_SIZE * 3}, "first unit", f"first {UNIT_SIZE * 3}"),
+        ({"first": -1}, "first unit", "first -1"),
+        ({"last": 0, "first": 8 * UNIT_SIZE}, "behind its last", f"first {8 * UNIT_SIZE}, last 0"),
+    ],
+)
+def test_a_slot_that_leads_to_no_unit_of_its_time_is_told(
+    tmp_path: Path, fields: dict[str, int], words: str, found: str
+) -> None:
+    finding = only(some().slot(NOW + 10, **fields).write(tmp_path))
+    assert (finding.file, finding.offset, finding.length) == ("timerwheel", slot_place(NOW + 10), 32)
+    assert words in finding.message
+    assert (finding.severity, finding.found) == ("error", found)
+
+
+@pytest.mark.parametrize("time", [NOW + 11, 0, -1, NOW + 10 + (1 << 40)])
+def test_a_slot_of_another_time_is_told(tmp_path: Path, time: int) -> None:
+    finding = only(some().slot(NOW + 10, time=time).write(tmp_path))
+    assert (finding.offset, finding.found) == (slot_place(NOW + 10), f"time {time}")
+    assert "belongs into another slot" in finding.message
+
+
+def test_a_slot_two_weeks_off_is_told(tmp_path: Path) -> None:
+    finding = only(some().slot(NOW + 10, time=NOW + 10 - WHEEL_SLOTS).write(tmp_path))
+    assert "its last unit is not one of its time" in finding.message
+
+
+def test_a_broken_slot_that_has_fired_is_a_warning(tmp_path: Path) -> None:
+    timer = some().slot(NOW + 10, last=5)
+    timer.read = NOW + 11
+    finding = only(timer.write(tmp_path))
+    assert finding.severity == "warning"
+    assert "has fired already" in finding.message
+
+
+@pytest.mark.parametrize(("abort", "severity"), [(False, "error"), (True, "info")])
+def test_slots_that_lead_behind_the_timer_log(tmp_path: Path, abort: bool, severity: str) -> None:
+    timer = some()
+    timer.abort = abort
+    timer.slot(NOW + 10, last=timer.end).slot(NOW + 11, last=timer.end + UNIT_SIZE)
+    finding = only(timer.write(tmp_path))
+    assert (finding.count, finding.severity) == (2, severity)
+    assert "behind the timer log's end" in finding.message
+
+
+def test_slots_that_lead_into_a_lost_page_are_silent(tmp_path: Path) -> None:
+    timer = Timer().add(NOW + 5, *range(NOW + 10, NOW + 20), NOW + 5)
+    for number in range(1, 11):
+        timer.change(number, size=0)
+    assert only(timer.write(tmp_path)).count == 10
+
+
+def test_a_snapshot_is_judged_like_the_wheel(tmp_path: Path) -> None:
+    timer = some().slot(NOW + 10, last=5)
+    timer.wheel = "timerwheel.2340"
+    assert only(timer.write(tmp_path)).file == "timerwheel.2340"
+
+
+def test_a_wheel_of_another_length_is_told(tmp_path: Path) -> None:
+    store = some().write(tmp_path)
+    with (tmp_path / "timerwheel").open("ab") as file:
+        file.write(b"1")
+    finding = only(open_store([str(tmp_path)]))
+    assert store.files
+    assert (finding.file, finding.expected, finding.found) == ("timerwheel", str(WHEEL_SIZE), str(WHEEL_SIZE + 1))
+
+
+@pytest.mark.parametrize(
+    ("numbers", "read", "is_told"),
+    [
+        (range(3), NOW, True),  # in the first file, and a start reads from the second on
+        (range(3), NOW + 5000, False),  # all of them have fired
+        (range(23, 26), NOW, False),  # in the second file: a start puts them in again
+    ],
+)
+def test_pending_units_that_no_slot_leads_to(tmp_path: Path, numbers: range, read: int, is_told: bool) -> None:
+    timer = Timer(read=read).add(*range(NOW + 10, NOW + 55))
+    for number in numbers:
+        del timer.slots[(NOW + 10 + number) % WHEEL_SLOTS]
+    findings = reported(timer.write(tmp_path))
+    expected = [("timerwheel", slot_place(NOW + 10), 3, "error")] * is_told
+    assert [(f.file, f.offset, f.count, f.severity) for f in findings] == expected
+
+
+# --- where units lead -----------------------------------------------------------------------------
+
+
+def test_runs_say_which_units_point_into_which_split(tmp_path: Path) -> None:
+    timer = some().change(22, physical_offset=5)
+    store = timer.write(tmp_path)
+    places = [unit["physical_offset"] for unit in timer.units.values()]
+    borders = np.array([100, places[10], places[30]], np.int64)
+    found = survey_timer(store, borders, 10)
+    assert found.runs == [
+        (0, Run(0, 10, 0)),
+        (0, Run(10, 9, 1)),
+        (1, Run(0, 3, 1)),
+        (1, Run(4, 7, 1)),
+        (1, Run(11, 8, 2)),
+        (2, Run(0, 7, 2)),
+    ]
+    rows, units = read_timer_units(found.files[0], Run(8, 6, 0), places[9], places[12])
+    assert rows.tolist() == [9, 10, 11]
+    assert units["physical_offset"].tolist() == places[9:12]
+
+
+def units_at(*units: tuple[int, int, int]) -> np.ndarray[Any, np.dtype[Any]]:
+    columns = np.zeros(len(units), dtype_of(TimerUnit))
+    for number, name in enumerate(("physical_offset", "record_size", "real_topic_hash")):
+        columns[name] = [unit[number] for unit in units]
+    return columns
+
+
+STARTS, SIZES, HASHES = (np.array(column, np.int64) for column in ((100, 400, 900), (300, 400, 91), (7, 8, 0)))
+LOG_FILE = StoreFile("/x", "timerlog/00000000000000000000", 1040, "timer_log")
+
+
+@pytest.mark.parametrize(
+    ("unit", "code", "expected", "found"),
+    [
+        ((100, 300, 7), None, None, None),
+        ((900, 91, 0), None, None, None),
+        ((99, 300, 7), None, None, None),  # before the log: retention took its record
+        ((991, 91, 0), "TM-BEYOND", None, "91 bytes at 991"),
+        ((1 << 62, 91, 0), "TM-BEYOND", None, f"91 bytes at {1 << 62}"),
+        ((990, 91, 0), "TM-CHAIN", None, "91 bytes at 990"),
+        ((101, 300, 7), "TM-CHAIN", None, "300 bytes at 101"),
+        ((400, 401, 8), "TM-CHAIN", "400 bytes", "401 bytes at 400"),
+        ((400, 401, 9), "TM-CHAIN", "400 bytes", "401 bytes at 400"),
+        ((400, 400, 9), "TM-CHAIN", "topic hash 8", "topic hash 9"),
+    ],
+)
+def test_a_unit_is_judged_by_the_record_it_leads_to(
+    unit: tuple[int, int, int], code: str | None, expected: str | None, found: str | None
+) -> None:
+    units = units_at(unit)
+    verdict = judge_timer_units(units, STARTS, SIZES, HASHES, 100, 991)
+    reported = list(tell_timer_units(LOG_FILE, np.array([4]), units, verdict, SIZES, HASHES))
+    assert [(f.code, f.expected, f.found, f.offset, f.length, f.count) for f in reported] == [
+        (code, expected, found, 4 * UNIT_SIZE, UNIT_SIZE, 1)
+    ] * (code is not None)
+
+
+def test_units_alike_are_one_finding() -> None:
+    units = units_at((100, 300, 7), (991, 1, 1), (992, 1, 1), (993, 1, 1), (995, 1, 1), (101, 1, 1))
+    verdict = judge_timer_units(units, STARTS, SIZES, HASHES, 100, 991)
+    rows = np.array([3, 4, 5, 6, 8, 9])
+    reported = list(tell_timer_units(LOG_FILE, rows, units, verdict, SIZES, HASHES))
+    assert [(f.code, f.offset, f.count) for f in reported] == [
+        ("TM-BEYOND", 4 * UNIT_SIZE, 3),
+        ("TM-BEYOND", 8 * UNIT_SIZE, 1),
+        ("TM-CHAIN", 9 * UNIT_SIZE, 1),
+    ]
+
+
+def test_what_is_told_of_units_is_bounded_and_all_is_counted() -> None:
+    units = units_at(*[(991, 1, 1), (101, 1, 1)] * 10)
+    verdict = judge_timer_units(units, STARTS, SIZES, HASHES, 100, 991)
+    reported = list(tell_timer_units(LOG_FILE, np.arange(20), units, verdict, SIZES, HASHES, limit=3))
+    assert [(f.code, f.count) for f in reported] == [
+        ("TM-BEYOND", 1),
+        ("TM-CHAIN", 1),
+        ("TM-BEYOND", 1),
+        ("TM-BEYOND", 8),
+        ("TM-CHAIN", 9),
+    ]
+
+
+def test_without_records_all_units_are_lost_or_beyond() -> None:
+    empty = np.empty(0, np.int64)
+    verdict = judge_timer_units(units_at((5, 1, 1), (9, 1, 1)), empty, empty, empty, 0, 9)
+    assert (verdict.lost.tolist(), verdict.beyond.tolist()) == ([True, False], [False, True])
+    assert judge_timer_units(units_at(), STARTS, SIZES, HASHES, 0, 9).record.tolist() == []
+
+
+@pytest.mark.parametrize("name", TIMERS)
+def test_units_of_real_stores_lead_to_their_records(name: str) -> None:
+    store = broker(name)
+    starts, sizes, hashes = records_of(store)
+    found = survey_timer(store, BORDERS, 10)
+    judged = 0
+    for number, run in found.runs:
+        _, units = read_timer_units(found.files[number], run, 0, 1 << 62)
+        verdict = judge_timer_units(units, starts, sizes, hashes, store.log_start, int(starts[-1] + sizes[-1]))
+        assert not any(mask.any() for mask in verdict[1:])
+        judged += int(np.count_nonzero(verdict.record >= 0))
+    # Only retention leaves units without their record.
+    assert judged == found.units or name.startswith("retention")
+    assert judged > 2
+
+
+def records_of(store: Store) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Return start, size and hash of REAL_TOPIC of all records."""
+    found: list[tuple[int, int, int]] = []
+    for split in plan_splits(store.segments, 1 << 40):
+        for event in scan_split(split):
+            if isinstance(event, RecordRun):
+                records = event.records
+                for at in range(len(records)):
+                    text = records.raw[int(records.properties_starts[at]) : int(records.properties_ends[at])]
+                    items = split_properties(np.frombuffer(text, np.uint8), np.array([0, len(text)], np.int64))
+                    names = zip(items.name_starts, items.name_ends, items.value_starts, items.value_ends, strict=True)
+                    real = {bytes(text[a:b]): bytes(text[c:d]) for a, b, c, d in names}.get(b"REAL_TOPIC")
+                    start = records.base + int(records.starts[at])
+                    hashed = 0 if real is None else java_string_hash(real.decode())
+                    found.append((start, int(records.total_size[at]), hashed))
+    starts, sizes, hashes = np.array(found, np.int64).T
+    return starts, sizes, hashes
+
+
+# --- any bytes ------------------------------------------------------------------------------------
+
+
+def zero(raw: bytearray, chance: random.Random) -> None:
+    at = chance.randrange(len(raw))
+    raw[at : at + 4096] = bytes(len(raw[at : at + 4096]))
+
+
+def flip(raw: bytearray, chance: random.Random) -> None:
+    for _ in range(chance.randrange(1, 20)):
+        raw[chance.randrange(min(len(raw), chance.choice((200, 1 << 30))))] ^= 1 << chance.randrange(8)
+
+
+def cut(raw: bytearray, chance: random.Random) -> None:
+    del raw[chance.randrange(len(raw)) :]
+
+
+def scatter(raw: bytearray, chance: random.Random) -> None:
+    at = chance.randrange(len(raw))
+    raw[at : at + 400] = chance.choice((chance.randbytes(400), b"\xff" * 400, b"\x7f" * 400))
+
+
+@pytest.mark.parametrize("damage", [zero, flip, cut, scatter])
+def test_any_bytes_are_survived(tmp_path: Path, damage: Callable[[bytearray, random.Random], None]) -> None:
+    some().write(tmp_path)
+    files = [*(tmp_path / "timerlog").iterdir(), tmp_path / "config" / "timercheck"]
+    sound = {path: path.read_bytes() for path in files}
+    slots = slot_place(NOW + 10), slot_place(NOW + 18)
+    with (tmp_path / "timerwheel").open("rb") as file:
+        file.seek(slots[0])
+        wheel = file.read(slots[1] - slots[0])
+    for seed in range(60):
+        chance = random.Random(f"{damage.__name__} {seed}")
+        for path in chance.sample(files, chance.randrange(3)):
+            raw = bytearray(sound[path])
+            damage(raw, chance)
+            path.write_bytes(raw)
+        part = bytearray(wheel)
+        damage(part, chance)
+        overwrite(tmp_path / "timerwheel", slots[0], bytes(part).ljust(len(wheel), b"\0"))
+        found = survey_timer(open_store([str(tmp_path)]), BORDERS, 5)
+        assert len(found.findings) <= 5
+        assert not found.unread
+        assert found.units <= 3 * ROOM
+        for path, octets_before in sound.items():
+            path.write_bytes(octets_before)
