@@ -1,8 +1,7 @@
-"""The floors of the house: who may import whom, and which library is used where.
+"""The floors of the package: who imports whom, and which library is used where.
 
-A folder imports folders of lower floors only. Every import counts: at the top of a module, in a function,
-and for types only. `docs/architecture.md` shows the same list as a picture; it is generated from here:
-`python -m docs.build.architecture_page`.
+A folder imports folders of lower floors only. Every import counts: at the top of a module, inside a function,
+and for types only. The lists are in docs/build/floors.py; docs/architecture.md draws them.
 """
 
 import ast
@@ -14,57 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from docs.build.floors import FLOORS, LEAVES, LIBRARIES
+
 ROOT = Path(__file__).parents[1]
 
-# Modules that every folder may import; they import none but each other.
-LEAVES = frozenset(["errors", "text", "times", "topics", "version"])
-
-# From the bytes outward: floor, folder, and what it imports, all of it from lower floors.
-FLOORS: tuple[tuple[int, str, str], ...] = (
-    (1, "schemas", ""),
-    (2, "codec", "schemas"),
-    (2, "system", ""),
-    (3, "store", "schemas system"),
-    (3, "output", "system"),
-    (4, "commitlog", "codec schemas store"),
-    (4, "consumequeue", "codec schemas store system"),
-    (4, "index", "codec schemas store"),
-    (4, "config", "codec schemas store system"),
-    (5, "timer", "codec commitlog schemas store"),
-    (5, "broker", "codec commitlog config index schemas store"),
-    (5, "damage", "codec commitlog schemas store"),
-    (5, "tables", "codec commitlog config consumequeue index schemas store system"),
-    (6, "show", "broker codec commitlog config consumequeue schemas store system"),
-    (6, "diff", "codec commitlog config consumequeue schemas store system tables"),
-    (6, "verify", "broker codec commitlog config consumequeue damage index schemas store system tables timer"),
-    (7, "explain", "codec schemas show verify"),
-    (7, "export", "broker commitlog consumequeue output store system tables verify"),
-    (8, "spark", "export store system tables verify"),
-    (
-        9,
-        "cli",
-        "broker codec commitlog config consumequeue diff explain export output schemas show spark store system"
-        " tables verify",
-    ),
-    # The doors: to the package, and to the command line.
-    (10, "__init__", "store tables verify"),
-    (10, "__main__", "cli"),
-)
-FLOOR = {folder: floor for floor, folder, _ in FLOORS}
-MAY_IMPORT = {folder: frozenset(names.split()) for _, folder, names in FLOORS}
-
-# A library that is not in this list may be imported by none.
-LIBRARIES = {
-    "click": "cli",
-    "construct": "schemas codec",
-    "isal": "commitlog",
-    "numpy": "codec commitlog consumequeue index config timer broker damage tables diff verify export",
-    "pyarrow": "codec system output commitlog tables diff verify export spark cli",
-    "py4j": "spark",
-    "pyspark": "spark",
-    "rocksdict": "consumequeue",
-    "rich": "output",
-}
+FLOOR = {folder.name: folder.floor for folder in FLOORS}
+MAY_IMPORT = {folder.name: frozenset(folder.imports.split()) for folder in FLOORS}
 
 
 def modules() -> Iterator[tuple[str, bool, Path]]:
@@ -125,9 +79,11 @@ def test_every_folder_has_its_floor() -> None:
 
 
 def test_the_list_goes_up_and_a_folder_may_import_lower_floors_only() -> None:
-    floors = [floor for floor, _, _ in FLOORS]
+    floors = [folder.floor for folder in FLOORS]
     assert floors == sorted(floors)
-    assert not {(folder, name) for _, folder, names in FLOORS for name in names.split() if FLOOR[name] >= FLOOR[folder]}
+    assert not {
+        (folder, name) for folder, imports in MAY_IMPORT.items() for name in imports if FLOOR[name] >= FLOOR[folder]
+    }
 
 
 @pytest.mark.parametrize("folder", MAY_IMPORT)

@@ -1,0 +1,91 @@
+"""`python -m docs.build.architecture_page > docs/architecture.md` writes the page; the picture comes from `floors`."""
+
+from collections.abc import Iterator
+from itertools import groupby
+
+from docs.build.floors import FLOORS, LEAVES, Folder
+
+_CELL = 14  # characters of the widest folder name and the space behind it
+_WIDTH = 4 * _CELL + 2
+
+_HEAD = """\
+# Architecture
+
+Written by `python -m docs.build.architecture_page > docs/architecture.md`.
+
+A store is a set of files, a file is a run of records, a record has a layout. `schemas/` declares the layouts;
+`rmqinspect/` reads the bytes. Above the readers one thing is passed on: Arrow record batches with a fixed schema, so
+every table can be printed, exported and read by Spark without code per command and format.
+
+## Floors
+
+A folder imports folders of lower floors only, and the leaves. `tests/test_architecture.py` compares every import in the
+code, also those inside functions, with the list in `docs/build/floors.py`; an entry that nothing uses fails the test,
+too.
+"""
+
+_REST = """\
+## The way of a record
+
+```text
+bytes on disk
+  |  store/reader.py            the only module that opens evidence: ranges of a file, limited by --read-rate
+  v
+split                           a byte range of one segment: the unit of parallel work (commitlog/splits.py)
+  |  commitlog/scan.py          walks the chain of records window by window; after damage, resync.py finds the next
+  v                             record whose lengths, offset and CRC agree
+RecordRun and Gap               columns of many records (numpy); every other byte lies in exactly one gap
+  |
+  +--> row                      tables/messages.py: an Arrow batch; filters.py selects; output/ prints it
+  +--> finding                  verify/commitlog/split.py checks the run, verify/consumequeue/ and verify/index/ join
+  |                             it with what points at it; damage/ explains it; report.py and cli/ print it
+  +--> Parquet file             export/part.py writes the batches of one part; the job commits all parts at the end
+```
+
+Workers (processes or Spark tasks) get splits, return results in the order of the log, and never write to the store.
+Memory is bounded by the window and the batch, not by the store. The same split gives the same rows in every engine.
+
+Two decoders read the same declaration: `construct`, for one record (`show`, tests), and a numpy dtype computed from it
+(`codec/layout.py`), for bulk reading. A test feeds random bytes to both and compares every field.
+
+## Where to add
+
+- A finding: a row in `rmqinspect/verify/codes.py`; the check in the folder of its file kind below
+  `rmqinspect/verify/`; a store that shows it and a near miss in `tests/verify/test_verify.py`; then
+  `python -m docs.build.findings_page > docs/findings.md`.
+- A table: a module in `rmqinspect/tables/`, a row in `TABLES` of its `__init__.py`, its words in
+  `docs/build/tables_page.py`. `decode`, `export` and Spark then have it.
+- A broker version: `RELEASES` and its clues in `rmqinspect/broker/version_estimate.py`; what it does differently in
+  `rmqinspect/verify/codes.py` and `rmqinspect/explain/log_lines.py`; changed layouts in `schemas/`; stores that it
+  wrote in `tests/data/`.
+- A command: a module in `rmqinspect/cli/` with a click command named `command`, a row in `VERBS` of its `__init__.py`, a
+  row in README.md, a transcript in `tests/golden/`.
+- An output format: a class in `rmqinspect/output/`.
+- A folder, an import between folders, a library: `docs/build/floors.py`, then this page.
+"""
+
+
+def page() -> str:
+    """Return the page in Markdown."""
+    folders = ["| floor | folder | holds | imports |", "|---|---|---|---|"]
+    for folder in reversed(FLOORS):
+        folders.append(f"| {folder.floor} | `{folder.name}` | {folder.holds} | {folder.imports.replace(' ', ', ')} |")
+    picture = ["```text", *_picture(), "```"]
+    return "\n".join([_HEAD, *picture, "", *folders, "", _REST])
+
+
+def _picture() -> Iterator[str]:
+    border = f"   +{'-' * _WIDTH}+"
+    for floor, group in groupby(reversed(FLOORS), key=lambda folder: folder.floor):
+        yield border
+        yield f"{floor:2} | {_cells(group):{_WIDTH - 1}}|"
+    yield border
+    yield f"leaves, for all floors: {', '.join(sorted(LEAVES))}"
+
+
+def _cells(folders: Iterator[Folder]) -> str:
+    return "".join(f"{folder.name:{_CELL}}" for folder in sorted(folders, key=lambda folder: folder.name))
+
+
+if __name__ == "__main__":
+    print(page(), end="")

@@ -1,0 +1,81 @@
+"""The floors of the package: which folder may import which, and which library is used where.
+
+tests/test_architecture.py compares these lists with the imports of the code; docs/architecture.md draws them
+(`python -m docs.build.architecture_page > docs/architecture.md`).
+"""
+
+from typing import NamedTuple
+
+
+class Folder(NamedTuple):
+    """One folder of the package. It imports the folders in `imports`, all of them on lower floors, and the leaves."""
+
+    floor: int
+    name: str
+    imports: str
+    holds: str
+
+
+# Modules that every folder may import; leaves import only each other.
+LEAVES = frozenset(["errors", "text", "times", "topics", "version"])
+
+FLOORS = (
+    Folder(1, "schemas", "", "the layout of every record on disk, declared once, in construct"),
+    Folder(2, "codec", "schemas", "bytes to values: numpy types computed from the layouts, hashes, properties"),
+    Folder(2, "system", "", "files, URIs, worker processes, output files, memory limits"),
+    Folder(3, "store", "schemas system", "which file of a path is what; the only reader of evidence"),
+    Folder(3, "output", "system", "record batches as table, JSON, CSV, Parquet or Arrow"),
+    Folder(4, "commitlog", "codec schemas store", "records and gaps of the commit log; scan and resynchronisation"),
+    Folder(4, "consumequeue", "codec schemas store system", "queue units, in files and in RocksDB"),
+    Folder(4, "index", "codec schemas store", "index files: header, slots, entries"),
+    Folder(4, "config", "codec schemas store system", "the JSON files of config/ and the checkpoint"),
+    Folder(5, "timer", "codec commitlog schemas store", "timer log and timer wheel"),
+    Folder(5, "broker", "codec commitlog config index schemas store", "what brokers do, by version"),
+    Folder(5, "damage", "codec commitlog schemas store", "why bytes are wrong: flipped bits, lost pages, overwrites"),
+    Folder(
+        5,
+        "tables",
+        "codec commitlog config consumequeue index schemas store system",
+        "every table: a fixed Arrow schema and its record batches",
+    ),
+    Folder(
+        6,
+        "show",
+        "broker codec commitlog config consumequeue schemas store system",
+        "one record, or one store's summary",
+    ),
+    Folder(6, "diff", "codec commitlog config consumequeue schemas store system tables", "differences of two stores"),
+    Folder(
+        6,
+        "verify",
+        "broker codec commitlog config consumequeue damage index schemas store system tables timer",
+        "all checks, one verdict; one folder per kind of file",
+    ),
+    Folder(7, "explain", "codec schemas show verify", "the meaning of codes, fields, flags and broker log lines"),
+    Folder(
+        7, "export", "broker commitlog consumequeue output store system tables verify", "whole stores as Parquet files"
+    ),
+    Folder(8, "spark", "export store system tables verify", "the Spark data source, exports as Spark jobs"),
+    Folder(
+        9,
+        "cli",
+        "broker codec commitlog config consumequeue diff explain export output schemas show spark store system"
+        " tables verify",
+        "one module per command: options in, screens out",
+    ),
+    Folder(10, "__init__", "store tables verify", "the names that `import rmqinspect` offers"),
+    Folder(10, "__main__", "cli", "the console script"),
+)
+
+# A library that is not in this list is not imported anywhere.
+LIBRARIES = {
+    "click": "cli",
+    "construct": "schemas codec",
+    "isal": "commitlog",
+    "numpy": "codec commitlog consumequeue index config timer broker damage tables diff verify export",
+    "pyarrow": "codec system output commitlog tables diff verify export spark cli",
+    "py4j": "spark",
+    "pyspark": "spark",
+    "rocksdict": "consumequeue",
+    "rich": "output",
+}
