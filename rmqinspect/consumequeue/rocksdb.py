@@ -64,7 +64,6 @@ class RocksQueues:
     store: Store  # its queue files are the unpacked ones, and no others
     entries: int
     malformed: int  # keys or values that are no entry of a queue, and were left out
-    built_to: int | None  # physical offset up to which the broker had built the queues
     ends: tuple[QueueEnd, ...]  # that contradict the entries
 
 

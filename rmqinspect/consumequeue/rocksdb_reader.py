@@ -63,10 +63,8 @@ def unpack_database(copy: str, units: str) -> None:
             end = read_end(key, value)
             if end is None:
                 totals["malformed"] += 1
-            elif "which" in end:
+            elif end:
                 _write_line(index, end)
-            else:
-                totals |= end
         _write_line(index, totals)
 
 
@@ -105,14 +103,14 @@ def _chunks(family: Any) -> Iterator[Chunk]:
 def write_queues(chunks: Iterable[Chunk], folder: str, index: TextIO) -> dict[str, Any]:
     """Write the entries of column family `default`, in the order of their keys, as a file for each queue.
 
-    Returns the totals: `entries` that were written, `malformed` ones that were left out, `built_to`.
+    Returns the totals: `entries` that were written, `malformed` ones that were left out.
     """
     files = _QueueFiles(folder, index)
     for chunk in chunks:
         keys, values = zip(*chunk, strict=True)
         files.take(keys, values)
     files.close()
-    return {"entries": files.entries, "malformed": files.malformed, "built_to": None}
+    return {"entries": files.entries, "malformed": files.malformed}
 
 
 class _QueueFiles:
@@ -208,8 +206,8 @@ def _cut(raw: Columns, start: int, dtype: np.dtype[Any]) -> Columns:
 def read_end(key: bytes, value: bytes) -> dict[str, Any] | None:
     """Return what an item of column family `offset` says, None if it is none.
 
-    Either an end of a queue (topic in hex, queue_id, which, physical_offset, queue_offset), or
-    `built_to`, the physical offset up to which the queues are built.
+    The first or last message of a queue: topic in hex, queue_id, which, physical_offset, queue_offset.
+    {} for the checkpoint, the physical offset up to which the queues are built.
     """
     topic_size = len(key) - _HEAD.itemsize - _END_TAIL.itemsize
     if topic_size <= 0:
@@ -222,7 +220,7 @@ def read_end(key: bytes, value: bytes) -> dict[str, Any] | None:
         return None
     topic = key[_HEAD.itemsize : _HEAD.itemsize + topic_size]
     if topic == rocksdb.CHECKPOINT_TOPIC and which == b"max" and len(value) == _CHECKPOINT.itemsize:
-        return {"built_to": int(np.frombuffer(value, _CHECKPOINT, 1)[0]["physical_offset"])}
+        return {}
     if len(value) != _END_VALUE.itemsize:
         return None
     end = np.frombuffer(value, _END_VALUE, 1)[0]

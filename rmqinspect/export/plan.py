@@ -43,11 +43,6 @@ class StorePlan:
         """Bytes of log to read."""
         return sum(part.size for part in self.parts)
 
-    @property
-    def is_new(self) -> bool:
-        """Whether any part of the log before its end has rows to write."""
-        return any(part.writes and not part.is_tail for part in self.parts)
-
 
 def plan_store(
     store: Store, request: ExportRequest, earlier: Manifest | None = None, *, replace_changed: bool = False

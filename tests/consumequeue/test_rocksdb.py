@@ -57,7 +57,7 @@ def test_queues_are_those_the_broker_serves(name: str, tmp_path: Path) -> None:
         assert unit["file"] == f"consumequeue (RocksDB)/{row['topic']}/{row['queue_id']}"
     assert not units
     assert queues.entries == len(truth["served"])
-    assert (queues.malformed, queues.built_to, queues.ends) == (0, truth["store"]["max_phy"], ())
+    assert (queues.malformed, queues.ends) == (0, ())
 
     ends = {
         (queue.topic, queue.queue_id): (queue.min_offset, queue.max_offset) for queue in survey_queues(queues.store)
@@ -211,7 +211,7 @@ def test_queues_are_told_apart_by_topic_and_number(tmp_path: Path) -> None:
         ("B", -1, [32]),
         ("Long", 0, [40]),
     ]
-    assert totals == {"entries": 8, "malformed": 0, "built_to": None}
+    assert totals == {"entries": 8, "malformed": 0}
 
 
 def test_a_queue_longer_than_a_chunk_is_one_file(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_an_entry_far_behind_its_queue_is_left_out(tmp_path: Path) -> None:
     numbers = (5, 6, 7 + (1 << 24), 8 + (1 << 24), 2**57)
     totals, found = written(tmp_path, [entry(b"T", 0, number, number) for number in numbers])
     assert found == [("T", 0, [5, 6])]
-    assert totals == {"entries": 2, "malformed": 3, "built_to": None}
+    assert totals == {"entries": 2, "malformed": 3}
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_an_entry_far_behind_its_queue_is_left_out(tmp_path: Path) -> None:
 def test_what_is_no_entry_is_counted_and_left_out(item: Item, tmp_path: Path) -> None:
     totals, found = written(tmp_path, [entry(b"S", 0, 0, 50), item, entry(b"T", 0, 2, 60)])
     assert found == [("S", 0, [50]), ("T", 0, [60])]
-    assert totals == {"entries": 2, "malformed": 1, "built_to": None}
+    assert totals == {"entries": 2, "malformed": 1}
 
 
 def test_the_ends_of_queues_are_read() -> None:
@@ -262,7 +262,7 @@ def test_the_ends_of_queues_are_read() -> None:
         "queue_offset": 7,
     }
     key, _ = end(b"CHECKPOINT_TOPIC", 0, b"max", 0, 0)
-    assert read_end(key, (12345).to_bytes(8, "big")) == {"built_to": 12345}
+    assert read_end(key, (12345).to_bytes(8, "big")) == {}
     for wrong in (b"", b"\0" * 14, key[1:], end(b"T", 0, b"mid", 0, 0)[0]):
         assert read_end(wrong, bytes(16)) is None
     assert read_end(end(b"T", 0, b"max", 0, 0)[0], bytes(15)) is None

@@ -132,7 +132,6 @@ class IndexSurvey:
     used_entries: int = 0  # that the file holds: numbers 1 to this
     first_physical_offset: int | None = None  # of the records of the first and the newest entry
     last_physical_offset: int | None = None
-    bad_entries: int = 0  # entries that a finding is about
     times_told: bool = False  # a finding says that the header's times are wrong
     unread: list[str] = field(default_factory=list)
 
@@ -229,7 +228,6 @@ class _Survey:
                 f"{begin} or more",
                 str(window.place[row]),
             )
-        self.result.bad_entries += len(lost)
 
     def _tell_entries(self, window: Window, broken: tuple[Ints, Ints, Ints]) -> None:
         which, kinds, expected = broken
@@ -239,7 +237,6 @@ class _Survey:
             if kind in _OF_NO_SLOT:
                 wanted, found = _OF_NO_SLOT[kind], str(window.hash[row])
             self._tell_entry("IX-CHAIN", _WORDS[kind], window, row, count, wanted, found)
-        self.result.bad_entries += len(which)
 
     def _tell_entry(
         self, code: str, words: str, window: Window, row: int, count: int, expected: str, found: str
