@@ -10,6 +10,9 @@ _MICROSECOND = timedelta(microseconds=1)
 _FIRST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 _BEYOND = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND + 1
 
+# Milliseconds since 1970 of 0001-01-01T00:00:00Z and 10000-01-01T00:00:00Z: a time has an ISO form in [FIRST, END).
+FIRST_MILLI, END_MILLI = _FIRST // 1000, _BEYOND // 1000
+
 _UNITS = {
     "ms": timedelta(milliseconds=1),
     "s": timedelta(seconds=1),
@@ -47,7 +50,8 @@ def parse_zone(name: str) -> tzinfo:
         raise ValueError(f"{name!r} is no time zone known here; UTC, Asia/Shanghai and +08:00 are") from error
 
 
-def _to_micros(moment: datetime) -> int:
+def to_micros(moment: datetime) -> int:
+    """Return a moment that carries a zone as microseconds since 1970."""
     return (moment - _EPOCH) // _MICROSECOND
 
 
@@ -71,11 +75,11 @@ def parse_time(text: str, zone: tzinfo, now: Callable[[], datetime], last_record
         if _MILLIS.fullmatch(text):
             micros = _from_millis(text)
         elif text and relative:
-            start = _to_micros(now()) if relative[1] != "last" else _last_of(text, last_record)
+            start = to_micros(now()) if relative[1] != "last" else _last_of(text, last_record)
             micros = start - _parse_span(relative[2] or "") // _MICROSECOND
         else:
             moment = _parse_calendar(text)
-            micros = _to_micros(moment if moment.tzinfo else moment.replace(tzinfo=zone))
+            micros = to_micros(moment if moment.tzinfo else moment.replace(tzinfo=zone))
     except OverflowError:
         micros = _BEYOND
     if not _FIRST <= micros < _BEYOND:
@@ -117,3 +121,24 @@ def format_micros(micros: int, zone: tzinfo = UTC) -> str:
         except OverflowError:
             pass
     return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+
+
+def millis_to_micros(millis: int) -> int | None:
+    """Return milliseconds as microseconds, the unit of timestamp columns; None outside the years 1 to 9999."""
+    return millis * 1000 if FIRST_MILLI <= millis < END_MILLI else None
+
+
+def format_millis(millis: int, zone: tzinfo = UTC) -> str | None:
+    """Return milliseconds since 1970 as `format_micros` does; None outside the years 1 to 9999."""
+    micros = millis_to_micros(millis)
+    return None if micros is None else format_micros(micros, zone)
+
+
+def format_nanos(nanos: int) -> str:
+    """Return nanoseconds since 1970, as file systems keep them: `2026-11-21T08:48:46.708123456Z`.
+
+    Outside the years 1 to 9999: seconds and nanoseconds, `253402300800.000000000`.
+    """
+    seconds, rest = divmod(nanos, 1_000_000_000)
+    text = format_millis(seconds * 1000)
+    return f"{seconds}.{rest:09}" if text is None else f"{text.partition('.')[0]}.{rest:09}Z"

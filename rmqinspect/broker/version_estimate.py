@@ -467,5 +467,5 @@ def assume_writer(store: Store, hints: Sequence[int], release: str | None) -> Ve
     if release is not None:
         return VersionEstimate(release, release, ("as asked for",))
     last, problems = Sample(), list[str]()
-    find_log_end(store.segments, hints, last.take)
+    find_log_end(store, hints, last.take)
     return estimate(gather(store, sample_edges(store, last, problems), last, problems))

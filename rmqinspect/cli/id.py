@@ -154,7 +154,7 @@ def _instants(
 
 
 def _iso(instant: datetime) -> str:
-    return times.format_micros((instant - _EPOCH) // timedelta(microseconds=1))
+    return times.format_micros(times.to_micros(instant))
 
 
 def _zone_text(zone: tzinfo, instant: datetime) -> str:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 _WIDTH = 100
 _LABEL = 14
 _LISTED = 4  # of each kind of oddity; the rest is counted
-_LAST_MILLI = 253_402_300_799_999  # of the year 9999
 
 # Fields of the checkpoint, as the screen calls them.
 _TIMES = (("physic_msg_timestamp", "log"), ("logics_msg_timestamp", "queues"), ("index_msg_timestamp", "index"))
@@ -281,13 +280,12 @@ def _some(texts: "list[str] | tuple[str, ...]") -> str:
 
 
 def _moment(milliseconds: int | None, zone: "tzinfo") -> str:
-    from rmqinspect.times import format_micros
+    from rmqinspect.times import format_millis
 
     if milliseconds is None:
         return "not known"
-    if not 0 <= milliseconds <= _LAST_MILLI:
-        return f"{milliseconds} ms, which is no time"
-    return format_micros(milliseconds * 1000, zone)
+    text = format_millis(milliseconds, zone) if milliseconds >= 0 else None
+    return f"{milliseconds} ms, which is no time" if text is None else text
 
 
 # --- for programs -------------------------------------------------------------------------------

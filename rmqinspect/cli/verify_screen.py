@@ -10,11 +10,10 @@ from rmqinspect.cli.labelled import INDENT, label, wrap
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.store.model import Store
 from rmqinspect.text import count, describe_size, escape, group_digits
-from rmqinspect.times import format_micros
+from rmqinspect.times import format_millis
 from rmqinspect.verify.codes import BY_CODE, levels_up_to
 from rmqinspect.verify.custody import Custody
 from rmqinspect.verify.findings import Finding, next_command
-from rmqinspect.verify.report import iso_time
 from rmqinspect.verify.run import VerifyOptions, VerifyResult
 from rmqinspect.version import tool_name
 
@@ -203,8 +202,8 @@ def _record(finding: Finding, zone: tzinfo) -> str | None:
     text = f"record {group_digits(finding.physical_offset)}: {queue}"
     if finding.keys:
         text += f", key {finding.keys.split(' ')[0]}"
-    if finding.timestamp is not None and iso_time(finding.timestamp) is not None:
-        text += f", {format_micros(1000 * finding.timestamp, zone)}"
+    if finding.timestamp is not None and (stored := format_millis(finding.timestamp, zone)) is not None:
+        text += f", {stored}"
     return text
 
 

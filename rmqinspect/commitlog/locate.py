@@ -64,16 +64,15 @@ def find_segment(store: Store, offset: int) -> Segment:
     :raises NothingFound: no segment does; the message names the range of the log.
     :raises Unreadable: none does that could be read.
     """
-    for segment in store.segments:
-        if segment.base <= offset < segment.base + segment.size:
-            return segment
+    if (segment := store.segment_at(offset)) is not None:
+        return segment
     for oddity in store.oddities:
         if oddity.is_unread and oddity.place[:1] == ("commitlog",):
             raise Unreadable(f"{oddity.name}: not read: {oddity.detail}")
     if not store.segments:
         raise NothingFound(f"{store.name}: no commit log given, so nothing is at {describe_offset(offset)}")
     first, last = store.segments[0], store.segments[-1]
-    end = last.base + last.size
+    end = last.end
     where = f"{store.name}: physical offset {describe_offset(offset)}"
     covered = f"{describe_offset(first.base)} to {describe_offset(end)}"
     if offset < first.base:

@@ -1,14 +1,12 @@
 """When a record was stored, read from the record itself: for the few that a table asks about."""
 
-from bisect import bisect_right
-from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
 from rmqinspect.codec.layout import parse
 from rmqinspect.errors import BadRecord, Unreadable
 from rmqinspect.schemas.message import HEADS, MAGIC_V1, MAGIC_V2, SysFlag
-from rmqinspect.store.model import Segment
+from rmqinspect.store.model import Segment, Store
 from rmqinspect.store.reader import FileReader, open_file
 
 
@@ -17,10 +15,9 @@ class StoreTimes:
 
     _OPEN = 32  # a group's offsets lie in few segments; the limit of open files is often 1024
 
-    def __init__(self, segments: Sequence[Segment]) -> None:
-        self._segments = segments
-        self._bases = [segment.base for segment in segments]
-        self._readers: dict[int, FileReader] = {}
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._readers: dict[Segment, FileReader] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -40,16 +37,16 @@ class StoreTimes:
 
         None when no record with this size begins there, or when it cannot be read.
         """
-        which = bisect_right(self._bases, physical_offset) - 1
-        if which < 0 or physical_offset >= self._bases[which] + self._segments[which].size:
+        segment = self._store.segment_at(physical_offset)
+        if segment is None:
             return None
         try:
-            if which not in self._readers:
+            if segment not in self._readers:
                 if len(self._readers) >= self._OPEN:
                     self._close()
-                self._readers[which] = open_file(self._segments[which])
+                self._readers[segment] = open_file(segment)
             longest = HEADS[True, True].sizeof()
-            raw = self._readers[which].read(physical_offset - self._bases[which], longest)
+            raw = self._readers[segment].read(physical_offset - segment.base, longest)
             head = parse(HEADS[False, False], raw, lambda: f"record at {physical_offset}")
             if head.magic not in (MAGIC_V1, MAGIC_V2) or head.total_size != size:
                 return None

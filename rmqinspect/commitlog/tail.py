@@ -17,7 +17,7 @@ from rmqinspect.commitlog.scan import LOOK_BACK, RecordRun, scan_split
 from rmqinspect.commitlog.splits import Borders, Split
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas import dledger
-from rmqinspect.store.model import Segment
+from rmqinspect.store.model import Segment, Store
 from rmqinspect.store.reader import FileReader, open_file
 
 BUDGET = 64 << 20  # bytes of log that are walked at most
@@ -43,7 +43,7 @@ class LogEnd:
 
 
 def find_log_end(
-    segments: Sequence[Segment],
+    store: Store,
     hints: Sequence[int],
     see: Callable[[Records], None] | None = None,
     budget: int = BUDGET,
@@ -53,18 +53,17 @@ def find_log_end(
     `see` gets the records that are walked; they are valid only while it runs. A file that cannot be
     opened is noted in `unread`.
     """
-    found = _walk_on(segments, hints, see, budget)
+    found = _walk_on(store, hints, see, budget)
     if found.goes_on and hints:
         # The newest unit is far behind the log: its dispatch was, or queues are lost.
-        found = _walk_on(segments, [], see, budget)
+        found = _walk_on(store, [], see, budget)
     return found
 
 
-def _walk_on(
-    segments: Sequence[Segment], hints: Sequence[int], see: Callable[[Records], None] | None, budget: int
-) -> LogEnd:
+def _walk_on(store: Store, hints: Sequence[int], see: Callable[[Records], None] | None, budget: int) -> LogEnd:
     found = LogEnd()
-    number, start = _where_to_begin(segments, hints, found)
+    segments = store.segments
+    number, start = _where_to_begin(store, hints, found)
     while 0 <= number < len(segments):
         segment = segments[number]
         split = Split(segment, start, min(segment.size, start + _STEP))
@@ -94,13 +93,15 @@ def holds_data(segment: Segment) -> bool:
         return any(reader.read(0, _PAGE)) or (position > 0 and any(reader.read(position, _PAGE)))
 
 
-def _where_to_begin(segments: Sequence[Segment], hints: Sequence[int], found: LogEnd) -> tuple[int, int]:
+def _where_to_begin(store: Store, hints: Sequence[int], found: LogEnd) -> tuple[int, int]:
     """Return (which segment, position in it) from which the end is a short walk away."""
+    segments = store.segments
     last = _last_with_data(segments, found)
     for hint in sorted(set(hints), reverse=True)[:_TRIES]:
-        number = next((n for n, s in enumerate(segments) if s.base <= hint < s.base + s.size), -1)
-        if number >= max(last, 0) and _is_record(segments[number], hint):
-            return number, max(0, hint - segments[number].base - _BEFORE)
+        segment = store.segment_at(hint)
+        number = -1 if segment is None else segments.index(segment)
+        if segment is not None and number >= last and _is_record(segment, hint):
+            return number, max(0, hint - segment.base - _BEFORE)
     if last < 0:
         return len(segments) - 1, 0
     try:

@@ -185,12 +185,6 @@ def explain_gap(store: Store, segment: Segment, start: int, end: int) -> str | N
     return next(filter(None, (explain(store, look) for explain in _GAP_CAUSES)), None)
 
 
-def repair_of_gap(segment: Segment, start: int, end: int) -> Repair | None:
-    """Return the one field whose damage explains a gap, and so which record stood there."""
-    look = _look_at(segment, start - segment.base, end - segment.base)
-    return None if look is None else _repair(look)
-
-
 def _look_at(segment: Segment, start: int, end: int) -> _Look | None:
     low = max(0, start - start % PAGE - _LOOK_BACK)
     try:
@@ -274,7 +268,7 @@ def _misplaced_records(store: Store, look: _Look) -> str | None:
     records = count(len(own), "whole record") if len(own) < _MOST_COPIES else f"{_MOST_COPIES} and more whole records"
     if len(set((places - own).tolist())) > 1:
         return f"data of several places: {records}, the first one belongs at physical offset {describe_offset(first)}"
-    home = _segment_at(store, first)
+    home = store.segment_at(first)
     if home is None:
         return f"data of a segment that is not here: {records} belonging at physical offset {describe_offset(first)}"
     raw = look.part(place - look.segment.base, look.high)
@@ -292,7 +286,7 @@ def _misplaced_head(store: Store, look: _Look) -> str | None:
     for at, own in _heads(raw):
         inside = look.known is not None and look.low + int(look.known.body_ends[0]) > look.start + at
         if own != base + at and (own - base - at) % _SECTOR == 0 and not inside:
-            home = _segment_at(store, own)
+            home = store.segment_at(own)
             where = "no segment that is here" if home is None else home.name
             place = describe_offset(look.start + at)
             return (
@@ -330,10 +324,6 @@ def _are_whole(records: Records) -> Bools:
     sizes = (records.total_size >= message.FIXED_SIZE) & (records.ends <= filled)
     whole: Bools = known & sizes & records.lengths_agree
     return whole
-
-
-def _segment_at(store: Store, physical_offset: int) -> Segment | None:
-    return next((one for one in store.segments if one.base <= physical_offset < one.base + one.size), None)
 
 
 def _stands_at(segment: Segment, physical_offset: int, raw: bytes) -> bool:
@@ -495,7 +485,7 @@ def explain_offset(store: Store, segment: Segment, physical_offset: int) -> str 
         return None
     record = look.records([look.start])
     own, size = int(record.physical_offset[0]), int(record.total_size[0])
-    home = _segment_at(store, own)
+    home = store.segment_at(own)
     if home is not None and _stands_at(home, own, look.part(look.start, look.high)):
         return f"a copy: the same record stands at its own place, physical offset {describe_offset(own)} ({home.name})"
     following = _own_offset_at(segment, look.start + size + look.lead)

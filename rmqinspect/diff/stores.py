@@ -22,11 +22,11 @@ from rmqinspect.diff.records import OnlyIn
 from rmqinspect.errors import NotAStore, NothingFound, Unreadable
 from rmqinspect.store.model import Segment, Store
 from rmqinspect.store.reader import open_file
-from rmqinspect.tables.arrow import batches_of, moment, printable
+from rmqinspect.tables.arrow import batches_of, printable
 from rmqinspect.tables.messages import message_batches
 from rmqinspect.tables.table import Request, column
 from rmqinspect.text import group_digits
-from rmqinspect.times import format_micros
+from rmqinspect.times import format_millis
 from rmqinspect.version import tool_name
 
 # A minor change adds fields at the end, a major one renames.
@@ -577,8 +577,7 @@ def _words(row: Mapping[str, Any]) -> str:
 
 
 def _time(milliseconds: int, zone: tzinfo) -> str:
-    micros = moment(milliseconds)
-    return f"{milliseconds} ms" if micros is None else format_micros(micros, zone)
+    return format_millis(milliseconds, zone) or f"{milliseconds} ms"
 
 
 # --- for programs ---------------------------------------------------------------------------------

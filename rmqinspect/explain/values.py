@@ -2,8 +2,9 @@
 
 from rmqinspect.codec.hashes import java_string_hash
 from rmqinspect.schemas import consumequeue, dledger, index, message
-from rmqinspect.show.field_notes import sys_flag_words, timestamp_text
+from rmqinspect.show.field_notes import sys_flag_words
 from rmqinspect.text import count, describe_offset, escape, group_digits
+from rmqinspect.times import format_millis
 
 # MessageStoreConfig: the sizes that nearly all stores were written with.
 _DEFAULT_SEGMENT = 1 << 30
@@ -94,7 +95,7 @@ def time(text: str) -> str:
     value = number(text)
     if value == 0:
         return "0: never set"
-    return timestamp_text(value) or f"{value} lies outside of the years 1 to 9999: no time in ms"
+    return format_millis(value) or f"{value} lies outside of the years 1 to 9999: no time in ms"
 
 
 def crc(text: str) -> str:

@@ -56,9 +56,9 @@ class LogReach:
 def reach_of(store: Store) -> LogReach:
     """Return how far a log goes, from a few MiB of it; damage near its end makes it shorter, never longer."""
     hints = [queue.last_physical_offset for queue in peek_queues(store, []) if queue.last_physical_offset is not None]
-    found = find_log_end(store.segments, hints)
+    found = find_log_end(store, hints)
     end = found.end if found.last_record is not None and found.end is not None else store.log_start
-    still_written = next((s for s in store.segments if s.base <= end < s.base + s.size), None)
+    still_written = store.segment_at(end)
     return LogReach(store.log_start, end, still_written, max(hints, default=None))
 
 

@@ -10,15 +10,13 @@ from rmqinspect.codec.hashes import find_flipped_bits, masked_crc32
 from rmqinspect.schemas import dledger, message
 from rmqinspect.schemas.message import SysFlag
 from rmqinspect.text import count, describe_offset, escape_bytes
-from rmqinspect.times import format_micros
+from rmqinspect.times import format_millis
 
 # Beyond this many bytes the answer of the single-bit search is too likely to be chance (1 in 64).
 MAX_BIT_SEARCH = 4 << 20
 
 # Fewer zeros in a row are too common in healthy bodies to say anything.
 _TELLING_ZEROS = 64
-
-_YEAR_1_MS, _YEAR_10000_MS = -62_135_596_800_000, 253_402_300_800_000
 
 
 # A field's value for people, what it means, and whether that is damage.
@@ -63,11 +61,6 @@ def flipped_bit_words(covered: bytes, start: int, stored: int, computed: int) ->
     now, before = covered[byte], covered[byte] ^ 1 << bit
     place = f"byte +{start + byte} bit {bit}"
     return f"one flipped bit explains it: {place} is {_octet(now)}, was {_octet(before)}"
-
-
-def timestamp_text(millis: int) -> str | None:
-    """Return a stored timestamp as ISO 8601, None outside of the years 1 to 9999."""
-    return format_micros(millis * 1000) if _YEAR_1_MS <= millis < _YEAR_10000_MS else None
 
 
 def _total_size(value: int, record: Parsed) -> Words:
@@ -139,7 +132,7 @@ def _sys_flag(value: int, _: Parsed) -> Words:
 
 
 def _timestamp(value: int, _: Parsed) -> Words:
-    text = timestamp_text(value)
+    text = format_millis(value)
     return str(value), text or "outside of the years 1 to 9999", text is None
 
 

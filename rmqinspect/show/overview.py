@@ -140,7 +140,7 @@ def overview(store: Store) -> Overview:
     hints = [queue.last_physical_offset for queue in queues if queue.last_physical_offset is not None]
     index, indexed = _index_facts(store, unread)
     last = Sample()
-    end = find_log_end(store.segments, [*hints, *indexed], last.take)
+    end = find_log_end(store, [*hints, *indexed], last.take)
     unread += end.unread
     first = sample_edges(store, last, unread)
     checkpoint: dict[str, int] = {}

@@ -19,9 +19,9 @@ from rmqinspect.show.field_notes import (
     FieldWords,
     flipped_bit_words,
     is_utf8,
-    timestamp_text,
 )
 from rmqinspect.text import count, escape, escape_bytes
+from rmqinspect.times import format_millis
 
 NOT_PARSED = "(not parsed)"
 BEYOND_FIELDS = "(beyond the fields)"
@@ -214,7 +214,7 @@ def _uniq_key(value: str, record: Parsed) -> str:
 
 def _made(reading: ids.ClientId, record: Parsed) -> str:
     born = record.number("born_timestamp")
-    if timestamp_text(born) is None:
+    if format_millis(born) is None:
         return ""
     zone = ids.client_zone(reading, datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=born))
     return f", client in {zone}" if zone is not None else ", another time than born_timestamp"
@@ -230,7 +230,7 @@ def _offset_id(value: str, _: Parsed) -> str:
 
 def _millis(value: str, _: Parsed) -> str:
     number = value.isascii() and value.isdecimal() and len(value) < 19
-    return timestamp_text(int(value)) or "" if number else ""
+    return format_millis(int(value)) or "" if number else ""
 
 
 _PROPERTY_WORDS: Mapping[bytes, Callable[[str, Parsed], str]] = {

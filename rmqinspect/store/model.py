@@ -1,7 +1,10 @@
 """A store and its files, as data."""
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate
 
 from rmqinspect.store.directory import Place
 
@@ -21,6 +24,11 @@ class Segment(StoreFile):
     """A commit-log file; of kind "dledger" when each record sits behind a DLedger entry head."""
 
     base: int  # physical offset of its first byte
+
+    @property
+    def end(self) -> int:
+        """Physical offset just past its last byte."""
+        return self.base + self.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +83,18 @@ class Store:
     def log_start(self) -> int:
         """Physical offset of the first byte of the log; 0 without segments."""
         return self.segments[0].base if self.segments else 0
+
+    def segment_at(self, physical_offset: int) -> Segment | None:
+        """Return the segment that holds the byte at a physical offset, None where no segment does.
+
+        Segments overlap where one is longer than the distance to the next base; the first one counts.
+        """
+        number = bisect_right(self._reaches, physical_offset)
+        if number == len(self.segments) or physical_offset < self.segments[number].base:
+            return None
+        return self.segments[number]
+
+    @cached_property
+    def _reaches(self) -> list[int]:
+        """For each segment, the highest end of it and all before it: ascending even where segments overlap."""
+        return list(accumulate((segment.end for segment in self.segments), max))

@@ -5,14 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rmqinspect.tables.columns import END_MILLI, FIRST_MILLI
-
 BATCH_ROWS = 122_880  # rows of a batch at most: a Parquet row group of the common readers
-
-
-def moment(milliseconds: int) -> int | None:
-    """Return microseconds for a timestamp column; None outside of the years 1 to 9999."""
-    return milliseconds * 1000 if FIRST_MILLI <= milliseconds < END_MILLI else None
 
 
 def printable(name: str) -> str:

@@ -7,8 +7,9 @@ import pyarrow as pa
 from rmqinspect.config.checkpoint import read_checkpoint
 from rmqinspect.schemas.checkpoint import TIMESTAMP_FIELDS
 from rmqinspect.store.model import Store
-from rmqinspect.tables.arrow import batch_of, moment
+from rmqinspect.tables.arrow import batch_of
 from rmqinspect.tables.table import TIMESTAMP, Request, Table, column
+from rmqinspect.times import millis_to_micros
 
 SCHEMA = pa.schema(
     [
@@ -21,7 +22,7 @@ SCHEMA = pa.schema(
 
 def _rows(store: Store, _request: Request) -> Iterator[pa.RecordBatch]:
     rows = [
-        (name, value, moment(value) if value and name in TIMESTAMP_FIELDS else None)
+        (name, value, millis_to_micros(value) if value and name in TIMESTAMP_FIELDS else None)
         for name, value in read_checkpoint(store).items()
     ]
     if rows:

@@ -8,11 +8,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rmqinspect.tables.table import TIMESTAMP
+from rmqinspect.times import END_MILLI, FIRST_MILLI
 
 Ints = NDArray[np.int64]
-
-# Milliseconds of 0001-01-01T00:00:00Z and 10000-01-01T00:00:00Z: outside, a time has no ISO form.
-FIRST_MILLI, END_MILLI = -62135596800000, 253402300800000
 
 
 def is_text(raw: pa.Array) -> bool:

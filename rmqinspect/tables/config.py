@@ -22,8 +22,9 @@ from rmqinspect.config.json_files import (
 )
 from rmqinspect.consumequeue.units import QueueSummary, find_unit, queue_ends
 from rmqinspect.store.model import Store
-from rmqinspect.tables.arrow import batches_of, moment, printable
+from rmqinspect.tables.arrow import batches_of, printable
 from rmqinspect.tables.table import TIMESTAMP, Request, Table, column
+from rmqinspect.times import millis_to_micros
 from rmqinspect.topics import SCHEDULE_TOPIC
 
 TOPICS_SCHEMA = pa.schema(
@@ -174,7 +175,7 @@ def _group_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     with_times = request.columns is None or "oldest_unconsumed" in request.columns
 
     def rows() -> Iterator[tuple[Any, ...]]:
-        with StoreTimes(store.segments) as times:
+        with StoreTimes(store) as times:
             for entry in offsets:
                 queue = queues.get((entry.topic, entry.queue_id))
                 yield (
@@ -198,7 +199,7 @@ def _oldest_unconsumed(offset: int, queue: QueueSummary, times: StoreTimes) -> i
     following = max(offset, queue.min_offset)
     unit = find_unit(queue.files, following) if following < queue.max_offset else None
     stored = times.at(*unit) if unit else None
-    return None if stored is None else moment(stored)
+    return None if stored is None else millis_to_micros(stored)
 
 
 # --- delay offsets ------------------------------------------------------------------------------

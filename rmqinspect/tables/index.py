@@ -11,9 +11,10 @@ from rmqinspect.index.geometry import IndexFile, read_index_files
 from rmqinspect.schemas.index import IndexEntry
 from rmqinspect.store.model import Store
 from rmqinspect.store.reader import open_file
-from rmqinspect.tables.arrow import BATCH_ROWS, batches_of, moment, printable
-from rmqinspect.tables.columns import END_MILLI, millis
+from rmqinspect.tables.arrow import BATCH_ROWS, batches_of, printable
+from rmqinspect.tables.columns import millis
 from rmqinspect.tables.table import TIMESTAMP, Request, Table, column
+from rmqinspect.times import END_MILLI, millis_to_micros
 
 FILES_SCHEMA = pa.schema(
     [
@@ -49,8 +50,8 @@ def _file_row(index: IndexFile) -> tuple[Any, ...]:
     return (
         printable(index.file.name),
         index.file.size,
-        moment(header.begin_timestamp) if header and header.begin_timestamp else None,
-        moment(header.end_timestamp) if header and header.end_timestamp else None,
+        millis_to_micros(header.begin_timestamp) if header and header.begin_timestamp else None,
+        millis_to_micros(header.end_timestamp) if header and header.end_timestamp else None,
         header.begin_physical_offset if header else None,
         header.end_physical_offset if header else None,
         header.hash_slot_count if header else None,
@@ -91,7 +92,7 @@ def read_entries(index: IndexFile, request: Request) -> Iterator[pa.RecordBatch]
             hashes = entries["key_hash"].astype(np.int32)
             diffs = entries["time_diff"].astype(np.int64)
             # Added as a whole only where the begin is a time at all: a damaged one would overflow.
-            times = diffs * 1000 + begin if moment(begin) is not None else np.full_like(diffs, END_MILLI)
+            times = diffs * 1000 + begin if millis_to_micros(begin) is not None else np.full_like(diffs, END_MILLI)
             yield pa.record_batch(
                 [
                     pa.repeat(pa.scalar(name), len(entries)),

@@ -20,8 +20,8 @@ from rmqinspect.system.limits import keep_freed_memory
 from rmqinspect.system.workers import run_ordered
 from rmqinspect.tables import messages
 from rmqinspect.tables.arrow import batches_of
-from rmqinspect.tables.columns import END_MILLI, FIRST_MILLI
 from rmqinspect.tables.table import TIMESTAMP, Request, Table, column
+from rmqinspect.times import millis_to_micros
 
 Result = TypeVar("Result")
 
@@ -297,7 +297,7 @@ def _base(row: dict[str, object]) -> int:
 
 
 def _micros(millis: int | None) -> int | None:
-    return millis * 1000 if millis is not None and FIRST_MILLI <= millis < END_MILLI else None
+    return None if millis is None else millis_to_micros(millis)
 
 
 MESSAGES_TABLE = Table("messages", messages.SCHEMA, messages.BRIEF, message_rows)

@@ -18,9 +18,10 @@ from rmqinspect.errors import Unreadable
 from rmqinspect.schemas.consumequeue import PRE_BLANK_SIZE
 from rmqinspect.store.model import QueueFile, Store
 from rmqinspect.store.reader import open_file
-from rmqinspect.tables.arrow import BATCH_ROWS, batches_of, moment, printable
+from rmqinspect.tables.arrow import BATCH_ROWS, batches_of, printable
 from rmqinspect.tables.columns import pick
 from rmqinspect.tables.table import TIMESTAMP, Request, Table, column
+from rmqinspect.times import millis_to_micros
 
 QUEUE_UNITS_SCHEMA = pa.schema(
     [
@@ -141,7 +142,7 @@ def _unit_batch(runs: Sequence[_Run], request: Request) -> pa.RecordBatch:
 
 def _queue_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     def rows() -> Iterator[tuple[Any, ...]]:
-        with StoreTimes(store.segments) as times:
+        with StoreTimes(store) as times:
             for queue in survey_queues(store, request.progress):
                 stored = None
                 if queue.last_physical_offset is not None and queue.last_size is not None:
@@ -156,7 +157,7 @@ def _queue_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
                     queue.bytes_on_disk(),
                     queue.first_physical_offset,
                     queue.last_physical_offset,
-                    None if stored is None else moment(stored),
+                    None if stored is None else millis_to_micros(stored),
                     None,
                     None,
                 )

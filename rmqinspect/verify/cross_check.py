@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from rmqinspect.broker.dispatch import LMQ_PREFIX
 from rmqinspect.consumequeue.units import queue_files_of
-from rmqinspect.store.model import Segment, Store
+from rmqinspect.store.model import Store
 from rmqinspect.text import count, describe_duration
 from rmqinspect.verify.commitlog.dledger import ChainEnds, join_chains
 from rmqinspect.verify.consumequeue.join import Missing, Shift, UnitResult, capped_missing, capped_shifts
@@ -308,7 +308,7 @@ class CrossJudge:
             if run.newest:
                 self.behind[run.topic, run.queue_id] += run.messages
                 continue
-            segment = self._segment_at(run.low)
+            segment = self.store.segment_at(run.low)
             many = run.records > 1
             yield Finding(
                 "CQ-MISSING",
@@ -329,7 +329,7 @@ class CrossJudge:
             )
         if behind:
             first = min(behind, key=lambda run: run.low)
-            segment = self._segment_at(first.low)
+            segment = self.store.segment_at(first.low)
             yield Finding(
                 "CQ-BEHIND",
                 f"not dispatched yet: the records from physical offset {first.low} on have no unit in any queue",
@@ -381,9 +381,6 @@ class CrossJudge:
                     if finding.code in _WRONG_UNIT and finding.file and finding.offset is not None:
                         wrong[finding.file].append((finding.offset, finding.offset + (finding.length or 1)))
                 self._kept.extend(find_disorder(files, wrong))
-
-    def _segment_at(self, place: int) -> Segment | None:
-        return next((s for s in self.store.segments if s.base <= place < s.base + s.size), None)
 
 
 def _goes_on(last: Shift, shift: Shift) -> bool:

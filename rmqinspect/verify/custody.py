@@ -12,7 +12,6 @@ import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from threading import Event, Lock
 from typing import Any, NamedTuple, TypeVar
 
@@ -23,6 +22,7 @@ from rmqinspect.store.reader import open_file
 from rmqinspect.system.filesystem import Files, files_below, isfile
 from rmqinspect.system.uri import basename, is_remote, shown
 from rmqinspect.text import group_digits
+from rmqinspect.times import format_nanos
 
 ALGORITHM = "sha256"
 
@@ -89,7 +89,7 @@ class Custody:
                 {
                     "file": name,
                     "size": exhibit.file.size,
-                    "mtime": iso_nanoseconds(exhibit.mtime_ns),
+                    "mtime": format_nanos(exhibit.mtime_ns),
                     "sha256": self.digests.get(name),
                 }
                 for name, exhibit in self.inventory.exhibits.items()
@@ -285,7 +285,7 @@ def _changes(before: Inventory, after: Inventory) -> list[Difference]:
         if was.file.size != now.file.size:
             found.append(_resized(name, was.file.size, now.file.size))
         elif was.mtime_ns != now.mtime_ns:
-            found.append(_rewritten(name, iso_nanoseconds(was.mtime_ns), iso_nanoseconds(now.mtime_ns)))
+            found.append(_rewritten(name, format_nanos(was.mtime_ns), format_nanos(now.mtime_ns)))
         elif was.inode != now.inode:
             found.append(Difference(name, "changed", "another file under the same name"))
     return sorted(found)
@@ -325,15 +325,6 @@ def _rewritten(name: str, was: str, now: str) -> Difference:
     return Difference(name, "changed", f"written {now}, before that {was}")
 
 
-def iso_nanoseconds(nanoseconds: int) -> str:
-    """Return a time of the system exactly: `2026-11-21T08:48:46.708123456Z`."""
-    seconds, rest = divmod(nanoseconds, 1_000_000_000)
-    try:
-        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09}Z"
-    except (OverflowError, OSError, ValueError):
-        return f"{seconds}.{rest:09}"  # in a year that no calendar has
-
-
 # --- against what was recorded ----------------------------------------------------------------------------
 
 
@@ -367,7 +358,7 @@ class Record:
     def touched(self, inventory: Inventory) -> int:
         """Return how many files have another time than in the record, whatever is in them."""
         both = self.files.keys() & inventory.exhibits.keys()
-        return sum(self.files[name].mtime != iso_nanoseconds(inventory.exhibits[name].mtime_ns) for name in both)
+        return sum(self.files[name].mtime != format_nanos(inventory.exhibits[name].mtime_ns) for name in both)
 
     def differences(self, now: Custody) -> list[Difference]:
         """Return what differs: names, sizes, digests; times where there is no digest."""
@@ -377,7 +368,7 @@ class Record:
         found = _named_differently(self.files, exhibits, *others)
         for name in self.files.keys() & exhibits.keys():
             was, exhibit = self.files[name], exhibits[name]
-            digest, mtime = now.digests.get(name), iso_nanoseconds(exhibit.mtime_ns)
+            digest, mtime = now.digests.get(name), format_nanos(exhibit.mtime_ns)
             if was.size != exhibit.file.size:
                 found.append(_resized(name, was.size, exhibit.file.size))
             elif was.digest is None and was.mtime != mtime:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rmqinspect.errors import Unreadable
+from rmqinspect.times import format_micros, format_millis, to_micros
 from rmqinspect.verify.codes import CODES
 from rmqinspect.verify.custody import Custody, Record, Recorded
 from rmqinspect.verify.run import VerifyResult
@@ -47,8 +48,8 @@ def report_document(
                 "filler_bytes": account.gap_bytes["filler"],
                 "zero_bytes": account.gap_bytes["zeros"],
                 "unknown_bytes": account.gap_bytes["unknown"],
-                "first_store_timestamp": iso_time(account.first_timestamp),
-                "last_store_timestamp": iso_time(account.last_timestamp),
+                "first_store_timestamp": _time(account.first_timestamp),
+                "last_store_timestamp": _time(account.last_timestamp),
             }
             for account in outcome.accounts
         ],
@@ -69,8 +70,8 @@ def report_document(
             "store": store,
             "arguments": arguments,
             "jobs": outcome.options.jobs,
-            "started": _iso_moment(started),
-            "ended": _iso_moment(datetime.now(UTC)),
+            "started": format_micros(to_micros(started)),
+            "ended": format_micros(to_micros(datetime.now(UTC))),
         },
     }
 
@@ -83,8 +84,8 @@ def _loss(outcome: VerifyResult) -> dict[str, Any] | None:
         "summary": str(loss),
         "messages": dict(sorted(loss.messages.items())),
         "index_entries": loss.entries,
-        "newest_store_timestamp": iso_time(loss.newest),
-        "last_store_timestamp": iso_time(loss.last),
+        "newest_store_timestamp": _time(loss.newest),
+        "last_store_timestamp": _time(loss.last),
     }
 
 
@@ -125,13 +126,5 @@ def _recorded(row: dict[str, Any]) -> Recorded:
     return Recorded(int(row["size"]), str(row["mtime"]), None if digest is None else str(digest))
 
 
-def _iso_moment(moment: datetime) -> str:
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def iso_time(millis: int | None) -> str | None:
-    """Return milliseconds as ISO 8601 in UTC, None where there is no such time."""
-    if millis is None or not -62135596800000 <= millis < 253402300800000:
-        return None
-    seconds, rest = divmod(millis, 1000)
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{rest:03}Z"
+def _time(millis: int | None) -> str | None:
+    return None if millis is None else format_millis(millis)

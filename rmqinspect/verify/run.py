@@ -414,7 +414,7 @@ def _unknown_geometry(index: IndexFile) -> Iterator[Finding]:
 
 
 def _unread_finding(store: Store, unread: Unread) -> Finding:
-    segment = next((s for s in store.segments if s.base <= unread.start < s.base + s.size), None)
+    segment = store.segment_at(unread.start)
     return Finding(
         "ST-IO",
         f"{unread.message}; {count(unread.end - unread.start, 'byte')} not read",

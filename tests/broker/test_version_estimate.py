@@ -71,19 +71,19 @@ def test_the_last_record_is_found_with_and_without_queues(family: oracle.Family,
                 last = event.records.base + int(event.records.starts[-1])
     hints = [queue.last_physical_offset for queue in queue_ends(store)]
     for given in ([hint for hint in hints if hint is not None], []):
-        found = find_log_end(store.segments, given)
+        found = find_log_end(store, given)
         assert found.last_record == last
         if family == "broker":
             assert found.end == oracle.truth(family, name)["store"]["max_phy"]
 
 
 def test_a_walk_that_is_given_up_says_so() -> None:
-    segments = opened("crash", "base-5.3.3-halt").segments
-    whole = find_log_end(segments, [])
+    store = opened("crash", "base-5.3.3-halt")
+    whole = find_log_end(store, [])
     assert not whole.goes_on
-    far = find_log_end(segments, [0], budget=1)
+    far = find_log_end(store, [0], budget=1)
     assert far.last_record == whole.last_record  # the end was looked for again, without the hint
-    lone = find_log_end(segments[:1], [0], budget=1)
+    lone = find_log_end(replace(store, segments=store.segments[:1]), [0], budget=1)
     assert not lone.goes_on
 
 

@@ -18,7 +18,6 @@ from rmqinspect.damage.diagnose import (
     explain_record,
     explain_record_crc,
     flipped_bit,
-    repair_of_gap,
 )
 from rmqinspect.schemas import message
 from rmqinspect.schemas.dledger import EntryHead
@@ -259,17 +258,6 @@ def test_a_gap_without_a_mark_is_not_explained(tmp_path: Path) -> None:
     start = starts_of(raw)[9]
     junk = bytes(number * 7 % 251 * (number % 3 > 0) for number in range(60))
     assert damaged(tmp_path, put(start, junk)) is None
-
-
-def test_the_record_that_stood_in_a_gap_is_known_by_its_repair(tmp_path: Path) -> None:
-    raw = bytearray(whole_segment())
-    start = starts_of(raw)[9]
-    raw[start] ^= 1
-    (segment,) = log(tmp_path, raw).segments
-    (gap,) = groups(segment)
-    repair = repair_of_gap(segment, *gap)
-    assert repair is not None
-    assert (repair.topic, repair.queue_id, repair.queue_offset) == ("TopicTest", 0, 9)
 
 
 @pytest.mark.parametrize("written", [8, 22, 40, 100, 700])
@@ -604,4 +592,3 @@ def test_a_file_that_is_gone_is_not_explained(tmp_path: Path) -> None:
     (tmp_path / "commitlog" / f"{0:020}").unlink()
     assert explain_gap(store, store.segments[0], 0, 100) is None
     assert explain_offset(store, store.segments[0], 0) is None
-    assert repair_of_gap(store.segments[0], 0, 100) is None

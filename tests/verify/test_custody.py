@@ -23,7 +23,8 @@ from rmqinspect.errors import Unreadable
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.reader import FileReader
 from rmqinspect.text import count
-from rmqinspect.verify.custody import Digests, Watch, iso_nanoseconds
+from rmqinspect.times import format_nanos
+from rmqinspect.verify.custody import Digests, Watch
 from rmqinspect.verify.run import VerifyResult
 from tests.support.building import STORED, lay, pad, write_segment
 
@@ -196,7 +197,7 @@ def test_every_file_of_a_real_store_has_its_digest_size_and_time(report: Reports
     assert digests(document) == {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()}
     for entry in document["custody"]["files"]:
         status = files[entry["file"]].stat()
-        assert (entry["size"], entry["mtime"]) == (status.st_size, iso_nanoseconds(status.st_mtime_ns))
+        assert (entry["size"], entry["mtime"]) == (status.st_size, format_nanos(status.st_mtime_ns))
     assert (document["custody"]["changed"], document["complete"]) == ([], True)
     size = sum(path.stat().st_size for path in files.values())
     screen = re.sub(r"\s+", " ", report.out)

@@ -149,7 +149,7 @@ class LogJudge:
 
     def _with_cause(self, finding: Finding) -> Finding:
         place = finding.physical_offset or 0
-        segment = self._segment_at(place) if finding.code == "CL-OFFSET" else None
+        segment = self.store.segment_at(place) if finding.code == "CL-OFFSET" else None
         if segment is None:
             return finding
         why = self._cause(lambda: explain_offset(self.store, segment, place))
@@ -286,7 +286,7 @@ class LogJudge:
     def _judge_jumps(self) -> Iterator[Finding]:
         oldest = _oldest_units(self.store, {_name(jump.queue) for _, jump in self._jumps if jump.found == 0})
         for place, jump in self._jumps:
-            segment = self._segment_at(place)
+            segment = self.store.segment_at(place)
             topic, queue_id = _name(jump.queue)
             # A topic deleted and made again starts at 0, and no unit of its earlier life is left.
             restarted = jump.found == 0 and oldest.get((topic, queue_id), place) >= place
@@ -315,7 +315,7 @@ class LogJudge:
         backwards = sorted(place for place, jump in self._jumps if 0 < jump.found < jump.expected)
         for place, back in self._set_back:
             if any(place <= other < place + _STALE_REACH for other in backwards):
-                segment = self._segment_at(place)
+                segment = self.store.segment_at(place)
                 yield Finding(
                     "CL-STALE-TAIL",
                     f"the log runs into records that are {back} ms older and repeat queue offsets: "
@@ -324,12 +324,6 @@ class LogJudge:
                     offset=place - segment.base if segment else None,
                     physical_offset=place,
                 )
-
-    def _segment_at(self, place: int) -> Segment | None:
-        for state in self.segments:
-            if state.segment.base <= place < state.segment.base + state.segment.size:
-                return state.segment
-        return None
 
 
 def _join_unread(parts: Iterable[Unread]) -> list[Unread]:
