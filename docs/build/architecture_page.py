@@ -50,16 +50,16 @@ Two decoders read the same declaration: `construct`, for one record (`show`, tes
 
 ## Where to add
 
-- A finding: a row in `rmqinspect/verify/codes.py`; the check in the folder of its file kind below
+- A finding: a row in `rmqinspect/verify/codes.toml`; the check in the folder of its file kind below
   `rmqinspect/verify/`; a store that shows it and a near miss in `tests/verify/test_verify.py`; then
   `python -m docs.build.findings_page > docs/findings.md`.
 - A table: a module in `rmqinspect/tables/`, a row in `TABLES` of its `__init__.py`, its words in
   `docs/build/tables_page.py`. `decode`, `export` and Spark then have it.
 - A broker version: `RELEASES` and its clues in `rmqinspect/broker/version_estimate.py`; what it does differently in
-  `rmqinspect/verify/codes.py` and `rmqinspect/explain/log_lines.py`; changed layouts in `schemas/`; stores that it
+  `rmqinspect/verify/codes.toml` and `rmqinspect/explain/log_lines.py`; changed layouts in `schemas/`; stores that it
   wrote in `tests/data/`.
-- A command: a module in `rmqinspect/cli/` with a click command named `command`, a row in `VERBS` of its `__init__.py`, a
-  row in README.md, a transcript in `tests/golden/`.
+- A command: a module in `rmqinspect/cli/` with a click command named `command`, a row in `VERBS` of its `__init__.py`,
+  a row in README.md, a transcript in `tests/golden/`.
 - An output format: a class in `rmqinspect/output/`.
 - A folder, an import between folders, a library: `docs/build/floors.py`, then this page.
 """

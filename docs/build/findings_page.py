@@ -1,4 +1,4 @@
-"""`python -m docs.build.findings_page > docs/findings.md` writes the page of all findings from the table of codes."""
+"""`python -m docs.build.findings_page > docs/findings.md` writes the page of all findings."""
 
 from collections.abc import Iterator
 
@@ -8,9 +8,14 @@ _HEAD = """\
 # What verify finds
 
 Written by `python -m docs.build.findings_page > docs/findings.md` from the table that `rmqinspect verify
---list-checks` and `rmqinspect explain` print. Codes are stable. Severity: an error means that something is lost or
-wrong, or that a reader of it gets wrong answers; a warning is suspicious; an info is worth knowing. The level is the
-lowest one of `rmqinspect verify --level` that looks for it. Versions: `all` stands for RocketMQ 4.0.0 to 5.5.0.
+--list-checks` and `rmqinspect explain` print. Codes are stable.
+
+- Severity: `error`: something is lost or wrong, or a reader gets wrong answers. `warning`: suspicious. `info`: worth
+  knowing.
+- Level: the lowest `rmqinspect verify --level` that runs the check.
+- Startup: what the broker does before it takes messages: it loads the files and scans part of the log (recovery). The
+  shutdown before it counts as unclean if the file `abort` exists.
+- Versions: `all` stands for RocketMQ 4.0.0 to 5.5.0.
 """
 
 
