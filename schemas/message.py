@@ -23,6 +23,7 @@ from construct import (
 
 MAGIC_V1 = -626843481  # 0xDAA320A7  CommitLog.MESSAGE_MAGIC_CODE, 4.0.0
 MAGIC_V2 = -626843477  # 0xDAA320AB  MESSAGE_MAGIC_CODE_V2, 5.1.0: the topic length has 2 bytes
+RECORD_MAGICS = (MAGIC_V1, MAGIC_V2)
 MAGIC_BLANK = -875286124  # 0xCBD43194  CommitLog.BLANK_MAGIC_CODE
 # The three bytes that both record magics begin with: what a search for lost records looks for.
 MAGIC_PREFIX = b"\xda\xa3\x20"

@@ -6,13 +6,15 @@ written by hand, so a layout is declared once.
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
 from construct import Bytes as ConstructBytes
 from construct import Construct, ConstructError, FormatField, Renamed, Struct
 
 from rmqinspect.errors import BadRecord
+
+if TYPE_CHECKING:
+    import numpy as np  # slow to import, and `parse` and `place_of` do without
 
 # A construct Container: the fields are attributes.
 Parsed: TypeAlias = Any
@@ -22,7 +24,7 @@ _NUMPY_KINDS = {"b": "i", "h": "i", "l": "i", "q": "i"}
 
 
 @cache
-def dtype_of(layout: Construct) -> np.dtype[Any]:
+def dtype_of(layout: Construct) -> "np.dtype[Any]":
     """Return the numpy dtype with the same fields, sizes and byte order as `layout`.
 
     Structs become structured dtypes without padding, also nested ones; `Bytes(n)` becomes
@@ -30,6 +32,8 @@ def dtype_of(layout: Construct) -> np.dtype[Any]:
 
     :raises TypeError: `layout` has a field whose size depends on another field.
     """
+    import numpy as np
+
     match layout:
         case Renamed():
             return dtype_of(layout.subcon)
@@ -45,11 +49,18 @@ def dtype_of(layout: Construct) -> np.dtype[Any]:
             raise TypeError(f"{layout!r} has no fixed size")
 
 
+@cache
 def place_of(layout: Construct, name: str) -> int:
-    """Return the position of a field in a layout of fixed size, bytes from its start."""
-    fields = dtype_of(layout).fields
-    assert fields is not None
-    return int(fields[name][1])
+    """Return the position of a field in a layout of fixed size, bytes from its start.
+
+    :raises KeyError: `layout` has no field of that name.
+    """
+    position = 0
+    for field in layout.subcons:
+        if field.name == name:
+            return position
+        position += field.sizeof()
+    raise KeyError(name)
 
 
 def parse(layout: Construct, raw: bytes | memoryview, describe: Callable[[], str]) -> Parsed:

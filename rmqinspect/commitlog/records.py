@@ -195,6 +195,17 @@ class Records:
         agree: Bools = inside & (self.topic_starts <= self.topic_ends) & (self.properties_ends == self.ends)
         return agree
 
+    def are_sound(self, filled: int) -> Bools:
+        """Return whether each record has a magic, a plausible size and lengths that agree.
+
+        `filled`: the window's valid bytes; a record that goes on behind them is not sound.
+        """
+        magic = self.magic
+        sound: Bools = (magic == message.MAGIC_V1) | (magic == message.MAGIC_V2)
+        sound &= (self.total_size >= message.FIXED_SIZE) & (self.ends <= filled)
+        sound &= self.lengths_agree
+        return sound
+
     # --- checksums ------------------------------------------------------------------------------
 
     def body_crcs(self) -> Ints:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
 
+from rmqinspect.schemas.dledger import EntryHead
 from rmqinspect.store.directory import Place
 
 
@@ -29,6 +30,11 @@ class Segment(StoreFile):
     def end(self) -> int:
         """Physical offset just past its last byte."""
         return self.base + self.size
+
+    @property
+    def lead(self) -> int:
+        """Bytes in front of each record: the size of a DLedger entry head, else 0."""
+        return EntryHead.sizeof() if self.kind == "dledger" else 0
 
 
 @dataclass(frozen=True, slots=True)

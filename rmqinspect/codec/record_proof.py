@@ -1,0 +1,113 @@
+"""Does a record begin here? Tests on plain bytes, one place at a time.
+
+Nothing in a commit log marks where records begin. A record proves itself by what it says about
+itself, in steps of growing cost; damage or chance passes the first ones, nothing passes all:
+
+    magic     4 bytes     `find_magics`      every candidate in a buffer
+    place     8 bytes     `find_in_place`    candidates whose PHYSICALOFFSET is where they lie
+    head      88-112 B    `read_head`        a plausible TOTALSIZE, and where the body ends
+    lengths   topic and   `trailer_size`     body, topic and properties end exactly at TOTALSIZE
+              properties
+    checksum  the body    BODYCRC            left to callers that read the body
+
+`commitlog.records.Records` makes the same tests for many records at once; a test compares the two
+on damaged records.
+
+Source: CommitLog#checkMessageAndReturnSize.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from rmqinspect.codec.layout import place_of
+from rmqinspect.schemas import message
+from rmqinspect.schemas.message import SysFlag
+
+LONGEST_HEAD = max(head.sizeof() for head in message.HEADS.values())
+LONGEST_TRAILER = 2 * (2 + 0x7FFF)  # two 16-bit lengths, and a topic and properties as long as they allow
+
+_FRONT = message.HEADS[False, False]
+_SIZE_AT, _MAGIC_AT, _OFFSET_AT, _FLAG_AT = (
+    place_of(_FRONT, name) for name in ("total_size", "magic", "physical_offset", "sys_flag")
+)
+_MAGICS = tuple(magic.to_bytes(4, "big", signed=True) for magic in message.RECORD_MAGICS)
+_MAGIC = re.compile(b"|".join(re.escape(magic) for magic in _MAGICS))
+# The fields whose place depends on the address families: head size, STORETIMESTAMP, BODYLEN.
+_PLACES = {
+    hosts: (head.sizeof(), place_of(head, "store_timestamp"), place_of(head, "body_size"))
+    for hosts, head in message.HEADS.items()
+}
+
+
+class Head(NamedTuple):
+    """The head of what looks like a record. Positions are bytes from the record's start."""
+
+    size: int  # TOTALSIZE, at least `message.FIXED_SIZE`
+    magic: int
+    own_offset: int  # PHYSICALOFFSET
+    store_timestamp: int  # ms
+    body_start: int
+    body_end: int  # a negative BODYLEN counts as 0
+
+
+def find_magics(raw: bytes, start: int = 0) -> Iterator[int]:
+    """Yield, ascending, the positions from `start` on where a record begins if its magic is one."""
+    for match in _MAGIC.finditer(raw, start + _MAGIC_AT):
+        yield match.start() - _MAGIC_AT
+
+
+def find_in_place(raw: bytes, physical_offset: int) -> Iterator[int]:
+    """Yield, ascending, the positions where a magic stands and PHYSICALOFFSET is right.
+
+    `physical_offset` is that of the first byte of `raw`.
+    """
+    # A regular expression drops most of what is no record: all but the last three bytes of the own
+    # offset are the same within 16 MiB.
+    tops = range(physical_offset >> 24, (physical_offset + len(raw) >> 24) + 1)
+    offsets = b"|".join(re.escape(top.to_bytes(5, "big")) for top in tops)
+    between = b".{%d}" % (_OFFSET_AT - _MAGIC_AT - 4)
+    for match in re.finditer(b"(?:%s)(?=%s(?:%s))" % (_MAGIC.pattern, between, offsets), raw, re.DOTALL):
+        at = match.start() - _MAGIC_AT
+        if at >= 0 and _int(raw, at + _OFFSET_AT, 8) == physical_offset + at:
+            yield at
+
+
+def read_head(raw: bytes | memoryview, at: int = 0) -> Head | None:
+    """Return the head at a position; None without a record's magic, a plausible size, or enough bytes."""
+    if bytes(raw[at + _MAGIC_AT : at + _MAGIC_AT + 4]) not in _MAGICS:
+        return None
+    size, flags = _int(raw, at + _SIZE_AT, 4), _int(raw, at + _FLAG_AT, 4)
+    head_size, timestamp_at, body_size_at = _PLACES[
+        bool(flags & SysFlag.BORNHOST_V6), bool(flags & SysFlag.STOREHOSTADDRESS_V6)
+    ]
+    if size < message.FIXED_SIZE or len(raw) < at + head_size:
+        return None
+    return Head(
+        size,
+        _int(raw, at + _MAGIC_AT, 4),
+        _int(raw, at + _OFFSET_AT, 8),
+        _int(raw, at + timestamp_at, 8),
+        head_size,
+        head_size + max(0, _int(raw, at + body_size_at, 4)),
+    )
+
+
+def trailer_size(head: Head, raw: bytes) -> int | None:
+    """Return the size of topic and properties with their lengths; `raw` begins behind the body.
+
+    None where the topic's length is negative or `raw` ends too early to tell. A negative
+    PROPERTIESLEN counts as 0, as the broker reads it.
+    """
+    width = 2 if head.magic == message.MAGIC_V2 else 1
+    if len(raw) < width:
+        return None
+    topic_size = _int(raw, 0, width)
+    at = width + topic_size
+    if topic_size < 0 or len(raw) < at + 2:
+        return None
+    return at + 2 + max(0, _int(raw, at, 2))
+
+
+def _int(raw: bytes | memoryview, at: int, size: int) -> int:
+    return int.from_bytes(raw[at : at + size], "big", signed=True)
