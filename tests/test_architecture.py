@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from docs.build.floors import FLOORS, LEAVES, LIBRARIES
-
-ROOT = Path(__file__).parents[1]
+from tests.support.samples import ROOT
 
 FLOOR = {folder.name: folder.floor for folder in FLOORS}
 MAY_IMPORT = {folder.name: frozenset(folder.imports.split()) for folder in FLOORS}

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-SAMPLES = ROOT / "samples"
+from tests.support.samples import ROOT, sample
+
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
 # Folders of the checkout that no build may need.
@@ -101,11 +101,11 @@ def check_installation(environment: Path) -> str:
     assert VERSION in run(program, "--version", cwd=empty)
     assert "127.0.0.1:10911" in run(program, "id", "7F00000100002A9F0000000000017BA3", cwd=empty)
     orders = ["-t", "orders", "-f", "jsonl", "--columns", "physical_offset,status"]
-    lines = run(program, "decode", SAMPLES / "healthy-4.9.7" / "store", *orders, cwd=empty).splitlines()
+    lines = run(program, "decode", sample("healthy-4.9.7"), *orders, cwd=empty).splitlines()
     assert len(lines) == 47
     assert all('"status":"ok"' in line for line in lines)
     damaged = ["-f", "jsonl", "--columns", "physical_offset,status", "--offset", "97187"]
-    rows = run(program, "decode", SAMPLES / "flipped-bit-5.3.3" / "store", *damaged, cwd=empty, status=3)
+    rows = run(program, "decode", sample("flipped-bit-5.3.3"), *damaged, cwd=empty, status=3)
     assert rows.splitlines() == ['{"physical_offset":97187,"status":"body_crc"}']
     assert not any(empty.iterdir())
     where = "import pathlib, rmqinspect; print(pathlib.Path(rmqinspect.__file__).resolve().parent)"

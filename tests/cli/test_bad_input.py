@@ -13,23 +13,22 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from importlib.util import find_spec
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 import rmqinspect.verify.run
-from rmqinspect.cli import VERBS, main
 from rmqinspect.store.discover import open_store
 from rmqinspect.verify.run import VerifyOptions, verify
 from tests.support import oracle
+from tests.support.broken_disk import broken_disk
 from tests.support.building import fill, lay, write_segment
+from tests.support.command import Run, runner
+from tests.support.samples import sample
 
-SAMPLES = Path(__file__).parents[2] / "samples"
-HEALTHY = SAMPLES / "healthy-5.5.0" / "store"
+HEALTHY = sample("healthy-5.5.0")
 SEGMENT = "00000000000000000000"
 
 # Each command that reads a store, as it is called on one. One process: what a test changes in it must count.
@@ -39,24 +38,9 @@ COMMANDS = {
     "verify": ("verify", "{}", "-j", "1"),
     "show": ("show", "{}", "--at", "0"),
 }
-COMMANDS = {name: words for name, words in COMMANDS.items() if find_spec(VERBS[name].module) is not None}
-
-Run = Callable[..., tuple[int, str, str]]
 
 
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run a command in this process; return its exit status and what it printed."""
-
-    def run_main(*words: str | Path) -> tuple[int, str, str]:
-        capsys.readouterr()
-        status = main([str(word) for word in words])
-        printed = capsys.readouterr()
-        assert "Traceback" not in printed.err
-        assert "this is a bug" not in printed.err
-        return status, printed.out, printed.err
-
-    return run_main
+run = runner()
 
 
 def call(run: Run, command: str, path: Path) -> tuple[int, str, str]:
@@ -228,31 +212,13 @@ def test_what_stands_in_the_place_of_a_segment_is_judged(run: Run, tmp_path: Pat
 # --- the system refuses -------------------------------------------------------------------------------------
 
 
-@contextmanager
-def broken_disk(monkeypatch: pytest.MonkeyPatch, name: str, start: int, end: int) -> Iterator[None]:
-    """Make the bytes [start, end) of every file whose path ends in `name` unreadable, as a bad sector is."""
-    read = os.preadv
-
-    def preadv(handle: int, buffers: list[memoryview], offset: int) -> int:
-        if not os.readlink(f"/proc/self/fd/{handle}").endswith(name):
-            return read(handle, buffers, offset)
-        if start <= offset < end:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        (buffer,) = buffers
-        return read(handle, [buffer[: start - offset]] if offset < start else buffers, offset)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "preadv", preadv)
-        yield
-
-
 @pytest.mark.parametrize(
     ("base", "start", "end"), [(65536, 20000, 20512), (0, 0, 4096), (65536, 0, 65536), (196608, 0, 65536)]
 )
 def test_bytes_that_cannot_be_read_leave_the_rest_to_be_judged(
     run: Run, monkeypatch: pytest.MonkeyPatch, base: int, start: int, end: int
 ) -> None:
-    with broken_disk(monkeypatch, f"{base:020}", start, end):
+    with broken_disk(monkeypatch, lambda path: path.name == f"{base:020}", start, end):
         outcome = verify(open_store([str(HEALTHY)]), VerifyOptions())
         status, out, _ = call(run, "verify", HEALTHY)
     # Queue files of the same name are on the same broken disk; nothing but that is said of them.
@@ -272,8 +238,8 @@ def test_bytes_that_cannot_be_read_leave_the_rest_to_be_judged(
 
 
 def test_damage_counts_more_than_what_cannot_be_read(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = SAMPLES / "flipped-bit-5.3.3" / "store"
-    with broken_disk(monkeypatch, "00000000000000131072", 30000, 30512):
+    store = sample("flipped-bit-5.3.3")
+    with broken_disk(monkeypatch, lambda path: path.name == f"{131072:020}", 30000, 30512):
         status, out, _ = call(run, "verify", store)
     assert status == 3
     assert "CL-CRC-BODY" in out
@@ -302,7 +268,7 @@ def test_a_segment_that_may_not_be_opened_leaves_the_rest_to_be_judged(
 
 
 def test_a_checkpoint_that_cannot_be_read_is_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    with broken_disk(monkeypatch, "checkpoint", 0, 4096):
+    with broken_disk(monkeypatch, lambda path: path.name == "checkpoint", 0, 4096):
         status, out, _ = call(run, "verify", HEALTHY)
     assert status == 4
     assert "checkpoint at 0 (0x0): Input/output error" in out
@@ -312,7 +278,7 @@ def test_a_checkpoint_that_cannot_be_read_is_told(run: Run, monkeypatch: pytest.
 
 _SLOW_VERIFY = """
 import sys, time
-import rmqinspect.verify
+import rmqinspect.verify.run
 check = rmqinspect.verify.run.check_split
 
 def check_slowly(split, limits, plan):
@@ -328,7 +294,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 def test_ctrl_c_ends_verify_with_what_was_found_so_far(tmp_path: Path) -> None:
-    store, document = SAMPLES / "flipped-bit-5.3.3" / "store", tmp_path / "report.json"
+    store, document = sample("flipped-bit-5.3.3"), tmp_path / "report.json"
     words = ["verify", str(store), "-j", "1", "--report", str(document)]
     process = subprocess.Popen(
         [sys.executable, "-c", _SLOW_VERIFY, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -366,7 +332,7 @@ def test_ctrl_c_ends_the_other_processes_too(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("words", [("decode", "-f", "jsonl"), ("verify", "-f", "jsonl", "--no-progress")])
 def test_a_reader_that_has_seen_enough_ends_the_command_in_silence(words: tuple[str, ...]) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "rmqinspect", *words, "-q", str(SAMPLES / "flipped-bit-5.3.3" / "store")],
+        [sys.executable, "-m", "rmqinspect", *words, "-q", str(sample("flipped-bit-5.3.3"))],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )

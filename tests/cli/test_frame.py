@@ -15,11 +15,11 @@ import pytest
 import rmqinspect.store.discover
 import rmqinspect.tables.sources
 from rmqinspect import errors
-from rmqinspect.cli import main
 from rmqinspect.cli.progress import Progress
 from rmqinspect.cli.status import ExitStatus, status_of
 from rmqinspect.tables.table import Request, Table
 from rmqinspect.text import parse_size
+from tests.support.command import Run, runner
 
 SCHEMA = pa.schema(
     [
@@ -99,17 +99,7 @@ def evidence(monkeypatch: pytest.MonkeyPatch) -> Evidence:
     return made
 
 
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def run_main(*arguments: str) -> tuple[int, str, str]:
-        status = main(arguments)
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return run_main
+run = runner()
 
 
 def offsets(out: str) -> list[int]:

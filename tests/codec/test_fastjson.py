@@ -37,7 +37,7 @@ PRETTY_5_4 = b"""{
 }"""
 
 
-@pytest.mark.parametrize("octets", [PRETTY_4_9, PRETTY_5_4], ids=["fastjson 1", "fastjson 2"])
+@pytest.mark.parametrize("raw", [PRETTY_4_9, PRETTY_5_4], ids=["fastjson 1", "fastjson 2"])
 def test_number_keys_without_quotes_are_read(raw: bytes) -> None:
     parsed = parse(raw)
     assert parsed.value["offsetTable"] == {
@@ -48,7 +48,7 @@ def test_number_keys_without_quotes_are_read(raw: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("octets", "value"),
+    ("raw", "value"),
     [
         (b"{0:2,1:3,-1:7}", {"0": 2, "1": 3, "-1": 7}),
         (b"{true:1,false:2,null:3}", {"true": 1, "false": 2, "null": 3}),
@@ -128,7 +128,7 @@ def test_other_charsets_are_tried_in_their_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("octets", "offset"),
+    ("raw", "offset"),
     [
         (b"", 0),
         (b"\0" * 64, 0),

@@ -109,7 +109,7 @@ def test_the_born_timestamp_shows_the_clients_zone(local: datetime, quarters: in
 
 
 @pytest.mark.parametrize(
-    ("octets", "text"),
+    ("raw", "text"),
     [
         ("20010db8000000000001000000000001", "2001:db8::1:0:0:1"),
         ("00000000000000000000ffffc0000201", "::ffff:192.0.2.1"),

@@ -62,7 +62,7 @@ def test_written_bytes_may_fall_short_of_a_border_by_a_few_zeros() -> None:
 
 
 @pytest.mark.parametrize(
-    ("octets", "answer"),
+    ("raw", "answer"),
     [
         (b"2024-05-20 ERROR something went wrong in the store service again\n", True),
         ("消息队列的存储目录被日志文件覆盖了一部分内容请检查磁盘".encode(), True),
@@ -88,7 +88,7 @@ def test_random_bytes_are_told_whatever_their_number(size: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "octets",
+    "raw",
     [
         NOISE[:255],
         b"{'order': 1234, 'state': 'paid'}" * 20,

@@ -8,8 +8,7 @@ import re
 import shutil
 import tracemalloc
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,33 +18,24 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
-from rmqinspect.cli import main
 from rmqinspect.diff import log as diff_log
 from rmqinspect.diff.log import JOIN, LogDiff, compare_logs
 from rmqinspect.diff.stores import KINDS, SCHEMA, DiffResult, compare_stores
 from rmqinspect.schemas.consumequeue import PRE_BLANK, BatchUnit, QueueUnit
 from rmqinspect.store.discover import open_store
 from tests.support import oracle
+from tests.support.broken_disk import broken_disk
 from tests.support.building import STORED, fill, lay, pad, record, write_segment
+from tests.support.command import Run, runner
+from tests.support.samples import SAMPLES, sample
 from tests.support.scanning import scan
 from tests.support.side_tables import units_of
 
 SIZE = 16384
-SAMPLES = Path(__file__).parents[2] / "samples"
-FLIPPED = SAMPLES / "flipped-bit-5.3.3" / "store"
-
-Run = Callable[..., tuple[int, str, str]]
+FLIPPED = sample("flipped-bit-5.3.3")
 
 
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def run_main(*words: str | Path) -> tuple[int, str, str]:
-        capsys.readouterr()
-        status = main(["diff", *map(str, words)])
-        printed = capsys.readouterr()
-        return status, printed.out, printed.err
-
-    return run_main
+run = runner("diff")
 
 
 def compare(a: Path, b: Path, limit: int = 10) -> DiffResult:
@@ -641,31 +631,13 @@ def test_what_rocksdb_keeps_is_not_compared() -> None:
 # --- what cannot be read -------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def broken_disk(monkeypatch: pytest.MonkeyPatch, path: Path, start: int, end: int) -> Iterator[None]:
-    """Make the bytes [start, end) of a file unreadable, as a bad sector is."""
-    read = os.preadv
-
-    def preadv(handle: int, buffers: list[memoryview], offset: int) -> int:
-        if os.readlink(f"/proc/self/fd/{handle}") != os.path.realpath(path):
-            return read(handle, buffers, offset)
-        if start <= offset < end:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        (buffer,) = buffers
-        return read(handle, [buffer[: start - offset]] if offset < start else buffers, offset)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "preadv", preadv)
-        yield
-
-
 @pytest.mark.parametrize("number", [0, 1, 2])
 @pytest.mark.parametrize("span", [(4096, 8192), (0, SIZE)])
 def test_bytes_that_cannot_be_read_are_no_difference(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, span: tuple[int, int]
 ) -> None:
     a, b = (log_of(tmp_path / name, full(0), full(1), part(2)) for name in "ab")
-    with broken_disk(monkeypatch, b / f"{number * SIZE:020}", *span):
+    with broken_disk(monkeypatch, (b / f"{number * SIZE:020}").samefile, *span):
         outcome = compare(a, b)
         status, out, _ = run(a, b)
     assert (outcome.verdict, kinds(outcome)) == ("SAME, INCOMPLETE", set())
@@ -679,7 +651,7 @@ def test_a_queue_that_cannot_be_read_is_no_difference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, side: str
 ) -> None:
     roots = {name: queue_store(tmp_path / name, queue(0, 40, 10)) for name in "AB"}
-    with broken_disk(monkeypatch, roots[side] / f"{T0}{400:020}", 0, 200):
+    with broken_disk(monkeypatch, (roots[side] / f"{T0}{400:020}").samefile, 0, 200):
         outcome = compare(roots["A"], roots["B"])
     assert (outcome.verdict, kinds(outcome)) == ("SAME, INCOMPLETE", set())
     assert [line.split(": ")[:2] for line in outcome.unread] == [[side, f"{T0}{400:020} at 0 (0x0)"]]
@@ -689,7 +661,7 @@ def test_a_difference_counts_more_than_what_cannot_be_read(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a, b = log_of(tmp_path / "a", full(0), full(1), part(2)), log_of(tmp_path / "b", full(0), full(1), part(2, 10))
-    with broken_disk(monkeypatch, a / f"{0:020}", 4096, 8192):
+    with broken_disk(monkeypatch, (a / f"{0:020}").samefile, 4096, 8192):
         status, out, _ = run(a, b)
     assert status == 3
     assert out.splitlines()[-1].startswith("VERDICT      DIFFERENT, INCOMPLETE: log, records; ")
@@ -809,7 +781,7 @@ def test_wrong_usage_and_what_is_no_store(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("pair", [("commitlog", "config"), ("commitlog/00000000000000000000", "consumequeue")])
 def test_pieces_that_have_nothing_in_common_are_refused(run: Run, pair: tuple[str, str]) -> None:
-    store = SAMPLES / "healthy-4.9.7" / "store"
+    store = sample("healthy-4.9.7")
     broker = oracle.store("broker", "main-4.9.7")
     status, _, err = run(store / pair[0], broker / pair[1])
     assert status == 4

@@ -4,8 +4,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
@@ -27,21 +26,13 @@ from rmqinspect.tables.messages import STATUSES
 from rmqinspect.topics import SYSTEM_TOPICS
 from rmqinspect.verify.codes import ALL, CODES, Code, Eras
 from tests.support import oracle
+from tests.support.command import Run, runner
+from tests.support.samples import ROOT
 
-ROOT = Path(__file__).parents[2]
 EVERYTHING = list(everything())
 
-Run = Callable[..., tuple[int, str, str]]
 
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def run_main(*words: str) -> tuple[int, str, str]:
-        status = main(["explain", *words])
-        printed = capsys.readouterr()
-        return int(status), printed.out, printed.err
-
-    return run_main
+run = runner("explain")
 
 
 def only(text: str) -> Explanation:

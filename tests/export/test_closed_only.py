@@ -8,8 +8,9 @@ import pytest
 from rmqinspect.export.request import FILE_SIZE, ExportRequest
 from rmqinspect.store.discover import open_store
 from tests.support.exporting import add, export, names
+from tests.support.samples import sample
 
-SAMPLE = Path(__file__).parents[2] / "samples" / "flipped-bit-5.3.3" / "store"  # segments of 64 KiB, the fourth open
+SAMPLE = sample("flipped-bit-5.3.3")  # segments of 64 KiB, the fourth open
 
 
 @pytest.mark.parametrize(

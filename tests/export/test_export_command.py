@@ -22,6 +22,7 @@ from rmqinspect.export.job import LocalEngine
 from rmqinspect.export.part import Orders, Part, PartRead, write_part
 from tests.support import oracle
 from tests.support.building import fill, lay, pad, various, write_segment
+from tests.support.samples import ROOT
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -415,7 +416,7 @@ def test_an_interrupted_export_leaves_nothing(number: int, jobs: str, large_stor
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
     ) as process:
         limit = time.monotonic() + 60
         while not list(tmp_path.glob("lake/messages/.*")) and time.monotonic() < limit:

@@ -14,10 +14,9 @@ from pathlib import Path
 import pytest
 
 from rmqinspect.cli import VERBS, main
+from tests.support.samples import NAMES, ROOT, SAMPLES
 
-ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).parent
-SAMPLES = sorted(path.name for path in (ROOT / "samples").iterdir() if path.is_dir())
 
 # `{}` is the sample's store. One process: how many there are by default depends on the machine.
 FOR_ALL = {
@@ -48,7 +47,7 @@ FOR_ONE = {
     ("flipped-bit-5.3.3", "explain-line"): "explain 'found a illegal magic code 0x66666'",
     ("zeroed-page-4.7.1", "findings"): "verify {} -j 1 -f csv",
 }
-COMMANDS = {(sample, name): words for sample in SAMPLES for name, words in FOR_ALL.items()} | FOR_ONE
+COMMANDS = {(sample, name): words for sample in NAMES for name, words in FOR_ALL.items()} | FOR_ONE
 # What writes files: commands in this order on a copy of the sample, and what happens to the copy between them.
 _EXPORT = "export broker-a={} -o lake --engine local -j 1"
 EXPORTS: dict[tuple[str, str], list[str | Callable[[Path], None]]] = {
@@ -101,7 +100,7 @@ def test_an_export_says_what_it_did(
     pytestconfig: pytest.Config,
 ) -> None:
     store = tmp_path / "samples" / sample / "store"
-    shutil.copytree(ROOT / "samples" / sample / "store", store)
+    shutil.copytree(SAMPLES / sample / "store", store)
     monkeypatch.chdir(tmp_path)
     parts = []
     for step in EXPORTS[sample, name]:
@@ -151,4 +150,4 @@ def test_the_width_of_the_terminal_and_its_colours_change_nothing_in_a_pipe(
 
 def test_every_golden_file_belongs_to_a_command() -> None:
     files = {(path.parent.name, path.stem) for path in GOLDEN.rglob("*.txt")}
-    assert files <= {(sample, name) for sample in SAMPLES for name in FOR_ALL} | FOR_ONE.keys() | EXPORTS.keys()
+    assert files <= {(sample, name) for sample in NAMES for name in FOR_ALL} | FOR_ONE.keys() | EXPORTS.keys()

@@ -88,7 +88,7 @@ def test_the_oracle_says_of_a_damaged_store_what_the_words_say(name: str) -> Non
 
 def test_every_deviation_from_the_words_deviates(monkeypatch: pytest.MonkeyPatch) -> None:
     listed = {name: pointer_codes(name) for name in POINTER_DEVIATIONS}
-    monkeypatch.setattr("tests.expected_findings.POINTER_DEVIATIONS", {})
+    monkeypatch.setattr("tests.support.expected_findings.POINTER_DEVIATIONS", {})
     assert [name for name in listed if pointer_codes(name) == listed[name]] == []
 
 

@@ -116,7 +116,7 @@ def test_every_unit_of_an_undamaged_store_leads_to_its_record() -> None:
 def test_every_deviation_is_a_case_and_deviates(monkeypatch: pytest.MonkeyPatch) -> None:
     assert DEVIATIONS.keys() <= set(oracle.cases("crash"))
     listed = {name: expected("crash", name) for name in DEVIATIONS}
-    monkeypatch.setattr("tests.expected_findings.DEVIATIONS", {})
+    monkeypatch.setattr("tests.support.expected_findings.DEVIATIONS", {})
     assert [name for name in DEVIATIONS if expected("crash", name) == listed[name]] == []
 
 

@@ -17,12 +17,14 @@ from rmqinspect.cli import main
 from rmqinspect.export.request import PARTITIONS
 from tests.support import oracle
 from tests.support.building import lay, pad, write_segment
+from tests.support.documents import fields
+from tests.support.samples import ROOT
 from tests.support.sparks import quiet
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PAGE = (Path(__file__).parents[2] / "docs" / "export.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
 FREE = ("export.filters", "export.redacted", "tables", "tables.*.files[].statuses", "stores[].gaps", "run.versions")
 
 # What JSON has for the words of the page.
@@ -48,18 +50,6 @@ def export(*words: str) -> dict[str, Any]:
 # --- the manifest ---------------------------------------------------------------------------------
 
 
-def fields(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield every field of a document with its path as the page writes it."""
-    if isinstance(value, dict):
-        for name, part in value.items():
-            below = f"{path}.{'*' if path in FREE else name}" if path else name
-            yield below, part
-            yield from fields(part, below)
-    elif isinstance(value, list):
-        for part in value:
-            yield from fields(part, f"{path}[]")
-
-
 @pytest.fixture
 def manifests(tmp_path: Path) -> list[dict[str, Any]]:
     """Return manifests that have every field there is."""
@@ -82,10 +72,10 @@ def manifests(tmp_path: Path) -> list[dict[str, Any]]:
 
 def test_the_page_has_every_field_of_the_manifest_and_no_other(manifests: list[dict[str, Any]]) -> None:
     described = {path.strip("`"): types for path, types, _ in table_of("The manifest")}
-    found = {path for manifest in manifests for path, _ in fields(manifest)}
+    found = {path for manifest in manifests for path, _ in fields(manifest, FREE)}
     assert found - {"tables.*", "stores[].gaps.*"} == described.keys()
     for manifest in manifests:
-        for path, value in fields(manifest):
+        for path, value in fields(manifest, FREE):
             if path in described:
                 assert type(value) in [JSON_TYPES[word] for word in described[path].split(" or ")], (path, value)
 

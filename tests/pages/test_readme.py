@@ -10,8 +10,8 @@ import pytest
 from rmqinspect.cli import VERBS, main
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.tables import TABLES
+from tests.support.samples import ROOT
 
-ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 

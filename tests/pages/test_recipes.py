@@ -18,6 +18,7 @@ import pytest
 
 from rmqinspect.cli import main
 from tests.support import oracle, slow_pointers
+from tests.support.samples import ROOT
 from tests.support.sparks import quiet
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 pytestmark = quiet
 
-ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
 
 # What is in the lake: whole brokers, light queues, a broker that deleted its oldest segments; and two that are damaged.

@@ -2,14 +2,12 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from docs.build.tables_page import ROWS, page, schemas, type_words
 from rmqinspect.tables import TABLES
-
-ROOT = Path(__file__).parents[2]
+from tests.support.samples import ROOT
 
 
 def test_the_page_about_tables_is_what_the_schemas_give() -> None:

@@ -17,8 +17,9 @@ from rmqinspect.verify.codes import BY_CODE
 from rmqinspect.verify.run import VerifyOptions, VerifyResult, verify
 from tests.support import oracle
 from tests.support.building import lay, write_segment
+from tests.support.samples import sample
 
-SAMPLE = Path(__file__).parents[2] / "samples" / "healthy-5.5.0" / "store"
+SAMPLE = sample("healthy-5.5.0")
 
 
 def _verify(path: Path, *codes: str) -> VerifyResult:

@@ -12,17 +12,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rmqinspect.cli import main
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.system.output_folder import Folder, open_folder
 from rmqinspect.system.uri import join
 from tests.support import oracle
+from tests.support.command import Run, runner
 from tests.support.s3_server import CREDENTIALS, Server, Way, gate, serving
+from tests.support.samples import ROOT
 
 NAME = "flip_body_third-5.3.3-h"
 WISH = ("--file-size", "60000", "--all", "--partition-by", "topic")
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
@@ -34,17 +33,7 @@ def server() -> Iterator[Server]:
         yield server
 
 
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
-
-    def run_main(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["rmqinspect", *arguments])
-        status = main([*arguments, "--engine", "local", "-j", "1"])
-        printed = capsys.readouterr()
-        return status, printed.out, printed.err
-
-    return run_main
+run = runner(after=("--engine", "local", "-j", "1"))
 
 
 @pytest.fixture
@@ -124,7 +113,7 @@ def test_two_processes_write_there(server: Server, lake: str) -> None:
         capture_output=True,
         text=True,
         timeout=60,
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
     )
     assert ended.returncode == ExitStatus.DAMAGE, ended.stderr
     assert len(open_folder(lake).names()) == 6

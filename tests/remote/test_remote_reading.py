@@ -27,6 +27,7 @@ from rmqinspect.system.readahead import AHEAD, CHUNK, ReadAhead
 from rmqinspect.system.uri import is_below, join, shown, without_secrets
 from tests.support import oracle
 from tests.support.s3_server import BUCKET, CREDENTIALS, Server, Way, gate, serving
+from tests.support.samples import NAMES, ROOT, sample
 
 # Nothing wrong but that the broker was killed, with all that a broker writes; a torn record, a flipped bit, a
 # lost segment.
@@ -56,8 +57,7 @@ def server() -> Iterator[Server]:
 
 
 def store(name: str) -> Path:
-    sample = Path(__file__).parents[2] / "samples" / name / "store"
-    return sample if sample.is_dir() else oracle.store("crash", name)
+    return sample(name) if name in NAMES else oracle.store("crash", name)
 
 
 def listing(server: Server) -> list[tuple[str, int, object]]:
@@ -95,7 +95,7 @@ def test_info_tells_the_same_facts(server: Server, run: Run, name: str) -> None:
     here, there = (run("info", path, "-q", "-f", "json") for path in (local, uri))
     documents = [json.loads(out) for _, out, _ in (here, there)]
     for document in documents:
-        del document["octets_read"]  # holes are read there
+        del document["bytes_read"]  # holes are read there
     assert [document["stop"].pop("lock_seen") for document in documents] == [True, False]
     assert documents[0] == documents[1]
     assert (here[0], here[2]) == (there[0], there[2])
@@ -147,7 +147,7 @@ def test_two_processes_open_the_store_by_themselves(server: Server, run: Run) ->
             capture_output=True,
             text=True,
             timeout=60,
-            env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
         )
         here = run(words[0], local, *words[1:])
         assert here[0] == ExitStatus.DAMAGE
@@ -274,7 +274,7 @@ def test_ctrl_c_does_not_wait_for_an_answer(server: Server, command: str) -> Non
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
         )
         assert asked.wait(50)
         process.send_signal(signal.SIGINT)

@@ -22,8 +22,7 @@ from rmqinspect.show.record import NOT_PARSED, describe_entry_head, describe_rec
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.reader import open_file
 from tests.support import oracle
-
-SAMPLES = Path(__file__).parents[2] / "samples"
+from tests.support.samples import sample
 
 # 209 bytes at 0x40001000: V1, both hosts IPv4, four properties.
 PLAIN = bytes.fromhex("""
@@ -100,7 +99,7 @@ def run(*arguments: object) -> Result:
 # --- one record ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("octets", "offset"), GOLDEN)
+@pytest.mark.parametrize(("raw", "offset"), GOLDEN)
 def test_a_whole_record_has_no_problem_and_no_unexplained_byte(raw: bytes, offset: int) -> None:
     rows = describe_record(raw + b"\0" * 7, offset)
     assert tiled(rows) == raw
@@ -254,7 +253,7 @@ def test_a_dledger_entry_head_is_explained() -> None:
 # --- damage -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("octets", "offset"), GOLDEN)
+@pytest.mark.parametrize(("raw", "offset"), GOLDEN)
 def test_every_truncation_is_described_to_its_last_byte(raw: bytes, offset: int) -> None:
     for size in range(len(raw)):
         rows = describe_record(raw[:size], offset)
@@ -263,7 +262,7 @@ def test_every_truncation_is_described_to_its_last_byte(raw: bytes, offset: int)
         assert rows[-1].name == NOT_PARSED
 
 
-@pytest.mark.parametrize(("octets", "offset"), GOLDEN)
+@pytest.mark.parametrize(("raw", "offset"), GOLDEN)
 def test_every_flipped_bit_is_described(raw: bytes, offset: int) -> None:
     for place in range(len(raw) * 8):
         flipped = flip(raw, place // 8, place % 8)
@@ -379,14 +378,14 @@ def test_records_of_real_stores_are_shown_whole(family: oracle.Family, name: str
 
 
 def test_the_queue_unit_of_a_record_is_found() -> None:
-    text = run(SAMPLES / "flipped-bit-5.3.3" / "store", "--at", 97187).stdout
+    text = run(sample("flipped-bit-5.3.3"), "--at", 97187).stdout
     assert "consumequeue/BatchTopic/1/00000000000000000000 at 260 (0x104): unit 13 -> 97187, 326" in text
 
 
 def test_a_flipped_bit_in_a_store_is_named_and_is_exit_3() -> None:
     identity = "7F000001000055970000000000017BA3"
     for at in ("97187", "0x17ba3", "65536+31651", "0x10000+0x7ba3", identity, "97200"):
-        result = run(SAMPLES / "flipped-bit-5.3.3" / "store", "--at", at)
+        result = run(sample("flipped-bit-5.3.3"), "--at", at)
         assert result.return_value == 3
         text = " ".join(result.stdout.split())
         assert "differs: computed 949938881; one flipped bit explains it: byte +143 bit 5 is 0x48 'H'" in text
@@ -396,19 +395,19 @@ def test_a_flipped_bit_in_a_store_is_named_and_is_exit_3() -> None:
 
 
 def test_an_offset_inside_of_a_record_names_it() -> None:
-    text = run(SAMPLES / "flipped-bit-5.3.3" / "store", "--at", 97200).stdout
+    text = run(sample("flipped-bit-5.3.3"), "--at", 97200).stdout
     assert "97 200 (0x17bb0) lies 13 bytes inside of it" in text
 
 
 def test_zeros_are_said_and_exit_5() -> None:
-    result = run(SAMPLES / "flipped-bit-5.3.3" / "store", "--at", 250_000)
+    result = run(sample("flipped-bit-5.3.3"), "--at", 250_000)
     assert result.return_value == 5
     assert "zeros from here to 262 144" in result.stdout
     assert "before        record 214 163 (0x34493) to 217 698 (0x35262)" in result.stdout
 
 
 def test_a_blank_record_is_found_from_inside_of_its_filler() -> None:
-    result = run(SAMPLES / "flipped-bit-5.3.3" / "store", "--at", 64_000)
+    result = run(sample("flipped-bit-5.3.3"), "--at", 64_000)
     assert result.return_value == 0
     assert "blank record  63 425 (0xf7c1), 2 111 bytes" in result.stdout
     assert "segment commitlog/00000000000000065536 begins there" in result.stdout
@@ -417,12 +416,12 @@ def test_a_blank_record_is_found_from_inside_of_its_filler() -> None:
 @pytest.mark.parametrize(("at", "match"), [(10**9, "beyond the log"), (327_680, "0 .0x0. to 327 680")])
 def test_outside_of_the_log_the_range_is_named(at: int, match: str) -> None:
     with pytest.raises(NothingFound, match=match):
-        locate(open_store([str(SAMPLES / "flipped-bit-5.3.3" / "store")]), at)
+        locate(open_store([str(sample("flipped-bit-5.3.3"))]), at)
 
 
 @pytest.mark.parametrize("at", ["K95", "1+2+3", "-5", "", "C0A8010A1A2B18B4AAC263ABFA530007", "\x1b[31m"])
 def test_an_offset_that_is_none_is_wrong_usage(at: str) -> None:
-    result = CliRunner().invoke(command, [str(SAMPLES / "flipped-bit-5.3.3" / "store"), "--at", at])
+    result = CliRunner().invoke(command, [str(sample("flipped-bit-5.3.3")), "--at", at])
     assert result.exit_code == 2
     assert "\x1b" not in result.stderr
 

@@ -13,9 +13,8 @@ import pytest
 from rmqinspect.errors import BadOption, NotInstalled
 from rmqinspect.spark import session
 from rmqinspect.spark.session import check_spark, is_connect, spark_engine
+from tests.support.samples import ROOT
 from tests.support.sparks import MASTER, require_java
-
-ROOT = Path(__file__).parents[2]
 
 OPENJDK_17 = 'openjdk version "17.0.15" 2025-04-15\nOpenJDK Runtime Environment'
 

@@ -23,6 +23,7 @@ from rmqinspect.verify.table import finding_batches
 from tests.support import oracle
 from tests.support.building import fill, lay, pad, various, write_segment
 from tests.support.s3_server import serving
+from tests.support.samples import ROOT, sample
 from tests.support.sparks import quiet
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 pytestmark = quiet
 
-ROOT = Path(__file__).parents[2]
 
 # Whole and damaged, of several versions and layouts: DLedger, RocksDB, ext and light queues, a lost segment.
 STORES: tuple[tuple[oracle.Family, str], ...] = (
@@ -136,9 +136,9 @@ def test_a_store_without_a_record_has_no_row(spark: "SparkSession", tmp_path: Pa
 
 def test_stores_behind_uris(spark: "SparkSession") -> None:
     """Its password is in the URI: the workers' environment is that of the first test's session."""
-    sample = ROOT / "samples" / "flipped-bit-5.3.3" / "store"
+    store = sample("flipped-bit-5.3.3")
     with serving() as server:
-        uri = server.upload(sample, "broker/store").replace("s3://", "s3://testing:testing@")
+        uri = server.upload(store, "broker/store").replace("s3://", "s3://testing:testing@")
         for table in ("messages", "queue_units"):
             found = load(spark, f"b={uri}", table=table, split_size="70000")
             assert rows(found, table).equals(local_rows(table, {"b": open_store([str(sample)])}))

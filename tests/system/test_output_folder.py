@@ -12,6 +12,7 @@ import pytest
 from rmqinspect.errors import NotAStore, Refused
 from rmqinspect.system.output_folder import Folder, LocalFolder, open_folder
 from tests.support.s3_server import CREDENTIALS, Server, serving
+from tests.support.samples import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -91,9 +92,7 @@ folder.write("whole", b"1")
 def test_what_a_process_did_not_close_does_not_appear(server: Server) -> None:
     # Arrow alone would complete such uploads when the stream is collected, or wait for ever at exit.
     uri = server.uri("forgotten")
-    ended = subprocess.run(
-        [sys.executable, "-c", _FORGOTTEN, uri], cwd=Path(__file__).parents[2], timeout=60, capture_output=True
-    )
+    ended = subprocess.run([sys.executable, "-c", _FORGOTTEN, uri], cwd=ROOT, timeout=60, capture_output=True)
     assert (ended.returncode, ended.stderr) == (0, b"")
     assert open_folder(uri).names() == ["whole"]
 

@@ -3,22 +3,22 @@
 import ctypes
 import mmap
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from threading import Event, Thread
 
 import pytest
 
-from rmqinspect.cli import main
 from rmqinspect.store.model import StoreFile
 from rmqinspect.store.reader import FileReader, open_file
 from rmqinspect.system import throttle as read_rate
 from rmqinspect.system.throttle import ReadRate, bound_reads, read_bound
 from rmqinspect.system.workers import run_ordered
+from tests.support.command import Run, runner
+from tests.support.samples import sample
 
-SAMPLES = Path(__file__).parents[2] / "samples"
-HEALTHY = SAMPLES / "healthy-5.5.0" / "store"
+HEALTHY = sample("healthy-5.5.0")
 PAGE = mmap.PAGESIZE
 
 
@@ -197,18 +197,7 @@ def _hot_pages_before_and_after(folder: Path) -> tuple[list[bool], list[bool]]:
 # --- the option ---------------------------------------------------------------------------------------------
 
 
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def run_main(*words: str | Path) -> tuple[int, str, str]:
-        capsys.readouterr()
-        status = main(list(map(str, words)))
-        printed = capsys.readouterr()
-        return status, printed.out, printed.err
-
-    return run_main
+run = runner()
 
 
 @pytest.mark.parametrize("words", [("info",), ("decode", "-f", "csv", "-j", "1"), ("verify", "-j", "1")])

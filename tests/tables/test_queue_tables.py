@@ -166,7 +166,7 @@ def test_a_hole_garbage_filler_and_trailing_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("octets", "ends"),
+    ("raw", "ends"),
     [(b"", (7, 7)), (UNUSED * 3, (7, 7)), (BLANK * 2 + UNUSED, (9, 9)), (b"\1" * 19, (7, 7))],
 )
 def test_a_queue_without_a_message_has_min_and_max_alike(

@@ -93,7 +93,7 @@ def test_a_whole_file_is_silent(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "octets",
+    "raw",
     [
         GOOD + b" \r\n\t",
         b"\xef\xbb\xbf" + GOOD,
@@ -127,7 +127,7 @@ def test_names_that_no_broker_reads_are_silent(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("octets", "offset", "words"),
+    ("raw", "offset", "words"),
     [
         (b"", None, "it is empty"),
         (bytes(9000), 0, "all of its 9 000 bytes are zero"),
@@ -351,7 +351,7 @@ UNCHECKED = EPOCHS.replace(b"1040970632", b"0")  # 0: the lines are not to be ch
 
 
 @pytest.mark.parametrize(
-    "octets",
+    "raw",
     [
         EPOCHS,
         UNCHECKED.replace(b"-5000", b"-6000"),
@@ -365,7 +365,7 @@ def test_epochs_that_a_broker_reads_are_silent(tmp_path: Path, raw: bytes) -> No
 
 
 @pytest.mark.parametrize(
-    ("octets", "offset", "words"),
+    ("raw", "offset", "words"),
     [
         (EPOCHS.replace(b"5000", b"5001"), 13, "the CRC32 of the lines does not match; a broker asks"),
         (EPOCHS[:-8], 0, "the first line says 3, and there are 2; a broker asks"),

@@ -9,7 +9,7 @@ import signal
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ import pytest
 
 import rmqinspect.cli.verify as command
 import rmqinspect.verify.run
-from rmqinspect.cli import main
 from rmqinspect.cli.progress import LONG_READ, Progress
 from rmqinspect.errors import Unreadable
 from rmqinspect.store.discover import open_store
@@ -27,24 +26,16 @@ from rmqinspect.times import format_nanos
 from rmqinspect.verify.custody import Digests, Watch
 from rmqinspect.verify.run import VerifyResult
 from tests.support.building import STORED, lay, pad, write_segment
+from tests.support.command import Run, runner
+from tests.support.documents import fields
+from tests.support.samples import ROOT, sample
 
-ROOT = Path(__file__).parents[2]
-FLIPPED = ROOT / "samples" / "flipped-bit-5.3.3" / "store"
-HEALTHY = ROOT / "samples" / "healthy-5.5.0" / "store"
+FLIPPED = sample("flipped-bit-5.3.3")
+HEALTHY = sample("healthy-5.5.0")
 SIZE = 16384
 
-Run = Callable[..., tuple[int, str, str]]
 
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def run_main(*words: str | Path) -> tuple[int, str, str]:
-        capsys.readouterr()
-        status = main(["verify", *map(str, words)])
-        printed = capsys.readouterr()
-        return status, printed.out, printed.err
-
-    return run_main
+run = runner("verify")
 
 
 @pytest.fixture
@@ -112,18 +103,6 @@ def documented() -> dict[str, str]:
     return dict(rows)
 
 
-def fields(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield every field of a document with its path."""
-    if isinstance(value, dict):
-        for name, part in value.items():
-            below = f"{path}.{'*' if path in FREE else name}" if path else name
-            yield below, part
-            yield from fields(part, below)
-    elif isinstance(value, list):
-        for part in value:
-            yield from fields(part, f"{path}[]")
-
-
 def with_loss(root: Path) -> Path:
     """Add a queue whose second unit is of a record behind the log's end."""
     folder = root / "consumequeue" / "TopicTest" / "0"
@@ -143,10 +122,10 @@ def test_the_page_has_every_field_of_the_report_and_no_other(
     meanwhile(monkeypatch, lambda: (store / "new").touch())
     documents.append(report(store, *HASH))
     types = documented()
-    seen = {path for document in documents for path, _ in fields(document)}
+    seen = {path for document in documents for path, _ in fields(document, FREE)}
     assert seen == types.keys()
     for document in documents:
-        for path, value in fields(document):
+        for path, value in fields(document, FREE):
             assert any(TYPES[kind](value) for kind in types[path].split(" or ")), (path, value)
 
 
@@ -191,7 +170,7 @@ def others(document: dict[str, Any]) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", ["healthy-5.5.0", "killed-4.9.7", "zeroed-page-4.7.1"])
 def test_every_file_of_a_real_store_has_its_digest_size_and_time(report: Reports, name: str) -> None:
-    root = ROOT / "samples" / name / "store"
+    root = sample(name)
     document = report(root, *HASH)
     files = {path.relative_to(root).as_posix(): path for path in root.rglob("*") if path.is_file()}
     assert digests(document) == {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()}

@@ -551,7 +551,7 @@ def test_rows_are_limited_and_counts_are_not(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "told"),
+    ("place", "reported"),
     [
         (499, True),  # before the file, and before the log's first segment
         (0, True),

@@ -15,30 +15,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rmqinspect.cli import main
 from rmqinspect.store.discover import open_store
 from rmqinspect.verify.codes import BY_CODE, CODES
 from rmqinspect.verify.findings import COLUMNS, Finding
 from rmqinspect.verify.run import VerifyOptions, verify
 from tests.support.building import STORED, blank, fill, lay, pad, record, write_segment
+from tests.support.command import Run, runner
+from tests.support.samples import sample
 
 SIZE = 16384
-SAMPLES = Path(__file__).parents[2] / "samples"
-FLIPPED = SAMPLES / "flipped-bit-5.3.3" / "store"
-HEALTHY = SAMPLES / "healthy-5.5.0" / "store"
-
-Run = Callable[..., tuple[int, str, str]]
+FLIPPED = sample("flipped-bit-5.3.3")
+HEALTHY = sample("healthy-5.5.0")
 
 
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def run_main(*words: str | Path) -> tuple[int, str, str]:
-        capsys.readouterr()
-        status = main(["verify", *map(str, words)])
-        printed = capsys.readouterr()
-        return status, printed.out, printed.err
-
-    return run_main
+run = runner("verify")
 
 
 # --- one store that shows each code, and one that nearly does -----------------------------------------------
