@@ -56,7 +56,7 @@ Two decoders read the same declaration: `construct`, for one record (`show`, tes
 - A table: a module in `rmqinspect/tables/`, a row in `TABLES` of its `__init__.py`, its words in
   `docs/build/tables_page.py`. `decode`, `export` and Spark then have it.
 - A broker version: `RELEASES` and its clues in `rmqinspect/broker/version_estimate.py`; what it does differently in
-  `rmqinspect/verify/codes.toml` and `rmqinspect/explain/log_lines.py`; changed layouts in `schemas/`; stores that it
+  `rmqinspect/verify/codes.toml` and `rmqinspect/explain/log_lines.toml`; changed layouts in `schemas/`; stores that it
   wrote in `tests/data/`.
 - A command: a module in `rmqinspect/cli/` with a click command named `command`, a row in `VERBS` of its `__init__.py`,
   a row in README.md, a transcript in `tests/golden/`.

@@ -1,1 +1,1 @@
-"""What a code, field, flag or broker log line means."""
+"""The meaning of codes, fields, flags and broker log lines."""

@@ -1,41 +1,41 @@
-"""What an explanation consists of, whatever it explains."""
+"""The parts of an explanation, whatever it explains."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from rmqinspect.verify.codes import Eras
 
-Words = Callable[[str], str]
-"""Says what a value (as typed) means. `ValueError` with a sentence: it is no value of this kind."""
+Describe = Callable[[str], str]
+"""Describes a value, given as typed. `ValueError` with a sentence: not a value of this kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """One thing explained; the fields are those of the JSON rows."""
+    """One explanation; the fields are those of the JSON rows."""
 
     kind: str  # code, field, property, bit, number, topic, log line, word
     name: str
-    where: str  # severity and level; layout, place and size; the RocketMQ class that logs it
+    where: str  # severity and level; layout, offset and size; the RocketMQ class that logs it
     meaning: str
-    values: tuple[tuple[str, str], ...] = ()  # (value as given, what it means)
+    values: tuple[tuple[str, str], ...] = ()  # (value as given, its meaning)
     effect: str = ""  # what a broker makes of it, in short
     cause: str = ""
-    eras: Eras = ()  # by version; of a log line: what is odd about it
-    logged: tuple[str, ...] = ()  # lines of a broker's log that come with it
+    eras: Eras = ()  # by version; for a log line: what is different or misleading
+    logged: tuple[str, ...] = ()  # lines of a broker's log that accompany it
     next: tuple[str, ...] = ()  # commands
-    see: tuple[str, ...] = ()  # names that can be explained too
+    see: tuple[str, ...] = ()  # names that can be explained, too
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A field, property, bit, number, topic or word that can be asked for by name."""
+    """A field, property, bit, number, topic or word that can be looked up by name."""
 
     kind: str
     name: str  # RocketMQ's own
     where: str
     meaning: str
-    also: tuple[str, ...] = ()  # other names: the column's, the layout's, the getter's
-    words: Words | None = None
+    also: tuple[str, ...] = ()  # other names: of the column, the layout, the getter
+    describe: Describe | None = None
     eras: Eras = ()
     next: tuple[str, ...] = ()
     see: tuple[str, ...] = ()

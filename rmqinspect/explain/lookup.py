@@ -1,7 +1,6 @@
-"""What a finding's code, a field, a bit, a topic, a number or a line of a broker's log means.
+"""Looks up a finding's code, field, bit, topic, number or broker log line in the tables of texts.
 
-The texts are tables: of codes beside their rule (`checks.codes`), of everything else here. `explain`
-is the one walk over them.
+The codes are those of `verify.codes`; everything else is in the .toml files of this folder.
 """
 
 import re
@@ -13,31 +12,31 @@ from functools import cache
 
 from rmqinspect.explain.entry import Explanation, Named
 from rmqinspect.explain.fields import layout_fields
-from rmqinspect.explain.flags import WORDS, bits
+from rmqinspect.explain.flags import bits
 from rmqinspect.explain.log_lines import HARMLESS, LOG_LINES, LogLine, Value
-from rmqinspect.explain.names import NUMBERS, PREFIX, PROPERTIES, TOPICS
+from rmqinspect.explain.names import NUMBERS, PREFIX, PROPERTIES, TOPICS, WORDS
 from rmqinspect.explain.values import number, physical_offset
 from rmqinspect.verify.codes import CODES, Code
 
 _MOST_NEAR = 6
-_LONGEST = 2000  # characters of a pasted line in which values are looked for
-# What stands in a command where nothing better is known.
+_LONGEST = 2000  # characters of a pasted line that are searched for values
+# Arguments of a command whose values are unknown.
 _PLACEHOLDERS = {"store": "STORE", "at": "OFFSET", "topic": "TOPIC", "queue": "N"}
 
 
 def explain(text: str) -> list[Explanation]:
-    """Return what `text` means: a name, a name and a value, or pasted lines of a log; empty if unknown.
+    """Return the explanations of `text`: a name, a name and a value, or pasted log lines; empty if unknown.
 
-    A name can mean several things, as physicalOffset does, which four layouts have.
+    A name can have several, as physicalOffset does, a field of four layouts.
 
-    :raises ValueError: the name is known, the value is none of its kind.
+    :raises ValueError: the name is known, but the value is not of its kind.
     """
     text = text.strip()
     return _by_name(text) or _log_lines(text) or _with_value(text) or _by_prefix(text) or _parts_of_log_lines(text)
 
 
 def near(text: str) -> list[str]:
-    """Return names that look like `text`, the most likely first."""
+    """Return names similar to `text`, the most similar first."""
     wanted, words = _key(text), set(_plain(text).split())
     names = {_key(one.name): one.name for one in everything()}
     inside = [name for key, name in names.items() if len(wanted) > 1 and wanted in key]
@@ -50,7 +49,7 @@ def near(text: str) -> list[str]:
 
 
 def everything() -> Iterator[Explanation]:
-    """Yield all that can be explained, in the order of the tables."""
+    """Yield all explanations, in the order of the tables."""
     for code in CODES:
         yield _of_code(code)
     for named in _named():
@@ -68,7 +67,7 @@ def _named() -> tuple[Named, ...]:
 
 
 def _key(name: str) -> str:
-    """Return a name without what people write differently: case, `_`, `-`, `%`; a number as decimal."""
+    """Return a name without its case and punctuation, which people vary; a number as decimal."""
     try:
         return str(int(name, 0))
     except ValueError:
@@ -91,13 +90,13 @@ def _with_value(text: str) -> list[Explanation]:
     if parts is None:
         return []
     found = _find(_key(parts[1]))
-    # Of fields that read a value alike, one says it all.
-    reading = {named.words: named for named in reversed(found) if named.words}
-    return [_of_named(named, parts[2]) for named in list(reversed(reading.values())) or found]
+    # Fields that describe a value alike: the first is enough.
+    distinct = {named.describe: named for named in reversed(found) if named.describe}
+    return [_of_named(named, parts[2]) for named in list(reversed(distinct.values())) or found]
 
 
 def _by_prefix(text: str) -> list[Explanation]:
-    """Explain a topic by what its name begins with."""
+    """Explain a topic by the longest known prefix of its name."""
     fitting = [named for named in TOPICS if named.where == PREFIX and text.startswith(named.name)]
     if not fitting or " " in text:
         return []
@@ -122,9 +121,9 @@ def _of_code(code: Code) -> Explanation:
 def _of_named(named: Named, value: str = "") -> Explanation:
     values: tuple[tuple[str, str], ...] = ()
     commands = named.next
-    if value and named.words is not None:
-        values = ((value, named.words(value)),)
-        if named.words is physical_offset:
+    if value and named.describe is not None:
+        values = ((value, named.describe(value)),)
+        if named.describe is physical_offset:
             commands = tuple(command.replace("OFFSET", str(number(value))) for command in commands)
     return Explanation(
         named.kind, named.name, named.where, named.meaning, values, eras=named.eras, next=commands, see=named.see
@@ -135,7 +134,7 @@ def _of_named(named: Named, value: str = "") -> Explanation:
 
 
 def _plain(text: str) -> str:
-    """Return the words of a text in lower case, one space between, without punctuation."""
+    """Return the words of a text in lower case, separated by one space, without punctuation."""
     return " ".join(re.findall(r"\w+", text.lower()))
 
 
@@ -147,7 +146,7 @@ def _phrases() -> tuple[tuple[str, LogLine], ...]:
 
 
 def _log_lines(text: str) -> list[Explanation]:
-    """Explain every line of `text` that is known, each kind once, wherever `text` was wrapped."""
+    """Explain every known line of `text`, each kind once, even if a terminal wrapped it."""
     found: dict[LogLine, str] = {}
     for row in (*text.splitlines(), " ".join(text.split())):
         for line in _recognise(row):
@@ -156,13 +155,13 @@ def _log_lines(text: str) -> list[Explanation]:
 
 
 def _parts_of_log_lines(text: str) -> list[Explanation]:
-    """Explain the lines that `text` is a part of; one word is too little."""
+    """Explain the lines that contain `text`; a single word is not enough."""
     part = _plain(text)
     return [_of_log_line(line, text) for line in LOG_LINES if " " in part and part in _plain(line.template)]
 
 
 def _recognise(row: str) -> list[LogLine]:
-    """Return the lines whose phrase stands in `row`; of two that overlap, the one with the longer phrase."""
+    """Return the lines whose phrase is in `row`; of overlapping phrases, the line with the longest."""
     plain = _plain(row)
     spans = [(start, start + len(phrase), line) for phrase, line in _phrases() if (start := plain.find(phrase)) >= 0]
     return [
@@ -174,12 +173,12 @@ def _recognise(row: str) -> list[LogLine]:
 
 def _of_log_line(line: LogLine, row: str) -> Explanation:
     found = [(value, text) for value in line.values if (text := _read(value, row[:_LONGEST])) is not None]
-    # What begins with a hyphen would be read as an option.
+    # A value that begins with a hyphen would be parsed as an option.
     fitting = {value.fills: shlex.quote(text) for value, text in found if value.fills and text[0] != "-"}
     values = [(f"{value.name} {text}", _meaning(value, text)) for value, text in found]
     if line.judge is not None:
         numbers = {value.name: int(text) for value, text in found if re.fullmatch(r"-?\d{1,19}", text, re.ASCII)}
-        values += [("together", words) for words in (line.judge(numbers),) if words]
+        values += [("together", text) for text in (line.judge(numbers),) if text]
     return Explanation(
         kind="log line",
         name=line.template,
@@ -200,10 +199,10 @@ def _read(value: Value, row: str) -> str | None:
 
 def _meaning(value: Value, text: str) -> str:
     parts = [value.meaning]
-    if value.words is not None:
+    if value.describe is not None:
         try:
-            parts.append(value.words(text))
-        except ValueError as error:  # more digits than Java has
+            parts.append(value.describe(text))
+        except ValueError as error:  # a number too large for Java
             parts.append(str(error))
     return "; ".join(filter(None, parts))
 

@@ -16,9 +16,10 @@ from rmqinspect.cli.status import ExitStatus
 from rmqinspect.codec.layout import place_of
 from rmqinspect.commitlog.gaps import Gap
 from rmqinspect.explain.fields import LAYOUTS
-from rmqinspect.explain.flags import SYS_FLAG_BITS, WORDS
+from rmqinspect.explain.flags import SYS_FLAG_BITS
 from rmqinspect.explain.log_lines import HARMLESS, LOG_LINES
 from rmqinspect.explain.lookup import Explanation, everything, explain, near
+from rmqinspect.explain.names import WORDS
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import HEADS, SysFlag
 from rmqinspect.tables import TABLES
@@ -154,8 +155,8 @@ def test_every_field_of_a_layout_is_explained_where_it_lies() -> None:
 
 
 def test_fields_behind_the_body_have_no_place_of_their_own() -> None:
-    assert [e.where for e in explain("TOPIC")] == ["commit-log record, behind topic_size"]
-    assert [e.where for e in explain("BODY")] == ["commit-log record, behind body_size"]
+    assert [e.where for e in explain("TOPIC")] == ["commit-log record, after topic_size"]
+    assert [e.where for e in explain("BODY")] == ["commit-log record, after body_size"]
 
 
 def test_every_bit_status_and_gap_kind_has_a_word() -> None:
@@ -243,17 +244,17 @@ def test_a_name_that_several_layouts_have_is_explained_for_each() -> None:
         ("magicCode 0x696e4d73", "is text, 'inMs'"),
         ("magicCode 0x66666", "the bytes are 00 06 66 66"),
         ("bodyCrc -5", "never has: damaged"),
-        ("totalSize 91", "too little"),
+        ("totalSize 91", "too small"),
         ("physicalOffset 1073745920", "00000000001073741824 at 4 096 (0x1000)"),
         ("queueOffset 300000", "00000000000006000000 at 0"),
         ("tagsCode 2598919", "hashCode() of the TAGS"),
         ("tagsCode 100", "tag 'd'"),
-        ("tagsCode 1795210339410", "time of delivery, as in SCHEDULE_TOPIC_XXXX: 2026-11-20T21:32:19.410Z"),
+        ("tagsCode 1795210339410", "delivery time, as in SCHEDULE_TOPIC_XXXX: 2026-11-20T21:32:19.410Z"),
         ("tagsCode -9223372036854775788", "position 20"),
         ("tagsCode 0x8000000000000014", "position 20"),
         ("tagsCode 5000000000", "neither a hash, nor a time, nor an ext address: damaged"),
         ("unitSize 2147483647", "filler before a queue's first message"),
-        ("unitSize 0", "the unit is not used"),
+        ("unitSize 0", "an unused unit"),
         ("TAGS TagA", "tags code 2598919"),
         ("DELAY 3", "queue 2 of SCHEDULE_TOPIC_XXXX, by default 10s"),
         ("DELAY 40", "queue 17 of SCHEDULE_TOPIC_XXXX, by default 2h"),
@@ -274,7 +275,7 @@ def test_a_value_is_said_in_words(text: str, words: str) -> None:
     "text", ["sysFlag abc", "sysFlag 0x1ffffffff", "queueOffset 1.5", "tagsCode 99999999999999999999"]
 )
 def test_a_value_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is no number|does not fit"):
+    with pytest.raises(ValueError, match=r"is not a number|does not fit"):
         explain(text)
 
 
@@ -592,13 +593,13 @@ def test_offset_topic_and_queue_of_a_line_go_into_the_commands() -> None:
     [
         ("Offset not matched. Request offset: 400, firstOffset: 0, lastOffset: 400", "harmless"),
         ("Offset not matched. Request offset: 99, firstOffset: 100, lastOffset: 400", "expired"),
-        ("Offset not matched. Request offset: 401, firstOffset: 100, lastOffset: 400", "the end was lost, or cut"),
+        ("Offset not matched. Request offset: 401, firstOffset: 100, lastOffset: 400", "the end was lost or truncated"),
         ("Offset for x not matched. Request offset: 12130, index: -1", "before the first file"),
         ("maxPhyOffsetOfConsumeQueue(5) >= processOffset(5), truncate dirty logic files", "nothing was cut"),
         ("maxPhyOffsetOfConsumeQueue(9) >= processOffset(5), truncate dirty logic files", "units for 4 bytes of log"),
         (
             "PULL_OFFSET_MOVED:correction offset. topic=a, requestOffset=1, newOffset=9",
-            "8 messages of the queue passed",
+            "8 messages of the queue skipped",
         ),
         ("PULL_OFFSET_MOVED:correction offset. topic=a, requestOffset=9, newOffset=1", "back by 8"),
         ("found a illegal magic code 0x0", "zeros"),
@@ -668,7 +669,7 @@ def test_an_unknown_option_is_wrong_usage(run: Run, words: tuple[str, ...]) -> N
 def test_a_value_that_cannot_be_is_wrong_usage(run: Run) -> None:
     status, out, err = run("sysFlag", "abc")
     assert (status, out) == (ExitStatus.USAGE, "")
-    assert "'abc' is no number" in err
+    assert "'abc' is not a number" in err
 
 
 @pytest.mark.parametrize(
@@ -743,7 +744,7 @@ def test_any_value_is_survived(name: str, value: str) -> None:
     try:
         explain(f"{name} {value}")
     except ValueError as error:
-        assert "no number" in str(error) or "does not fit" in str(error)
+        assert "not a number" in str(error) or "does not fit" in str(error)
 
 
 def test_a_very_long_line_takes_no_time() -> None:

@@ -1,11 +1,14 @@
 """The tables of prose: each row has every column and no other, of the right type, under one name."""
 
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rmqinspect.explain.log_lines import LogLine
+from rmqinspect.explain.values import DESCRIBE
 from rmqinspect.prose import load_prose
 from rmqinspect.verify.codes import BY_CODE, CODES, LEVELS, Code
 
@@ -51,3 +54,60 @@ def test_every_shared_row_is_used() -> None:
 def test_a_missing_file_is_told_by_name() -> None:
     with pytest.raises(FileNotFoundError):
         load_prose("rmqinspect.verify", "none.toml")
+
+
+# --- the tables of explain ------------------------------------------------------------------------
+
+
+def document(name: str) -> dict[str, Any]:
+    return load_prose("rmqinspect.explain", f"{name}.toml")
+
+
+LINES = document("log_lines")["line"]
+# (rows, columns that each row has, columns that it may have)
+TABLES: dict[str, tuple[Iterable[dict[str, Any]], str, str]] = {
+    "log lines": (LINES, "template source seen alarm meaning", "phrases values quirks next see judge"),
+    "values": (
+        [value for line in LINES for value in line.get("values", ())],
+        "name",
+        "meaning describe pattern fills",
+    ),
+    "fields": (
+        [row for section in document("fields").values() for row in section.values()],
+        "name meaning",
+        "also describe eras see",
+    ),
+    "properties": (document("names")["property"].values(), "since meaning", "describe see"),
+    "topics": (document("names")["topic"].values(), "meaning", "prefix see"),
+    "words": (document("names")["word"].values(), "where meaning next", "see"),
+    "bits": (document("names")["bits"].values(), "where meaning next bits", "also"),
+}
+LISTS = {"phrases", "values", "quirks", "next", "see", "also", "eras", "bits"}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_row_has_every_column_and_no_other(table: str) -> None:
+    rows, always, sometimes = TABLES[table]
+    for row in rows:
+        assert set(always.split()) <= row.keys() <= {*always.split(), *sometimes.split()}, row
+        for column, value in row.items():
+            expected = tuple if column in LISTS and not (table in ("words", "bits") and column == "next") else str
+            assert type(value) is (bool if column == "prefix" else expected), (row, column)
+            assert value != "" and value != (), (row, column)
+        assert all(map(is_era, (*row.get("quirks", ()), *row.get("eras", ()))))
+
+
+def test_names_toml_has_no_other_section() -> None:
+    assert document("names").keys() == {"property", "topic", "sys_flag", "bits", "word"}
+
+
+def test_every_line_of_a_log_and_every_function_is_named_once_or_used() -> None:
+    templates = [line["template"] for line in LINES]
+    assert len(set(templates)) == len(templates)
+    used = {row["describe"] for rows, _, _ in TABLES.values() for row in rows if "describe" in row}
+    assert used == DESCRIBE.keys() | {"running_flags"}
+
+
+def test_a_row_with_an_unknown_column_is_refused() -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
+        LogLine(**LINES[0] | {"colour": "red"})
