@@ -97,7 +97,7 @@ def _fold(text: str, width: int) -> Iterator[str]:
 def _rows(facts: "Overview", paths: tuple[str, ...], zone: "tzinfo") -> Iterator[tuple[str, str]]:
     """Yield (label, text) of the screen; texts may be hostile."""
     parts = ", ".join(facts.layout) or f"no log, queues or index ({facts.place.replace('_', ' ')})"
-    yield "store", f"{facts.name}: {parts}; {count(facts.files, 'file')}, {count(facts.raw, 'byte')}"
+    yield "store", f"{facts.name}: {parts}; {count(facts.files, 'file')}, {count(facts.total_bytes, 'byte')}"
     if facts.features:
         yield "layout", ", ".join(facts.features)
     root = facts.place == "store"
@@ -181,7 +181,7 @@ def _log(facts: "Overview") -> Iterator[str]:
         text += "; the last is preallocated (zeros)" if preallocated else f"; begin with zeros: {_some(log.empty)}"
     yield text
     if log.odd_lengths:
-        yield "other length: " + _some([f"{name} ({count(raw, 'byte')})" for name, raw in log.odd_lengths])
+        yield "other length: " + _some([f"{name} ({count(size, 'byte')})" for name, size in log.odd_lengths])
     if log.duplicates:
         yield "a second file of the same base: " + _some(log.duplicates)
     if log.end.damaged:
@@ -261,7 +261,7 @@ def _next(facts: "Overview", paths: tuple[str, ...]) -> Iterator[tuple[str, str]
     given = " ".join(map(shlex.quote, paths))
     steps = {
         "forecast": "before any start: reads what the broker would read",
-        "verify": f"reads everything: {describe_size(facts.raw)}",
+        "verify": f"reads everything: {describe_size(facts.total_bytes)}",
         "decode": "shows its rows",
     }
     chosen = ("forecast", "verify") if facts.place == "store" else ("verify", "decode")

@@ -115,7 +115,7 @@ class Overview:
     name: str
     place: str
     files: int
-    raw: int
+    total_bytes: int
     layout: tuple[str, ...]  # log, queues, index
     features: tuple[str, ...]
     stop: Stop
@@ -152,7 +152,7 @@ def overview(store: Store) -> Overview:
         name=store.name,
         place=store.place,
         files=len(store.files),
-        raw=sum(file.size for file in store.files),
+        total_bytes=sum(file.size for file in store.files),
         layout=_layout(store),
         features=_features(store),
         stop=_stop(store, unread),
