@@ -14,7 +14,12 @@ class NotAStore(RmqinspectError):
 
 
 class Unreadable(RmqinspectError):
-    """The operating system refused to open or read a file of the evidence."""
+    """The operating system refused to open or read `file` of the evidence, from byte `offset` on."""
+
+    def __init__(self, message: str, file: str | None = None, offset: int | None = None) -> None:
+        super().__init__(message)
+        self.file = file
+        self.offset = offset
 
 
 class Unreachable(RmqinspectError):

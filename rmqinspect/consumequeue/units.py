@@ -278,7 +278,7 @@ class _Rows:
         size = min(count, self.starts[which + 1] - row) * self.layout.itemsize
         raw = self._reader.read((row - self.starts[which]) * self.layout.itemsize, size)
         if len(raw) < size:
-            raise Unreadable(f"{file.name}: became shorter than the {file.size} bytes it was listed with")
+            raise Unreadable(f"{file.name}: became shorter than the {file.size} bytes it was listed with", file.name)
         return raw
 
     def file_of(self, row: int) -> int:

@@ -23,6 +23,7 @@ from rmqinspect.errors import NotAStore, NothingFound, Unreadable
 from rmqinspect.store.model import Segment, Store
 from rmqinspect.store.reader import open_file
 from rmqinspect.tables.arrow import batches_of, printable
+from rmqinspect.tables.capped_list import CappedList
 from rmqinspect.tables.messages import message_batches
 from rmqinspect.tables.table import Request, column
 from rmqinspect.text import group_digits
@@ -115,21 +116,17 @@ class Difference:
 
 
 class Differences:
-    """The first rows of each kind, and exact counts."""
+    """The first rows of each kind and side, and exact counts."""
 
     def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.rows: list[Difference] = []
+        self._capped = CappedList[Difference, tuple[str, str | None]](limit, lambda row: (row.what, row.only_in))
+        self.rows = self._capped.rows
         self.counts = dict.fromkeys(KINDS, 0)
-        self._kept: dict[tuple[str, str | None], int] = {}
 
     def add(self, difference: Difference) -> None:
         """Count a difference and keep it, unless there are enough of its kind."""
         self.counts[difference.what] += 1
-        alike = difference.what, difference.only_in
-        if self._kept.get(alike, 0) < self.limit:
-            self._kept[alike] = self._kept.get(alike, 0) + 1
-            self.rows.append(difference)
+        self._capped.add(difference)
 
     def count_more(self, what: str, number: int) -> None:
         """Count differences of which no row is kept."""

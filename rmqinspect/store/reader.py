@@ -30,11 +30,11 @@ class FileReader:
             # O_NONBLOCK: a FIFO put in a segment's place must not hang the tool.
             self._fd = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
         except OSError as error:
-            raise Unreadable(f"{file.name}: {error.strerror}") from error
+            raise Unreadable(f"{file.name}: {error.strerror}", file.name) from error
         status = os.fstat(self._fd)
         if not stat.S_ISREG(status.st_mode):
             self.close()
-            raise Unreadable(f"{file.name}: not a regular file")
+            raise Unreadable(f"{file.name}: not a regular file", file.name)
         self.size = status.st_size
         self.allocated = status.st_blocks * 512  # bytes on disk: holes take none
         if read_bound() is not None and hasattr(os, "posix_fadvise"):
@@ -72,7 +72,8 @@ class FileReader:
             FileReader.bytes_read += done
         except OSError as error:
             where = offset + done
-            raise Unreadable(f"{self.file.name} at {where} ({where:#x}): {error.strerror}") from error
+            what = f"{self.file.name} at {where} ({where:#x}): {error.strerror}"
+            raise Unreadable(what, self.file.name, where) from error
         return done
 
     def _read_some(self, view: memoryview, offset: int) -> int:
@@ -140,7 +141,7 @@ class RemoteReader(FileReader):
         try:
             self._readahead = ReadAhead(file.path)
         except OSError as error:
-            raise Unreadable(f"{file.name}: {error.strerror}") from error
+            raise Unreadable(f"{file.name}: {error.strerror}", file.name) from error
         self.size = self.allocated = self._readahead.size
 
     def close(self) -> None:

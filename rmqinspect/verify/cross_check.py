@@ -16,8 +16,8 @@ from rmqinspect.verify.commitlog.dledger import ChainEnds, join_chains
 from rmqinspect.verify.consumequeue.join import Missing, Shift, UnitResult, capped_missing, capped_shifts
 from rmqinspect.verify.consumequeue.order import find_disorder
 from rmqinspect.verify.consumequeue.survey import QueueSurvey
-from rmqinspect.verify.dangling import INSIDE, OUTSIDE, Dangling, bounded_nowhere
-from rmqinspect.verify.findings import Finding, Kept
+from rmqinspect.verify.dangling import INSIDE, OUTSIDE, Dangling, capped_dangling
+from rmqinspect.verify.findings import Finding, capped_findings
 from rmqinspect.verify.index.join import IndexResult, MissingKeys
 from rmqinspect.verify.timer.join import TimerResult
 
@@ -87,16 +87,16 @@ class CrossJudge:
         self.store, self.surveys, self.topics = store, surveys, topics
         self.unclean, self.dispatched_to = unclean, dispatched_to
         self.deep, self.whole_log, self.elsewhere = deep, whole_log, elsewhere
-        self._kept = Kept(_ROOM * limit)  # many rows fold into few in the end
+        self._kept = capped_findings(_ROOM * limit)  # many rows fold into few in the end
         self.findings, self.suppressed = self._kept.rows, self._kept.suppressed
-        self.unread: list[str] = []
+        self.unread: list[Finding] = []
         self.loss = Loss()
         self.joined_units = self.joined_entries = 0
         self.behind: Counter[tuple[str, int]] = Counter()  # messages not dispatched yet, by queue
         self._shifts = capped_shifts(_MOST_RUNS)
         self._missing = capped_missing(_MOST_RUNS)
         self._missing_keys: list[MissingKeys] = []
-        self._nowhere = bounded_nowhere(_MOST_RUNS)
+        self._nowhere = capped_dangling(_MOST_RUNS)
         self.edge_times: dict[tuple[int, int], int] = {}  # of index entries: see IndexResult
         self._chains: list[ChainEnds] = []
         self._last_place, self._last_timestamp = -1, 0

@@ -12,7 +12,7 @@ import numpy as np
 from rmqinspect.codec.arrays import Ints
 from rmqinspect.commitlog.gaps import Gap
 from rmqinspect.commitlog.records import Bools
-from rmqinspect.verify.runs import CappedList
+from rmqinspect.tables.capped_list import CappedList
 
 INSIDE = "inside"  # a record, or filler: no record starts there
 GAP = "gap"  # bytes of the log that are no record
@@ -48,9 +48,9 @@ class Dangling(NamedTuple):
         )
 
 
-def bounded_nowhere(most: int) -> CappedList[Dangling]:
-    """Return a list of so many rows; of more, those of a queue or file that lead into like places become one."""
-    return CappedList(most, lambda row: (row.kind, row.file, row.where), Dangling.merged)
+def capped_dangling(limit: int) -> CappedList[Dangling, tuple[str, str, str]]:
+    """Return an empty list of up to `limit` rows; overflow becomes one row per file and kind of target."""
+    return CappedList(limit, lambda row: (row.kind, row.file, row.where), merge=Dangling.merged)
 
 
 @dataclass(frozen=True, slots=True)

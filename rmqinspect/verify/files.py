@@ -14,7 +14,7 @@ from rmqinspect.store.model import Oddity, Segment, Store, StoreFile
 from rmqinspect.store.reader import open_file
 from rmqinspect.text import count
 from rmqinspect.verify.codes import levels_up_to
-from rmqinspect.verify.findings import Finding
+from rmqinspect.verify.findings import Finding, unread_finding
 
 # A checkpoint may be this much newer than the newest record: two clocks of one process.
 _CHECKPOINT_SKEW_MS = 1000
@@ -154,7 +154,7 @@ def check_checkpoint(store: Store, last_timestamp: int | None, log_end: int) -> 
         with open_file(file) as reader:
             raw = reader.read(0, checkpoint.CHECKPOINT_SIZE)
     except Unreadable as error:
-        yield Finding("ST-IO", str(error), file=file.name)
+        yield unread_finding(error)
         return
     used = checkpoint.Checkpoint.sizeof()
     yield from _check_rest(file, raw[used:], used)

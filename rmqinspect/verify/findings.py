@@ -2,9 +2,11 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 
+from rmqinspect.errors import Unreadable
+from rmqinspect.tables.capped_list import CappedList
 from rmqinspect.verify.codes import BY_CODE
 
 
@@ -53,85 +55,53 @@ COLUMNS = (
 )
 
 
-# What says that something was not judged is never left out.
-_ALWAYS_TOLD = frozenset({"ST-UNCHECKED", "ST-IO"})
+# Findings that say what was not judged always get a row.
+_NEVER_CAPPED = frozenset({"ST-UNCHECKED", "ST-IO"})
 
 
-class Kept:
-    """Findings as they come: so many rows of each code, and how many more there were.
+def unread_finding(error: Unreadable) -> Finding:
+    """Return ST-IO for a file, or a part of one, that could not be read."""
+    return Finding("ST-IO", str(error), file=error.file)
 
-    What is kept for a later judgement (rows that fold, rows that turn out to be another's witness)
-    needs more room than what is shown in the end.
-    """
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.rows: list[Finding] = []
-        self.suppressed: Counter[str] = Counter()
-        self._counts: Counter[str] = Counter()
-
-    def add(self, finding: Finding) -> None:
-        """Keep a finding while there is room for its code; else count it."""
-        if self.take(finding.code, 1):
-            self.rows.append(finding)
-        else:
-            self.suppressed[finding.code] += finding.count
-
-    def extend(self, findings: Iterable[Finding]) -> None:
-        """Keep findings in their order."""
-        for finding in findings:
-            self.add(finding)
-
-    def take(self, code: str, number: int) -> int:
-        """Return how many of `number` rows there is room for, which are then taken; nothing is counted."""
-        taken = min(number, self.limit - self._counts[code])
-        self._counts[code] += taken
-        return taken
-
-    def some(self, code: str, which: Sequence[int]) -> Sequence[int]:
-        """Return as many of some rows as there is room for, for `rows`; count the others."""
-        taken = self.take(code, len(which))
-        self.suppressed[code] += len(which) - taken
-        return which[:taken]
+def capped_findings(limit: int) -> CappedList[Finding, str]:
+    """Return an empty list that keeps `limit` findings of each code."""
+    return CappedList(limit, lambda finding: finding.code, size=lambda finding: finding.count)
 
 
 class Findings:
-    """Collects findings in file order; folds neighbours that are alike; keeps totals exact.
-
-    `limit` bounds the rows of one code, never the counts; `left_out` counts the findings without a row.
-    """
+    """The findings of a run, in file order: neighbours merged, at most `limit` rows of a code, exact totals."""
 
     def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.rows: list[Finding] = []
-        self.counts: dict[str, int] = {}  # by code
-        self.severities: dict[str, int] = {}
-        self._kept: dict[str, int] = {}
-        self.suppressed = 0
+        self._capped = capped_findings(limit)
+        self.rows = self._capped.rows
+        self.counts: Counter[str] = Counter()  # by code
+        self.severities: Counter[str] = Counter()
+
+    @property
+    def suppressed(self) -> int:
+        """How many findings have no row."""
+        return self._capped.suppressed.total()
 
     def add(self, finding: Finding) -> None:
-        """Take a finding; one that repeats the last row (code, file, kind of message) is folded into it."""
-        self.counts[finding.code] = self.counts.get(finding.code, 0) + finding.count
-        self.severities[finding.severity] = self.severities.get(finding.severity, 0) + finding.count
+        """Add a finding; one that continues the last row (code, severity, file, next byte) is merged into it."""
+        self.counts[finding.code] += finding.count
+        self.severities[finding.severity] += finding.count
         last = self.rows[-1] if self.rows else None
-        if last is not None and _alike(last, finding):
+        if last is not None and _continues(last, finding):
             self.rows[-1] = replace(last, count=last.count + finding.count, length=_span(last, finding))
-            return
-        if self._kept.get(finding.code, 0) >= self.limit and finding.code not in _ALWAYS_TOLD:
-            self.suppressed += finding.count
-            return
-        self._kept[finding.code] = self._kept.get(finding.code, 0) + 1
-        self.rows.append(finding)
+        elif finding.code in _NEVER_CAPPED:
+            self.rows.append(finding)
+        else:
+            self._capped.add(finding)
 
-    def add_counts(self, suppressed: dict[str, int]) -> None:
-        """Count findings of which no row was kept."""
+    def add_suppressed(self, suppressed: Mapping[str, int]) -> None:
+        """Count findings by code that were suppressed before they came here."""
         for code, count in suppressed.items():
-            if not count:
-                continue
-            self.counts[code] = self.counts.get(code, 0) + count
-            severity = BY_CODE[code].severity
-            self.severities[severity] = self.severities.get(severity, 0) + count
-            self.suppressed += count
+            if count:
+                self.counts[code] += count
+                self.severities[BY_CODE[code].severity] += count
+                self._capped.suppressed[code] += count
 
     def as_rows(self, store: str) -> Iterator[dict[str, object]]:
         """Yield one dictionary per row with the columns of `COLUMNS`; `store` goes into the commands."""
@@ -151,7 +121,7 @@ def next_command(finding: Finding, store: str) -> str | None:
     return template and template.format(store=shlex.quote(store), at=finding.physical_offset)
 
 
-def _alike(last: Finding, finding: Finding) -> bool:
+def _continues(last: Finding, finding: Finding) -> bool:
     return (
         (last.code, last.severity, last.file) == (finding.code, finding.severity, finding.file)
         and last.offset is not None

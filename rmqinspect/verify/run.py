@@ -276,7 +276,7 @@ class _Run:
         for finding in sorted(_wanted(found, options), key=_in_file_order):
             outcome.findings.add(_with_flip(finding))
         suppressed = judge.suppressed + self.cross.suppressed if self.cross is not None else judge.suppressed
-        outcome.findings.add_counts({code: number for code, number in suppressed.items() if code in options.codes})
+        outcome.findings.add_suppressed({code: number for code, number in suppressed.items() if code in options.codes})
         if self.cross is not None:
             outcome.loss = self.cross.loss
             outcome.units = sum(survey.units for survey in self.surveys)
@@ -288,11 +288,6 @@ class _Run:
         outcome.errors = outcome.findings.severities.get("error", 0) - outcome.findings.counts.get("ST-IO", 0)
         outcome.log_read = options.level != "quick"
         return outcome
-
-    def _file_in(self, message: str) -> str | None:
-        """Return the name of the file that a message of `Unreadable` begins with."""
-        names = (file.name for file in self.store.files)
-        return next((name for name in names if message.startswith((name + " ", name + ":"))), None)
 
     def _judge_all(self) -> Iterator[Finding]:
         store, judge, complete = self.store, self.judge, self.interrupted_at is None
@@ -322,8 +317,7 @@ class _Run:
                 yield from one.findings
                 self.cross.suppressed.update(one.suppressed)
                 self.cross.unread += one.unread
-            for message in dict.fromkeys(self.cross.unread):
-                yield Finding("ST-IO", message, file=self._file_in(message))
+            yield from dict.fromkeys(self.cross.unread)
         else:
             yield from log
         if sees_end:

@@ -1,38 +1,38 @@
-"""Which rows of a file point into which split of the log.
+"""Runs: consecutive rows of a file that point into one split of the log.
 
-Queue units, index entries and timer units all point into the commit log, and nearly always in
-ascending order. So the rows that concern one split are one run of a file, and a split is checked
-against all that points into it by whoever reads the split, with no table of the whole log.
+Queue units, index entries and timer units point into the commit log, nearly always in ascending order:
+
+    rows of a file   | 0 1 2 3 4 | 5 6 7 | 8 9 ...
+    split            |     0     |   1   |  2
+
+So one run per file and split tells a worker which rows to read beside its split, without a table of the
+whole log. Disorder only makes runs longer or overlap; it never loses a row.
 """
 
-from collections.abc import Callable, Hashable, Iterable
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
 from rmqinspect.codec.arrays import Ints
 
-Row = TypeVar("Row")
-
-# Ascending offsets give as many runs as splits; where damage gives more, rows are told in bulk.
+# Ascending offsets give one run per split. Where damage gives more than this, one run spans all rows of a split.
 _RUNS = 64
 _ROWS_PER_RUN = 16
 
 
 class Run(NamedTuple):
-    """Rows [first, first + rows) of a file, of which at least one points into a split."""
+    """Rows [first, first + rows) of a file; at least one points into the split."""
 
     first: int
     rows: int
-    split: int  # its number in the plan; -1: before the log
+    split: int  # number in the plan; -1: before the log
 
 
 def cut_runs(offsets: Ints, borders: Ints) -> list[Run]:
-    """Return the runs of the physical offsets of consecutive rows, shape (n,).
+    """Return the runs of consecutive rows, given the physical offset each points at, shape (n,).
 
-    `borders`, shape (splits,), has the physical offset where each split begins, ascending; the last
-    one has no end. Runs cover every row. They may overlap where offsets are in disorder, so a
-    reader of a run looks at the offsets itself.
+    `borders`, shape (splits,), ascending: the physical offset where each split begins; the last has no end.
+    Runs cover every row and may overlap where offsets are in disorder: the reader of a run filters by offset.
     """
     if not len(offsets):
         return []
@@ -48,27 +48,17 @@ def cut_runs(offsets: Ints, borders: Ints) -> list[Run]:
     return [Run(*row) for row in zip(firsts.tolist(), counts.tolist(), splits[firsts].tolist(), strict=True)]
 
 
-class CappedList(Generic[Row]):
-    """Rows up to a bound; of what comes then, rows of a class become one, so that sums stay exact.
+def joined(last: Run, run: Run) -> Run | None:
+    """Return both as one run if `run` continues `last` in the same split, else None."""
+    if last.split != run.split or last.first + last.rows != run.first:
+        return None
+    return last._replace(rows=last.rows + run.rows)
 
-    Only hostile files have so many rows.
-    """
 
-    def __init__(self, most: int, class_of: Callable[[Row], Hashable], merge: Callable[[Row, Row], Row]) -> None:
-        self._most, self._class_of, self._merge = most, class_of, merge
-        self._kept: list[Row] = []
-        self._rest: dict[Hashable, Row] = {}
-
-    def extend(self, rows: Iterable[Row]) -> None:
-        """Add rows in their order."""
-        for row in rows:
-            if len(self._kept) < self._most:
-                self._kept.append(row)
-            else:
-                key = self._class_of(row)
-                self._rest[key] = self._merge(self._rest[key], row) if key in self._rest else row
-
-    @property
-    def rows(self) -> list[Row]:
-        """All rows, merged ones last."""
-        return [*self._kept, *self._rest.values()]
+def append_run(runs: list[tuple[int, Run]], file: int, run: Run) -> None:
+    """Append a run of file number `file`; one that continues the last run is joined to it."""
+    whole = joined(runs[-1][1], run) if runs and runs[-1][0] == file else None
+    if whole is None:
+        runs.append((file, run))
+    else:
+        runs[-1] = file, whole

@@ -391,4 +391,4 @@ def test_a_file_that_cannot_be_read_is_named_once(tmp_path: Path) -> None:
     segments, index = ledger.segments(tmp_path), ledger.index(tmp_path)
     Path(index[0].path).unlink()
     (chain, *_) = follow(segments, index, window_size=700)
-    assert chain.unread == [f"{index[0].name}: No such file or directory"]
+    assert [finding.message for finding in chain.unread] == [f"{index[0].name}: No such file or directory"]

@@ -25,7 +25,7 @@ from rmqinspect.errors import BadRecord, Unreadable
 from rmqinspect.schemas.dledger import ENTRY_MAGIC_BLANK, ENTRY_MAGICS, EntryBlank, EntryHead, EntryIndexUnit
 from rmqinspect.store.model import Segment, StoreFile
 from rmqinspect.store.reader import FileReader, open_file
-from rmqinspect.verify.findings import Finding
+from rmqinspect.verify.findings import Finding, capped_findings, unread_finding
 
 Heads = np.ndarray[Any, np.dtype[Any]]
 
@@ -70,7 +70,7 @@ class ChainEnds:
     before_second: int = _NONE
     findings: list[Finding] = field(default_factory=list)
     suppressed: Counter[str] = field(default_factory=Counter)  # more findings of a code, not kept
-    unread: list[str] = field(default_factory=list)  # one line each
+    unread: list[Finding] = field(default_factory=list)  # ST-IO
     unindexed: Finding | None = None  # the last entries, where the index has no unit for them: not told yet
 
 
@@ -82,9 +82,10 @@ class EntryChain:
 
         `limit` bounds the findings of a code.
         """
-        self.segment, self.limit = segment, limit
+        self.segment = segment
         self.index_files = _by_base(index_files)
-        self.ends = ChainEnds(segment)
+        self.kept = capped_findings(limit)
+        self.ends = ChainEnds(segment, findings=self.kept.rows, suppressed=self.kept.suppressed)
 
     def take(self, records: Records) -> None:
         """Take the records of a stretch of the chain, in log order; none that are stale.
@@ -161,7 +162,7 @@ class EntryChain:
 
     def _judge_positions(self, heads: Heads, place: Ints) -> None:
         own = heads["position"].astype(np.int64)
-        for at in self._some("DL-POSITION", np.flatnonzero(own != place)):
+        for at in self.kept.admit("DL-POSITION", np.flatnonzero(own != place).tolist()):
             self._report(
                 "DL-POSITION",
                 "the entry's own position is not its place: a start that reads it ends the log here",
@@ -190,14 +191,14 @@ class EntryChain:
             wrong[0], reported = True, np.flatnonzero(wrong[2:]) + 2
         else:
             reported = np.flatnonzero(wrong)
-        for at in self._some("DL-TERM", reported):
+        for at in self.kept.admit("DL-TERM", reported.tolist()):
             self._report("DL-TERM", _JUMP, int(place[at]), f"index {expected[at]}", f"index {index[at]}")
         return wrong
 
     def _judge_terms(self, place: Ints, term: Ints, follows: bool) -> None:
         last = self.ends.last
         before = np.concatenate(([last.term if last is not None and follows else term[0]], term[:-1]))
-        for at in self._some("DL-TERM", np.flatnonzero(term < before)):
+        for at in self.kept.admit("DL-TERM", np.flatnonzero(term < before).tolist()):
             self._report("DL-TERM", _FALL, int(place[at]), f"term {before[at]} or higher", f"term {term[at]}")
 
     def _judge_units(self, heads: Heads, place: Ints, index: Ints, rows: Ints) -> None:
@@ -219,8 +220,8 @@ class EntryChain:
         """Compare consecutive units that begin at byte `at` of an index file."""
         words, right = (np.frombuffer(some.tobytes(), np.int64).reshape(-1, _WORDS) for some in (units, wanted))
         state = np.where((words == right).all(axis=1), GOOD, np.where(words.any(axis=1), WRONG, MISSING))
-        if state.any() and not self._room("DL-INDEX"):
-            self._leave_out("DL-INDEX", int(np.count_nonzero(state)))
+        if state.any() and not self.kept.room("DL-INDEX"):
+            self.kept.suppressed["DL-INDEX"] += int(np.count_nonzero(state))
             return
         for first, behind in groups(state):
             if state[first] == GOOD:
@@ -242,7 +243,7 @@ class EntryChain:
                 self._hold(finding)
             else:
                 self._flush()
-                self._add(finding)
+                self.kept.add(finding)
 
     # --- reporting ------------------------------------------------------------------------------
 
@@ -258,36 +259,16 @@ class EntryChain:
 
     def _flush(self) -> None:
         if self.ends.unindexed is not None:
-            self._add(self.ends.unindexed)
+            self.kept.add(self.ends.unindexed)
             self.ends.unindexed = None
 
     def _report(self, code: str, what: str, position: int, expected: str, found: str) -> None:
-        self._add(_entry_finding(self.segment, code, what, position, expected, found))
-
-    def _add(self, finding: Finding) -> None:
-        if self._room(finding.code) > 0:
-            self.ends.findings.append(finding)
-        else:
-            self._leave_out(finding.code, finding.count)
-
-    def _some(self, code: str, which: Ints) -> list[int]:
-        """Return as many as may be told; the rest is counted."""
-        if not len(which):
-            return []
-        room = self._room(code)
-        self._leave_out(code, len(which) - room)
-        return [int(at) for at in which[:room]]
-
-    def _room(self, code: str) -> int:
-        return max(0, self.limit - sum(finding.code == code for finding in self.ends.findings))
-
-    def _leave_out(self, code: str, count: int) -> None:
-        if count > 0:
-            self.ends.suppressed[code] += count
+        self.kept.add(_entry_finding(self.segment, code, what, position, expected, found))
 
     def _note_unread(self, error: Unreadable) -> None:
-        if str(error) not in self.ends.unread:
-            self.ends.unread.append(str(error))
+        finding = unread_finding(error)
+        if finding not in self.ends.unread:
+            self.ends.unread.append(finding)
 
 
 def join_chains(chains: Iterable[ChainEnds], *, unclean: bool) -> Iterator[Finding]:

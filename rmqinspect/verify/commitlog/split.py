@@ -5,6 +5,7 @@ is judged by `log_judge` from the results, in log order.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -26,10 +27,11 @@ from rmqinspect.errors import Unreadable
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
 from rmqinspect.system.limits import keep_freed_memory
+from rmqinspect.tables.capped_list import CappedList
 from rmqinspect.verify.commitlog.dledger import ChainEnds, EntryChain
 from rmqinspect.verify.consumequeue.join import UnitResult, join_units
 from rmqinspect.verify.dangling import LogRanges
-from rmqinspect.verify.findings import Finding
+from rmqinspect.verify.findings import Finding, capped_findings
 from rmqinspect.verify.index.join import IndexResult, join_entries
 from rmqinspect.verify.plan import CrossPlan
 from rmqinspect.verify.timer.join import TimerResult, join_timer
@@ -53,7 +55,7 @@ class SplitResult:
     split: Split
     account: ByteAccount
     findings: list[Finding] = field(default_factory=list)
-    suppressed: dict[str, int] = field(default_factory=dict)  # more findings of a code, not kept
+    suppressed: Counter[str] = field(default_factory=Counter)  # more findings of a code, not kept
     unread: list[Unread] = field(default_factory=list)
     stale: list[tuple[int, int, int]] = field(default_factory=list)  # [start, end), records
     jumps: list[tuple[int, Jump]] = field(default_factory=list)  # physical offset, jump
@@ -93,7 +95,7 @@ def check_split(split: Split, limits: CheckLimits, plan: CrossPlan | None = None
         check.queues.forget()
         base = split.segment.base
         check.result.unread.append(Unread(base + split.start, base + split.end, str(error)))
-    check.result.ends = check.queues.ends()
+    check.finish()
     if plan is not None and check.result.borders is not None:
         check.join(plan)
     return check.result
@@ -112,7 +114,10 @@ class _SplitCheck:
                 keys=plan.index_range is not None, real_topics=bool(plan.timer_files), rules=plan.may_hold
             )
         self.limits = limits
-        self.result = SplitResult(split, ByteAccount(split.segment))
+        self.kept = capped_findings(limits.per_code)
+        self.jumps = CappedList[tuple[int, Jump], str](limits.per_code, lambda jump: "CL-QUEUE-OFFSET")
+        self.set_back = CappedList[tuple[int, int], str](limits.per_code, lambda back: "CL-TIME")
+        self.result = SplitResult(split, ByteAccount(split.segment), self.kept.rows, self.kept.suppressed)
         self.queues = QueueOffsets()
         self.legal: list[bool] = []  # by number of the queue
         self.last_time: int | None = None
@@ -145,11 +150,12 @@ class _SplitCheck:
         if self.chain is not None:
             self.chain.take(records)
         for jump in self.queues.follow(records, numbers):
-            place = records.base + jump.position
-            if len(self.result.jumps) < self.limits.per_code:
-                self.result.jumps.append((place, jump))
-            else:
-                self._leave_out("CL-QUEUE-OFFSET", 1)
+            self.jumps.add((records.base + jump.position, jump))
+
+    def finish(self) -> None:
+        result = self.result
+        result.ends, result.jumps, result.set_back = self.queues.ends(), self.jumps.rows, self.set_back.rows
+        result.suppressed.update(self.jumps.suppressed)
 
     def join(self, plan: CrossPlan) -> None:
         """Check the units and entries that point into the split."""
@@ -240,9 +246,8 @@ class _SplitCheck:
         self.result.newest = max(int(times.max()), self.result.newest or 0)
         back = before - times
         if (back > 0).any():
-            room = self.limits.per_code - len(self.result.set_back)
-            for at in np.flatnonzero(back > 0)[: max(0, room)].tolist():
-                self.result.set_back.append((records.base + int(records.starts[at]), int(back[at])))
+            for at in self.set_back.admit("CL-TIME", np.flatnonzero(back > 0).tolist()):
+                self.set_back.add((records.base + int(records.starts[at]), int(back[at])))
             self._report(
                 records,
                 back > BACKWARDS_MS,
@@ -259,16 +264,9 @@ class _SplitCheck:
         """Add a finding for each marked record; `values(at)` gives what was expected, found, and why."""
         if code not in self.limits.codes or not bad.any():
             return
-        which = np.flatnonzero(bad)
-        kept = which[: self.limits.per_code - sum(finding.code == code for finding in self.result.findings)]
-        self._leave_out(code, len(which) - len(kept))
-        for at in kept.tolist():
+        for at in self.kept.admit(code, np.flatnonzero(bad).tolist()):
             expected, found, why = values(at) if values is not None else (None, None, "")
-            self.result.findings.append(record_finding(self.split, records, at, code, what + why, expected, found))
-
-    def _leave_out(self, code: str, count: int) -> None:
-        if count and code in self.limits.codes:
-            self.result.suppressed[code] = self.result.suppressed.get(code, 0) + count
+            self.kept.add(record_finding(self.split, records, at, code, what + why, expected, found))
 
 
 def _found_in(column: Ints) -> Callable[[int], Values]:

@@ -17,8 +17,9 @@ from rmqinspect.schemas import dledger, message
 from rmqinspect.schemas.consumequeue import PRE_BLANK_SIZE
 from rmqinspect.store.model import Segment, Store
 from rmqinspect.store.reader import open_file
+from rmqinspect.tables.capped_list import CappedList
 from rmqinspect.verify.commitlog.split import BACKWARDS_MS, SplitResult
-from rmqinspect.verify.findings import Finding, Kept
+from rmqinspect.verify.findings import Finding, capped_findings
 
 # A chain that runs into old records jumps back in time and, within this many bytes, in a queue.
 _STALE_REACH = 1 << 20
@@ -50,15 +51,14 @@ class LogJudge:
     def __init__(self, store: Store, limit: int = 1000) -> None:
         """Prepare for a store; `limit` bounds the rows of a code that are shown."""
         self.store = store
-        self._most = _ROOM * limit
         self.segments: list[_SegmentState] = []
-        self._kept = Kept(self._most)
+        self._kept = capped_findings(_ROOM * limit)
         self.suppressed = self._kept.suppressed
         self.unread: list[Unread] = []
         self.last_timestamp: int | None = None  # of the newest record seen
         self._next: dict[Queue, int] = {}
-        self._jumps: list[tuple[int, Jump]] = []
-        self._set_back: list[tuple[int, int]] = []
+        self._jumps = CappedList[tuple[int, Jump], str](_ROOM * limit, lambda jump: "CL-QUEUE-OFFSET")
+        self._set_back = CappedList[tuple[int, int], str](_ROOM * limit, lambda back: "CL-TIME")
         self._explained = 0
         self.restarts: dict[tuple[str, int], int] = {}  # where a queue began again at 0, known when finished
         self._before: ByteAccount | None = None  # the last split with records, unless a gap follows it
@@ -93,10 +93,9 @@ class LogJudge:
         for queue, (offset, place) in result.ends.firsts.items():
             expected = self._next.get(queue, offset)
             if expected != offset:
-                self._jumps.append((place, Jump(place, queue, expected, offset)))
-        room = max(0, self._most - len(self._jumps))
-        self._jumps += result.jumps[:room]
-        self.suppressed["CL-QUEUE-OFFSET"] += len(result.jumps[room:])
+                # Not capped: at most one per queue and split.
+                self._jumps.rows.append((place, Jump(place, queue, expected, offset)))
+        self._jumps.extend(result.jumps)
         if result.ends.gap:
             self._next = dict(result.ends.nexts)
         else:
@@ -110,7 +109,7 @@ class LogJudge:
             if self._before is not None and self._before.last_timestamp is not None and not gap_before:
                 back = self._before.last_timestamp - account.first_timestamp
                 if back > 0:
-                    self._set_back.append((account.begin, back))
+                    self._set_back.rows.append((account.begin, back))
                 if back > BACKWARDS_MS:
                     self._kept.add(
                         Finding(
@@ -125,7 +124,7 @@ class LogJudge:
                     )
         if result.newest is not None:
             self.last_timestamp = max(self.last_timestamp or 0, result.newest)
-        self._set_back += result.set_back[: max(0, self._most - len(self._set_back))]
+        self._set_back.extend(result.set_back)
         if account.first_timestamp is not None:
             self._before = account
         if first_gap is not None:
@@ -138,6 +137,7 @@ class LogJudge:
     def finish(self) -> Iterator[Finding]:
         """Yield all findings of the log, in log order."""
         last_data = max((n for n, state in enumerate(self.segments) if state.account.records), default=-1)
+        self.suppressed.update(self._jumps.suppressed)
         found = list(self._kept.rows)
         for number, state in enumerate(self.segments):
             found += self._judge_gaps(state, more_follows=number < last_data)
@@ -284,8 +284,8 @@ class LogJudge:
     # --- queues and times -----------------------------------------------------------------------
 
     def _judge_jumps(self) -> Iterator[Finding]:
-        oldest = _oldest_units(self.store, {_name(jump.queue) for _, jump in self._jumps if jump.found == 0})
-        for place, jump in self._jumps:
+        oldest = _oldest_units(self.store, {_name(jump.queue) for _, jump in self._jumps.rows if jump.found == 0})
+        for place, jump in self._jumps.rows:
             segment = self.store.segment_at(place)
             topic, queue_id = _name(jump.queue)
             # A topic deleted and made again starts at 0, and no unit of its earlier life is left.
@@ -312,8 +312,8 @@ class LogJudge:
 
     def _judge_returns(self) -> Iterator[Finding]:
         """A chain that runs from new records into older ones without a gap."""
-        backwards = sorted(place for place, jump in self._jumps if 0 < jump.found < jump.expected)
-        for place, back in self._set_back:
+        backwards = sorted(place for place, jump in self._jumps.rows if 0 < jump.found < jump.expected)
+        for place, back in self._set_back.rows:
             if any(place <= other < place + _STALE_REACH for other in backwards):
                 segment = self.store.segment_at(place)
                 yield Finding(

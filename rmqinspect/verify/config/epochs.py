@@ -13,7 +13,7 @@ from rmqinspect.config.json_files import key_number
 from rmqinspect.errors import Unreadable
 from rmqinspect.store.model import StoreFile
 from rmqinspect.store.reader import open_file
-from rmqinspect.verify.findings import Finding
+from rmqinspect.verify.findings import Finding, unread_finding
 
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _LONGEST_EPOCHS = 16 << 20  # half a million changes of the master
@@ -28,7 +28,7 @@ def check_epochs(main: StoreFile | None, backup: StoreFile | None) -> Iterator[F
             return
         good = backup is not None and _trouble(backup) is None
     except Unreadable as error:
-        yield Finding("ST-IO", str(error), file=main.name if main else None)
+        yield unread_finding(error)
         return
     backed = "is good" if good else "is missing or not good either"
     yield Finding(

@@ -19,7 +19,7 @@ from rmqinspect.store.reader import open_file
 from rmqinspect.text import count, describe_offset
 from rmqinspect.verify.config.epochs import check_epochs
 from rmqinspect.verify.config.shapes import KINDS, Kind, Row, faults, misnamed, renamed
-from rmqinspect.verify.findings import Finding
+from rmqinspect.verify.findings import Finding, unread_finding
 
 # --- one copy of a file -------------------------------------------------------------------------
 
@@ -56,7 +56,7 @@ def _read(file: StoreFile, kind: Kind) -> _Copy:
         with open_file(file) as reader:
             raw = reader.read(0, MAX_CONFIG_SIZE)
     except Unreadable as error:
-        copy.unread = Finding("ST-IO", str(error), file=file.name)
+        copy.unread = unread_finding(error)
         return copy
     if not raw:
         copy.trouble, copy.empty, copy.found = "it is empty", True, "0 bytes"

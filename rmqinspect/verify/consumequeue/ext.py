@@ -15,7 +15,7 @@ from rmqinspect.errors import Unreadable
 from rmqinspect.schemas.consumequeue import EXT_END_OF_FILE, ExtHead
 from rmqinspect.store.model import QueueFile
 from rmqinspect.store.reader import FileReader, open_file
-from rmqinspect.verify.findings import Finding
+from rmqinspect.verify.findings import Finding, unread_finding
 
 _HEAD = dtype_of(ExtHead)
 _WINDOW = 1 << 20
@@ -28,7 +28,7 @@ class ExtSurvey:
 
     findings: list[Finding] = field(default_factory=list)  # one a file at most: what lies behind is not found again
     units: int = 0
-    unread: list[str] = field(default_factory=list)
+    unread: list[Finding] = field(default_factory=list)  # ST-IO
 
 
 def survey_ext(files: Sequence[QueueFile]) -> ExtSurvey:
@@ -39,7 +39,7 @@ def survey_ext(files: Sequence[QueueFile]) -> ExtSurvey:
             with open_file(file) as reader:
                 _follow(reader, file, survey)
         except Unreadable as error:
-            survey.unread.append(str(error))
+            survey.unread.append(unread_finding(error))
     return survey
 
 

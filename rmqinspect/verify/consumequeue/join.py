@@ -19,11 +19,11 @@ from rmqinspect.errors import Unreadable
 from rmqinspect.schemas.consumequeue import EXT_ADDRESS_MAX, QueueUnit
 from rmqinspect.store.model import QueueFile
 from rmqinspect.store.reader import open_file
+from rmqinspect.tables.capped_list import CappedList
 from rmqinspect.topics import SCHEDULE_TOPIC
-from rmqinspect.verify.dangling import Dangling, LogRanges, bounded_nowhere, find_places, where_of
-from rmqinspect.verify.findings import Finding, Kept
+from rmqinspect.verify.dangling import Dangling, LogRanges, capped_dangling, find_places, where_of
+from rmqinspect.verify.findings import Finding, capped_findings, unread_finding
 from rmqinspect.verify.plan import CrossPlan
-from rmqinspect.verify.runs import CappedList
 
 _RUNS = 5000  # of a kind in a split, told one by one
 _SECOND = 1000  # ms
@@ -68,14 +68,14 @@ class Missing(NamedTuple):
         )
 
 
-def capped_missing(most: int) -> CappedList[Missing]:
-    """Return a list of so many runs; of more, those of a queue become one."""
-    return CappedList(most, lambda run: (run.topic, run.queue_id, run.newest), Missing.merged)
+def capped_missing(limit: int) -> CappedList[Missing, tuple[str, int, bool]]:
+    """Return an empty list of up to `limit` runs; overflow becomes one run per queue."""
+    return CappedList(limit, lambda run: (run.topic, run.queue_id, run.newest), merge=Missing.merged)
 
 
-def capped_shifts(most: int) -> CappedList["Shift"]:
-    """Return a list of so many runs; of more, those of a file become one."""
-    return CappedList(most, lambda run: run.file, lambda run, other: run._replace(units=run.units + other.units))
+def capped_shifts(limit: int) -> CappedList[Shift, str]:
+    """Return an empty list of up to `limit` runs; overflow becomes one run per file."""
+    return CappedList(limit, lambda run: run.file, merge=lambda run, other: run._replace(units=run.units + other.units))
 
 
 @dataclass(slots=True)
@@ -90,7 +90,7 @@ class UnitResult:
     last_place: int | None = None  # physical offset of the last record that has its unit
     last_timestamp: int = 0  # its store time, ms
     joined: int = 0  # units that lead to their record
-    unread: list[str] = field(default_factory=list)
+    unread: list[Finding] = field(default_factory=list)  # ST-IO
 
 
 def join_units(records: Dispatched, plan: CrossPlan, number: int, ranges: LogRanges, limit: int) -> UnitResult:
@@ -167,7 +167,7 @@ class _Rows:
 class _UnitJoin:
     def __init__(self, records: Dispatched, plan: CrossPlan, limit: int) -> None:
         self.records, self.plan, self.limit = records, plan, limit
-        self.kept = Kept(limit)
+        self.kept = capped_findings(limit)
         self.result = UnitResult(self.kept.rows, self.kept.suppressed)
         self.missing = capped_missing(_RUNS)
         self.unread: set[tuple[str, int]] = set()  # queues that could be read when they were surveyed
@@ -193,7 +193,7 @@ class _UnitJoin:
             try:
                 read[file.kind == "batch_queue"].add(file, file_number, first, count)
             except Unreadable as error:
-                self.result.unread.append(str(error))
+                self.result.unread.append(unread_finding(error))
                 self.unread.add((file.topic, file.queue_id))
         firsts = np.array([file.base // QueueUnit.sizeof() for file in self.plan.queue_files], np.int64)
         parts = [rows.columns(low, high, firsts) for rows in read if rows.runs]
@@ -261,7 +261,7 @@ class _UnitJoin:
         which = which[np.lexsort((units.row[which], units.file[which]))]
         number = ranges.look_up(units.place[which])
         consecutive = units.row[which] - np.arange(len(which))
-        dangling = bounded_nowhere(_RUNS)
+        dangling = capped_dangling(_RUNS)
         for first, behind in groups(units.file[which], number, consecutive):
             at = which[first:behind]
             file, size = self._file(at[0])
@@ -364,7 +364,7 @@ class _UnitJoin:
             try:
                 read_ext_tags(exts, tags[mine], found, known)
             except Unreadable as error:
-                self.result.unread.append(str(error))
+                self.result.unread.append(unread_finding(error))
                 all_known[mine] = False
                 continue
             for number in self._some("EX-ADDRESS", np.flatnonzero(~known)):
@@ -506,10 +506,10 @@ class _UnitJoin:
 
     def _some(self, code: str, which: Ints) -> Sequence[int]:
         """Return as many as are told one by one; count the others."""
-        return self.kept.some(code, which.tolist())
+        return self.kept.admit(code, which.tolist())
 
     def _report(self, code: str, what: str, at: int, expected: str | None, found: str | None) -> None:
-        self.result.findings.append(self._finding(code, what, at, expected, found))
+        self.kept.add(self._finding(code, what, at, expected, found))
 
     def _finding(self, code: str, what: str, at: int, expected: str | None, found: str | None) -> Finding:
         file, size = self._file(at)

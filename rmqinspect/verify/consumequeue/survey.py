@@ -21,9 +21,9 @@ from rmqinspect.errors import Unreadable
 from rmqinspect.store.model import QueueFile, Store
 from rmqinspect.store.reader import open_file
 from rmqinspect.text import count
-from rmqinspect.verify.findings import Finding, Kept
+from rmqinspect.verify.findings import Finding, capped_findings, unread_finding
 from rmqinspect.verify.plan import Runs
-from rmqinspect.verify.runs import Run, cut_runs
+from rmqinspect.verify.runs import Run, append_run, cut_runs
 
 
 def check_sizes(store: Store) -> Iterator[Finding]:
@@ -73,7 +73,7 @@ class QueueSurvey:
     min_offset: int = 0
     max_offset: int = 0
     last_physical_offset: int | None = None  # that the newest unit of a message points at
-    unread: list[str] = field(default_factory=list)
+    unread: list[Finding] = field(default_factory=list)  # ST-IO
 
     @property
     def name(self) -> tuple[str, int]:
@@ -91,7 +91,7 @@ def survey_queue(files: Sequence[QueueFile], borders: Ints, log_start: int, limi
         try:
             survey.take_file(number, file)
         except Unreadable as error:
-            survey.result.unread.append(str(error))
+            survey.result.unread.append(unread_finding(error))
             survey.forget()
             survey.last_used = None
     survey.finish()
@@ -105,7 +105,7 @@ class _Survey:
         self.unit_size = dtype_of(LAYOUTS[first.kind]).itemsize
         # The file names of a batch queue say nothing about its queue offsets.
         start = first.base // self.unit_size if first.kind == "queue" else 0
-        self.kept = Kept(limit)
+        self.kept = capped_findings(limit)
         self.result = QueueSurvey(
             first.topic,
             first.queue_id,
@@ -157,16 +157,7 @@ class _Survey:
             self._counts_lead_on(file, row, units, messages)
         for run in cut_runs(places, self.borders):
             rows = messages[run.first], messages[run.first + run.rows - 1]
-            self._add_run(number, Run(row + int(rows[0]), int(rows[1] - rows[0]) + 1, run.split))
-
-    def _add_run(self, number: int, run: Run) -> None:
-        runs = self.runs
-        if runs and runs[-1][0] == number and runs[-1][1].split == run.split:
-            before = runs[-1][1]
-            if before.first + before.rows == run.first:
-                runs[-1] = (number, Run(before.first, before.rows + run.rows, run.split))
-                return
-        runs.append((number, run))
+            append_run(self.runs, number, Run(row + int(rows[0]), int(rows[1] - rows[0]) + 1, run.split))
 
     def _count(self, places: Ints, offsets: Units) -> None:
         result = self.result
@@ -214,9 +205,9 @@ class _Survey:
         )
 
     def _invalid(self, file: QueueFile, row: int, units: Units, bad: Ints) -> None:
-        for at in self.kept.some("CQ-DANGLING", bad.tolist()):
+        for at in self.kept.admit("CQ-DANGLING", bad.tolist()):
             unit = units[at]
-            self.kept.rows.append(
+            self.kept.add(
                 self._unit_finding(
                     "CQ-DANGLING",
                     "no unit: its offset is negative or its size not above 0; "

@@ -18,7 +18,7 @@ from rmqinspect.index.geometry import Geometry, IndexFile, read_entries, read_in
 from rmqinspect.schemas.index import IndexEntry, IndexHeader, IndexSlot
 from rmqinspect.store.model import Store
 from rmqinspect.store.reader import FileReader, open_file
-from rmqinspect.verify.findings import Finding
+from rmqinspect.verify.findings import Finding, unread_finding
 
 Entry = dict[str, int]
 
@@ -66,7 +66,7 @@ def check_index_headers(store: Store) -> Iterator[Finding]:
             with open_file(index.file) as reader:
                 yield from header_findings(index, reader)
         except Unreadable as error:
-            yield Finding("ST-IO", str(error), file=index.file.name)
+            yield unread_finding(error)
 
 
 def header_findings(index: IndexFile, reader: FileReader, content: Content | None = None) -> Iterator[Finding]:

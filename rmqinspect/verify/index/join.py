@@ -17,8 +17,8 @@ from rmqinspect.commitlog.records import Bools
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas.index import IndexEntry
 from rmqinspect.store.reader import open_file
-from rmqinspect.verify.dangling import Dangling, LogRanges, bounded_nowhere, find_places, where_of
-from rmqinspect.verify.findings import Finding, Kept
+from rmqinspect.verify.dangling import Dangling, LogRanges, capped_dangling, find_places, where_of
+from rmqinspect.verify.findings import Finding, capped_findings, unread_finding
 from rmqinspect.verify.index.chains import written
 from rmqinspect.verify.index.survey import entry_columns, time_fits
 from rmqinspect.verify.plan import CrossPlan
@@ -49,7 +49,7 @@ class IndexResult:
     # Store time in ms of the records that a file's header speaks of, by (number of the file, entry).
     edge_times: dict[tuple[int, int], int] = field(default_factory=dict)
     joined: int = 0  # entries that lead to a record with their key
-    unread: list[str] = field(default_factory=list)
+    unread: list[Finding] = field(default_factory=list)  # ST-IO
 
 
 def join_entries(
@@ -69,7 +69,7 @@ def join_entries(
 class _IndexJoin:
     def __init__(self, records: Dispatched, plan: CrossPlan, segment: tuple[str, int], limit: int) -> None:
         self.records, self.plan, self.segment, self.limit = records, plan, segment, limit
-        self.kept = Kept(limit)
+        self.kept = capped_findings(limit)
         self.result = IndexResult(self.kept.rows, self.kept.suppressed)
         self.keys = np.zeros(0, np.int64)  # of the records, as numbers of record and hash
         self.found = np.zeros(0, np.int64)  # keys that entries have, as `keys`
@@ -86,7 +86,7 @@ class _IndexJoin:
                 with open_file(index.file) as reader:
                     entries = entry_columns(index, first, count, reader)
             except Unreadable as error:
-                self.result.unread.append(str(error))
+                self.result.unread.append(unread_finding(error))
                 self.complete = False
                 continue
             place = entries["physical_offset"].astype(np.int64)
@@ -172,7 +172,7 @@ class _IndexJoin:
         which = which[np.lexsort((self.entry[which], self.file[which]))]
         number = ranges.look_up(self.place[which])
         consecutive = self.entry[which] - np.arange(len(which))
-        dangling = bounded_nowhere(_RUNS)
+        dangling = capped_dangling(_RUNS)
         for first, behind in groups(self.file[which], number, consecutive):
             at = which[first:behind]
             index = self.plan.index[int(self.file[at[0]])]
@@ -248,13 +248,13 @@ class _IndexJoin:
         return geometry.entry_position(int(self.entry[at])) if geometry else 0
 
     def _some(self, code: str, which: Ints) -> Sequence[int]:
-        return self.kept.some(code, which.tolist())
+        return self.kept.admit(code, which.tolist())
 
     def _report(
         self, code: str, what: str, at: int, expected: str | None, found: str | None, record: int | None = None
     ) -> None:
         index = self.plan.index[int(self.file[at])]
-        self.result.findings.append(
+        self.kept.add(
             Finding(
                 code,
                 f"entry {self.entry[at]}: {what}",

@@ -23,10 +23,10 @@ from rmqinspect.schemas.index import IndexEntry, IndexHeader, IndexSlot
 from rmqinspect.store.model import Store
 from rmqinspect.store.reader import FileReader, open_file
 from rmqinspect.system.limits import keep_freed_memory
-from rmqinspect.verify.findings import Finding
+from rmqinspect.verify.findings import Finding, capped_findings, unread_finding
 from rmqinspect.verify.index.chains import SLOTS_AT_ONCE, Broken, Chains, Marks, Window
 from rmqinspect.verify.index.header import Content, find_content, header_finding, header_findings
-from rmqinspect.verify.runs import Run, cut_runs
+from rmqinspect.verify.runs import Run, cut_runs, joined
 
 Bools = NDArray[np.bool_]
 Entries = NDArray[Any]  # of the dtype of IndexEntry
@@ -133,7 +133,7 @@ class IndexSurvey:
     first_physical_offset: int | None = None  # of the records of the first and the newest entry
     last_physical_offset: int | None = None
     times_told: bool = False  # a finding says that the header's times are wrong
-    unread: list[str] = field(default_factory=list)
+    unread: list[Finding] = field(default_factory=list)  # ST-IO
 
 
 def survey_index(index: IndexFile, borders: Ints, limit: int) -> IndexSurvey:
@@ -148,16 +148,16 @@ def survey_index(index: IndexFile, borders: Ints, limit: int) -> IndexSurvey:
         with open_file(index.file) as reader:
             survey.read(reader)
     except Unreadable as error:
-        survey.result.unread.append(str(error))
+        survey.result.unread.append(unread_finding(error))
     survey.result.findings.sort(key=lambda finding: finding.offset or 0)
     return survey.result
 
 
 class _Survey:
     def __init__(self, index: IndexFile, borders: Ints, limit: int) -> None:
-        self.index, self.borders, self.limit = index, borders, limit
-        self.result = IndexSurvey()
-        self.kept: Counter[str] = Counter()  # findings, by code
+        self.index, self.borders = index, borders
+        self.kept = capped_findings(limit)
+        self.result = IndexSurvey(self.kept.rows, self.kept.suppressed)
 
     def read(self, reader: FileReader) -> None:
         geometry = self.index.geometry
@@ -208,10 +208,9 @@ class _Survey:
         runs = self.result.runs
         for run in cut_runs(window.place, self.borders):
             first = window.first + run.first
-            if runs and runs[-1].split == run.split and runs[-1].first + runs[-1].rows == first:
-                runs[-1] = Run(runs[-1].first, runs[-1].rows + run.rows, run.split)
-            else:
-                runs.append(Run(first, run.rows, run.split))
+            own = run._replace(first=first)
+            whole = joined(runs[-1], own) if runs else None
+            runs[-1 if whole else len(runs) :] = [whole or own]
         begin = self.result.first_physical_offset or 0
         log_start = int(self.borders[0]) if len(self.borders) else 0
         lost = np.flatnonzero(window.written & (window.place < min(begin, log_start)))
@@ -243,7 +242,7 @@ class _Survey:
     ) -> None:
         assert self.index.geometry is not None
         number = window.first + row
-        self.result.findings.append(
+        self.kept.add(
             Finding(
                 code,
                 f"entry {number}: {words}",
@@ -262,7 +261,7 @@ class _Survey:
         which, kinds, expected = broken
         for at, count in self._rows("IX-CHAIN", which, kinds):
             row = int(which[at])
-            self.result.findings.append(
+            self.kept.add(
                 Finding(
                     "IX-CHAIN",
                     f"slot {first + row}: {_WORDS[Broken(int(kinds[at]))]}",
@@ -277,14 +276,13 @@ class _Survey:
 
     def _rows(self, code: str, which: Ints, *kinds: Ints) -> Iterator[tuple[int, int]]:
         """Yield (position in `which`, rows) of neighbours of a kind, while there is room for findings of a code."""
-        room = self.limit - self.kept[code] if len(which) else 0
+        room = self.kept.room(code) if len(which) else 0
         pieces = groups(which - np.arange(len(which)), *kinds) if room > 0 else []
         for at, behind in pieces[:room]:
             yield at, behind - at
-        self.kept[code] += len(pieces[:room])
         reported = pieces[:room][-1][1] if pieces else 0
         if reported < len(which):
-            self.result.suppressed[code] += len(which) - reported
+            self.kept.suppressed[code] += len(which) - reported
 
 
 # --- for the join with the log ------------------------------------------------------------------

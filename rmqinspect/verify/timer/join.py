@@ -13,7 +13,7 @@ from rmqinspect.codec.arrays import Ints, groups
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas.timer import UNIT_SIZE
 from rmqinspect.verify.dangling import Dangling, LogRanges, where_of
-from rmqinspect.verify.findings import Finding
+from rmqinspect.verify.findings import Finding, unread_finding
 from rmqinspect.verify.plan import CrossPlan
 from rmqinspect.verify.runs import Run
 from rmqinspect.verify.timer.survey import judge_timer_units, read_timer_units, tell_timer_units
@@ -27,7 +27,7 @@ class TimerResult:
 
     findings: list[Finding] = field(default_factory=list)
     dangling: list[Dangling] = field(default_factory=list)
-    unread: list[str] = field(default_factory=list)
+    unread: list[Finding] = field(default_factory=list)  # ST-IO
 
 
 def join_timer(records: Dispatched, plan: CrossPlan, number: int, ranges: LogRanges, limit: int) -> TimerResult:
@@ -39,7 +39,7 @@ def join_timer(records: Dispatched, plan: CrossPlan, number: int, ranges: LogRan
         try:
             rows, units = read_timer_units(file, Run(first, count, number), low, high)
         except Unreadable as error:
-            result.unread.append(str(error))
+            result.unread.append(unread_finding(error))
             continue
         # Whether a unit points behind the log's end is for the judge of the whole log to say.
         verdict = judge_timer_units(units, records.place, records.size, records.real_topic, low, _ANYWHERE)

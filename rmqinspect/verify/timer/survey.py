@@ -50,8 +50,8 @@ from rmqinspect.timer.log import (
     wheels_of,
 )
 from rmqinspect.timer.wheel import NO_POSITION, SLOT_SIZE, WHEEL_SIZE, WheelReplay
-from rmqinspect.verify.findings import Finding
-from rmqinspect.verify.runs import Run, cut_runs
+from rmqinspect.verify.findings import Finding, capped_findings, unread_finding
+from rmqinspect.verify.runs import Run, append_run, cut_runs
 
 _JAVA_INT = 1 << 31  # the setting is one
 _TRIED = 64  # slots that the precision is learned from
@@ -67,7 +67,7 @@ class TimerSurvey:
     runs: list[tuple[int, Run]] = field(default_factory=list)  # (number of the file, rows); none before the log
     findings: list[Finding] = field(default_factory=list)
     suppressed: Counter[str] = field(default_factory=Counter)  # more findings of a code, not kept
-    unread: list[str] = field(default_factory=list)  # one line each
+    unread: list[Finding] = field(default_factory=list)  # ST-IO
     units: int = 0
     end: int = 0  # timer log offset behind the last unit
 
@@ -232,9 +232,11 @@ class _Suspects:
 
 class _Survey:
     def __init__(self, store: Store, borders: Ints, limit: int) -> None:
-        self.store, self.borders, self.limit = store, borders, limit
+        self.store, self.borders = store, borders
         self.log = TimerLog(parts_of(store))
-        self.result = TimerSurvey(tuple(part.file for part in self.log.parts))
+        self.kept = capped_findings(limit)
+        files = tuple(part.file for part in self.log.parts)
+        self.result = TimerSurvey(files, findings=self.kept.rows, suppressed=self.kept.suppressed)
         self.whole = store.place == "store" and store.neighbours
         self.unclean = bool(store.of_kind("abort"))
         self.replay = WheelReplay()
@@ -254,7 +256,7 @@ class _Survey:
                 with open_file(file) as reader:
                     raw = reader.read(0, TimerCheck.sizeof())
             except Unreadable as error:
-                self.result.unread.append(str(error))
+                self.result.unread.append(unread_finding(error))
         return parse(TimerCheck, raw.ljust(TimerCheck.sizeof(), b"\0"), lambda: "timercheck")
 
     # --- the timer log --------------------------------------------------------------------------
@@ -270,7 +272,7 @@ class _Survey:
             try:
                 self._read_part(number, part)
             except Unreadable as error:
-                self.result.unread.append(str(error))
+                self.result.unread.append(unread_finding(error))
                 if self.position < part.end:
                     self.log.add_gaps(np.array([self.position]), np.array([part.end]))
                 self.position = max(self.position, part.end)
@@ -363,8 +365,9 @@ class _Survey:
         self.result.units += len(units)
         places = units["physical_offset"].astype(np.int64)
         for run in cut_runs(places, self.borders):
-            last = int(rows[run.first + run.rows - 1])
-            self._add_run(number, Run(int(rows[run.first]), last - int(rows[run.first]) + 1, run.split))
+            first, last = int(rows[run.first]), int(rows[run.first + run.rows - 1])
+            if run.split >= 0:  # else their records are gone, with the segments that held them
+                append_run(self.result.runs, number, Run(first, last - first + 1, run.split))
         expected = self.replay.put(due_times(units) // self.precision, position)
         previous = units["previous"].astype(np.int64)
         # Timer log files are deleted from the oldest on: what a unit says of them is believed.
@@ -404,17 +407,6 @@ class _Survey:
         if expected == NO_POSITION:
             return "the unit at the previous position has another time"
         return "the previous position is not that of the last unit with the same time"
-
-    def _add_run(self, number: int, run: Run) -> None:
-        runs = self.result.runs
-        if run.split < 0:
-            return  # their records are gone, with the segments that held them
-        if runs and runs[-1][0] == number and runs[-1][1].split == run.split:
-            before = runs[-1][1]
-            if before.first + before.rows == run.first:
-                runs[-1] = (number, before._replace(rows=before.rows + run.rows))
-                return
-        runs.append((number, run))
 
     def _judge_tail(self) -> None:
         """Tell a log that ends in something else than zeros."""
@@ -475,7 +467,7 @@ class _Survey:
                     ):
                         column.append(values.astype(np.int64))
         except Unreadable as error:
-            self.result.unread.append(str(error))
+            self.result.unread.append(unread_finding(error))
             return None
         return SlotRun(*(np.concatenate(column) for column in columns))
 
@@ -496,7 +488,7 @@ class _Survey:
             last = self._lead(slots.last, slots.time)
             first = (slots.first >= 0) & (slots.first < self.log.start) | self._lead(slots.first, slots.time)
         except Unreadable as error:
-            self.result.unread.append(str(error))
+            self.result.unread.append(unread_finding(error))
             return
         for at in self._some(np.flatnonzero(~last | ~first | (slots.first > slots.last))):
             if not last[at]:
@@ -572,10 +564,7 @@ class _Survey:
 
     def _some(self, which: Ints) -> list[int]:
         """Return as many as may be told; the rest is counted."""
-        room = max(0, self.limit - len(self.result.findings))
-        if len(which) > room:
-            self.result.suppressed["TM-CHAIN"] += len(which) - room
-        return [int(at) for at in which[:room]]
+        return list(self.kept.admit("TM-CHAIN", which.tolist()))
 
     def _report_gap(self, start: int, end: int, *, stale: bool) -> None:
         part = self.log.part_at(start)
@@ -622,10 +611,7 @@ class _Survey:
         expected: str | None = None,
         found: str | None = None,
     ) -> None:
-        if len(self.result.findings) >= self.limit:
-            self.result.suppressed["TM-CHAIN"] += count
-            return
-        self.result.findings.append(
+        self.kept.add(
             Finding(
                 "TM-CHAIN",
                 what,
