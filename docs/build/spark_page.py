@@ -17,7 +17,7 @@ gaps = spark.read.format("rocketmq").option("table", "gaps").load("samples/zeroe
 ```
 
 `load` takes a store, a list of stores, each perhaps as `NAME=STORE`: a path that all executors see, or a URI
-([what URIs can be](../README.md)). The rows are those of `rmqinspect decode`, with the column `store` first; the
+([what URIs can be](object-storage.md)). The rows are those of `rmqinspect decode`, with the column `store` first; the
 columns are the same for all stores: [tables.md](tables.md). Tables:
 {tables}.
 
@@ -40,6 +40,15 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 ```
 
 `rmqinspect export` does so by itself where the workers are on this machine.
+
+On a cluster, ship the package as a zip made from an unpacked wheel (in the repository `schemas/` lies beside the
+package, in the wheel it is `rmqinspect/schemas`). The stores need the same path on all executors:
+
+```sh
+pip wheel --no-deps -w dist . && python3 -m zipfile -e dist/rmqinspect-*.whl dist/wheel
+(cd dist/wheel && python3 -m zipfile -c ../rmqinspect.zip *)
+spark-submit --master spark://HOST:7077 --py-files dist/rmqinspect.zip job.py
+```
 
 ## Partitions
 

@@ -17,16 +17,32 @@ from rmqinspect.errors import (
 
 
 class ExitStatus(IntEnum):
-    """What a command's exit status means."""
+    """The exit statuses of all commands."""
 
     DONE = 0
-    BUG = 1  # an exception nobody expected; Python's own status for it
+    BUG = 1  # Python's own status for an uncaught exception
     USAGE = 2
-    DAMAGE = 3  # damage or an inconsistency was found
-    UNREADABLE = 4  # something asked for could not be read
+    DAMAGE = 3
+    UNREADABLE = 4
     NOTHING_FOUND = 5
-    REFUSED = 6  # for the safety of the evidence or of an existing output
+    REFUSED = 6
     INTERRUPTED = 130
+
+
+# README.md shows these texts; tests/pages/test_readme.py compares them.
+MEANINGS = {
+    ExitStatus.DONE: "done; nothing found at or above the severity of `--fail-on` (default `error`)",
+    ExitStatus.BUG: "a bug in rmqinspect; the message asks for a report",
+    ExitStatus.USAGE: "wrong usage",
+    ExitStatus.DAMAGE: "damage or an inconsistency; `decode`, `export`: in the selected range, a row whose status is"
+    " not ok, or missing records; `diff`, `verify --against`: different",
+    ExitStatus.UNREADABLE: "something requested could not be read: no such file, not a store, an archive, permission,"
+    " I/O error",
+    ExitStatus.NOTHING_FOUND: "nothing found: no such offset, no matching topic",
+    ExitStatus.REFUSED: "refused for safety: the output exists, lies inside the store or has no room; segments of an"
+    " earlier export have changed",
+    ExitStatus.INTERRUPTED: "interrupted; results so far are printed",
+}
 
 
 _OF_ERRORS: dict[type[RmqinspectError], ExitStatus] = {

@@ -1,4 +1,4 @@
-"""README.md says what is true: its commands, its statuses, its transcript, its Python."""
+"""README.md and the pages in docs/ say what is true: commands, options, statuses, transcripts, links, Python."""
 
 import re
 import shutil
@@ -8,28 +8,24 @@ import duckdb
 import pytest
 
 from rmqinspect.cli import VERBS, main
-from rmqinspect.cli.status import ExitStatus
-from rmqinspect.tables import TABLES
-from tests.support.samples import ROOT
+from rmqinspect.cli.status import MEANINGS, ExitStatus
 
+ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
 
 
-def _blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+def _blocks(language: str, page: str = "README.md") -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
 
 
 def test_the_table_of_commands_has_every_verb() -> None:
     assert re.findall(r"^\| `rmqinspect (\w+)", README, re.MULTILINE) == list(VERBS)
 
 
-def test_the_table_of_statuses_has_every_status() -> None:
-    assert [int(row) for row in re.findall(r"^\| (\d+) \|", README, re.MULTILINE)] == [*ExitStatus]
-
-
-def test_every_table_is_named() -> None:
-    listed = README.split("Tables of `decode --table`:")[1].split("\n\n")[0]
-    assert re.findall(r"`(\w+)`", listed) == list(TABLES)
+def test_the_table_of_statuses_is_that_of_the_command_line() -> None:
+    rows = re.findall(r"^\| (\d+) \| (.+) \|$", README, re.MULTILINE)
+    assert rows == [(str(int(status)), MEANINGS[status]) for status in ExitStatus]
 
 
 def test_the_transcript_is_what_the_command_prints(
@@ -44,19 +40,19 @@ def test_the_transcript_is_what_the_command_prints(
 def test_the_transcript_of_an_export_is_what_the_command_prints(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    command, printed = _blocks("text")[1].split("\n", 1)
+    command, printed = _blocks("text", "docs/export.md")[0].split("\n", 1)
     sample = next(re.finditer(r"samples/\S+", command))[0]
     shutil.copytree(ROOT / sample, tmp_path / sample)
     monkeypatch.chdir(tmp_path)
     assert main(command.split()[2:]) == ExitStatus.DAMAGE
     assert capsys.readouterr().out == printed
-    (query,) = re.findall(r'^duckdb -c "(.+)"$', README, re.MULTILINE)
+    (query,) = re.findall(r'^duckdb -c "(.+)"$', "".join(_blocks("sh", "docs/export.md")), re.MULTILINE)
     rows = duckdb.connect().execute(query).fetchall()
     assert sum(count for _, _, count in rows) == 258
     assert {status for _, status, _ in rows} == {"ok", "carved"}
 
 
-@pytest.mark.parametrize("page", ["README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))])
+@pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     for target in re.findall(r"\]\((?!https?:)([^)]+)\)", text):
@@ -68,10 +64,13 @@ def test_links_lead_somewhere(page: str) -> None:
         assert not anchor or anchor in anchors, target
 
 
-def test_the_python_example_runs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_python_examples_run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    exec(compile(_blocks("python")[0], "README.md", "exec"), {})
-    assert "['physical_offset', 'size', 'topic']" in capsys.readouterr().out
+    for block in _blocks("python", "docs/python.md"):
+        exec(compile(block, "docs/python.md", "exec"), {})
+    printed = capsys.readouterr().out
+    assert "['physical_offset', 'size', 'topic']" in printed
+    assert "CL-CRC-BODY error 97187" in printed
 
 
 def test_ci_runs_the_test_command_of_the_readme() -> None:
@@ -79,9 +78,10 @@ def test_ci_runs_the_test_command_of_the_readme() -> None:
     assert command in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 
-def test_every_documented_option_exists(capsys: pytest.CaptureFixture[str]) -> None:
-    for line in "\n".join(_blocks("sh")).splitlines():
-        words = line.split("#")[0].split()
+@pytest.mark.parametrize("page", PAGES)
+def test_every_documented_option_exists(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for line in "\n".join(_blocks("sh", page)).splitlines():
+        words = re.sub(r"^[A-Z_]+=\S+ ", "", line.split("  #")[0]).split(" | ")[0].split()
         if words[:1] == ["rmqinspect"]:
             main([words[1], "--help"])
             help_text = capsys.readouterr().out
