@@ -205,11 +205,11 @@ def test_a_bug_asks_for_a_report_without_a_traceback() -> None:
 
 def test_a_closed_pipe_ends_quietly() -> None:
     program = (
-        "import sys, rmqinspect.store.discover, rmqinspect.tables, tests.test_cli_frame as t\n"
+        "import sys, rmqinspect.store.discover, rmqinspect.tables, tests.cli.test_frame as t, rmqinspect.cli\n"
         "made = t.Evidence(); made.batches = [t.batch(0, 5000)] * 50\n"
         "rmqinspect.tables.TABLES = {'messages': t.Table('messages', t.SCHEMA, ('topic',), made.rows)}\n"
         "rmqinspect.store.discover.open_stores = made.open_stores\n"
-        "sys.exit(t.main(['decode', 'S', '-f', sys.argv[1]]))"
+        "sys.exit(rmqinspect.cli.main(['decode', 'S', '-f', sys.argv[1]]))"
     )
     for format_ in ("table", "jsonl", "json", "csv", "parquet", "arrow"):
         with subprocess.Popen(

@@ -1,153 +1,168 @@
-"""What the commands print for the samples, word for word: `tests/golden/<sample>/<name>.txt`.
+"""What the commands print, word for word: `tests/golden/<store>/<name>.txt`, from `transcripts.toml`.
 
-A file is the command with its exit status, what it says on stderr (marked `> `), and what it prints.
-`pytest tests/golden/test_golden.py --update-golden` writes them anew; the diff is then to be reviewed.
+A file holds commands with their exit status, what they print to stderr (marked `> `), and to stdout.
+`pytest tests/golden --update-golden` writes the files again; review the diff.
 """
 
 import re
 import shlex
 import shutil
-from collections.abc import Callable
-from importlib.util import find_spec
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from rmqinspect.cli import VERBS, main
-from tests.support.samples import NAMES, ROOT, SAMPLES
+from rmqinspect.tables import TABLES
+from tests.support import oracle
+from tests.support.samples import NAMES, sample
 
 GOLDEN = Path(__file__).parent
+_LISTED: dict[str, dict[str, str | list[str]]] = tomllib.loads((GOLDEN / "transcripts.toml").read_text("utf-8"))
+_OF_ALL_SAMPLES = _LISTED.pop("samples")
+_BY_STORE = dict.fromkeys(NAMES, _OF_ALL_SAMPLES) | {
+    store: (_OF_ALL_SAMPLES if store in NAMES else {}) | listed for store, listed in _LISTED.items()
+}
+SESSIONS = {
+    (store, name): [commands] if isinstance(commands, str) else commands
+    for store, listed in _BY_STORE.items()
+    for name, commands in listed.items()
+}
 
-# `{}` is the sample's store. One process: how many there are by default depends on the machine.
-FOR_ALL = {
-    "info": "info {}",
-    "verify": "verify {} -j 1",
-    "deep": "verify {} -j 1 --level deep",
-    "decode": "decode {} -n 5 -j 1",
-    "segments": "decode {} --table segments -j 1",
-}
-FOR_ONE = {
-    ("healthy-4.9.7", "show"): "show {} --at 525",
-    ("healthy-4.9.7", "gaps"): "decode {} --table gaps -j 1",
-    ("healthy-5.5.0", "show"): "show {} --at 86000",
-    ("healthy-5.5.0", "show-zeros"): "show {} --at 240000",
-    ("killed-4.9.7", "show"): "show {} --at 0",
-    ("killed-4.9.7", "groups"): "decode {} --table groups -f csv",
-    ("killed-4.9.7", "id"): "id 7F000001000055970000000000038270",
-    ("flipped-bit-5.3.3", "show"): "show {} --at 97513",
-    ("flipped-bit-5.3.3", "show-damaged"): "show {} --at 97187",
-    ("flipped-bit-5.3.3", "range"): "decode {} --offset 96253..97955 -j 1 -f jsonl"
-    " --columns physical_offset,topic,keys,status",
-    ("flipped-bit-5.3.3", "quick"): "verify {} --level quick",
-    ("zeroed-page-4.7.1", "show"): "show {} --at 213167",
-    ("zeroed-page-4.7.1", "show-damaged"): "show {} --at 208874",
-    ("zeroed-page-4.7.1", "gaps"): "decode {} --table gaps -j 1",
-    ("flipped-bit-5.3.3", "explain"): "explain CL-CRC-BODY",
-    ("flipped-bit-5.3.3", "explain-flag"): "explain sysFlag 0x1c",
-    ("flipped-bit-5.3.3", "explain-line"): "explain 'found a illegal magic code 0x66666'",
-    ("zeroed-page-4.7.1", "findings"): "verify {} -j 1 -f csv",
-}
-COMMANDS = {(sample, name): words for sample in NAMES for name, words in FOR_ALL.items()} | FOR_ONE
-# What writes files: commands in this order on a copy of the sample, and what happens to the copy between them.
-_EXPORT = "export broker-a={} -o lake --engine local -j 1"
-EXPORTS: dict[tuple[str, str], list[str | Callable[[Path], None]]] = {
-    ("healthy-5.5.0", "export"): [_EXPORT, _EXPORT, f"{_EXPORT} --incremental"],
-    ("healthy-5.5.0", "export-hole"): [lambda store: _segment(store, 1).unlink(), f"{_EXPORT} --table gaps"],
-    ("flipped-bit-5.3.3", "export"): [
-        f"{_EXPORT} --closed-only",
-        f"{_EXPORT} --incremental --fail-on never",
-        lambda store: _change(_segment(store, 1), 100),
-        f"{_EXPORT} --incremental --fail-on never",
-        f"{_EXPORT} --incremental --replace-changed --fail-on never",
-    ],
-    ("zeroed-page-4.7.1", "export"): [f"{_EXPORT} --table messages --table gaps --table findings"],
-}
-COMMANDS = {case: words for case, words in COMMANDS.items() if find_spec(VERBS[words.split()[0]].module) is not None}
+# What differs between machines and days, and what stands for it.
+_VARIES = (
+    # How much `info` reads depends on whether the file system kept the holes of the store.
+    (r"^> read [0-9.]+ \w+$", "> read ..."),
+    # What `export` expects to write depends on the compression library; the rest on the machine and the day.
+    (r"about \S+ \w+ to write; free \S+ \w+", "about ... to write; free ..."),
+    (r"(differs from the export of) [0-9-]+", r"\1 ..."),
+    (r"(lies inside the store) [^;\n]+", r"\1 ..."),
+    (r"(recorded on) [0-9T:-]+Z", r"\1 ..."),
+    (r"(: written) [0-9T:.-]+Z, (before\s+that)\s+[0-9T:.-]+Z", r"\1 ..., \2 ..."),
+)
+
+
+def _place(name: str) -> Path:
+    """Return the folder that holds `store` of a sample or a case."""
+    if name in NAMES:
+        return sample(name).parent
+    family: oracle.Family = "broker" if name in oracle.cases("broker") else "crash"
+    return oracle.store(family, name).parent
+
+
+def _shown(name: str) -> str:
+    return f"samples/{name}/store" if name in NAMES else f"{name}/store"
+
+
+def _lay_out(folder: Path, store: str, steps: list[str]) -> None:
+    """Make every store that a session names visible in the folder where it runs; a copy of one that it changes."""
+    named = {word.partition("/")[0] for step in steps for word in step.split() if word.endswith("/store")}
+    changes = any(step.startswith(("rm ", "flip ")) for step in steps)
+    for name in named | ({store} - {"none"}):
+        link = (folder / _shown(name)).parent
+        link.parent.mkdir(parents=True, exist_ok=True)
+        if not (changes and name == store):
+            link.symlink_to(_place(name))
+        elif name in NAMES:
+            shutil.copytree(sample(name), link / "store")
+        else:
+            oracle.copy("broker" if name in oracle.cases("broker") else "crash", name, link)
+
+
+def _change(words: list[str]) -> bool:
+    """Run one of the three words that are no command of rmqinspect; return whether it is one."""
+    match words:
+        case ["rm", file]:
+            Path(file).unlink()
+        case ["mkdir", folder]:
+            Path(folder).mkdir()
+        case ["flip", file, position]:
+            raw = bytearray(Path(file).read_bytes())
+            raw[int(position)] ^= 1
+            Path(file).write_bytes(raw)
+        case _:
+            return False
+    return True
 
 
 def transcript(words: str, capsys: pytest.CaptureFixture[str]) -> str:
-    """Run a command and return it with all it says, as a golden file holds it."""
+    """Run a command and return it with everything it prints, as a golden file holds it."""
+    if _change(shlex.split(words)):
+        return f"$ {words}\n"
     capsys.readouterr()
-    status = main(shlex.split(words))
+    try:
+        status = int(main(shlex.split(words)))
+    except SystemExit as ended:
+        status = int(ended.code or 0)
     printed = capsys.readouterr()
-    # How much `info` reads depends on whether the file system kept the holes of the sample.
-    remarks = re.sub(r"^read [0-9.]+ \w+$", "read ...", printed.err, flags=re.MULTILINE)
-    # What `export` expects to write depends on the compression library, what is free on the machine, a day on today.
-    remarks = re.sub(r"about \S+ \w+ to write; free \S+ \w+", "about ... to write; free ...", remarks)
-    remarks = re.sub(r"(differs from the export of) [0-9-]+", r"\1 ...", remarks)
-    said = "".join(f"> {line}\n" for line in remarks.splitlines())
     assert printed.out == "" or printed.out.endswith("\n")
-    return f"$ rmqinspect {words}    # exit {int(status)}\n{said}{printed.out}"
+    remarks = "".join(f"> {line}\n" for line in printed.err.splitlines())
+    text = remarks + printed.out
+    for pattern, steady in _VARIES:
+        text = re.sub(pattern, steady, text, flags=re.MULTILINE)
+    return f"$ rmqinspect {words}    # exit {status}\n{text}"
 
 
-def _segment(store: Path, number: int) -> Path:
-    return sorted((store / "commitlog").iterdir())[number]
+def _run(store: str, steps: list[str], folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    _lay_out(folder, store, steps)
+    return "\n".join(transcript(step.replace("{}", _shown(store)), capsys) for step in steps)
 
 
-def _change(file: Path, position: int) -> None:
-    raw = bytearray(file.read_bytes())
-    raw[position] ^= 1
-    file.write_bytes(raw)
-
-
-@pytest.mark.parametrize(("sample", "name"), EXPORTS)
-def test_an_export_says_what_it_did(
-    sample: str,
+@pytest.mark.parametrize(("store", "name"), SESSIONS)
+def test_a_session_prints_its_transcript(
+    store: str,
     name: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     pytestconfig: pytest.Config,
 ) -> None:
-    store = tmp_path / "samples" / sample / "store"
-    shutil.copytree(SAMPLES / sample / "store", store)
     monkeypatch.chdir(tmp_path)
-    parts = []
-    for step in EXPORTS[sample, name]:
-        if isinstance(step, str):
-            parts.append(transcript(step.format(f"samples/{sample}/store"), capsys))
-        else:
-            step(store)
-    _compare_with_golden(sample, name, "\n".join(parts), pytestconfig)
-
-
-@pytest.mark.parametrize(("sample", "name"), COMMANDS)
-def test_a_command_prints_what_it_did(
-    sample: str,
-    name: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    pytestconfig: pytest.Config,
-) -> None:
-    monkeypatch.chdir(ROOT)
-    now = transcript(COMMANDS[sample, name].format(f"samples/{sample}/store"), capsys)
-    _compare_with_golden(sample, name, now, pytestconfig)
-
-
-def _compare_with_golden(sample: str, name: str, now: str, pytestconfig: pytest.Config) -> None:
-    file = GOLDEN / sample / f"{name}.txt"
+    monkeypatch.setenv("COLUMNS", "80")  # the width of help; nothing else depends on it
+    now = _run(store, SESSIONS[store, name], tmp_path, capsys)
+    file = GOLDEN / store / f"{name}.txt"
     if pytestconfig.getoption("--update-golden"):
-        file.parent.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(exist_ok=True)
         file.write_text(now, encoding="utf-8")
     assert file.exists(), "no golden file; --update-golden writes it"
     assert now == file.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("columns", ["40", "300"])
-def test_the_width_of_the_terminal_and_its_colours_change_nothing_in_a_pipe(
-    columns: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_the_terminal_changes_nothing_in_a_pipe(
+    columns: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(ROOT)
-    words = {case: words.format(f"samples/{case[0]}/store") for case, words in COMMANDS.items()}
-    words = {case: text for case, text in words.items() if case[0] == "flipped-bit-5.3.3"}
-    before = {case: transcript(text, capsys) for case, text in words.items()}
-    monkeypatch.setenv("COLUMNS", columns)
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.setenv("LANG", "C")
-    monkeypatch.setenv("TZ", "Asia/Tokyo")
-    assert {case: transcript(text, capsys) for case, text in words.items()} == before
+    """Its width, its colours, its language and its time zone."""
+    store = "flipped-bit-5.3.3"
+    names = [name for name in _BY_STORE[store] if name != "export"]
+    monkeypatch.chdir(tmp_path)
+    for name, value in {"COLUMNS": columns, "TERM": "xterm-256color", "LANG": "C", "TZ": "Asia/Tokyo"}.items():
+        monkeypatch.setenv(name, value)
+    _lay_out(tmp_path, store, [])
+    for name in names:
+        (words,) = SESSIONS[store, name]
+        assert transcript(words.replace("{}", _shown(store)), capsys) == (GOLDEN / store / f"{name}.txt").read_text()
 
 
-def test_every_golden_file_belongs_to_a_command() -> None:
+def _commands() -> list[list[str]]:
+    return [shlex.split(step) for steps in SESSIONS.values() for step in steps]
+
+
+def test_every_command_has_a_transcript_and_a_help() -> None:
+    assert {words[0] for words in _commands()} >= VERBS.keys()
+    assert {words[0] for words in _commands() if words[-1] == "--help"} >= VERBS.keys()
+
+
+def test_every_table_has_a_transcript() -> None:
+    shown = {words[words.index("--table") + 1] for words in _commands() if "--table" in words}
+    assert shown | {"messages"} >= TABLES.keys()
+
+
+def test_at_least_ten_stores_have_transcripts() -> None:
+    assert len(_BY_STORE.keys() - {"none"}) >= 10
+    assert _BY_STORE.keys() >= set(NAMES)
+
+
+def test_every_golden_file_belongs_to_a_session() -> None:
     files = {(path.parent.name, path.stem) for path in GOLDEN.rglob("*.txt")}
-    assert files <= {(sample, name) for sample in NAMES for name in FOR_ALL} | FOR_ONE.keys() | EXPORTS.keys()
+    assert files == SESSIONS.keys()
