@@ -29,7 +29,7 @@ FLOORS = (
     Folder(4, "consumequeue", "codec schemas store system", "queue units, in files and in RocksDB"),
     Folder(4, "index", "codec schemas store", "index files: header, slots, entries"),
     Folder(4, "config", "codec schemas store system", "the JSON files of config/ and the checkpoint"),
-    Folder(5, "timer", "codec commitlog schemas store", "timer log and timer wheel"),
+    Folder(5, "timer", "codec schemas store", "timer log and timer wheel"),
     Folder(5, "broker", "codec commitlog config index schemas store", "what brokers do, by version"),
     Folder(5, "damage", "codec commitlog schemas store", "why bytes are wrong: flipped bits, lost pages, overwrites"),
     Folder(

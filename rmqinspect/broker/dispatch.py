@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rmqinspect.codec.byte_ranges import spans
+from rmqinspect.codec.arrays import Bools, Ints
+from rmqinspect.codec.byte_ranges import take_ranges
 from rmqinspect.codec.hash_columns import hash_texts, index_hashes, java_string_hashes, joined_hashes
 from rmqinspect.codec.hashes import java_string_hash
 from rmqinspect.codec.properties import PropertyTexts
-from rmqinspect.commitlog.records import Bools, Ints, Records
+from rmqinspect.commitlog.records import Records
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
 from rmqinspect.topics import SCHEDULE_TOPIC, SYSTEM_PREFIX
@@ -214,7 +215,7 @@ class Dispatcher:
 
 def property_texts(records: Records) -> PropertyTexts:
     """Return the properties of records, copied out of their window."""
-    raw = spans(records.raw, records.properties_starts, records.properties_ends)
+    raw = take_ranges(records.raw, records.properties_starts, records.properties_ends)
     offsets = np.frombuffer(raw.buffers()[1], np.int32)[: len(records) + 1].astype(np.int64)
     content = raw.buffers()[2]
     text = np.frombuffer(content, np.uint8)[: offsets[-1]] if content is not None else np.empty(0, np.uint8)
@@ -273,7 +274,7 @@ def _hashed(
 
 def _tokens(texts: PropertyTexts, which: Ints, starts: Ints, ends: Ints) -> tuple[Ints, Ints, Ints]:
     """Return (records, starts, ends) of the words of each KEYS value; empty ones are none."""
-    values = spans(texts.raw, starts, ends)
+    values = take_ranges(texts.raw, starts, ends)
     content = values.buffers()[2]
     inside = (
         np.flatnonzero(np.frombuffer(content, np.uint8) == _SPACE) if content is not None else np.empty(0, np.int64)

@@ -11,7 +11,7 @@ import click
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.codec import message_id as ids
 from rmqinspect.codec.decompress import decompress
-from rmqinspect.codec.fields import FieldRow, Parsed, walk_fields
+from rmqinspect.codec.fields import FieldRow, ParsedFields, walk_fields
 from rmqinspect.commitlog.locate import Spot, locate, what_begins
 from rmqinspect.errors import BadRecord
 from rmqinspect.schemas import dledger, message
@@ -169,7 +169,7 @@ def _read(spot: Spot, max_body: int) -> bytes:
         return content
 
 
-def _readable_body(record: Parsed, raw_body: bool, max_body: int) -> tuple[bytes | None, str, bool]:
+def _readable_body(record: ParsedFields, raw_body: bool, max_body: int) -> tuple[bytes | None, str, bool]:
     """Return a record's body, a note on what was done to it, and whether that failed."""
     body = record.body
     if body is None or not record.compressed or raw_body:
@@ -227,7 +227,7 @@ def _neighbours(store: Store, spot: Spot) -> Iterator[tuple[str, str, bool]]:
         yield "next", text if kind == "record" else text.replace("record", kind, 1), False
 
 
-def _identity_facts(record: Parsed, identity: ids.OffsetId | None) -> Iterator[tuple[str, str, bool]]:
+def _identity_facts(record: ParsedFields, identity: ids.OffsetId | None) -> Iterator[tuple[str, str, bool]]:
     if identity is None or "store_host" not in record.fields:
         return
     host = record.fields["store_host"].value
@@ -236,7 +236,7 @@ def _identity_facts(record: Parsed, identity: ids.OffsetId | None) -> Iterator[t
         yield "id", f"names broker {ids.host_text(*asked)}, another than the store host of this record", False
 
 
-def _witness_facts(store: Store, record: Parsed) -> Iterator[tuple[str, str, bool]]:
+def _witness_facts(store: Store, record: ParsedFields) -> Iterator[tuple[str, str, bool]]:
     if not store.queue_files:
         yield "queue unit", "not looked for: no file queues given", False
         return

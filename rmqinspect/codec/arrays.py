@@ -8,6 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Bytes = NDArray[np.uint8]
+Units = np.ndarray[Any, np.dtype[Any]]  # rows of a layout: a structured dtype, from `layout.dtype_of`
 
 
 def groups(*keys: Ints) -> list[tuple[int, int]]:
@@ -19,9 +22,6 @@ def groups(*keys: Ints) -> list[tuple[int, int]]:
         changes |= key[1:] != key[:-1]
     firsts = np.concatenate(([0], np.flatnonzero(changes) + 1))
     return list(zip(firsts.tolist(), np.append(firsts[1:], len(keys[0])).tolist(), strict=True))
-
-
-Units = np.ndarray[Any, np.dtype[Any]]
 
 
 def used_units(units: Units) -> Units:

@@ -4,12 +4,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
+from rmqinspect.codec.arrays import Ints
 
 
-def spans(raw: Any, starts: Ints, ends: Ints) -> pa.Array:
+def take_ranges(raw: Any, starts: Ints, ends: Ints) -> pa.Array:
     """Return the byte ranges [starts, ends) of a buffer as a binary array of its own memory.
 
     The ranges ascend and do not overlap. Seen as an Arrow array whose odd elements are the bytes

@@ -59,7 +59,7 @@ class NotJson(BadRecord):
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed:
+class JsonDocument:
     """A value, and what was odd about its text."""
 
     value: Any  # dict or list; all keys are strings
@@ -83,7 +83,7 @@ class Parsed:
         return tuple(found[:MAX_PROBLEMS])
 
 
-def parse(raw: bytes) -> Parsed:
+def parse_json(raw: bytes) -> JsonDocument:
     """Read the object or array at the beginning of `octets`.
 
     Of a duplicate key the last value stays, as in fastjson. A reference that cannot be resolved
@@ -125,7 +125,7 @@ def parse(raw: bytes) -> Parsed:
         resolver.resolve(value)
     where = byte_of(end)
     behind = raw[where:].strip(b" \t\r\n")
-    return Parsed(value, charset, where, behind, tuple(duplicates), tuple(resolver.dangling), tuple(fractions))
+    return JsonDocument(value, charset, where, behind, tuple(duplicates), tuple(resolver.dangling), tuple(fractions))
 
 
 class _ByteOffsets:

@@ -39,7 +39,7 @@ class Field:
 
 
 @dataclass(frozen=True)
-class Parsed:
+class ParsedFields:
     """A layout's fields as far as they could be parsed, and the bytes they came from."""
 
     raw: bytes
@@ -75,7 +75,7 @@ def walk_fields(
     physical_offset: int | None = None,
     start: int = 0,
     known: Mapping[str, Any] | None = None,
-) -> Parsed:
+) -> ParsedFields:
     """Parse named fields one after the other from `start` on, as far as they go; never raises.
 
     `known` holds the values of earlier fields that these refer to.
@@ -89,7 +89,7 @@ def walk_fields(
             value = field.parse_stream(stream, **values)
         except ConstructError as error:
             reason = f"{field.name}: {str(error).splitlines()[-1].strip()}"
-            return Parsed(content, physical_offset, found, reason)
+            return ParsedFields(content, physical_offset, found, reason)
         values[field.name] = value
         found[field.name] = Field(field.name, begin, stream.tell(), value)
-    return Parsed(content, physical_offset, found, None)
+    return ParsedFields(content, physical_offset, found, None)

@@ -14,11 +14,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rmqinspect.codec.arrays import Bytes, Ints
 from rmqinspect.codec.hashes import java_string_hash
 
-Ints = NDArray[np.int64]
 Hashes = NDArray[np.int32]
-Octets = NDArray[np.uint8]
 
 # Bytes of text hashed in one step; they take four times that as numbers, which a processor's cache holds.
 _BLOCK = 1 << 18
@@ -33,12 +32,12 @@ class TextHashes(NamedTuple):
     lengths: Ints
 
 
-def java_string_hashes(raw: Octets, starts: Ints, ends: Ints) -> Hashes:
+def java_string_hashes(raw: Bytes, starts: Ints, ends: Ints) -> Hashes:
     """Return Java's `String.hashCode()` of the UTF-8 texts [starts, ends) of `octets`, shape (n,)."""
     return hash_texts(raw, starts, ends).hashes
 
 
-def hash_texts(raw: Octets, starts: Ints, ends: Ints) -> TextHashes:
+def hash_texts(raw: Bytes, starts: Ints, ends: Ints) -> TextHashes:
     """Return the hashes and the UTF-16 lengths of the UTF-8 texts [starts, ends) of `octets`.
 
     The spans lie within `octets`, in any order, and may overlap. What is not UTF-8 becomes U+FFFD,
@@ -113,14 +112,14 @@ def _groups(lengths: Ints) -> Iterator[Ints]:
             yield group[first : first + rows]
 
 
-def _gather(raw: Octets, starts: Ints, length: int) -> Octets:
+def _gather(raw: Bytes, starts: Ints, length: int) -> Bytes:
     """Return the `length` bytes from each start on, shape (n, length)."""
     text = np.dtype((np.void, length))
     view = np.ndarray((len(raw) - length + 1,), text, np.ascontiguousarray(raw), 0, (1,))
     return view[starts].view(np.uint8).reshape(len(starts), length)
 
 
-def _hash_block(block: Octets) -> Hashes:
+def _hash_block(block: Bytes) -> Hashes:
     """Return the hashes of texts of one length and one byte per character, shape (n, length)."""
     hashes = np.zeros(len(block), np.int32)
     for first in range(0, block.shape[1], _BLOCK):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np  # slow to import, and `parse` and `place_of` do without
 
 # A construct Container: the fields are attributes.
-Parsed: TypeAlias = Any
+Container: TypeAlias = Any
 
 # construct's FormatField says ">l" for 4 bytes; numpy's "l" has 8. So numpy is told the size.
 _NUMPY_KINDS = {"b": "i", "h": "i", "l": "i", "q": "i"}
@@ -63,7 +63,7 @@ def place_of(layout: Construct, name: str) -> int:
     raise KeyError(name)
 
 
-def parse(layout: Construct, raw: bytes | memoryview, describe: Callable[[], str]) -> Parsed:
+def parse(layout: Construct, raw: bytes | memoryview, describe: Callable[[], str]) -> Container:
     """Parse one struct from the beginning of `octets`; what follows it is ignored.
 
     :raises BadRecord: the bytes end too early; `describe` says where they came from.

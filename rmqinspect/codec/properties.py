@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rmqinspect.codec.arrays import Bytes, Ints
 from rmqinspect.schemas.message import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +30,7 @@ class Items:
     firsts: Ints  # shape (n + 1,): record i has the items firsts[i] to firsts[i + 1]
 
 
-def split_properties(text: NDArray[np.uint8], offsets: Ints) -> Items:
+def split_properties(text: Bytes, offsets: Ints) -> Items:
     """Split the property texts of n records, which lie one behind the other in `text`.
 
     `offsets` has shape (n + 1,): record i has `text[offsets[i]:offsets[i + 1]]`.
@@ -69,7 +68,7 @@ def split_properties(text: NDArray[np.uint8], offsets: Ints) -> Items:
     return Items(_records_of(firsts), starts, middle, middle + 1, item_ends, malformed, firsts)
 
 
-def _split_alternating(text: NDArray[np.uint8], offsets: Ints) -> Items | None:
+def _split_alternating(text: Bytes, offsets: Ints) -> Items | None:
     """Split texts in which each item is a name, 01, a value, 02, as nearly all are; None for any others."""
     patterns = np.flatnonzero(text <= PROPERTY_SEPARATOR)
     middles, ends = patterns[0::2], patterns[1::2]
@@ -111,9 +110,9 @@ def _number_names(heads: NDArray[np.uint64], lengths: Ints) -> NDArray[np.uint64
 class PropertyTexts:
     """The properties of n records, asked for by name: columns, no Python object per item."""
 
-    def __init__(self, text: NDArray[np.uint8], offsets: Ints) -> None:
+    def __init__(self, text: Bytes, offsets: Ints) -> None:
         """Take the property texts of n records as `split_properties` does."""
-        self.raw: NDArray[np.uint8] = np.concatenate((text, np.zeros(_WORD.itemsize, np.uint8)))
+        self.raw: Bytes = np.concatenate((text, np.zeros(_WORD.itemsize, np.uint8)))
         self.items = split_properties(text, offsets)
         words = np.ndarray((len(text) + 1,), _WORD, self.raw, 0, (1,))
         lengths = self.items.name_ends - self.items.name_starts

@@ -12,8 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.codec.properties import split_properties
-from rmqinspect.commitlog.records import Ints, Records
+from rmqinspect.commitlog.records import Records
 from rmqinspect.schemas.message import SysFlag
 
 Queue = tuple[bytes, int]  # topic, queue id
@@ -138,7 +139,7 @@ class QueueOffsets:
         offset: Ints,
         after: Ints,
         expected: Ints,
-        wrong: NDArray[np.bool_],
+        wrong: Bools,
     ) -> list[tuple[int, int, int, int]]:
         """Leave out what only repairs the jump before it.
 

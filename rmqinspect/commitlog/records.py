@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
@@ -20,8 +21,6 @@ try:
 except ImportError:  # no wheel for this machine: zlib's is three times slower
     from zlib import crc32
 
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 # Views below read a whole head from any start, also one in the last bytes: every window has this
 # many bytes behind its end.

@@ -15,8 +15,8 @@ from itertools import repeat
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.layout import place_of
 from rmqinspect.commitlog.gaps import Gap
 from rmqinspect.commitlog.records import SLACK, Records
@@ -241,7 +241,7 @@ class _Chain:
             self._load(position)
         return position - self.start
 
-    def _records(self, starts: NDArray[np.int64]) -> Records:
+    def _records(self, starts: Ints) -> Records:
         return Records(self.raw, self.base + self.start, starts)
 
     # --- the chain ------------------------------------------------------------------------------
@@ -275,7 +275,7 @@ class _Chain:
             self.batch_size = max(walked // len(records) * _BATCH_RECORDS, _BATCH_SIZE)
         return records
 
-    def _guess_starts(self, at: int) -> NDArray[np.int64]:
+    def _guess_starts(self, at: int) -> Ints:
         """Follow the total sizes from `at` as far as a batch goes, without judging them.
 
         A chain is followed from record to record, which is slow in Python. So several records
@@ -306,10 +306,10 @@ class _Chain:
         broken = np.flatnonzero(reached[:-1] != begins[1:])
         if len(broken):
             inside[:, int(broken[0]) + 1 :] = False
-        starts: NDArray[np.int64] = places.T[inside.T]
+        starts: Ints = places.T[inside.T]
         return starts
 
-    def _follow_one(self, at: int, last: int) -> NDArray[np.int64]:
+    def _follow_one(self, at: int, last: int) -> Ints:
         """Follow the total sizes from `at` one by one: where parts do not help."""
         starts: list[int] = []
         size_at = self.uint32.item
@@ -321,7 +321,7 @@ class _Chain:
             at += size_at(at) + self.lead
         return np.array(starts, np.int64)
 
-    def _find_begins(self, at: int, last: int) -> NDArray[np.int64]:
+    def _find_begins(self, at: int, last: int) -> Ints:
         """Return `at` and some records behind it, up to `last`, that know their own place."""
         step = max((last - at) // _PARTS, _PART_SIZE)
         find, magic = self.buffer.find, message.MAGIC_PREFIX

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rmqinspect.codec.fastjson import MAX_PROBLEMS, NotJson, parse
+from rmqinspect.codec.fastjson import MAX_PROBLEMS, NotJson, parse_json
 from rmqinspect.errors import Unreadable
 from rmqinspect.store.model import Store, StoreFile
 from rmqinspect.store.reader import open_file
@@ -78,7 +78,7 @@ def _read_copy(file: StoreFile, name: str) -> ConfigDocument:
         return unusable(f"{file.size} bytes are too many to read, the limit is {MAX_CONFIG_SIZE}")
     try:
         with open_file(file) as reader:
-            parsed = parse(reader.read(0, MAX_CONFIG_SIZE))
+            parsed = parse_json(reader.read(0, MAX_CONFIG_SIZE))
     except (NotJson, Unreadable) as error:
         return unusable(str(error))
     if not isinstance(parsed.value, dict):

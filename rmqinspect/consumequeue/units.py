@@ -16,9 +16,8 @@ from types import TracebackType
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rmqinspect.codec.arrays import Units
+from rmqinspect.codec.arrays import Bools, Units
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas.consumequeue import (
@@ -31,8 +30,6 @@ from rmqinspect.schemas.consumequeue import (
 )
 from rmqinspect.store.model import QueueFile, Store
 from rmqinspect.store.reader import FileReader, allocated_size, open_file
-
-Bools = NDArray[np.bool_]
 
 LAYOUTS = {"queue": QueueUnit, "batch_queue": BatchUnit}  # by kind of file
 _KIND_NAMES = {"queue": "file", "batch_queue": "batch"}

@@ -13,10 +13,11 @@ from itertools import islice
 
 import numpy as np
 
+from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.codec.fields import walk_fields
 from rmqinspect.codec.hashes import find_flipped_bits, masked_crc32
 from rmqinspect.codec.layout import place_of
-from rmqinspect.commitlog.records import SLACK, Bools, Ints, Records
+from rmqinspect.commitlog.records import SLACK, Records
 from rmqinspect.commitlog.resync import ENTRY_HEAD, RECORD_MAGICS
 from rmqinspect.damage.patterns import (
     PAGE,

@@ -16,8 +16,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.commitlog.gaps import Gap
 from rmqinspect.commitlog.resync import Search, Unread
 from rmqinspect.commitlog.scan import RecordRun, scan_split
@@ -83,7 +83,7 @@ class Runs:
         self.first: int | None = None  # the first byte that differs
         self._last = -JOIN - 1  # the last one
 
-    def add(self, places: NDArray[np.int64]) -> None:
+    def add(self, places: Ints) -> None:
         """Take the offsets of bytes that differ, ascending, all behind those taken before."""
         begins = np.flatnonzero(np.diff(places, prepend=self._last) > JOIN)
         borders = [*begins.tolist(), len(places)]
@@ -226,7 +226,7 @@ class _File:
         self.search.fill(memoryview(raw), offset - self.base)
         return raw
 
-    def forget_dark(self, differs: NDArray[np.bool_], offset: int) -> None:
+    def forget_dark(self, differs: Bools, offset: int) -> None:
         """Take away what could not be read: nobody knows whether it differs."""
         position = offset - self.base
         for start, end in reversed(self.search.dark):

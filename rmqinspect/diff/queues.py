@@ -12,9 +12,8 @@ from itertools import chain, groupby
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rmqinspect.codec.arrays import Units
+from rmqinspect.codec.arrays import Bools, Units
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.consumequeue.units import LAYOUTS, queue_files_of, read_ext_tags, read_units, unit_numbers, valid_units
 from rmqinspect.errors import Unreadable
@@ -174,9 +173,9 @@ class _Side:
         return np.where(known, found, tags)
 
 
-def _in_order(numbers: Units, last: int) -> NDArray[np.bool_]:
+def _in_order(numbers: Units, last: int) -> Bools:
     """Return which queue offsets ascend from `last` on; damage and overlapping files make others."""
-    keep: NDArray[np.bool_] = numbers > last
+    keep: Bools = numbers > last
     keep[:-1] &= numbers[:-1] < numbers[1:]  # one that is far too large must not hide all behind it
     highest = np.maximum.accumulate(np.where(keep, numbers, last))
     keep[1:] &= numbers[1:] > highest[:-1]

@@ -12,8 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rmqinspect.codec.arrays import Ints
 from rmqinspect.commitlog.queue_offsets import QueueOffsets
-from rmqinspect.commitlog.records import Ints, Records
+from rmqinspect.commitlog.records import Records
 
 Keys = NDArray[np.uint64]
 

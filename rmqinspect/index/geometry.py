@@ -12,11 +12,11 @@ Source: IndexFile, IndexHeader; RocketMQ 4.0.0 to 5.5.0.
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from rmqinspect.codec.layout import Parsed, dtype_of, parse
+from rmqinspect.codec.arrays import Ints, Units
+from rmqinspect.codec.layout import Container, dtype_of, parse
 from rmqinspect.errors import BadRecord, Unreadable
 from rmqinspect.schemas.index import DEFAULT_ENTRIES, DEFAULT_SLOTS, IndexEntry, IndexHeader, IndexSlot
 from rmqinspect.store.broker_conf import setting_size
@@ -38,8 +38,6 @@ _ENOUGH = 0.5
 _MAX_CANDIDATES = 1000
 _WINDOW = (4 << 20) // _ENTRY_SIZE  # entries read at a time
 _SLOT_WINDOW = (1 << 20) // _SLOT_SIZE  # slots: as numbers they take twice the bytes
-
-Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +74,7 @@ class IndexFile:
     """An index file with what its header says and the geometry it has."""
 
     file: StoreFile
-    header: Parsed | None  # None: the file is shorter than a header
+    header: Container | None  # None: the file is shorter than a header
     geometry: Geometry | None  # None: not to be known
 
     @property
@@ -146,7 +144,7 @@ def configured_geometry(store: Store) -> Geometry | None:
     return geometry if geometry.possible else None
 
 
-def _read_header(reader: FileReader) -> Parsed | None:
+def _read_header(reader: FileReader) -> Container | None:
     raw = reader.read(0, _HEADER_SIZE)
     try:
         return parse(IndexHeader, raw, lambda: f"{reader.file.name} at 0 (0x0)")
@@ -154,7 +152,7 @@ def _read_header(reader: FileReader) -> Parsed | None:
         return None
 
 
-def _choose(reader: FileReader, header: Parsed, known: list[Geometry]) -> Geometry | None:
+def _choose(reader: FileReader, header: Container, known: list[Geometry]) -> Geometry | None:
     for geometry in known:
         empty = header.index_count <= 1
         if geometry.size == reader.size and (empty or _agreement(reader, header, geometry) >= _ENOUGH):
@@ -180,7 +178,7 @@ def _with_usual(index: IndexFile, usual: Geometry | None) -> IndexFile:
     return made
 
 
-def _agreement(reader: FileReader, header: Parsed, geometry: Geometry) -> float:
+def _agreement(reader: FileReader, header: Container, geometry: Geometry) -> float:
     """Return the share of entries that lie in the chain of their own slot, of those tried."""
     entries = read_entries(reader, geometry, 1, min(header.index_count - 1, _TRIED_ENTRIES))
     if not len(entries):
@@ -203,7 +201,7 @@ def _agreement(reader: FileReader, header: Parsed, geometry: Geometry) -> float:
     return float(chained.mean() * good.mean() * begins)
 
 
-def read_entries(reader: FileReader, geometry: Geometry, first: int, count: int) -> np.ndarray[Any, np.dtype[Any]]:
+def read_entries(reader: FileReader, geometry: Geometry, first: int, count: int) -> Units:
     """Return `count` entries from number `first` on, fewer at the file's end; the dtype of `IndexEntry`.
 
     :raises Unreadable: the system reports an I/O error.
@@ -231,7 +229,7 @@ def _read_slot(reader: FileReader, geometry: Geometry, slot: int) -> int:
     return int.from_bytes(reader.read(geometry.slot_position(slot), _SLOT_SIZE), "big", signed=True)
 
 
-def _infer(reader: FileReader, header: Parsed) -> Geometry | None:
+def _infer(reader: FileReader, header: Container) -> Geometry | None:
     """Return the geometry in which the entries lie in their chains, None when none is clear."""
     if header.index_count <= 1 or (reader.size - _HEADER_SIZE) % _SLOT_SIZE:
         return None
@@ -241,7 +239,7 @@ def _infer(reader: FileReader, header: Parsed) -> Geometry | None:
     return likely[0] if best >= _ENOUGH and len(likely) == 1 else None
 
 
-def _candidates(reader: FileReader, header: Parsed) -> Iterator[Geometry]:
+def _candidates(reader: FileReader, header: Container) -> Iterator[Geometry]:
     """Yield geometries of the file's size whose newest entry ends at the header's end offset."""
     count = header.index_count - 1
     words = (reader.size - _HEADER_SIZE) // _SLOT_SIZE

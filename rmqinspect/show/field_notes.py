@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rmqinspect.codec import message_id as ids
-from rmqinspect.codec.fields import Parsed
+from rmqinspect.codec.fields import ParsedFields
 from rmqinspect.codec.hashes import find_flipped_bits, masked_crc32
 from rmqinspect.schemas import dledger, message
 from rmqinspect.schemas.message import SysFlag
@@ -21,7 +21,7 @@ _TELLING_ZEROS = 64
 
 # A field's value for people, what it means, and whether that is damage.
 Words = tuple[str, str, bool]
-FieldWords = Callable[[Any, Parsed], Words]
+FieldWords = Callable[[Any, ParsedFields], Words]
 
 
 def sys_flag_words(sys_flag: int) -> str:
@@ -63,7 +63,7 @@ def flipped_bit_words(covered: bytes, start: int, stored: int, computed: int) ->
     return f"one flipped bit explains it: {place} is {_octet(now)}, was {_octet(before)}"
 
 
-def _total_size(value: int, record: Parsed) -> Words:
+def _total_size(value: int, record: ParsedFields) -> Words:
     if record.reason is not None:
         return str(value), "the fields do not add up: one cannot be parsed", True
     if record.end != value:
@@ -71,12 +71,12 @@ def _total_size(value: int, record: Parsed) -> Words:
     return str(value), "ok", False
 
 
-def _magic(value: int, _: Parsed) -> Words:
+def _magic(value: int, _: ParsedFields) -> Words:
     name = {message.MAGIC_V1: "V1", message.MAGIC_V2: "V2"}.get(value)
     return f"{value & 0xFFFFFFFF:#010x}", name or "no magic of a record", name is None
 
 
-def _body_crc(value: int, record: Parsed) -> Words:
+def _body_crc(value: int, record: ParsedFields) -> Words:
     body = record.body
     if body is None:
         return str(value), "not checked: the body cannot be parsed", False
@@ -107,11 +107,11 @@ def _zeros_words(body: bytes, start: int) -> str:
     return f"bytes +{start + longest.start()} to +{start + longest.end()} are zero" if longest else ""
 
 
-def _at_least_zero(value: int, _: Parsed) -> Words:
+def _at_least_zero(value: int, _: ParsedFields) -> Words:
     return str(value), "negative" if value < 0 else "", value < 0
 
 
-def _queue_offset(value: int, record: Parsed) -> Words:
+def _queue_offset(value: int, record: ParsedFields) -> Words:
     if value < 0:
         return str(value), "negative", True
     transaction = record.number("sys_flag") & message.TRANSACTION_MASK
@@ -119,7 +119,7 @@ def _queue_offset(value: int, record: Parsed) -> Words:
     return str(value), "prepared and rollback records have no queue unit" if without_unit else "", False
 
 
-def _own_offset(value: int, record: Parsed) -> Words:
+def _own_offset(value: int, record: ParsedFields) -> Words:
     if record.physical_offset is None:
         return str(value), "", False
     if value == record.physical_offset:
@@ -127,22 +127,22 @@ def _own_offset(value: int, record: Parsed) -> Words:
     return str(value), f"differs: the record lies at {describe_offset(record.physical_offset)}", True
 
 
-def _sys_flag(value: int, _: Parsed) -> Words:
+def _sys_flag(value: int, _: ParsedFields) -> Words:
     return f"{value & 0xFFFFFFFF:#x}", sys_flag_words(value), False
 
 
-def _timestamp(value: int, _: Parsed) -> Words:
+def _timestamp(value: int, _: ParsedFields) -> Words:
     text = format_millis(value)
     return str(value), text or "outside of the years 1 to 9999", text is None
 
 
-def _host(value: Mapping[str, Any], _: Parsed) -> Words:
+def _host(value: Mapping[str, Any], _: ParsedFields) -> Words:
     port = value["port"]
     wrong = not 0 <= port <= 0xFFFF
     return ids.host_text(ids.address_text(value["address"]), port), "no port number" if wrong else "", wrong
 
 
-def _store_host(value: Mapping[str, Any], record: Parsed) -> Words:
+def _store_host(value: Mapping[str, Any], record: ParsedFields) -> Words:
     text, note, wrong = _host(value, record)
     if wrong or record.physical_offset is None:
         return text, note, wrong
@@ -150,14 +150,14 @@ def _store_host(value: Mapping[str, Any], record: Parsed) -> Words:
     return text, f"offset msg id {identity}", False
 
 
-def _prepared_offset(value: int, record: Parsed) -> Words:
+def _prepared_offset(value: int, record: ParsedFields) -> Words:
     transaction = record.number("sys_flag") & message.TRANSACTION_MASK
     if transaction in (SysFlag.TRANSACTION_COMMIT, message.TRANSACTION_MASK):
         return str(value), "physical offset of the half message", False
     return str(value), "", False
 
 
-def _body(value: bytes, record: Parsed) -> Words:
+def _body(value: bytes, record: ParsedFields) -> Words:
     notes = []
     if record.compressed:
         kind = compression_name(record.number("sys_flag"))
@@ -167,12 +167,12 @@ def _body(value: bytes, record: Parsed) -> Words:
     return count(len(value), "byte"), ", ".join(notes), False
 
 
-def _text(value: bytes, _: Parsed) -> Words:
+def _text(value: bytes, _: ParsedFields) -> Words:
     wrong = not is_utf8(value)
     return escape_bytes(value), "not valid UTF-8" if wrong else "", wrong
 
 
-def _properties(value: bytes, _: Parsed) -> Words:
+def _properties(value: bytes, _: ParsedFields) -> Words:
     return count(len(value), "byte"), "", False
 
 
@@ -200,20 +200,20 @@ MESSAGE_WORDS: Mapping[str, FieldWords] = {
 }
 
 
-def _entry_magic(value: int, _: Parsed) -> Words:
+def _entry_magic(value: int, _: ParsedFields) -> Words:
     if value == dledger.ENTRY_MAGIC_BLANK:
         return str(value), "blank: the file ends here", False
     name = dict(zip(dledger.ENTRY_MAGICS, ("entry", "no-op", "configuration change"), strict=True)).get(value)
     return str(value), name or "no magic of a DLedger entry", name is None
 
 
-def _entry_size(value: int, record: Parsed) -> Words:
+def _entry_size(value: int, record: ParsedFields) -> Words:
     expected = dledger.EntryHead.sizeof() + record.number("body_size")
     wrong = "body_size" in record.fields and value != expected
     return str(value), f"differs: head and body take {expected}" if wrong else "", wrong
 
 
-def _plain(value: int, _: Parsed) -> Words:
+def _plain(value: int, _: ParsedFields) -> Words:
     return str(value), "", False
 
 

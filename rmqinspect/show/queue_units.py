@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rmqinspect.codec.fields import Parsed, walk_fields
+from rmqinspect.codec.fields import ParsedFields, walk_fields
 from rmqinspect.codec.hashes import java_string_hash
 from rmqinspect.schemas import consumequeue, message
 from rmqinspect.schemas.message import SysFlag
@@ -21,7 +21,7 @@ class Witness:
     file: QueueFile
     position: int  # bytes, in the file
     number: int  # of the unit in the queue; of a batch unit: its first queue offset
-    unit: Parsed
+    unit: ParsedFields
     problems: tuple[str, ...]  # what differs from the record
 
     @property
@@ -30,7 +30,7 @@ class Witness:
         return bool(self.problems) and self.unit.number("size") not in (0, consumequeue.PRE_BLANK_SIZE)
 
 
-def find_witnesses(store: Store, record: Parsed) -> list[Witness]:
+def find_witnesses(store: Store, record: ParsedFields) -> list[Witness]:
     """Return the queue units of a record: the one at its queue offset, else one that points at it.
 
     :raises Unreadable: an I/O error.
@@ -47,7 +47,7 @@ def find_witnesses(store: Store, record: Parsed) -> list[Witness]:
     return found
 
 
-def _files_of(store: Store, record: Parsed, kind: str) -> list[QueueFile]:
+def _files_of(store: Store, record: ParsedFields, kind: str) -> list[QueueFile]:
     """Return the files of the record's queue, by base; the units go on from one to the next."""
     topic = record.fields["topic"].value.decode(errors="replace")
     queue_id = record.number("queue_id")
@@ -56,11 +56,11 @@ def _files_of(store: Store, record: Parsed, kind: str) -> list[QueueFile]:
     ]
 
 
-def _nothing(files: list[QueueFile], record: Parsed) -> None:
+def _nothing(files: list[QueueFile], record: ParsedFields) -> None:
     return None
 
 
-def _at_queue_offset(files: list[QueueFile], record: Parsed) -> Witness | None:
+def _at_queue_offset(files: list[QueueFile], record: ParsedFields) -> Witness | None:
     """Return the unit at the record's queue offset."""
     at = record.number("queue_offset") * consumequeue.QueueUnit.sizeof()
     for file in files:
@@ -69,7 +69,7 @@ def _at_queue_offset(files: list[QueueFile], record: Parsed) -> Witness | None:
     return None
 
 
-def _pointing_at(files: list[QueueFile], record: Parsed) -> Witness | None:
+def _pointing_at(files: list[QueueFile], record: ParsedFields) -> Witness | None:
     """Return the unit that holds the record's physical offset, by bisection: units are in its order."""
     target = record.number("physical_offset")
     for file in files:
@@ -90,13 +90,13 @@ def _pointing_at(files: list[QueueFile], record: Parsed) -> Witness | None:
     return None
 
 
-def _parse(file: QueueFile, position: int) -> Parsed:
+def _parse(file: QueueFile, position: int) -> ParsedFields:
     layout = _UNITS[file.kind]
     with open_file(file) as reader:
         return walk_fields(layout.subcons, reader.read(position, layout.sizeof()))
 
 
-def _read_unit(file: QueueFile, position: int, record: Parsed) -> Witness:
+def _read_unit(file: QueueFile, position: int, record: ParsedFields) -> Witness:
     unit = _parse(file, position)
     number = unit.number("queue_offset")
     if file.kind == "queue":
@@ -104,7 +104,7 @@ def _read_unit(file: QueueFile, position: int, record: Parsed) -> Witness:
     return Witness(file, position, number, unit, tuple(_problems(unit, number, record)))
 
 
-def _problems(unit: Parsed, number: int, record: Parsed) -> Iterator[str]:
+def _problems(unit: ParsedFields, number: int, record: ParsedFields) -> Iterator[str]:
     size, offset = unit.number("size"), unit.number("physical_offset")
     if size == 0:
         yield "not written"
@@ -124,7 +124,7 @@ def _problems(unit: Parsed, number: int, record: Parsed) -> Iterator[str]:
         yield f"tags code {tags_code}, of the record's tags it would be {expected}"
 
 
-def tags_code_of(record: Parsed) -> int | None:
+def tags_code_of(record: ParsedFields) -> int | None:
     """Return the tags code a unit of this record has; None for the schedule topic (a deliver time).
 
     Source: CommitLog#checkMessageAndReturnSize, MessageExtBrokerInner#tagsString2tagsCode.
@@ -140,7 +140,7 @@ def tags_code_of(record: Parsed) -> int | None:
     return java_string_hash(tags) if tags else 0
 
 
-def has_queue_unit(record: Parsed) -> bool:
+def has_queue_unit(record: ParsedFields) -> bool:
     """Return whether the broker gives this record a queue unit at all."""
     transaction = record.number("sys_flag") & message.TRANSACTION_MASK
     return transaction in (0, SysFlag.TRANSACTION_COMMIT)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from rmqinspect.codec import message_id as ids
-from rmqinspect.codec.fields import Field, FieldRow, Parsed, walk_fields
+from rmqinspect.codec.fields import Field, FieldRow, ParsedFields, walk_fields
 from rmqinspect.codec.hashes import java_string_hash, masked_crc32
 from rmqinspect.schemas import dledger, message
 from rmqinspect.schemas.message import SysFlag
@@ -85,12 +85,12 @@ def describe_items(body: bytes, start: int = 0) -> list[FieldRow]:
     return rows
 
 
-def _row(field: Field, record: Parsed, words: Mapping[str, FieldWords]) -> FieldRow:
+def _row(field: Field, record: ParsedFields, words: Mapping[str, FieldWords]) -> FieldRow:
     value, note, problem = words[field.name](field.value, record)
     return FieldRow(field.name, field.start, record.raw[field.start : field.end], value, note, problem)
 
 
-def _blank_rows(blank: Parsed) -> list[FieldRow]:
+def _blank_rows(blank: ParsedFields) -> list[FieldRow]:
     size, head = blank.number("total_size"), blank.end
     size_row, magic_row = (_row(field, blank, MESSAGE_WORDS) for field in blank.fields.values())
     if size < head:
@@ -106,7 +106,7 @@ def _blank_rows(blank: Parsed) -> list[FieldRow]:
     return rows
 
 
-def _leftover(record: Parsed) -> list[FieldRow]:
+def _leftover(record: ParsedFields) -> list[FieldRow]:
     """Return a row for the bytes behind the last field that belong to the record all the same."""
     size, end, content = record.number("total_size"), record.end, record.raw
     stop = size if end < size <= len(content) else end
@@ -132,7 +132,7 @@ def _split_properties(content: bytes) -> Iterator[tuple[int, bytes]]:
         start = end
 
 
-def _property_rows(field: Field, record: Parsed) -> list[FieldRow]:
+def _property_rows(field: Field, record: ParsedFields) -> list[FieldRow]:
     rows: list[FieldRow] = []
     names: set[bytes] = set()
     for start, raw in _split_properties(field.value):
@@ -154,7 +154,7 @@ def _property_rows(field: Field, record: Parsed) -> list[FieldRow]:
     return rows + _glued_crc(field, record, rows)
 
 
-def _property_note(name: bytes, value: bytes, offset: int, record: Parsed) -> tuple[str, bool]:
+def _property_note(name: bytes, value: bytes, offset: int, record: ParsedFields) -> tuple[str, bool]:
     if not (is_utf8(name) and is_utf8(value)):
         return "not valid UTF-8", True
     if name == message.CRC32_NAME:
@@ -165,7 +165,7 @@ def _property_note(name: bytes, value: bytes, offset: int, record: Parsed) -> tu
     return (escape(words(value.decode(), record)) if words is not None else ""), False
 
 
-def _record_crc(record: Parsed) -> tuple[str, bool]:
+def _record_crc(record: ParsedFields) -> tuple[str, bool]:
     """Return what the `__CRC32#` tail proves. Source: CommitLog#checkMessageAndReturnSize."""
     end = record.fields["properties"].end
     covered = record.raw[: end - message.CRC32_RESERVED_SIZE]
@@ -191,7 +191,7 @@ def _crc_of_tail(tail: bytes) -> int | None:
     return int(digits[::-1])  # the least significant digit stands first
 
 
-def _glued_crc(field: Field, record: Parsed, rows: list[FieldRow]) -> list[FieldRow]:
+def _glued_crc(field: Field, record: ParsedFields, rows: list[FieldRow]) -> list[FieldRow]:
     """Return a row for a CRC tail that no separator parts from the value before it (batches of 5.4.0)."""
     tail = field.value[-message.CRC32_RESERVED_SIZE :]
     start = field.end - len(tail)
@@ -203,7 +203,7 @@ def _glued_crc(field: Field, record: Parsed, rows: list[FieldRow]) -> list[Field
     return [FieldRow(message.CRC32_NAME.decode(), start, tail, value, note, problem, 2)]
 
 
-def _uniq_key(value: str, record: Parsed) -> str:
+def _uniq_key(value: str, record: ParsedFields) -> str:
     for reading in ids.decode(value):
         if isinstance(reading, ids.ClientId) and not reading.doubts:
             return f"{reading.address} pid {reading.pid} counter {reading.counter}{_made(reading, record)}"
@@ -212,7 +212,7 @@ def _uniq_key(value: str, record: Parsed) -> str:
     return "of no form known"
 
 
-def _made(reading: ids.ClientId, record: Parsed) -> str:
+def _made(reading: ids.ClientId, record: ParsedFields) -> str:
     born = record.number("born_timestamp")
     if format_millis(born) is None:
         return ""
@@ -220,7 +220,7 @@ def _made(reading: ids.ClientId, record: Parsed) -> str:
     return f", client in {zone}" if zone is not None else ", another time than born_timestamp"
 
 
-def _offset_id(value: str, _: Parsed) -> str:
+def _offset_id(value: str, _: ParsedFields) -> str:
     for reading in ids.decode(value):
         if isinstance(reading, ids.OffsetId) and not reading.doubts:
             broker = ids.host_text(reading.address, reading.port)
@@ -228,12 +228,12 @@ def _offset_id(value: str, _: Parsed) -> str:
     return ""
 
 
-def _millis(value: str, _: Parsed) -> str:
+def _millis(value: str, _: ParsedFields) -> str:
     number = value.isascii() and value.isdecimal() and len(value) < 19
     return format_millis(int(value)) or "" if number else ""
 
 
-_PROPERTY_WORDS: Mapping[bytes, Callable[[str, Parsed], str]] = {
+_PROPERTY_WORDS: Mapping[bytes, Callable[[str, ParsedFields], str]] = {
     b"UNIQ_KEY": _uniq_key,
     b"TAGS": lambda value, _: f"tags code {java_string_hash(value)}",
     b"ORIGIN_MESSAGE_ID": _offset_id,

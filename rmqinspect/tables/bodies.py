@@ -3,12 +3,10 @@
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.decompress import BodyTooLarge, decompress
 from rmqinspect.errors import BadRecord
-
-Ints = NDArray[np.int64]
 
 _BATCH_SIZE = 64 << 20  # payloads of one batch; one more may pass it
 

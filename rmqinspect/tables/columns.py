@@ -7,10 +7,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.tables.table import TIMESTAMP
 from rmqinspect.times import END_MILLI, FIRST_MILLI
-
-Ints = NDArray[np.int64]
 
 
 def is_text(raw: pa.Array) -> bool:
@@ -22,14 +21,14 @@ def is_text(raw: pa.Array) -> bool:
     return True
 
 
-def text(raw: pa.Array, known: bool = False) -> tuple[pa.Array, NDArray[np.bool_]]:
+def text(raw: pa.Array, known: bool = False) -> tuple[pa.Array, Bools]:
     """Return a binary array as strings, and which of them were not valid UTF-8.
 
     Invalid bytes become U+FFFD, as Java's decoder makes them; nothing is dropped. Where all values
     are `known` to be valid, they are not looked at again.
     """
     count = len(raw)
-    invalid: NDArray[np.bool_] = np.zeros(count, np.bool_)
+    invalid: Bools = np.zeros(count, np.bool_)
     strings = _as_strings(raw)
     if not known and not is_text(raw):
         values = raw.to_pylist()
@@ -59,7 +58,7 @@ def repeat(word: str, count: int) -> pa.Array:
     return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(content * count))
 
 
-def millis(values: Ints) -> tuple[pa.Array, NDArray[np.bool_]]:
+def millis(values: Ints) -> tuple[pa.Array, Bools]:
     """Return milliseconds as timestamps, null outside the years 1 to 9999, and which are outside."""
     outside = (values < FIRST_MILLI) | (values >= END_MILLI)
     if not outside.any():

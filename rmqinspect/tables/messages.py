@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rmqinspect.codec.byte_ranges import spans
+from rmqinspect.codec.arrays import Bools, Bytes, Ints
+from rmqinspect.codec.byte_ranges import take_ranges
 from rmqinspect.codec.properties import split_properties
 from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.scan import RecordRun
@@ -21,8 +22,6 @@ from rmqinspect.tables.bodies import decompress_bodies
 from rmqinspect.tables.columns import is_text, millis, pick, repeat, text
 from rmqinspect.tables.property_names import PropertyNames
 from rmqinspect.tables.table import TIMESTAMP, Request, column
-
-Ints = NDArray[np.int64]
 
 _TEXTS = pa.map_(pa.string(), pa.string())
 
@@ -117,7 +116,7 @@ def _message_batch(stretch: RecordRun, request: Request) -> pa.RecordBatch:
     bodies: pa.Array | None = None
     problems: dict[str, Ints] = {}
     if "body" in wanted or "status" in wanted:
-        bodies = spans(records.raw, records.body_starts, records.body_ends)
+        bodies = take_ranges(records.raw, records.body_starts, records.body_ends)
         compressed = np.flatnonzero(records.sys_flag & SysFlag.COMPRESSED)
         if len(compressed) and not request.raw_body:
             bodies, problems, done = decompress_bodies(bodies, compressed, _compression(records), request.max_body)
@@ -150,7 +149,7 @@ def _message_batch(stretch: RecordRun, request: Request) -> pa.RecordBatch:
         status.mark("body_crc", ~records.body_crc_ok)
     status.mark("offset_mismatch", records.physical_offset != records.base + records.starts)
     columns["record_crc_ok"] = _record_crc(records, status)
-    columns["topic"], invalid = text(spans(records.raw, records.topic_starts, records.topic_ends))
+    columns["topic"], invalid = text(take_ranges(records.raw, records.topic_starts, records.topic_ends))
     status.mark("invalid_utf8", invalid)
     columns |= _property_columns(records, status)
     if bodies is not None:
@@ -170,7 +169,7 @@ class _Status:
     def __init__(self, count: int) -> None:
         self.worst = np.zeros(count, np.int8)
 
-    def mark(self, name: str, which: NDArray[np.bool_] | Ints | slice) -> None:
+    def mark(self, name: str, which: Bools | Ints | slice) -> None:
         if isinstance(which, np.ndarray) and which.dtype == np.bool_ and not which.any():
             return  # nearly always
         number = STATUSES.index(name)
@@ -226,7 +225,7 @@ def _hosts(records: Records, wanted: frozenset[str]) -> dict[str, pa.Array]:
     return result
 
 
-def _addresses(column: NDArray[np.uint8], width: int) -> pa.Array:
+def _addresses(column: Bytes, width: int) -> pa.Array:
     """Return addresses of `width` bytes as text; there are few different ones."""
     # Arrow finds equal numbers faster than equal byte strings.
     if width == 4:
@@ -254,13 +253,13 @@ def _in_order(parts: list[pa.Array], order: list[Ints]) -> pa.Array:
     return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(order), kind="stable")))
 
 
-def _raw(column: NDArray[Any]) -> NDArray[np.uint8]:
+def _raw(column: NDArray[Any]) -> Bytes:
     """Return the bytes of each value, copied as plain bytes."""
     plain = np.ascontiguousarray(column.view(np.dtype((np.void, column.itemsize))))
     return plain.view(np.uint8).reshape(len(column), -1)
 
 
-def _hex(content: NDArray[np.uint8]) -> pa.Array:
+def _hex(content: Bytes) -> pa.Array:
     """Return the bytes of each row as upper-case hex."""
     digits = _HEX.take(content)  # two digits each
     offsets = np.arange(0, digits.nbytes + 1, digits.itemsize * digits.shape[1], dtype=np.int32)
@@ -273,7 +272,7 @@ def _hex(content: NDArray[np.uint8]) -> pa.Array:
 def _property_columns(records: Records, status: _Status) -> dict[str, pa.Array]:
     """Return the map of properties, and the columns that are made of single ones."""
     count = len(records)
-    raw = spans(records.raw, records.properties_starts, records.properties_ends)
+    raw = take_ranges(records.raw, records.properties_starts, records.properties_ends)
     offsets = np.frombuffer(raw.buffers()[1], np.int32)[: count + 1].astype(np.int64)
     content = raw.buffers()[2]
     blob = np.frombuffer(content, np.uint8)[: offsets[-1]] if content is not None else np.empty(0, np.uint8)
@@ -281,9 +280,9 @@ def _property_columns(records: Records, status: _Status) -> dict[str, pa.Array]:
     status.mark("bad_properties", items.malformed)
     # The separators are ASCII: of a valid text all parts are valid.
     valid = is_text(raw)
-    raw_names = spans(content, items.name_starts, items.name_ends)
+    raw_names = take_ranges(content, items.name_starts, items.name_ends)
     names, bad_names = text(raw_names, valid)
-    values, bad_values = text(spans(content, items.value_starts, items.value_ends), valid)
+    values, bad_values = text(take_ranges(content, items.value_starts, items.value_ends), valid)
     if (bad := bad_names | bad_values).any():
         status.mark("invalid_utf8", items.record[bad])
     known = PropertyNames(raw_names, names, items.firsts)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
+from rmqinspect.codec.arrays import Bools, Ints
 
 _SMALL_GRID = 1 << 20  # cells: records times different names
 
@@ -55,7 +55,7 @@ class PropertyNames:
         shifts = self._begins[self._sequence] - self._firsts[:-1]
         return np.arange(len(self._lengths)) + np.repeat(shifts, self._counts)
 
-    def find(self, name: str) -> tuple[Ints, NDArray[np.bool_] | None] | None:
+    def find(self, name: str) -> tuple[Ints, Bools | None] | None:
         """Return which property of that name each record has, and which have none; None if no record has it.
 
         "Which none" is None where all have it. Of equal names the last counts.

@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rmqinspect.codec.arrays import Ints, Units, groups
+from rmqinspect.codec.arrays import Bools, Ints, Units, groups
 from rmqinspect.codec.layout import dtype_of
-from rmqinspect.commitlog.records import Bools
 from rmqinspect.schemas.timer import (
     UNIT_MAGICS,
     UNIT_SIZE,

@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rmqinspect.codec.arrays import Ints
+from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.commitlog.gaps import Gap
-from rmqinspect.commitlog.records import Bools
 from rmqinspect.tables.capped_list import CappedList
 
 INSIDE = "inside"  # a record, or filler: no record starts there

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmqinspect.codec.fastjson import MAX_DEPTH, MAX_PROBLEMS, NotJson, parse
+from rmqinspect.codec.fastjson import MAX_DEPTH, MAX_PROBLEMS, NotJson, parse_json
 from tests.support import oracle
 
 # A whole consumerOffset.json of 4.9.8: bare keys on one line, the closing brace on the next.
@@ -39,7 +39,7 @@ PRETTY_5_4 = b"""{
 
 @pytest.mark.parametrize("raw", [PRETTY_4_9, PRETTY_5_4], ids=["fastjson 1", "fastjson 2"])
 def test_number_keys_without_quotes_are_read(raw: bytes) -> None:
-    parsed = parse(raw)
+    parsed = parse_json(raw)
     assert parsed.value["offsetTable"] == {
         "TopicTest@CG": {"0": 5, "1": 5, "2": 5, "3": 5},
         "RMQ_SYS_TRANS_HALF_TOPIC@CID_RMQ_SYS_TRANS": {"0": 20},
@@ -65,18 +65,18 @@ def test_number_keys_without_quotes_are_read(raw: bytes) -> None:
     ],
 )
 def test_the_dialect_is_read_as_meant(raw: bytes, value: Any) -> None:
-    parsed = parse(raw)
+    parsed = parse_json(raw)
     assert (parsed.value, parsed.problems) == (value, ())
 
 
 def test_half_a_surrogate_pair_becomes_a_replacement_character() -> None:
-    parsed = parse(rb'{"a":"\ud83d\ude00 \ud83d! \\ud83d","\udc00":1}')
+    parsed = parse_json(rb'{"a":"\ud83d\ude00 \ud83d! \\ud83d","\udc00":1}')
     assert parsed.value == {"a": "😀 \ufffd! \\ud83d", "\ufffd": 1}
     json.dumps(parsed.value, ensure_ascii=False).encode()
 
 
 def test_a_reference_stands_for_what_it_names() -> None:
-    parsed = parse(
+    parsed = parse_json(
         rb'{"offsetTable":{"T@G":{0:5},"T\u002eU@G":{"$ref":"$.offsetTable.T\\@G"}},"l":[[7],{"$ref":"$.l[0]"}]}'
     )
     assert parsed.value["offsetTable"] == {"T@G": {"0": 5}, "T.U@G": {"0": 5}}
@@ -86,20 +86,20 @@ def test_a_reference_stands_for_what_it_names() -> None:
 
 @pytest.mark.parametrize("path", ["$", "..", "$.a", "$.b", "$.nowhere", "$.l[9]", "x", "", "$.l[99999999999999999999]"])
 def test_a_reference_to_nothing_before_it_stays_as_written(path: str) -> None:
-    parsed = parse(b'{"a":{"inner":{"$ref":"%s"}},"b":{},"l":[]}' % path.encode())
+    parsed = parse_json(b'{"a":{"inner":{"$ref":"%s"}},"b":{},"l":[]}' % path.encode())
     assert parsed.value["a"]["inner"] == {"$ref": path}
     assert parsed.problems == (f"reference {path!r} names nothing before it",)
     json.dumps(parsed.value)  # no cycle
 
 
 def test_of_a_duplicate_key_the_last_value_counts_and_it_is_told() -> None:
-    parsed = parse(b'{0:1,"0":2,"a":3}')
+    parsed = parse_json(b'{0:1,"0":2,"a":3}')
     assert parsed.value == {"0": 2, "a": 3}
     assert parsed.problems == ("duplicate key '0': the last value counts",)
 
 
 def test_problems_are_not_told_without_end() -> None:
-    parsed = parse(b"[" + b",".join([b"{0:1,0:2}"] * 1000) + b"]")
+    parsed = parse_json(b"[" + b",".join([b"{0:1,0:2}"] * 1000) + b"]")
     assert len(parsed.problems) == MAX_PROBLEMS
 
 
@@ -114,16 +114,16 @@ def test_problems_are_not_told_without_end() -> None:
     ],
 )
 def test_bytes_behind_the_end_are_told_and_do_no_harm(tail: bytes, problem: str | None) -> None:
-    parsed = parse(b'{"a":1}' + tail)
+    parsed = parse_json(b'{"a":1}' + tail)
     assert parsed.value == {"a": 1}
     assert parsed.problems == ((problem,) if problem else ())
     assert parsed.charset == "utf-8"
 
 
 def test_other_charsets_are_tried_in_their_order() -> None:
-    assert parse('{"主题":{0:1}}'.encode("gbk")).value == {"主题": {"0": 1}}
-    assert parse('{"主题":{0:1}}'.encode("gbk")).problems == ("not UTF-8: read as gbk",)
-    latin = parse(b'{"caf\xe9":1}')
+    assert parse_json('{"主题":{0:1}}'.encode("gbk")).value == {"主题": {"0": 1}}
+    assert parse_json('{"主题":{0:1}}'.encode("gbk")).problems == ("not UTF-8: read as gbk",)
+    latin = parse_json(b'{"caf\xe9":1}')
     assert (latin.value, latin.charset) == ({"café": 1}, "iso-8859-1")
 
 
@@ -149,7 +149,7 @@ def test_other_charsets_are_tried_in_their_order() -> None:
 )
 def test_what_cannot_be_read_is_refused_with_its_byte_offset(raw: bytes, offset: int) -> None:
     with pytest.raises(NotJson) as caught:
-        parse(raw)
+        parse_json(raw)
     assert caught.value.offset == offset
     assert f"byte {offset} ({offset:#x})" in str(caught.value)
 
@@ -168,7 +168,7 @@ def test_what_cannot_be_read_is_refused_with_its_byte_offset(raw: bytes, offset:
 @pytest.mark.timeout(20)
 def test_hostile_text_takes_time_in_proportion_to_its_length(hostile: Callable[[int], bytes]) -> None:
     with pytest.raises(NotJson):
-        parse(hostile(300_000))
+        parse_json(hostile(300_000))
 
 
 @settings(deadline=None)
@@ -176,7 +176,7 @@ def test_hostile_text_takes_time_in_proportion_to_its_length(hostile: Callable[[
 def test_random_bytes_raise_nothing_else(raw: bytes) -> None:
     for text in (raw, b"{" + raw, b'{"a":{' + raw + b"}}"):
         try:
-            parse(text)
+            parse_json(text)
         except NotJson as error:
             assert 0 <= error.offset <= len(text)
 
@@ -193,18 +193,18 @@ _VALUES = st.recursive(
 def test_legal_json_is_read_as_by_the_strict_parser(value: dict[str, Any]) -> None:
     raw = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
     if b'"$ref"' not in raw:
-        assert parse(raw).value == json.loads(raw)
+        assert parse_json(raw).value == json.loads(raw)
 
 
 @settings(deadline=None)
 @given(st.integers(0, len(PRETTY_4_9) - 1), st.integers(0, 7))
 def test_a_cut_or_a_flipped_bit_gives_a_value_or_the_one_error(position: int, bit: int) -> None:
     with pytest.raises(NotJson):
-        parse(PRETTY_4_9[:position])
+        parse_json(PRETTY_4_9[:position])
     flipped = bytearray(PRETTY_4_9)
     flipped[position] ^= 1 << bit
     try:
-        parse(bytes(flipped))
+        parse_json(bytes(flipped))
     except NotJson as error:
         assert 0 <= error.offset <= len(flipped)
 
@@ -217,5 +217,5 @@ def test_every_config_file_of_real_brokers_is_read_without_a_problem() -> None:
         files += config.parent.glob("compaction/position-checkpoint*")
     assert len(files) > 250
     for file in files:
-        parsed = parse(file.read_bytes())
+        parsed = parse_json(file.read_bytes())
         assert (parsed.problems, parsed.charset) == ((), "utf-8"), file

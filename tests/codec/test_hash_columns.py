@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqinspect.codec import hash_columns
+from rmqinspect.codec.arrays import Bytes, Ints
 from rmqinspect.codec.hash_columns import (
-    Ints,
-    Octets,
     hash_texts,
     index_hashes,
     java_string_hashes,
@@ -20,7 +19,7 @@ from rmqinspect.codec.hashes import index_hash, index_key, java_string_hash
 LONG = hash_columns._BLOCK + 3
 
 
-def laid(texts: list[bytes]) -> tuple[Octets, Ints, Ints]:
+def laid(texts: list[bytes]) -> tuple[Bytes, Ints, Ints]:
     """Return the texts one behind the other, and where each starts and ends."""
     sizes = np.array([len(text) for text in texts], np.int64)
     ends = np.cumsum(sizes)

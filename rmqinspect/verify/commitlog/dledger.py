@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from rmqinspect.codec.arrays import Ints, groups
+from rmqinspect.codec.arrays import Bools, Ints, groups
 from rmqinspect.codec.layout import dtype_of, parse
-from rmqinspect.commitlog.records import Bools, Records
+from rmqinspect.commitlog.records import Records
 from rmqinspect.errors import BadRecord, Unreadable
 from rmqinspect.schemas.dledger import ENTRY_MAGIC_BLANK, ENTRY_MAGICS, EntryBlank, EntryHead, EntryIndexUnit
 from rmqinspect.store.model import Segment, StoreFile

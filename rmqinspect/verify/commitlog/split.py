@@ -13,12 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from rmqinspect.broker.dispatch import Dispatcher, property_texts
+from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.codec.hashes import find_flipped_bits
 from rmqinspect.codec.properties import PropertyTexts, split_properties
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.commitlog.gaps import Gap
 from rmqinspect.commitlog.queue_offsets import Jump, QueueEnds, QueueOffsets
-from rmqinspect.commitlog.records import Bools, Ints, Records
+from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.resync import ENTRY_HEAD, Unread
 from rmqinspect.commitlog.scan import RecordRun, scan_split
 from rmqinspect.commitlog.splits import Borders, Split

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rmqinspect.codec.fastjson import CHARSETS, NotJson, Parsed, parse
+from rmqinspect.codec.fastjson import CHARSETS, JsonDocument, NotJson, parse_json
 from rmqinspect.config.json_files import MAX_CONFIG_SIZE
 from rmqinspect.errors import Unreadable
 from rmqinspect.store.model import Store, StoreFile
@@ -70,7 +70,7 @@ def _read(file: StoreFile, kind: Kind) -> _Copy:
 
 def _judge_text(copy: _Copy, raw: bytes, kind: Kind) -> None:
     try:
-        parsed = parse(raw)
+        parsed = parse_json(raw)
     except NotJson as error:
         end, zeros = error.offset, len(raw.rstrip(b"\0"))
         copy.trouble = f"it is no JSON as brokers write it from {describe_offset(end)} on: {error.reason}"
@@ -99,7 +99,7 @@ def _excerpt(raw: bytes, offset: int) -> str:
     return repr(raw[offset : offset + 12])[1:] if offset < len(raw) else "the file's end"
 
 
-def _judge_value(copy: _Copy, parsed: Parsed, kind: Kind) -> None:
+def _judge_value(copy: _Copy, parsed: JsonDocument, kind: Kind) -> None:
     value = parsed.value
     if not isinstance(value, dict):
         copy.trouble, copy.expected, copy.found = "it is a list", "an object", "a list"
@@ -117,7 +117,7 @@ def _judge_value(copy: _Copy, parsed: Parsed, kind: Kind) -> None:
         copy.expected, copy.count = first[1], 1 + sum(1 for _ in wrong)
 
 
-def _doubts(file: StoreFile, parsed: Parsed, kind: Kind) -> Iterator[Finding]:
+def _doubts(file: StoreFile, parsed: JsonDocument, kind: Kind) -> Iterator[Finding]:
     """Yield what no broker writes although every broker reads it."""
     if parsed.duplicates:
         yield Finding(

@@ -11,9 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from rmqinspect.broker.dispatch import Dispatched
-from rmqinspect.codec.arrays import Ints, groups
+from rmqinspect.codec.arrays import Bools, Ints, groups
 from rmqinspect.codec.layout import dtype_of
-from rmqinspect.commitlog.records import Bools
 from rmqinspect.consumequeue.units import LAYOUTS, filler_units, read_ext_tags, valid_units
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas.consumequeue import EXT_ADDRESS_MAX, QueueUnit

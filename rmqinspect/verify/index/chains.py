@@ -18,11 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rmqinspect.codec.arrays import Ints
+from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.index.geometry import Geometry
 from rmqinspect.verify.index.header import Content
-
-Bools = NDArray[np.bool_]
 
 # Slots followed in one pass over the entries: a default file has five million.
 SLOTS_AT_ONCE = 1 << 23

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rmqinspect.codec.layout import Parsed, dtype_of, place_of
+from rmqinspect.codec.layout import Container, dtype_of, place_of
 from rmqinspect.errors import Unreadable
 from rmqinspect.index.geometry import Geometry, IndexFile, read_entries, read_index_files, slot_windows
 from rmqinspect.schemas.index import IndexEntry, IndexHeader, IndexSlot
@@ -170,7 +170,7 @@ def _wrong_counts(index: IndexFile, reader: FileReader, content: Content | None)
         )
 
 
-def _wrong_offsets(header: Parsed, content: Content, edges: "_Edges") -> Iterator[_Wrong]:
+def _wrong_offsets(header: Container, content: Content, edges: "_Edges") -> Iterator[_Wrong]:
     begin, end = (int(header[name]) for name in _OFFSETS)
     first = edges.first["physical_offset"] if edges.first else begin
     if begin != first:
@@ -188,7 +188,7 @@ def _wrong_offsets(header: Parsed, content: Content, edges: "_Edges") -> Iterato
         yield _Wrong(_OFFSETS, "it begins behind its end", "begin <= end", f"{begin} > {end}")
 
 
-def _wrong_times(header: Parsed, content: Content, edges: "_Edges") -> Iterator[_Wrong]:
+def _wrong_times(header: Container, content: Content, edges: "_Edges") -> Iterator[_Wrong]:
     begin, end = (int(header[name]) for name in _TIMES)
     yield from _wrong_range(_TIMES, begin, end, content)
     seconds = edges.values("time_diff")
@@ -286,7 +286,7 @@ def _slot_of_newest(reader: FileReader, geometry: Geometry, number: int) -> int:
     return slot if any((heads == number).any() for _, heads in slot_windows(reader, geometry, slot, slot + 1)) else -1
 
 
-def _is_pending(reader: FileReader, header: Parsed, geometry: Geometry) -> bool:
+def _is_pending(reader: FileReader, header: Container, geometry: Geometry) -> bool:
     """Whether the entry behind the stated ones is of a put that was cut short before it reached the header."""
     stated = _stated(header)
     last, next_one = (_read_entry(reader, geometry, number) for number in (stated, stated + 1))
@@ -307,6 +307,6 @@ def _read_entry(reader: FileReader, geometry: Geometry, number: int) -> Entry | 
     return entry if any(entry.values()) else None
 
 
-def _stated(header: Parsed) -> int:
+def _stated(header: Container) -> int:
     """Return the number of the newest entry by the header. Source: IndexHeader#load, which reads 0 as 1."""
     return max(int(header.index_count), 1) - 1

@@ -11,9 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from rmqinspect.broker.dispatch import TAG, Dispatched
-from rmqinspect.codec.arrays import Ints, groups
+from rmqinspect.codec.arrays import Bools, Ints, groups
 from rmqinspect.codec.layout import dtype_of
-from rmqinspect.commitlog.records import Bools
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas.index import IndexEntry
 from rmqinspect.store.reader import open_file

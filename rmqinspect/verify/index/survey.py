@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rmqinspect.codec.arrays import Ints, groups
+from rmqinspect.codec.arrays import Bools, Ints, groups
 from rmqinspect.codec.layout import dtype_of, place_of
 from rmqinspect.errors import Unreadable
 from rmqinspect.index.geometry import IndexFile, configured_geometry, read_entries, read_index_files, slot_windows
@@ -28,7 +28,6 @@ from rmqinspect.verify.index.chains import SLOTS_AT_ONCE, Broken, Chains, Marks,
 from rmqinspect.verify.index.header import Content, find_content, header_finding, header_findings
 from rmqinspect.verify.runs import Run, cut_runs, joined
 
-Bools = NDArray[np.bool_]
 Entries = NDArray[Any]  # of the dtype of IndexEntry
 
 _SLOT_SIZE = dtype_of(IndexSlot).itemsize

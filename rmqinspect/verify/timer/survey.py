@@ -20,9 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rmqinspect.codec.arrays import Ints, Units, groups, used_units
-from rmqinspect.codec.layout import Parsed, dtype_of, parse
-from rmqinspect.commitlog.records import Bools
+from rmqinspect.codec.arrays import Bools, Ints, Units, groups, used_units
+from rmqinspect.codec.layout import Container, dtype_of, parse
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas.timer import (
     BLANK_MAGIC,
@@ -247,7 +246,7 @@ class _Survey:
         self.torn = False  # and is no whole unit
         self.check = self._read_check()
 
-    def _read_check(self) -> Parsed:
+    def _read_check(self) -> Container:
         """Return the fields of timercheck; what is missing is 0, as in the file that a broker maps."""
         raw = b""
         file = self.store.config_files.get("timercheck")
