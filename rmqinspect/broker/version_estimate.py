@@ -466,6 +466,6 @@ def assume_writer(store: Store, hints: Sequence[int], release: str | None) -> Ve
     """
     if release is not None:
         return VersionEstimate(release, release, ("as asked for",))
-    last, problems = Sample(), list[str]()
-    find_log_end(store, hints, last.take)
-    return estimate(gather(store, sample_edges(store, last, problems), last, problems))
+    problems: list[str] = []
+    first, last = sample_edges(store, find_log_end(store, hints).sample, problems)
+    return estimate(gather(store, first, last, problems))

@@ -8,7 +8,10 @@ itself, in steps of growing cost; damage or chance passes the first ones, nothin
     head      88-112 B    `read_head`        a plausible TOTALSIZE, and where the body ends
     lengths   topic and   `trailer_size`     body, topic and properties end exactly at TOTALSIZE
               properties
-    checksum  the body    BODYCRC            left to callers that read the body
+    checksum  the body    `Head.body_crc`    left to callers that read the body
+
+A blank record, which ends a full segment, has a magic and the number of bytes left in the file:
+`find_blanks`, `blank_size`.
 
 `commitlog.records.Records` makes the same tests for many records at once; a test compares the two
 on damaged records.
@@ -21,16 +24,18 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from rmqinspect.codec.layout import place_of
-from rmqinspect.schemas import message
+from rmqinspect.schemas import dledger, message
 from rmqinspect.schemas.message import SysFlag
 
 LONGEST_HEAD = max(head.sizeof() for head in message.HEADS.values())
 LONGEST_TRAILER = 2 * (2 + 0x7FFF)  # two 16-bit lengths, and a topic and properties as long as they allow
 
 _FRONT = message.HEADS[False, False]
-_SIZE_AT, _MAGIC_AT, _OFFSET_AT, _FLAG_AT = (
-    place_of(_FRONT, name) for name in ("total_size", "magic", "physical_offset", "sys_flag")
+_SIZE_AT, _MAGIC_AT, _CRC_AT, _OFFSET_AT, _FLAG_AT = (
+    place_of(_FRONT, name) for name in ("total_size", "magic", "body_crc", "physical_offset", "sys_flag")
 )
+CANDIDATE_SIZE = _OFFSET_AT + 8  # bytes of a record from which `find_in_place` knows it
+
 _MAGICS = tuple(magic.to_bytes(4, "big", signed=True) for magic in message.RECORD_MAGICS)
 _MAGIC = re.compile(b"|".join(re.escape(magic) for magic in _MAGICS))
 # The fields whose place depends on the address families: head size, STORETIMESTAMP, BODYLEN.
@@ -40,11 +45,22 @@ _PLACES = {
 }
 
 
+# The blank record of a commit log, and of a DLedger file, whose two fields stand the other way round.
+_BLANKS = {
+    in_dledger: (magic.to_bytes(4, "big", signed=True), place_of(layout, "magic"), place_of(layout, "total_size"))
+    for in_dledger, layout, magic in (
+        (False, message.Blank, message.MAGIC_BLANK),
+        (True, dledger.EntryBlank, dledger.ENTRY_MAGIC_BLANK),
+    )
+}
+
+
 class Head(NamedTuple):
     """The head of what looks like a record. Positions are bytes from the record's start."""
 
     size: int  # TOTALSIZE, at least `message.FIXED_SIZE`
     magic: int
+    body_crc: int
     own_offset: int  # PHYSICALOFFSET
     store_timestamp: int  # ms
     body_start: int
@@ -86,6 +102,7 @@ def read_head(raw: bytes | memoryview, at: int = 0) -> Head | None:
     return Head(
         size,
         _int(raw, at + _MAGIC_AT, 4),
+        _int(raw, at + _CRC_AT, 4),
         _int(raw, at + _OFFSET_AT, 8),
         _int(raw, at + timestamp_at, 8),
         head_size,
@@ -107,6 +124,23 @@ def trailer_size(head: Head, raw: bytes) -> int | None:
     if topic_size < 0 or len(raw) < at + 2:
         return None
     return at + 2 + max(0, _int(raw, at, 2))
+
+
+def find_blanks(raw: bytes, *, in_dledger: bool) -> Iterator[int]:
+    """Yield, ascending, the positions where a blank record begins if its magic is one."""
+    magic, magic_at, _ = _BLANKS[in_dledger]
+    at = raw.find(magic, magic_at)
+    while at != -1:
+        yield at - magic_at
+        at = raw.find(magic, at + 1)
+
+
+def blank_size(raw: bytes, *, in_dledger: bool) -> int | None:
+    """Return the size that a blank record at the beginning of `raw` claims; None without its magic, or its size."""
+    magic, magic_at, size_at = _BLANKS[in_dledger]
+    if len(raw) < message.Blank.sizeof():
+        return None
+    return _int(raw, size_at, 4) if raw[magic_at : magic_at + 4] == magic else None
 
 
 def _int(raw: bytes | memoryview, at: int, size: int) -> int:

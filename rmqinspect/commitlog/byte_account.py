@@ -4,10 +4,7 @@ from dataclasses import dataclass, field
 
 from rmqinspect.commitlog.gaps import Gap, merge_gaps
 from rmqinspect.commitlog.scan import RecordRun
-from rmqinspect.schemas import dledger
 from rmqinspect.store.model import Segment
-
-_ENTRY_HEAD = dledger.EntryHead.sizeof()
 
 
 @dataclass(slots=True)
@@ -52,9 +49,7 @@ class ByteAccount:
     @property
     def gap_bytes(self) -> dict[str, int]:
         """Bytes by kind, as the table `gaps` tells them: a few zeros beside unknown bytes are unknown."""
-        sums = {"filler": 0, "zeros": 0, "unknown": 0}
-        if self.segment.kind == "dledger":
-            sums["filler"] = self.records * _ENTRY_HEAD
+        sums = {"filler": self.records * self.segment.lead, "zeros": 0, "unknown": 0}
         for gap in merge_gaps(self.gaps, self.segment.base + self.segment.size):
             sums[gap.kind] += gap.end - gap.start
         return sums

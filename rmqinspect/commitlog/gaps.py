@@ -1,15 +1,26 @@
-"""Byte ranges of the log that are no record, and how their parts are joined."""
+"""Gaps: byte ranges of the log that are no record. How one is described, and how its parts are joined.
+
+A gap found by the scan consists of runs of zeros, of bytes that could not be read, and of the rest:
+
+    ...record|unknown|zeros........|unknown|record...
+
+Splits cut gaps at their borders. `merge_gaps` undoes that, so that the gaps of a segment do not depend
+on how it was split.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+import numpy as np
+
+from rmqinspect.commitlog.lenient_reader import LenientReader
 from rmqinspect.store.model import Segment
 
-# A run of zeros inside damage is told as zeros from one disk sector on.
+# Inside damage, zeros are a gap of their own from one disk sector on.
 ZERO_RUN = 512
 
-# More missing files than these between two that are there are told as one range.
+# More missing files than this between two neighbours are reported as one range.
 _MOST_MISSING = 1000
 
 
@@ -51,25 +62,66 @@ def find_holes(segments: Sequence[Segment], segment_size: int | None) -> Iterato
             start = end
 
 
-def merge_gaps(gaps: Iterable[Gap], end: int) -> Iterator[Gap]:
-    """Make the gaps of one segment, cut at split borders, what one reader would have found.
+def describe_gap(reader: LenientReader, start: int, end: int, reason: str | None) -> Iterator[Gap]:
+    """Yield the parts of a gap: runs of zeros, what could not be read, and the rest, which has the reason.
 
-    Parts are joined; an unknown part that began at a border gets the reason of its gap; a short
-    run of zeros beside unknown bytes is unknown too, unless it reaches `end`, the segment's.
+    `start` and `end` are positions in the segment.
     """
-    previous: Gap | None = None
+    position = start
+    for first, last in _zero_runs(reader, start, end):
+        if position < first:
+            yield Gap(reader.base + position, reader.base + first, "unknown", reason)
+        yield from _without_dark(reader, first, last)
+        position = last
+    if position < end:
+        yield Gap(reader.base + position, reader.base + end, "unknown", reason)
+
+
+def _without_dark(reader: LenientReader, start: int, end: int) -> Iterator[Gap]:
+    """Yield a run of zeros, except where the zeros only stand for what could not be read."""
+    for dark_start, dark_end in reader.dark:
+        first, last = max(start, dark_start), min(end, dark_end)
+        if first >= last:
+            continue
+        if start < first:
+            yield Gap(reader.base + start, reader.base + first, "zeros", None)
+        yield Gap(reader.base + first, reader.base + last, "unknown", "unreadable")
+        start = last
+    if start < end:
+        yield Gap(reader.base + start, reader.base + end, "zeros", None)
+
+
+def _zero_runs(reader: LenientReader, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the runs of zeros in [start, end) that are long, or touch one of its ends."""
+    zeros_from = start
+    for chunk_start, _, raw in reader.chunks(start, end):
+        used = np.flatnonzero(np.frombuffer(raw, np.uint8)) + chunk_start
+        before = np.concatenate(([zeros_from], used[:-1] + 1))
+        if zeros_from == start < used[0]:
+            yield start, int(used[0])
+        for number in np.flatnonzero(used - before >= ZERO_RUN):
+            if before[number] > start:
+                yield int(before[number]), int(used[number])
+        zeros_from = int(used[-1]) + 1
+    if zeros_from < end:
+        yield zeros_from, end
+
+
+def merge_gaps(gaps: Iterable[Gap], end: int) -> Iterator[Gap]:
+    """Yield the gaps that one reader of a whole segment would find, from those of its splits, in order.
+
+    Parts cut at a border are joined; an unknown part that began at a border gets the reason of its gap;
+    a short run of zeros beside unknown bytes is unknown too, unless it reaches `end`, the segment's.
+    """
     whole = list(_join(gaps))
     parts: list[Gap] = []
     for number, gap in enumerate(whole):
-        follows = previous is not None and previous.end == gap.start and previous.kind in ("zeros", "unknown")
-        following = whole[number + 1] if number + 1 < len(whole) else None
-        beside = (follows and previous is not None and previous.kind == "unknown") or (
-            following is not None and following.start == gap.end and following.kind == "unknown"
-        )
-        if gap.kind == "zeros" and gap.end - gap.start < ZERO_RUN and beside and gap.end != end:
+        neighbours = [parts[-1]] if parts and parts[-1].end == gap.start else []
+        neighbours += [after for after in whole[number + 1 : number + 2] if after.start == gap.end]
+        beside_unknown = any(neighbour.kind == "unknown" for neighbour in neighbours)
+        if gap.kind == "zeros" and gap.end - gap.start < ZERO_RUN and beside_unknown and gap.end != end:
             gap = gap._replace(kind="unknown")
         parts.append(gap)
-        previous = gap
     yield from _join(_give_reasons(parts))
 
 

@@ -48,6 +48,11 @@ class Records:
         self.base = base
         self.starts = starts
 
+    @classmethod
+    def of_one(cls, raw: bytes, physical_offset: int) -> "Records":
+        """Return the record at the beginning of some bytes; `physical_offset` is that of the first one."""
+        return cls(memoryview(raw + bytes(SLACK)), physical_offset, np.zeros(1, np.int64))
+
     def __len__(self) -> int:
         return len(self.starts)
 

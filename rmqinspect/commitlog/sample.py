@@ -4,6 +4,7 @@ Source: MessageDecoder#messageProperties2String, MessageExtEncoder; RocketMQ 4.0
 """
 
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -128,12 +129,12 @@ def _side_by_side(records: Records) -> np.ndarray[tuple[int], np.dtype[np.bool_]
     return beside
 
 
-def sample_edges(store: Store, last: Sample, problems: list[str]) -> Sample:
-    """Return a sample of the first records of the log, and of the fillers of the last closed segments.
+def sample_edges(store: Store, end: Sample, problems: list[str]) -> tuple[Sample, Sample]:
+    """Return two samples: of the log's first records and its last fillers; of its last records.
 
-    The last records of those segments are added to `last`.
+    The second one is `end`, which the search for the log's end took, and the last records of closed segments.
     """
-    sample = Sample()
+    sample, last = Sample(), deepcopy(end)
     for segment in store.segments[:1]:
         for event in _events(Split(segment, 0, min(segment.size, _HEAD_SIZE)), problems):
             if isinstance(event, RecordRun) and not event.carved:
@@ -146,7 +147,7 @@ def sample_edges(store: Store, last: Sample, problems: list[str]) -> Sample:
                 stale = _is_stale(segment, event)
                 sample.stale_fillers += stale
                 sample.zero_fillers += not stale
-    return sample
+    return sample, last
 
 
 def _events(split: Split, problems: list[str]) -> Iterator[object]:

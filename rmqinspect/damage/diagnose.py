@@ -18,7 +18,6 @@ from rmqinspect.codec.fields import walk_fields
 from rmqinspect.codec.hashes import find_flipped_bits, masked_crc32
 from rmqinspect.codec.layout import place_of
 from rmqinspect.commitlog.records import SLACK, Records
-from rmqinspect.commitlog.resync import ENTRY_HEAD, RECORD_MAGICS
 from rmqinspect.damage.patterns import (
     PAGE,
     border_near,
@@ -132,7 +131,7 @@ class _Look:
     @property
     def lead(self) -> int:
         """Bytes of the DLedger entry head in front of each record."""
-        return ENTRY_HEAD if self.segment.kind == "dledger" else 0
+        return self.segment.lead
 
     def part(self, start: int, end: int) -> bytes:
         """Return bytes [start, end) as far as they were read."""
@@ -158,7 +157,7 @@ class _Look:
     @cached_property
     def head(self) -> Records | None:
         """The same, if its magic is right and its sizes are plausible."""
-        if self.known is None or self.known.magic[0] not in RECORD_MAGICS or self.known.body_size[0] < 0:
+        if self.known is None or self.known.magic[0] not in message.RECORD_MAGICS or self.known.body_size[0] < 0:
             return None
         return self.known if _LEAST_REST <= int(self.known.ends[0] - self.known.body_ends[0]) < _MOST_REST else None
 
@@ -230,7 +229,7 @@ def _torn_write(store: Store, look: _Look) -> str | None:
     size, magic = front.number("total_size"), front.number("magic")
     own = (look.segment.base + start).to_bytes(8, "big")
     written = len(raw[: max(0, size)].rstrip(b"\0"))
-    if magic not in RECORD_MAGICS or not message.FIXED_SIZE <= size <= look.size - start:
+    if magic not in message.RECORD_MAGICS or not message.FIXED_SIZE <= size <= look.size - start:
         return None
     if not own.startswith(raw[_OWN_AT : min(written, _OWN_AT + len(own))]):
         return None
@@ -321,7 +320,7 @@ def _own_and_place(look: _Look) -> tuple[Ints, Ints]:
 
 def _are_whole(records: Records) -> Bools:
     filled = len(records.raw) - SLACK
-    known = (records.magic == RECORD_MAGICS[0]) | (records.magic == RECORD_MAGICS[1])
+    known = (records.magic == message.RECORD_MAGICS[0]) | (records.magic == message.RECORD_MAGICS[1])
     sizes = (records.total_size >= message.FIXED_SIZE) & (records.ends <= filled)
     whole: Bools = known & sizes & records.lengths_agree
     return whole
@@ -513,4 +512,4 @@ def _own_offset_at(segment: Segment, position: int) -> int | None:
             front = walk_fields(message.FRONT, reader.read(position, _HEAD.sizeof()))
     except Unreadable:
         return None
-    return front.number("physical_offset") if front.number("magic") in RECORD_MAGICS else None
+    return front.number("physical_offset") if front.number("magic") in message.RECORD_MAGICS else None

@@ -16,7 +16,6 @@ import numpy as np
 from rmqinspect.codec.layout import dtype_of, place_of
 from rmqinspect.codec.properties import split_properties
 from rmqinspect.commitlog.records import SLACK, Records
-from rmqinspect.commitlog.resync import BLANK_SIZE, ENTRY_HEAD, RECORD_MAGICS
 from rmqinspect.schemas import dledger, message
 from rmqinspect.schemas.message import SysFlag
 
@@ -66,7 +65,7 @@ def find_repair(raw: bytes, place: int, left: int, *, wraps: bool, end: int) -> 
     blank = _repair_blank(raw, left, wraps=wraps)
     if blank is not None:
         return blank
-    frame = _Frame(raw, place, ENTRY_HEAD if wraps else 0, (end, left))
+    frame = _Frame(raw, place, dledger.EntryHead.sizeof() if wraps else 0, (end, left))
     if len(raw) < frame.lead + message.FIXED_SIZE:
         return None
     found = [repair for field, values in _FIELDS for repair in frame.repairs(field, values)]
@@ -122,7 +121,7 @@ class _Frame:
 
     def _proves_itself(self, record: Records, raw: bytearray) -> bool:
         size = int(record.total_size[0])
-        if record.magic[0] not in RECORD_MAGICS or size < message.FIXED_SIZE or record.ends[0] > len(raw):
+        if record.magic[0] not in message.RECORD_MAGICS or size < message.FIXED_SIZE or record.ends[0] > len(raw):
             return False
         if not record.lengths_agree[0] or int(record.physical_offset[0]) != self.place + self.lead:
             return False
@@ -154,7 +153,7 @@ class _Frame:
             return False
         following = Records(record.raw, self.place, np.array([end + self.lead], np.int64))
         own = int(following.physical_offset[0])
-        return following.magic[0] in RECORD_MAGICS and own == self.place + end + self.lead
+        return following.magic[0] in message.RECORD_MAGICS and own == self.place + end + self.lead
 
 
 def _topic(record: Records) -> bytes:
@@ -171,10 +170,10 @@ def _repair_blank(raw: bytes, left: int, *, wraps: bool) -> Repair | None:
     """Return the repair of a blank record's magic, which stands beside the number of bytes left."""
     layout, magic = (dledger.EntryBlank, dledger.ENTRY_MAGIC_BLANK) if wraps else (message.Blank, message.MAGIC_BLANK)
     at, size_at = place_of(layout, "magic"), place_of(layout, "total_size")
-    if len(raw) < BLANK_SIZE or left >= 1 << 31 or raw[size_at : size_at + 4] != left.to_bytes(4, "big"):
+    if len(raw) < message.Blank.sizeof() or left >= 1 << 31 or raw[size_at : size_at + 4] != left.to_bytes(4, "big"):
         return None
     found, expected = raw[at : at + 4], magic.to_bytes(4, "big", signed=True)
-    known = expected, *(value.to_bytes(4, "big", signed=True) for value in RECORD_MAGICS)
+    known = expected, *(value.to_bytes(4, "big", signed=True) for value in message.RECORD_MAGICS)
     return None if found in known else Repair("MAGICCODE of the blank record", at, found, expected, left)
 
 
@@ -185,7 +184,7 @@ def _repair_blank(raw: bytes, left: int, *, wraps: bool) -> Repair | None:
 
 
 def _magics(record: Records, filled: int) -> Iterator[Value]:
-    for magic in RECORD_MAGICS:
+    for magic in message.RECORD_MAGICS:
         yield int(record.starts[0]) + place_of(_HEAD, "magic"), 4, magic
 
 
@@ -245,7 +244,7 @@ _FIELDS: tuple[tuple[str, Values], ...] = (
 
 _ENTRY_FIELDS: tuple[tuple[str, Values], ...] = (
     ("the entry's magic", _entry_values("magic", lambda record: dledger.ENTRY_MAGICS[0])),
-    ("the entry's size", _entry_values("size", lambda record: int(record.total_size[0]) + ENTRY_HEAD)),
+    ("the entry's size", _entry_values("size", lambda record: int(record.total_size[0]) + dledger.EntryHead.sizeof())),
     ("the entry's body size", _entry_values("body_size", lambda record: int(record.total_size[0]))),
 )
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.commitlog.gaps import Gap
-from rmqinspect.commitlog.resync import Search, Unread
+from rmqinspect.commitlog.lenient_reader import LenientReader, Unread
 from rmqinspect.commitlog.scan import RecordRun, scan_split
 from rmqinspect.commitlog.splits import Borders, ScanState, Split
 from rmqinspect.diff.records import NOTHING, Columns, OnlyIn, RecordDiff, join
@@ -215,7 +215,7 @@ class _File:
     def __init__(self, segment: Segment, reader: FileReader) -> None:
         self.base = segment.base
         self.reader = reader
-        self.search = Search(reader, segment)
+        self.lenient = LenientReader(reader, segment)
 
     def next_allocated(self, offset: int) -> int:
         return self.base + self.reader.next_allocated(offset - self.base)
@@ -223,13 +223,13 @@ class _File:
     def fill(self, buffer: bytearray, offset: int, size: int) -> bytearray:
         """Return `size` bytes from a physical offset on: in `buffer`, or in a new one where they are fewer."""
         raw = buffer if size == len(buffer) else bytearray(size)
-        self.search.fill(memoryview(raw), offset - self.base)
+        self.lenient.fill(memoryview(raw), offset - self.base)
         return raw
 
     def forget_dark(self, differs: Bools, offset: int) -> None:
         """Take away what could not be read: nobody knows whether it differs."""
         position = offset - self.base
-        for start, end in reversed(self.search.dark):
+        for start, end in reversed(self.lenient.dark):
             if end <= position:
                 break
             differs[max(0, start - position) : max(0, end - position)] = False
@@ -403,9 +403,8 @@ class _Walk:
             position += size
         _extend(self.diff.compared, cell.start, cell.end)
         for side, file in enumerate(files):
-            for unread in file.search.unread:
+            for unread in file.lenient.take_unread():
                 self._note(side, unread.message)
-            file.search.unread.clear()
         return self.diff.runs.differing > before
 
     # --- records --------------------------------------------------------------------------------

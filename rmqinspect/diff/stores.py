@@ -12,8 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from rmqinspect.commitlog.find_record import RecordFinder
 from rmqinspect.commitlog.locate import locate
-from rmqinspect.commitlog.resync import Search
+from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.scan import RecordRun
 from rmqinspect.config.json_files import read_config, read_consumer_offsets
 from rmqinspect.diff.log import SIDES, LogDiff, OneSided, compare_logs, cover
@@ -551,10 +552,11 @@ def _row_at(segment: Segment, offset: int, zone: tzinfo) -> Mapping[str, Any]:
     """Return the record that begins at a physical offset, as columns of `messages`; {} if none is whole."""
     try:
         with open_file(segment) as reader:
-            record = Search(reader, segment).read_record(offset - segment.base)
+            frame = RecordFinder(segment, reader.size, reader.read).frame_at(offset, anywhere=True)
+            if frame is None:
+                return {}
+            record = Records.of_one(reader.read(offset - segment.base, frame.head.size), offset)
     except Unreadable:
-        return {}
-    if record is None:
         return {}
     batch = next(message_batches(RecordRun(record, False, False), Request(columns=frozenset((*_SHOWN, "status")))))
     row = {name: batch.column(name)[0].as_py() for name in _SHOWN}

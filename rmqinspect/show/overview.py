@@ -11,7 +11,7 @@ from itertools import pairwise
 from rmqinspect.broker.version_estimate import VersionEstimate, estimate, gather
 from rmqinspect.codec.layout import parse
 from rmqinspect.commitlog.gaps import Gap, find_holes
-from rmqinspect.commitlog.sample import Sample, sample_edges
+from rmqinspect.commitlog.sample import sample_edges
 from rmqinspect.commitlog.tail import LogEnd, find_log_end, holds_data
 from rmqinspect.config.checkpoint import read_checkpoint
 from rmqinspect.config.json_files import read_consumer_offsets
@@ -139,10 +139,9 @@ def overview(store: Store) -> Overview:
     queues = list(peek_queues(store, unread))
     hints = [queue.last_physical_offset for queue in queues if queue.last_physical_offset is not None]
     index, indexed = _index_facts(store, unread)
-    last = Sample()
-    end = find_log_end(store, [*hints, *indexed], last.take)
+    end = find_log_end(store, [*hints, *indexed])
     unread += end.unread
-    first = sample_edges(store, last, unread)
+    first, last = sample_edges(store, end.sample, unread)
     checkpoint: dict[str, int] = {}
     try:
         checkpoint = read_checkpoint(store)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.commitlog.gaps import Gap, find_holes, merge_gaps
-from rmqinspect.commitlog.resync import Unread
+from rmqinspect.commitlog.lenient_reader import Unread
 from rmqinspect.commitlog.scan import RecordRun, redo_where_borders_differ, scan_split
 from rmqinspect.commitlog.splits import Borders, Split, plan_splits
 from rmqinspect.errors import Unreadable

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rmqinspect.codec.arrays import Ints
-from rmqinspect.commitlog.resync import ENTRY_HEAD
 from rmqinspect.commitlog.splits import Split
 from rmqinspect.index.geometry import IndexFile
 from rmqinspect.store.model import QueueFile, StoreFile
@@ -71,7 +70,7 @@ def map_log(splits: Sequence[Split]) -> LogMap:
     reached: int | None = None
     for number, split in enumerate(splits):
         segment = split.segment
-        lead = ENTRY_HEAD if segment.kind == "dledger" else 0
+        lead = segment.lead
         start = segment.base + split.start + (lead if split.start else 0)
         end = segment.base + split.end + (lead if split.end < segment.size else 0)
         following = next((s.segment.base for s in splits[number + 1 :] if s.segment is not segment), None)

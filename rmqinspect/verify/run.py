@@ -8,7 +8,7 @@ from functools import partial
 from rmqinspect.broker.dispatch import Dispatcher, holding
 from rmqinspect.broker.version_estimate import RELEASES, VersionEstimate, assume_writer
 from rmqinspect.commitlog.byte_account import ByteAccount
-from rmqinspect.commitlog.resync import Unread
+from rmqinspect.commitlog.lenient_reader import Unread
 from rmqinspect.commitlog.scan import redo_where_borders_differ
 from rmqinspect.commitlog.splits import Split, plan_splits
 from rmqinspect.config.checkpoint import read_checkpoint

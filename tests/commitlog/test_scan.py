@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import rmqinspect.commitlog.follow
 import rmqinspect.commitlog.scan
 from rmqinspect.commitlog.gaps import ZERO_RUN, Gap
 from rmqinspect.commitlog.scan import Event, RecordRun, scan_split
@@ -57,7 +58,7 @@ SMALL_PARTS = {"_BATCH_SIZE": 1500, "_BATCH_RECORDS": 5, "_PART_SIZE": 130, "_FE
 def parts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run a test with the chain followed in both ways."""
     for name, value in SMALL_PARTS.items() if request.param else ():
-        monkeypatch.setattr(rmqinspect.commitlog.scan, name, value)
+        monkeypatch.setattr(rmqinspect.commitlog.follow, name, value)
 
 
 PARTS = pytest.mark.usefixtures("parts")
@@ -307,7 +308,7 @@ def test_a_chain_followed_in_parts_is_the_chain(kind: str, tmp_path: Path, monke
     assert (len(whole.records), whole.gaps) == (60, [])
     for part_size in (91, 200, 1000):
         for name, value in (SMALL_PARTS | {"_PART_SIZE": part_size}).items():
-            monkeypatch.setattr(rmqinspect.commitlog.scan, name, value)
+            monkeypatch.setattr(rmqinspect.commitlog.follow, name, value)
         assert scan(segment) == whole
         assert scan(segment, window_size=2000) == whole
 

@@ -9,7 +9,7 @@ import pytest
 import rmqinspect.commitlog.scan
 import rmqinspect.tables.bodies
 from rmqinspect.codec.layout import dtype_of
-from rmqinspect.commitlog.resync import Unread
+from rmqinspect.commitlog.lenient_reader import Unread
 from rmqinspect.commitlog.scan import scan_split
 from rmqinspect.commitlog.splits import Split
 from rmqinspect.schemas.messageid import GrpcClientId

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rmqinspect.commitlog.resync import Unread
+from rmqinspect.commitlog.lenient_reader import Unread
 from rmqinspect.errors import Refused
 from rmqinspect.export.plan import plan_store
 from rmqinspect.export.request import MESSAGES, ExportRequest

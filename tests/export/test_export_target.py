@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rmqinspect.commitlog.resync import Unread
+from rmqinspect.commitlog.lenient_reader import Unread
 from rmqinspect.errors import Refused
 from rmqinspect.export.job import ExportResult, LocalEngine, run_export
 from rmqinspect.export.manifest import MANIFEST, SUCCESS, read_manifest

@@ -18,9 +18,9 @@ from rmqinspect.codec.hashes import find_flipped_bits
 from rmqinspect.codec.properties import PropertyTexts, split_properties
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.commitlog.gaps import Gap
+from rmqinspect.commitlog.lenient_reader import Unread
 from rmqinspect.commitlog.queue_offsets import Jump, QueueEnds, QueueOffsets
 from rmqinspect.commitlog.records import Records
-from rmqinspect.commitlog.resync import ENTRY_HEAD, Unread
 from rmqinspect.commitlog.scan import RecordRun, scan_split
 from rmqinspect.commitlog.splits import Borders, Split
 from rmqinspect.damage.diagnose import explain_record, explain_record_crc, flip_words
@@ -140,8 +140,7 @@ class _SplitCheck:
         self._times(records)
         if stretch.stale:
             start, end = records.base + int(records.starts[0]), records.base + int(records.ends[-1])
-            if self.split.segment.kind == "dledger":
-                start -= ENTRY_HEAD
+            start -= self.split.segment.lead
             self.result.stale.append((start, end, len(records)))
             self.queues.forget()
             return

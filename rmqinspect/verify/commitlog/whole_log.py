@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.commitlog.gaps import REASONS, ZERO_RUN, Gap, merge_gaps
+from rmqinspect.commitlog.lenient_reader import Unread
 from rmqinspect.commitlog.queue_offsets import Jump, Queue
-from rmqinspect.commitlog.resync import Unread
 from rmqinspect.consumequeue.units import read_units, valid_units
 from rmqinspect.damage.diagnose import explain_gap, explain_offset
 from rmqinspect.errors import Unreadable

@@ -1,0 +1,168 @@
+"""Finding records without the chain: around an offset, and behind damage.
+
+The chain of records (`scan`) is followed by sizes, so it ends at the first wrong byte. Here a record
+is found anywhere, by what it says about itself (`codec.record_proof`):
+
+    ...garbage....|magic·····own offset····|···body···|topic, properties|magic...
+                  ^ candidate: the own offset is the place where the magic stands
+                  '-- frame:   plausible sizes, and the lengths add up -----'
+                  '-- element: a frame whose body has its CRC, or a blank record of the right size
+
+`RecordFinder` finds frames in a few small reads, for commands that ask about one offset.
+`ChainFinder` finds elements of the chain, for the scan: where the log goes on behind a gap.
+
+Invariants: the answer for an offset depends on the bytes of the segment alone, not on where a reader
+came from, so all splits find the same; what is read before a record has proved itself is bounded, also
+for crafted bytes. 64 bits of own offset make an accident impossible; a copy of a record in a body has
+another offset, unless somebody crafted it.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from rmqinspect.codec.hashes import masked_crc32
+from rmqinspect.codec.record_proof import (
+    CANDIDATE_SIZE,
+    LONGEST_HEAD,
+    LONGEST_TRAILER,
+    Head,
+    blank_size,
+    find_blanks,
+    find_in_place,
+    read_head,
+    trailer_size,
+)
+from rmqinspect.commitlog.lenient_reader import LenientReader
+from rmqinspect.schemas import message
+from rmqinspect.store.model import Segment
+
+# A record begins at most this far before any of its bytes: four times the default maxMessageSize.
+SEARCH = 16 << 20
+# Most records are small: the first window nearly always suffices, the last reaches SEARCH.
+WINDOWS = (64 << 10, 1 << 20, SEARCH)
+# A crafted body may be nothing but heads with the right offset; each costs a few reads.
+_MOST_CANDIDATES = 5000
+
+# Lengths and topic, of the 255 bytes that TopicValidator allows at most (%RETRY% topics, 5.1.0).
+_USUAL_TRAILER = 2 + 255 + 2
+_FIRST_CHUNK = 16 << 10  # the log nearly always goes on near
+_CHUNK = 1 << 20
+
+
+class Frame(NamedTuple):
+    """A record that proves itself: physical offsets, half-open."""
+
+    start: int
+    end: int
+    head: Head
+
+
+class RecordFinder:
+    """Finds the records of one segment by their own offsets. Offsets are physical."""
+
+    def __init__(self, segment: Segment, size: int, read: Callable[[int, int], bytes]) -> None:
+        """Take a file's size, and `read(position, size)`, which returns fewer bytes only at the file's end."""
+        self.segment = segment
+        self.base = segment.base
+        self.end = segment.base + size
+        self.lead = segment.lead
+        self.read = read
+
+    def frame_at(self, offset: int, *, anywhere: bool = False) -> Frame | None:
+        """Return the record that begins at an offset, None if what stands there does not prove itself.
+
+        `anywhere`: also one whose own offset is another place. Reads the head and what is behind the body.
+        """
+        position = offset - self.base
+        head = read_head(self.read(position, LONGEST_HEAD))
+        if head is None or offset + head.size > self.end or (head.own_offset != offset and not anywhere):
+            return None
+        rest = head.size - head.body_end
+        if not 0 < rest <= LONGEST_TRAILER:
+            return None
+        size = trailer_size(head, self.read(position + head.body_end, min(rest, _USUAL_TRAILER)))
+        if size is None and rest > _USUAL_TRAILER:
+            size = trailer_size(head, self.read(position + head.body_end, rest))
+        return Frame(offset, offset + head.size, head) if size == rest else None
+
+    def frames_before(self, offset: int) -> Iterator[Frame]:
+        """Yield the records that begin before an offset, the nearest first.
+
+        Looks back 16 MiB at most. A copy of a record inside of a body is yielded too if it carries
+        the offset at which it lies.
+        """
+        stop, left = offset, _MOST_CANDIDATES
+        for span in WINDOWS:
+            low = max(self.base, offset - span)
+            for start in reversed(self._candidates(low, stop)[-left:]):
+                left -= 1
+                frame = self.frame_at(start)
+                if frame is not None:
+                    yield frame
+            stop = low
+            if low == self.base or left <= 0:
+                return
+
+    def next_frame(self, offset: int) -> Frame | None:
+        """Return the first record that begins at or behind an offset, within 16 MiB."""
+        starts = self._candidates(offset, offset + SEARCH)[:_MOST_CANDIDATES]
+        return next((frame for start in starts if (frame := self.frame_at(start)) is not None), None)
+
+    def _candidates(self, low: int, stop: int) -> list[int]:
+        """Return the offsets in [low, stop) where a magic stands with its own offset."""
+        raw = self.read(low - self.base, max(0, stop - low) + CANDIDATE_SIZE)
+        return [low + at for at in find_in_place(raw, low) if low + at < stop]
+
+
+class ChainFinder(RecordFinder):
+    """Finds where a chain goes on, and tells what wrote it by its time. Offsets are physical."""
+
+    def __init__(self, reader: LenientReader) -> None:
+        super().__init__(reader.segment, reader.size, reader.read)
+        self._reader = reader
+
+    def find_next(self, start: int, limit: int) -> int:
+        """Return where in [start, limit) the next element that proves itself begins; `limit` if none does.
+
+        An element is a record with the DLedger entry head in front of it, if any, or a blank record.
+        """
+        return next(filter(self._proves_itself, self._elements(start, limit)), limit)
+
+    def _elements(self, start: int, limit: int) -> Iterator[int]:
+        """Yield, ascending, the offsets in [start, limit) where an element may begin."""
+        chunks = self._reader.chunks(start - self.base, limit - self.base, self.lead + CANDIDATE_SIZE, _FIRST_CHUNK)
+        for position, stop, raw in chunks:
+            first = self.base + position
+            found = [first + at - self.lead for at in find_in_place(raw, first)]
+            found += [first + at for at in find_blanks(raw, in_dledger=bool(self.lead))]
+            yield from (offset for offset in sorted(found) if first <= offset < self.base + stop)
+
+    def _proves_itself(self, offset: int) -> bool:
+        raw = self.read(offset - self.base, message.Blank.sizeof())
+        blank = blank_size(raw, in_dledger=bool(self.lead))
+        if blank is not None:
+            return blank == self.end - offset
+        frame = self.frame_at(offset + self.lead)
+        return frame is not None and self._body_is_sound(frame)
+
+    def _body_is_sound(self, frame: Frame) -> bool:
+        head = frame.head
+        body = self.read(frame.start + head.body_start - self.base, head.body_end - head.body_start)
+        return masked_crc32(body) == head.body_crc
+
+    def timestamp_before(self, offset: int) -> int | None:
+        """Return the store time (ms) of the last record before an offset that proves itself; None without one."""
+        for stop in range(offset, self.base, -_CHUNK):
+            for start in reversed(list(self._elements(max(self.base, stop - _CHUNK), stop))):
+                frame = self.frame_at(start + self.lead)
+                if frame is not None and self._body_is_sound(frame):
+                    return frame.head.store_timestamp
+        return None
+
+    def timestamps_from(self, offset: int, most: int) -> list[int]:
+        """Return the store times (ms) of the chain from an offset on, of up to `most` records."""
+        times: list[int] = []
+        while len(times) < most and (frame := self.frame_at(offset + self.lead, anywhere=True)) is not None:
+            times.append(frame.head.store_timestamp)
+            offset = frame.end
+        return times
