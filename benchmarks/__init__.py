@@ -1,1 +1,1 @@
-"""How fast the tool is, beside what the same bytes cost others. See README.md."""
+"""Benchmarks against a plain read of the files and the broker's own check. See README.md."""

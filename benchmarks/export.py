@@ -1,4 +1,4 @@
-"""Measure `export` beside the writing of the same table from memory, all in one run, in turns.
+"""Measures `export` against writing the same table from memory, all in turn in one run.
 
     python -m benchmarks.export [--size 1GiB] [--profile mid|small|both] [--rounds 5]
     python -m benchmarks.export --quick
@@ -50,13 +50,13 @@ class Peer:
 
 
 class Goal(NamedTuple):
-    """A row of the second table: what of one peer divided by what of another, and what it should be."""
+    """A row of the second table: the ratio of two peers and its limit."""
 
     peer: str
     by: str
     limit: float
-    most: bool = True  # the limit is the most that it should be; False: the least
-    net: bool = False  # of both without their start-up
+    most: bool = True  # True: at most the limit; False: at least
+    net: bool = False  # both without their start-up
 
 
 GOALS = (
@@ -71,40 +71,40 @@ GOALS = (
 
 
 class Memory:
-    """The table in memory, and its writing: what no engine can do without."""
+    """The whole table in memory. Writing it is the floor: work that every engine has to do."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.table = pa.Table.from_batches(self.batches(), _MESSAGES.schema).combine_chunks()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the store, made by one process."""
+        """Yield the rows of the store, decoded by one process."""
         return _MESSAGES.rows(open_store([self.path]), Request())
 
     def write(self, folder: Path, _: bool) -> Cost:
-        """Write the table as one file, with the defaults of pyarrow but the compression."""
+        """Write the table as one file, with pyarrow's defaults except the compression."""
         place = str(folder / "table.parquet")
         write = partial(pq.write_table, self.table, place, compression="zstd", compression_level=1)
         return run_here(write)
 
     def make(self, _: Path, __: bool) -> Cost:
-        """Make the rows and throw them away."""
+        """Decode the rows and discard them."""
         return run_here(lambda: [None for _ in self.batches()].clear())
 
 
 def _run(command: list[str], folder: Path, watch: bool) -> Cost:
-    """Run a command that writes to a folder that is not there yet."""
+    """Run a command that writes to a new folder."""
     return run_process([*command, str(folder / "out")], watch, scattered=True)
 
 
 def plan_peers(log: Log, tiny: str, memory: Memory) -> Iterator[Peer]:
-    """Yield all peers, each with its start-up behind it; without those of Spark where it is not there."""
+    """Yield all peers, each followed by its start-up; without Spark if it is not installed."""
     yield Peer(FLOOR, memory.write)
     yield Peer("rows", memory.make)
     commands = {f"local -j {jobs}": partial(_export, ("--engine", "local", "-j", str(jobs))) for jobs in (1, 2)}
     reason = _without_spark()
     if reason:
-        print(f"Spark was left out: {reason}\n")
+        print(f"Spark is omitted: {reason}\n")
     else:
         for master in ("local[1]", "local[2]"):
             commands[f"spark {master}"] = partial(_export, ("--engine", "spark", "--master", master))
@@ -125,7 +125,7 @@ def _read_source(work: str, path: str) -> list[str]:
 
 
 def _without_spark() -> str | None:
-    """Return why exports on Spark cannot be measured here, None if they can."""
+    """Return why Spark cannot be measured on this machine, None if it can."""
     if find_spec("rmqinspect.spark.engine") is None:
         return "this version has no engine for it"
     from rmqinspect.spark.session import check_spark
@@ -141,10 +141,10 @@ def _without_spark() -> str | None:
 
 
 def measure(log: Log, rounds: int, only: re.Pattern[str], scratch: str | None, out: IO[str] | None) -> None:
-    """Run the peers whose names match `only` in turns, and print the tables.
+    """Run the peers whose names match `only` in turn, and print the tables.
 
-    A round before the first watches the memory and warms up caches; its times do not count. What a peer
-    writes is deleted when its time is taken.
+    An extra first round samples memory and warms up caches; its times are discarded. The output of a peer is deleted
+    after each measurement.
     """
     with tempfile.TemporaryDirectory(prefix="rmqinspect-", dir=scratch) as folder:
         make_store(str(Path(folder, "tiny")), "mid", _TINY)
@@ -166,7 +166,7 @@ def measure(log: Log, rounds: int, only: re.Pattern[str], scratch: str | None, o
                 if out:
                     line = {"peer": peer.name, "round": number, "wall": cost.wall, "cpu": cost.cpu}
                     more = {"peak": held[peer.name].memory, "jvm": held[peer.name].jvm}
-                    out.write(json.dumps({**line, **more, "records": log.records, "octets": log.raw}) + "\n")
+                    out.write(json.dumps({**line, **more, "records": log.records, "bytes": log.record_bytes}) + "\n")
     print_costs(log, peers, costs, held)
     print_goals(peers, costs)
 
@@ -178,24 +178,26 @@ def print_costs(log: Log, peers: list[Peer], costs: dict[str, list[Cost]], held:
     for peer in peers:
         walls = [cost.wall for cost in costs[peer.name]]
         wall = median(walls)
-        rates = ["", ""] if peer.name.endswith("start-up") else [log.raw / wall / 1e9, log.records / wall / 1e6]
+        rates = (
+            ["", ""] if peer.name.endswith("start-up") else [log.record_bytes / wall / 1e9, log.records / wall / 1e6]
+        )
         cells = [
             peer.name,
             f"{min(walls):.2f} / {wall:.2f} / {max(walls):.2f}",
             f"{median(cost.cpu for cost in costs[peer.name]):.2f}",
             *(f"{rate:.2f}" if rate else "" for rate in rates),
-            *(f"{raw / 1e6:.0f}" if raw else "" for raw in (held[peer.name].memory, held[peer.name].jvm)),
+            *(f"{size / 1e6:.0f}" if size else "" for size in (held[peer.name].memory, held[peer.name].jvm)),
         ]
         print(f"| {' | '.join(cells)} |")
 
 
 def print_goals(peers: list[Peer], costs: dict[str, list[Cost]]) -> None:
-    """Print each ratio round by round, since the two ran one soon after the other, beside its limit."""
+    """Print each ratio, computed per round because the two run close together, and its limit."""
     starts = {peer.name: peer.starts_like for peer in peers}
-    print("\n| ratio | wall: min / median / max | CPU: min / median / max | wall should be |")
+    print("\n| ratio | wall: min / median / max | CPU: min / median / max | goal for wall |")
     print("|---|---|---|---|")
     for goal in GOALS:
-        # Of those that start up, the ratio without that is told as well: a larger store comes near to it.
+        # The ratio without start-up is what a larger store approaches.
         for net in (True,) if goal.net else (False, True):
             rows = [_costs(name, starts, costs, net) for name in (goal.peer, goal.by)]
             if not all(rows):
@@ -208,7 +210,7 @@ def print_goals(peers: list[Peer], costs: dict[str, list[Cost]]) -> None:
 
 
 def _costs(name: str, starts: dict[str, str | None], costs: dict[str, list[Cost]], net: bool) -> list[Cost]:
-    """Return the costs of a peer, less the medians of its start-up; none if it or that was left out."""
+    """Return the costs of a peer, with `net` minus the medians of its start-up; empty if one was not measured."""
     start = starts.get(name)
     if not net or start is None:
         return costs.get(name, [])
@@ -227,15 +229,15 @@ def _ratios(ours: list[Cost], theirs: list[Cost]) -> Iterator[list[float]]:
 def read_options(arguments: list[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.export")
-    parser.add_argument("--size", type=parse_size, default=1 << 30, help="of the store made; default 1GiB")
+    parser.add_argument("--size", type=parse_size, default=1 << 30, help="of the generated store; default 1GiB")
     parser.add_argument("--profile", choices=(*PROFILES, "both"), default="mid")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="one round on a store of 64 MiB")
-    parser.add_argument("--store", help="measure this store instead of one made; its table must fit into memory")
-    parser.add_argument("--keep", metavar="DIR", help="make stores here, keep them, and use those there")
-    parser.add_argument("--scratch", metavar="DIR", help="where the exports go, to be deleted")
-    parser.add_argument("--only", metavar="REGEX", type=re.compile, default="", help="only peers so named")
-    parser.add_argument("--out", metavar="FILE", help="add every measurement to FILE, as JSON lines")
+    parser.add_argument("--store", help="measure this store instead of a generated one; its table must fit into memory")
+    parser.add_argument("--keep", metavar="DIR", help="keep generated stores here, and reuse them")
+    parser.add_argument("--scratch", metavar="DIR", help="where exports are written, and deleted")
+    parser.add_argument("--only", metavar="REGEX", type=re.compile, default="", help="only peers whose names match")
+    parser.add_argument("--out", metavar="FILE", help="append every measurement to FILE, as JSON lines")
     options = parser.parse_args(arguments)
     if options.quick:
         options.size, options.rounds = _QUICK, 1
@@ -243,18 +245,18 @@ def read_options(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Measure what the command line says."""
+    """Run the benchmark."""
     options = read_options(arguments)
     if options.keep:
         Path(options.keep).mkdir(parents=True, exist_ok=True)
-    pa.set_cpu_count(1)  # the floor is of one thread
+    pa.set_cpu_count(1)  # the floor uses one thread
     print(describe_machine())
     with ExitStack() as stack:
         out = stack.enter_context(open(options.out, "a", encoding="utf-8")) if options.out else None
         for path in find_stores(options, stack):
             log = read_log(path)
-            mean = log.raw // log.records
-            print(f"\n{Path(path).name}: {log.raw / 1e9:.3f} GB, {log.records} records of {mean} bytes\n")
+            mean = log.record_bytes // log.records
+            print(f"\n{Path(path).name}: {log.record_bytes / 1e9:.3f} GB, {log.records} records of {mean} bytes\n")
             measure(log, options.rounds, options.only, options.scratch, out)
 
 

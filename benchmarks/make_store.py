@@ -1,8 +1,8 @@
-"""Write a store of any size in seconds, every byte as a broker would have written it.
+"""Writes a store of any size within seconds, every byte as a broker would have written it.
 
-A few thousand distinct records are built with the layouts; then they are laid out again and again in a
-random order, and what differs from record to record (offsets, times, serial numbers in two properties) is
-patched through numpy views of the same layouts. The queues and the index follow from the log: pointers.py.
+A few thousand distinct records are built with the layouts and repeated in random order. The fields that differ from
+record to record (offsets, times, serial numbers in two properties) are patched through numpy views of the same
+layouts. pointers.py derives queues and index from the log.
 
     python -m benchmarks.make_store STORE [--size 1GiB] [--profile mid] [--segment-size 256MiB] [--seed 1]
         [--log-only | --queue-file-size 6000000 --index-slots 5000000 --index-entries 20000000]
@@ -30,7 +30,7 @@ Ints = NDArray[np.int64]
 
 
 class Profile(NamedTuple):
-    """How many bytes a body has, at least and at most."""
+    """Range of body sizes in bytes."""
 
     smallest: int
     largest: int
@@ -42,7 +42,7 @@ PROFILES = {
 }
 
 TOPICS, QUEUES = 20, 8
-DISTINCT = 16 * TOPICS * QUEUES  # records built one by one; each queue has 16 of them
+DISTINCT = 16 * TOPICS * QUEUES  # records built with construct; 16 per queue
 
 KEYS_PER_RECORD = 2  # in the index: UNIQ_KEY, and one word in KEYS
 
@@ -55,7 +55,7 @@ _FIRST_TIME = 1_760_000_000_000  # ms
 _RECORDS_PER_MS = 16
 _TRAVEL_MS = 3  # between the producer's clock and the broker's
 
-_HOLE = b"0" * 8  # where the serial number goes, in hex digits
+_HOLE = b"0" * 8  # placeholder of the serial number, in hex digits
 _HEX = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 _HOLE_DTYPE = np.dtype((np.void, len(_HOLE)))
 
@@ -64,7 +64,7 @@ _STATES = ("open", "paid", "packed", "sent", "returned")
 
 
 class Template(NamedTuple):
-    """One record, and where its serial numbers are."""
+    """One record, and the positions of its serial numbers."""
 
     raw: bytes
     queue: int  # number of the (topic, queue)
@@ -84,11 +84,11 @@ def make_store(
 ) -> int:
     """Write the folder `store` with a commit log of at least `size` bytes, its queues, index and checkpoint.
 
-    Return the bytes of the log.
+    Returns the size of the log in bytes.
 
-    All segments are full: their last bytes are a blank record. The settings of the index are `geometry`;
-    None chooses them so that the keys fill a few files. With `log_only` there are neither queues nor index.
-    The same arguments give the same bytes. The folder appears when it is whole.
+    All segments are full and end in a blank record. `geometry` None chooses index settings with which the keys fill a
+    few files; `log_only` writes neither queues nor index. The same arguments give the same bytes. The folder is renamed
+    into place when it is complete.
 
     :raises FileExistsError: `store` exists.
     """
@@ -115,7 +115,7 @@ def make_store(
 
 
 class _LogWriter:
-    """Lays templates out one behind the other; what must go on from segment to segment is kept here."""
+    """Lays out templates one after the other; holds the state that continues across segments."""
 
     def __init__(self, profile: Profile, seed: int) -> None:
         self.templates = build_templates(profile, random.Random(seed))
@@ -127,12 +127,12 @@ class _LogWriter:
         self.serial = 0
 
     def write_segment(self, base: int, size: int) -> Iterator[bytes | bytearray]:
-        """Yield the bytes of one segment in pieces: records while they fit, then the blank record."""
+        """Yield the bytes of one segment in pieces: records as long as they fit, then the blank record."""
         position, full = 0, False
         while not full:
             chosen = self.choose.integers(len(self.templates), size=_BLOCK)
             ends = position + np.cumsum(self.sizes[chosen])
-            # The broker's rule: a record is appended only where a blank record fits behind it.
+            # CommitLog.DefaultAppendMessageCallback: a record is appended only if a blank record fits after it.
             fits = int(np.searchsorted(ends, size - message.BLANK_MIN_SIZE, "right"))
             full = fits < _BLOCK
             if fits:
@@ -143,9 +143,9 @@ class _LogWriter:
         yield blank.ljust(size - position, b"\0")
 
     def build_checkpoint(self, indexed: int | None = None) -> bytes:
-        """Return the checkpoint of a broker that has flushed all that was written so far.
+        """Return the checkpoint of a broker that has flushed everything written so far.
 
-        `indexed` is the time in ms until which full index files reach; None: all of the log.
+        `indexed` is the end time in ms of the newest full index file; None: the whole log is indexed.
         """
         last = _FIRST_TIME + (self.serial - 1) // _RECORDS_PER_MS
         times = dict.fromkeys(checkpoint.TIMESTAMP_FIELDS, last)
@@ -163,7 +163,7 @@ class _LogWriter:
         times = _FIRST_TIME + serials // _RECORDS_PER_MS
         heads = _anywhere(raw, dtype_of(message.HEADS[False, False]))
         heads["physical_offset"][starts] = base + starts
-        heads["queue_offset"][starts] = self._count_on(self.queues[chosen])
+        heads["queue_offset"][starts] = self._assign_queue_offsets(self.queues[chosen])
         heads["store_timestamp"][starts] = times
         heads["born_timestamp"][starts] = times - _TRAVEL_MS
         holes = _anywhere(raw, _HOLE_DTYPE)
@@ -172,7 +172,7 @@ class _LogWriter:
             holes[starts + place] = digits.view(_HOLE_DTYPE)[:, 0]
         return raw
 
-    def _count_on(self, queues: Ints) -> Ints:
+    def _assign_queue_offsets(self, queues: Ints) -> Ints:
         """Return the queue offset of each record, given the number of its queue."""
         order = np.argsort(queues, kind="stable")
         counts = np.bincount(queues, minlength=len(self.next_offsets))
@@ -185,12 +185,12 @@ class _LogWriter:
 
 
 def _anywhere(raw: bytearray, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return a view with a value of `dtype` at each byte position."""
+    """Return a view with a value of `dtype` at every byte position."""
     return np.ndarray((len(raw) - dtype.itemsize + 1,), dtype, raw, 0, (1,))
 
 
 def build_templates(profile: Profile, dice: random.Random) -> list[Template]:
-    """Return `DISTINCT` records, as many of each queue."""
+    """Return `DISTINCT` records, equally many per queue."""
     return [_build_template(number, profile, dice) for number in range(DISTINCT)]
 
 
@@ -275,10 +275,10 @@ def main() -> None:
     parser.add_argument("--profile", choices=PROFILES, default="mid")
     parser.add_argument("--segment-size", type=parse_size)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--log-only", action="store_true", help="neither queues nor index")
+    parser.add_argument("--log-only", action="store_true", help="no queues, no index")
     parser.add_argument("--queue-file-size", type=parse_size, default=QUEUE_FILE_SIZE, help="a multiple of 20")
     parser.add_argument("--index-slots", type=int, help="maxHashSlotNum; with --index-entries")
-    parser.add_argument("--index-entries", type=int, help="maxIndexNum; without both, a few files are filled")
+    parser.add_argument("--index-entries", type=int, help="maxIndexNum; default: a few full files")
     options = parser.parse_args()
     if (options.index_slots is None) != (options.index_entries is None):
         parser.error("--index-slots and --index-entries go together")

@@ -1,7 +1,7 @@
-"""Run something and say what it cost: wall seconds, CPU seconds, and the most memory it held.
+"""Measures wall seconds, CPU seconds and peak memory of a function or of a whole process tree.
 
-Of a process it is always the whole family. That takes care: the workers of `rmqinspect` are children of a
-fork server, which outlives their parent and would take their CPU seconds with it.
+The worker processes of `rmqinspect` are children of a fork server that outlives the main process. To count their CPU
+seconds, this process adopts orphans (PR_SET_CHILD_SUBREAPER) and waits for them, too.
 """
 
 import ctypes
@@ -27,37 +27,37 @@ _SET_CHILD_SUBREAPER = 36  # of prctl(2)
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one run cost."""
+    """The cost of one run."""
 
     wall: float  # seconds
     cpu: float  # seconds, of all cores together
-    memory: int | None = None  # bytes at the peak; None where nobody looked
-    jvm: int | None = None  # bytes that Java held at its peak, which are none of `memory`; None where it had no part
+    memory: int | None = None  # bytes at the peak; None: not sampled
+    jvm: int | None = None  # bytes of Java at its peak, not included in `memory`; None: no Java
 
 
 def run_here(function: Callable[[], None]) -> Cost:
-    """Run a function in this process; the threads it starts count."""
+    """Run a function in this process; its threads are included."""
     cpu, wall = time.process_time(), time.perf_counter()
     function()
     return Cost(time.perf_counter() - wall, time.process_time() - cpu)
 
 
 def run_process(command: Sequence[str], watch: bool = False, stdin: bytes = b"", scattered: bool = False) -> Cost:
-    """Run a whole process from the checkout's top, its output thrown away.
+    """Run a whole process from the top of the checkout and discard its output.
 
-    Wall ends with the process, CPU with the last of its family. Watching the memory costs time of its own.
-    The family is a process group or, where that is `scattered`, all that this process has begotten: Spark's
-    workers make a group of their own.
+    Wall time ends with the process, CPU time with the last of its descendants. `watch` samples memory, which costs
+    time. Descendants are found by process group; `scattered` finds them by parent, because Spark's workers form a
+    group of their own.
 
-    :raises RuntimeError: its exit status is not 0; the text has what it said.
+    :raises RuntimeError: the exit status is not 0; the text has what the process wrote to stderr.
     """
     others = _children()
-    with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as said, _adopting_orphans():
-        asked.write(stdin)
-        asked.seek(0)
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as messages, _adopting_orphans():
+        given.write(stdin)
+        given.seek(0)
         start = time.perf_counter()
         child = subprocess.Popen(
-            command, cwd=ROOT, stdin=asked, stdout=subprocess.DEVNULL, stderr=said, process_group=0
+            command, cwd=ROOT, stdin=given, stdout=subprocess.DEVNULL, stderr=messages, process_group=0
         )
         try:
             with _watch(_held_by_descendants if scattered else partial(_held_by_group, child.pid), watch) as samples:
@@ -70,16 +70,16 @@ def run_process(command: Sequence[str], watch: bool = False, stdin: bytes = b"",
             if child.returncode is None:
                 os.killpg(child.pid, signal.SIGKILL)
         if child.returncode:
-            said.seek(0)
-            words = said.read().decode("utf-8", "replace")[-2000:]
-            raise RuntimeError(f"{' '.join(command)} ended with status {child.returncode}\n{words}")
+            messages.seek(0)
+            text = messages.read().decode("utf-8", "replace")[-2000:]
+            raise RuntimeError(f"{' '.join(command)} ended with status {child.returncode}\n{text}")
     memory, jvm = (max(held, default=None) for held in zip(*samples, strict=True)) if samples else (None, None)
     return Cost(wall, cpu, memory, jvm or None)
 
 
 @contextmanager
 def _adopting_orphans() -> Iterator[None]:
-    """Be the parent of every descendant whose own parent ends, so that it can be waited for."""
+    """Adopt every descendant whose parent ends, so that it can be waited for."""
     if not sys.platform.startswith("linux"):
         yield
         return
@@ -92,7 +92,7 @@ def _adopting_orphans() -> Iterator[None]:
 
 
 def _wait_for_group(group: int) -> float:
-    """Wait for what is left of a process group and return the CPU seconds it used."""
+    """Wait for the remaining processes of a group and return their CPU seconds."""
     seconds = 0.0
     while True:
         try:
@@ -103,7 +103,7 @@ def _wait_for_group(group: int) -> float:
 
 
 def _wait_for_others(known: set[int]) -> float:
-    """Wait for all children but those that are known and return the CPU seconds they used."""
+    """Wait for all children except the known ones and return their CPU seconds."""
     seconds = 0.0
     while left := _children() - known:
         _, _, used = os.wait4(min(left), 0)
@@ -116,7 +116,7 @@ def _children() -> set[int]:
 
 
 class Held(NamedTuple):
-    """How many bytes processes hold: proportional set sizes, in which a page that two share counts once."""
+    """Memory of processes in bytes: proportional set sizes, in which a shared page counts once."""
 
     others: int
     jvm: int = 0
@@ -124,7 +124,7 @@ class Held(NamedTuple):
 
 @contextmanager
 def peak_memory(group: int, watch: bool = True) -> Iterator[list[int]]:
-    """Watch how many bytes a process group holds until the block ends; give the samples."""
+    """Sample the bytes held by a process group until the block ends; yields the list of samples."""
     sums: list[int] = []
     with _watch(partial(_held_by_group, group), watch) as samples:
         yield sums
@@ -132,15 +132,15 @@ def peak_memory(group: int, watch: bool = True) -> Iterator[list[int]]:
 
 
 @contextmanager
-def _watch(look: Callable[[], Held], watch: bool) -> Iterator[list[Held]]:
+def _watch(sample: Callable[[], Held], watch: bool) -> Iterator[list[Held]]:
     samples: list[Held] = []
     ended = threading.Event()
 
-    def look_on() -> None:
+    def run() -> None:
         while not ended.wait(_SAMPLE_SECONDS):
-            samples.append(look())
+            samples.append(sample())
 
-    thread = threading.Thread(target=look_on, daemon=True)
+    thread = threading.Thread(target=run, daemon=True)
     if watch and os.path.exists("/proc/self/smaps_rollup"):
         thread.start()
     try:
@@ -161,9 +161,9 @@ def _processes() -> dict[int, _Process]:
     found = {}
     for place in Path("/proc").glob("[0-9]*"):
         try:
-            # "pid (name) state parent group …", where the name may hold anything, a parenthesis too.
+            # "pid (name) state parent group …"; the name may hold anything, even a parenthesis.
             front, _, fields = (place / "stat").read_bytes().rpartition(b")")
-        except OSError:  # it has just ended
+        except OSError:  # the process has just ended
             continue
         found[int(place.name)] = _Process(front.partition(b"(")[2], *map(int, fields.split()[1:3]))
     return found

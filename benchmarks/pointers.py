@@ -1,7 +1,7 @@
-"""Write what points into a made log, in bulk: consume queues and index files, as a broker dispatches them.
+"""Writes consume queues and index files for a generated log, as a broker's dispatch would.
 
-The records are read from the log in columns, a piece at a time, by the code that `verify` reads them with:
-what is written here is as right as that is, and fit to measure it, not to prove it.
+The records are read in columns by the code that `verify` uses. The result is as correct as that code: fit to measure
+it, not to prove it.
 
 Source: ConsumeQueue#putMessagePositionInfo, IndexService#buildIndex, IndexFile#putKey.
 """
@@ -27,18 +27,18 @@ from rmqinspect.store.discover import open_store
 Ints = NDArray[np.int64]
 
 QUEUE_FILE_SIZE = 6_000_000  # MessageStoreConfig.mappedFileSizeConsumeQueue
-INDEX_FILES = 4  # that a store's keys fill, where no geometry is given
+INDEX_FILES = 4  # filled by the keys of a store if no geometry is given
 
-_PIECE_SIZE = 64 << 20  # of the log, whose columns are held at a time
+_PIECE_SIZE = 64 << 20  # bytes of log whose columns are in memory at a time
 _ENTRIES_PER_SLOT = DEFAULT_ENTRIES // DEFAULT_SLOTS
 _KEY = np.dtype([("hash", np.int64), ("place", np.int64), ("time", np.int64)])
 
 
 def write_pointers(store: str, queue_file_size: int, geometry: Geometry) -> int:
-    """Add the folders consumequeue and index to a store with a whole log; unused ends of files are holes.
+    """Add the folders consumequeue and index to a store that has a log; unused ends of files are sparse.
 
-    `queue_file_size` is rounded up to whole units, as by the broker. Return the store time in ms of the
-    newest record in a full index file, 0 without one: the checkpoint's index_msg_timestamp.
+    `queue_file_size` is rounded up to whole units, as by the broker. Returns the store timestamp in ms of the newest
+    record in a full index file, 0 without one: the checkpoint's index_msg_timestamp.
     """
     queue_file_size += -queue_file_size % QueueUnit.sizeof()
     index = _IndexWriter(os.path.join(store, "index"), geometry)
@@ -49,13 +49,13 @@ def write_pointers(store: str, queue_file_size: int, geometry: Geometry) -> int:
 
 
 def geometry_for(keys: int) -> Geometry:
-    """Return settings with which so many keys fill `INDEX_FILES` files; as many entries per slot as by default."""
+    """Return settings with which `keys` keys fill `INDEX_FILES` files, with the default entries per slot."""
     entries = -(-keys // INDEX_FILES) + 1  # entry 0 is never used
     return Geometry(-(-entries // _ENTRIES_PER_SLOT), entries)
 
 
 def _dispatch(store: str) -> Iterator[Dispatched]:
-    """Yield what a broker before 5.4.0 dispatches of each piece of the log: that is, tags are no keys."""
+    """Yield what a broker before 5.4.0, which does not index tags, dispatches for each piece of the log."""
     for split in plan_splits(open_store([store]).segments, _PIECE_SIZE):
         queues, dispatcher = QueueOffsets(), Dispatcher(keys=True, rules=())
         for event in scan_split(split):
@@ -82,7 +82,7 @@ def _write_units(folder: str, dispatched: Dispatched, file_size: int) -> None:
 
 
 def _write_queue(home: str, start: int, raw: bytes, file_size: int) -> None:
-    """Write bytes at a place of a queue, across its files."""
+    """Write bytes at a position of a queue, across its files."""
     for base in range(start - start % file_size, start + len(raw), file_size):
         path = os.path.join(home, f"{base:020}")
         with open(path, "r+b" if os.path.exists(path) else "w+b") as file:
@@ -92,17 +92,17 @@ def _write_queue(home: str, start: int, raw: bytes, file_size: int) -> None:
 
 
 class _IndexWriter:
-    """Gathers keys until they fill a file."""
+    """Collects keys until they fill a file."""
 
     def __init__(self, folder: str, geometry: Geometry) -> None:
         self.folder, self.geometry = folder, geometry
         self.pending: NDArray[Any] = np.empty(0, _KEY)
-        self.created = 0  # ms: which names the newest file
+        self.created = 0  # ms; names the newest file
         self.full_until = 0
         os.makedirs(folder)
 
     def take(self, dispatched: Dispatched) -> None:
-        """Add the keys of records, in the order in which they are put."""
+        """Add the keys of records, in the order of insertion."""
         keys = np.empty(len(dispatched.key_record), _KEY)
         keys["hash"] = dispatched.key_hash
         keys["place"] = dispatched.place[dispatched.key_record]
@@ -116,7 +116,7 @@ class _IndexWriter:
         self.pending = keys[whole:].copy()
 
     def finish(self) -> int:
-        """Write the last file; return the time until which full ones reach."""
+        """Write the last file; return the end time of the newest full file."""
         if len(self.pending):
             self._write_file(self.pending)
         return self.full_until
@@ -128,7 +128,7 @@ class _IndexWriter:
         heads, entries["previous"][1:] = _chain(slots, geometry.slots)
         entries["key_hash"][1:] = keys["hash"]
         entries["physical_offset"][1:] = keys["place"]
-        # Those of the first entry count from the end of the file before: 0 too, for a log without pauses.
+        # A broker counts the first entry's seconds from the end of the previous file: also 0, in a log without pauses.
         entries["time_diff"][1:] = (keys["time"] - begin) // 1000
         header: bytes = IndexHeader.build(
             {
@@ -149,23 +149,23 @@ class _IndexWriter:
 
 
 def _chain(slots: Ints, count: int) -> tuple[Ints, Ints]:
-    """Return the newest entry of each of `count` slots, and of each entry the one before it in its slot.
+    """Return the newest entry of each of `count` slots, and for each entry the previous one in its slot.
 
-    `slots` are those of the entries from number 1 on.
+    `slots` are those of the entries, which are numbered from 1.
     """
     order = np.argsort(slots, kind="stable")  # the entries of a slot together, oldest first
     numbers, sorted_slots = order + 1, slots[order]
-    goes_on = np.zeros(len(order), np.bool_)
-    goes_on[1:] = sorted_slots[1:] == sorted_slots[:-1]
+    continues = np.zeros(len(order), np.bool_)
+    continues[1:] = sorted_slots[1:] == sorted_slots[:-1]
     previous: Ints = np.zeros(len(order), np.int64)
-    previous[order] = np.where(goes_on, np.roll(numbers, 1), 0)
+    previous[order] = np.where(continues, np.roll(numbers, 1), 0)
     heads: Ints = np.zeros(count, np.int64)
-    newest = np.append(~goes_on[1:], True)
+    newest = np.append(~continues[1:], True)
     heads[sorted_slots[newest]] = numbers[newest]
     return heads, previous
 
 
 def _name(milliseconds: int) -> str:
-    """Return an index file's name: when it was created, by a clock in UTC."""
+    """Return the name of an index file: its creation time in UTC."""
     created = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=milliseconds)
     return f"{created:%Y%m%d%H%M%S}{milliseconds % 1000:03}"

@@ -1,4 +1,4 @@
-"""Read a store through the Spark data source: what Spark itself makes of it, for benchmarks/export.py.
+"""Reads a store through the Spark data source, as a peer of benchmarks/export.py.
 
 python -m benchmarks.spark_source count STORE MASTER
 python -m benchmarks.spark_source parquet STORE MASTER OUTPUT

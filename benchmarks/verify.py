@@ -1,4 +1,4 @@
-"""Measure `verify` and `decode` beside what the same bytes cost others, all in one run, in turns.
+"""Measures `verify` and `decode` against other readers of the same bytes, all in turn in one run.
 
     python -m benchmarks.verify [--size 1GiB] [--profile mid|small|both] [--rounds 5]
 
@@ -35,10 +35,10 @@ from rmqinspect.text import parse_size
 from rmqinspect.version import tool_name
 
 _BUFFER_SIZE = 4 << 20
-_PIECE_SIZE = 64 << 20  # what a reading thread takes at a time
-_TICK = 0.01  # seconds: the JVM counts its CPU in these
-_TINY = 16 << 10  # a store of this size shows what a command costs before it reads
-# The queues and the index of a made store take less than this share of its log.
+_PIECE_SIZE = 64 << 20  # bytes a reading thread takes at a time
+_TICK = 0.01  # seconds: resolution of the JVM's CPU time
+_TINY = 16 << 10  # a store of this size shows the cost of a command before it reads
+# Queues and index of a generated store take less than this share of its log.
 _POINTERS_SHARE = 0.25
 
 Checksum = Callable[[memoryview], int]
@@ -48,14 +48,14 @@ WARM_JVM, COLD_JVM = "JVM loop, warm", "JVM loop, cold process"
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """What every peer reads: the used bytes of each segment, without the zeros behind the last record."""
+    """The input of every peer: the used bytes of each segment, without the zeros after the last record."""
 
-    path: str  # the whole store, or its commitlog folder alone
-    folder: Path  # of the segments: what all peers are given but those that read the whole store
-    pointed_at: bool  # queues or index files lie beside the log
-    ends: tuple[tuple[str, int], ...]  # (segment, where its last record ends)
+    path: str  # the whole store, or only its commitlog folder
+    folder: Path  # of the segments: the input of all peers except those that read the whole store
+    pointed_at: bool  # the store has queues or index files
+    ends: tuple[tuple[str, int], ...]  # (segment, end of its last record)
     records: int
-    raw: int  # of the records together; all GB are of these
+    record_bytes: int  # of all records; the unit of all GB
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +63,20 @@ class Peer:
     """One row of the table."""
 
     name: str
-    run: Callable[[bool], Cost]  # told whether to watch the memory
-    starts_like: str | None = None  # the peer that is this one's start-up
-    more_than: str | None = None  # the peer that does a part of what this one does
-    reads: bool = True  # False for those that only start up
+    run: Callable[[bool], Cost]  # argument: sample memory
+    starts_like: str | None = None  # the peer that measures this one's start-up
+    more_than: str | None = None  # the peer that does part of this one's work
+    reads: bool = True  # False: start-up only
 
 
 class Command(NamedTuple):
-    """A command of the tool that is measured."""
+    """A measured command of rmqinspect."""
 
     name: str  # in the table
     verb: str
     options: tuple[str, ...]
-    whole_store: bool = False  # given the whole store, not the log alone
-    more_than: str | None = None  # the command that does a part of it
+    whole_store: bool = False  # reads the whole store, not only the log
+    more_than: str | None = None  # the command that does part of its work
 
 
 _COMMANDS = (
@@ -87,28 +87,28 @@ _COMMANDS = (
 
 
 def read_log(path: str) -> Log:
-    """Count the records of a whole store."""
+    """Count records and bytes of a store without damage."""
     store = open_store([path])
     ends: dict[str, int] = {segment.path: 0 for segment in store.segments}
-    records = raw = 0
+    records = size = 0
     for split in plan_splits(store.segments, _PIECE_SIZE):
         for event in scan_split(split):
             if isinstance(event, RecordRun):
                 records += len(event.records)
-                raw += int(event.records.total_size.sum())
+                size += int(event.records.total_size.sum())
                 last = event.records.base + int(event.records.ends[-1])
                 ends[split.segment.path] = last - split.segment.base
     if not records:
         raise SystemExit(f"{path}: no records")
     pointed_at = bool(store.queue_files or store.index_files)
-    return Log(path, Path(store.segments[0].path).parent, pointed_at, tuple(ends.items()), records, raw)
+    return Log(path, Path(store.segments[0].path).parent, pointed_at, tuple(ends.items()), records, size)
 
 
 def read_bytes(log: Log, threads: int, checksum: Checksum | None = None) -> None:
-    """Read the log into one buffer per thread, with a checksum over each filled buffer."""
+    """Read the log into one buffer per thread, and compute a checksum of each filled buffer."""
     pieces = iter(
         [(path, start, min(start + _PIECE_SIZE, end)) for path, end in log.ends for start in range(0, end, _PIECE_SIZE)]
-    )  # shared: each thread takes the next
+    )  # shared by the threads
     workers = [Thread(target=_read_pieces, args=(pieces, checksum)) for _ in range(threads)]
     for worker in workers:
         worker.start()
@@ -128,11 +128,11 @@ def _read_pieces(pieces: Iterable[tuple[str, int, int]], checksum: Checksum | No
 
 
 def plan_peers(log: Log, tiny: str) -> Iterator[Peer]:
-    """Yield every peer but the JVM, each for one core and for all."""
+    """Yield every peer except the JVM, each for one core and for all cores."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     counts = sorted({1, cores})
     checksums: dict[str, Checksum | None] = {"read": None, "read, CRC by zlib": zlib.crc32}
-    with suppress(ImportError):  # there is no wheel for some machines
+    with suppress(ImportError):  # no wheel for this machine
         from isal import isal_zlib
 
         checksums["read, CRC by isal"] = isal_zlib.crc32
@@ -140,7 +140,7 @@ def plan_peers(log: Log, tiny: str) -> Iterator[Peer]:
         for threads in counts:
             read = partial(read_bytes, log, threads, checksum)
             yield Peer(f"{name}, {threads} thread{'s'[: threads > 1]}", partial(_run_here, read))
-    # With as many processes, a command runs just after the one it is compared with.
+    # A command runs right after the one it is compared with, with the same number of processes.
     for jobs, command in product(counts, _COMMANDS):
         if command.whole_store and not log.pointed_at:
             continue
@@ -158,9 +158,9 @@ def _run_here(function: Callable[[], None], _: bool) -> Cost:
 
 
 def plan_jvm(log: Log, scratch: Path, stack: ExitStack) -> Iterator[Peer]:
-    """Yield the JVM peers; the warm one lives as long as `stack`.
+    """Yield the JVM peers; the warm JVM ends with `stack`.
 
-    :raises NoJavaError: they cannot be measured here.
+    :raises NoJavaError: this machine cannot run them.
     """
     build()
     for name in ("warm", "cold"):
@@ -170,7 +170,7 @@ def plan_jvm(log: Log, scratch: Path, stack: ExitStack) -> Iterator[Peer]:
     def run_warm(watch: bool) -> Cost:
         cost = loop.run(watch)
         if loop.records != log.records:
-            raise RuntimeError(f"the JVM walked {loop.records} records of {log.records}: is the store whole?")
+            raise RuntimeError(f"the JVM walked {loop.records} records of {log.records}: is the store damaged?")
         return cost
 
     yield Peer(WARM_JVM, run_warm)
@@ -178,9 +178,9 @@ def plan_jvm(log: Log, scratch: Path, stack: ExitStack) -> Iterator[Peer]:
 
 
 def measure(log: Log, rounds: int, only: re.Pattern[str], out: IO[str] | None) -> None:
-    """Run the peers whose names match `only` in turns, and print the tables.
+    """Run the peers whose names match `only` in turn, and print the tables.
 
-    A round before the first watches the memory, and warms up caches and the JVM; its times do not count.
+    An extra first round samples memory and warms up caches and the JVM; its times are discarded.
     """
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rmqinspect-")))
@@ -190,7 +190,7 @@ def measure(log: Log, rounds: int, only: re.Pattern[str], out: IO[str] | None) -
             try:
                 peers += plan_jvm(log, scratch, stack)
             except NoJavaError as reason:
-                print(f"The JVM was left out: {reason}.\n")
+                print(f"The JVM is omitted: {reason}.\n")
         peers = [peer for peer in peers if only.search(peer.name)]
         costs: dict[str, list[Cost]] = {peer.name: [] for peer in peers}
         memory: dict[str, int | None] = {}
@@ -204,7 +204,7 @@ def measure(log: Log, rounds: int, only: re.Pattern[str], out: IO[str] | None) -
                 costs[peer.name].append(cost)
                 if out:
                     line = {"peer": peer.name, "round": number, "wall": cost.wall, "cpu": cost.cpu}
-                    more = {"peak": memory[peer.name], "records": log.records, "octets": log.raw}
+                    more = {"peak": memory[peer.name], "records": log.records, "bytes": log.record_bytes}
                     out.write(json.dumps({**line, **more}) + "\n")
     print_costs(log, peers, costs, memory)
     if any(peer.more_than in costs for peer in peers):
@@ -223,8 +223,8 @@ def print_costs(log: Log, peers: list[Peer], costs: dict[str, list[Cost]], memor
         rates = ["", "", ""]
         if peer.reads:
             rates = [
-                f"{log.raw / wall / 1e9:.2f}",
-                f"{log.raw / cpu / 1e9:.2f}",
+                f"{log.record_bytes / wall / 1e9:.2f}",
+                f"{log.record_bytes / cpu / 1e9:.2f}",
                 f"{log.records / wall / 1e6:.2f}",
             ]
         held = memory[peer.name]
@@ -239,7 +239,7 @@ def print_costs(log: Log, peers: list[Peer], costs: dict[str, list[Cost]], memor
 
 
 def print_surplus(peers: list[Peer], costs: dict[str, list[Cost]], memory: dict[str, int | None]) -> None:
-    """Print how many times the cost of its part each peer that does more than another takes, round by round."""
+    """Print, per round, the cost of each peer divided by the cost of the peer that does part of its work."""
     print("\n| times the cost | wall: min / median / max | CPU: min / median / max | peak MB |")
     print("|---|---|---|---|")
     for peer in peers:
@@ -251,13 +251,13 @@ def print_surplus(peers: list[Peer], costs: dict[str, list[Cost]], memory: dict[
         cells = [
             f"{peer.name} / {peer.more_than}",
             *(" / ".join(f"{times:.2f}" for times in (min(row), median(row), max(row))) for row in (walls, cpus)),
-            " / ".join(f"{raw / 1e6:.0f}" for raw in held if raw),
+            " / ".join(f"{size / 1e6:.0f}" for size in held if size),
         ]
         print(f"| {' | '.join(cells)} |")
 
 
 def print_ratios(peers: list[Peer], costs: dict[str, list[Cost]]) -> None:
-    """Print how many times as fast as the warm JVM loop each command is, by the medians."""
+    """Print the speed of each peer relative to the warm JVM loop, by medians."""
     jvm = _medians(costs[WARM_JVM])
     print("\n| against the warm JVM loop | wall | CPU | wall without start-up | CPU without start-up |")
     print("|---|---|---|---|---|")
@@ -273,12 +273,12 @@ def print_ratios(peers: list[Peer], costs: dict[str, list[Cost]]) -> None:
 
 
 def _medians(costs: list[Cost]) -> tuple[float, float]:
-    """Return (wall, CPU) in seconds; no CPU at all, of a short run, is one tick of the system's clock."""
+    """Return (wall, CPU) in seconds; CPU is at least one tick of the system's clock."""
     return median(cost.wall for cost in costs), max(median(cost.cpu for cost in costs), _TICK)
 
 
 def describe_machine() -> str:
-    """Return one line: what measured, on what, when."""
+    """Return one line: versions, machine, date and load."""
     model = platform.processor() or platform.machine()
     if os.path.exists("/proc/cpuinfo"):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -291,7 +291,7 @@ def describe_machine() -> str:
 
 
 def find_stores(options: argparse.Namespace, stack: ExitStack) -> Iterator[str]:
-    """Yield the stores to measure; those that are made and not kept live as long as `stack`."""
+    """Yield the stores to measure; generated stores that are not kept are removed with `stack`."""
     if options.store:
         yield os.path.abspath(options.store)
         return
@@ -310,18 +310,18 @@ def find_stores(options: argparse.Namespace, stack: ExitStack) -> Iterator[str]:
 def read_options(arguments: list[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.verify")
-    parser.add_argument("--size", type=parse_size, default=1 << 30, help="of the store made; default 1GiB")
+    parser.add_argument("--size", type=parse_size, default=1 << 30, help="of the generated store; default 1GiB")
     parser.add_argument("--profile", choices=(*PROFILES, "both"), default="mid")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--store", help="measure this store or commitlog folder instead of one made")
-    parser.add_argument("--keep", metavar="DIR", help="make stores here, keep them, and use those there")
-    parser.add_argument("--only", metavar="REGEX", type=re.compile, default="", help="only peers so named")
-    parser.add_argument("--out", metavar="FILE", help="add every measurement to FILE, as JSON lines")
+    parser.add_argument("--store", help="measure this store or commitlog folder instead of a generated one")
+    parser.add_argument("--keep", metavar="DIR", help="keep generated stores here, and reuse them")
+    parser.add_argument("--only", metavar="REGEX", type=re.compile, default="", help="only peers whose names match")
+    parser.add_argument("--out", metavar="FILE", help="append every measurement to FILE, as JSON lines")
     return parser.parse_args(arguments)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Measure what the command line says."""
+    """Run the benchmark."""
     options = read_options(arguments)
     if options.keep:
         os.makedirs(options.keep, exist_ok=True)
@@ -330,8 +330,8 @@ def main(arguments: list[str] | None = None) -> None:
         out = stack.enter_context(open(options.out, "a", encoding="utf-8")) if options.out else None
         for path in find_stores(options, stack):
             log = read_log(path)
-            mean = log.raw // log.records
-            print(f"\n{Path(path).name}: {log.raw / 1e9:.3f} GB, {log.records} records of {mean} bytes\n")
+            mean = log.record_bytes // log.records
+            print(f"\n{Path(path).name}: {log.record_bytes / 1e9:.3f} GB, {log.records} records of {mean} bytes\n")
             measure(log, options.rounds, options.only, out)
 
 
