@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import oracle
+from tests.support import oracle, samples
 from tests.support.samples import SAMPLES
 
 SAMPLE_CASES: dict[str, tuple[oracle.Family, str]] = {
@@ -87,7 +87,7 @@ def test_a_copy_is_equal_and_changing_it_is_seen(tmp_path: Path) -> None:
 @pytest.mark.parametrize("sample", SAMPLE_CASES)
 def test_a_sample_is_a_store_of_the_oracle_byte_for_byte(sample: str) -> None:
     # Not the times: a checkout makes its own.
-    ours = oracle.snapshot(sample(sample))
+    ours = oracle.snapshot(samples.sample(sample))
     real = oracle.snapshot(oracle.store(*SAMPLE_CASES[sample]))
     assert {name: found.sha256 for name, found in ours.items()} == {name: found.sha256 for name, found in real.items()}
 
