@@ -32,8 +32,8 @@ bytes on disk
   |  store/reader.py            the only module that opens evidence: ranges of a file, limited by --read-rate
   v
 split                           a byte range of one segment: the unit of parallel work (commitlog/splits.py)
-  |  commitlog/scan.py          walks the chain of records window by window; after damage, resync.py finds the next
-  v                             record whose lengths, offset and CRC agree
+  |  commitlog/scan.py          walks the chain of records window by window; after damage, find_record.py finds the
+  v                             next record whose lengths, offset and CRC agree
 RecordRun and Gap               columns of many records (numpy); every other byte lies in exactly one gap
   |
   +--> row                      tables/messages.py: an Arrow batch; filters.py selects; output/ prints it
