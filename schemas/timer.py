@@ -5,6 +5,8 @@ Source: TimerLog, Slot, TimerWheel, TimerCheckpoint; RocketMQ 5.0.0 to 5.5.0.
 
 from construct import Int32sb, Int64sb, Struct
 
+from .message import MAGIC_BLANK
+
 TimerUnit = Struct(
     "size" / Int32sb,               # 0   UNIT_SIZE
     "previous" / Int64sb,           # 4   timer log offset of the unit before it in its slot; NO_UNIT: none
@@ -17,7 +19,7 @@ TimerUnit = Struct(
     "reserved" / Int64sb,           # 44
 )                                   # 52  TimerLog.UNIT_SIZE
 
-UNIT_SIZE = 52
+UNIT_SIZE: int = TimerUnit.sizeof()
 NO_UNIT = -1
 UNIT_MAGICS = range(16)  # 1 normal, 2 to be rolled, 4 deletes another; TimerMessageStore#isMagicOK
 
@@ -28,7 +30,7 @@ TimerBlank = Struct(
     "magic" / Int32sb,       # 12  BLANK_MAGIC, where a unit has its own
 )                            # 16  TimerLog.MIN_BLANK_LEN
 
-BLANK_MAGIC = 0xCBD43194 - (1 << 32)
+BLANK_MAGIC = MAGIC_BLANK  # TimerLog.BLANK_MAGIC_CODE is the commit log's
 
 WheelSlot = Struct(
     "time" / Int64sb,           # 0   due time / precision; with 1000 ms: seconds since 1970

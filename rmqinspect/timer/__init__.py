@@ -1,1 +1,1 @@
-"""The timer log and the timer wheel."""
+"""The timer log and the timer wheel, read; `verify.timer` judges them."""

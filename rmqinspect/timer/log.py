@@ -1,62 +1,60 @@
-"""The timer log: its files and units."""
+"""The timer log: its files and units.
 
-import re
+The timer log is one stream of bytes cut into files of one size. A position in it is a timer log offset, and a
+file is named by the offset of its first byte. Units follow each other without a gap; a blank fills the end of
+a file that has no room for another unit and a blank.
+
+    00000000000000000000                00000000000000001040
+    | unit | unit | ... | unit | blank  | unit | unit | zeros, preallocated
+    ^ base              rows    ^ end
+
+Source: TimerLog#append, TimerMessageStore#isMagicOK; RocketMQ 5.0.0 to 5.5.0.
+"""
+
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from rmqinspect.codec.arrays import Bools, Ints, Units, groups
+from rmqinspect.codec.arrays import Ints, Units, groups
 from rmqinspect.codec.layout import dtype_of
-from rmqinspect.schemas.timer import (
-    UNIT_MAGICS,
-    UNIT_SIZE,
-    TimerBlank,
-    TimerUnit,
-)
+from rmqinspect.commitlog.records import Bools
+from rmqinspect.schemas.timer import BLANK_MAGIC, UNIT_MAGICS, UNIT_SIZE, TimerBlank, TimerUnit
 from rmqinspect.store.model import Store, StoreFile
 from rmqinspect.store.reader import FileReader, open_file
 
 BLANK_SIZE: int = TimerBlank.sizeof()
 
-
-_WINDOW = 2 << 20  # bytes read at a time
-
-
-# The wheel, and its snapshots (timerWheelSnapshotFlush, 5.4.0+). A `.tmp` is half of one.
-_WHEEL_NAME = re.compile(r"timerwheel(\.[0-9]{1,19})?")
+_WINDOW = 2 << 20  # bytes per read
+_LAST_BASE = 1 << 62  # a file name is a Java long, and sums of two must fit into int64
 
 
-# A file name is a Java long; the sums made with it must be some, too.
-_LAST_BASE = 1 << 62
-
-
-class SlotRun(NamedTuple):
-    """The slots of a wheel that are not all zeros, as columns."""
-
-    number: Ints
-    time: Ints
-    first: Ints
-    last: Ints
-
-    def select(self, which: Any) -> "SlotRun":
-        return SlotRun(*(column[which] for column in self))
-
-
-class LogPart(NamedTuple):
+class TimerLogFile(NamedTuple):
     """One file of the timer log."""
 
     file: StoreFile
     base: int  # timer log offset of its first byte
-    rows: int  # units that it has room for
+    rows: int  # units that fit
 
     @property
     def end(self) -> int:
+        """Timer log offset behind its last byte."""
         return self.base + self.file.size
 
 
+def timer_log_files(store: Store) -> list[TimerLogFile]:
+    """Return the files of the timer log by offset; names that are no offset are skipped."""
+    files = []
+    for file in store.of_kind("timer_log"):
+        name = file.name.rpartition("/")[2]
+        if name.isascii() and name.isdecimal() and int(name) + file.size < _LAST_BASE:
+            # A unit is appended only where a blank fits behind it. Source: TimerLog#append.
+            files.append(TimerLogFile(file, int(name), max(0, file.size - BLANK_SIZE) // UNIT_SIZE))
+    return sorted(files, key=lambda part: part.base)
+
+
 def are_units(units: Units) -> Bools:
-    """Return which units a broker takes for one. Source: TimerMessageStore#isMagicOK."""
+    """Return which units a broker accepts. Source: TimerMessageStore#isMagicOK."""
     good: Bools = (units["size"] == UNIT_SIZE) & ((units["magic"] & ~UNIT_MAGICS[-1]) == 0)
     return good
 
@@ -68,7 +66,7 @@ def due_times(units: Units) -> Ints:
 
 
 def read_rows(reader: FileReader, dtype: np.dtype[Any], rows: int) -> Iterator[tuple[int, Units]]:
-    """Yield (first row, structs) of the windows of a file up to row `rows`; holes are left out."""
+    """Yield (first row, structs) of the windows of a file up to row `rows`; holes are skipped."""
     row = 0
     while row < rows:
         row = max(row, reader.next_allocated(row * dtype.itemsize) // dtype.itemsize)
@@ -80,41 +78,35 @@ def read_rows(reader: FileReader, dtype: np.dtype[Any], rows: int) -> Iterator[t
         row += count
 
 
-def wheels_of(store: Store) -> list[StoreFile]:
-    files = store.of_kind("timer_wheel")
-    return [file for file in files if _WHEEL_NAME.fullmatch(file.name.rpartition("/")[2])]
+def is_blank_at(reader: FileReader, position: int) -> bool:
+    """Return whether a blank stands at a position of a file.
 
-
-def parts_of(store: Store) -> list[LogPart]:
-    parts = []
-    for file in store.of_kind("timer_log"):
-        name = file.name.rpartition("/")[2]
-        if name.isascii() and name.isdecimal() and int(name) + file.size < _LAST_BASE:
-            # A unit is appended only where a blank has room behind it. Source: TimerLog#append.
-            parts.append(LogPart(file, int(name), max(0, file.size - BLANK_SIZE) // UNIT_SIZE))
-    return sorted(parts, key=lambda part: part.base)
+    :raises Unreadable: the system reports an I/O error.
+    """
+    raw = reader.read(position, BLANK_SIZE)
+    return len(raw) == BLANK_SIZE and bool(TimerBlank.parse(raw).magic == BLANK_MAGIC)
 
 
 class TimerLog:
-    """The files of the timer log as one row of bytes; positions are timer log offsets."""
+    """The files of the timer log as one stream; positions are timer log offsets."""
 
-    def __init__(self, parts: Sequence[LogPart]) -> None:
-        self.parts = parts
-        self.start = parts[0].base if parts else 0
-        self.bases = np.array([part.base for part in parts], np.int64)
+    def __init__(self, files: Sequence[TimerLogFile]) -> None:
+        self.files = files
+        self.start = files[0].base if files else 0
+        self.bases = np.array([part.base for part in files], np.int64)
         self._gaps: list[tuple[Ints, Ints]] = []
 
-    def part_at(self, position: int) -> LogPart | None:
+    def file_at(self, position: int) -> TimerLogFile | None:
         """Return the file that holds a position."""
-        return next((part for part in reversed(self.parts) if part.base <= position < part.end), None)
+        return next((part for part in reversed(self.files) if part.base <= position < part.end), None)
 
     def add_gaps(self, starts: Ints, ends: Ints) -> None:
-        """Remember places where units were; they come in ascending order."""
+        """Remember ranges whose units are lost; they come in ascending order."""
         if len(starts):
             self._gaps.append((starts, ends))
 
     def in_gap(self, positions: Ints) -> Bools:
-        """Return which positions lie where units were: nothing is known of them."""
+        """Return which positions lie in a gap: a unit may have been there."""
         inside = np.zeros(len(positions), np.bool_)
         if self._gaps and len(positions):
             starts, ends = (np.concatenate(column) for column in zip(*self._gaps, strict=True))
@@ -123,25 +115,25 @@ class TimerLog:
         return inside
 
     def read_at(self, positions: Ints) -> tuple[Units, Bools]:
-        """Return what stands at each position, and where that is a unit.
+        """Return the unit at each position, and where there is one.
 
         :raises Unreadable: the system reports an I/O error.
         """
         units = np.zeros(len(positions), dtype_of(TimerUnit))
         found = np.zeros(len(positions), np.bool_)
-        part_of = np.searchsorted(self.bases, positions, "right") - 1
-        for number in np.unique(part_of[part_of >= 0]).tolist():
-            part = self.parts[number]
+        number_of = np.searchsorted(self.bases, positions, "right") - 1
+        for number in np.unique(number_of[number_of >= 0]).tolist():
+            part = self.files[number]
             row, rest = np.divmod(positions - part.base, UNIT_SIZE)
-            mine = np.flatnonzero((part_of == number) & (rest == 0) & (row < part.rows))
-            mine = mine[np.argsort(row[mine], kind="stable")]
-            windows = row[mine] // (_WINDOW // UNIT_SIZE)
+            inside = np.flatnonzero((number_of == number) & (rest == 0) & (row < part.rows))
+            inside = inside[np.argsort(row[inside], kind="stable")]
+            windows = row[inside] // (_WINDOW // UNIT_SIZE)
             with open_file(part.file) as reader:
                 for first, behind in groups(windows):
-                    some = mine[first:behind]
+                    some = inside[first:behind]
                     low, high = int(row[some[0]]), int(row[some[-1]]) + 1
                     raw = reader.read(low * UNIT_SIZE, (high - low) * UNIT_SIZE)
-                    if len(raw) == (high - low) * UNIT_SIZE:  # else cut since it was listed
+                    if len(raw) == (high - low) * UNIT_SIZE:  # else truncated since it was listed
                         units[some] = np.frombuffer(raw, units.dtype)[row[some] - low]
                         found[some] = are_units(units[some])
         return units, found

@@ -54,7 +54,7 @@ SIZES = {
     "Checkpoint": 48,
     "EntryHead": 48,
     "EntryIndexUnit": 32,
-    "TimerUnit": timer.UNIT_SIZE,
+    "TimerUnit": 52,
     "TimerBlank": 16,
     "WheelSlot": 32,
     "Blank": 8,

@@ -30,13 +30,8 @@ from rmqinspect.store.model import Store, StoreFile
 from rmqinspect.timer.wheel import WHEEL_SIZE
 from rmqinspect.verify.findings import Finding
 from rmqinspect.verify.runs import Run
-from rmqinspect.verify.timer.survey import (
-    TimerSurvey,
-    judge_timer_units,
-    read_timer_units,
-    survey_timer,
-    tell_timer_units,
-)
+from rmqinspect.verify.timer.join import judge_timer_units, read_timer_units, timer_unit_findings
+from rmqinspect.verify.timer.survey import TimerSurvey, survey_timer
 from tests.support import oracle
 from tests.support.side_tables import BROKERS, broker, store_of, units_of, write
 
@@ -272,10 +267,10 @@ def test_a_queue_whose_offsets_begin_like_a_timer_log_is_a_queue(tmp_path: Path)
         (3 * UNIT_SIZE + 1, "no unit begins"),
         (-2, "no unit begins"),
         (ROOM * UNIT_SIZE + 4, "no unit begins"),  # in the blank
-        (10**6, "unit's own, or lies behind it"),
-        (FILE_SIZE + 4 * UNIT_SIZE, "unit's own, or lies behind it"),
+        (10**6, "unit's own or a later one"),
+        (FILE_SIZE + 4 * UNIT_SIZE, "unit's own or a later one"),
         (FILE_SIZE + 3 * UNIT_SIZE, "not that of the last"),
-        (NO_UNIT, "none is before it"),
+        (NO_UNIT, "says it is the first"),
         (13 * UNIT_SIZE, "not that of the last"),
         (7 * UNIT_SIZE, "not that of the last"),  # an older one of the same time would lose those between
     ],
@@ -298,7 +293,7 @@ def test_a_previous_position_in_a_deleted_file_is_believed(tmp_path: Path, previ
 def test_a_first_unit_that_names_another_is_told(tmp_path: Path) -> None:
     finding = only(some().change(3, previous=UNIT_SIZE).write(tmp_path))
     assert (finding.offset, finding.expected) == (3 * UNIT_SIZE, "-1")
-    assert "has another time" in finding.message
+    assert "has another due time" in finding.message
 
 
 @pytest.mark.parametrize("number", [0, 3, 8, 23, 40, 44])
@@ -343,7 +338,7 @@ def test_a_missing_file_is_told(tmp_path: Path) -> None:
     assert (finding.file, finding.length, finding.message) == (
         place(19)[0],
         FILE_SIZE,
-        "a file of the timer log is missing",
+        "a timer log file is missing",
     )
 
 
@@ -427,7 +422,7 @@ def test_a_timer_log_that_is_gone_is_told_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fields", [{"physical_offset": -1}, {"record_size": 0}])
 def test_a_unit_that_can_lead_nowhere_is_told(tmp_path: Path, fields: dict[str, int]) -> None:
-    assert "leads to no record" in only(some().change(4, **fields).write(tmp_path)).message
+    assert "points to no record" in only(some().change(4, **fields).write(tmp_path)).message
 
 
 def test_what_is_told_is_bounded_and_all_is_counted(tmp_path: Path) -> None:
@@ -455,7 +450,7 @@ def slot_place(second: int) -> int:
         ({"first": 5}, "first unit", "first 5"),
         ({"first": UNIT_SIZE * 3}, "first unit", f"first {UNIT_SIZE * 3}"),
         ({"first": -1}, "first unit", "first -1"),
-        ({"last": 0, "first": 8 * UNIT_SIZE}, "behind its last", f"first {8 * UNIT_SIZE}, last 0"),
+        ({"last": 0, "first": 8 * UNIT_SIZE}, "lies behind its last", f"first {8 * UNIT_SIZE}, last 0"),
     ],
 )
 def test_a_slot_that_leads_to_no_unit_of_its_time_is_told(
@@ -471,12 +466,12 @@ def test_a_slot_that_leads_to_no_unit_of_its_time_is_told(
 def test_a_slot_of_another_time_is_told(tmp_path: Path, time: int) -> None:
     finding = only(some().slot(NOW + 10, time=time).write(tmp_path))
     assert (finding.offset, finding.found) == (slot_place(NOW + 10), f"time {time}")
-    assert "belongs into another slot" in finding.message
+    assert "belongs in another slot" in finding.message
 
 
 def test_a_slot_two_weeks_off_is_told(tmp_path: Path) -> None:
     finding = only(some().slot(NOW + 10, time=NOW + 10 - WHEEL_SLOTS).write(tmp_path))
-    assert "its last unit is not one of its time" in finding.message
+    assert "the slot's last unit is none with its due time" in finding.message
 
 
 def test_a_broken_slot_that_has_fired_is_a_warning(tmp_path: Path) -> None:
@@ -494,7 +489,7 @@ def test_slots_that_lead_behind_the_timer_log(tmp_path: Path, abort: bool, sever
     timer.slot(NOW + 10, last=timer.end).slot(NOW + 11, last=timer.end + UNIT_SIZE)
     finding = only(timer.write(tmp_path))
     assert (finding.count, finding.severity) == (2, severity)
-    assert "behind the timer log's end" in finding.message
+    assert "behind the end of the timer log" in finding.message
 
 
 def test_slots_that_lead_into_a_lost_page_are_silent(tmp_path: Path) -> None:
@@ -589,7 +584,7 @@ def test_a_unit_is_judged_by_the_record_it_leads_to(
 ) -> None:
     units = units_at(unit)
     verdict = judge_timer_units(units, STARTS, SIZES, HASHES, 100, 991)
-    reported = list(tell_timer_units(LOG_FILE, np.array([4]), units, verdict, SIZES, HASHES))
+    reported = list(timer_unit_findings(LOG_FILE, np.array([4]), units, verdict, SIZES, HASHES))
     assert [(f.code, f.expected, f.found, f.offset, f.length, f.count) for f in reported] == [
         (code, expected, found, 4 * UNIT_SIZE, UNIT_SIZE, 1)
     ] * (code is not None)
@@ -599,7 +594,7 @@ def test_units_alike_are_one_finding() -> None:
     units = units_at((100, 300, 7), (991, 1, 1), (992, 1, 1), (993, 1, 1), (995, 1, 1), (101, 1, 1))
     verdict = judge_timer_units(units, STARTS, SIZES, HASHES, 100, 991)
     rows = np.array([3, 4, 5, 6, 8, 9])
-    reported = list(tell_timer_units(LOG_FILE, rows, units, verdict, SIZES, HASHES))
+    reported = list(timer_unit_findings(LOG_FILE, rows, units, verdict, SIZES, HASHES))
     assert [(f.code, f.offset, f.count) for f in reported] == [
         ("TM-BEYOND", 4 * UNIT_SIZE, 3),
         ("TM-BEYOND", 8 * UNIT_SIZE, 1),
@@ -610,7 +605,7 @@ def test_units_alike_are_one_finding() -> None:
 def test_what_is_told_of_units_is_bounded_and_all_is_counted() -> None:
     units = units_at(*[(991, 1, 1), (101, 1, 1)] * 10)
     verdict = judge_timer_units(units, STARTS, SIZES, HASHES, 100, 991)
-    reported = list(tell_timer_units(LOG_FILE, np.arange(20), units, verdict, SIZES, HASHES, limit=3))
+    reported = list(timer_unit_findings(LOG_FILE, np.arange(20), units, verdict, SIZES, HASHES, limit=3))
     assert [(f.code, f.count) for f in reported] == [
         ("TM-BEYOND", 1),
         ("TM-CHAIN", 1),

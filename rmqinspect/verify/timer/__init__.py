@@ -1,1 +1,1 @@
-"""Checks of the timer log and wheel."""
+"""The rules of the timer log and the timer wheel."""

@@ -1,0 +1,27 @@
+"""config/timercheck: how far the timer has read and flushed. Source: TimerCheckpoint."""
+
+from rmqinspect.codec.layout import Parsed, parse
+from rmqinspect.schemas.timer import TimerCheck
+from rmqinspect.store.model import Store
+from rmqinspect.store.reader import open_file
+
+
+def read_timercheck(store: Store) -> Parsed:
+    """Return the fields of timercheck. What is missing is 0, as in the file that a broker maps.
+
+    :raises Unreadable: the system reports an I/O error.
+    """
+    file = store.config_files.get("timercheck")
+    if file is None:
+        return no_timercheck()
+    with open_file(file) as reader:
+        return _parse(reader.read(0, TimerCheck.sizeof()))
+
+
+def no_timercheck() -> Parsed:
+    """Return the fields of a timercheck that does not exist: all 0."""
+    return _parse(b"")
+
+
+def _parse(raw: bytes) -> Parsed:
+    return parse(TimerCheck, raw.ljust(TimerCheck.sizeof(), b"\0"), lambda: "timercheck")
