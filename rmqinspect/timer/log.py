@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rmqinspect.codec.arrays import Ints, Units, groups
+from rmqinspect.codec.arrays import Bools, Ints, Units, groups
 from rmqinspect.codec.layout import dtype_of
-from rmqinspect.commitlog.records import Bools
 from rmqinspect.schemas.timer import BLANK_MAGIC, UNIT_MAGICS, UNIT_SIZE, TimerBlank, TimerUnit
 from rmqinspect.store.model import Store, StoreFile
 from rmqinspect.store.reader import FileReader, open_file

@@ -1,12 +1,12 @@
 """config/timercheck: how far the timer has read and flushed. Source: TimerCheckpoint."""
 
-from rmqinspect.codec.layout import Parsed, parse
+from rmqinspect.codec.layout import Container, parse
 from rmqinspect.schemas.timer import TimerCheck
 from rmqinspect.store.model import Store
 from rmqinspect.store.reader import open_file
 
 
-def read_timercheck(store: Store) -> Parsed:
+def read_timercheck(store: Store) -> Container:
     """Return the fields of timercheck. What is missing is 0, as in the file that a broker maps.
 
     :raises Unreadable: the system reports an I/O error.
@@ -18,10 +18,10 @@ def read_timercheck(store: Store) -> Parsed:
         return _parse(reader.read(0, TimerCheck.sizeof()))
 
 
-def no_timercheck() -> Parsed:
+def no_timercheck() -> Container:
     """Return the fields of a timercheck that does not exist: all 0."""
     return _parse(b"")
 
 
-def _parse(raw: bytes) -> Parsed:
+def _parse(raw: bytes) -> Container:
     return parse(TimerCheck, raw.ljust(TimerCheck.sizeof(), b"\0"), lambda: "timercheck")

@@ -13,7 +13,8 @@ from rmqinspect.consumequeue.units import queue_files_of
 from rmqinspect.store.model import Store
 from rmqinspect.text import count, describe_duration
 from rmqinspect.verify.commitlog.dledger import ChainEnds, join_chains
-from rmqinspect.verify.consumequeue.join import Missing, Shift, UnitResult, capped_missing, capped_shifts
+from rmqinspect.verify.consumequeue.join import Shift, UnitResult, capped_shifts
+from rmqinspect.verify.consumequeue.missing import Missing, capped_missing
 from rmqinspect.verify.consumequeue.order import find_disorder
 from rmqinspect.verify.consumequeue.survey import QueueSurvey
 from rmqinspect.verify.dangling import INSIDE, OUTSIDE, Dangling, capped_dangling

@@ -19,8 +19,9 @@ import numpy as np
 
 from rmqinspect.codec.arrays import Ints, groups
 from rmqinspect.errors import Unreadable
-from rmqinspect.verify.dangling import Dangling, LogRanges, bounded_nowhere, where_of
-from rmqinspect.verify.findings import Finding, Kept
+from rmqinspect.tables.capped_list import CappedList
+from rmqinspect.verify.dangling import Dangling, LogRanges, capped_dangling, where_of
+from rmqinspect.verify.findings import Finding, unread_finding
 
 MOST_RUNS = 5000  # of a kind in a split, kept one by one
 
@@ -56,7 +57,7 @@ class Evidence(NamedTuple):
 
 
 def read_runs(
-    runs: Iterable[tuple[int, int, int]], read: Callable[[int, int, int], Rows], unread: list[str]
+    runs: Iterable[tuple[int, int, int]], read: Callable[[int, int, int], Rows], unread: list[Finding]
 ) -> Iterator[tuple[int, Rows | None]]:
     """Yield (number of the file, what `read` returns) for each run; None where the system reports an I/O error.
 
@@ -66,24 +67,24 @@ def read_runs(
         try:
             yield file, read(file, first, count)
         except Unreadable as error:
-            unread.append(str(error))
+            unread.append(unread_finding(error))
             yield file, None
 
 
 class PointerReport:
     """Findings and dangling rows of one split; `locate` says where a row of `pointers` is stored."""
 
-    def __init__(self, pointers: Pointers, locate: Callable[[int], Location], kept: Kept) -> None:
+    def __init__(self, pointers: Pointers, locate: Callable[[int], Location], kept: CappedList[Finding, str]) -> None:
         self.pointers, self.locate, self.kept = pointers, locate, kept
 
     def each(self, code: str, which: Ints) -> Sequence[int]:
         """Return as many as are reported one by one, for `add`; count the others."""
-        return self.kept.some(code, which.tolist())
+        return self.kept.admit(code, which.tolist())
 
     def add(self, code: str, message: str, at: int, expected: object, found: object) -> None:
         """Add a finding about the row at index `at`; None stays None, all else becomes text."""
         location = self.locate(at)
-        self.kept.rows.append(
+        self.kept.add(
             Finding(
                 code,
                 message,
@@ -102,7 +103,7 @@ class PointerReport:
         which = which[np.lexsort((pointers.row[which], pointers.file[which]))]
         number = ranges.look_up(pointers.place[which])
         consecutive = pointers.row[which] - np.arange(len(which))
-        capped = bounded_nowhere(MOST_RUNS)
+        capped = capped_dangling(MOST_RUNS)
         for first, behind in groups(pointers.file[which], number, consecutive):
             at = which[first:behind]
             location, evidence = self.locate(int(at[0])), prove(at)
@@ -121,5 +122,5 @@ class PointerReport:
                 evidence.messages,
                 evidence.newest,
             )
-            capped.extend([row])
+            capped.add(row)
         return capped.rows

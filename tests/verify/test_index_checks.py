@@ -21,15 +21,9 @@ from rmqinspect.store.reader import open_file
 from rmqinspect.verify.findings import Finding
 from rmqinspect.verify.index import chains as index_chains
 from rmqinspect.verify.index import survey as index_files
+from rmqinspect.verify.index.entries import entry_columns, time_fits
 from rmqinspect.verify.index.header import check_index_headers
-from rmqinspect.verify.index.survey import (
-    IndexSurvey,
-    check_header_times,
-    check_index_sizes,
-    entry_columns,
-    survey_index,
-    time_fits,
-)
+from rmqinspect.verify.index.survey import IndexSurvey, check_header_times, check_index_sizes, survey_index
 from tests.support import oracle
 
 NAMES = ("index/20240520163015123", "index/20240520163015124", "index/20240520163015125")

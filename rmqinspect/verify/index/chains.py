@@ -1,31 +1,39 @@
-"""The chains of an index file, followed in columns: IX-CHAIN.
+"""The slot chains of an index file, followed in columns: IX-CHAIN.
 
-A put makes its entry the newest of its slot and notes which one was that before. So, entries taken
-in their order, the previous of each must be the newest so far of its slot, and in the end each slot
-must begin with its newest.
+Idea: a put makes its entry the newest of its slot, and notes in the entry which one was the newest before. So take
+the entries in order and keep the newest of each slot: an entry's `previous` must be that one, and in the end each
+slot must hold its newest entry.
 
-One damaged entry makes up to three links look wrong: its own, the one that leads to it, and the one
-that should. Only the first that is met is told; what it names is marked, and a link that is wrong
-because of a marked entry says nothing new.
+    slot 1   7
+             |
+    entries  7 -> 5 -> 2 -> 1 -> 0        `previous` of each; 0 ends the chain
 
-Source: IndexFile#putKey, #selectPhyOffset; core 5.5 and 5.6.
+    entry taken, of slot 1     5: previous must be 2, the newest of slot 1 so far; then the newest is 5
+
+Invariants:
+  - the links that are followed are those of the replay, never those of the file: a loop in the file ends nothing;
+  - one damaged entry makes up to three links wrong: its own, the one that leads to it, and the one that should.
+    The first that is met is reported and what it names is marked; a wrong link that names a marked entry is not;
+  - memory is bounded by SLOTS_AT_ONCE: a larger file takes a pass over its entries per so many slots.
+
+Source: IndexFile#putKey, #selectPhyOffset; RocketMQ 4.0.0 to 5.5.0.
 """
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.index.geometry import Geometry
+from rmqinspect.verify.index.entries import Entries, written
 from rmqinspect.verify.index.header import Content
 
-# Slots followed in one pass over the entries: a default file has five million.
+# Slots per pass over the entries; a default file has five million.
 SLOTS_AT_ONCE = 1 << 23
-_SHARED = -1  # stands in a slot for a moment
-_ROW_BITS = 24  # of a row's number in a window, beside its slot in one sortable number
+_SHARED = -1  # marks slots that several entries of a window share
+_ROW_BITS = 24  # low bits of a sort key: the row in the window; the slot is above
 
 
 class Broken(IntEnum):
@@ -52,25 +60,16 @@ class Window:
     written: Bools  # not all zeros
 
     @classmethod
-    def of(cls, first: int, entries: NDArray[Any]) -> "Window":
-        """Take rows of the dtype of IndexEntry, the first of which has the number `first`."""
+    def of(cls, first: int, entries: Entries) -> "Window":
+        """Return the columns of entries, the first of which has the number `first`."""
         key_hash, place, previous = (
             entries[name].astype(np.int64) for name in ("key_hash", "physical_offset", "previous")
         )
         return cls(first, key_hash, place, previous, written(entries))
 
 
-def written(entries: NDArray[Any]) -> Bools:
-    """Return which entries hold anything but zeros: others were never written, or lost, whatever the header counts."""
-    zeros: Bools = entries["physical_offset"] == 0
-    if zeros.any():
-        for name in ("key_hash", "time_diff", "previous"):
-            zeros = zeros & (entries[name] == 0)
-    return ~zeros
-
-
-class Marks:
-    """Numbers of entries, in one bit each. The number 0, for no entry, is never marked."""
+class MarkedEntries:
+    """A set of entry numbers, one bit each. The number 0 means no entry and is never marked."""
 
     def __init__(self, last: int) -> None:
         self._bits = np.zeros((last >> 3) + 1, np.uint8)
@@ -87,35 +86,35 @@ class Marks:
 
 
 class Chains:
-    """The chains of the slots from `low` on, as many as are followed at once."""
+    """The chains of up to SLOTS_AT_ONCE slots, from slot `low` on."""
 
-    def __init__(self, geometry: Geometry, low: int, content: Content, last: int, patterns: Marks) -> None:
-        """`last` is the last entry that will be taken; `marks` are shared by all slots of the file."""
+    def __init__(self, geometry: Geometry, low: int, content: Content, last: int, marked: MarkedEntries) -> None:
+        """`last` is the last entry that will be taken; `marked` is shared by all slots of the file."""
         self.low, self.slots = low, geometry.slots
-        self.content, self.last, self.patterns = content, last, patterns
+        self.content, self.last, self.marked = content, last, marked
         self.heads = np.zeros(min(SLOTS_AT_ONCE, geometry.slots - low), np.int32)  # newest entry of each slot so far
 
     def take(self, window: Window) -> tuple[Ints, Ints, Ints]:
-        """Follow the chains through a window; return the broken rows, how they are broken, what was expected."""
-        rows, expected = self._lead(window)
+        """Follow the chains through a window; return (rows, `Broken`, expected entry) of the broken links."""
+        rows, expected = self._expected_links(window)
         numbers, previous = window.first + rows, window.previous[rows]
         wrong = np.flatnonzero(previous != expected)
         kinds = np.zeros(len(window.hash), np.int64)
         kinds[rows[wrong]] = self._judge(numbers[wrong], previous[wrong], expected[wrong])
         wanted = np.zeros(len(window.hash), np.int64)
         wanted[rows] = expected
-        if self.low == 0:  # what lies in no slot is told once
+        if self.low == 0:  # entries of no slot are reported once, in the first pass
             kinds[~window.written] = Broken.UNWRITTEN
             kinds[window.hash < 0] = Broken.HASH
         broken = np.flatnonzero(kinds)
         return broken, kinds[broken], wanted[broken]
 
-    def _lead(self, window: Window) -> tuple[Ints, Ints]:
-        """Return the rows that lie in these slots, and which entry each must lead to; move the slots on."""
+    def _expected_links(self, window: Window) -> tuple[Ints, Ints]:
+        """Return (rows in these slots, entry that each must lead to), and make the rows the newest of their slots."""
         slots = window.hash % self.slots - self.low
         lie = window.written & (window.hash >= 0)
         if not lie.all():
-            self.patterns.add(window.first + np.flatnonzero(~lie))
+            self.marked.add(window.first + np.flatnonzero(~lie))
         if self.low or len(self.heads) < self.slots:
             lie &= (slots >= 0) & (slots < len(self.heads))
         rows = np.flatnonzero(lie)
@@ -123,17 +122,17 @@ class Chains:
         numbers = (window.first + rows).astype(np.int32)
         expected = self.heads[slots].astype(np.int64)
         self.heads[slots] = numbers
-        # Of entries that share a slot one was kept: all of them are taken once more, in order.
-        passed_over = self.heads[slots] != numbers
-        if passed_over.any():
-            self.heads[slots[passed_over]] = _SHARED
+        # Of entries that share a slot, the assignment kept one: take all of them again, in order.
+        lost = self.heads[slots] != numbers
+        if lost.any():
+            self.heads[slots[lost]] = _SHARED
             shared = np.flatnonzero(self.heads[slots] == _SHARED)
             expected[shared] = self._in_order(slots[shared], numbers[shared], expected[shared])
         return rows, expected
 
     def _in_order(self, slots: Ints, numbers: NDArray[np.int32], before: Ints) -> Ints:
-        """Return which entry each must lead to, of entries that share slots; `before`: the slots' newest until then."""
-        # A sort of plain numbers is faster than one that returns an order.
+        """Return the entry that each must lead to, of entries that share slots; `before`: the newest so far."""
+        # Sorting plain numbers is faster than argsort.
         pairs = np.sort(slots << _ROW_BITS | np.arange(len(slots)))
         slots, order = pairs >> _ROW_BITS, pairs & ((1 << _ROW_BITS) - 1)
         begins = np.concatenate(([True], slots[1:] != slots[:-1]))
@@ -144,8 +143,8 @@ class Chains:
         return expected
 
     def _judge(self, numbers: Ints, previous: Ints, expected: Ints) -> Ints:
-        """Return how the links of some entries are broken; 0 where a marked entry explains it."""
-        self.patterns.add(numbers)
+        """Return how the links of these entries are broken; 0 where a marked entry explains it."""
+        self.marked.add(numbers)
         outside = (previous < 0) | (previous > self.content.newest)
         loops = ~outside & (previous >= numbers)
         kinds = np.where(outside, Broken.OUTSIDE, np.where(loops, Broken.LOOP, Broken.LINK)).astype(np.int64)
@@ -154,11 +153,11 @@ class Chains:
         return kinds
 
     def compare(self, first: int, heads: Ints) -> tuple[Ints, Ints, Ints]:
-        """Compare slots as stored, from number `first` on, with what the entries say; as `take`."""
-        expected = self._own(first, heads)
+        """Compare stored slots, from number `first` on, with the replayed ones; return what `take` does."""
+        expected = self._replayed(first, heads)
         wrong = heads != expected
         if self.content.newest > self.last:
-            # The file was cut: what this slot begins with is not there.
+            # The file was cut: the slot's newest entry may be gone.
             wrong &= (heads <= self.last) | (heads > self.content.newest)
         pending = self.content.pending_slot - first
         if 0 <= pending < len(heads):
@@ -174,21 +173,21 @@ class Chains:
         return rows[reported], kinds[reported], wanted[reported]
 
     def count_used(self, first: int, heads: Ints) -> int:
-        """Return how many of the slots as stored are used for certain: slot and entries agree."""
-        return int(np.count_nonzero(heads[heads == self._own(first, heads)]))
+        """Return how many of the stored slots are used for certain: slot and entries agree."""
+        return int(np.count_nonzero(heads[heads == self._replayed(first, heads)]))
 
-    def _own(self, first: int, heads: Ints) -> Ints:
+    def _replayed(self, first: int, heads: Ints) -> Ints:
         return self.heads[first - self.low : first - self.low + len(heads)].astype(np.int64)
 
     def _explained(self, found: Ints, expected: Ints) -> Bools:
-        """Return which wrong links are so because of a marked entry, and mark what the others name."""
-        explained = self.patterns.has(found) | self.patterns.has(expected)
+        """Return which wrong links name a marked entry, and mark what the others name."""
+        explained = self.marked.has(found) | self.marked.has(expected)
         new = np.flatnonzero(~explained)
-        # Of two links that name the same entry, the first is told.
+        # Of two links that name the same entry, the first is reported.
         names, owners = np.concatenate((found[new], expected[new])), np.concatenate((new, new))
         order = np.lexsort((owners, names))
         names, owners = names[order], owners[order]
         again = np.flatnonzero((names[1:] == names[:-1]) & (names[1:] > 0) & (owners[1:] != owners[:-1])) + 1
         explained[owners[again]] = True
-        self.patterns.add(names)
+        self.marked.add(names)
         return explained

@@ -1,21 +1,18 @@
-"""The rules that an index file decides by itself, and where its entries point into the log.
+"""An index file by itself: IX-SIZE, IX-CHAIN, IX-HEADER, and which entries point into which split of the log.
 
-`survey_index` reads a file once, window by window, in any process. What its entries say of the log's
-records is judged where those records are read (`index_join`); the survey only tells which entries
-point into which split.
+`survey_index` reads a file once, window by window. What its entries say of records is judged where the records are
+read (`verify.index.join`).
 
-Source: IndexFile, IndexHeader, IndexService; RocketMQ 4.0.0 to 5.5.0; core 5.
+Source: IndexFile, IndexHeader, IndexService; RocketMQ 4.0.0 to 5.5.0.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rmqinspect.codec.arrays import Bools, Ints, groups
+from rmqinspect.codec.arrays import Ints, groups
 from rmqinspect.codec.layout import dtype_of, place_of
 from rmqinspect.errors import Unreadable
 from rmqinspect.index.geometry import IndexFile, configured_geometry, read_entries, read_index_files, slot_windows
@@ -24,30 +21,27 @@ from rmqinspect.store.model import Store
 from rmqinspect.store.reader import FileReader, open_file
 from rmqinspect.system.limits import keep_freed_memory
 from rmqinspect.verify.findings import Finding, capped_findings, unread_finding
-from rmqinspect.verify.index.chains import SLOTS_AT_ONCE, Broken, Chains, Marks, Window
+from rmqinspect.verify.index.chains import SLOTS_AT_ONCE, Broken, Chains, MarkedEntries, Window
 from rmqinspect.verify.index.header import Content, find_content, header_finding, header_findings
-from rmqinspect.verify.runs import Run, cut_runs, joined
-
-Entries = NDArray[Any]  # of the dtype of IndexEntry
+from rmqinspect.verify.runs import Run, append_run, cut_runs
 
 _SLOT_SIZE = dtype_of(IndexSlot).itemsize
 _ENTRY_SIZE = dtype_of(IndexEntry).itemsize
-_WINDOW = (2 << 20) // _ENTRY_SIZE  # entries read at a time
-_MAX_INT = 2**31 - 1
+_WINDOW = (2 << 20) // _ENTRY_SIZE  # entries per read
 
-# What a chain can suffer, by `Broken`.
+# What is wrong with an entry or a slot, behind its number.
 _WORDS = {
-    Broken.UNWRITTEN: "the entry is in use but holds only zeros",
-    Broken.HASH: "the hash is negative: the entry belongs to no slot",
-    Broken.OUTSIDE: "the previous entry is none that is in use: the chain leaves the file's entries",
-    Broken.LOOP: "the previous entry is not older than the entry itself: the chain loops",
-    Broken.LINK: "the previous entry is not the next older one of the slot: the chain crosses or skips entries",
-    Broken.HEAD_OUTSIDE: "the slot's newest entry is none that is in use",
-    Broken.HEAD_LOST: "the slot is empty, but entries belong into it",
-    Broken.HEAD: "the slot does not begin with the newest entry that belongs into it",
+    Broken.UNWRITTEN: "it is in use but holds only zeros",
+    Broken.HASH: "its hash is negative, so it belongs to no slot",
+    Broken.OUTSIDE: "its previous entry is not in use: the chain leaves the entries of the file",
+    Broken.LOOP: "its previous entry is itself or a newer one: the chain loops",
+    Broken.LINK: "its previous entry is not the next older one of the slot: the chain crosses another or skips entries",
+    Broken.HEAD_OUTSIDE: "it holds the number of an entry that is not in use",
+    Broken.HEAD_LOST: "it is empty, but entries belong to it",
+    Broken.HEAD: "it does not hold the newest entry that belongs to it",
 }
 
-# What is expected of an entry that no chain can hold.
+# Expected of an entry that belongs to no slot.
 _OF_NO_SLOT = {Broken.UNWRITTEN: "an entry", Broken.HASH: "0 or more"}
 
 
@@ -55,10 +49,10 @@ _OF_NO_SLOT = {Broken.UNWRITTEN: "an entry", Broken.HASH: "0 or more"}
 
 
 def check_index_sizes(store: Store) -> Iterator[Finding]:
-    """Yield IX-SIZE: files whose length is not the one that their settings give them.
+    """Yield IX-SIZE: files whose length is not the one that their settings give.
 
-    The settings are those of the configuration, else what the files themselves show; where that
-    is nothing, the length that most files have. Also yields ST-IO for files that cannot be read.
+    Settings come from the configuration, else from the files themselves; without either, the length of
+    most files counts. Also yields ST-IO for files that cannot be read.
 
     Source: IndexService#load, which maps every file with the configured size.
     """
@@ -71,8 +65,8 @@ def check_index_sizes(store: Store) -> Iterator[Finding]:
             # IndexService#load opens every name that is a number, and fails at a folder.
             yield Finding(
                 "IX-SIZE",
-                "a folder whose name is a number stands among the index files: 5.1.0 and later do not start "
-                "on it, older ones ignore it and the files behind it",
+                "a folder among the index files has a number for a name: 5.1.0 and later do not start, "
+                "older versions ignore it and the files behind it",
                 file=oddity.name,
                 expected="a file",
                 found="a folder",
@@ -83,7 +77,7 @@ def check_index_sizes(store: Store) -> Iterator[Finding]:
         if index.file.size != expected and (expected is not None or not _is_possible(index.file.size)):
             yield Finding(
                 "IX-SIZE",
-                f"{_size_words(index, expected)}",
+                _size_words(index, expected),
                 file=index.file.name,
                 expected=None if expected is None else str(expected),
                 found=str(index.file.size),
@@ -96,26 +90,26 @@ def _usual_size(files: Sequence[IndexFile]) -> int | None:
         return max(made_for, key=lambda size: (made_for[size], size))
     lengths = Counter(index.file.size for index in files if _is_possible(index.file.size))
     usual = max(lengths, key=lambda size: lengths[size], default=0)
-    # One file more than half, and not alone: else nothing says which length is right.
+    # More than half of the files, and more than one: else nothing says which length is right.
     return usual if lengths[usual] > max(1, len(files) // 2) else None
 
 
 def _is_possible(size: int) -> bool:
-    """Whether any numbers of slots and entries, at least one of each, give this length."""
+    """Whether some number of slots and of entries, at least one of each, gives this length."""
     smallest = dtype_of(IndexHeader).itemsize + _SLOT_SIZE + _ENTRY_SIZE
     return size >= smallest and (size - smallest) % _SLOT_SIZE == 0
 
 
 def _size_words(index: IndexFile, expected: int | None) -> str:
     if index.file.size == 0:
-        return "the file is empty"
+        return "the index file is empty"
     if expected is None:
-        return "the file has a length that no numbers of slots and entries give"
+        return "the index file has a length that no number of slots and entries gives"
     if index.file.size > expected:
-        return "the file is longer than its settings ask for: the broker does not read its end"
+        return "the index file is longer than its settings make it: the broker does not read its end"
     missing = index.entries - index.readable_entries if index.geometry else 0
     cost = f": {missing} of its {index.entries} entries are cut off" if missing else ""
-    return "the file is shorter than its settings ask for" + cost
+    return "the index file is shorter than its settings make it" + cost
 
 
 # --- the survey ---------------------------------------------------------------------------------
@@ -123,23 +117,23 @@ def _size_words(index: IndexFile, expected: int | None) -> str:
 
 @dataclass(slots=True)
 class IndexSurvey:
-    """What one index file says by itself."""
+    """What one index file shows by itself."""
 
     findings: list[Finding] = field(default_factory=list)  # in file order
-    suppressed: Counter[str] = field(default_factory=Counter)  # more findings of a code, not kept
+    suppressed: Counter[str] = field(default_factory=Counter)  # findings over the limit, by code
     runs: list[Run] = field(default_factory=list)  # entries by where they point; `first` is an entry's number
-    used_entries: int = 0  # that the file holds: numbers 1 to this
+    used_entries: int = 0  # in use and in the file: numbers 1 to this
     first_physical_offset: int | None = None  # of the records of the first and the newest entry
     last_physical_offset: int | None = None
-    times_told: bool = False  # a finding says that the header's times are wrong
+    times_told: bool = False  # the header's times are reported as wrong
     unread: list[Finding] = field(default_factory=list)  # ST-IO
 
 
 def survey_index(index: IndexFile, borders: Ints, limit: int) -> IndexSurvey:
-    """Read an index file once and apply every rule that needs nothing else.
+    """Read an index file and judge it by itself.
 
-    `borders` has the physical offsets where the log's splits begin, as `cut_runs` wants them;
-    `limit` bounds the findings of a code. Without a geometry only the header is judged.
+    `borders` has the physical offsets where the log's splits begin, as `cut_runs` wants them; `limit` bounds
+    the findings of a code. Without a geometry only the header is judged.
     """
     keep_freed_memory()
     survey = _Survey(index, borders, limit)
@@ -148,6 +142,7 @@ def survey_index(index: IndexFile, borders: Ints, limit: int) -> IndexSurvey:
             survey.read(reader)
     except Unreadable as error:
         survey.result.unread.append(unread_finding(error))
+    survey.result.runs = [run for _, run in survey.runs]
     survey.result.findings.sort(key=lambda finding: finding.offset or 0)
     return survey.result
 
@@ -157,6 +152,7 @@ class _Survey:
         self.index, self.borders = index, borders
         self.kept = capped_findings(limit)
         self.result = IndexSurvey(self.kept.rows, self.kept.suppressed)
+        self.runs: list[tuple[int, Run]] = []
 
     def read(self, reader: FileReader) -> None:
         geometry = self.index.geometry
@@ -165,17 +161,17 @@ class _Survey:
             return
         content = find_content(reader, self.index)
         self.result.used_entries = min(content.newest, self.index.last_entry)
-        self._ends(reader)
-        patterns = Marks(self.result.used_entries)
+        self._find_range(reader)
+        marked = MarkedEntries(self.result.used_entries)
         used_slots = 0
         for low in range(0, geometry.slots, SLOTS_AT_ONCE):
-            chains = Chains(geometry, low, content, self.result.used_entries, patterns)
+            chains = Chains(geometry, low, content, self.result.used_entries, marked)
             for window in self._windows(reader):
                 if low == 0:
-                    self._place(window)
-                self._tell_entries(window, chains.take(window))
+                    self._take_places(window)
+                self._report_links(window, chains.take(window))
             for first, heads in slot_windows(reader, geometry, low, low + len(chains.heads)):
-                self._tell_slots(first, heads, chains.compare(first, heads))
+                self._report_slots(first, heads, chains.compare(first, heads))
                 used_slots += chains.count_used(first, heads)
         self._header(reader, content._replace(used_slots=used_slots))
 
@@ -192,8 +188,8 @@ class _Survey:
             self.result.findings.append(finding)
             self.result.times_told |= (finding.offset or 0) < place_of(IndexHeader, "begin_physical_offset")
 
-    def _ends(self, reader: FileReader) -> None:
-        """Find where the file begins and ends in the log: a median, so that one damaged number does not count."""
+    def _find_range(self, reader: FileReader) -> None:
+        """Find the file's range in the log. Medians of header and entries: one damaged number does not move it."""
         header, geometry, last = self.index.header, self.index.geometry, self.result.used_entries
         assert header is not None and geometry is not None
         front = read_entries(reader, geometry, 1, min(2, last))["physical_offset"].tolist()
@@ -202,24 +198,20 @@ class _Survey:
             self.result.first_physical_offset = sorted([header.begin_physical_offset, front[0], front[-1]])[1]
             self.result.last_physical_offset = sorted([header.end_physical_offset, back[0], back[-1]])[1]
 
-    def _place(self, window: Window) -> None:
-        """Note into which splits the entries point; tell those whose place nothing of the log can judge."""
-        runs = self.result.runs
+    def _take_places(self, window: Window) -> None:
+        """Note into which splits the entries point; report those that point where no split is."""
         for run in cut_runs(window.place, self.borders):
-            first = window.first + run.first
-            own = run._replace(first=first)
-            whole = joined(runs[-1], own) if runs else None
-            runs[-1 if whole else len(runs) :] = [whole or own]
+            append_run(self.runs, 0, run._replace(first=window.first + run.first))
         begin = self.result.first_physical_offset or 0
         log_start = int(self.borders[0]) if len(self.borders) else 0
         lost = np.flatnonzero(window.written & (window.place < min(begin, log_start)))
-        # Of the first entry the header tells: one of the two is wrong.
+        # The first entry is compared with the header: IX-HEADER reports it.
         lost = lost[window.first + lost > 1]
         for at, count in self._rows("IX-DANGLING", lost):
             row = int(lost[at])
-            self._tell_entry(
+            self._report_entry(
                 "IX-DANGLING",
-                "it points before the begin of its file: its record cannot stand there",
+                "it points before the records that its file covers, and before the log",
                 window,
                 row,
                 count,
@@ -227,16 +219,16 @@ class _Survey:
                 str(window.place[row]),
             )
 
-    def _tell_entries(self, window: Window, broken: tuple[Ints, Ints, Ints]) -> None:
+    def _report_links(self, window: Window, broken: tuple[Ints, Ints, Ints]) -> None:
         which, kinds, expected = broken
         for at, count in self._rows("IX-CHAIN", which, kinds):
             row, kind = int(which[at]), Broken(int(kinds[at]))
             wanted, found = str(expected[at]), str(window.previous[row])
             if kind in _OF_NO_SLOT:
                 wanted, found = _OF_NO_SLOT[kind], str(window.hash[row])
-            self._tell_entry("IX-CHAIN", _WORDS[kind], window, row, count, wanted, found)
+            self._report_entry("IX-CHAIN", _WORDS[kind], window, row, count, wanted, found)
 
-    def _tell_entry(
+    def _report_entry(
         self, code: str, words: str, window: Window, row: int, count: int, expected: str, found: str
     ) -> None:
         assert self.index.geometry is not None
@@ -255,7 +247,7 @@ class _Survey:
             )
         )
 
-    def _tell_slots(self, first: int, heads: Ints, broken: tuple[Ints, Ints, Ints]) -> None:
+    def _report_slots(self, first: int, heads: Ints, broken: tuple[Ints, Ints, Ints]) -> None:
         assert self.index.geometry is not None
         which, kinds, expected = broken
         for at, count in self._rows("IX-CHAIN", which, kinds):
@@ -274,42 +266,17 @@ class _Survey:
             )
 
     def _rows(self, code: str, which: Ints, *kinds: Ints) -> Iterator[tuple[int, int]]:
-        """Yield (position in `which`, rows) of neighbours of a kind, while there is room for findings of a code."""
+        """Yield (index in `which`, rows) of consecutive rows of a kind, up to the limit of a code; count the others."""
         room = self.kept.room(code) if len(which) else 0
-        pieces = groups(which - np.arange(len(which)), *kinds) if room > 0 else []
-        for at, behind in pieces[:room]:
+        runs = groups(which - np.arange(len(which)), *kinds) if room > 0 else []
+        for at, behind in runs[:room]:
             yield at, behind - at
-        reported = pieces[:room][-1][1] if pieces else 0
+        reported = runs[:room][-1][1] if runs else 0
         if reported < len(which):
             self.kept.suppressed[code] += len(which) - reported
 
 
-# --- for the join with the log ------------------------------------------------------------------
-
-
-def entry_columns(index: IndexFile, first: int, count: int, reader: FileReader) -> Entries:
-    """Return `count` entries from number `first` on, fewer at the file's end; the dtype of `IndexEntry`.
-
-    :raises Unreadable: the system reports an I/O error.
-    """
-    if index.geometry is None:
-        return np.empty(0, dtype_of(IndexEntry))
-    return read_entries(reader, index.geometry, first, min(count, index.last_entry + 1 - first))
-
-
-def time_fits(time_diffs: Ints, begin_timestamp: int, store_timestamps: Ints, first_entries: Bools) -> Bools:
-    """Return whether each entry's seconds are what a broker writes for its record, shape (n,).
-
-    `store_timestamps` are those of the records, in ms. The first entry of a file has its seconds
-    from the end of the file before it, if it was made when that one was full: any number will do.
-
-    Source: IndexFile#putKey; core 5.5.
-    """
-    # Java's division truncates, and what is negative becomes 0, as does all when the file has no begin.
-    seconds = (store_timestamps - np.int64(begin_timestamp)) // 1000
-    expected = np.clip(seconds, 0, _MAX_INT) if begin_timestamp > 0 else np.zeros_like(seconds)
-    fits: Bools = (time_diffs == expected) | (first_entries & (time_diffs >= 0))
-    return fits
+# --- with the records --------------------------------------------------------------------------
 
 
 def check_header_times(
@@ -317,9 +284,9 @@ def check_header_times(
 ) -> Iterator[Finding]:
     """Yield IX-HEADER where the header's times are not the store times of its records.
 
-    `first_timestamp` is that of the record of entry 1, `newest_timestamps` those of the newest entry
-    and the one before it, in ms, in any order: a put cut short leaves the older one. None and no
-    timestamp: not in the log. Yields nothing where the survey told the times already.
+    `first_timestamp`: of the record of entry 1; `newest_timestamps`: of the newest entry and the one before it,
+    in any order, since a put cut short leaves the older one; ms. None, or none: not in the log. Yields nothing
+    where the survey has reported the times.
     """
     header = index.header
     if header is None or survey.times_told or not survey.used_entries:
@@ -330,7 +297,7 @@ def check_header_times(
             yield header_finding(
                 index,
                 [name],
-                "it is not the store time of its record: key searches limited to a time go wrong",
+                f"{name} is not the store time of its record: key searches limited to a time go wrong",
                 str(known[-1]),
                 str(header[name]),
             )

@@ -22,15 +22,16 @@ from typing import Any
 import numpy as np
 
 from rmqinspect.codec.arrays import Ints, Units
-from rmqinspect.codec.layout import Parsed, dtype_of
+from rmqinspect.codec.layout import Container, dtype_of
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas.timer import BLANK_MAGIC, NO_UNIT, UNIT_SIZE, TimerUnit
 from rmqinspect.store.broker_conf import setting_size
 from rmqinspect.store.reader import open_file
+from rmqinspect.tables.capped_list import CappedList
 from rmqinspect.timer.log import BLANK_SIZE, TimerLog, TimerLogFile, are_units, due_times, is_blank_at, read_rows
 from rmqinspect.timer.wheel import NO_POSITION, WheelReplay
-from rmqinspect.verify.findings import Finding, Kept
-from rmqinspect.verify.runs import Run, add_run, cut_runs
+from rmqinspect.verify.findings import Finding, unread_finding
+from rmqinspect.verify.runs import Run, append_run, cut_runs
 from rmqinspect.verify.timer.suspects import Suspects
 
 _CODE = "TM-CHAIN"
@@ -63,11 +64,11 @@ class LogCheck:
     def __init__(
         self,
         log: TimerLog,
-        timercheck: Parsed,
+        timercheck: Container,
         precision: int,
         borders: Ints,
-        kept: Kept,
-        unread: list[str],
+        kept: CappedList[Finding, str],
+        unread: list[Finding],
         *,
         unclean: bool,
     ) -> None:
@@ -90,7 +91,7 @@ class LogCheck:
             try:
                 self._read_file(number, part)
             except Unreadable as error:
-                self.unread.append(str(error))
+                self.unread.append(unread_finding(error))
                 if self.position < part.end:
                     self.log.add_gaps(np.array([self.position]), np.array([part.end]))
                 self.position = max(self.position, part.end)
@@ -126,7 +127,7 @@ class LogCheck:
             self.ended = True
             gaps, rows, position = gaps[gaps < cut], rows[:cut], position[:cut]
         self.log.add_gaps(behind[gaps], position[gaps])
-        for gap in self.kept.some(_CODE, gaps.tolist()):
+        for gap in self.kept.admit(_CODE, gaps.tolist()):
             self._report_gap(int(behind[gap]), int(position[gap]))
         if len(rows):
             self.position = int(position[-1]) + UNIT_SIZE
@@ -138,12 +139,12 @@ class LogCheck:
         for run in cut_runs(places, self.borders):
             if run.split >= 0:  # before the log: retention took those records
                 first, last = int(rows[run.first]), int(rows[run.first + run.rows - 1])
-                add_run(self.runs, number, Run(first, last - first + 1, run.split))
+                append_run(self.runs, number, Run(first, last - first + 1, run.split))
         expected = self.replay.put(due_times(units) // self.precision, position)
         self._judge_links(part, rows, position, units, expected)
         impossible = np.flatnonzero((places < 0) | (units["record_size"] <= 0))
-        for at in self.kept.some(_CODE, impossible.tolist()):
-            self.kept.rows.append(
+        for at in self.kept.admit(_CODE, impossible.tolist()):
+            self.kept.add(
                 Finding(
                     _CODE,
                     "the timer unit points to no record: its physical offset is negative or its size is not positive",
@@ -161,9 +162,9 @@ class LogCheck:
         wrong = np.flatnonzero(before != expected)
         wrong = wrong[~self.log.in_gap(previous[wrong])]
         wrong = wrong[self.suspects.judge(position[wrong], before[wrong], expected[wrong])]
-        for at in self.kept.some(_CODE, wrong.tolist()):
+        for at in self.kept.admit(_CODE, wrong.tolist()):
             want, has = int(expected[at]), int(previous[at])
-            self.kept.rows.append(
+            self.kept.add(
                 Finding(
                     _CODE,
                     f"slot chain is broken: {self._explain_link(want, has, int(position[at]))}",
@@ -230,7 +231,7 @@ class LogCheck:
         what = "no timer unit here, but units follow: a start truncates the timer log here"
         if self.log.file_at(start) is None:
             what = "a timer log file is missing"
-        self.kept.rows.append(
+        self.kept.add(
             Finding(
                 _CODE,
                 what,

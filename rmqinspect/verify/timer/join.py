@@ -21,15 +21,14 @@ from typing import NamedTuple
 import numpy as np
 
 from rmqinspect.broker.dispatch import Dispatched
-from rmqinspect.codec.arrays import Ints, Units, groups
+from rmqinspect.codec.arrays import Bools, Ints, Units, groups
 from rmqinspect.codec.layout import dtype_of
-from rmqinspect.commitlog.records import Bools
 from rmqinspect.schemas.timer import UNIT_SIZE, TimerUnit
 from rmqinspect.store.model import StoreFile
 from rmqinspect.store.reader import open_file
 from rmqinspect.timer.log import are_units
 from rmqinspect.verify.dangling import Dangling, LogRanges
-from rmqinspect.verify.findings import Finding, Kept
+from rmqinspect.verify.findings import Finding, capped_findings
 from rmqinspect.verify.plan import CrossPlan
 from rmqinspect.verify.pointers import Evidence, Location, PointerReport, Pointers, read_runs
 from rmqinspect.verify.runs import Run
@@ -51,7 +50,7 @@ class TimerResult:
 
     findings: list[Finding] = field(default_factory=list)
     dangling: list[Dangling] = field(default_factory=list)
-    unread: list[str] = field(default_factory=list)
+    unread: list[Finding] = field(default_factory=list)  # ST-IO
 
 
 def join_timer(records: Dispatched, plan: CrossPlan, number: int, ranges: LogRanges, limit: int) -> TimerResult:
@@ -80,7 +79,7 @@ def _dangling(file: StoreFile, rows: Ints, units: Units, lost: Ints, ranges: Log
     def locate(at: int) -> Location:
         return Location(file.name, int(rows[at]) * UNIT_SIZE, UNIT_SIZE)
 
-    report = PointerReport(pointers, locate, Kept(0))
+    report = PointerReport(pointers, locate, capped_findings(0))
     return report.dangling("timer", lost, ranges, lambda at: Evidence(int(rows[at[0]]), len(at)))
 
 

@@ -8,15 +8,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from rmqinspect.codec.arrays import Ints
-from rmqinspect.codec.layout import Parsed
+from rmqinspect.codec.layout import Container
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas.timer import DEFAULT_PRECISION
 from rmqinspect.store.model import Store, StoreFile
+from rmqinspect.tables.capped_list import CappedList
 from rmqinspect.timer.log import TimerLog, timer_log_files
 from rmqinspect.timer.precision import find_precision
 from rmqinspect.timer.timercheck import no_timercheck, read_timercheck
 from rmqinspect.timer.wheel import Slots, read_slots, wheel_files
-from rmqinspect.verify.findings import Finding, Kept
+from rmqinspect.verify.findings import Finding, capped_findings, unread_finding
 from rmqinspect.verify.runs import Run
 from rmqinspect.verify.timer.chains import LogCheck, check_lengths
 from rmqinspect.verify.timer.wheel import WheelCheck, check_length
@@ -30,7 +31,7 @@ class TimerSurvey:
     runs: list[tuple[int, Run]] = field(default_factory=list)  # (number of the file, rows); none before the log
     findings: list[Finding] = field(default_factory=list)
     suppressed: Counter[str] = field(default_factory=Counter)  # findings over the limit, by code
-    unread: list[str] = field(default_factory=list)  # one line each
+    unread: list[Finding] = field(default_factory=list)  # ST-IO
     units: int = 0
     end: int = 0  # timer log offset behind the last unit
 
@@ -40,12 +41,11 @@ def survey_timer(store: Store, borders: Ints, limit: int) -> TimerSurvey:
 
     `borders` has the physical offsets where the splits of the commit log begin, as `cut_runs` wants them.
     """
-    kept, unread = Kept(limit), list[str]()
+    kept, unread = capped_findings(limit), list[Finding]()
     log = TimerLog(timer_log_files(store))
     timercheck = _read_timercheck(store, unread)
     wheels = _read_wheels(store, kept, unread)
-    for finding in check_lengths(log, store.settings):
-        kept.add(finding)
+    kept.extend(check_lengths(log, store.settings))
     precision = DEFAULT_PRECISION
     with suppress(Unreadable):  # reported when the units are read
         precision = find_precision(store, log, [slots for _, slots in wheels])
@@ -67,15 +67,15 @@ def survey_timer(store: Store, borders: Ints, limit: int) -> TimerSurvey:
     )
 
 
-def _read_timercheck(store: Store, unread: list[str]) -> Parsed:
+def _read_timercheck(store: Store, unread: list[Finding]) -> Container:
     try:
         return read_timercheck(store)
     except Unreadable as error:
-        unread.append(str(error))
+        unread.append(unread_finding(error))
         return no_timercheck()
 
 
-def _read_wheels(store: Store, kept: Kept, unread: list[str]) -> list[tuple[StoreFile, Slots]]:
+def _read_wheels(store: Store, kept: CappedList[Finding, str], unread: list[Finding]) -> list[tuple[StoreFile, Slots]]:
     """Return the wheels that can be read, with their used slots."""
     wheels = []
     for file in wheel_files(store):
@@ -83,5 +83,5 @@ def _read_wheels(store: Store, kept: Kept, unread: list[str]) -> list[tuple[Stor
         try:
             wheels.append((file, read_slots(file)))
         except Unreadable as error:
-            unread.append(str(error))
+            unread.append(unread_finding(error))
     return wheels

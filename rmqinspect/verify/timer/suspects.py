@@ -11,8 +11,7 @@ wrong chain does not lead to it, and the next unit of its own chain does.
 
 import numpy as np
 
-from rmqinspect.codec.arrays import Ints
-from rmqinspect.commitlog.records import Bools
+from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.timer.wheel import NO_POSITION
 
 

@@ -11,15 +11,15 @@ from enum import Enum
 
 import numpy as np
 
-from rmqinspect.codec.arrays import Ints
-from rmqinspect.codec.layout import Parsed
-from rmqinspect.commitlog.records import Bools
+from rmqinspect.codec.arrays import Bools, Ints
+from rmqinspect.codec.layout import Container
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas.timer import WHEEL_SLOTS
 from rmqinspect.store.model import StoreFile
+from rmqinspect.tables.capped_list import CappedList
 from rmqinspect.timer.log import due_times
 from rmqinspect.timer.wheel import NO_POSITION, SLOT_SIZE, WHEEL_SIZE, Slots
-from rmqinspect.verify.findings import Finding, Kept
+from rmqinspect.verify.findings import Finding, unread_finding
 from rmqinspect.verify.timer.chains import LogCheck
 
 _CODE = "TM-CHAIN"
@@ -34,7 +34,7 @@ class SlotFault(Enum):
     ORDER = "slot chain is broken: the slot's first unit lies behind its last"
 
 
-def check_length(file: StoreFile, kept: Kept) -> None:
+def check_length(file: StoreFile, kept: CappedList[Finding, str]) -> None:
     """Report a wheel of the wrong length; an empty one is new."""
     if file.size not in (0, WHEEL_SIZE):
         kept.add(
@@ -51,7 +51,7 @@ def check_length(file: StoreFile, kept: Kept) -> None:
 class WheelCheck:
     """Judges stored wheels against the log that was read and the wheel that was replayed from it."""
 
-    def __init__(self, log: LogCheck, timercheck: Parsed, *, whole: bool) -> None:
+    def __init__(self, log: LogCheck, timercheck: Container, *, whole: bool) -> None:
         """`whole`: a store root was given, so files that are absent are lost."""
         self.checked, self.log, self.kept, self.whole = log, log.log, log.kept, whole
         self.precision, self.replay, self.suspects = log.precision, log.replay, log.suspects
@@ -79,7 +79,7 @@ class WheelCheck:
         """Judge the slots of one wheel."""
         misplaced = slots.time % WHEEL_SLOTS != slots.number
         wrong = slots.select(misplaced)
-        for at in self.kept.some(_CODE, list(range(len(wrong.number)))):
+        for at in self.kept.admit(_CODE, list(range(len(wrong.number)))):
             self._report(file, wrong, at, SlotFault.WRONG_SLOT)
         # Slots whose units were deleted are left as they were.
         slots = slots.select(~misplaced & ~((slots.last >= 0) & (slots.last < self.log.start)))
@@ -92,9 +92,9 @@ class WheelCheck:
             last = self._have_unit(slots.last, slots.time)
             first = (slots.first >= 0) & (slots.first < self.log.start) | self._have_unit(slots.first, slots.time)
         except Unreadable as error:
-            self.checked.unread.append(str(error))
+            self.checked.unread.append(unread_finding(error))
             return
-        for at in self.kept.some(_CODE, np.flatnonzero(~last | ~first | (slots.first > slots.last)).tolist()):
+        for at in self.kept.admit(_CODE, np.flatnonzero(~last | ~first | (slots.first > slots.last)).tolist()):
             fault = SlotFault.LAST if not last[at] else SlotFault.FIRST if not first[at] else SlotFault.ORDER
             self._report(file, slots, at, fault)
 
@@ -175,7 +175,7 @@ class WheelCheck:
             SlotFault.FIRST: f"first {first}",
             SlotFault.ORDER: f"first {first}, last {last}",
         }
-        self.kept.rows.append(
+        self.kept.add(
             Finding(
                 _CODE,
                 fault.value + ("; it has fired already" if fired else ""),
