@@ -1,11 +1,19 @@
-"""What every test run does: prove at its end that it left the evidence alone."""
+"""Hooks and fixtures of every test run: parallel workers, signals, and a proof that no evidence changed."""
 
+import os
+import signal
 from collections.abc import Iterator
 
 import pytest
 
 from tests.support import oracle
 from tests.support.sparks import spark  # noqa: F401 (a fixture of all tests)
+
+MOST_WORKERS = 4
+
+# Tests of one group run in one worker: a Spark session and an S3 server start once, not once per worker.
+_GROUP_OF_FIXTURE = {"spark": "spark", "server": "s3"}
+_GROUP_OF_FOLDER = {"spark": "spark"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -18,9 +26,34 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--mutations", type=int, default=60, help="How many damaged files of each kind to try.")
 
 
+def pytest_configure() -> None:
+    """Restore SIGINT, which a shell ignores in background jobs: tests of Ctrl-C and their children need it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Run the whole suite in a worker per core, but named files and tests in this process, where a debugger works."""
+    if config.args_source is pytest.Config.ArgsSource.ARGS:
+        return 0
+    return min(MOST_WORKERS, len(os.sched_getaffinity(0)))
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        groups = {group for fixture, group in _GROUP_OF_FIXTURE.items() if fixture in fixtures}
+        groups |= {group for folder, group in _GROUP_OF_FOLDER.items() if item.path.parent.name == folder}
+        if groups:
+            # One group only: a test of both runs where Spark is.
+            item.add_marker(pytest.mark.xdist_group(max(groups)))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def stores_left_alone() -> Iterator[None]:
-    """Fail the run if a byte, a time or a name in an unpacked store changed.
+    """Fail the run if a byte, a time or a name in an unpacked store changed. Each worker has stores of its own.
 
     Files are unpacked read-only, but root may write all the same.
     """

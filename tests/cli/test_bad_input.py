@@ -346,7 +346,7 @@ def test_a_reader_that_has_seen_enough_ends_the_command_in_silence(words: tuple[
 
 # --- random damage ------------------------------------------------------------------------------------------
 
-MUTATIONS = 300
+MUTATIONS = 150
 DAMAGED_CASES = ("base-5.5.0-clean", "base-4.7.1-halt", "none-5.2.0-p")
 TABLES = ("messages", "messages", "gaps", "segments", "queue_units", "index_entries", "checkpoint")
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import oracle, samples
-from tests.support.samples import SAMPLES
+from tests.support import oracle
+from tests.support.samples import SAMPLES, sample
 
 SAMPLE_CASES: dict[str, tuple[oracle.Family, str]] = {
     "healthy-4.9.7": ("crash", "base-4.9.7-clean"),
@@ -84,11 +84,11 @@ def test_a_copy_is_equal_and_changing_it_is_seen(tmp_path: Path) -> None:
     assert changed == ["checkpoint", "config/", "config/left-behind"]
 
 
-@pytest.mark.parametrize("sample", SAMPLE_CASES)
-def test_a_sample_is_a_store_of_the_oracle_byte_for_byte(sample: str) -> None:
+@pytest.mark.parametrize("name", SAMPLE_CASES)
+def test_a_sample_is_a_store_of_the_oracle_byte_for_byte(name: str) -> None:
     # Not the times: a checkout makes its own.
-    ours = oracle.snapshot(samples.sample(sample))
-    real = oracle.snapshot(oracle.store(*SAMPLE_CASES[sample]))
+    ours = oracle.snapshot(sample(name))
+    real = oracle.snapshot(oracle.store(*SAMPLE_CASES[name]))
     assert {name: found.sha256 for name, found in ours.items()} == {name: found.sha256 for name, found in real.items()}
 
 

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -233,11 +232,16 @@ def one_line(outcome: tuple[int, str, str], beginning: str, words: str) -> None:
 
 @pytest.mark.parametrize(("command", "way"), [("info", "refuse"), ("decode", "stall"), ("verify", "cut")])
 def test_a_server_that_fails_from_the_start_ends_in_one_line(server: Server, run: Run, command: str, way: Way) -> None:
-    # An answer that is cut before any of its text is none; what answers a HEAD has nothing to cut.
-    with gate(server, lambda line: "pass" if way == "cut" and line.startswith("HEAD") else way, PATIENCE) as broken:
-        began = time.monotonic()
+    requests: list[str] = []
+
+    def judge(line: str) -> Way:
+        requests.append(line)
+        # An answer that is cut before any of its text is none; the answer to a HEAD has nothing to cut.
+        return "pass" if way == "cut" and line.startswith("HEAD") else way
+
+    with gate(server, judge, PATIENCE) as broken:
         one_line(run(command, broken.uri(f"{DAMAGED}/store"), "-q"), f"{BUCKET}/{DAMAGED}/store: ", SAID[way])
-        assert time.monotonic() - began < 10
+    assert 0 < len(requests) < 4, "it does not try for long"
 
 
 @pytest.mark.parametrize(("command", "way"), [("info", "stall"), ("decode", "cut"), ("verify", "cut")])

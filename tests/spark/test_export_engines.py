@@ -1,4 +1,4 @@
-"""Every case through Spark: files of the same names with the same bytes as without it."""
+"""Cases of every kind through Spark: files of the same names with the same bytes as without it."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 pytestmark = quiet
 
-CASES: list[tuple[oracle.Family, str]] = [("crash", name) for name in oracle.cases("crash")]
+# Spark only distributes the parts, which tests/export/test_export_cases.py reads of every case: some of each damage.
+CASES: list[tuple[oracle.Family, str]] = [("crash", name) for name in oracle.cases("crash")[::4]]
 CASES += [("broker", name) for name in oracle.cases("broker")]
 
 
