@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import IO, NamedTuple
@@ -126,8 +125,6 @@ def _read_source(work: str, path: str) -> list[str]:
 
 def _without_spark() -> str | None:
     """Return why Spark cannot be measured on this machine, None if it can."""
-    if find_spec("rmqinspect.spark.engine") is None:
-        return "this version has no engine for it"
     from rmqinspect.spark.session import check_spark
 
     try:

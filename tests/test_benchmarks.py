@@ -1,4 +1,4 @@
-"""The benchmark's stores are whole, and its measuring measures what it says."""
+"""The benchmarks' stores are sound, and their measurements include what they claim."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from rmqinspect.tables.table import Request
 from rmqinspect.verify.run import VerifyOptions, VerifyResult
 from rmqinspect.verify.run import verify as verify_store
 
-ON_LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells it")
+ON_LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
 
 
 def read_messages(path: Path) -> pa.Table:
@@ -27,7 +27,7 @@ def read_messages(path: Path) -> pa.Table:
 
 
 def verify_deep(path: Path) -> VerifyResult:
-    """Return the outcome of the level that reads queues and index too."""
+    """Return the result of the level that also reads queues and index."""
     return verify_store(open_store([str(path)]), VerifyOptions(level="deep"))
 
 
@@ -37,7 +37,7 @@ def files_below(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_a_made_store_is_whole(tmp_path: Path, profile: str) -> None:
+def test_a_generated_store_is_whole(tmp_path: Path, profile: str) -> None:
     store = tmp_path / "store"
     assert make_store(str(store), profile, 2 << 20) == 2 << 20
     segments = sorted((store / "commitlog").iterdir())
@@ -53,7 +53,7 @@ def test_a_made_store_is_whole(tmp_path: Path, profile: str) -> None:
     assert len(list((store / "index").iterdir())) == pointers.INDEX_FILES
 
 
-def test_queues_and_index_go_on_from_file_to_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queues_and_index_continue_across_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, piece_size in (("pieces", 100_000), ("whole", 1 << 20)):
         monkeypatch.setattr(pointers, "_PIECE_SIZE", piece_size)
         make_store(str(tmp_path / name), "small", 1 << 20, 1 << 20, queue_file_size=81, geometry=Geometry(97, 1001))
@@ -80,7 +80,7 @@ def test_an_index_may_have_the_settings_of_a_broker(tmp_path: Path) -> None:
     assert index.entries == read_messages(tmp_path / "store").num_rows * KEYS_PER_RECORD
 
 
-def test_the_records_of_a_made_store_go_on_in_each_queue(tmp_path: Path) -> None:
+def test_queue_offsets_continue_across_segments(tmp_path: Path) -> None:
     make_store(str(tmp_path / "store"), "small", 2 << 20)
     messages = read_messages(tmp_path / "store").to_pylist()
     assert {row["status"] for row in messages} == {"ok"}
@@ -116,7 +116,7 @@ def test_the_benchmark_prints_a_row_per_peer(tmp_path: Path, capsys: pytest.Capt
     assert ratio.split(" | ")[1] == " / ".join([f"{times:.2f}"] * 3)
 
 
-def test_level_deep_is_measured_where_something_points_into_the_log(tmp_path: Path) -> None:
+def test_level_deep_is_measured_if_queues_or_index_exist(tmp_path: Path) -> None:
     for name, log_only in (("log", True), ("store", False)):
         store = tmp_path / name
         make_store(str(store), "mid", 64 << 10, log_only=log_only)
@@ -128,7 +128,7 @@ def test_level_deep_is_measured_where_something_points_into_the_log(tmp_path: Pa
 
 
 @ON_LINUX
-def test_the_cost_of_a_process_includes_what_outlives_it() -> None:
+def test_the_cost_of_a_process_includes_descendants_that_outlive_it() -> None:
     orphan = "import time\nwhile time.process_time() < 0.3: pass"
     parent = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {orphan!r}])"
     cost = measure.run_process([sys.executable, "-c", parent])
@@ -147,7 +147,7 @@ def test_a_process_that_fails_is_not_measured() -> None:
         measure.run_process([sys.executable, "-c", failing])
 
 
-def test_the_export_benchmark_prints_peers_and_ratios_and_leaves_nothing(
+def test_the_export_benchmark_prints_peers_and_ratios_and_leaves_no_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out.jsonl"
@@ -165,7 +165,7 @@ def test_the_export_benchmark_prints_peers_and_ratios_and_leaves_nothing(
 
 
 @ON_LINUX
-def test_what_leaves_the_process_group_still_counts() -> None:
+def test_descendants_outside_the_process_group_still_count() -> None:
     leaving = "import os, time\nos.setpgid(0, 0)\na = b'x' * (50 << 20)\nend = time.monotonic() + 0.4"
     leaving += "\nwhile time.monotonic() < end: pass"
     parent = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {leaving!r}]).wait()"

@@ -1,4 +1,4 @@
-"""`rmqinspect explain`: every text is whole and true to the tables, every log line is recognised, nothing raises."""
+"""`rmqinspect explain`: every text is complete, every log line is recognised, any input gives an answer."""
 
 import json
 import re
@@ -42,8 +42,8 @@ def only(text: str) -> Explanation:
     return found
 
 
-def said(text: str) -> str:
-    """Return what is said about the values in a text."""
+def described(text: str) -> str:
+    """Return the descriptions of the values in a text."""
     return " ".join(f"{value}: {meaning}" for found in explain(text) for value, meaning in found.values)
 
 
@@ -53,7 +53,7 @@ Version = tuple[int, int, int]
 
 
 def read_versions(text: str) -> Iterator[tuple[Version, Version]]:
-    """Yield (first, last) of `4.0.0 to 4.4.0, 4.9.2`, the form in which versions are written."""
+    """Yield (first, last) of each range in `4.0.0 to 4.4.0, 4.9.2`."""
     one = r"(\d)\.(\d+)\.(\d+)"
     for part in text.split(", "):
         match = re.fullmatch(rf"{one}(?: to {one})?", part)
@@ -84,8 +84,8 @@ def test_versions_are_written_in_one_form_and_in_order() -> None:
             assert all((4, 0, 0) <= end <= (5, 5, 0) for end in ends), (name, versions)
 
 
-def test_the_versions_of_a_code_leave_none_out() -> None:
-    """Every release from 4.0.0 to 5.5.0 is told of: by a row for all, or by rows that follow each other."""
+def test_the_versions_of_a_code_have_no_gap() -> None:
+    """A row for all releases, or rows that cover 4.0.0 to 5.5.0 without a gap."""
     for code in CODES:
         if any(versions == ALL for versions, _ in code.eras):
             continue
@@ -99,7 +99,7 @@ def test_the_versions_of_a_code_leave_none_out() -> None:
 
 
 def follows(before: Version, first: Version) -> bool:
-    """Tell whether no release lies between; the last ones of a minor version end it."""
+    """Return whether no release lies between `before` and `first`."""
     if first <= before:
         return True
     last_of = {(4, 0): 0, (4, 1): 0, (4, 4): 0, (4, 9): 8, (5, 0): 0, (5, 1): 4, (5, 3): 3, (5, 4): 0}
@@ -131,19 +131,19 @@ def test_every_command_has_options_that_exist(capsys: pytest.CaptureFixture[str]
             assert words[words.index("--table") + 1] in TABLES, command
 
 
-def test_all_that_a_text_refers_to_can_be_explained() -> None:
+def test_every_reference_can_be_explained() -> None:
     for explanation in EVERYTHING:
         for name in explanation.see:
             assert explain(name), (explanation.name, name)
 
 
-def test_everything_says_what_it_means_and_what_to_run_next() -> None:
+def test_every_explanation_has_a_meaning_and_a_next_command() -> None:
     for explanation in EVERYTHING:
         assert explanation.meaning and explanation.where and explanation.next, explanation.name
         assert explanation in explain(explanation.name) or explanation.kind == "log line", explanation.name
 
 
-def test_every_field_of_a_layout_is_explained_where_it_lies() -> None:
+def test_every_field_of_a_layout_is_explained_with_its_offset() -> None:
     for label, layout, table, _ in LAYOUTS:
         assert list(table) == [field.name for field in layout.subcons], label
         if layout is message.Message:
@@ -154,12 +154,12 @@ def test_every_field_of_a_layout_is_explained_where_it_lies() -> None:
             assert where.endswith(f"{field.sizeof()} byte{'s' if field.sizeof() > 1 else ''}"), where
 
 
-def test_fields_behind_the_body_have_no_place_of_their_own() -> None:
+def test_fields_after_the_body_have_no_fixed_offset() -> None:
     assert [e.where for e in explain("TOPIC")] == ["commit-log record, after topic_size"]
     assert [e.where for e in explain("BODY")] == ["commit-log record, after body_size"]
 
 
-def test_every_bit_status_and_gap_kind_has_a_word() -> None:
+def test_every_bit_status_and_gap_kind_is_explained() -> None:
     assert set(SYS_FLAG_BITS) == set(SysFlag)
     words = {word.name for word in WORDS}
     assert set(STATUSES) <= words
@@ -172,7 +172,7 @@ def test_every_system_topic_is_explained(topic: str) -> None:
     assert only(topic).kind == "topic"
 
 
-def test_the_page_about_findings_is_what_the_table_gives() -> None:
+def test_the_page_of_findings_is_up_to_date() -> None:
     written = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
     assert written == page(), "run: python -m docs.build.findings_page > docs/findings.md"
 
@@ -219,11 +219,11 @@ def test_the_page_comes_from_the_documented_command() -> None:
         ("offset_mismatch", "offset_mismatch"),
     ],
 )
-def test_a_name_is_found_however_it_is_written(text: str, name: str) -> None:
+def test_a_name_is_found_in_any_spelling(text: str, name: str) -> None:
     assert name in [found.name for found in explain(text)]
 
 
-def test_a_name_that_several_layouts_have_is_explained_for_each() -> None:
+def test_a_name_of_several_layouts_is_explained_for_each() -> None:
     places = [found.where.split(",")[0] for found in explain("physicalOffset")]
     assert places == ["commit-log record", "consume queue unit", "batch consume queue unit", "index entry"]
 
@@ -267,27 +267,27 @@ def test_a_name_that_several_layouts_have_is_explained_for_each() -> None:
         ("UNIQ_KEY 7F0000010000", "rmqinspect id 7F0000010000"),
     ],
 )
-def test_a_value_is_said_in_words(text: str, words: str) -> None:
-    assert words in said(text)
+def test_a_value_is_described(text: str, words: str) -> None:
+    assert words in described(text)
 
 
 @pytest.mark.parametrize(
     "text", ["sysFlag abc", "sysFlag 0x1ffffffff", "queueOffset 1.5", "tagsCode 99999999999999999999"]
 )
-def test_a_value_that_is_none_is_refused(text: str) -> None:
+def test_a_value_of_the_wrong_kind_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not a number|does not fit"):
         explain(text)
 
 
-def test_a_physical_offset_goes_into_the_command() -> None:
+def test_a_physical_offset_is_filled_into_the_command() -> None:
     assert explain("PHYSICALOFFSET 0x17ba3")[0].next == ("rmqinspect show STORE --at 97187",)
 
 
-def test_a_value_without_a_meaning_of_its_own_does_no_harm() -> None:
+def test_a_value_without_a_description_is_ignored() -> None:
     assert explain("queueId 3") == explain("queueId")
 
 
-def test_a_topic_goes_into_the_command_quoted() -> None:
+def test_a_topic_is_quoted_in_the_command() -> None:
     assert only("%RETRY%a;b").next == ("rmqinspect decode STORE -t '%RETRY%a;b'",)
 
 
@@ -508,8 +508,8 @@ EXAMPLES = {
     "{}": "INFO main - Recover data file to the end of <root>/dledger-n0/data/00000000000000000000 ",
 }
 
-# Lines of a broker's life that tell nothing about its store.
-UNTOLD = (
+# Log lines that say nothing about the store.
+UNRELATED = (
     "AllocateMappedFileService interrupted",
     "take flush disk commit request, but interrupted",
     "No resource file with name",
@@ -523,7 +523,7 @@ def test_every_log_line_has_an_example() -> None:
 
 
 @pytest.mark.parametrize(("template", "example"), EXAMPLES.items(), ids=range(len(EXAMPLES)))
-def test_a_real_line_is_recognised_whatever_stands_around_it(template: str, example: str) -> None:
+def test_a_real_line_is_recognised_whatever_surrounds_it(template: str, example: str) -> None:
     for text in (
         example,
         example.lower(),
@@ -543,7 +543,7 @@ def test_every_value_of_a_line_is_read(template: str, example: str) -> None:
 
 
 def test_every_value_is_read_from_some_line() -> None:
-    """No pattern of a value is in vain: each finds its value in the example, or in another form of the line."""
+    """Every pattern matches the example of its line, or another form of the line."""
     others = {
         "reputFromOffset": "[BUG]read total count not equals msg total size. reputFromOffset=30260",
         "index": "Offset for <root>/x not matched. Request offset: 7858421, index: -1, mappedFileSize: 1073741824",
@@ -555,9 +555,12 @@ def test_every_value_is_read_from_some_line() -> None:
         "offset": "consumer request topic: a, offset: 42, minOffset: 0, maxOffset: 90, but access logic queue failed.",
     }
     for line in LOG_LINES:
-        read = said(EXAMPLES[line.template])
+        read = described(EXAMPLES[line.template])
         for value in line.values:
-            assert f"{value.name} " in read or f"{value.name} " in said(others[value.name]), (line.template, value.name)
+            assert f"{value.name} " in read or f"{value.name} " in described(others[value.name]), (
+                line.template,
+                value.name,
+            )
 
 
 def test_a_part_of_a_line_is_enough() -> None:
@@ -571,7 +574,7 @@ def test_several_pasted_lines_are_explained_each_once() -> None:
     assert [found.name for found in explain(text)] == list(EXAMPLES)
 
 
-def test_the_crc_line_is_told_with_its_values_exchanged() -> None:
+def test_the_swapped_values_of_the_crc_line_are_explained() -> None:
     words = dict(only(EXAMPLES["CRC check failed. bodyCRC={}, currentCRC={}"]).values)
     assert words["bodyCRC 949938881"].startswith("computed now from the body")
     assert words["currentCRC 600743239"].startswith("the one stored in the record")
@@ -580,7 +583,7 @@ def test_the_crc_line_is_told_with_its_values_exchanged() -> None:
     assert any("bodyCRC=949938881, currentCRC=600743239" in line for line in log)
 
 
-def test_offset_topic_and_queue_of_a_line_go_into_the_commands() -> None:
+def test_offset_topic_and_queue_of_a_line_are_filled_into_the_commands() -> None:
     assert "rmqinspect show STORE --at 225112" in only("found a half message at 225112").next
     line = "[BUG]logic queue order maybe wrong, Topic: %RETRY%a'b QID: 1 Diff: 60"
     assert """rmqinspect decode STORE --table queue_units -t '%RETRY%a'"'"'b' --queue 1""" in only(line).next
@@ -606,8 +609,8 @@ def test_offset_topic_and_queue_of_a_line_go_into_the_commands() -> None:
         ("[BUG]logic queue order maybe wrong, expectLogicOffset: 180 currentLogicOffset: 120 Diff: 60", "unit 9"),
     ],
 )
-def test_numbers_of_a_line_are_judged_together(text: str, words: str) -> None:
-    assert words in said(text)
+def test_the_numbers_of_a_line_are_compared(text: str, words: str) -> None:
+    assert words in described(text)
 
 
 def test_every_warning_of_real_brokers_about_their_stores_is_known() -> None:
@@ -615,13 +618,13 @@ def test_every_warning_of_real_brokers_about_their_stores_is_known() -> None:
         line
         for name in oracle.cases("crash")
         for line in oracle.truth("crash", name).get("log", ())
-        if re.match(r"WARN|ERROR", line) and not any(untold in line for untold in UNTOLD)
+        if re.match(r"WARN|ERROR", line) and not any(text in line for text in UNRELATED)
     }
     assert len(lines) > 300
     assert [line for line in lines if len(explain(line)) != 1] == []
 
 
-def test_what_an_undamaged_clean_store_logs_is_called_harmless_or_depends() -> None:
+def test_no_log_line_of_an_undamaged_store_is_called_serious() -> None:
     lines = oracle.truth("crash", "base-5.3.3-clean")["log"]
     found = {explanation.name: explanation.where for line in lines for explanation in explain(line)}
     assert found
@@ -632,7 +635,7 @@ def test_what_an_undamaged_clean_store_logs_is_called_harmless_or_depends() -> N
 # --- the command --------------------------------------------------------------------------------
 
 
-def test_without_a_word_all_is_listed(run: Run) -> None:
+def test_without_arguments_everything_is_listed(run: Run) -> None:
     status, out, err = run()
     assert (status, err) == (ExitStatus.DONE, "")
     listed = " ".join(out.split())
@@ -666,7 +669,7 @@ def test_an_unknown_option_is_wrong_usage(run: Run, words: tuple[str, ...]) -> N
     assert "No such option" in err
 
 
-def test_a_value_that_cannot_be_is_wrong_usage(run: Run) -> None:
+def test_an_impossible_value_is_wrong_usage(run: Run) -> None:
     status, out, err = run("sysFlag", "abc")
     assert (status, out) == (ExitStatus.USAGE, "")
     assert "'abc' is not a number" in err
@@ -682,7 +685,7 @@ def test_a_value_that_cannot_be_is_wrong_usage(run: Run) -> None:
         ("the commitlog files were deleted", ["The commitlog files are deleted, and delete the consume queue files"]),
     ],
 )
-def test_an_unknown_text_ends_with_near_names(run: Run, text: str, expected: list[str]) -> None:
+def test_an_unknown_text_suggests_similar_names(run: Run, text: str, expected: list[str]) -> None:
     status, out, err = run(text)
     assert (status, out) == (ExitStatus.NOTHING_FOUND, "")
     assert near(text)[: len(expected)] == expected
@@ -712,7 +715,7 @@ def test_json_lists_everything(run: Run) -> None:
     assert [(row["kind"], row["name"]) for row in rows] == [(one.kind, one.name) for one in EVERYTHING]
 
 
-def test_json_of_an_unknown_text_has_the_near_names(run: Run) -> None:
+def test_json_of_an_unknown_text_has_similar_names(run: Run) -> None:
     status, out, _ = run("CL-CRC", "-f", "json")
     document = json.loads(out)
     assert status == ExitStatus.NOTHING_FOUND
@@ -730,19 +733,21 @@ def test_hostile_text_is_escaped(run: Run) -> None:
 
 @settings(max_examples=50)
 @given(st.text(max_size=200))
-def test_any_text_is_survived(text: str) -> None:
+def test_any_text_gives_known_names_or_a_sentence(text: str) -> None:
+    names = {explanation.name for explanation in EVERYTHING}
     try:
-        explain(text)
+        assert {explanation.name for explanation in explain(text)} <= names
     except ValueError as error:
         assert "number" in str(error) or "does not fit" in str(error)
-    near(text)
+    assert names.issuperset(near(text))
 
 
 @settings(max_examples=50)
 @given(st.sampled_from([one.name for one in EVERYTHING]), st.text(max_size=30))
-def test_any_value_is_survived(name: str, value: str) -> None:
+def test_any_value_gives_known_names_or_a_sentence(name: str, value: str) -> None:
+    names = {explanation.name for explanation in EVERYTHING}
     try:
-        explain(f"{name} {value}")
+        assert {explanation.name for explanation in explain(f"{name} {value}")} <= names
     except ValueError as error:
         assert "not a number" in str(error) or "does not fit" in str(error)
 

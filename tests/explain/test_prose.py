@@ -51,7 +51,7 @@ def test_every_shared_row_is_used() -> None:
     assert named == CODES_TOML["shared"].keys()
 
 
-def test_a_missing_file_is_told_by_name() -> None:
+def test_a_missing_file_is_an_error() -> None:
     with pytest.raises(FileNotFoundError):
         load_prose("rmqinspect.verify", "none.toml")
 
@@ -101,7 +101,7 @@ def test_names_toml_has_no_other_section() -> None:
     assert document("names").keys() == {"property", "topic", "sys_flag", "bits", "word"}
 
 
-def test_every_line_of_a_log_and_every_function_is_named_once_or_used() -> None:
+def test_templates_are_unique_and_every_function_is_used() -> None:
     templates = [line["template"] for line in LINES]
     assert len(set(templates)) == len(templates)
     used = {row["describe"] for rows, _, _ in TABLES.values() for row in rows if "describe" in row}

@@ -1,4 +1,4 @@
-"""docs/export.md says what is true: layout, types, partitions, every field of a manifest."""
+"""docs/export.md is right about layout, types, partitions and every field of a manifest."""
 
 import json
 import re
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 PAGE = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
 FREE = ("export.filters", "export.redacted", "tables", "tables.*.files[].statuses", "stores[].gaps", "run.versions")
 
-# What JSON has for the words of the page.
+# Python types of the page's type names.
 JSON_TYPES = {"text": str, "number": int, "boolean": bool, "list": list, "object": dict, "null": type(None)}
 
 
 def table_of(heading: str) -> list[list[str]]:
-    """Return the cells of the first table of a section, without its head."""
+    """Return the cells of the first table of a section, without its header."""
     section = PAGE.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
     table = re.search(r"(?:^\|.*\|\n)+", section, re.MULTILINE)
     assert table is not None
@@ -52,7 +52,7 @@ def export(*words: str) -> dict[str, Any]:
 
 @pytest.fixture
 def manifests(tmp_path: Path) -> list[dict[str, Any]]:
-    """Return manifests that have every field there is."""
+    """Return manifests that together have every field."""
     hole, flipped = (oracle.store("crash", name) for name in ("seg_missing_mid-4.9.7-c", "flip_body_third-4.7.1-c"))
     stale, empty = tmp_path / "stale", tmp_path / "empty"
     old = lay([{"body": b"old " * 9, "store_timestamp": 1_795_250_916_000 + number} for number in range(10)])
@@ -100,7 +100,7 @@ def folders(lake: str) -> Iterator[tuple[str, pa.Schema]]:
         yield f"{lake}/{kafka or 'native'}/{table}", schema
 
 
-def test_duckdb_sees_the_types_that_the_page_says(lake: str) -> None:
+def test_duckdb_sees_the_types_of_the_page(lake: str) -> None:
     types = {row[0].strip("`"): row[1].strip("`") for row in table_of("Types")}
     assert types.keys() == {type_words(field.type) for _, schema in folders(lake) for field in schema}
     for folder, schema in folders(lake):
@@ -111,14 +111,14 @@ def test_duckdb_sees_the_types_that_the_page_says(lake: str) -> None:
 
 
 @quiet
-def test_spark_sees_the_types_that_the_page_says(lake: str, spark: "SparkSession") -> None:
+def test_spark_sees_the_types_of_the_page(lake: str, spark: "SparkSession") -> None:
     types = {row[0].strip("`"): row[2].strip("`") for row in table_of("Types")}
     for folder, schema in folders(lake):
         found = [(field.name, field.dataType.simpleString()) for field in spark.read.parquet(folder).schema]
         assert found == [(field.name, types[type_words(field.type)]) for field in schema]
 
 
-def test_values_arrive_in_duckdb_as_what_they_are(lake: str) -> None:
+def test_duckdb_reads_the_values_of_a_record(lake: str) -> None:
     query = f"""
         SELECT epoch_ms(store_timestamp), properties['UNIQ_KEY'], keys, body FROM '{lake}/native/messages/*.parquet'
         WHERE physical_offset = 63676"""
@@ -158,7 +158,7 @@ def test_names_of_folders_are_encoded_and_cut_as_the_page_says(folded: str) -> N
     ("option", "queue_id", "topics"),
     [("", "BIGINT", None), (", hive_partitioning = false", "INTEGER", TOPICS)],
 )
-def test_duckdb_takes_partitions_from_folders_unless_told(
+def test_duckdb_takes_partitions_from_folders_by_default(
     option: str, queue_id: str, topics: list[str] | None, folded: str
 ) -> None:
     connection = duckdb.connect()
@@ -172,7 +172,7 @@ def test_duckdb_takes_partitions_from_folders_unless_told(
 
 
 @quiet
-def test_spark_takes_partitions_from_folders_unless_told(folded: str, spark: "SparkSession") -> None:
+def test_spark_takes_partitions_from_folders_by_default(folded: str, spark: "SparkSession") -> None:
     def types(session: "SparkSession", folder: str, **options: str) -> dict[str, str]:
         frame = session.read.options(**options).parquet(f"{folded}/{folder}/messages")
         return {field.name: field.dataType.simpleString() for field in frame.schema}
@@ -188,7 +188,7 @@ def test_spark_takes_partitions_from_folders_unless_told(folded: str, spark: "Sp
     assert (texts["topic"], texts["queue_id"], texts["day"]) == ("string", "string", "string")
 
 
-def test_pyarrow_refuses_folders_unless_told(folded: str) -> None:
+def test_pyarrow_refuses_folders_by_default(folded: str) -> None:
     with pytest.raises(pa.ArrowTypeError, match="incompatible types"):
         pq.read_table(f"{folded}/all/messages")
     rows = pq.read_table(f"{folded}/all/messages", partitioning=None).sort_by("physical_offset")

@@ -1,4 +1,4 @@
-"""README.md and the pages in docs/ say what is true: commands, options, statuses, transcripts, links, Python."""
+"""README.md and the pages in docs/: commands, options, statuses, transcripts, links and Python examples work."""
 
 import re
 import shutil

@@ -1,4 +1,4 @@
-"""Every block of docs/recipes.md runs, and answers what brokers say, or what a second, slow reading of files says."""
+"""Every block of docs/recipes.md runs, and agrees with the brokers or with a second, slow reader of the files."""
 
 import ast
 import hashlib
@@ -28,7 +28,7 @@ pytestmark = quiet
 
 PAGE = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
 
-# What is in the lake: whole brokers, light queues, a broker that deleted its oldest segments; and two that are damaged.
+# Exported stores: whole brokers, light queues, a broker whose oldest segments were deleted, and two damaged stores.
 BROKERS = {"main": "main-5.3.3", "four": "main-4.9.7", "light": "lmq-5.3.3", "short": "retention-4.9.7"}
 DAMAGED = {"hole": "seg_missing_mid-4.9.7-c", "unqueued": "cq_queue_lost-5.5.0-h"}
 
@@ -69,7 +69,7 @@ def test_a_recipe_has_one_query_for_each_engine_of_sql(heading: str) -> None:
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Export the stores, and go where the blocks of the page find them."""
+    """Export the stores, and change to the folder where the blocks of the page find them."""
     folder = tmp_path_factory.mktemp("recipes")
     stores = [f"{name}={oracle.store('broker', case)}" for name, case in BROKERS.items()]
     stores += [f"{name}={oracle.store('crash', case)}" for name, case in DAMAGED.items()]
@@ -174,7 +174,7 @@ def of(name: str, rows: Rows) -> Rows:
 
 
 def own_records(truth: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield what a broker said of every record of its log, once, as the record itself has topic and queue."""
+    """Yield the broker's description of every record of its log, once, with the record's own topic and queue."""
     seen = set()
     for row in (*truth["served"], *truth["unserved_records"]):
         if row.get("physical_offset") in seen or "physical_offset" not in row:
@@ -187,7 +187,7 @@ def own_records(truth: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         }
 
 
-# Where messages wait, or end, that are bound for another topic.
+# Topics in which messages bound for another topic wait or end.
 ON_THE_WAY = ("SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer", "RMQ_SYS_TRANS_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC")
 
 
@@ -223,7 +223,7 @@ def test_lag_is_what_the_broker_says(ask_all: Ask) -> None:
             place = group["topic"], group["queue_id"]
             if group.get("broker_max") is None:
                 continue
-            # What the broker serves no more is lost, even where it still counts it.
+            # A message the broker no longer serves is lost, even if the queue still counts it.
             first = min((offset for *queue, offset in times if (*queue,) == place), default=ends[place])
             following = max(group["offset"], first)
             found = lag.setdefault((group["group"], group["topic"]), [0, 0, None])
@@ -287,7 +287,7 @@ def _slow_records(root: Path) -> list[slow_pointers.Record]:
 
 
 def _spans(found: Iterable[tuple[str, int, int]]) -> list[tuple[Any, ...]]:
-    """Return topic, queue, how many, first and last time."""
+    """Return topic, queue, count, first and last time."""
     times = defaultdict(list)
     for topic, queue_id, time in found:
         times[topic, queue_id].append(time)
@@ -327,7 +327,7 @@ def test_throughput_counts_every_record_of_the_broker(ask_all: Ask) -> None:
     assert len({row["minute"] for row in rows}) > 2
 
 
-def test_a_message_is_found_by_its_key_with_who_has_passed_it(ask: Ask) -> None:
+def test_a_message_is_found_by_its_key_with_the_groups_that_passed_it(ask: Ask) -> None:
     rows = ask("Did this order message ever arrive?")
     for name, truth in truths():
         expected = []
@@ -361,7 +361,7 @@ def test_producers_are_those_the_broker_stored_messages_of(ask: Ask) -> None:
     assert tuples(rows, *columns) == sorted(expected, key=repr)
 
 
-def test_lost_ranges_tell_what_queues_know_of_them(ask: Ask) -> None:
+def test_lost_ranges_list_their_queue_units(ask: Ask) -> None:
     rows = ask("Lost ranges, and what stood there")
     assert {row["store"] for row in rows} == {"hole"}
     units = slow_pointers.read_queues(oracle.store("crash", DAMAGED["hole"]))

@@ -1,4 +1,4 @@
-"""docs/tables.md has every table and column, as the schemas say them."""
+"""docs/tables.md has every table and column of the schemas."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ from rmqinspect.tables import TABLES
 from tests.support.samples import ROOT
 
 
-def test_the_page_about_tables_is_what_the_schemas_give() -> None:
+def test_the_page_of_tables_is_up_to_date() -> None:
     written = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
     assert written == page(), "run: python -m docs.build.tables_page > docs/tables.md"
 
