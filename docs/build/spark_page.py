@@ -11,6 +11,7 @@ Written by `python -m docs.build.spark_page > docs/spark.md` from the options th
 
 ```python spark
 from rmqinspect.spark import RocketMQDataSource
+
 spark.dataSource.register(RocketMQDataSource)
 messages = spark.read.format("rocketmq").load(["a=samples/healthy-4.9.7", "b=samples/healthy-5.5.0"])
 gaps = spark.read.format("rocketmq").option("table", "gaps").load("samples/zeroed-page-4.7.1")
@@ -36,6 +37,7 @@ is not on `PATH` ends with `ModuleNotFoundError`, unless it says, before the ses
 
 ```python
 import os, sys
+
 os.environ["PYSPARK_PYTHON"] = sys.executable
 ```
 
