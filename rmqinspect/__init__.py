@@ -22,7 +22,7 @@ _HOMES = {
     "VerifyResult": ("rmqinspect.verify.run", "VerifyResult"),
     "Request": ("rmqinspect.tables.table", "Request"),
     "RmqinspectError": ("rmqinspect.errors", "RmqinspectError"),
-    "Store": ("rmqinspect.store.discover", "Store"),
+    "Store": ("rmqinspect.store.model", "Store"),
     "TABLES": ("rmqinspect.tables", "TABLES"),
     "Table": ("rmqinspect.tables.table", "Table"),
     "Unreadable": ("rmqinspect.errors", "Unreadable"),

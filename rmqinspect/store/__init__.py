@@ -1,1 +1,1 @@
-"""What a path is, which of its files is what, and the only opener of evidence."""
+"""Find a store, name its files, and open them for reading: nothing else opens evidence."""

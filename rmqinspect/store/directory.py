@@ -1,13 +1,26 @@
-"""What a path is: where below a store root it lies, told by names and, for loose pieces, by bytes."""
+"""Where in a store a path lies, from names, and from first bytes where names say nothing.
+
+A user may give a store's root, a folder or a file of it, or a folder around it. The answer is a
+`Place`: the components that such a file or folder has below a store's root.
+
+    /data/store                          ()
+    /data/store/commitlog                ("commitlog",)
+    /tmp/00000000000000000000            ("commitlog", "00000000000000000000"), from its records
+    /tmp/TopicA, with folders 0 and 1    ("consumequeue", "TopicA")
+
+`PLACES` then says what kind of file lies where.
+"""
 
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from rmqinspect.errors import NotAStore, Unreadable
-from rmqinspect.store.file_type import archive_advice, sniff
+from rmqinspect.store.file_type import archive_advice, file_type
+from rmqinspect.store.model import Place, StoreFile
 from rmqinspect.system import filesystem, uri
 from rmqinspect.system.uri import shown
 from rmqinspect.text import count
@@ -15,10 +28,9 @@ from rmqinspect.text import count
 if TYPE_CHECKING:
     from rmqinspect.system.filesystem import Entry
 
-Place = tuple[str, ...]
 Row = tuple[Place, str]
 
-# Which file is what, by its place below the store root. The first row that matches decides.
+# The kind of a file by its place; the first matching row counts.
 # Sources: StorePathConfigHelper, BrokerPathConfigHelper, DLedgerConfig#getDataStorePath.
 PLACES: tuple[Row, ...] = (
     (("commitlog", "*"), "segment"),
@@ -43,16 +55,12 @@ PLACES: tuple[Row, ...] = (
     (("abort",), "abort"),
     (("lock",), "lock"),
 )
-_ROOT_MARKS = ("commitlog", "consumequeue", "batchconsumequeue", "consumequeue_rocksdb")
-# Folders that their names tell, whatever is in them.
-_NAMED_FOLDERS = ("commitlog", "timerlog")
-_QUEUE_FOLDERS = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
 
 
 def rows_below(rows: Iterable[Row], depth: int, name: str) -> tuple[Row, ...]:
-    """Return those of `rows` that can still match when the component `depth` of a place is `name`.
+    """Return the rows whose component `depth` matches `name`.
 
-    Followed from the root down, a listing compares each name with the few rows of its folder.
+    A listing narrows the rows folder by folder, so each file name is compared with few of them.
     """
     return tuple(
         (pattern, kind)
@@ -62,7 +70,7 @@ def rows_below(rows: Iterable[Row], depth: int, name: str) -> tuple[Row, ...]:
 
 
 def rows_at(place: Place) -> tuple[Row, ...]:
-    """Return the rows of PLACES for what lies at `place` or below it."""
+    """Return the rows of PLACES for a file at `place` or below it."""
     rows = PLACES
     for depth, name in enumerate(place):
         rows = rows_below(rows, depth, name)
@@ -70,22 +78,22 @@ def rows_at(place: Place) -> tuple[Row, ...]:
 
 
 def kind_in(rows: Iterable[Row], depth: int) -> str:
-    """Return the kind of a file whose place has `depth` components, all of them matched by `rows`."""
+    """Return the kind of a file `depth` components below the root, of which `rows` match all."""
     return next((kind for pattern, kind in rows if len(pattern) == depth), "other")
 
 
 def kind_of(place: Place) -> str:
-    """Return the kind of file that lies at this place or, for a folder, below it."""
+    """Return the kind of the file at a place or, for a folder, of the files below it."""
     return next((kind for pattern, kind in rows_at(place) if len(pattern) >= len(place)), "other")
 
 
 def find_place(path: str, depth: int = 0) -> tuple[str, Place]:
-    """Return (real path or URI, its place below a store root); () is the place of a root itself.
+    """Return (real path or URI, its place below a store's root); () is the place of a root.
 
-    A folder that is none of a store, but holds exactly one, stands for that one.
+    A folder around exactly one store stands for that store.
 
-    :raises NotAStore: nothing of a store is there.
-    :raises Unreadable: the path cannot be listed.
+    :raises NotAStore: no store, nor any part of one, is there.
+    :raises Unreadable: the path cannot be listed, or a file whose type is needed cannot be read.
     :raises Unreachable: a remote file system does not answer.
     """
     path = uri.local_path(path)
@@ -100,14 +108,14 @@ def find_place(path: str, depth: int = 0) -> tuple[str, Place]:
     except OSError as error:
         raise Unreadable(f"{shown(path)}: {error.strerror}") from error
     if stat.S_ISREG(status.st_mode):
-        return real, _place_of_file(path, real, status.st_size)
+        return real, _place_of_file(StoreFile(real, shown(path), status.st_size, "other"))
     if not stat.S_ISDIR(status.st_mode):
         raise NotAStore(f"{path}: neither a directory nor a regular file")
     try:
         entries = filesystem.scandir(real)
     except OSError as error:
         raise Unreadable(f"{shown(path)}: {error.strerror}") from error
-    place = _place_of_folder(real, entries)
+    place = _place_of_folder(_Folder.of(real, entries))
     if place is not None:
         return real, place
     if not entries:
@@ -116,7 +124,7 @@ def find_place(path: str, depth: int = 0) -> tuple[str, Place]:
 
 
 def _only_store_below(path: str, real: str, entries: "Sequence[Entry]", depth: int) -> tuple[str, Place]:
-    """Return the one store in a folder: an unpacked archive often has one more level."""
+    """Return the only store in a folder: unpacking an archive often adds a level."""
     inner = []
     for entry in entries if depth < 2 else ():
         if entry.is_dir(follow_symlinks=False):
@@ -133,46 +141,116 @@ def _only_store_below(path: str, real: str, entries: "Sequence[Entry]", depth: i
     raise NotAStore(f"{shown(path)}: not a store: no commitlog, consumequeue or dledger-* folder and no file of one")
 
 
+# --- a folder's place ---------------------------------------------------------------------------
+
+# Folders that only a store's root has.
+_ROOT_FOLDERS = ("commitlog", "consumequeue", "batchconsumequeue", "consumequeue_rocksdb")
+# Folders whose name is enough.
+_NAMED_FOLDERS = ("commitlog", "timerlog")
+_QUEUE_FOLDERS = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
+
+# The folder that files of a type lie in, or the root; queue files lie two levels deeper.
+_FOLDER_OF_TYPE: dict[str, Place] = {
+    "segment": ("commitlog",),
+    "dledger": ("dledger-?", "data"),
+    "queue": ("consumequeue",),
+    "batch_queue": ("batchconsumequeue",),
+    "index": ("index",),
+    "timer_log": ("timerlog",),
+    "timer_wheel": (),
+    "config": ("config",),
+}
+_QUEUE_TYPES = ("queue", "batch_queue")
+# Types that one numbered file shows for its whole folder.
+_TYPES_OF_NUMBERED = ("segment", "dledger", "queue", "batch_queue", "index")
+
+
+@dataclass(frozen=True)
+class _Folder:
+    """A listed folder."""
+
+    path: str
+    names: frozenset[str]
+    folders: Sequence[str]  # links to folders included
+    numbered: Sequence["Entry"]  # regular files only: a link may lead out, and a FIFO may block
+
+    @classmethod
+    def of(cls, path: str, entries: "Sequence[Entry]") -> "_Folder":
+        return cls(
+            path,
+            frozenset(entry.name for entry in entries),
+            [entry.name for entry in entries if _is_folder(entry)],
+            [entry for entry in entries if entry.name.isdecimal() and entry.is_file(follow_symlinks=False)],
+        )
+
+    @property
+    def own_name(self) -> str:
+        return uri.basename(self.path)
+
+
 def _is_folder(entry: "Entry") -> bool:
     try:
         return entry.is_dir()
-    except OSError:  # a link in a circle
+    except OSError:  # a circle of links
         return False
 
 
-def _place_of_folder(path: str, entries: "Sequence[Entry]") -> Place | None:
-    own = uri.basename(path)
-    names = {entry.name for entry in entries}
-    folders = [entry.name for entry in entries if _is_folder(entry)]
-    if any(name in _ROOT_MARKS or name.startswith("dledger-") for name in folders):
-        return ()
-    if "config" in folders and "checkpoint" in names:
-        return ()
-    if own in _NAMED_FOLDERS:
-        return (own,)
-    if own == "config" and any(name.endswith(".json") for name in names):
-        return ("config",)
-    # Only regular files are looked into: a link may lead out, and a FIFO may never answer.
-    numbered = [entry.name for entry in entries if entry.name.isdecimal() and entry.is_file(follow_symlinks=False)]
-    for name in numbered:
-        kind = sniff(uri.join(path, name))
-        if kind in ("segment", "dledger"):
-            return ("commitlog",) if kind == "segment" else ("dledger-?", "data")
-        if kind in ("queue", "batch_queue"):
-            return (_folder_of(kind), *_queue_parts(path))
-        if kind == "index" or own == "index":
+def _root(folder: _Folder) -> Place | None:
+    has_folder = any(name in _ROOT_FOLDERS or name.startswith("dledger-") for name in folder.folders)
+    has_config = "config" in folder.folders and "checkpoint" in folder.names
+    return () if has_folder or has_config else None
+
+
+def _named(folder: _Folder) -> Place | None:
+    if folder.own_name in _NAMED_FOLDERS:
+        return (folder.own_name,)
+    is_config = folder.own_name == "config" and any(name.endswith(".json") for name in folder.names)
+    return ("config",) if is_config else None
+
+
+def _with_typed_files(folder: _Folder) -> Place | None:
+    for entry in folder.numbered:
+        path = uri.join(folder.path, entry.name)
+        kind = file_type(StoreFile(path, shown(path), entry.stat(follow_symlinks=False).st_size, "other"))
+        if kind in _TYPES_OF_NUMBERED:
+            return _folder_of_type(kind, folder.path)
+        if folder.own_name == "index":
             return ("index",)
-    if numbered:  # nothing but zeros in all of them
-        return ("consumequeue", *_queue_parts(path)) if own.isdecimal() else ("commitlog",)
-    if own in _QUEUE_FOLDERS and folders:
-        return (own,)
-    if own == "index":
-        return None
-    queues = [name for name in folders if name.isdecimal()]
-    if queues and _holds_numbers(uri.join(path, queues[0])):
-        parent = uri.basename(uri.dirname(path))
-        return (parent if parent in _QUEUE_FOLDERS else "consumequeue", own)
     return None
+
+
+def _with_zero_files(folder: _Folder) -> Place | None:
+    if not folder.numbered:
+        return None
+    return ("consumequeue", *_queue_of(folder.path)) if folder.own_name.isdecimal() else ("commitlog",)
+
+
+def _all_queues(folder: _Folder) -> Place | None:
+    return (folder.own_name,) if folder.own_name in _QUEUE_FOLDERS and folder.folders else None
+
+
+def _one_topic(folder: _Folder) -> Place | None:
+    queues = [name for name in folder.folders if name.isdecimal()]
+    if folder.own_name == "index" or not queues or not _holds_numbers(uri.join(folder.path, queues[0])):
+        return None
+    above = uri.basename(uri.dirname(folder.path))
+    return (above if above in _QUEUE_FOLDERS else "consumequeue", folder.own_name)
+
+
+# The first rule with an answer counts: names are surer than bytes, and files surer than folders.
+_FOLDER_RULES: tuple[Callable[[_Folder], Place | None], ...] = (
+    _root,
+    _named,
+    _with_typed_files,
+    _with_zero_files,
+    _all_queues,
+    _one_topic,
+)
+
+
+def _place_of_folder(folder: _Folder) -> Place | None:
+    places = (rule(folder) for rule in _FOLDER_RULES)
+    return next((place for place in places if place is not None), None)
 
 
 def _holds_numbers(folder: str) -> bool:
@@ -182,43 +260,33 @@ def _holds_numbers(folder: str) -> bool:
         return False
 
 
-def _place_of_file(path: str, real: str, size: int) -> Place:
-    name = uri.basename(real)
-    if advice := archive_advice(shown(path), real):
+# --- a file's place -----------------------------------------------------------------------------
+
+
+def _place_of_file(file: StoreFile) -> Place:
+    name, folder = uri.basename(file.path), uri.dirname(file.path)
+    if advice := archive_advice(file):
         raise NotAStore(advice)
-    kind = sniff(real)
-    folder = uri.dirname(real)
+    kind = file_type(file)
     if kind == "zeros" and name.isdecimal():
         kind = "queue" if uri.basename(folder).isdecimal() else "segment"
-    match kind:
-        case "segment":
-            return ("commitlog", name)
-        case "dledger":
-            return ("dledger-?", "data", name)
-        case "queue" | "batch_queue":
-            return (_folder_of(kind), *_queue_parts(folder), name)
-        case "index":
-            return ("index", name)
-        case "checkpoint":
-            return ("checkpoint",)
-        case "timer_log":
-            return ("timerlog", name)
-        case "timer_wheel":
-            return (name,)
-        case "config":
-            return ("config", name)
-    what = "no file of a store"
+    if kind == "checkpoint":
+        return ("checkpoint",)  # also for checkpoint.bak
+    if kind in _FOLDER_OF_TYPE:
+        return (*_folder_of_type(kind, folder), name)
+    reason = "no file of a store"
     if name.isdecimal():
-        what = "named like a segment, but there is no commit-log record in it"
-    raise NotAStore(f"{shown(path)}: {what} ({count(size, 'byte')})")
+        reason = "named like a segment, but there is no commit-log record in it"
+    raise NotAStore(f"{file.name}: {reason} ({count(file.size, 'byte')})")
 
 
-def _folder_of(kind: str) -> str:
-    return "batchconsumequeue" if kind == "batch_queue" else "consumequeue"
+def _folder_of_type(kind: str, folder: str) -> Place:
+    place = _FOLDER_OF_TYPE[kind]
+    return (*place, *_queue_of(folder)) if kind in _QUEUE_TYPES else place
 
 
-def _queue_parts(folder: str) -> Place:
-    """Return (topic, queue id) as the folder names say, "?" and "0" where they do not."""
+def _queue_of(folder: str) -> Place:
+    """Return (topic, queue id) from the names of a queue's folder, "?" and "0" where they are others."""
     queue = uri.basename(folder)
     topic = uri.basename(uri.dirname(folder))
     return (topic, queue) if queue.isdecimal() and topic else ("?", "0")

@@ -1,9 +1,15 @@
-"""What a path is, which of its files is what, and the only place where evidence is opened.
+"""Paths in, `Store`s out: lists what was given and names each file's kind.
 
-A store is found by looking: at folder names, at file names, and, where a piece was given
-without its folders, at the first bytes. Whatever does not fit is an `Oddity`, a fact for
-`verify` to judge, and never a reason to stop. Files are opened for reading only; no link is
-followed out of what was given; nothing is locked.
+    paths, --config  ->  find_place      each path's place below a store's root
+                     ->  one group       per root; loose files and folders join the only root
+                     ->  _Listing        walks each path, with the rows of `PLACES` that still match
+                     ->  Store           files by kind, segments and queue files sorted
+
+Invariants:
+
+- An entry that does not fit its place is an `Oddity` for `verify` to report, and never an error.
+- No link is followed out of the given paths; two names of one file are one file.
+- Nothing is written or locked.
 """
 
 import os
@@ -14,9 +20,9 @@ from typing import TYPE_CHECKING
 
 from rmqinspect.errors import NotAStore
 from rmqinspect.store.broker_conf import read_settings, setting_size
-from rmqinspect.store.directory import Place, Row, find_place, kind_in, kind_of, rows_at, rows_below
+from rmqinspect.store.directory import Row, find_place, kind_in, kind_of, rows_at, rows_below
 from rmqinspect.store.file_type import own_base
-from rmqinspect.store.model import Oddity, QueueFile, Segment, Store, StoreFile
+from rmqinspect.store.model import Oddity, Place, QueueFile, Segment, Store, StoreFile
 from rmqinspect.system import filesystem, uri
 
 if TYPE_CHECKING:
@@ -25,15 +31,16 @@ if TYPE_CHECKING:
 
 _QUEUE_KINDS = ("queue", "batch_queue", "ext_queue")
 
-# Deeper than any file of a store lies; keeps a wrong path (say "/") from being walked for hours.
+# No file of a store lies deeper. Keeps a wrong path ("/") from being walked for hours.
 _MAX_DEPTH = 6
 
 
 def open_store(paths: Sequence[str], *, config: str | None = None, base: int | None = None) -> Store:
-    """Find the one store that `paths` are, or are the pieces of.
+    """Return the one store at `paths`, or made of the files and folders at `paths`.
 
-    :raises NotAStore: nothing of a store is there, or more than one store.
-    :raises Unreadable: a given path cannot be listed.
+    :raises NotAStore: there is no store, or more than one.
+    :raises Unreadable: a given path cannot be listed or read.
+    :raises BadOption: `config` is malformed.
     """
     stores = open_stores(paths, config=config, base=base)
     if len(stores) > 1:
@@ -42,13 +49,14 @@ def open_store(paths: Sequence[str], *, config: str | None = None, base: int | N
 
 
 def open_stores(paths: Sequence[str], *, config: str | None = None, base: int | None = None) -> list[Store]:
-    """Find the stores that `paths` are: each full root is one; loose pieces join the only root.
+    """Return the stores at `paths`: one per root; loose files and folders join the only root.
 
-    `config` names a broker.conf: its sizes are believed, and its paths are used where no path is
-    given. `base` is the physical offset of a loose segment whose name does not say it.
+    `config` names a broker.conf: its sizes override inferred ones, and its paths are used where none
+    is given. `base` is the physical offset of a loose segment whose name is no offset.
 
-    :raises NotAStore: a path does not exist or holds nothing of a store.
-    :raises Unreadable: a given path cannot be listed.
+    :raises NotAStore: a path does not exist, or is no part of a store.
+    :raises Unreadable: a given path cannot be listed or read.
+    :raises BadOption: `config` is malformed.
     """
     settings = read_settings(config) if config else {}
     paths = [uri.local_path(path) for path in paths] or _configured_paths(settings)
@@ -56,18 +64,20 @@ def open_stores(paths: Sequence[str], *, config: str | None = None, base: int | 
         raise NotAStore("no store given, and no --config that names one")
     located = [(path, find_place(path)) for path in paths]
     if not any("commitlog" in filesystem.listdir(real) for _, (real, place) in located if place == ()):
-        # The root has no commit log of its own: the configuration may say where it is.
+        # The commit log may lie elsewhere: storePathCommitLog.
         logs = [path for path in _log_paths(settings) if os.path.isdir(path) and path not in paths]
         located += [(path, (os.path.realpath(path), ("commitlog",))) for path in logs]
     roots = [entry for entry in located if entry[1][1] == ()]
-    pieces = [entry for entry in located if entry[1][1] != ()]
-    if len(roots) > 1 and pieces:
-        raise NotAStore("several stores and loose pieces together: which store the pieces belong to is unclear")
-    groups = [[root, *pieces] for root in roots] or [pieces]
+    loose = [entry for entry in located if entry[1][1] != ()]
+    if len(roots) > 1 and loose:
+        raise NotAStore(
+            "several stores and loose files or folders: unclear which store these belong to"
+        )
+    groups = [[root, *loose] for root in roots] or [loose]
     return [_assemble(group, settings, base) for group in groups]
 
 
-# --- which file is what -------------------------------------------------------------------------
+# --- files of a store ---------------------------------------------------------------------------
 
 
 def _assemble(located: list[tuple[str, tuple[str, Place]]], settings: Mapping[str, str], base: int | None) -> Store:
@@ -110,9 +120,9 @@ def _name_of(path: str) -> str:
 
 
 class _Listing:
-    """Walks folders, names sorted, and tells what each entry is.
+    """Walks folders in name order and classifies each entry.
 
-    Made for stores of many thousand files: one call to the system for each folder and each file.
+    Stores have many thousand files: one system call per folder and per file.
     """
 
     def __init__(self, roots: tuple[str, ...], base: int | None) -> None:
@@ -120,18 +130,18 @@ class _Listing:
         self.base = base
         self.files: dict[str, StoreFile] = {}  # by real path: two names of one file are one file
         self.oddities: list[Oddity] = []
-        self._followed: set[str] = set()  # folders that links led to
-        # Links wait until all real folders are listed: a file belongs where it lies.
+        self._followed: set[str] = set()  # real paths of folders reached through links
+        # Followed after all real folders are listed, so that a file is listed where it lies.
         self._links: list[tuple[str, Place, str, tuple[Row, ...]]] = []
         self._scandir: Callable[[str], Sequence[Entry]] = filesystem.scandir
 
     def add_loose(self, path: str, place: Place) -> None:
-        """Add a file that was given by itself."""
+        """Add a file given by itself."""
         size = filesystem.stat(path).st_size
         self._add(path, uri.basename(path), size, place, rows_at(place), loose=True)
 
     def add_folder(self, folder: str, place: Place, shown: str) -> None:
-        """Add all below a folder that was given; `shown` begins their names."""
+        """Add all files below a given folder; `shown` is the prefix of their names."""
         try:
             self._scandir = filesystem.files_below(folder).scandir
         except OSError as error:
@@ -140,7 +150,7 @@ class _Listing:
         self.enter(folder, place, shown, rows_at(place))
 
     def enter(self, folder: str, place: Place, shown: str, rows: tuple[Row, ...]) -> None:
-        """Add all below a folder; `shown` begins their names, `rows` are those that match the place."""
+        """Add all files below a folder; `shown` prefixes their names, `rows` match its place."""
         try:
             entries = self._scandir(folder)
         except OSError as error:
@@ -151,7 +161,7 @@ class _Listing:
             try:
                 self._sort(entry, where, name, rows_below(rows, len(place), entry.name))
             except FileNotFoundError:
-                continue  # a broker that runs deletes files while they are listed
+                continue  # a running broker deletes files
             except OSError as error:
                 self._note("unreadable", name, str(error.strerror), entry.path, where)
 
@@ -170,8 +180,8 @@ class _Listing:
             self._note("special", name, "neither a folder nor a regular file", entry.path, place)
 
     def follow_links(self) -> None:
-        """Add what the links found so far lead to, and the links behind them."""
-        self._scandir = filesystem.scandir  # only this machine has links
+        """Add the targets of the links found so far, and of links found there."""
+        self._scandir = filesystem.scandir  # only local file systems have links
         while self._links:
             links, self._links = self._links, []
             for path, place, name, rows in links:
@@ -204,7 +214,7 @@ class _Listing:
     def _add(
         self, path: str, name: str, size: int, place: Place, rows: tuple[Row, ...], *, loose: bool = False
     ) -> None:
-        # A link may be what gives a folder its place: commitlog -> another name in the store.
+        # A link may give files their place: commitlog -> another folder in the store.
         if path not in self.files or (self.files[path].kind == "other" and kind_in(rows, len(place)) != "other"):
             self.files[path] = self._file(path, name, size, place, rows, loose)
 
@@ -219,7 +229,7 @@ class _Listing:
             stray = "no file of a consume queue"
         elif kind in ("segment", "dledger"):
             if loose:
-                own = self.base if self.base is not None else own_base(path, size)
+                own = self.base if self.base is not None else own_base(StoreFile(path, uri.shown(path), size, kind))
                 return Segment(path, name, size, kind, own if own is not None else number or 0)
             if number is not None and place[-1].isascii():
                 if len(place[-1]) != 20:
@@ -234,12 +244,12 @@ class _Listing:
         self.oddities.append(Oddity(kind, name, detail, path, place))
 
 
-# A file name is a Java long; the file behind it must not reach past the last one.
+# File names are Java longs; leaves room for the file's own bytes.
 _LAST_BASE = 2**63 - 2**40
 
 
 def _file_number(name: str) -> int | None:
-    """Return the offset that a file name is, None if it is no Java long."""
+    """Return a file name as an offset, None if it is no Java long."""
     return int(name) if name.isdecimal() and int(name) < _LAST_BASE else None
 
 
@@ -249,10 +259,10 @@ def _queue_number(name: str) -> int | None:
 
 
 def _segment_size(segments: Sequence[Segment], settings: Mapping[str, str], remarks: list[str]) -> int | None:
-    """Return the size all segments should have: configured, or from the bases, or from the lengths.
+    """Return the size that all segments should have: configured, else inferred with a remark.
 
-    Neighbouring bases are one size apart; a hole makes that a multiple, so the most common
-    length counts where it divides every distance.
+    Bases are one size apart, or a multiple of it where a segment is missing: so the most common
+    length counts if it divides all distances, else the smallest distance.
     """
     configured = setting_size(settings, "mappedFileSizeCommitLog", "mapedFileSizeCommitLog")
     if configured is not None or not segments:

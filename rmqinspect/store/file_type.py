@@ -1,21 +1,34 @@
-"""What a single file is, told from its first bytes; for pieces given without their folders."""
+"""The type of a single file, from its first bytes: for files given without their folders.
 
-import os
+Most files of a store have no magic at their start. Each type therefore has a test on the first
+struct of its layout: sizes, offsets and times must be plausible together. Random data passes none
+of them, and the order of the tests settles what two layouts have in common. Where the first
+records of a segment are damaged, any whole record in the first MiB identifies it.
+"""
+
 from collections import Counter
+from collections.abc import Callable
 
-from rmqinspect.errors import Unreadable
-from rmqinspect.schemas import checkpoint as checkpoint_layout
-from rmqinspect.schemas import consumequeue, dledger, index, message, timer
-from rmqinspect.system import filesystem, uri
+from rmqinspect.codec.layout import Container, parse, place_of
+from rmqinspect.codec.record_proof import find_magics, read_head
+from rmqinspect.errors import BadRecord
+from rmqinspect.schemas import checkpoint, consumequeue, dledger, index, message, timer
+from rmqinspect.store.model import StoreFile
+from rmqinspect.store.reader import FileReader, open_file
+from rmqinspect.system import uri
 
-# Enough for the first records of any segment, even when the first one or two are damaged.
-_LOOK = 1 << 20
-_FRONT_SIZE = sum(part.sizeof() for part in message.FRONT)
-_ENTRY_HEAD = dledger.EntryHead.sizeof()
-# No log is that long (64 PiB): the first byte of an offset is 0, which it never is in text.
+_PAGE = 4096
+# Bytes searched for records: a segment's first ones, even when one or two are damaged.
+_SEARCHED = 1 << 20
+_FRONT = message.HEADS[False, False]
+_OFFSET_AT = place_of(_FRONT, "physical_offset")
+_OFFSET_SIZE = place_of(_FRONT, "sys_flag") - _OFFSET_AT
+# No log is 64 PiB long, so the first byte of an offset is 0; in text it never is.
 _OFFSET_LIMIT = 1 << 56
+# Milliseconds of the years 2004 and 3084: what a time of day of any store lies between.
+_FIRST_TIME, _LAST_TIME = 1 << 40, 1 << 45
 
-# First bytes of what people put tickets in → how it is unpacked with its holes kept.
+# First bytes of archives: magic, where it stands, and the command that unpacks with holes kept.
 _ARCHIVES: tuple[tuple[bytes, int, str], ...] = (
     (b"\x1f\x8b", 0, "tar -xSzf"),
     (b"\xfd7zXZ\x00", 0, "tar -xSJf"),
@@ -24,155 +37,161 @@ _ARCHIVES: tuple[tuple[bytes, int, str], ...] = (
     (b"ustar", 257, "tar -xSf"),
     (b"PK\x03\x04", 0, "unzip"),
 )
+_ARCHIVE_HEAD = 512
 
 
-def archive_advice(shown: str, path: str) -> str | None:
-    """Return one line that says how to unpack `path`, or None if it is no archive."""
-    head = _head(path, 512)
+def archive_advice(file: StoreFile) -> str | None:
+    """Return one line that says how to unpack an archive, None if the file is no archive.
+
+    :raises Unreadable: the file cannot be read.
+    """
+    with open_file(file) as reader:
+        head, size = reader.read(0, _ARCHIVE_HEAD), reader.size
     for magic, at, command in _ARCHIVES:
         if head[at : at + len(magic)] == magic:
-            size = filesystem.stat(path).st_size
             target = "-d DIR" if command == "unzip" else "-C DIR"
             needs = "the unpacked size" if command != "tar -xSf" else f"about {size / 1e9:.1f} GB"
             return (
-                f"{shown}: an archive cannot be read in place. Unpack it, keeping holes: "
-                f"{command} {uri.basename(path)} {target} (needs {needs}); then give DIR"
+                f"{file.name}: an archive cannot be read in place. Unpack it, keeping holes: "
+                f"{command} {uri.basename(file.path)} {target} (needs {needs}); then give DIR"
             )
     return None
 
 
-def sniff(path: str) -> str | None:
-    """Return the kind of a file by its bytes: a kind of store.PLACES, "zeros", or None.
+def file_type(file: StoreFile) -> str | None:
+    """Return the type of a file: a kind of `directory.PLACES`, "zeros", or None for none of a store.
 
-    :raises Unreadable: it cannot be read.
+    :raises Unreadable: the file cannot be read.
     """
-    head = _head(path, 4096)
-    size = filesystem.stat(path).st_size
-    name = uri.basename(path)
+    name = uri.basename(file.path)
+    with open_file(file) as reader:
+        return _type_of(reader, name)
+
+
+def _type_of(reader: FileReader, name: str) -> str | None:
+    head, size = reader.read(0, _PAGE), reader.size
     if not head:
         return None
     if name.startswith("timerwheel") and size == timer.WHEEL_SLOTS * timer.WheelSlot.sizeof():
         return "timer_wheel"  # nearly all of it is zeros
     if not any(head):
-        head = _first_data(path)
+        head = reader.read(reader.next_allocated(_PAGE), _SEARCHED)
         if not any(head):
             return "checkpoint" if name == "checkpoint" else "zeros"
-    looks_so = name != "timercheck" and size == checkpoint_layout.CHECKPOINT_SIZE and _is_checkpoint(head)
-    if name in ("checkpoint", "checkpoint.bak") or looks_so:
+    if name in ("checkpoint", "checkpoint.bak") or (name != "timercheck" and _is_checkpoint(head, size)):
         return "checkpoint"
     if head.lstrip()[:1] == b"{":
         return "config"
     for kind, test in _TESTS:
         if test(head, size):
             return kind
-    return "segment" if _find_record(path) is not None else None
+    return "segment" if _holds_record(reader.read(0, _SEARCHED), name) else None
 
 
-def own_base(path: str, size: int) -> int | None:
-    """Return a loose segment's base: the majority of PHYSICALOFFSET - position, if there is one."""
-    raw = _head(path, _LOOK)
+def own_base(file: StoreFile) -> int | None:
+    """Return a loose segment's base, by majority of PHYSICALOFFSET - position; None without one.
+
+    :raises Unreadable: the file cannot be read.
+    """
+    with open_file(file) as reader:
+        raw = reader.read(0, _SEARCHED)
     votes: Counter[int] = Counter()
-    at = raw.find(message.MAGIC_PREFIX)
-    while 4 <= at <= len(raw) - _FRONT_SIZE:
-        start = at - 4
-        votes[_int(raw, start + 28, 8) - start] += 1
-        at = raw.find(message.MAGIC_PREFIX, at + 1)
-    # A body may hold the magic by chance; two that agree, or the only one at the start, decide.
+    for start in find_magics(raw):
+        own = raw[start + _OFFSET_AT : start + _OFFSET_AT + _OFFSET_SIZE]
+        if len(own) == _OFFSET_SIZE:
+            votes[int.from_bytes(own, "big", signed=True) - start] += 1
+    # A body may hold the magic by chance: two votes must agree, unless there is only one.
     base, count = max(votes.items(), key=lambda vote: vote[1], default=(-1, 0))
     return base if base >= 0 and (count > 1 or len(votes) == 1) else None
 
 
-def _int(raw: bytes, at: int, size: int) -> int:
-    return int.from_bytes(raw[at : at + size], "big", signed=True)
-
-
-def _head(path: str, size: int) -> bytes:
+def _first(layout: object, raw: bytes) -> Container | None:
+    """Return the struct at the start of `raw`, None where `raw` is too short for it."""
     try:
-        if uri.is_remote(path):
-            return filesystem.read_remote(path, size)
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            return file.read(size)
-    except OSError as error:
-        raise Unreadable(f"{uri.shown(path)}: {error.strerror}") from error
+        return parse(layout, raw, str)
+    except BadRecord:
+        return None
 
 
-def _first_data(path: str) -> bytes:
-    """Return 4 KiB from where the file's first allocated block is (holes are skipped)."""
-    if uri.is_remote(path):
-        return filesystem.read_remote(path, _LOOK, 4096)
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        try:
-            file.seek(os.lseek(file.fileno(), 4096, os.SEEK_DATA))
-        except OSError:
-            return b""
-        return file.read(_LOOK)
-
-
-def _is_record(head: bytes, at: int = 0) -> bool:
-    return _int(head, at + 4, 4) in (message.MAGIC_V1, message.MAGIC_V2)
+def _has_magic(raw: bytes, *magics: int) -> bool:
+    blank = _first(message.Blank, raw)
+    return blank is not None and blank.magic in magics
 
 
 def _is_segment(head: bytes, _: int) -> bool:
-    return _is_record(head) or _int(head, 4, 4) == message.MAGIC_BLANK
+    return _has_magic(head, *message.RECORD_MAGICS, message.MAGIC_BLANK)
 
 
 def _is_dledger(head: bytes, size: int) -> bool:
-    if _int(head, 0, 4) == dledger.ENTRY_MAGIC_BLANK:
-        return _int(head, 4, 4) == size
-    return _int(head, 0, 4) in dledger.ENTRY_MAGICS and (
-        _is_record(head, _ENTRY_HEAD) or _int(head, 4, 4) == _ENTRY_HEAD + _int(head, 44, 4)
-    )
+    blank, entry = _first(dledger.EntryBlank, head), _first(dledger.EntryHead, head)
+    if blank is not None and blank.magic == dledger.ENTRY_MAGIC_BLANK:
+        return bool(blank.total_size == size)
+    if entry is None or entry.magic not in dledger.ENTRY_MAGICS:
+        return False
+    entry_head = dledger.EntryHead.sizeof()
+    return _has_magic(head[entry_head:], *message.RECORD_MAGICS) or entry.size == entry_head + entry.body_size
 
 
 def _is_index(head: bytes, size: int) -> bool:
-    header = index.IndexHeader.parse(head) if size > index.IndexHeader.sizeof() else None
+    header = _first(index.IndexHeader, head)
+    slots_and_entries = size - index.IndexHeader.sizeof()
     return (
         header is not None
-        and 0 < header.begin_timestamp <= header.end_timestamp < 1 << 45
+        and 0 < header.begin_timestamp <= header.end_timestamp < _LAST_TIME
         and 0 <= header.begin_physical_offset <= header.end_physical_offset
         and header.index_count > 0
-        and (size - index.IndexHeader.sizeof()) % 4 == 0
+        and slots_and_entries > 0
+        and slots_and_entries % index.IndexSlot.sizeof() == 0
     )
 
 
-def _is_checkpoint(head: bytes) -> bool:
-    fields = checkpoint_layout.Checkpoint.parse(head)
-    return all(0 <= fields[name] < 1 << 45 for name in checkpoint_layout.TIMESTAMP_FIELDS)
+def _is_checkpoint(head: bytes, size: int) -> bool:
+    fields = _first(checkpoint.Checkpoint, head)
+    return (
+        size == checkpoint.CHECKPOINT_SIZE
+        and fields is not None
+        and all(0 <= fields[name] < _LAST_TIME for name in checkpoint.TIMESTAMP_FIELDS)
+    )
 
 
 def _is_batch_queue(head: bytes, size: int) -> bool:
-    unit = consumequeue.BatchUnit
-    if size % unit.sizeof() or size < unit.sizeof():
-        return False
-    first = unit.parse(head)
-    sizes = first.size > 0 and first.queue_offset >= 0 and first.message_count > 0
-    return bool(0 <= first.physical_offset < _OFFSET_LIMIT and sizes)
+    unit = _first(consumequeue.BatchUnit, head)
+    return (
+        unit is not None
+        and size % consumequeue.BatchUnit.sizeof() == 0
+        and 0 <= unit.physical_offset < _OFFSET_LIMIT
+        and unit.size > 0
+        and unit.queue_offset >= 0
+        and unit.message_count > 0
+    )
 
 
 def _is_queue(head: bytes, size: int) -> bool:
-    unit = consumequeue.QueueUnit
-    if size % unit.sizeof() or size < unit.sizeof():
-        return False
-    first = unit.parse(head)
-    return bool(0 <= first.physical_offset < _OFFSET_LIMIT and first.size >= message.FIXED_SIZE)
+    unit = _first(consumequeue.QueueUnit, head)
+    return (
+        unit is not None
+        and size % consumequeue.QueueUnit.sizeof() == 0
+        and 0 <= unit.physical_offset < _OFFSET_LIMIT
+        and unit.size >= message.FIXED_SIZE
+    )
 
 
-def _is_timer_log(head: bytes, size: int) -> bool:
-    unit = timer.TimerUnit.parse(head) if size >= timer.UNIT_SIZE else None
+def _is_timer_log(head: bytes, _: int) -> bool:
+    unit = _first(timer.TimerUnit, head)
     return (
         unit is not None
         and unit.size == timer.UNIT_SIZE
         and unit.magic in timer.UNIT_MAGICS
         and timer.NO_UNIT <= unit.previous < _OFFSET_LIMIT
-        # The time tells it from a queue unit whose offset begins like this.
-        and 1 << 40 < unit.enqueue_timestamp < 1 << 45
+        # A queue unit may have an offset that looks like size and previous, but not this time.
+        and _FIRST_TIME < unit.enqueue_timestamp < _LAST_TIME
         and 0 <= unit.physical_offset < _OFFSET_LIMIT
         and unit.record_size >= message.FIXED_SIZE
     )
 
 
-# In this order: a batch queue's first 20 bytes also look like a queue unit, a timer unit like an index header.
-_TESTS = (
+# In this order: the start of a batch unit also passes as a queue unit, a timer unit as an index header.
+_TESTS: tuple[tuple[str, Callable[[bytes, int], bool]], ...] = (
     ("segment", _is_segment),
     ("dledger", _is_dledger),
     ("timer_log", _is_timer_log),
@@ -182,16 +201,11 @@ _TESTS = (
 )
 
 
-def _find_record(path: str) -> int | None:
-    """Return where in the first MiB a record stands that knows its own place, or None."""
-    raw = _head(path, _LOOK)
-    at = raw.find(message.MAGIC_PREFIX, 4)
-    name = uri.basename(path)
+def _holds_record(raw: bytes, name: str) -> bool:
+    """Whether a record begins in `raw` at its own place, if the file's name says what place that is."""
     base = int(name) if name.isdecimal() else None
-    while at != -1:
-        start = at - 4
-        size, offset = _int(raw, start, 4), _int(raw, start + 28, 8)
-        if _is_record(raw, start) and size > message.FIXED_SIZE and base in (None, offset - start):
-            return start
-        at = raw.find(message.MAGIC_PREFIX, at + 1)
-    return None
+    heads = ((start, read_head(raw, start)) for start in find_magics(raw))
+    return any(
+        head is not None and head.size > message.FIXED_SIZE and base in (None, head.own_offset - start)
+        for start, head in heads
+    )

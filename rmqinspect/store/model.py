@@ -1,4 +1,4 @@
-"""A store and its files, as data."""
+"""A store and its files, as data; nothing here touches the file system."""
 
 from bisect import bisect_right
 from collections.abc import Mapping
@@ -7,7 +7,8 @@ from functools import cached_property
 from itertools import accumulate
 
 from rmqinspect.schemas.dledger import EntryHead
-from rmqinspect.store.directory import Place
+
+Place = tuple[str, ...]  # path components below a store's root; () is the root
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,9 +16,9 @@ class StoreFile:
     """One regular file of the evidence."""
 
     path: str  # real path or URI, where it is opened
-    name: str  # for people: relative to what was given, with "/"
+    name: str  # shown to people: relative to the given path, with "/"
     size: int  # bytes, when the store was listed
-    kind: str  # a kind of places.PLACES, or "other"
+    kind: str  # a kind of directory.PLACES, or "other"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class QueueFile(StoreFile):
 
 @dataclass(frozen=True, slots=True)
 class Oddity:
-    """An entry that is not what its place asks for: name, what it is, where."""
+    """A directory entry that does not fit its place in the store."""
 
     kind: str  # stray, directory, link, special, unreadable
     name: str
@@ -58,17 +59,17 @@ class Oddity:
 
     @property
     def is_unread(self) -> bool:
-        """Whether something may stand there that nobody could see."""
+        """Whether it may hide files that were therefore not read."""
         return self.kind in ("unreadable", "link", "special")
 
 
 @dataclass(frozen=True)
 class Store:
-    """The files of one store, or of the pieces of one."""
+    """The files of one store, or of loose parts of one."""
 
     name: str
     paths: tuple[str, ...]
-    place: str  # what was given: "store", or the kind of piece
+    place: str  # what was given: "store", or the kind of the first loose part
     files: tuple[StoreFile, ...]
     segments: tuple[Segment, ...]
     segment_size: int | None
@@ -78,8 +79,8 @@ class Store:
     config_files: Mapping[str, StoreFile]
     oddities: tuple[Oddity, ...]
     settings: Mapping[str, str] = field(default_factory=dict)
-    remarks: tuple[str, ...] = ()  # what was inferred, for people
-    neighbours: bool = True  # False for loose files: what is absent was not given, not lost
+    remarks: tuple[str, ...] = ()  # inferred values, for people
+    neighbours: bool = True  # False for loose files: absent files were not given, rather than lost
 
     def of_kind(self, kind: str) -> list[StoreFile]:
         """Return the files of one kind, in listing order."""

@@ -109,14 +109,3 @@ def files_below(root: str) -> Files:
     from rmqinspect.system import remote
 
     return remote.Tree(root)
-
-
-def read_remote(path: str, size: int, offset: int = 0) -> bytes:
-    """Return up to `size` bytes of a remote file from `offset` on.
-
-    :raises OSError: it cannot be opened or read.
-    :raises Unreachable: the remote side does not answer.
-    """
-    from rmqinspect.system import remote
-
-    return remote.read(path, size, offset)

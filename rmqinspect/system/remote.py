@@ -301,18 +301,17 @@ class Tree:
         return self._statuses[path]
 
 
-def read(uri: str, size: int | None = None, offset: int = 0) -> bytes:
-    """Return up to `size` bytes of a file from `offset` on, all without a size.
+def read(uri: str) -> bytes:
+    """Return a whole file.
 
-    :raises OSError: it is not there, or not for us.
+    :raises OSError: there is none, or access is denied.
     :raises Unreachable: the remote side does not answer.
     """
     filesystem, path = open_remote(uri)
 
     def fetch() -> bytes:
         with filesystem.open_input_file(path) as file:
-            rest = max(0, file.size() - offset)
-            raw: bytes = file.read_at(rest if size is None else min(size, rest), offset)
+            raw: bytes = file.readall()
             return raw
 
-    return result_of(start(fetch), uri, offset)
+    return result_of(start(fetch), uri, 0)
