@@ -29,7 +29,7 @@ Ints = NDArray[np.int64]
 QUEUE_FILE_SIZE = 6_000_000  # MessageStoreConfig.mappedFileSizeConsumeQueue
 INDEX_FILES = 4  # filled by the keys of a store if no geometry is given
 
-_PIECE_SIZE = 64 << 20  # bytes of log whose columns are in memory at a time
+PIECE_SIZE = 64 << 20  # bytes of log whose columns are in memory at a time
 _ENTRIES_PER_SLOT = DEFAULT_ENTRIES // DEFAULT_SLOTS
 _KEY = np.dtype([("hash", np.int64), ("place", np.int64), ("time", np.int64)])
 
@@ -56,7 +56,7 @@ def geometry_for(keys: int) -> Geometry:
 
 def _dispatch(store: str) -> Iterator[Dispatched]:
     """Yield what a broker before 5.4.0, which does not index tags, dispatches for each piece of the log."""
-    for split in plan_splits(open_store([store]).segments, _PIECE_SIZE):
+    for split in plan_splits(open_store([store]).segments, PIECE_SIZE):
         queues, dispatcher = QueueOffsets(), Dispatcher(keys=True, rules=())
         for event in scan_split(split):
             if isinstance(event, RecordRun):

@@ -55,7 +55,7 @@ def test_a_generated_store_is_whole(tmp_path: Path, profile: str) -> None:
 
 def test_queues_and_index_continue_across_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, piece_size in (("pieces", 100_000), ("whole", 1 << 20)):
-        monkeypatch.setattr(pointers, "_PIECE_SIZE", piece_size)
+        monkeypatch.setattr(pointers, "PIECE_SIZE", piece_size)
         make_store(str(tmp_path / name), "small", 1 << 20, 1 << 20, queue_file_size=81, geometry=Geometry(97, 1001))
     store = tmp_path / "pieces"
     assert files_below(store) == files_below(tmp_path / "whole")

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from rmqinspect.store.model import Store
     from rmqinspect.tables.filters import Selection
 
-_MANY_FILES = 1000
-_MOST_PARTS = 100_000  # a plan of more takes more memory than the reading
+MANY_FILES = 1000
+MOST_PARTS = 100_000  # a plan of more takes more memory than the reading
 _SMALLEST_FILE = 4096  # bytes of log
 _OF_SEGMENTS = (MESSAGES, "segments", "gaps")
 
@@ -263,9 +263,9 @@ def _plan(
             "rows of both would not go together. --overwrite makes it anew"
         )
     parts = sum(-(-segment.size // request.file_size) for store in stores for segment in store.segments)
-    if parts > _MOST_PARTS:
+    if parts > MOST_PARTS:
         raise click.BadParameter(
-            f"so small a size makes {group_digits(parts)} files; {group_digits(_MOST_PARTS)} are the most",
+            f"so small a size makes {group_digits(parts)} files; {group_digits(MOST_PARTS)} are the most",
             param_hint="--file-size",
         )
     names = {store.name for store in stores}
@@ -379,7 +379,7 @@ class _Run:
             values = {"topic": len(topics), "queue_id": len(ids)}
             widths = [values.get(column, 1) for column in self.request.partition_by]
             files += sum(part.writes for part in plan.parts) * max([1, *widths])
-        if self.request.partition_by and files > _MANY_FILES:
+        if self.request.partition_by and files > MANY_FILES:
             self.progress.remark(
                 f"--partition-by {','.join(self.request.partition_by)}: at least {group_digits(files)} files are to be "
                 "expected; fewer with a larger --file-size or another column"

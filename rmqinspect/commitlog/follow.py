@@ -27,12 +27,12 @@ from rmqinspect.commitlog.window import Window
 from rmqinspect.schemas import dledger, message
 
 # Batch size: 5,000 records' columns fit in L2; smaller batches are dominated by call overhead.
-_BATCH_RECORDS = 5000
-_BATCH_SIZE = 256 << 10  # bytes of the first batch, and of every batch at least
+BATCH_RECORDS = 5000
+BATCH_SIZE = 256 << 10  # bytes of the first batch, and of every batch at least
 _PARTS = 96  # parts of a batch that are followed at once
-_PART_SIZE = 4096  # bytes of a part at least
-_FEW_PARTS = 8  # below this the loop in Python is faster
-_STEPS = 8  # steps of all parts between two tests whether they have ended
+PART_SIZE = 4096  # bytes of a part at least
+FEW_PARTS = 8  # below this the loop in Python is faster
+STEPS = 8  # steps of all parts between two tests whether they have ended
 
 _PHYSICAL_OFFSET = place_of(message.HEADS[False, False], "physical_offset")
 _ENTRY_SIZE = place_of(dledger.EntryHead, "size")
@@ -46,7 +46,7 @@ class Follower:
         self._window = window
         self._lead = window.reader.lead
         self._most = 2 * window_size  # bytes of a batch
-        self._batch_size = _BATCH_SIZE
+        self._batch_size = BATCH_SIZE
 
     def next_batch(self, position: int) -> Records:
         """Return the records of the chain from a position on; none where the first one is not sound.
@@ -69,20 +69,20 @@ class Follower:
             records = records.select(slice(int(np.argmin(sound))))
         if len(records):
             followed = int(records.ends[-1] - records.starts[0])
-            self._batch_size = max(followed // len(records) * _BATCH_RECORDS, _BATCH_SIZE)
+            self._batch_size = max(followed // len(records) * BATCH_RECORDS, BATCH_SIZE)
         return records
 
     def _follow(self, at: int) -> Ints:
         """Return the indexes that the sizes lead to, from a record at `at` as far as a batch goes."""
         last = min(self._window.filled - message.FIXED_SIZE, at + self._batch_size)
         begins = self._find_begins(at, last)
-        if len(begins) < _FEW_PARTS:
+        if len(begins) < FEW_PARTS:
             return self._follow_one(at, last)
         ends = np.append(begins[1:], last + 1)
         most = int((ends - begins).max()) // message.FIXED_SIZE + 1  # records a part can have
         steps, position, uint32 = [begins], begins, self._window.uint32
         while len(steps) <= most and (position < ends).any():
-            for _ in range(_STEPS):
+            for _ in range(STEPS):
                 position = position + uint32[position]
                 if self._lead:
                     position += self._lead
@@ -114,7 +114,7 @@ class Follower:
     def _find_begins(self, at: int, last: int) -> Ints:
         """Return `at` and the indexes of some records behind it, up to `last`, that have their own offset."""
         window = self._window
-        step = max((last - at) // _PARTS, _PART_SIZE)
+        step = max((last - at) // _PARTS, PART_SIZE)
         find, magic = window.buffer.find, message.MAGIC_PREFIX
         # -1, nothing found in a part, becomes an index before `at` and is dropped.
         found = [find(magic, begin + 4, begin + step) for begin in range(at + step, last - 4, step)]

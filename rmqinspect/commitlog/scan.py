@@ -53,7 +53,7 @@ WINDOW_SIZE = 2 << 20
 # A split looks this far back for its first record: the broker's largest record (4 MiB and 64 KiB
 # by default) and a neighbour. A larger one costs a search, never an answer.
 LOOK_BACK = 6 << 20
-_LOOK_BACK_FIRST = 256 << 10  # nearly always far enough
+LOOK_BACK_FIRST = 256 << 10  # nearly always far enough
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +204,7 @@ class _Chain:
 
     def _look_back(self) -> ScanState:
         """Return a state before the split: at a record that proves itself, from where the walk leads to its start."""
-        for distance in (_LOOK_BACK_FIRST, LOOK_BACK):
+        for distance in (LOOK_BACK_FIRST, LOOK_BACK):
             position = self.begin - distance
             if position <= 0:
                 return SEGMENT_START

@@ -36,11 +36,11 @@ _KIND_NAMES = {"queue": "file", "batch_queue": "batch"}
 
 # A file is read in windows that grow: most files of a store with many queues hold few units in
 # megabytes of preallocated zeros, and a long file is read in few calls.
-_FIRST_WINDOW = 16 << 10
-_LAST_WINDOW = 4 << 20
+FIRST_WINDOW = 16 << 10
+LAST_WINDOW = 4 << 20
 # What the quick look reads at a time: one page holds 204 units.
-_PAGE = 4096
-_SHORT = 64 << 10  # bytes on disk: to read so few of them whole costs no more than to search them
+PAGE = 4096
+SHORT_FILE = 64 << 10  # bytes on disk: to read so few of them whole costs no more than to search them
 _EXT_WINDOW = 4 << 20  # bytes of an ext file read at a time
 _LAST_OFFSET = 2**63 - 1  # a damaged batch unit must not push a sum out of int64
 
@@ -55,7 +55,7 @@ def read_units(reader: FileReader, kind: str, done: Callable[[int], None] | None
     """
     layout = dtype_of(LAYOUTS[kind])
     rows = reader.size // layout.itemsize
-    row, window = 0, _FIRST_WINDOW
+    row, window = 0, FIRST_WINDOW
     while row < rows:
         row = max(row, reader.next_allocated(row * layout.itemsize) // layout.itemsize)
         buffer = bytearray(min(window // layout.itemsize, max(0, rows - row)) * layout.itemsize)
@@ -66,7 +66,7 @@ def read_units(reader: FileReader, kind: str, done: Callable[[int], None] | None
             done(count * layout.itemsize)
         yield row, np.frombuffer(buffer, layout, count)
         row += count
-        window = min(window * 4, _LAST_WINDOW)
+        window = min(window * 4, LAST_WINDOW)
 
 
 def valid_units(units: Units) -> Units:
@@ -186,7 +186,7 @@ def queue_ends(store: Store, only: Collection[tuple[str, int]] | None = None) ->
     """
     for files in queue_files_of(store):
         if only is None or (files[0].topic, files[0].queue_id) in only:
-            short = len(files) == 1 and allocated_size(files[0]) <= _SHORT
+            short = len(files) == 1 and allocated_size(files[0]) <= SHORT_FILE
             yield (None if short else _look(files, store.log_start)) or _survey(files, store.log_start)
 
 
@@ -300,7 +300,7 @@ def _is_message(unit: Units) -> bool:
 def _look(files: tuple[QueueFile, ...], log_start: int) -> QueueSummary | None:
     """Return a summary from the first page and the end; None where it takes the whole queue."""
     with _Rows(files) as rows:
-        page = _PAGE // rows.layout.itemsize
+        page = PAGE // rows.layout.itemsize
         if rows.starts[-1] == 0:
             return None
         head = np.frombuffer(rows.raw(0, page), rows.layout)

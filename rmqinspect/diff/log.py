@@ -357,7 +357,7 @@ class _Walk:
             while offset < end:
                 cell = self._cell(piece, offset)
                 differs = bool(files) and cell.start < self.cut and self._compare_bytes(cell, files)
-                differs |= bool(files) and _begins_or_ends_alone(cell)
+                differs |= bool(files) and begins_or_ends_alone(cell)
                 self._compare_cell(piece, cell, differs)
                 self._tell(cell)
                 self.diff.reached = offset = cell.end
@@ -479,7 +479,7 @@ class _Walk:
             self._note(side, str(error))
 
 
-def _begins_or_ends_alone(cell: Piece) -> bool:
+def begins_or_ends_alone(cell: Piece) -> bool:
     """Whether a segment begins or ends at a cell's border in one log only, which may cut a record there."""
     a, b = cell.segments
     if a is None or b is None:

@@ -19,7 +19,7 @@ from rmqinspect.commitlog.records import Records
 Keys = NDArray[np.uint64]
 
 # Keys of records that are kept to see whether a record stands elsewhere: 8 MB for each log.
-_SAMPLE_SIZE = 1 << 20
+SAMPLE_SIZE = 1 << 20
 _PRIME = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: spreads neighbouring values
 
 
@@ -141,7 +141,7 @@ class _Sample:
     def add(self, keys: Keys) -> None:
         """Take more keys."""
         self.keys = np.concatenate((self.keys, self._pick(keys)))
-        while len(self.keys) > _SAMPLE_SIZE and self.mask < 1 << 32:
+        while len(self.keys) > SAMPLE_SIZE and self.mask < 1 << 32:
             self.mask = 2 * self.mask + 1
             self.keys = self._pick(self.keys)
 

@@ -33,7 +33,7 @@ from rmqinspect.tables.table import Request
 from rmqinspect.verify.table import SCHEMA as FINDINGS_SCHEMA
 
 # Rows of all partitions together that wait for their row group: beyond, the fullest one is written.
-_MOST_WAITING = 128 << 20
+MOST_WAITING = 128 << 20
 
 # What the queue sums look at, beside what filters and statuses need.
 _SUMMED = frozenset({"topic", "queue_id", "queue_offset", "physical_offset", "transaction"})
@@ -226,11 +226,11 @@ class PartWriter:
     def _make_room(self) -> None:
         """End the row groups that have most rows waiting, until the others may wait."""
         waiting = sum(file.waiting for file in self._open.values())
-        if waiting > _MOST_WAITING:
+        if waiting > MOST_WAITING:
             for file in sorted(self._open.values(), key=lambda file: file.waiting, reverse=True):
                 waiting -= file.waiting
                 file.end_group()
-                if waiting <= _MOST_WAITING:
+                if waiting <= MOST_WAITING:
                     break
 
     def _shaped(self, rows: pa.RecordBatch) -> pa.RecordBatch:

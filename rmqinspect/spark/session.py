@@ -37,7 +37,7 @@ _MASTERS = re.compile(r"local(\[.+\])?|yarn|(spark|k8s|sc)://.+")
 
 _CONNECT_PORT = 15002  # org.apache.spark.sql.connect.common.config.ConnectCommon
 
-_ANSWER = 20  # seconds that `java -version` may take, or a server to take a call
+ANSWER_TIMEOUT = 20  # seconds that `java -version` may take, or a server to take a call
 _END = 15  # seconds that the JVM may take to end by itself
 
 # Of a session that is this process's own: nothing listens outside of this machine.
@@ -63,8 +63,8 @@ def check_spark(master: str | None = None) -> None:
     if chosen is not None and not _MASTERS.fullmatch(chosen):
         raise BadOption(f"{chosen!r} is no Spark master: local[N], spark://HOST:PORT, k8s://…, yarn, or sc://HOST:PORT")
     _check_pyspark()
-    if not is_connect(master) and "PYSPARK_GATEWAY_PORT" not in os.environ and _running() is None:
-        _check_java()
+    if not is_connect(master) and "PYSPARK_GATEWAY_PORT" not in os.environ and running_context() is None:
+        check_java()
 
 
 def chosen_master(master: str | None) -> str | None:
@@ -88,7 +88,7 @@ def _check_pyspark() -> None:
         )
 
 
-def _check_java() -> None:
+def check_java() -> None:
     """Ask the Java that Spark's own `bin/spark-class` takes for its version."""
     home = os.environ.get("JAVA_HOME")
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")
@@ -96,7 +96,7 @@ def _check_java() -> None:
         raise NotInstalled(f"Spark needs Java, and none is found by JAVA_HOME or on PATH: install {_JRE}; {_WITHOUT}")
     try:
         said = subprocess.run(
-            [java, "-version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_ANSWER, check=True
+            [java, "-version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=ANSWER_TIMEOUT, check=True
         )
         answer = (said.stderr + said.stdout).decode(errors="replace")
     except (OSError, subprocess.SubprocessError) as error:
@@ -168,7 +168,7 @@ def spark_context(
     :raises BadOption: Spark does not know the master, or does not reach it.
     """
     check_spark(master)
-    running = _running()
+    running = running_context()
     if running is not None:
         yield running
         return
@@ -199,12 +199,12 @@ def _reach(url: str) -> None:
     """Find out that somebody listens there: the client would try again for ten minutes."""
     place = urlsplit(url)
     try:
-        socket.create_connection((place.hostname, place.port or _CONNECT_PORT), _ANSWER).close()
+        socket.create_connection((place.hostname, place.port or _CONNECT_PORT), ANSWER_TIMEOUT).close()
     except (OSError, ValueError) as error:
         raise BadOption(f"Spark Connect: {place.netloc}: {error}") from error
 
 
-def _running() -> "SparkContext | None":
+def running_context() -> "SparkContext | None":
     if "pyspark" not in sys.modules:
         return None
     from pyspark import SparkContext

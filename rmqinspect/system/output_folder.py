@@ -313,7 +313,7 @@ class RemoteFolder:
 
 
 # Folders of these are real: they must be made, and a file is seen while it grows. It gets its name at the end.
-_WITH_FOLDERS = ("hdfs",)
+WITH_FOLDERS = ("hdfs",)
 
 
 class _RemoteFile(NewFile):
@@ -330,7 +330,7 @@ class _RemoteFile(NewFile):
         self._uri = uri
         self._filesystem, self._path = location
         self._growing = self._path
-        if self._filesystem.type_name in _WITH_FOLDERS:
+        if self._filesystem.type_name in WITH_FOLDERS:
             folder, _, last = self._path.rpartition("/")
             self._growing = f"{folder}/.{last}.{secrets.token_hex(4)}.part"
             self._ask(self._filesystem.create_dir, folder)

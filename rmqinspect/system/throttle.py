@@ -12,7 +12,7 @@ from rmqinspect.errors import Refused
 # What was not used of the last moments may be made good: a sleep is never exact, and a check works between reads.
 _CREDIT = 0.05  # seconds
 # A process that is ended while it holds the lock never lets go of it.
-_PATIENCE = 1.0  # seconds
+LOCK_TIMEOUT = 1.0  # seconds
 
 
 class ReadRate:
@@ -38,7 +38,7 @@ class ReadRate:
         """Wait until bytes that were just read fit into the rate."""
         now = self._clock()
         lock = self._paid_until.get_lock()
-        owned = lock.acquire(timeout=_PATIENCE)
+        owned = lock.acquire(timeout=LOCK_TIMEOUT)
         try:
             paid = self._paid_until.get_obj()  # without its lock, which `value` alone would take
             until = max(now - _CREDIT, paid.value) + raw / self.rate

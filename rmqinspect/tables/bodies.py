@@ -8,7 +8,7 @@ from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.decompress import BodyTooLarge, decompress
 from rmqinspect.errors import BadRecord
 
-_BATCH_SIZE = 64 << 20  # payloads of one batch; one more may pass it
+BATCH_SIZE = 64 << 20  # payloads of one batch; one more may pass it
 
 _UNDECODABLE, _TOO_LARGE = "body_undecodable", "body_too_large"
 
@@ -27,7 +27,7 @@ def decompress_bodies(
     problems: dict[str, list[int]] = {_UNDECODABLE: [], _TOO_LARGE: []}
     done, size = len(bodies), 0
     for number in compressed.tolist():
-        if size > _BATCH_SIZE:
+        if size > BATCH_SIZE:
             done = number
             break
         body = bodies[number].as_py()

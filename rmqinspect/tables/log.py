@@ -26,7 +26,7 @@ from rmqinspect.times import millis_to_micros
 Result = TypeVar("Result")
 
 # A split's rows travel from process to process as one piece: large enough to be worth the way.
-_SPLIT_SIZE = 16 << 20
+SPLIT_SIZE = 16 << 20
 
 # Rows of one split that a process keeps: four times its size, unless bodies were packed well.
 _MOST_ROWS = 64 << 20
@@ -164,7 +164,7 @@ def segment_batches(store: Store, accounts: Mapping[str, ByteAccount]) -> Iterat
 
 
 def _splits_in(store: Store, request: Request) -> list[Split]:
-    splits = plan_splits(store.segments, _SPLIT_SIZE if request.jobs > 1 else 1 << 62)
+    splits = plan_splits(store.segments, SPLIT_SIZE if request.jobs > 1 else 1 << 62)
     if request.offsets is None:
         return splits
     start, end = request.offsets

@@ -219,7 +219,7 @@ class Digests:
         self._stopped = Event()
         self._pool = ThreadPoolExecutor(max(1, threads), thread_name_prefix="digest")
         self._futures: dict[str, Future[str | None]] = {
-            name: self._pool.submit(self._digest, file) for name, file in files
+            name: self._pool.submit(self.digest_of, file) for name, file in files
         }
 
     def stop(self) -> None:
@@ -255,7 +255,7 @@ class Digests:
                 digests |= {} if digest is None else {name: digest}
         return digests, unread
 
-    def _digest(self, file: StoreFile) -> str | None:
+    def digest_of(self, file: StoreFile) -> str | None:
         """Return the digest of a file in hex, None when the threads were stopped before its end."""
         digest = hashlib.sha256()
         with open_file(file) as reader:

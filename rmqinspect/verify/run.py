@@ -60,12 +60,12 @@ _KEPT = 1000  # rows of a code at least that a process keeps
 _ANY_OFFSET = 2**63 - 1  # the end of a queue that could not be read
 
 # Large enough that looking back at its start is nothing, small enough that all processes end together.
-_SPLIT_SIZE = 64 << 20
+SPLIT_SIZE = 64 << 20
 # All that points into a split is held beside it, so splits are smaller then; unless each of many
 # queues has a few units only in each split, and reading these is what costs.
 _SMALLER, _MANY_QUEUES = 4, 2000
 # Below this a second process costs more than it brings.
-_WORTH_PROCESSES = 128 << 20
+WORTH_PROCESSES = 128 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def verify(
     `quick_done` is told what names, sizes and lock show, before the log is read; `progress` is
     told how many more bytes of log were read. Ctrl-C ends the reading, not the outcome.
     """
-    run = _Run(store, options, progress)
+    run = VerifyRun(store, options, progress)
     quick_done(run.quick())
     try:
         run.survey()
@@ -137,7 +137,7 @@ def verify(
     return run.outcome()
 
 
-class _Run:
+class VerifyRun:
     """One run over a store: quick part, surveys, log, and what follows from all of them."""
 
     def __init__(self, store: Store, options: VerifyOptions, progress: Callable[[int], None]) -> None:
@@ -182,7 +182,7 @@ class _Run:
         log = map_log(self.splits)
         limits = SurveyLimits(log.borders, self.store.log_start, self.limit)
         size = sum(file.size for file in (*self.store.queue_files, *self.store.index_files))
-        jobs = self.options.jobs if size > _WORTH_PROCESSES and len(tasks) > 1 else 1
+        jobs = self.options.jobs if size > WORTH_PROCESSES and len(tasks) > 1 else 1
         with closing(run_ordered(partial(run_survey, limits=limits), tasks, jobs, preload=_PRELOAD)) as results:
             for task, result in zip(tasks, results, strict=True):
                 self.surveys += result.queues
@@ -247,7 +247,7 @@ class _Run:
         limits = CheckLimits(self.limit, frozenset(looked_for & self.options.codes))
         check = partial(check_split, limits=limits, plan=self.plan)
         size = sum(split.end - split.start for split in self.splits)
-        jobs = self.options.jobs if size > _WORTH_PROCESSES else 1
+        jobs = self.options.jobs if size > WORTH_PROCESSES else 1
         with closing(run_ordered(check, self.splits, jobs, preload=_PRELOAD)) as results:
             yield from redo_where_borders_differ(
                 results, lambda result: result.split, lambda result: result.borders, check
@@ -334,7 +334,7 @@ class _Run:
 
 def splits_to_read(store: Store, level: str) -> list[Split]:
     """Return the parts of the log that a level reads."""
-    size = _SPLIT_SIZE
+    size = SPLIT_SIZE
     if level != "quick" and 0 < len(store.queue_files) < _MANY_QUEUES:
         size //= _SMALLER
     return plan_splits(segments_for_quick(store) if level == "quick" else store.segments, size)

@@ -316,8 +316,8 @@ def test_ctrl_c_ends_verify_with_what_was_found_so_far(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_ends_the_other_processes_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rmqinspect.verify.run, "_SPLIT_SIZE", 16 << 10)
-    monkeypatch.setattr(rmqinspect.verify.run, "_WORTH_PROCESSES", 0)
+    monkeypatch.setattr(rmqinspect.verify.run, "SPLIT_SIZE", 16 << 10)
+    monkeypatch.setattr(rmqinspect.verify.run, "WORTH_PROCESSES", 0)
     seen: list[int] = []
 
     def progress(size: int) -> None:

@@ -51,7 +51,7 @@ few = settings(max_examples=60, deadline=None, suppress_health_check=[HealthChec
 
 
 # How the chain is followed in a window must not matter: in parts as small as these a small log has many.
-SMALL_PARTS = {"_BATCH_SIZE": 1500, "_BATCH_RECORDS": 5, "_PART_SIZE": 130, "_FEW_PARTS": 2, "_STEPS": 2}
+SMALL_PARTS = {"BATCH_SIZE": 1500, "BATCH_RECORDS": 5, "PART_SIZE": 130, "FEW_PARTS": 2, "STEPS": 2}
 
 
 @pytest.fixture(params=[False, True], ids=["one by one", "in parts"])
@@ -307,7 +307,7 @@ def test_a_chain_followed_in_parts_is_the_chain(kind: str, tmp_path: Path, monke
     whole = scan(segment)
     assert (len(whole.records), whole.gaps) == (60, [])
     for part_size in (91, 200, 1000):
-        for name, value in (SMALL_PARTS | {"_PART_SIZE": part_size}).items():
+        for name, value in (SMALL_PARTS | {"PART_SIZE": part_size}).items():
             monkeypatch.setattr(rmqinspect.commitlog.follow, name, value)
         assert scan(segment) == whole
         assert scan(segment, window_size=2000) == whole

@@ -22,7 +22,7 @@ from tests.support.scanning import scan, statuses, table
 def short_sight(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a split look back 1,000 bytes, where it looks back 6 MiB in earnest."""
     monkeypatch.setattr(rmqinspect.commitlog.scan, "LOOK_BACK", 1000)
-    monkeypatch.setattr(rmqinspect.commitlog.scan, "_LOOK_BACK_FIRST", 500)
+    monkeypatch.setattr(rmqinspect.commitlog.scan, "LOOK_BACK_FIRST", 500)
 
 
 @pytest.mark.usefixtures("short_sight")
@@ -80,7 +80,7 @@ def test_large_payloads_end_a_batch_and_change_no_row(tmp_path: Path, monkeypatc
     body = zlib.compress(bytes(5000))
     segment = write_segment(tmp_path, lay([{"body": body, "sys_flag": 1}, {"body": b"plain"}] * 10))
     whole = table(segment)
-    monkeypatch.setattr(rmqinspect.tables.bodies, "_BATCH_SIZE", 6000)
+    monkeypatch.setattr(rmqinspect.tables.bodies, "BATCH_SIZE", 6000)
     assert table(segment, Request()).equals(whole)
     assert table(segment).column("body").num_chunks > 3
 

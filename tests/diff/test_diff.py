@@ -18,6 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
+from rmqinspect.commitlog.scan import scan_split
+from rmqinspect.commitlog.splits import Split
 from rmqinspect.diff import log as diff_log
 from rmqinspect.diff.log import JOIN, LogDiff, compare_logs
 from rmqinspect.diff.stores import KINDS, SCHEMA, DiffResult, compare_stores
@@ -320,7 +322,7 @@ def test_a_record_whose_properties_differ_stands_where_it_stood(tmp_path: Path) 
 
 
 def test_of_very_many_records_a_sample_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rmqinspect.diff.records._SAMPLE_SIZE", 128)
+    monkeypatch.setattr("rmqinspect.diff.records.SAMPLE_SIZE", 128)
     same = [{"queue_offset": n, "store_timestamp": STORED + n} for n in range(2000)]
     a = log_of(tmp_path / "a", pad(lay(same), 1 << 19))
     b = log_of(tmp_path / "b", pad(lay([{"topic": "Inserted"}, *same]), 1 << 19))
@@ -500,8 +502,8 @@ def test_queues_differ_in_what_they_cover(
 
 @pytest.mark.parametrize("window", [400, 1 << 20])
 def test_every_unit_that_differs_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, window: int) -> None:
-    monkeypatch.setattr("rmqinspect.consumequeue.units._FIRST_WINDOW", window)
-    monkeypatch.setattr("rmqinspect.consumequeue.units._LAST_WINDOW", window)
+    monkeypatch.setattr("rmqinspect.consumequeue.units.FIRST_WINDOW", window)
+    monkeypatch.setattr("rmqinspect.consumequeue.units.LAST_WINDOW", window)
     changed = list(UNITS)
     changed[7], changed[23], changed[31] = (700, 100, 99), (1, 100, 30), (0, 0, 0)
     raw = units_of(*changed)
@@ -812,8 +814,8 @@ def test_hostile_names_are_shown_as_escapes(run: Run, tmp_path: Path) -> None:
 INTERRUPTED = {
     "queues": ("rmqinspect.diff.stores.compare_queues", "before the logs were compared"),
     "end of A": ("rmqinspect.diff.log.scan_split", "at physical offset 0"),
-    "end of B": ("", "at physical offset 0"),
-    "bytes": ("rmqinspect.diff.log._begins_or_ends_alone", "at physical offset 0"),
+    "end of B": ("rmqinspect.diff.log.scan_split", "at physical offset 0"),
+    "bytes": ("rmqinspect.diff.log.begins_or_ends_alone", "at physical offset 0"),
 }
 
 
@@ -831,12 +833,11 @@ def test_ctrl_c_tells_what_was_found_so_far(
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    find = diff_log._Walk._find_end
+    def interrupt_in_b(split: Split, *more: Any) -> Any:
+        return interrupt() if split.segment.path.startswith(str(b)) else scan_split(split, *more)
+
     name, words = INTERRUPTED[moment]
-    if moment == "end of B":
-        monkeypatch.setattr(diff_log._Walk, "_find_end", lambda walk, side: interrupt() if side else find(walk, side))
-    else:
-        monkeypatch.setattr(name, interrupt)
+    monkeypatch.setattr(name, interrupt_in_b if moment == "end of B" else interrupt)
     status, out, _ = run(a, b)
     assert status == 130
     assert "g at T queue 0: 5 in A, 6 in B" in out

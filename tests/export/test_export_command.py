@@ -204,7 +204,7 @@ def test_a_store_whose_log_is_gone_is_not_exported_whole(run: Run) -> None:
 
 
 def test_more_files_than_anybody_wants_are_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rmqinspect.cli.export._MOST_PARTS", 10)
+    monkeypatch.setattr("rmqinspect.cli.export.MOST_PARTS", 10)
     status, _, err = run(FLIPPED, "--file-size", "8K")
     assert status == ExitStatus.USAGE
     assert "10 are the most" in err
@@ -264,7 +264,7 @@ def test_room_is_asked_for_before_spark_starts(run: Run, monkeypatch: pytest.Mon
 
 
 def test_many_partitions_are_warned_of(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rmqinspect.cli.export._MANY_FILES", 5)
+    monkeypatch.setattr("rmqinspect.cli.export.MANY_FILES", 5)
     assert "files are to be expected" in run(FLIPPED, "--partition-by", "topic,day")[2]
     assert "to be expected" not in run(FLIPPED, "--overwrite")[2]
 

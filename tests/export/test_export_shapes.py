@@ -136,7 +136,7 @@ def test_of_many_partitions_the_fullest_are_written_first(tmp_path: Path, monkey
     sizes = {"large": 4000, "small": 10}
     pieces = [{"topic": topic, "body": bytes(size)} for _ in range(40) for topic, size in sizes.items()]
     write_segment(tmp_path / "store" / "commitlog", pad(lay(pieces), 1 << 18))
-    monkeypatch.setattr("rmqinspect.export.part._MOST_WAITING", 60_000)
+    monkeypatch.setattr("rmqinspect.export.part.MOST_WAITING", 60_000)
     export(
         tmp_path / "lake",
         [replace(open_store([str(tmp_path / "store")]), name="s")],

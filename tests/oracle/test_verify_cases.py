@@ -130,7 +130,7 @@ SMALL_SPLITS += [(5_003, 16 << 10, CASES[first::12]) for first in (0, 5)]
 def test_small_splits_find_the_same(
     monkeypatch: pytest.MonkeyPatch, split_size: int, look_back: int, cases: list[tuple[oracle.Family, str]]
 ) -> None:
-    monkeypatch.setattr(rmqinspect.verify.run, "_SPLIT_SIZE", split_size)
+    monkeypatch.setattr(rmqinspect.verify.run, "SPLIT_SIZE", split_size)
     monkeypatch.setattr(rmqinspect.commitlog.scan, "LOOK_BACK", look_back)
     different = {}
     for family, name in cases:
@@ -166,8 +166,8 @@ SEVERAL_PROCESSES = (
 def test_two_processes_find_the_same_in_the_same_order(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     family = next(family for family, case in CASES if case == name)
     alone = outcome_of(family, name)
-    monkeypatch.setattr(rmqinspect.verify.run, "_SPLIT_SIZE", 16 << 10)
-    monkeypatch.setattr(rmqinspect.verify.run, "_WORTH_PROCESSES", 0)
+    monkeypatch.setattr(rmqinspect.verify.run, "SPLIT_SIZE", 16 << 10)
+    monkeypatch.setattr(rmqinspect.verify.run, "WORTH_PROCESSES", 0)
     together = check(oracle.store(family, name), jobs=2)
     assert together.findings.rows == alone.findings.rows
     assert report(together) == report(alone)

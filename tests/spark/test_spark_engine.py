@@ -176,7 +176,7 @@ def test_the_command_runs_on_spark_unless_told_otherwise(
 def test_without_java_nothing_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(session, "_running", lambda: None)
+    monkeypatch.setattr(session, "running_context", lambda: None)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert main(["export", "no-store", "-o", str(tmp_path / "lake")]) == ExitStatus.USAGE
     said = capsys.readouterr()

@@ -25,7 +25,7 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("JAVA_HOME", "SPARK_MASTER", "SPARK_REMOTE", "PYSPARK_GATEWAY_PORT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(session, "_running", lambda: None)
+    monkeypatch.setattr(session, "running_context", lambda: None)
 
 
 def fake_java(folder: Path, script: str) -> Path:
@@ -54,7 +54,7 @@ def saying(answer: str) -> str:
 )
 @pytest.mark.usefixtures("bare")
 def test_java_that_will_not_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, said: str) -> None:
-    monkeypatch.setattr(session, "_ANSWER", 1.0)
+    monkeypatch.setattr(session, "ANSWER_TIMEOUT", 1.0)
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path, script)))
     with pytest.raises(NotInstalled, match=said) as reported:
         check_spark("local[2]")
@@ -113,7 +113,7 @@ def test_no_pyspark_or_an_old_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("master", ["", "local", "local[*]", "local[2,3]", "spark://h:7077", "k8s://https://h", "yarn"])
 def test_masters(master: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "_check_java", lambda: None)
+    monkeypatch.setattr(session, "check_java", lambda: None)
     check_spark(master)
 
 

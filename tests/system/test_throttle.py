@@ -72,7 +72,7 @@ def test_time_spent_elsewhere_counts_but_is_not_saved_up() -> None:
 
 
 def test_a_process_that_ended_with_the_lock_holds_up_nobody_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_rate, "_PATIENCE", 0.01)
+    monkeypatch.setattr(read_rate, "LOCK_TIMEOUT", 0.01)
     clock = Clock()
     rate = ReadRate(1000, clock, clock.sleep)
     taken, done = Event(), Event()

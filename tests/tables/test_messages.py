@@ -282,7 +282,7 @@ def test_splits_and_windows_change_nothing(family: oracle.Family, name: str, mon
 @pytest.mark.parametrize("name", ["zero_page_last-4.7.1-h", "seg_missing_mid-4.9.7-c", "magic_third-5.5.0-h"])
 def test_two_processes_say_what_one_says(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert name in CRASHES
-    monkeypatch.setattr(rmqinspect.tables.log, "_SPLIT_SIZE", 10_007)
+    monkeypatch.setattr(rmqinspect.tables.log, "SPLIT_SIZE", 10_007)
     store = crash(name)
     for which in (MESSAGES_TABLE, GAPS_TABLE, SEGMENTS_TABLE):
         assert as_table(which, store, Request(jobs=2)) == as_table(which, store, Request(jobs=1))

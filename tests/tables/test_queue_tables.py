@@ -142,8 +142,8 @@ def test_the_quick_look_agrees_with_the_full_survey(name: str, monkeypatch: pyte
     exact = list(survey_queues(store))
     assert list(queue_ends(store)) == exact
     # Everything is short here; small pages make the searching part do the work.
-    monkeypatch.setattr(rmqinspect.consumequeue.units, "_SHORT", -1)
-    monkeypatch.setattr(rmqinspect.consumequeue.units, "_PAGE", 100)
+    monkeypatch.setattr(rmqinspect.consumequeue.units, "SHORT_FILE", -1)
+    monkeypatch.setattr(rmqinspect.consumequeue.units, "PAGE", 100)
     assert list(queue_ends(store)) == exact
 
 
@@ -177,7 +177,7 @@ def test_a_queue_without_a_message_has_min_and_max_alike(
     [queue] = rows(QUEUES, store)
     assert (queue["min_offset"], queue["max_offset"]) == ends
     assert (queue["units"], queue["first_physical_offset"]) == (0, None)
-    monkeypatch.setattr(rmqinspect.consumequeue.units, "_SHORT", -1)
+    monkeypatch.setattr(rmqinspect.consumequeue.units, "SHORT_FILE", -1)
     assert list(queue_ends(store)) == list(survey_queues(store))
 
 

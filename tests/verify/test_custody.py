@@ -131,8 +131,8 @@ def test_the_page_has_every_field_of_the_report_and_no_other(
 
 def test_two_runs_differ_in_the_object_run_alone(report: Reports, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when several processes share many splits, and several threads many files."""
-    monkeypatch.setattr(rmqinspect.verify.run, "_WORTH_PROCESSES", 0)
-    monkeypatch.setattr(rmqinspect.verify.run, "_SPLIT_SIZE", 8192)
+    monkeypatch.setattr(rmqinspect.verify.run, "WORTH_PROCESSES", 0)
+    monkeypatch.setattr(rmqinspect.verify.run, "SPLIT_SIZE", 8192)
     first, again = (report(FLIPPED, "--level", "deep", *HASH, "-j", jobs) for jobs in ("1", "3"))
     assert [first.pop("run")["jobs"], again.pop("run")["jobs"]] == [1, 3]
     assert json.dumps(first) == json.dumps(again)
@@ -482,11 +482,20 @@ def twice(*_: object, **__: object) -> Any:
 
 
 # Where it comes, and what the verdict then says of a store with one error that its names show.
+RUN = "rmqinspect.verify.run.VerifyRun"
 PLACES = {
     "names": ("rmqinspect.verify.run.check_files", "WHOLE, INCOMPLETE", "interrupted at 0 %, physical offset 0"),
-    "surveys": ("rmqinspect.verify.run._Run.survey", "DAMAGED, INCOMPLETE", "interrupted at 0 %, physical offset 0"),
-    "log": ("rmqinspect.verify.run._Run.read_log", "DAMAGED, INCOMPLETE", "interrupted at 0 %, physical offset 0"),
-    "judgement": ("rmqinspect.verify.run._Run.outcome", "DAMAGED, INCOMPLETE", "interrupted at 0 %, physical offset 0"),
+    "surveys": (
+        "rmqinspect.verify.run.VerifyRun.survey",
+        "DAMAGED, INCOMPLETE",
+        "interrupted at 0 %, physical offset 0",
+    ),
+    "log": (f"{RUN}.read_log", "DAMAGED, INCOMPLETE", "interrupted at 0 %, physical offset 0"),
+    "judgement": (
+        "rmqinspect.verify.run.VerifyRun.outcome",
+        "DAMAGED, INCOMPLETE",
+        "interrupted at 0 %, physical offset 0",
+    ),
     "digests": ("rmqinspect.verify.custody.Digests.wait", "DAMAGED, INCOMPLETE", ""),
 }
 
@@ -511,7 +520,7 @@ def test_ctrl_c_leaves_a_partial_verdict_and_a_report(
 def test_ctrl_c_while_digests_are_taken_keeps_those_that_are_there(
     report: Reports, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = Digests._digest
+    real = Digests.digest_of
 
     def stop_at_checkpoint(self: Digests, file: Any) -> str | None:
         if file.name != "checkpoint":
@@ -523,7 +532,7 @@ def test_ctrl_c_while_digests_are_taken_keeps_those_that_are_there(
         self._futures[f"commitlog/{0:020}"].result()
         interrupt()
 
-    monkeypatch.setattr(Digests, "_digest", stop_at_checkpoint)
+    monkeypatch.setattr(Digests, "digest_of", stop_at_checkpoint)
     monkeypatch.setattr(Digests, "wait", wait)
     document = report(store, *HASH, "-j", "2")
     assert report.status == 130
@@ -622,7 +631,9 @@ def test_ctrl_c_after_the_quick_part_keeps_what_it_found(
 ) -> None:
     monkeypatch.setattr(command, "LONG_READ", 1000)
     (store / "commitlog" / "x").touch()
-    monkeypatch.setattr("rmqinspect.verify.run._Run.survey", lambda run: run.options.level == "quick" or interrupt())
+    monkeypatch.setattr(
+        "rmqinspect.verify.run.VerifyRun.survey", lambda run: run.options.level == "quick" or interrupt()
+    )
     document = report(store)
     assert (report.status, document["verdict"], document["errors"]) == (130, "DAMAGED, INCOMPLETE", 1)
     assert [row["code"] for row in document["findings"]] == ["CL-NAME"]

@@ -97,7 +97,7 @@ def test_many_units_in_many_windows_are_followed(folder: Path, monkeypatch: pyte
     import rmqinspect.verify.consumequeue.ext
 
     for window in (HEAD, 64, 100):
-        monkeypatch.setattr(rmqinspect.verify.consumequeue.ext, "_WINDOW", window)
+        monkeypatch.setattr(rmqinspect.verify.consumequeue.ext, "WINDOW_SIZE", window)
         assert codes(judge(folder)) == []
 
 

@@ -522,7 +522,7 @@ def test_windows_and_passes_of_any_size_find_the_same(
     monkeypatch.setattr(index_files, "SLOTS_AT_ONCE", 13)
     assert survey_index(index, borders, 10_000).runs == whole.runs
     passes = {row.offset for row in survey_index(index, borders, 10_000).findings}
-    monkeypatch.setattr(index_files, "_WINDOW", 7)
+    monkeypatch.setattr(index_files, "WINDOW_ROWS", 7)
     windows = survey_index(index, borders, 10_000)
     if damaged <= 5:
         # Damage upon damage may be put together differently; single ones may not.

@@ -87,7 +87,7 @@ def test_damage_to_an_entry_is_told_with_its_place(name: str, folder: Path, monk
     assert {row.offset for row in outcome.findings.rows if row.file == f"index/{index_file(folder).name}"} <= {place}
     assert reported(judge(folder, "standard")) == [], "the index is read at level deep"
     for size in (64, 500):
-        monkeypatch.setattr(rmqinspect.verify.run, "_SPLIT_SIZE", size)
+        monkeypatch.setattr(rmqinspect.verify.run, "SPLIT_SIZE", size)
         assert judge(folder).findings.rows == outcome.findings.rows
 
 

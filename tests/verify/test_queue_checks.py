@@ -224,7 +224,7 @@ def test_splits_of_any_size_find_the_same(name: str, folder: Path, monkeypatch: 
     DAMAGE[name][0](folder)
     expected = judge(folder)
     for size in (64, 500):
-        monkeypatch.setattr(rmqinspect.verify.run, "_SPLIT_SIZE", size)
+        monkeypatch.setattr(rmqinspect.verify.run, "SPLIT_SIZE", size)
         assert judge(folder).findings.rows == expected.findings.rows
 
 

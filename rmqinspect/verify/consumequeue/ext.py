@@ -18,7 +18,7 @@ from rmqinspect.store.reader import FileReader, open_file
 from rmqinspect.verify.findings import Finding, unread_finding
 
 _HEAD = dtype_of(ExtHead)
-_WINDOW = 1 << 20
+WINDOW_SIZE = 1 << 20
 _SIZE = np.dtype(">i2")
 
 
@@ -45,12 +45,12 @@ def survey_ext(files: Sequence[QueueFile]) -> ExtSurvey:
 
 def _follow(reader: FileReader, file: QueueFile, survey: ExtSurvey) -> None:
     """Step from unit to unit; neighbours of one size, as nearly all are, in one step."""
-    start, raw = 0, reader.read(0, _WINDOW)
+    start, raw = 0, reader.read(0, WINDOW_SIZE)
     at = 0  # in the window
     while True:
         if at + _HEAD.itemsize > len(raw) and start + len(raw) < reader.size:
             start, at = start + at, 0
-            raw = reader.read(start, _WINDOW)
+            raw = reader.read(start, WINDOW_SIZE)
         left = len(raw) - at
         size = int(np.frombuffer(raw, _SIZE, 1, at)[0]) if left >= _SIZE.itemsize else 0
         if size == 0 or size == EXT_END_OF_FILE:
@@ -60,7 +60,7 @@ def _follow(reader: FileReader, file: QueueFile, survey: ExtSurvey) -> None:
             return
         if size > left:
             start, at = start + at, 0
-            raw = reader.read(start, max(_WINDOW, size))
+            raw = reader.read(start, max(WINDOW_SIZE, size))
             continue
         heads = np.ndarray((left // size,), _HEAD, raw, at, (size,)) if left >= size else np.empty(0, _HEAD)
         alike = (heads["size"] == size) & (heads["bitmap_size"] == size - _HEAD.itemsize)

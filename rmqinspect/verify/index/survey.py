@@ -27,7 +27,7 @@ from rmqinspect.verify.runs import Run, append_run, cut_runs
 
 _SLOT_SIZE = dtype_of(IndexSlot).itemsize
 _ENTRY_SIZE = dtype_of(IndexEntry).itemsize
-_WINDOW = (2 << 20) // _ENTRY_SIZE  # entries per read
+WINDOW_ROWS = (2 << 20) // _ENTRY_SIZE  # entries per read
 
 # What is wrong with an entry or a slot, behind its number.
 _WORDS = {
@@ -177,8 +177,8 @@ class _Survey:
 
     def _windows(self, reader: FileReader) -> Iterator[Window]:
         assert self.index.geometry is not None
-        for first in range(1, self.result.used_entries + 1, _WINDOW):
-            count = min(_WINDOW, self.result.used_entries + 1 - first)
+        for first in range(1, self.result.used_entries + 1, WINDOW_ROWS):
+            count = min(WINDOW_ROWS, self.result.used_entries + 1 - first)
             entries = read_entries(reader, self.index.geometry, first, count)
             if len(entries):
                 yield Window.of(first, entries)
