@@ -16,6 +16,7 @@ from rmqinspect.commitlog.locate import Spot, locate, what_begins
 from rmqinspect.errors import BadRecord
 from rmqinspect.schemas import dledger, message
 from rmqinspect.schemas.message import SysFlag
+from rmqinspect.show.cause import explain_spot
 from rmqinspect.show.field_notes import compression_name
 from rmqinspect.show.queue_units import Witness, find_witnesses, has_queue_unit
 from rmqinspect.show.record import describe_entry_head, describe_items, describe_record, hex_lines
@@ -135,7 +136,7 @@ def _look(store: Store, asked: int, identity: ids.OffsetId | None, raw_body: boo
     if spot.kind == "blank" and spot.segment.kind == "dledger":
         rows = describe_entry_head(raw[: dledger.EntryBlank.sizeof()], spot.start)
         return _Shown(asked, spot, raw, rows, [], None, "", list(_neighbours(store, spot)))
-    rows = describe_record(raw, spot.start)
+    rows = describe_record(raw, spot.start, spot.start - spot.segment.base)
     entry_rows = []
     if spot.entry is not None:
         with open_file(spot.segment) as reader:
@@ -146,6 +147,8 @@ def _look(store: Store, asked: int, identity: ids.OffsetId | None, raw_body: boo
     record = walk_fields(message.Message.subcons, raw, spot.start)
     body, note, undecodable = _readable_body(record, raw_body, max_body)
     facts = [("body", note, True)] if undecodable else []
+    cause = explain_spot(store, spot, (*rows, *entry_rows))
+    facts += [("cause", cause, False)] if cause else []
     facts += _neighbours(store, spot)
     facts += _identity_facts(record, identity)
     if record.reason is None:

@@ -62,6 +62,7 @@ class Head(NamedTuple):
     magic: int
     body_crc: int
     own_offset: int  # PHYSICALOFFSET
+    sys_flag: int
     store_timestamp: int  # ms
     body_start: int
     body_end: int  # a negative BODYLEN counts as 0
@@ -104,6 +105,7 @@ def read_head(raw: bytes | memoryview, at: int = 0) -> Head | None:
         _int(raw, at + _MAGIC_AT, 4),
         _int(raw, at + _CRC_AT, 4),
         _int(raw, at + _OFFSET_AT, 8),
+        flags,
         _int(raw, at + timestamp_at, 8),
         head_size,
         head_size + max(0, _int(raw, at + body_size_at, 4)),

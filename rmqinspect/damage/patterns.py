@@ -1,6 +1,6 @@
-"""What damage leaves in bytes: lost pages and sectors, text, random bytes, files of other programs.
+"""Patterns that damage leaves in bytes: lost pages and sectors, text, random bytes, other programs' files.
 
-Everything here looks at bytes alone. Positions count from the beginning of a file, as its pages do.
+Nothing here knows records. Positions are bytes from the beginning of a file, as its pages are.
 """
 
 import math
@@ -12,18 +12,18 @@ import numpy as np
 from rmqinspect.schemas.message import CRC_MASK
 from rmqinspect.text import describe_offset, escape, group_digits
 
-PAGE = 4096
-UNITS = ((PAGE, "page"), (512, "sector"))
+PAGE, SECTOR = 4096, 512
+UNITS = ((PAGE, "page"), (SECTOR, "sector"))
 
-# Zeros that stand beside a lost page by nature: a time and a size begin with some.
+# Zeros beside a lost page that were there before: times and sizes begin with some.
 _NATURAL_ZEROS = 16
-_BLOCK = 256  # a run of twice as many bytes holds a whole block
+_BLOCK = 256  # bytes; a run of twice as many holds a whole block
 
 _TELLING_TEXT = 64  # bytes
 _TEXT_SHARE = 0.9
 _QUOTED = 40  # characters
 
-# A record's head of 88 bytes has some twenty zeros, as many random bytes hardly one.
+# The 88 bytes of a record's head hold some twenty zeros, random bytes hardly one.
 _TELLING_RANDOM = 256
 _MOST_RANDOM_ZEROS = 6
 
@@ -42,9 +42,9 @@ _FORMATS = (
 
 
 def long_runs(raw: bytes, position: int = 0) -> Iterator[tuple[int, int, int]]:
-    """Yield (start, end, value) of the runs of one byte value, in order; `octets` begin at `position`.
+    """Yield (start, end, value) of the runs of one byte value, in order; `raw` begins at `position`.
 
-    All of 511 bytes and more are found, and some shorter ones from 256 on.
+    Finds all runs of 511 bytes and more, and some of 256 and more.
     """
     whole = len(raw) // _BLOCK
     blocks = np.frombuffer(raw, np.uint8, whole * _BLOCK).reshape(whole, _BLOCK)
@@ -60,7 +60,7 @@ def long_runs(raw: bytes, position: int = 0) -> Iterator[tuple[int, int, int]]:
 
 
 def unit_words(start: int, end: int, value: int) -> str | None:
-    """Return words for a run that is whole pages, or whole sectors: `a page of zeros: 4 096 bytes at …`."""
+    """Return a clause on a run of whole pages or sectors: `a page of zeros: 4 096 bytes at …`; None for others."""
     slack = _NATURAL_ZEROS if value == 0 else 0
     for unit, name in UNITS:
         first, last = start + -start % unit, end - end % unit
@@ -73,22 +73,22 @@ def unit_words(start: int, end: int, value: int) -> str | None:
 
 
 def border_near(position: int) -> str | None:
-    """Return page or sector if bytes written up to its border may end here, the last of them being zeros."""
+    """Return page or sector if a write that ended at its border may seem to end here; its last bytes may be zeros."""
     return next((name for unit, name in UNITS if -position % unit <= _NATURAL_ZEROS), None)
 
 
 def value_words(value: int) -> str:
-    """Return a run's bytes in words: `zeros`, `0xff bytes`."""
+    """Return the bytes of a run in words: `zeros`, `0xff bytes`."""
     return "zeros" if value == 0 else f"{value:#04x} bytes"
 
 
 def format_of(raw: bytes) -> str | None:
-    """Return which known kind of file begins like these bytes."""
+    """Return the format whose magic the bytes begin with, None if it is none of the list."""
     return next((name for magic, name in _FORMATS if raw.startswith(magic)), None)
 
 
 def is_text(raw: bytes) -> bool:
-    """Return whether the beginning of some bytes is UTF-8 text."""
+    """Whether the bytes begin with UTF-8 text."""
     text = raw[:_TELLING_TEXT].decode("utf-8", "replace")
     good = sum((character.isprintable() and character != "\ufffd") or character in "\t\r\n" for character in text)
     return len(raw) >= _TELLING_TEXT and good >= _TEXT_SHARE * len(text)
@@ -101,26 +101,26 @@ def quote(raw: bytes) -> str:
 
 
 def is_random(raw: bytes) -> bool:
-    """Return whether all byte values are about as frequent as among so many random bytes."""
+    """Whether the byte values are about as frequent as among as many random bytes."""
     if len(raw) < _TELLING_RANDOM or raw[:_TELLING_RANDOM].count(0) > _MOST_RANDOM_ZEROS:
         return False
     counts = np.bincount(np.frombuffer(raw, np.uint8), minlength=256)
     shares = counts[counts > 0] / len(raw)
     entropy = -float((shares * np.log2(shares)).sum())
-    # What few bytes fall short of 8 bits by chance, as Miller and Madow estimate it, and as much again.
+    # The entropy of n random bytes falls short of 8 bits by 255 / 2n / ln 2 (Miller and Madow); twice that is allowed.
     return entropy > 8 - 255 / (len(raw) * math.log(2))
 
 
-# How a CRC changes with one byte that is the last one, and back.
+# Change of the last byte -> change of the CRC, and back by its top byte.
 _CHANGES = {zlib.crc32(bytes([value])) ^ zlib.crc32(b"\0"): value for value in range(256)}
 _BY_TOP = {change >> 24: (change, value) for change, value in _CHANGES.items()}
 
 
 def find_changed_bytes(size: int, stored: int, computed: int) -> list[tuple[int, int]]:
-    """Return every (byte, change) of `size` octets that turns one masked CRC-32 into the other.
+    """Return every (byte, change) of `size` bytes that turns one masked CRC-32 into the other.
 
-    The byte exclusive-or the change is what it was. A CRC is linear: how one byte changes it depends
-    on nothing but how many bytes follow. An answer by chance comes in one of 2**31 / 255 / size cases.
+    The byte XOR the change is what it was. A CRC is linear: how one byte changes it depends only on how
+    many bytes follow. Chance gives an answer in one of 2**31 / 255 / size cases.
     """
     difference = (stored ^ computed) & CRC_MASK
     found = []

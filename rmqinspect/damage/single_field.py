@@ -1,10 +1,18 @@
-"""The one field that broke a record: which value makes it prove itself again.
+"""The one field that broke a record: which value makes the record prove itself again.
 
-A damaged record is mostly sound, and what is sound says what the damaged field must have been: the
-lengths add up to TOTALSIZE, the body has a CRC, the record knows its own place. A value is told only
-when every one of these agrees with it and no other value does as well.
+A damaged record is mostly sound, and its sound fields determine the damaged one: the lengths add up to
+TOTALSIZE, the body has a CRC, the own offset is the place. For each field that can break the chain, every
+value with which the lengths may add up is tried:
 
-Source of the proof: CommitLog#checkMessageAndReturnSize; of the fields: MessageExtEncoder#encode.
+    found      00 00 01 2b | da a3 21 a7 | ...      MAGICCODE is none
+    tried                    da a3 20 a7            lengths, own offset, CRC, topic, properties: agree
+                             da a3 20 ab            the lengths disagree: dropped
+
+Invariants: a value is reported only when everything agrees with it and no other value, of this field or
+another one, does as well; one flipped bit wins over a longer change; records larger than a broker writes
+by default are not repaired, so the cost is bounded.
+
+Source: CommitLog#checkMessageAndReturnSize for the proof, MessageExtEncoder#encode for the fields.
 """
 
 import re
@@ -16,18 +24,19 @@ import numpy as np
 from rmqinspect.codec.layout import dtype_of, place_of
 from rmqinspect.codec.properties import split_properties
 from rmqinspect.commitlog.records import SLACK, Records
+from rmqinspect.damage.flips import one_flip
 from rmqinspect.schemas import dledger, message
 from rmqinspect.schemas.message import SysFlag
 
-# The broker's largest record by default (4 MiB and 64 KiB); a larger one is not repaired.
+# Bytes: the broker's largest record by default (4 MiB and 64 KiB).
 MOST_REPAIRED = (4 << 20) + (64 << 10)
 
 # TopicValidator's pattern, and the "+" that pop retry topics of 5.2.0 and later have.
 _LEGAL_TOPIC = re.compile(rb"[%|a-zA-Z0-9_+-]+")
 
-# Values of one field whose lengths add up. Chance gives one in 65 536 places; more were made so.
+# Values of one field tried at most. Lengths add up by chance in one of 65,536 places; more are crafted.
 _MOST_VALUES = 64
-_MOST_BEHIND_BODY = 2 + 255 + 2 + 0x7FFF  # %RETRY% topics have up to 255 bytes
+_MOST_BEHIND_BODY = 2 + 255 + 2 + 0x7FFF  # bytes: %RETRY% topics have up to 255
 
 _LIKELY_TIMES = range(1 << 40, 1 << 43)  # ms: 2004, before the first broker, to 2248
 
@@ -45,22 +54,22 @@ Values = Callable[[Records, int], Iterator[Value]]
 class Repair:
     """A field that alone keeps a record, a DLedger entry or a blank record from proving itself."""
 
-    field: str  # as RocketMQ calls it
-    at: int  # first byte of the field, from the beginning of what was repaired
+    field: str  # RocketMQ's name
+    at: int  # first byte of the field, from the beginning of the record, entry or blank
     found: bytes
     expected: bytes
-    size: int  # of the whole, repaired
+    size: int  # bytes of the repaired record, entry or blank
     topic: str | None = None  # of the record; None: a blank record
     queue_id: int | None = None
     queue_offset: int | None = None
 
 
 def find_repair(raw: bytes, place: int, left: int, *, wraps: bool, end: int) -> Repair | None:
-    """Return the only change of one field that makes what begins at `octets` prove itself.
+    """Return the only change of one field with which the record at the beginning of `raw` proves itself.
 
-    `place` is the physical offset of the first byte, `left` the bytes from there to the end of the
-    file, `end` those from there to where the log is known to go on. `wraps`: a DLedger entry stands
-    around the record. `octets` may go on behind the record, and should, to show what follows.
+    `place` is the physical offset of the first byte; `left` bytes from there the file ends, `end` bytes
+    from there the log is known to go on. `wraps`: a DLedger entry head stands in front of the record.
+    `raw` should go on behind the record: what follows decides between two values.
     """
     blank = _repair_blank(raw, left, wraps=wraps)
     if blank is not None:
@@ -71,20 +80,14 @@ def find_repair(raw: bytes, place: int, left: int, *, wraps: bool, end: int) -> 
     found = [repair for field, values in _FIELDS for repair in frame.repairs(field, values)]
     if wraps:
         found += [repair for field, values in _ENTRY_FIELDS for repair in frame.repairs(field, values)]
-    single = [repair for repair in found if flipped_bits(repair) == 1]
-    # One flipped bit is the likelier damage, where a longer one explains the same bytes too.
+    single = [repair for repair in found if one_flip(repair.found, repair.expected) is not None]
+    # One flipped bit is likelier than a longer change that explains the same bytes.
     likely = single or found
     return likely[0] if len(likely) == 1 else None
 
 
-def flipped_bits(repair: Repair) -> int:
-    """Return in how many bits the field differs from what it should be."""
-    pairs = zip(repair.found, repair.expected, strict=True)
-    return sum((found ^ expected).bit_count() for found, expected in pairs)
-
-
 class _Frame:
-    """What begins at the first of some bytes, and the changes to it that are tried."""
+    """A damaged record at the beginning of some bytes, and the changes to it that are tried."""
 
     def __init__(self, raw: bytes, place: int, lead: int, borders: tuple[int, ...]) -> None:
         self.raw = raw
@@ -97,7 +100,7 @@ class _Frame:
         return Records(memoryview(raw + bytes(SLACK)), self.place, np.array([self.lead], np.int64))
 
     def repairs(self, field: str, values: Values) -> Iterator[Repair]:
-        """Yield the repair for each value of a field that proves the whole."""
+        """Yield a repair for each value of a field with which the record proves itself."""
         for at, size, value in values(self.record, len(self.raw)):
             if not 0 <= at <= len(self.raw) - size or not -(1 << 8 * size - 1) <= value < 1 << 8 * size - 1:
                 continue
@@ -120,12 +123,9 @@ class _Frame:
                 )
 
     def _proves_itself(self, record: Records, raw: bytearray) -> bool:
-        size = int(record.total_size[0])
-        if record.magic[0] not in message.RECORD_MAGICS or size < message.FIXED_SIZE or record.ends[0] > len(raw):
+        if not record.are_sound(len(raw))[0] or int(record.physical_offset[0]) != self.place + self.lead:
             return False
-        if not record.lengths_agree[0] or int(record.physical_offset[0]) != self.place + self.lead:
-            return False
-        if self.lead and not self._entry_agrees(raw, size):
+        if self.lead and not self._entry_agrees(raw, int(record.total_size[0])):
             return False
         if not _LEGAL_TOPIC.fullmatch(_topic(record)) or not record.body_crc_ok[0]:
             return False
@@ -138,14 +138,14 @@ class _Frame:
         return sizes == (size + self.lead, size, self.place) and int(head["magic"]) in dledger.ENTRY_MAGICS
 
     def _is_likely(self, field: str, record: Records) -> bool:
-        """Whether a changed field passes the test that two values of it, or it and another one, need."""
+        """Whether a change passes one more test, where several changes explain the same bytes."""
         if field in _NEED_AN_END:
             return self._goes_on(record)
-        # The bits of SYSFLAG make the head as long whichever of the two hosts is IPv6.
+        # Either IPv6 bit of SYSFLAG makes the head longer by the same.
         return field != "SYSFLAG" or _hosts_are_plausible(record)
 
     def _goes_on(self, record: Records) -> bool:
-        """Whether something stands behind a record that says that it ends there."""
+        """Whether the log goes on where the record ends: zeros, a known border, or a record in its place."""
         end = int(record.ends[0])
         if end in self.borders or (end < len(self.raw) and not any(self.raw[end:])):
             return True
@@ -161,13 +161,13 @@ def _topic(record: Records) -> bytes:
 
 
 def _hosts_are_plausible(record: Records) -> bool:
-    """Whether ports and the time between the hosts stand where SYSFLAG says."""
+    """Whether the ports and the store time are plausible where SYSFLAG puts them."""
     ports = (int(record.field(host, "port")[0]) for host in ("born_host", "store_host"))
     return all(0 <= port <= 0xFFFF for port in ports) and int(record.field("store_timestamp")[0]) in _LIKELY_TIMES
 
 
 def _repair_blank(raw: bytes, left: int, *, wraps: bool) -> Repair | None:
-    """Return the repair of a blank record's magic, which stands beside the number of bytes left."""
+    """Return the repair of a blank record's magic, known by its size: the bytes left in the file."""
     layout, magic = (dledger.EntryBlank, dledger.ENTRY_MAGIC_BLANK) if wraps else (message.Blank, message.MAGIC_BLANK)
     at, size_at = place_of(layout, "magic"), place_of(layout, "total_size")
     if len(raw) < message.Blank.sizeof() or left >= 1 << 31 or raw[size_at : size_at + 4] != left.to_bytes(4, "big"):
@@ -177,10 +177,10 @@ def _repair_blank(raw: bytes, left: int, *, wraps: bool) -> Repair | None:
     return None if found in known else Repair("MAGICCODE of the blank record", at, found, expected, left)
 
 
-# --- the values that a field could have had ------------------------------------------------------
+# --- values to try ------------------------------------------------------------------------------
 #
-# Each takes the damaged record and the number of bytes that are there, and yields the values with
-# which its lengths may add up. Only one field is damaged: the others are read as they stand.
+# Each generator takes the damaged record and the number of bytes there are, and yields the values of its
+# field with which the lengths may add up. The other fields are taken to be sound.
 
 
 def _magics(record: Records, filled: int) -> Iterator[Value]:
@@ -198,12 +198,12 @@ def _sys_flags(record: Records, filled: int) -> Iterator[Value]:
 
 
 def _body_sizes(record: Records, filled: int) -> Iterator[Value]:
-    """Every end of the body from which topic and properties lead to the record's end."""
+    """Yield every end of the body from which topic and properties lead to the record's end."""
     start, end = int(record.body_starts[0]), int(record.ends[0])
     width = 2 if record.magic[0] == message.MAGIC_V2 else 1
     if end > filled:
         return
-    # Behind the body stand two lengths, at least one byte of a topic, and at most so many of both.
+    # Behind the body stand two lengths and a topic of at least one byte.
     ends = np.arange(max(start, end - _MOST_BEHIND_BODY), end - width - 2)
     sizes = record.view(_INT16 if width == 2 else _INT8)[ends].astype(np.int64)
     topic_ends = ends + width + sizes
@@ -248,5 +248,5 @@ _ENTRY_FIELDS: tuple[tuple[str, Values], ...] = (
     ("the entry's body size", _entry_values("body_size", lambda record: int(record.total_size[0]))),
 )
 
-# The last length and the whole one depend on each other: only the record's end tells which is wrong.
+# TOTALSIZE and the last length depend on each other: only what follows the record tells which is wrong.
 _NEED_AN_END = ("TOTALSIZE", "PROPERTIESLEN")

@@ -1,23 +1,15 @@
-"""Words for people about the fields of a record: what a value means, and whether it is damage."""
+"""Notes on the fields of a record: the value for people, what it means, and whether it is damage."""
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from rmqinspect.codec import message_id as ids
 from rmqinspect.codec.fields import ParsedFields
-from rmqinspect.codec.hashes import find_flipped_bits, masked_crc32
+from rmqinspect.codec.hashes import masked_crc32
 from rmqinspect.schemas import dledger, message
 from rmqinspect.schemas.message import SysFlag
 from rmqinspect.text import count, describe_offset, escape_bytes
 from rmqinspect.times import format_millis
-
-# Beyond this many bytes the answer of the single-bit search is too likely to be chance (1 in 64).
-MAX_BIT_SEARCH = 4 << 20
-
-# Fewer zeros in a row are too common in healthy bodies to say anything.
-_TELLING_ZEROS = 64
-
 
 # A field's value for people, what it means, and whether that is damage.
 Words = tuple[str, str, bool]
@@ -25,7 +17,7 @@ FieldWords = Callable[[Any, ParsedFields], Words]
 
 
 def sys_flag_words(sys_flag: int) -> str:
-    """Return the bits of SYSFLAG in words: `COMPRESSED, BORNHOST_V6, transaction commit`."""
+    """Return the names of the bits of SYSFLAG: `COMPRESSED, BORNHOST_V6, transaction commit`."""
     single = ~(message.TRANSACTION_MASK | message.COMPRESSION_MASK)
     words = [flag.name or "" for flag in SysFlag if sys_flag & flag & single]
     transaction = (sys_flag & message.TRANSACTION_MASK) >> message.TRANSACTION_SHIFT
@@ -42,25 +34,9 @@ def sys_flag_words(sys_flag: int) -> str:
 
 
 def compression_name(sys_flag: int) -> str | None:
-    """Return zlib, lz4 or zstd by the type bits, None for the types that make the Java reader throw."""
+    """Return zlib, lz4 or zstd by the type bits; None for the types at which the Java client throws."""
     kind = (sys_flag & message.COMPRESSION_MASK) >> message.COMPRESSION_SHIFT
     return message.COMPRESSIONS[kind] if kind < len(message.COMPRESSIONS) else None
-
-
-def flipped_bit_words(covered: bytes, start: int, stored: int, computed: int) -> str:
-    """Return words for the one flipped bit that explains two differing CRCs, "" when none does.
-
-    `covered` are the bytes under the CRC, `start` the place of the first one in the record.
-    """
-    if len(covered) > MAX_BIT_SEARCH:
-        return ""
-    flipped = find_flipped_bits(len(covered), stored, computed)
-    if len(flipped) != 1:
-        return ""
-    byte, bit = flipped[0]
-    now, before = covered[byte], covered[byte] ^ 1 << bit
-    place = f"byte +{start + byte} bit {bit}"
-    return f"one flipped bit explains it: {place} is {_octet(now)}, was {_octet(before)}"
 
 
 def _total_size(value: int, record: ParsedFields) -> Words:
@@ -85,26 +61,7 @@ def _body_crc(value: int, record: ParsedFields) -> Words:
     computed = masked_crc32(body)
     if value == computed:
         return str(value), "ok", False
-    note = f"differs: computed {computed}"
-    change = (value ^ computed) & 0xFFFFFFFF
-    place = record.fields["body_crc"]
-    if change.bit_count() == 1:
-        bit = change.bit_length() - 1
-        flipped = f"byte +{place.end - 1 - bit // 8} bit {bit % 8}"
-        explained = f"one flipped bit of this field explains it: {flipped}"
-    elif value < 0:
-        explained = "a stored CRC is never negative"
-    else:
-        start = record.fields["body"].start
-        explained = flipped_bit_words(body, start, value, computed) or _zeros_words(body, start)
-    return str(value), f"{note}; {explained}" if explained else note, True
-
-
-def _zeros_words(body: bytes, start: int) -> str:
-    """Return words for the longest run of zeros in a damaged body: a torn write, or a lost page."""
-    runs = re.finditer(rb"\0{%d,}" % _TELLING_ZEROS, body)
-    longest = max(runs, key=lambda run: run.end() - run.start(), default=None)
-    return f"bytes +{start + longest.start()} to +{start + longest.end()} are zero" if longest else ""
+    return str(value), f"differs: computed {computed}", True
 
 
 def _at_least_zero(value: int, _: ParsedFields) -> Words:
@@ -229,10 +186,6 @@ ENTRY_WORDS: Mapping[str, FieldWords] = {
     "body_crc": lambda value, _: (str(value), "not computed by the library", False),
     "body_size": _at_least_zero,
 }
-
-
-def _octet(value: int) -> str:
-    return f"{value:#04x} '{chr(value)}'" if 0x20 <= value < 0x7F else f"{value:#04x}"
 
 
 def is_utf8(raw: bytes) -> bool:

@@ -1,7 +1,7 @@
-"""The facts of one screen about a store, from a bounded look: never a scan of the whole log.
+"""A summary of a store from a bounded read, never a scan of the whole log.
 
-What is read: names and sizes, the first page of each queue, headers, small configuration files,
-the beginning of the log and its end. What that cannot tell is left open, and said.
+Reads names and sizes, the first page of each queue, headers, small configuration files, and both ends
+of the log. What these do not tell stays open.
 """
 
 import re
@@ -27,12 +27,12 @@ from rmqinspect.system import uri
 
 # A checkpoint may be this much newer than the newest record: two clocks of one process.
 _SKEW_MS = 1000
-_PARSED_SIZE = 64 << 10  # of consumer offsets; in larger files the groups are only counted
-_COUNTED_SIZE = 64 << 20
+_PARSED_SIZE = 64 << 10  # bytes of consumer offsets; in larger files the groups are only counted
+_COUNTED_SIZE = 64 << 20  # bytes; larger files are not read
 _GROUP = re.compile(rb'"([^"@\\]+)@([^"\\]+)"\s*:')  # a key of the offset table: topic@group
 _CANNOT_READ = ("unreadable", "link", "special")
 
-# What a store may have beside the plain parts, by the beginning of a file's name. Source: aux 1.4, 1.6.
+# Optional parts of a store: kind of file, beginnings of its name, words.
 _FEATURES = (
     ("rocksdb", ("consumequeue/", "consumequeue_rocksdb/"), "RocksDB queues"),
     ("batch_queue", ("",), "batch queues"),
@@ -53,19 +53,19 @@ _FEATURES = (
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """How the last broker ended, as far as its marks say."""
+    """How the last broker ended, by the files that it leaves or removes."""
 
     state: str  # clean, unclean, running, unknown (the store's root was not given)
     abort: bool
     abort_pid: int | None  # in `abort`, 5.0.0 and later
     lock: bool
-    lock_holder: int | None  # of this machine; 0 or less: a process that is not seen from here
-    lock_seen: bool  # whether a holder would be seen; of remote files it would not
+    lock_holder: int | None  # process id on this machine; 0 or less: a process invisible from here
+    lock_seen: bool  # whether a holder would be visible; locks of remote files are not
 
 
 @dataclass(frozen=True, slots=True)
 class LogFacts:
-    """The segments by their names and lengths, and where the log ends."""
+    """Segments by name and length, and the log's end."""
 
     segments: int
     segment_size: int | None
@@ -74,13 +74,13 @@ class LogFacts:
     holes: tuple[Gap, ...]
     duplicates: tuple[str, ...]
     odd_lengths: tuple[tuple[str, int], ...]  # (name, size)
-    empty: tuple[str, ...]  # segments behind the log's end that begin with zeros
+    empty: tuple[str, ...]  # names of segments behind the log's end that begin with zeros
     end: LogEnd
 
 
 @dataclass(frozen=True, slots=True)
 class QueueFacts:
-    """All queues together; `deepest` holds the most messages."""
+    """Sums over all queues; `deepest` holds the most messages."""
 
     queues: int
     topics: int
@@ -91,7 +91,7 @@ class QueueFacts:
 
 @dataclass(frozen=True, slots=True)
 class IndexFacts:
-    """All index files together, by their headers."""
+    """Sums over the headers of all index files."""
 
     files: int
     entries: int
@@ -102,7 +102,7 @@ class IndexFacts:
 class GroupFacts:
     """Consumer groups and the queues they have offsets for."""
 
-    source: str | None  # None: there is no such file
+    source: str | None  # names of the files; None without one
     groups: int
     subscriptions: int  # pairs of group and topic
     problems: tuple[str, ...]
@@ -128,12 +128,12 @@ class Overview:
     groups: GroupFacts
     oddities: tuple[tuple[str, str], ...]  # (name, what it is)
     remarks: tuple[str, ...]
-    unread: tuple[str, ...]  # what was asked for and could not be read
+    unread: tuple[str, ...]  # what could not be read
     bytes_read: int
 
 
 def overview(store: Store) -> Overview:
-    """Look at a store, or at a piece of one, and return the facts. Never raises for what it finds."""
+    """Return the summary of a store, or of a piece of one. Never raises for what it finds."""
     before = FileReader.bytes_read
     unread = [f"{oddity.name}: {oddity.detail}" for oddity in store.oddities if oddity.kind in _CANNOT_READ]
     queues = list(peek_queues(store, unread))
@@ -170,7 +170,7 @@ def overview(store: Store) -> Overview:
 
 
 def _read(file: StoreFile, size: int, unread: list[str]) -> bytes:
-    """Return the first bytes of a file; none where it cannot be read, and then it is noted."""
+    """Return the first bytes of a file; none where it cannot be read, which is added to `unread`."""
     try:
         with open_file(file) as reader:
             return reader.read(0, size)
@@ -232,11 +232,11 @@ def _begins_with_zeros(segment: Segment) -> bool:
     try:
         return segment.size > 0 and not holds_data(segment)
     except Unreadable:
-        return False  # the search for the log's end has noted it
+        return False  # noted by the search for the log's end
 
 
 def _newer(checkpoint: dict[str, int], end: LogEnd) -> tuple[str, ...]:
-    """Return the fields of the checkpoint that no record of the log explains."""
+    """Return the fields of the checkpoint that are newer than any record of the log."""
     if end.last_timestamp is None or end.end is None:
         return ()
     return tuple(
@@ -262,7 +262,7 @@ def _queue_facts(store: Store, queues: list[QueueSummary], end: LogEnd) -> Queue
 
 
 def _index_facts(store: Store, unread: list[str]) -> tuple[IndexFacts, list[int]]:
-    """Return the sums of all headers, and the physical offsets that they call the last ones."""
+    """Return the sums over all headers, and their last physical offsets."""
     entries, newest, offsets = 0, None, []
     for file in store.index_files:
         raw = _read(file, IndexHeader.sizeof(), unread)

@@ -1,10 +1,11 @@
-"""Who points at a record: the units of its consume queue, found with a few small reads."""
+"""Queue units that point at a record, found with a few small reads."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rmqinspect.codec.fields import ParsedFields, walk_fields
 from rmqinspect.codec.hashes import java_string_hash
+from rmqinspect.damage.flips import explain_difference
 from rmqinspect.schemas import consumequeue, message
 from rmqinspect.schemas.message import SysFlag
 from rmqinspect.store.model import QueueFile, Store
@@ -16,7 +17,7 @@ _UNITS = {"queue": consumequeue.QueueUnit, "batch_queue": consumequeue.BatchUnit
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """A queue unit that points at a record, or stands where one should."""
+    """A queue unit that points at a record, or stands where the one that should does."""
 
     file: QueueFile
     position: int  # bytes, in the file
@@ -26,12 +27,12 @@ class Witness:
 
     @property
     def disagrees(self) -> bool:
-        """Whether the unit says something else; one that says nothing was not written (yet)."""
+        """Whether the unit contradicts the record; one not written (yet) does not."""
         return bool(self.problems) and self.unit.number("size") not in (0, consumequeue.PRE_BLANK_SIZE)
 
 
 def find_witnesses(store: Store, record: ParsedFields) -> list[Witness]:
-    """Return the queue units of a record: the one at its queue offset, else one that points at it.
+    """Return the queue units of a record: the one at its queue offset, and else also one that points at it.
 
     :raises Unreadable: an I/O error.
     """
@@ -48,7 +49,7 @@ def find_witnesses(store: Store, record: ParsedFields) -> list[Witness]:
 
 
 def _files_of(store: Store, record: ParsedFields, kind: str) -> list[QueueFile]:
-    """Return the files of the record's queue, by base; the units go on from one to the next."""
+    """Return the files of the record's queue, by base."""
     topic = record.fields["topic"].value.decode(errors="replace")
     queue_id = record.number("queue_id")
     return [
@@ -70,7 +71,7 @@ def _at_queue_offset(files: list[QueueFile], record: ParsedFields) -> Witness | 
 
 
 def _pointing_at(files: list[QueueFile], record: ParsedFields) -> Witness | None:
-    """Return the unit that holds the record's physical offset, by bisection: units are in its order."""
+    """Return the unit with the record's physical offset, by bisection: units ascend in it."""
     target = record.number("physical_offset")
     for file in files:
         size = _UNITS[file.kind].sizeof()
@@ -112,20 +113,28 @@ def _problems(unit: ParsedFields, number: int, record: ParsedFields) -> Iterator
     if size == consumequeue.PRE_BLANK_SIZE:
         yield "a pre-blank filler"
         return
-    if offset != record.number("physical_offset"):
-        yield f"points at {offset}, not here"
+    place = record.number("physical_offset") if record.physical_offset is None else record.physical_offset
+    if offset != place:
+        yield f"points at {offset}, not here{_flip(place, offset, 64)}"
         return
-    if size != record.number("total_size"):
-        yield f"size {size}, the record has {record.number('total_size')}"
-    if number != record.number("queue_offset"):
-        yield f"unit {number}, the record's queue offset is {record.number('queue_offset')}"
+    total_size, queue_offset = record.number("total_size"), record.number("queue_offset")
+    if size != total_size:
+        yield f"size {size}, the record has {total_size}{_flip(total_size, size, 32)}"
+    if number != queue_offset:
+        yield f"unit {number}, the record's queue offset is {queue_offset}{_flip(number, queue_offset, 64)}"
     tags_code, expected = unit.number("tags_code"), tags_code_of(record)
     if expected is not None and tags_code > consumequeue.EXT_ADDRESS_MAX and tags_code != expected:
-        yield f"tags code {tags_code}, of the record's tags it would be {expected}"
+        flip = _flip(expected, tags_code, 64)
+        yield f"tags code {tags_code}, of the record's tags it would be {expected}{flip}"
+
+
+def _flip(expected: int, found: int, width: int) -> str:
+    why = explain_difference(expected, found, width)
+    return f"; {why}" if why else ""
 
 
 def tags_code_of(record: ParsedFields) -> int | None:
-    """Return the tags code a unit of this record has; None for the schedule topic (a deliver time).
+    """Return the tags code of a record's unit; None in the schedule topic, whose units hold a deliver time.
 
     Source: CommitLog#checkMessageAndReturnSize, MessageExtBrokerInner#tagsString2tagsCode.
     """
@@ -141,6 +150,6 @@ def tags_code_of(record: ParsedFields) -> int | None:
 
 
 def has_queue_unit(record: ParsedFields) -> bool:
-    """Return whether the broker gives this record a queue unit at all."""
+    """Whether the broker writes a queue unit for a record: prepared and rollback records get none."""
     transaction = record.number("sys_flag") & message.TRANSACTION_MASK
     return transaction in (0, SysFlag.TRANSACTION_COMMIT)

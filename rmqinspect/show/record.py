@@ -1,9 +1,10 @@
-"""One record as annotated bytes: every field with its place, its bytes, its value and what that means.
+"""One record as annotated bytes: every field with its place, bytes, value and meaning.
 
-The fields come from walking the construct layouts. Nothing here raises on damaged bytes: what
-cannot be parsed is a row of raw bytes with the reason.
+The fields come from the construct layouts, walked one by one. Nothing raises on damaged bytes: what
+cannot be parsed is a row of raw bytes, with the reason. Why a checksum differs is asked of `damage`.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -17,7 +18,6 @@ from rmqinspect.show.field_notes import (
     ENTRY_WORDS,
     MESSAGE_WORDS,
     FieldWords,
-    flipped_bit_words,
     is_utf8,
 )
 from rmqinspect.text import count, escape, escape_bytes
@@ -26,16 +26,20 @@ from rmqinspect.times import format_millis
 NOT_PARSED = "(not parsed)"
 BEYOND_FIELDS = "(beyond the fields)"
 
-# A hostile body can be split into millions of items; more than this are not listed one by one.
+# Fewer zeros in a row are too common in healthy bodies to say anything.
+_TELLING_ZEROS = 64
+
+# Items listed one by one: a crafted body may hold millions.
 _MAX_ITEMS = 1000
 _ITEM_PREVIEW = 200  # bytes of its body and properties
 
 
-def describe_record(content: bytes, physical_offset: int | None = None) -> list[FieldRow]:
-    """Return the rows of the record at the beginning of `octets`, a blank record included.
+def describe_record(content: bytes, physical_offset: int | None = None, position: int | None = None) -> list[FieldRow]:
+    """Return the rows of the record at the beginning of `content`, a blank record included.
 
-    `octets` may go on behind the record; `physical_offset` is where it lies, None if unknown.
-    Rows of depth 0 tile what they describe without holes. Never raises on damage.
+    `content` may go on behind the record. `physical_offset` is where it lies in the log, `position` where
+    in its file; None if unknown. Rows of depth 0 tile what they describe without holes. Never raises on
+    damage.
     """
     blank = walk_fields(message.Blank.subcons, content, physical_offset)
     if blank.number("magic") == message.MAGIC_BLANK:
@@ -43,16 +47,32 @@ def describe_record(content: bytes, physical_offset: int | None = None) -> list[
     record = walk_fields(message.Message.subcons, content, physical_offset)
     rows: list[FieldRow] = []
     for field in record.fields.values():
-        rows.append(_row(field, record, MESSAGE_WORDS))
+        row = _row(field, record, MESSAGE_WORDS)
+        cause = _body_crc_cause(record, position) if row.problem and field.name == "body_crc" else None
+        rows.append(replace(row, note=f"{row.note}; {cause}") if cause else row)
         if field.name == "properties":
-            rows += _property_rows(field, record)
+            rows += _property_rows(field, record, position)
         if field.name == "body" and record.number("sys_flag") & SysFlag.INNER_BATCH and not record.compressed:
             rows += describe_items(field.value, field.start)
     return rows + _leftover(record)
 
 
+def _body_crc_cause(record: ParsedFields, position: int | None) -> str | None:
+    from rmqinspect.damage.checksums import explain_body_crc  # imports numpy, which sound records do without
+
+    return explain_body_crc(record.raw, position, record.physical_offset) or _zeros_inside(record)
+
+
+def _zeros_inside(record: ParsedFields) -> str | None:
+    """Return words for the longest run of zeros in a damaged body: a torn write, or a lost page."""
+    body, start = record.body or b"", record.fields["body"].start
+    runs = re.finditer(rb"\0{%d,}" % _TELLING_ZEROS, body)
+    longest = max(runs, key=lambda run: run.end() - run.start(), default=None)
+    return f"bytes +{start + longest.start()} to +{start + longest.end()} are zero" if longest else None
+
+
 def describe_entry_head(content: bytes, physical_offset: int | None = None) -> list[FieldRow]:
-    """Return the rows of the DLedger entry head (or blank) at the beginning of `octets`."""
+    """Return the rows of the DLedger entry head (or blank) at the beginning of `content`."""
     entry = walk_fields(dledger.EntryBlank.subcons, content, physical_offset)
     if entry.number("magic") != dledger.ENTRY_MAGIC_BLANK:
         entry = walk_fields(dledger.EntryHead.subcons, content, physical_offset)
@@ -101,7 +121,7 @@ def _blank_rows(blank: ParsedFields) -> list[FieldRow]:
         replace(magic_row, note="blank: the segment ends here", problem=False),
     ]
     if filler := blank.raw[head:size]:
-        # The value counts what the size claims, also where fewer octets were given.
+        # The value counts what the size claims, also where fewer bytes were given.
         rows.append(FieldRow("(filler)", head, filler, count(size - head, "byte"), "without a meaning"))
     return rows
 
@@ -114,7 +134,7 @@ def _leftover(record: ParsedFields) -> list[FieldRow]:
         rest = content[end:stop]
         note = "total_size counts them in" if any(rest) else "total_size counts them in; all are zero"
         return [FieldRow(BEYOND_FIELDS, end, rest, "", note, True)] if rest else []
-    if stop == end:  # no size to trust: up to what looks like the next record
+    if stop == end:  # TOTALSIZE is wrong: up to what looks like the next record
         magic = content.find(message.MAGIC_PREFIX, end + 4)
         stop = magic - 4 if magic >= 0 else len(content)
     return [FieldRow(NOT_PARSED, end, content[end:stop], "", escape(record.reason), problem=True)]
@@ -124,7 +144,7 @@ def _leftover(record: ParsedFields) -> list[FieldRow]:
 
 
 def _split_properties(content: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield (start, bytes) of every property, its separator included; they tile `octets`."""
+    """Yield (start, bytes) of every property, its separator included; they tile `content`."""
     start = 0
     while start < len(content):
         end = content.find(message.PROPERTY_SEPARATOR, start) + 1 or len(content)
@@ -132,7 +152,7 @@ def _split_properties(content: bytes) -> Iterator[tuple[int, bytes]]:
         start = end
 
 
-def _property_rows(field: Field, record: ParsedFields) -> list[FieldRow]:
+def _property_rows(field: Field, record: ParsedFields, position: int | None) -> list[FieldRow]:
     rows: list[FieldRow] = []
     names: set[bytes] = set()
     for start, raw in _split_properties(field.value):
@@ -146,27 +166,32 @@ def _property_rows(field: Field, record: ParsedFields) -> list[FieldRow]:
             text = escape_bytes(item)
             rows.append(FieldRow("(no separator)", offset, raw, text, "no name and value", True, 1))
             continue
-        note, problem = _property_note(name, value, offset, record)
+        note, problem = _property_note(name, value, offset, record, position)
         if name in names:
             note = f"again: the last one counts; {note}" if note else "again: the last one counts"
         names.add(name)
         rows.append(FieldRow(escape_bytes(name), offset, raw, escape_bytes(value), note, problem, 1))
-    return rows + _glued_crc(field, record, rows)
+    return rows + _glued_crc(field, record, rows, position)
 
 
-def _property_note(name: bytes, value: bytes, offset: int, record: ParsedFields) -> tuple[str, bool]:
+def _property_note(
+    name: bytes, value: bytes, offset: int, record: ParsedFields, position: int | None
+) -> tuple[str, bool]:
     if not (is_utf8(name) and is_utf8(value)):
         return "not valid UTF-8", True
     if name == message.CRC32_NAME:
         if offset != record.fields["properties"].end - message.CRC32_RESERVED_SIZE:
             return "not the last 20 bytes of the record: cannot be checked", True
-        return _record_crc(record)
+        return _record_crc(record, position)
     words = _PROPERTY_WORDS.get(name)
     return (escape(words(value.decode(), record)) if words is not None else ""), False
 
 
-def _record_crc(record: ParsedFields) -> tuple[str, bool]:
-    """Return what the `__CRC32#` tail proves. Source: CommitLog#checkMessageAndReturnSize."""
+def _record_crc(record: ParsedFields, position: int | None) -> tuple[str, bool]:
+    """Return the note on the `__CRC32#` tail, and whether it is damage.
+
+    Source: CommitLog#checkMessageAndReturnSize.
+    """
     end = record.fields["properties"].end
     covered = record.raw[: end - message.CRC32_RESERVED_SIZE]
     stored = _crc_of_tail(record.raw[len(covered) : end])
@@ -175,9 +200,10 @@ def _record_crc(record: ParsedFields) -> tuple[str, bool]:
     computed = masked_crc32(covered)
     if stored == computed:
         return f"ok: {stored}, all bytes before it are as written", False
-    note = f"differs: stored {stored}, computed {computed}"
-    explained = flipped_bit_words(covered, 0, stored, computed)
-    return f"{note}; {explained}" if explained else note, True
+    from rmqinspect.damage.checksums import explain_record_crc
+
+    note, cause = f"differs: stored {stored}, computed {computed}", explain_record_crc(record.raw[:end], position)
+    return f"{note}; {cause}" if cause else note, True
 
 
 def _crc_of_tail(tail: bytes) -> int | None:
@@ -191,13 +217,13 @@ def _crc_of_tail(tail: bytes) -> int | None:
     return int(digits[::-1])  # the least significant digit stands first
 
 
-def _glued_crc(field: Field, record: ParsedFields, rows: list[FieldRow]) -> list[FieldRow]:
+def _glued_crc(field: Field, record: ParsedFields, rows: list[FieldRow], position: int | None) -> list[FieldRow]:
     """Return a row for a CRC tail that no separator parts from the value before it (batches of 5.4.0)."""
     tail = field.value[-message.CRC32_RESERVED_SIZE :]
     start = field.end - len(tail)
     if _crc_of_tail(tail) is None or any(row.offset == start for row in rows):
         return []
-    note, problem = _record_crc(record)
+    note, problem = _record_crc(record, position)
     value = tail[len(message.CRC32_NAME) + 1 : -1].decode()
     note = f"{note}; glued to the value before it: no broker finds it"
     return [FieldRow(message.CRC32_NAME.decode(), start, tail, value, note, problem, 2)]

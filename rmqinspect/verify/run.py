@@ -14,7 +14,7 @@ from rmqinspect.commitlog.splits import Split, plan_splits
 from rmqinspect.config.checkpoint import read_checkpoint
 from rmqinspect.config.json_files import read_config
 from rmqinspect.consumequeue.rocksdb import UNPACKED
-from rmqinspect.damage.diagnose import flipped_bit
+from rmqinspect.damage.flips import explain_difference
 from rmqinspect.errors import Unreadable
 from rmqinspect.index.geometry import IndexFile, read_index_files
 from rmqinspect.store.model import Store
@@ -389,7 +389,7 @@ def _with_flip(finding: Finding) -> Finding:
     if width is None or finding.count > 1 or finding.expected is None or finding.found is None:
         return finding
     try:
-        why = flipped_bit(int(finding.expected), int(finding.found), width)
+        why = explain_difference(int(finding.expected), int(finding.found), width)
     except ValueError:
         return finding
     return replace(finding, message=f"{finding.message}; {why}") if why else finding

@@ -12,13 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmqinspect.commitlog.gaps import Gap, merge_gaps
-from rmqinspect.damage.diagnose import (
-    explain_gap,
-    explain_offset,
-    explain_record,
-    explain_record_crc,
-    flipped_bit,
-)
+from rmqinspect.damage.checksums import explain_body_crc, explain_record_crc
+from rmqinspect.damage.diagnose import explain_damage, explain_gap
+from rmqinspect.damage.flips import explain_difference
+from rmqinspect.damage.misplaced import explain_own_offset
 from rmqinspect.schemas import message
 from rmqinspect.schemas.dledger import EntryHead
 from rmqinspect.store.discover import open_store
@@ -134,7 +131,7 @@ def test_a_page_lost_within_one_body_is_told_of_its_record() -> None:
     store = crash("zero_page_last-5.4.0-c")
     segment = next(segment for segment in store.segments if segment.name.endswith("196608"))
     raw = Path(segment.path).read_bytes()[14_805 : 14_805 + 9_170]
-    assert explain_record(raw, 14_805, 211_413) == "a page of zeros: 4 096 bytes at byte 16 384 (0x4000)"
+    assert explain_body_crc(raw, 14_805, 211_413) == "a page of zeros: 4 096 bytes at byte 16 384 (0x4000)"
 
 
 @pytest.mark.parametrize("name", [name for name in oracle.cases("crash") if name.startswith("phys_")])
@@ -145,7 +142,7 @@ def test_a_changed_own_offset_is_told(name: str) -> None:
     base, position, was, now = map(int, match.groups())
     store = crash(name)
     segment = next(segment for segment in store.segments if segment.base == base)
-    said = explain_offset(store, segment, base + position)
+    said = explain_own_offset(store, segment, base + position)
     if (was ^ now).bit_count() == 1:
         assert said == "one flipped bit of PHYSICALOFFSET explains it: byte 20 572 (0x505c) bit 1 is 0x02, was 0x00"
     else:
@@ -398,7 +395,7 @@ def said_of(now: bytes, was: bytes, *, at: int = AT, **piece: Any) -> str | None
     assert len(now) == len(was)
     raw = record(at, body=was, **piece)
     start = raw.index(was)
-    return explain_record(raw[:start] + now + raw[start + len(was) :], at, at)
+    return explain_body_crc(raw[:start] + now + raw[start + len(was) :], at, at)
 
 
 def test_a_lost_page_in_a_body_is_told() -> None:
@@ -425,9 +422,9 @@ def test_bodies_that_tell_nothing_are_not_explained() -> None:
     assert said_of(was[:100] + b"!!" + was[102:], was) is None
     assert said_of(LINES[:300], was) is None
     assert said_of(NOISE[300:600], was) is None
-    assert explain_record(b"", 0, 0) is None
-    assert explain_record(record(0, body=b""), 0, 0) is None
-    assert explain_record(record(0, body=was)[:200], 0, 0) is None
+    assert explain_body_crc(b"", 0, 0) is None
+    assert explain_body_crc(record(0, body=b""), 0, 0) is None
+    assert explain_body_crc(record(0, body=was)[:200], 0, 0) is None
 
 
 def test_an_older_record_that_shows_through_is_told() -> None:
@@ -476,8 +473,10 @@ def test_every_flipped_bit_under_the_record_crc_is_named() -> None:
 def test_a_flipped_bit_of_the_stored_record_crc_is_told() -> None:
     raw = record(0, crc=True)
     at = len(raw) - 5
-    assert explain_record_crc(raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1 :], 0) == (
-        "one flipped bit of the stored CRC explains it"
+    was, now = raw[at], raw[at] ^ 1
+    assert explain_record_crc(raw[:at] + bytes([now]) + raw[at + 1 :], 0) == (
+        f"one flipped bit of the stored CRC explains it: byte {at} ({at:#x}) bit 0 is {now:#04x} {chr(now)!r}, "
+        f"was {was:#04x} {chr(was)!r}"
     )
     assert explain_record_crc(raw[:20] + b"\1\1" + raw[22:], 0) is None
     assert explain_record_crc(raw[:20] + b"\1\1" + raw[22:-5] + b"x" + raw[-4:], 0) is None
@@ -488,7 +487,7 @@ def test_a_flipped_bit_of_the_stored_record_crc_is_told() -> None:
 
 def offset_said(root: Path, raw: bytes, at: int, *others: bytes) -> str | None:
     store = log(root, raw, *others)
-    return explain_offset(store, store.segments[0], at)
+    return explain_own_offset(store, store.segments[0], at)
 
 
 def test_a_copy_of_a_record_is_told_with_its_place(tmp_path: Path) -> None:
@@ -536,7 +535,7 @@ def test_an_own_offset_that_nothing_explains(tmp_path: Path) -> None:
     ],
 )
 def test_integers_that_differ_in_one_bit(expected: int, found: int, width: int, said: str | None) -> None:
-    assert flipped_bit(expected, found, width) == said
+    assert explain_difference(expected, found, width) == said
 
 
 # --- hostile bytes --------------------------------------------------------------------------------
@@ -562,8 +561,9 @@ def test_any_bytes_are_survived(
     end = data.draw(st.integers(start, len(raw)))
     (segment,) = store.segments
     explain_gap(store, segment, SIZE + start, SIZE + end)
-    explain_offset(store, segment, SIZE + start)
-    explain_record(raw[start:end], start, start)
+    explain_damage(store, segment, SIZE + start)
+    explain_own_offset(store, segment, SIZE + start)
+    explain_body_crc(raw[start:end], start, start)
     explain_record_crc(raw[start:end], start)
 
 
@@ -591,4 +591,5 @@ def test_a_file_that_is_gone_is_not_explained(tmp_path: Path) -> None:
     store = log(tmp_path, whole_segment())
     (tmp_path / "commitlog" / f"{0:020}").unlink()
     assert explain_gap(store, store.segments[0], 0, 100) is None
-    assert explain_offset(store, store.segments[0], 0) is None
+    assert explain_own_offset(store, store.segments[0], 0) is None
+    assert explain_damage(store, store.segments[0], 0) is None

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from rmqinspect.damage.single_field import Repair, find_repair, flipped_bits
+from rmqinspect.damage.flips import one_flip
+from rmqinspect.damage.single_field import Repair, find_repair
 from rmqinspect.schemas.dledger import EntryHead
 from tests.support.building import (
     blank,
@@ -38,7 +39,7 @@ def repaired(raw: bytes, *, behind: bytes = b"", wraps: bool = False, end: int |
 
 
 def chain_flips(raw: bytes, lead: int = 0) -> Iterator[tuple[str, int, int, bytes]]:
-    """Yield (field, position, bit, octets with that bit flipped) for the fields that make the chain."""
+    """Yield (field, position, bit, bytes with that bit flipped) for the fields that make the chain."""
     for at, name in enumerate(fields_of(raw[lead:]), lead):
         for bit in range(8) if name in CHAIN else ():
             last_byte = name != "sys_flag" or at == lead + 39
@@ -52,7 +53,8 @@ def test_every_flipped_bit_that_breaks_the_chain_is_named(piece: dict[str, Any])
     for name, at, _, damaged in chain_flips(raw):
         repair = repaired(damaged)
         assert repair is not None
-        assert (repair.field, flipped_bits(repair), repair.size) == (CHAIN[name], 1, len(raw))
+        assert (repair.field, repair.size) == (CHAIN[name], len(raw))
+        assert one_flip(repair.found, repair.expected) == at - repair.at
         assert damaged[: repair.at] + repair.expected + damaged[repair.at + len(repair.expected) :] == raw
         assert repair.at <= at < repair.at + len(repair.expected)
         assert (repair.queue_id, repair.queue_offset) == (piece.get("queue_id", 0), piece.get("queue_offset", 0))

@@ -144,7 +144,7 @@ def test_the_record_crc_is_checked() -> None:
     assert by_name(describe_record(WITH_CRC))["__CRC32#"].note.startswith("ok: 102378681")
     damaged = by_name(describe_record(flip(WITH_CRC, 20, 2)))["__CRC32#"]
     assert damaged.problem
-    assert "one flipped bit explains it: byte +20 bit 2 is 0x04, was 0x00" in damaged.note
+    assert "one flipped bit of queue_offset explains it: byte +20 bit 2 is 0x04, was 0x00" in damaged.note
 
 
 def test_a_record_crc_glued_to_the_value_before_it_is_checked() -> None:
@@ -172,7 +172,7 @@ def test_one_flipped_bit_of_the_body_is_named(bit: int) -> None:
 def test_one_flipped_bit_of_the_stored_crc_is_named(bit: int) -> None:
     crc = by_name(describe_record(flip(PLAIN, 11 - bit // 8, bit % 8)))["body_crc"]
     assert crc.problem
-    assert f"one flipped bit of this field explains it: byte +{11 - bit // 8} bit {bit % 8}" in crc.note
+    assert f"one flipped bit of the stored CRC explains it: byte +{11 - bit // 8} bit {bit % 8} is " in crc.note
 
 
 def test_zeros_in_a_damaged_body_are_named() -> None:
@@ -388,7 +388,9 @@ def test_a_flipped_bit_in_a_store_is_named_and_is_exit_3() -> None:
         result = run(sample("flipped-bit-5.3.3"), "--at", at)
         assert result.return_value == 3
         text = " ".join(result.stdout.split())
-        assert "differs: computed 949938881; one flipped bit explains it: byte +143 bit 5 is 0x48 'H'" in text
+        assert (
+            "differs: computed 949938881; one flipped bit explains it: byte 31 794 (0x7c32) bit 5 is 0x48 'H'" in text
+        )
         assert "previous record 96 253 (0x177fd)" in text
         assert "next record 97 513 (0x17ce9)" in text
         assert "DAMAGED body_crc" in text

@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from rmqinspect.broker.dispatch import Dispatcher, property_texts
 from rmqinspect.codec.arrays import Bools, Ints
-from rmqinspect.codec.hashes import find_flipped_bits
 from rmqinspect.codec.properties import PropertyTexts, split_properties
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.commitlog.gaps import Gap
@@ -23,7 +22,7 @@ from rmqinspect.commitlog.queue_offsets import Jump, QueueEnds, QueueOffsets
 from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.scan import RecordRun, scan_split
 from rmqinspect.commitlog.splits import Borders, Split
-from rmqinspect.damage.diagnose import explain_record, explain_record_crc, flip_words
+from rmqinspect.damage.checksums import explain_body_crc, explain_record_crc
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
@@ -277,20 +276,9 @@ def _explain_crc(records: Records, segment_base: int) -> Callable[[int], Values]
     stored, computed = records.field("body_crc"), records.body_crcs()
 
     def explain(at: int) -> Values:
-        start, end = int(records.body_starts[at]), int(records.body_ends[at])
-        place = records.base - segment_base
-        bits = find_flipped_bits(end - start, int(stored[at]), int(computed[at]))
-        why: str | None = None
-        if int(stored[at] ^ computed[at]).bit_count() == 1:
-            why = "one flipped bit of the stored CRC explains it"
-        elif len(bits) == 1:
-            byte, bit = bits[0]
-            flip = flip_words(place + start + byte, bit, records.raw[start + byte])
-            why = f"one flipped bit explains it: {flip}"
-        else:
-            first = int(records.starts[at])
-            raw = records.raw[first : int(records.ends[at])]
-            why = explain_record(raw, place + first, records.base + first)
+        first = int(records.starts[at])
+        raw, place = records.raw[first : int(records.ends[at])], records.base + first
+        why = explain_body_crc(raw, place - segment_base, place)
         return str(stored[at]), str(computed[at]), f"; {why}" if why else ""
 
     return explain

@@ -11,7 +11,8 @@ from rmqinspect.commitlog.gaps import REASONS, ZERO_RUN, Gap, merge_gaps
 from rmqinspect.commitlog.lenient_reader import Unread
 from rmqinspect.commitlog.queue_offsets import Jump, Queue
 from rmqinspect.consumequeue.units import read_units, valid_units
-from rmqinspect.damage.diagnose import explain_gap, explain_offset
+from rmqinspect.damage.diagnose import explain_gap
+from rmqinspect.damage.misplaced import explain_own_offset
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas import dledger, message
 from rmqinspect.schemas.consumequeue import PRE_BLANK_SIZE
@@ -152,7 +153,7 @@ class LogJudge:
         segment = self.store.segment_at(place) if finding.code == "CL-OFFSET" else None
         if segment is None:
             return finding
-        why = self._cause(lambda: explain_offset(self.store, segment, place))
+        why = self._cause(lambda: explain_own_offset(self.store, segment, place))
         return replace(finding, message=finding.message + why)
 
     def dark_ranges(self) -> list[tuple[int, int]]:

@@ -1,0 +1,154 @@
+"""Records in the wrong place: a copy that landed elsewhere, another segment's data, a changed own offset.
+
+A record knows its physical offset. Where whole records agree on another place than the one where they
+lie, they were moved or copied; a single one may have lost its own offset.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+
+import numpy as np
+
+from rmqinspect.codec.arrays import Ints
+from rmqinspect.codec.fields import walk_fields
+from rmqinspect.codec.layout import place_of
+from rmqinspect.codec.record_proof import find_magics
+from rmqinspect.commitlog.records import SLACK
+from rmqinspect.damage.flips import flip_words, one_flip, place_words
+from rmqinspect.damage.patterns import PAGE, SECTOR
+from rmqinspect.damage.surroundings import Surroundings, look_around
+from rmqinspect.errors import Unreadable
+from rmqinspect.schemas import message
+from rmqinspect.store.model import Segment, Store
+from rmqinspect.store.reader import open_file
+from rmqinspect.text import count, describe_offset, group_digits
+
+# Bounds against crafted bytes, which may be nothing but magics.
+_MOST_MAGICS = 4096
+_MOST_PLAUSIBLE = 256  # places that look like a record
+_MOST_COPIES = 64  # misplaced records
+
+_COMPARED = PAGE  # bytes of a record that are compared with a copy of it
+
+_HEAD = message.HEADS[False, False]
+_SIZE_AT, _OWN_AT = place_of(_HEAD, "total_size"), place_of(_HEAD, "physical_offset")
+
+
+def explain_misplaced_records(store: Store, around: Surroundings) -> str | None:
+    """Return a clause on whole records in a gap whose own offsets are other places; None without any."""
+    own, places = _own_and_place(around)
+    if not len(own):
+        return None
+    first, place = int(own[0]), int(places[0])
+    records = count(len(own), "whole record") if len(own) < _MOST_COPIES else f"{_MOST_COPIES} and more whole records"
+    if len(set((places - own).tolist())) > 1:
+        return f"data of several places: {records}, the first one belongs at physical offset {describe_offset(first)}"
+    home = store.segment_at(first)
+    if home is None:
+        return f"data of a segment that is not here: {records} belonging at physical offset {describe_offset(first)}"
+    raw = around.part(place - around.segment.base, around.high)
+    there = ", and stand there too" if _stands_at(home, first, raw) else ", where they do not stand"
+    if home.base != around.segment.base:
+        words = f"another segment's data: {records} belonging at physical offset {describe_offset(first)}"
+        return f"{words} ({home.name}){there}"
+    distance = f"{group_digits(abs(place - first))} bytes {'behind' if place > first else 'before'} their place"
+    return f"shifted copy: {records} {distance}, physical offset {describe_offset(first)}{there}"
+
+
+def _own_and_place(around: Surroundings) -> tuple[Ints, Ints]:
+    """Return the own offsets of misplaced records in a gap, and the physical offsets where they lie."""
+    hits = islice(find_magics(around.part(around.start, min(around.end, around.high))), _MOST_MAGICS)
+    found = [around.start + at for at in hits]
+    records = around.records([place for place in found if place <= around.high - message.FIXED_SIZE])
+    sound = np.flatnonzero(records.are_sound(len(records.raw) - SLACK))[:_MOST_PLAUSIBLE]
+    chosen: list[int] = []
+    reached = 0
+    # A body may hold records too: of those that overlap only the outer ones count.
+    for number in sound.tolist():
+        apart = len(chosen) < _MOST_COPIES and int(records.starts[number]) >= reached
+        if apart and records.select(slice(number, number + 1)).body_crc_ok[0]:
+            chosen.append(number)
+            reached = int(records.ends[number])
+    records = records.select(np.array(chosen, np.int64))
+    own, place = records.physical_offset, records.base + records.starts
+    misplaced = (own != place) & (own >= 0) & (records.body_size > 0)
+    if around.in_place is not None:  # what lies in its body may be what its sender put there
+        body_start, body_end = around.in_place.body_starts[0], around.in_place.body_ends[0]
+        misplaced &= (records.starts >= body_end) | (records.starts < body_start)
+    return own[misplaced], place[misplaced]
+
+
+def explain_misplaced_head(store: Store, around: Surroundings) -> str | None:
+    """Return a clause on the beginning of a record that belongs whole sectors away: a part of a copy."""
+    raw, base = around.part(around.start, min(around.end, around.high)), around.segment.base + around.start
+    body_end = around.low + int(around.in_place.body_ends[0]) if around.in_place is not None else around.start
+    for at, own in find_heads(raw):
+        if own != base + at and (own - base - at) % SECTOR == 0 and body_end <= around.start + at:
+            home = store.segment_at(own)
+            where = "no segment that is here" if home is None else home.name
+            place = describe_offset(around.start + at)
+            return (
+                f"bytes of another place: at byte {place} a record begins that belongs at physical offset "
+                f"{describe_offset(own)} ({where})"
+            )
+    return None
+
+
+def find_heads(raw: bytes) -> Iterator[tuple[int, int]]:
+    """Yield (position, own offset) of what looks like the beginning of a record."""
+    for at in islice(find_magics(raw), _MOST_PLAUSIBLE):
+        front = walk_fields(message.FRONT, raw[at : at + _HEAD.sizeof()])
+        own = front.number("physical_offset")
+        if front.reason is None and front.number("total_size") >= message.FIXED_SIZE and own >= 0:
+            yield at, own
+
+
+def explain_own_offset(store: Store, segment: Segment, physical_offset: int) -> str | None:
+    """Return a clause on why the record at an offset, whole otherwise, has another own offset.
+
+    Reads this record, the head behind it, and the place that it names. None where the bytes do not tell.
+    """
+    position = physical_offset - segment.base
+    around = look_around(segment, position, position + 1)
+    if around is None or around.start + message.FIXED_SIZE > around.high:
+        return None
+    record = around.records([around.start])
+    own, size = int(record.physical_offset[0]), int(record.total_size[0])
+    home = store.segment_at(own)
+    if home is not None and _stands_at(home, own, around.part(around.start, around.high)):
+        return f"a copy: the same record stands at its own place, physical offset {describe_offset(own)} ({home.name})"
+    following = _own_offset_at(segment, around.start + size + around.lead)
+    # Segments are often a power of two long: what looks like a flipped bit may be a segment in a wrong place.
+    if following == own + size + around.lead and own >= 0:
+        what = "data of a segment that is not here" if home is None else f"another segment's data ({home.name})"
+        if home is not None and home.base == segment.base:
+            what = "shifted copy"
+        return f"{what}: the record behind it is {group_digits(abs(physical_offset - own))} bytes off as well"
+    found, expected = ((number & (1 << 64) - 1).to_bytes(8, "big") for number in (own, physical_offset))
+    at = one_flip(found, expected)
+    if at is not None:
+        flip = flip_words(place_words(_OWN_AT + at, around.start), expected[at], found[at])
+        return f"one flipped bit of PHYSICALOFFSET explains it: {flip}"
+    if following == physical_offset + size + around.lead:
+        return "only PHYSICALOFFSET was changed: the record behind it lies at its own place"
+    return None
+
+
+def _own_offset_at(segment: Segment, position: int) -> int | None:
+    """Return the own offset of what looks like a record at a position of a file."""
+    try:
+        with open_file(segment) as reader:
+            front = walk_fields(message.FRONT, reader.read(position, _HEAD.sizeof()))
+    except Unreadable:
+        return None
+    return front.number("physical_offset") if front.number("magic") in message.RECORD_MAGICS else None
+
+
+def _stands_at(segment: Segment, physical_offset: int, raw: bytes) -> bool:
+    """Whether the record that begins `raw` stands at a physical offset of a segment as well."""
+    size = min(int.from_bytes(raw[_SIZE_AT : _SIZE_AT + 4], "big"), _COMPARED)
+    try:
+        with open_file(segment) as reader:
+            return reader.read(physical_offset - segment.base, size) == raw[:size]
+    except Unreadable:
+        return False
