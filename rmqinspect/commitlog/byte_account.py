@@ -1,4 +1,4 @@
-"""What the bytes of a segment are: the sums that an auditor can add up to the file's size."""
+"""Bytes of a segment by what they are: sums that add up to the file's size."""
 
 from dataclasses import dataclass, field
 
@@ -9,19 +9,19 @@ from rmqinspect.store.model import Segment
 
 @dataclass(slots=True)
 class ByteAccount:
-    """Bytes and records of one segment, or of a split of one: `add` what the scan yields."""
+    """Bytes and records of a segment, or of one split: `add` takes the events of the scan."""
 
     segment: Segment
     records: int = 0
     record_bytes: int = 0
-    gaps: list[Gap] = field(default_factory=list)  # as the scan gave them, cut at the borders of splits
+    gaps: list[Gap] = field(default_factory=list)  # cut at the borders of splits, as the scan yields them
     first_timestamp: int | None = None  # ms, of the first and the last record
     last_timestamp: int | None = None
     begin: int | None = None  # physical offset of the first record
     end: int | None = None  # physical offset after the last record
 
     def add(self, event: RecordRun | Gap) -> None:
-        """Count a stretch of records or a gap."""
+        """Count a run of records or a gap."""
         if isinstance(event, Gap):
             self.gaps.append(event)
             return
@@ -33,7 +33,7 @@ class ByteAccount:
             self.first_timestamp = int(times[0])
             self.begin = records.base + int(records.starts[0])
         self.last_timestamp = int(times[-1])
-        if not event.stale:  # what an earlier life left behind is not where the log ends
+        if not event.stale:  # the log does not end in records of an earlier life
             self.end = records.base + int(records.ends[-1])
 
     def join(self, later: "ByteAccount") -> None:
@@ -48,7 +48,7 @@ class ByteAccount:
 
     @property
     def gap_bytes(self) -> dict[str, int]:
-        """Bytes by kind, as the table `gaps` tells them: a few zeros beside unknown bytes are unknown."""
+        """Bytes by kind of gap, as in the table `gaps`: a few zeros beside unknown bytes are unknown."""
         sums = {"filler": self.records * self.segment.lead, "zeros": 0, "unknown": 0}
         for gap in merge_gaps(self.gaps, self.segment.base + self.segment.size):
             sums[gap.kind] += gap.end - gap.start
@@ -56,7 +56,7 @@ class ByteAccount:
 
     @property
     def total(self) -> int:
-        """All bytes accounted for; the file's size when the whole segment was read."""
+        """Bytes of records and gaps; the file's size when the whole segment was read."""
         return self.record_bytes + sum(self.gap_bytes.values())
 
     def state(self, *, follows_data: bool, segment_size: int | None) -> str:

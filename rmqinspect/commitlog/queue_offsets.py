@@ -1,9 +1,12 @@
-"""Whether the queue offsets of each queue go on in the log: CL-QUEUE-OFFSET.
+"""Continuity of queue offsets in the log, per queue: CL-QUEUE-OFFSET.
 
-QUEUEOFFSET counts the messages of one (topic, queue). Prepared and rollback records always have 0
-and do not count; an inner batch counts INNER_NUM. Across a gap nothing is known.
+QUEUEOFFSET counts the messages of one (topic, queue id). Prepared and rollback records have 0 and do not
+count; an inner batch counts INNER_NUM. After a gap any offset may follow.
 
-Source: CommitLog.DefaultAppendMessageCallback#doAppend, core 2.8 and 2.9.
+Every record of the log passes here, so it works by columns: hash (topic, queue id) to a queue number,
+sort a window's records by number, compare each offset with the one before it in its queue.
+
+Source: CommitLog.DefaultAppendMessageCallback#doAppend.
 """
 
 from dataclasses import dataclass, field
@@ -20,9 +23,9 @@ from rmqinspect.schemas.message import SysFlag
 Queue = tuple[bytes, int]  # topic, queue id
 
 _UNKNOWN = -1
-# A slot table answers "which queue has this hash" with one look; a power of two.
+# Slots of the table from hash to queue number, by the top bits of the hash; a power of two.
 _SLOTS = 1 << 16
-_PRIME = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: spreads neighbouring values
+_PRIME = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: Fibonacci hashing
 _WORD = np.dtype("<u8")
 _INNER_NUM = b"INNER_NUM"
 
@@ -38,9 +41,9 @@ class Jump(NamedTuple):
 
 @dataclass(slots=True)
 class QueueEnds:
-    """What a split leaves for its neighbours: where its queues begin and where they go on."""
+    """What the judge of the whole log needs of a split: where its queues begin, and where they go on."""
 
-    # First record of each queue before any gap: (queue offset, physical offset).
+    # First record of each queue, unless a gap precedes it: (queue offset, physical offset).
     firsts: dict[Queue, tuple[int, int]] = field(default_factory=dict)
     # Next queue offset of each queue seen since the last gap.
     nexts: dict[Queue, int] = field(default_factory=dict)
@@ -48,20 +51,20 @@ class QueueEnds:
 
 
 class QueueOffsets:
-    """Follows the queue offsets of all queues through the windows of one split."""
+    """The next offset of every queue, followed through the windows of one split."""
 
     def __init__(self) -> None:
         self.queues: list[Queue] = []
-        self._numbers: dict[int, int] = {}  # hash → number of the queue
+        self._numbers: dict[int, int] = {}  # hash -> number of the queue
         self._slots = np.zeros(_SLOTS, np.int64)
         self._hashes = np.zeros(1, np.uint64)
         self._next = np.full(1, _UNKNOWN, np.int64)
-        self._healing: dict[int, set[int]] = {}  # after a jump: offsets that also would go on
+        self._healing: dict[int, set[int]] = {}  # queues whose last record jumped: offsets that heal the jump
         self.firsts: dict[Queue, tuple[int, int]] = {}
         self.gap = False
 
     def forget(self) -> None:
-        """Forget where the queues were: a gap may have held any number of their records."""
+        """Forget all next offsets: a gap may have held any number of records."""
         self._next[:] = _UNKNOWN
         self._healing.clear()
         self.gap = True
@@ -73,7 +76,7 @@ class QueueOffsets:
         return QueueEnds(self.firsts, nexts, self.gap)
 
     def number(self, records: Records) -> Ints:
-        """Return the number of each record's queue, an index of `queues`; new queues are added."""
+        """Return the number of each record's queue, an index into `queues`; adds queues not seen before."""
         hashes = _hash_queues(records)
         slots = (hashes >> np.uint64(48)).astype(np.int64)
         numbers = self._slots[slots]
@@ -99,7 +102,7 @@ class QueueOffsets:
         return self._numbers[value]
 
     def follow(self, records: Records, numbers: Ints) -> list[Jump]:
-        """Return the jumps among the records of one window, positions in the window."""
+        """Return the jumps among the records of one window; their positions are in the window."""
         offsets = records.field("queue_offset")
         steps = _steps(records)
         uncounted = np.flatnonzero(records.sys_flag & SysFlag.TRANSACTION_PREPARED)  # and rollback
@@ -109,7 +112,7 @@ class QueueOffsets:
                 return []
         else:
             counted = None
-        # Radix sort: the records of each queue together, in log order.
+        # Stable, so log order stays within a queue; numpy sorts 16-bit keys by radix.
         keys = numbers if counted is None else numbers[counted]
         order = np.argsort(keys.astype(np.uint16) if len(self.queues) < 1 << 16 else keys, kind="stable")
         if counted is not None:
@@ -141,14 +144,14 @@ class QueueOffsets:
         expected: Ints,
         wrong: Bools,
     ) -> list[tuple[int, int, int, int]]:
-        """Leave out what only repairs the jump before it.
+        """Return the jumps without those that only undo the jump before them.
 
-        One damaged number makes two jumps, away and back; one record that strayed in from another
-        queue too. Only the first of the two is told: the next record of the queue may heal it.
+        One damaged number, or one record that strayed in from another queue, makes two jumps: away and
+        back. Only the first is reported; the next record of the queue may heal it.
         """
         jumps: list[tuple[int, int, int, int]] = []
         carried, healing = self._healing, dict[int, set[int]]()
-        jumped: dict[int, int] = {}  # queue → where in the sorted columns it jumped last
+        jumped: dict[int, int] = {}  # queue -> where in the sorted columns it jumped last
         for at in np.flatnonzero(wrong).tolist():
             number, found = int(queue[at]), int(offset[at])
             is_first = at == 0 or queue[at - 1] != number
@@ -167,9 +170,9 @@ class QueueOffsets:
 
 
 def _hash_queues(records: Records) -> NDArray[np.uint64]:
-    """Return a 64-bit hash of (topic, queue id) of each record, eight bytes of topic at a time.
+    """Return a 64-bit hash of (topic, queue id) of each record, taking eight bytes of topic at a time.
 
-    The last word of a topic ends where the topic ends and overlaps the one before it.
+    The last word ends where the topic ends and overlaps the one before it.
     """
     starts = records.topic_starts
     length = records.topic_ends - starts
@@ -178,7 +181,7 @@ def _hash_queues(records: Records) -> NDArray[np.uint64]:
     hashes += length.view(np.uint64)
     last = np.maximum(length - 8, 0)
     short = np.flatnonzero(length < 8)
-    # The low bytes of a little-endian word are the first of the text.
+    # The low bytes of a little-endian word come first in the text.
     beyond = (np.uint64(1) << (8 * length[short]).view(np.uint64)) - np.uint64(1)
     for at in range(0, max(int(length.max()), 1), 8):
         word = words[starts + np.minimum(last, at)]
@@ -187,12 +190,12 @@ def _hash_queues(records: Records) -> NDArray[np.uint64]:
         hashes ^= word
         hashes *= _PRIME
         hashes ^= hashes >> np.uint64(29)
-    # 0 stands for "no queue yet" in the tables.
+    # Never 0, which is "no queue yet" in the tables.
     return hashes * _PRIME | np.uint64(1)
 
 
 def _steps(records: Records) -> Ints | None:
-    """Return by how much each record moves its queue on; None where all do by one."""
+    """Return how many queue offsets each record takes; None where all take one."""
     batches = np.flatnonzero(records.sys_flag & SysFlag.INNER_BATCH)
     if not len(batches):
         return None

@@ -1,7 +1,14 @@
 """The records of one window of commit log, as columns.
 
-A `Records` holds the window's bytes and where its records start; everything else is computed
-when it is asked for, for all records at once. Positions are bytes from the window's start.
+A `Records` holds the window's bytes and the indexes where records start. Each column is computed on
+first use, for all records at once: heads in one gather, variable fields by arithmetic on positions.
+
+    raw      ...|head····|body......|topic|properties|head····|...
+    starts       ^                                    ^
+    columns       total_size, magic, ...   body_starts, body_ends, topic_starts, ...
+
+Positions are bytes from the window's start. Nothing is checked on the way: in a damaged record a column
+holds what its bytes say, and reads never leave the window. `are_sound` tells which records to believe.
 """
 
 from collections.abc import Iterator
@@ -22,13 +29,12 @@ except ImportError:  # no wheel for this machine: zlib's is three times slower
     from zlib import crc32
 
 
-# Views below read a whole head from any start, also one in the last bytes: every window has this
-# many bytes behind its end.
+# Bytes behind the end of every window: the views below read a whole head from any index in it.
 SLACK = 256
 
-_FEW = 64  # records for which Arrow is not worth its import
-_LONG = 512  # bytes of a body on average from which a copy costs more than a slice
-_INLINE = 12  # bytes a binary view holds itself
+_FEW = 64  # records; for fewer, importing Arrow costs more than it saves
+_LONG = 512  # bytes of a mean body; from here on copying costs more than slicing
+_INLINE = 12  # bytes that an Arrow binary view holds itself
 
 _HEADS = {hosts: dtype_of(head) for hosts, head in message.HEADS.items()}
 _FRONT_FIELDS = frozenset(field.name for field in message.FRONT)
@@ -61,14 +67,13 @@ class Records:
         return Records(self.raw, self.base, self.starts[which])
 
     def view(self, dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Return every value of `dtype` in the window, indexed by byte position, unaligned."""
+        """Return the window as values of `dtype` at every byte position, unaligned."""
         return np.ndarray((len(self.raw) - dtype.itemsize + 1,), dtype, self.raw, 0, (1,))
 
     def gather(self, dtype: np.dtype[Any], starts: Ints) -> NDArray[Any]:
-        """Return one struct of `dtype` from each position, copied as plain bytes.
+        """Return one struct of `dtype` from each position.
 
-        numpy copies a struct of unnamed bytes in one piece, one with fields field by field,
-        which takes twenty times as long.
+        Copied as plain bytes: numpy copies a struct with fields field by field, twenty times slower.
         """
         return self.view(np.dtype((np.void, dtype.itemsize)))[starts].view(dtype)
 
@@ -76,17 +81,17 @@ class Records:
 
     @cached_property
     def sys_flag(self) -> Ints:
-        """SYSFLAG, which also says how long the head is."""
+        """SYSFLAG, which also determines the size of the head."""
         return self._front["sys_flag"].astype(np.int64)
 
     @cached_property
     def _front(self) -> NDArray[Any]:
-        # One copy of the common head serves all fields; those before the hosts are right in any case.
+        # One copy of the common head serves all fields; those before the hosts are the same in every layout.
         return self.gather(_HEADS[False, False], self.starts)
 
     @cached_property
     def hosts(self) -> list[tuple[tuple[bool, bool], NDArray[Any] | None]]:
-        """((born is IPv6, store is IPv6), which records, None for all), for those that occur."""
+        """((born host is IPv6, store host is IPv6), which records or None for all) of each layout that occurs."""
         flags = self.sys_flag & _V6
         if not flags.any():
             return [((False, False), None)]
@@ -95,7 +100,7 @@ class Records:
         return [(hosts, which) for hosts, which in groups if len(which)]
 
     def host_groups(self) -> Iterator[tuple[tuple[bool, bool], NDArray[Any] | None, NDArray[Any]]]:
-        """Yield (hosts, which records, their heads in the layout of these hosts)."""
+        """Yield (hosts, which records, their heads in the layout of these hosts); hosts as in `hosts`."""
         for hosts, which in self.hosts:
             if which is None:
                 yield hosts, None, self._front
@@ -103,7 +108,7 @@ class Records:
                 yield hosts, which, self.gather(_HEADS[hosts], self.starts[which])
 
     def field(self, *names: str) -> Ints:
-        """Return one integer field of the head, int64; two names reach into a host."""
+        """Return an integer field of the head, int64; `field("born_host", "port")` is a field of a host."""
         if names[0] in _FRONT_FIELDS:
             return self._front[names[0]].astype(np.int64)
         column: Ints = np.empty(len(self), np.int64)
@@ -120,7 +125,7 @@ class Records:
 
     @cached_property
     def ends(self) -> Ints:
-        """Where each record ends if its TOTALSIZE is right."""
+        """Where each record ends by its TOTALSIZE."""
         return self.starts + self.total_size
 
     @cached_property
@@ -142,7 +147,7 @@ class Records:
 
     @cached_property
     def body_starts(self) -> Ints:
-        """Where each body begins: behind the head, whose length the hosts decide."""
+        """Where each body begins: behind the head, whose size depends on the hosts."""
         if self.hosts[0][1] is None:
             return self.starts + _HEADS[self.hosts[0][0]].itemsize
         heads: Ints = np.empty(len(self), np.int64)
@@ -157,7 +162,7 @@ class Records:
 
     @cached_property
     def _topic(self) -> tuple[Ints, Ints]:
-        # A damaged BODYLEN can point anywhere: read from inside the window, judge in lengths_agree.
+        # A damaged BODYLEN can point anywhere: read inside of the window; `lengths_agree` judges.
         at = np.minimum(self.body_ends, len(self.raw) - SLACK)
         size = self.view(_INT8)[at].astype(np.int64)
         begin = at + 1
@@ -165,7 +170,7 @@ class Records:
             wide = np.flatnonzero(self.magic == message.MAGIC_V2)
             size[wide] = self.view(_INT16)[at[wide]]
             begin[wide] += 1
-        return begin, begin + size  # a negative size is kept: it is damage
+        return begin, begin + size  # a negative size stays: it is damage
 
     @property
     def topic_starts(self) -> Ints:
@@ -213,24 +218,21 @@ class Records:
     # --- checksums ------------------------------------------------------------------------------
 
     def body_crcs(self) -> Ints:
-        """Return the CRC-32 of each stored body, masked as the broker stores it.
-
-        One C call per body: nothing that works on columns computes a CRC.
-        """
+        """Return the CRC-32 of each stored body, masked as the broker stores it: one C call per body."""
         if len(self) < _FEW or int((self.body_ends - self.body_starts).sum()) > len(self) * _LONG:
             spans = zip(self.body_starts.tolist(), self.body_ends.tolist(), strict=True)
-            # One slice at a time: thousands that live together are counted by Python's collector again and again.
+            # One slice at a time: thousands alive at once make Python's garbage collector run again and again.
             crcs: Iterator[int] = (crc32(self.raw[start:end]) for start, end in spans)
         else:
             crcs = map(crc32, self._body_objects())
         return np.fromiter(crcs, np.int64, len(self)) & message.CRC_MASK
 
     def _body_objects(self) -> list[bytes]:
-        """Return each stored body as an object; Arrow makes them several times as fast as slices.
+        """Return each stored body as bytes; Arrow makes them several times as fast as slicing does.
 
-        A binary view is 16 bytes: length, first four bytes, number of the buffer, place in it.
+        An Arrow binary view is 16 bytes: length, first four bytes, number of the buffer, place in it.
         """
-        import pyarrow as pa  # slow to import, and of use for many records only
+        import pyarrow as pa  # slow to import
 
         size = self.body_ends - self.body_starts
         views = np.empty((len(self), 4), np.int32)
@@ -239,7 +241,7 @@ class Records:
         views[:, 2] = 0
         views[:, 3] = self.body_starts
         short = np.flatnonzero(size <= _INLINE)
-        if len(short):  # so short ones stand in the view itself
+        if len(short):  # these stand in the view itself
             inline = views.view(np.uint8).reshape(len(self), 16)
             inline[short, 4:] = (
                 self.view(np.dtype((np.void, _INLINE)))[self.body_starts[short]]
@@ -255,13 +257,13 @@ class Records:
 
     @cached_property
     def body_crc_ok(self) -> Bools:
-        """Whether BODYCRC is right. (The broker skips the test for an empty body.)"""
+        """Whether BODYCRC is right. The broker does not test it for an empty body."""
         ok: Bools = self.field("body_crc") == self.body_crcs()
         return ok
 
     @cached_property
     def has_record_crc(self) -> Bools:
-        """Whether a record ends in the property `__CRC32#`, told by its fixed tail (5.2.0+)."""
+        """Whether the record ends in the property `__CRC32#` (5.2.0 and later), by its fixed place."""
         room = (self.properties_ends - self.properties_starts) >= message.CRC32_RESERVED_SIZE
         present: Bools = room & (self.view(_INT64)[self.ends - message.CRC32_RESERVED_SIZE] == _CRC32_NAME)
         return present

@@ -1,4 +1,4 @@
-"""What a few records say about their writer: counts, made from the ends of the log.
+"""Counts over a few records that tell broker versions apart, from both ends of the log.
 
 Source: MessageDecoder#messageProperties2String, MessageExtEncoder; RocketMQ 4.0.0 to 5.5.0.
 """
@@ -20,14 +20,14 @@ from rmqinspect.store.model import Segment, Store
 from rmqinspect.store.reader import open_file
 from rmqinspect.topics import is_system_topic
 
-_SAMPLED = 1000  # records of one window that are looked at one by one
-_ENOUGH, _FEW = 5000, 50  # after so many records, so many of a window
+_SAMPLED = 1000  # records of a window looked at
+_ENOUGH, _FEW = 5000, 50  # after 5,000 records, 50 of each window
 _KEPT_TAGS = 500
-_HEAD_SIZE = 1 << 20  # of the first segment
-_TAIL_SIZE = 64 << 10  # of closed segments, for the filler
-_LONG_FILLER = 64  # bytes: a shorter one may be zero, or not, by chance
+_HEAD_SIZE = 1 << 20  # bytes of the first segment scanned
+_TAIL_SIZE = 64 << 10  # bytes of a closed segment scanned, for its filler
+_LONG_FILLER = 64  # bytes: a shorter one may be all zeros by chance
 
-# Properties that only a broker writes; what a client may send says nothing about the broker.
+# Properties that only a broker writes, and the first version that does. Clients can send any other.
 BROKER_NAMES = {
     "INNER_MULTI_QUEUE_OFFSET": "4.9.3",
     "INNER_BASE": "5.0.0",
@@ -43,7 +43,7 @@ _ENCODED_NAMES = {name.encode() for name in BROKER_NAMES}
 
 @dataclass(slots=True)
 class Sample:
-    """What a few records say; `take` adds those of a window. Numbers of records, if not said otherwise."""
+    """Numbers of records, unless a comment says otherwise; `take` adds those of a window."""
 
     records: int = 0
     v2: int = 0
@@ -52,20 +52,20 @@ class Sample:
     halves_in_user_topics: int = 0
     separated: int = 0  # singles whose properties end with the separator
     unseparated: int = 0
-    singles: int = 0  # of user topics with a client's id; none beside it can be of the same batch
+    singles: int = 0  # of user topics, with a client's id, no neighbour from the same batch
     singles_with_cluster: int = 0
     singles_with_region: int = 0
-    batched: int = 0  # of user topics with a client's id, side by side with one of the same moment
+    batched: int = 0  # of user topics, with a client's id, beside a record of the same moment and queue
     batched_with_cluster: int = 0
-    repeated_names: int = 0  # a property name twice in a record
-    stale_fillers: int = 0  # fillers of segments
-    zero_fillers: int = 0
+    repeated_names: int = 0  # with a property name twice
+    stale_fillers: int = 0  # fillers (not records) that hold older bytes
+    zero_fillers: int = 0  # fillers that hold zeros
     names: set[bytes] = field(default_factory=set)  # of BROKER_NAMES
     system_topics: set[bytes] = field(default_factory=set)
-    tags: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)  # physical offset: topic, tag
+    tags: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)  # physical offset -> topic, tag
 
     def take(self, records: Records) -> None:
-        """Look at the last records of a window."""
+        """Count the last records of a window."""
         records = records.select(slice(-(_SAMPLED if self.records < _ENOUGH else _FEW), None))
         self.records += len(records)
         self.v2 += int((records.magic == message.MAGIC_V2).sum())
@@ -116,9 +116,9 @@ class Sample:
 
 
 def _side_by_side(records: Records) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Return which records have a neighbour that can be of the same client batch.
+    """Return which records have a neighbour that may come from the same client batch.
 
-    A batch is stored in one append: queue, born time and store time of its records are the same.
+    A batch is stored in one append: its records share queue, born time and store time.
     """
     same = np.ones(max(0, len(records) - 1), np.bool_)
     for name in ("store_timestamp", "born_timestamp", "queue_id"):
@@ -130,9 +130,10 @@ def _side_by_side(records: Records) -> np.ndarray[tuple[int], np.dtype[np.bool_]
 
 
 def sample_edges(store: Store, end: Sample, problems: list[str]) -> tuple[Sample, Sample]:
-    """Return two samples: of the log's first records and its last fillers; of its last records.
+    """Return a sample of the log's first records and last fillers, and one of its last records.
 
-    The second one is `end`, which the search for the log's end took, and the last records of closed segments.
+    The second is `end`, taken by the search for the log's end, plus the last records of closed segments.
+    Files that cannot be read are added to `problems`.
     """
     sample, last = Sample(), deepcopy(end)
     for segment in store.segments[:1]:

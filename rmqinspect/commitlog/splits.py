@@ -1,4 +1,4 @@
-"""Byte ranges of the log that are scanned one by one, and how their borders meet."""
+"""Splits: byte ranges of segments that are scanned on their own, and the state of the scan at their borders."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -9,22 +9,22 @@ from rmqinspect.store.model import Segment
 
 @dataclass(frozen=True, slots=True)
 class ScanState:
-    """Where the walk stands when it comes to a split's border: what lies before it decides."""
+    """The state of the scan at a split's border, decided by the bytes before it."""
 
     position: int  # where the next element of the chain begins, at the border or behind it
     in_gap: bool = False  # none begins here: the bytes before the border belong to a gap
-    stale: bool = False  # the chain is in records of an earlier life
-    closed: bool = False  # a blank record ended the segment: nothing more is a record
-    # Store times of the last few records of this life, where the walk came by them.
+    stale: bool = False  # the chain is in records of an earlier life of the file
+    closed: bool = False  # a blank record ended the segment: no record follows
+    # Store times (ms) of the last few records of this life, as far as the scan saw them.
     last_times: tuple[int, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A byte range [start, end) of a segment, in positions; its records are those that start there.
+    """A byte range [start, end) of a segment, in positions; its records are those that start in it.
 
-    `entry` is how the split before it ended, where that is known; otherwise the split finds out by
-    looking back, which is right unless the damage before it reaches further.
+    `entry` is the exit of the split before it, where that is known. Otherwise the scan looks back, which
+    gives the same unless damage reaches further.
     """
 
     segment: Segment
@@ -34,7 +34,7 @@ class Split:
 
 
 class Borders(NamedTuple):
-    """The last event of a split: how it began, and how it left the chain to the next one."""
+    """The last event of a split: the state at its start, and at its end."""
 
     entry: ScanState
     exit: ScanState
@@ -44,7 +44,7 @@ SEGMENT_START = ScanState(0)
 
 
 def plan_splits(segments: Iterable[Segment], split_size: int) -> list[Split]:
-    """Cut segments at multiples of `split_size`; an empty segment gives no split."""
+    """Return the splits of segments, cut at multiples of `split_size` bytes; an empty segment has none."""
     return [
         Split(segment, start, min(start + split_size, segment.size))
         for segment in segments

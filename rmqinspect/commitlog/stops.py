@@ -20,7 +20,7 @@ _ENTRY_MAGIC, _ENTRY_SIZE, _ENTRY_BODY_SIZE, _ENTRY_POSITION = (
 )
 
 
-class Stop(NamedTuple):
+class ChainStop(NamedTuple):
     """What stands where the chain stopped."""
 
     kind: Literal["more", "blank", "entry", "damage"]
@@ -29,7 +29,7 @@ class Stop(NamedTuple):
 
 
 # The window ended here, or in the middle of a plausible record; now it begins here.
-_MORE = Stop("more")
+_MORE = ChainStop("more")
 
 
 class StopJudge:
@@ -41,41 +41,41 @@ class StopJudge:
         self._window_size = window_size
         self._base, self._size, self._lead = window.reader.base, window.reader.size, window.reader.lead
 
-    def judge(self, position: int) -> Stop:
+    def judge(self, position: int) -> ChainStop:
         """Return what stands at a position. May load the window again."""
         left = self._size - position
         if left < _BLANK_SIZE:
-            return Stop("damage", "short")
+            return ChainStop("damage", "short")
         if not self._window.holds(position, _BLANK_SIZE):
             self._window.load(position)
             return _MORE
         return self._judge_entry(position, left) if self._lead else self._judge_record(position, left)
 
-    def _judge_record(self, position: int, left: int) -> Stop:
+    def _judge_record(self, position: int, left: int) -> ChainStop:
         at = position - self._window.start
         size, magic = self._int32(at + _SIZE), self._int32(at + _MAGIC)
         if magic == message.MAGIC_BLANK:
-            return Stop("blank", None if size == left else "blank_size")
+            return ChainStop("blank", None if size == left else "blank_size")
         if magic not in message.RECORD_MAGICS:
-            return Stop("damage", "zero" if magic == 0 else "magic")
+            return ChainStop("damage", "zero" if magic == 0 else "magic")
         if size < message.FIXED_SIZE:
-            return Stop("damage", "size")
+            return ChainStop("damage", "size")
         if size > left:
             in_place = int(self._window.int64[at + _OWN_OFFSET]) == self._base + position
-            return Stop("damage", "cut" if in_place else "size")
+            return ChainStop("damage", "cut" if in_place else "size")
         return self._judge_size(position, size)
 
-    def _judge_entry(self, position: int, left: int) -> Stop:
+    def _judge_entry(self, position: int, left: int) -> ChainStop:
         at = position - self._window.start
         magic, size = self._int32(at + _ENTRY_MAGIC), self._int32(at + _ENTRY_SIZE)
         if magic == dledger.ENTRY_MAGIC_BLANK:
-            return Stop("blank", None if size == left else "blank_size")
+            return ChainStop("blank", None if size == left else "blank_size")
         if magic == 0:
-            return Stop("damage", "zero")
+            return ChainStop("damage", "zero")
         if magic not in dledger.ENTRY_MAGICS or not self._lead <= size <= left:
-            return Stop("damage", "entry")
+            return ChainStop("damage", "entry")
         if magic != dledger.ENTRY_MAGICS[0] and self._wraps_no_record(position, size):
-            return Stop("entry", end=position + size)
+            return ChainStop("entry", end=position + size)
         return self._judge_size(position, size)
 
     def _wraps_no_record(self, position: int, size: int) -> bool:
@@ -84,7 +84,7 @@ class StopJudge:
         in_place = int(self._window.int64[at + _ENTRY_POSITION]) == self._base + position
         return in_place and self._int32(at + _ENTRY_BODY_SIZE) == size - self._lead
 
-    def _judge_size(self, position: int, size: int) -> Stop:
+    def _judge_size(self, position: int, size: int) -> ChainStop:
         """Decide between a record that the window cut and one whose lengths disagree."""
         # Larger than a window is believed only when its own lengths lead to the same end.
         if not self._window.holds(position, size) and (
@@ -93,7 +93,7 @@ class StopJudge:
         ):
             self._window.need(position, size)
             return _MORE
-        return Stop("damage", "entry" if self._lead else "length")
+        return ChainStop("damage", "entry" if self._lead else "length")
 
     def _int32(self, at: int) -> int:
         return int(self._window.int32[at])
