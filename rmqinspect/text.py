@@ -97,6 +97,24 @@ def escape_bytes(raw: bytes, limit: int | None = None) -> str:
         return f"0x{head.hex()}{more}"
 
 
+def cell_width(text: str) -> int:
+    """Return the number of terminal cells of an escaped text: a CJK character takes two."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def cut_cells(text: str, width: int) -> str:
+    """Return the longest head of an escaped text that fits `width` cells, at least one character."""
+    if text.isascii():
+        return text[:width]
+    from rich.cells import chop_cells
+
+    return chop_cells(text, width)[0] or text[:1]
+
+
 def group_digits(number: int) -> str:
     """Return an integer in groups of three digits: `97 187`."""
     return f"{number:,}".replace(",", " ")

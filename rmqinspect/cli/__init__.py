@@ -1,4 +1,8 @@
-"""The command line: a flat list of verbs, each in a module of its own, loaded when it is asked for."""
+"""The command line: a flat list of commands, each in its own module, imported only when it runs.
+
+`main` is the console script. It turns every outcome into an exit status and at most one line on stderr; an
+unexpected exception goes to `sys.excepthook`, which asks for a bug report.
+"""
 
 import errno
 import os
@@ -16,29 +20,29 @@ from rmqinspect.cli.status import ExitStatus, status_of
 from rmqinspect.errors import RmqinspectError
 from rmqinspect.text import escape
 
-# What the system says when there is no room for the output.
+# Errors of a full disk or quota.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class _Verb(NamedTuple):
-    module: str  # has a click command called `command`
-    help: str  # the line in the list of commands
+    module: str  # contains the click command `command`
+    help: str  # in the list of commands
 
 
 VERBS: dict[str, _Verb] = {
-    "info": _Verb("rmqinspect.cli.info", "One screen about a store: layout, stop, sizes; no full scan."),
-    "decode": _Verb("rmqinspect.cli.decode", "The rows of a store, or of any one file in it."),
+    "info": _Verb("rmqinspect.cli.info", "One screen about a store: layout, last stop, sizes. No full scan."),
+    "decode": _Verb("rmqinspect.cli.decode", "Rows of a store, or of any one file in it."),
     "verify": _Verb("rmqinspect.cli.verify", "All checks, one verdict."),
     "export": _Verb("rmqinspect.cli.export", "Tables of whole stores as Parquet, with or without Spark."),
     "show": _Verb("rmqinspect.cli.show", "One record: every field with its bytes."),
-    "diff": _Verb("rmqinspect.cli.diff", "Two stores: replica against master, before against after."),
-    "id": _Verb("rmqinspect.cli.id", "What a message id says; needs no store."),
-    "explain": _Verb("rmqinspect.cli.explain", "What a finding, field, flag or broker log line means."),
+    "diff": _Verb("rmqinspect.cli.diff", "Two stores compared: replica with master, before with after."),
+    "id": _Verb("rmqinspect.cli.id", "The parts of a message id. Needs no store."),
+    "explain": _Verb("rmqinspect.cli.explain", "The meaning of a finding, field, flag or broker log line."),
 }
 
 
 class _LazyGroup(click.Group):
-    """A group that lists its commands from a table and imports only the one that runs."""
+    """A group that lists its commands from `VERBS` and imports only the one that runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
@@ -48,7 +52,7 @@ class _LazyGroup(click.Group):
             return None
         command = import_module(VERBS[cmd_name].module).command
         assert isinstance(command, click.Command)
-        # Until here `__main__` ends the process at once. From here on commands clean up, and say what they know.
+        # Until here Ctrl-C ends the process at once (`__main__`); from here on commands handle it.
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         return command
@@ -78,7 +82,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
 
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-"""The click settings of the group, which its commands inherit."""
+"""Click settings of the group, inherited by its commands."""
 
 
 @click.group(cls=_LazyGroup, context_settings=CONTEXT)
@@ -91,9 +95,9 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
     help="Print the version.",
 )
 def group() -> None:
-    """Inspect the store of an Apache RocketMQ broker: offline, reading only.
+    """Inspect the store of an Apache RocketMQ broker, offline and read-only.
 
-    Data goes to stdout, remarks go to stderr, and nothing is ever written into a store.
+    Data goes to stdout, remarks to stderr. Nothing is ever written into a store.
 
     \b
     Examples:
@@ -104,12 +108,9 @@ def group() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status; the entry point of the console script.
-
-    Unexpected exceptions are let through to `sys.excepthook`, which asks for a report.
-    """
+    """Run one command and return its exit status."""
     sys.excepthook = _report_bug
-    # A closed stream is None: whoever closed it wants nothing from it.
+    # A stream that was closed before the start is None.
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     signal.signal(signal.SIGTERM, _end_by_signal)
@@ -118,13 +119,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = _run(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read has seen enough. Python would complain when it flushes at exit.
+        # The reader of the pipe is gone. Without this Python would print an error when it flushes at exit.
         _silence_streams()
         return ExitStatus.DONE
     except OSError as error:
         if error.errno not in _FULL:
             raise
-        print(f"rmqinspect: the output cannot be written: {error.strerror}", file=sys.stderr)
+        print(f"rmqinspect: cannot write the output: {error.strerror}", file=sys.stderr)
         _silence_streams()
         return ExitStatus.REFUSED
     return status
@@ -133,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: Sequence[str] | None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        # Not `group.main`: it would end with status 1 when the reader of a pipe goes away.
+        # Not `group.main`: it would exit with 1 when the reader of a pipe goes away.
         with group.make_context("rmqinspect", words) as context:
             return int(group.invoke(context) or ExitStatus.DONE)
     except click.exceptions.Exit as ended:
@@ -150,29 +151,29 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def _set_up_streams() -> None:
-    """Make both streams UTF-8 whatever the locale; what cannot be encoded is shown as an escape."""
+    """Make both streams UTF-8 in any locale; what cannot be encoded is escaped."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 def _silence_streams() -> None:
-    dangling = os.open(os.devnull, os.O_WRONLY)
+    null = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except OSError:
-            os.dup2(dangling, stream.fileno())
-    os.close(dangling)
+            os.dup2(null, stream.fileno())
+    os.close(null)
 
 
 def _end_by_signal(number: int, _: FrameType | None) -> None:
-    """End as if by an exit, so that a temporary output file is removed on the way."""
+    """Raise SystemExit, so that a temporary output file is removed."""
     raise SystemExit(128 + number)
 
 
 def _report_bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Say in one line that this is a bug; with RMQINSPECT_DEBUG or -vv also where. Ctrl-C is none."""
+    """Print one line that asks for a bug report; with RMQINSPECT_DEBUG or -vv the traceback too."""
     if issubclass(kind, KeyboardInterrupt):
         print("rmqinspect: interrupted", file=sys.stderr)
         return

@@ -1,13 +1,14 @@
 """`rmqinspect verify --against REPORT`: are the files still those of an earlier run?"""
 
-import textwrap
 from collections import Counter
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import click
 
 from rmqinspect.cli.interrupt import interrupt_no_more, interrupted_once
-from rmqinspect.cli.options import count_jobs
+from rmqinspect.cli.labelled import Screen
+from rmqinspect.cli.options import JobOptions, SourceOptions, TalkOptions, VerdictOptions, count_jobs, option
 from rmqinspect.cli.progress import LONG_READ, Progress, least_time
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.store.discover import open_store
@@ -15,69 +16,68 @@ from rmqinspect.text import count, describe_size, escape, group_digits
 from rmqinspect.verify.custody import Custody, Difference, Record, Watch
 from rmqinspect.verify.report import read_record
 
-_WIDTH = 100
-INDENT = 9
-
-# What has no meaning where no check runs.
-_OF_CHECKS = {
-    "report": "--report",
-    "hash_": "--hash",
-    "format_": "--format",
-    "output": "--output",
-    "check": "--check",
-    "skip": "--skip",
-}
+_SCREEN = Screen(indent=9)
 
 
-def compare_with_report(options: dict[str, Any]) -> ExitStatus:
-    """Compare names, sizes and digests of all files with a report, print what differs, return the status."""
-    for name, option in _OF_CHECKS.items():
-        if options[name]:
-            raise click.UsageError(f"--against runs no checks: {option} does not go with it.")
+@dataclass(frozen=True, kw_only=True)
+class AgainstOptions(VerdictOptions, SourceOptions, JobOptions, TalkOptions):
+    """The options that a comparison uses."""
+
+    against: str | None = option(
+        "--against",
+        type=click.Path(dir_okay=False),
+        metavar="REPORT",
+        help="Run no checks: compare all files with those in a report.",
+    )
+
+
+def compare_with_report(options: AgainstOptions, report: str) -> ExitStatus:
+    """Compare names, sizes and digests of all files with a report, print the differences, return the status."""
     try:
-        record = read_record(options["against"])
+        record = read_record(report)
     except ValueError as error:
         raise click.BadParameter(escape(str(error)), param_hint="--against") from error
     with interrupted_once():
         try:
-            watch = Watch(open_store(options["paths"], config=options["config"], base=options["base"]))
+            watch = Watch(open_store(options.paths, config=options.config, base=options.base))
         except KeyboardInterrupt:
-            return _say(["INCOMPLETE: interrupted while the files were listed"], ExitStatus.INTERRUPTED, options)
+            _print([], "INCOMPLETE: interrupted while the files were listed", quiet=options.quiet)
+            return ExitStatus.INTERRUPTED
         now, interrupted = _take_digests(watch, record, options)
     for line in (*now.unread, *(f"{change.name}: changed while it was read: {change.what}" for change in now.changed)):
         click.echo(escape(line), err=True)
     differences = record.differences(now)
-    words = _result(record, now, differences)
+    words, failed = _result(record, now, differences), len(now.unread) + len(now.changed)
     if interrupted:
-        whole = f"{group_digits(len(now.digests))} of {count(len(record.comparable(watch.before)), 'file')}"
-        return _say(
-            [*_lines(differences), f"{words}, INCOMPLETE: interrupted, {whole} read"], ExitStatus.INTERRUPTED, options
-        )
-    failed = len(now.unread) + len(now.changed)
-    if failed:
-        words += f", INCOMPLETE: {count(failed, 'place')} could not be read or changed meanwhile"
-    if differences and options["fail_on"] != "never":
-        status = ExitStatus.DAMAGE
-    else:
-        status = ExitStatus.UNREADABLE if failed else ExitStatus.DONE
-    return _say([*_lines(differences), words], status, options)
+        read = f"{group_digits(len(now.digests))} of {count(len(record.comparable(watch.before)), 'file')}"
+        words += f", INCOMPLETE: interrupted, {read} read"
+    elif failed:
+        words += f", INCOMPLETE: {count(failed, 'place')} unreadable or changed meanwhile"
+    _print(differences, words, quiet=options.quiet)
+    if interrupted:
+        return ExitStatus.INTERRUPTED
+    if differences and options.fail_on != "never":
+        return ExitStatus.DAMAGE
+    return ExitStatus.UNREADABLE if failed else ExitStatus.DONE
 
 
-def _say(lines: list[str], status: ExitStatus, options: dict[str, Any]) -> ExitStatus:
-    if not options["quiet"]:
-        for line in lines[:-1]:
-            folded = textwrap.wrap(escape(line), _WIDTH, subsequent_indent=" " * INDENT, break_on_hyphens=False)
-            click.echo("\n".join(folded))
-        click.echo(escape(lines[-1]))
-    return status
+def _print(differences: list[Difference], words: str, *, quiet: bool) -> None:
+    if not quiet:
+        for line in (*_lines(differences), escape(words)):
+            click.echo(line)
 
 
-def _take_digests(watch: Watch, record: Record, options: dict[str, Any]) -> tuple[Custody, bool]:
-    """Return what the files are now, and whether Ctrl-C came before all digests were there."""
+def _lines(differences: list[Difference]) -> Iterator[str]:
+    for change in differences:
+        yield from _SCREEN.rows(change.kind, f"{change.name}: {change.what}")
+
+
+def _take_digests(watch: Watch, record: Record, options: AgainstOptions) -> tuple[Custody, bool]:
+    """Return the state of the files now, and whether Ctrl-C came before all digests were taken."""
     names = record.comparable(watch.before)
     size = sum(watch.before.exhibits[name].file.size for name in names)
     interrupted = False
-    with Progress(size, options["progress"], quiet=options["quiet"]) as progress:
+    with Progress(size, options.progress, quiet=options.quiet) as progress:
         if size > LONG_READ:
             words = f"{count(len(names), 'file')}, {describe_size(size)} to read: their digests are compared"
             progress.remark(f"{words}{least_time(size)}. A report without digests is compared by sizes and times alone")
@@ -89,12 +89,8 @@ def _take_digests(watch: Watch, record: Record, options: dict[str, Any]) -> tupl
         return watch.conclude(), interrupted
 
 
-def _lines(differences: list[Difference]) -> list[str]:
-    return [f"{change.kind:{INDENT}}{change.name}: {change.what}" for change in differences]
-
-
 def _result(record: Record, now: Custody, differences: list[Difference]) -> str:
-    """Return the last line: what was found, of which files, recorded when."""
+    """Return the last line: equal or different, from how many files, recorded when."""
     files, moment = count(len(record.files), "file"), record.moment.split(".")[0].rstrip("Z") + "Z"
     if differences:
         kinds = Counter(change.kind for change in differences)

@@ -1,26 +1,33 @@
-"""`rmqinspect decode`: the rows of any table, of a store or of any one file in it."""
+"""`rmqinspect decode`: the rows of any table, of a store or of one file in it."""
 
 from collections.abc import Generator, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from rmqinspect.cli.options import (
-    body_choice,
+    BodyOptions,
+    JobOptions,
+    LookOptions,
+    OutputOptions,
+    RedactOptions,
+    SelectionOptions,
+    SourceOptions,
+    TalkOptions,
+    VerdictOptions,
+    argument,
     choose_format,
     count_jobs,
-    filter_options,
-    look_options,
-    output_options,
+    option,
     read_selection,
-    read_view,
     refuse_equal_names,
-    source_options,
-    talk_options,
-    verdict_options,
+    takes,
+    terminal_width,
+    use_colour,
     with_times,
 )
 from rmqinspect.cli.progress import LONG_READ, Progress, least_time
@@ -31,13 +38,13 @@ from rmqinspect.text import count, describe_size, escape, group_digits
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from rmqinspect.output import Writer
+    from rmqinspect.output import View, Writer
     from rmqinspect.store.model import Store
     from rmqinspect.tables.filters import Selection
     from rmqinspect.tables.table import Request, Table
 
 
-# What was given → the table it is read as; everything else is read for its messages.
+# Kind of the given path -> table; every other kind is read for its messages.
 _TABLE_OF_PLACE = {
     "queue": "queue_units",
     "batch_queue": "queue_units",
@@ -54,26 +61,43 @@ _TABLE_OF_CONFIG = {
 _LOST_GAPS = frozenset({"unknown", "missing"})
 
 
-@click.command("decode")
-@click.argument("paths", nargs=-1, metavar="PATH...", type=click.Path(readable=False))
-@click.option(
-    "--table",
-    "table_name",
-    metavar="NAME",
-    help="messages, segments, gaps, queues, queue_units, index_files, index_entries, groups, topics, "
-    "subscription_groups, checkpoint, … Default: what PATH is, messages for a store.",
-)
-@output_options
-@filter_options
-@look_options
-@source_options
-@verdict_options
-@talk_options
-def command(paths: tuple[str, ...], table_name: str | None, **options: Any) -> int:
-    """Print the rows of a store, or of any one file in it; what the file is, is found out.
+@dataclass(frozen=True, kw_only=True)
+class DecodeArguments(
+    OutputOptions,
+    BodyOptions,
+    RedactOptions,
+    SelectionOptions,
+    LookOptions,
+    SourceOptions,
+    JobOptions,
+    VerdictOptions,
+    TalkOptions,
+):
+    """What `decode` is asked for."""
 
-    Several stores are printed as one table with the column `store` first. Damage is a row with a
-    status, and ends with exit status 3 after all rows were written.
+    paths: tuple[str, ...] = argument("PATH...", type=click.Path(readable=False))
+    table: str | None = option(
+        "--table",
+        metavar="NAME",
+        help="messages, segments, gaps, queues, queue_units, index_files, index_entries, groups, topics, "
+        "subscription_groups, checkpoint, … Default: by the kind of PATH; messages for a store.",
+    )
+    limit: int | None = option("-n", "--limit", type=click.IntRange(min=0), metavar="N", help="At most N rows.")
+    columns: str | None = option("--columns", metavar="A,B|all", help="Columns, in this order.")
+    body: str | None = option(
+        "--body",
+        type=click.Choice(("full", "preview", "none")),
+        help="How much of each body. Default: preview in the table format, else full.",
+    )
+
+
+@click.command("decode")
+@takes(DecodeArguments)
+def command(arguments: DecodeArguments) -> int:
+    """Print the rows of a store, or of any one file in it; the kind of file is detected.
+
+    Several stores are printed as one table, with the column `store` first. Damage is a row with a
+    status; after all rows are written it ends the command with exit status 3.
 
     \b
     Examples:
@@ -82,35 +106,110 @@ def command(paths: tuple[str, ...], table_name: str | None, **options: Any) -> i
       rmqinspect decode STORE/index -f csv
       rmqinspect decode STORE --since last-5m -o rows.parquet
     """
-    if not paths and not options["config"]:
-        raise click.UsageError("Missing argument 'PATH...'.")
-    format_ = choose_format(options)
+    format_ = choose_format(arguments)
 
     from rmqinspect.output import open_writer
     from rmqinspect.store.discover import open_stores
 
-    stores = open_stores(paths, config=options["config"], base=options["base"])
-    table = _choose_table(table_name, stores)
-    schema = _with_store(table.schema) if len(stores) > 1 else table.schema
-    shown = _choose_columns(options["columns"], table, schema, format_)
-    # Here the times are only checked; `last` is found out for each store by itself.
-    selection = with_times(read_selection(options), options, lambda: 0)
-    if missing := selection.missing_columns(schema):
-        raise click.UsageError(f"The table {table.name} has no column for {missing[0]}.")
-    refuse_equal_names([store.name for store in stores])
-
-    view = read_view(options, format_)
+    stores = open_stores(arguments.paths, config=arguments.config, base=arguments.base)
+    plan = _make_plan(stores, arguments, format_)
     evidence = [path for store in stores for path in store.paths]
-    shown_schema = schema.empty_table().select(shown).schema
-    plan = _Plan(stores, table, shown, selection, options, format_)
     with (
-        Progress(plan.size, options["progress"], quiet=options["quiet"]) as progress,
-        open_writer(format_, shown_schema, options["output"], view=view, evidence=evidence) as writer,
+        Progress(plan.size, arguments.progress, quiet=arguments.quiet) as progress,
+        open_writer(
+            format_, plan.shown_schema, arguments.output, view=_read_view(arguments, plan.body), evidence=evidence
+        ) as writer,
     ):
         reading = _Reading(plan, progress)
         reading.announce()
         reading.write_rows(writer)
-    return reading.conclude(talkative=format_ != "table" or bool(options["verbose"]))
+    return reading.conclude(talkative=format_ != "table" or bool(arguments.verbose))
+
+
+def _read_view(arguments: DecodeArguments, body: str) -> "View":
+    """Return how values are shown."""
+    from rmqinspect.output import PREVIEW_SIZE, View
+
+    return View(
+        zone=arguments.zone,
+        colour=use_colour(arguments.color, arguments.output),
+        width=terminal_width(arguments.output),
+        preview=PREVIEW_SIZE if body == "preview" else None,
+        redacted=arguments.redact.words if arguments.redact else (),
+    )
+
+
+# --- the plan: all that stays the same while rows are read ------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    stores: "list[Store]"
+    table: "Table"
+    shown_schema: "pa.Schema"
+    selection: "Selection"  # without times: `last` is another time in each store
+    arguments: DecodeArguments
+    now: datetime
+    body: str  # full, preview, none
+    cut: bool  # bodies are cut here; the table format cuts, and marks it, by itself
+    wanted: frozenset[str]  # columns that are shown or compared
+    size: int  # bytes to read
+    filters: bool  # whether rows are left out
+
+    def shape(self, batch: "pa.RecordBatch", store: "Store") -> "pa.RecordBatch":
+        """Return selected rows as they are written: columns, redaction, bodies."""
+        import pyarrow as pa
+
+        from rmqinspect.output import cut_bodies
+
+        shown = self.shown_schema.names
+        if "store" in shown and "store" not in batch.schema.names:
+            names = pa.repeat(store.name, batch.num_rows)
+            batch = batch.add_column(0, _with_store(batch.schema).field(0), names)
+        batch = batch.select(shown)
+        if self.body == "none" and "body" in shown:
+            position = shown.index("body")
+            empty = pa.nulls(batch.num_rows, batch.schema.field(position).type)
+            batch = batch.set_column(position, batch.schema.field(position), empty)
+        elif self.cut:
+            batch = cut_bodies(batch)
+        return self.arguments.redact.hide(batch) if self.arguments.redact else batch
+
+
+def _make_plan(stores: "list[Store]", arguments: DecodeArguments, format_: str) -> _Plan:
+    """Return the plan.
+
+    :raises click.UsageError: an option does not fit the table or the stores.
+    """
+    from rmqinspect.tables.sources import bytes_to_read
+
+    table = _choose_table(arguments.table, stores)
+    schema = _with_store(table.schema) if len(stores) > 1 else table.schema
+    shown = _choose_columns(arguments.columns, table, schema, format_)
+    # The times are only checked here; each store resolves `last` by itself.
+    selection = with_times(read_selection(arguments), arguments, lambda: 0)
+    if missing := selection.missing_columns(schema):
+        raise click.UsageError(f"The table {table.name} has no column for {missing[0]}.")
+    refuse_equal_names([store.name for store in stores])
+
+    body = arguments.body or ("preview" if format_ == "table" else "full")
+    compared = selection.columns(table.schema)
+    wanted = {*shown, *compared, "status", "kind"} & set(table.schema.names)
+    if body == "none" and selection.body_text is None:
+        wanted.discard("body")
+    return _Plan(
+        stores,
+        table,
+        schema.empty_table().select(shown).schema,
+        selection,
+        arguments,
+        datetime.now(UTC),
+        body,
+        cut=body == "preview" and format_ != "table",
+        wanted=frozenset(wanted),
+        size=sum(bytes_to_read(store, table.name, selection.offsets) for store in stores),
+        filters=bool(compared),
+    )
 
 
 def _choose_table(name: str | None, stores: "list[Store]") -> "Table":
@@ -131,7 +230,7 @@ def _table_of(store: "Store") -> str:
         name = names.pop()
         if name not in _TABLE_OF_CONFIG:
             known = ", ".join(_TABLE_OF_CONFIG)
-            raise NotAStore(f"{name}: a configuration file without a table; there are tables of {known}")
+            raise NotAStore(f"{name}: no table shows this configuration file; there are tables of {known}")
         return _TABLE_OF_CONFIG[name]
     return _TABLE_OF_PLACE.get(store.place, "messages")
 
@@ -156,85 +255,40 @@ def _choose_columns(text: str | None, table: "Table", schema: "pa.Schema", forma
     return list(dict.fromkeys(chosen))
 
 
-class _Plan:
-    """What is read and how it is shown: all that stays the same while rows pass."""
-
-    def __init__(
-        self,
-        stores: "list[Store]",
-        table: "Table",
-        shown: list[str],
-        selection: "Selection",
-        options: dict[str, Any],
-        format_: str,
-    ) -> None:
-        from rmqinspect.tables.sources import bytes_to_read
-
-        self.stores = stores
-        self.table = table
-        self.shown = shown
-        self.selection = selection
-        self.options = options
-        self.now = datetime.now(UTC)
-        self.body = body_choice(options, format_)
-        self.cut = self.body == "preview" and format_ != "table"  # the table view cuts, and marks, by itself
-        wanted = {*shown, *selection.columns(table.schema), "status", "kind"} & set(table.schema.names)
-        if self.body == "none" and selection.body_text is None:
-            wanted.discard("body")
-        self.wanted = frozenset(wanted)
-        self.size = sum(bytes_to_read(store, table.name, selection.offsets) for store in stores)
-        self.filters = bool(selection.columns(table.schema))
-
-    def shape(self, batch: "pa.RecordBatch", store: "Store") -> "pa.RecordBatch":
-        """Return selected rows as they are to be written: columns, redaction, bodies."""
-        import pyarrow as pa
-
-        from rmqinspect.output import cut_bodies
-
-        if "store" in self.shown and "store" not in batch.schema.names:
-            names = pa.repeat(store.name, batch.num_rows)
-            batch = batch.add_column(0, _with_store(batch.schema).field(0), names)
-        batch = batch.select(self.shown)
-        if self.body == "none" and "body" in self.shown:
-            position = self.shown.index("body")
-            empty = pa.nulls(batch.num_rows, batch.schema.field(position).type)
-            batch = batch.set_column(position, batch.schema.field(position), empty)
-        elif self.cut:
-            batch = cut_bodies(batch)
-        return self.options["redact"].hide(batch) if self.options["redact"] else batch
+# --- reading ----------------------------------------------------------------------------------------------
 
 
 class _Reading:
-    """Rows on their way from the stores to the writer, and what was noticed about them."""
+    """Passes rows from the stores to the writer and counts what is reported at the end."""
 
     def __init__(self, plan: _Plan, progress: Progress) -> None:
         self.plan = plan
         self.progress = progress
         self.rows = 0
         self.bad_rows = 0
-        self.more: str | None = None  # what is known about rows behind the limit
+        self.more: str | None = None  # whether rows follow the limit: more exist, more may exist
         self.unreadable = 0
         self.gaps = 0
         self.gap_size = 0
         self._gap_end = -1
 
     def announce(self) -> None:
-        """Say that much will be read, before it is; with -v also what was inferred about the files."""
-        options = self.plan.options
+        """Announce a long read before it starts; with -v also what was inferred about the files."""
+        arguments = self.plan.arguments
         remarks = [remark for store in self.plan.stores for remark in store.remarks]
-        for remark in remarks if options["verbose"] else ():
+        for remark in remarks if arguments.verbose else ():
             self.progress.remark(remark)
-        stops_early = options["limit"] is not None and not self.plan.filters
+        stops_early = arguments.limit is not None and not self.plan.filters
         if self.plan.size > LONG_READ and not stops_early:
             self.progress.remark(
                 f"{describe_size(self.plan.size)} to read: the table {self.plan.table.name} needs all of it. "
-                "Cheaper: --offset A..B reads only that range, rmqinspect info reads next to nothing"
+                "Cheaper: --offset A..B reads only that range, rmqinspect info reads almost nothing"
                 + least_time(self.plan.size)
             )
 
     def write_rows(self, writer: "Writer") -> None:
         """Write all rows asked for, up to the limit."""
-        limit: int | None = self.plan.options["limit"]
+        limit = self.plan.arguments.limit
         with closing(self._batches()) as batches:
             for batch, shaped in batches:
                 room = batch.num_rows if limit is None else limit - self.rows
@@ -255,14 +309,14 @@ class _Reading:
         writer.write(shaped)
 
     def _look_ahead(self, batches: "Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]") -> str | None:
-        """Look at one more batch after the limit was met exactly; a filter's next hit may be hours away."""
+        """Read one more batch after exactly `limit` rows, not more: a filter's next hit may be hours away."""
         batch, _ = next(batches, (None, None))
         if batch is None:
             return None
         return "more exist" if batch.num_rows else "more may exist"
 
     def _batches(self) -> "Generator[tuple[pa.RecordBatch, pa.RecordBatch], None, None]":
-        """Yield (selected rows with all columns, the same as they are to be written)."""
+        """Yield (selected rows with all columns, the same rows as they are written)."""
         from rmqinspect.tables.sources import is_read_for, last_store_time
 
         for store in self.plan.stores:
@@ -271,7 +325,7 @@ class _Reading:
                     self._note_unreadable(f"{oddity.name}: not read: {oddity.detail}")
             try:
                 last_time = cache(partial(last_store_time, store))
-                selection = with_times(self.plan.selection, self.plan.options, last_time, self.plan.now)
+                selection = with_times(self.plan.selection, self.plan.arguments, last_time, self.plan.now)
                 for batch in self.plan.table.rows(store, self._request(selection)):
                     rows = selection.mask_rows(batch)
                     yield rows, self.plan.shape(rows, store)
@@ -281,12 +335,12 @@ class _Reading:
     def _request(self, selection: "Selection") -> "Request":
         from rmqinspect.tables.table import Request
 
-        options = self.plan.options
+        arguments = self.plan.arguments
         return Request(
             offsets=selection.offsets,
-            raw_body=options["raw_body"],
-            max_body=options["max_body"],
-            jobs=count_jobs(options),
+            raw_body=arguments.raw_body,
+            max_body=arguments.max_body,
+            jobs=count_jobs(arguments),
             columns=self.plan.wanted,
             progress=self.progress,
             on_gap=self._note_gap,
@@ -305,7 +359,7 @@ class _Reading:
         first, beyond = self.plan.selection.offsets or (start, end)
         overlap = min(end, beyond) - max(start, first)
         if kind in _LOST_GAPS and overlap > 0:
-            self.gaps += start != self._gap_end  # the parts of one gap come one after the other
+            self.gaps += start != self._gap_end  # a gap may come in several adjoining parts
             self.gap_size += overlap
             self._gap_end = end
 
@@ -314,11 +368,11 @@ class _Reading:
         self.progress.complain(message)
 
     def conclude(self, *, talkative: bool) -> int:
-        """Say on stderr what the rows do not, and return the exit status."""
+        """Print the totals on stderr and return the exit status."""
         remark = self.progress.remark
         bad = f"; {group_digits(self.bad_rows)} with a status other than ok" if self.bad_rows else ""
         if self.more:
-            remark(f"shown {group_digits(self.rows)}, {self.more} (-n {self.plan.options['limit']}){bad}")
+            remark(f"shown {group_digits(self.rows)}, {self.more} (-n {self.plan.arguments.limit}){bad}")
         elif talkative or bad or self.unreadable:
             remark(f"{count(self.rows, 'row')}, {'incomplete' if self.unreadable else 'complete'}{bad}")
         if self.gaps:
@@ -331,7 +385,7 @@ class _Reading:
         return self._status(nothing_found=bool(unmatched))
 
     def _status(self, *, nothing_found: bool) -> ExitStatus:
-        damaged = (self.bad_rows or self.gaps) and self.plan.options["fail_on"] != "never"
+        damaged = (self.bad_rows or self.gaps) and self.plan.arguments.fail_on != "never"
         if damaged and not (nothing_found and not self.rows):
             return ExitStatus.DAMAGE
         if self.unreadable:

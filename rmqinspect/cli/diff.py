@@ -1,18 +1,27 @@
-"""`rmqinspect diff`: two stores side by side, one verdict, an exit status."""
+"""`rmqinspect diff`: two stores compared, one verdict, an exit status."""
 
 import json
-import re
-import shlex
-import textwrap
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import click
 
 from rmqinspect.cli.interrupt import interrupt_no_more, interrupted_once
-from rmqinspect.cli.options import FORMAT_NAMES, choose_format, look_options, talk_options, use_colour
-from rmqinspect.cli.progress import LONG_READ, Progress
+from rmqinspect.cli.labelled import Screen
+from rmqinspect.cli.options import (
+    FORMAT_NAMES,
+    LookOptions,
+    OutputOptions,
+    TalkOptions,
+    argument,
+    choose_format,
+    option,
+    takes,
+    use_colour,
+)
+from rmqinspect.cli.progress import LONG_READ, Progress, running_broker
 from rmqinspect.cli.status import ExitStatus
+from rmqinspect.commands import SHOW, fill_command
 from rmqinspect.config.checkpoint import read_checkpoint
 from rmqinspect.diff.log import SIDES, LogDiff
 from rmqinspect.diff.stores import Difference, DiffResult, compare_stores, diff_document, not_compared
@@ -21,45 +30,46 @@ from rmqinspect.store.discover import open_store
 from rmqinspect.store.lock import lock_holder
 from rmqinspect.store.model import Store
 from rmqinspect.system.uri import shown
-from rmqinspect.text import count, describe_offset, describe_size, escape, escape_json, group_digits
+from rmqinspect.text import count, describe_offset, describe_size, escape_json, group_digits
 
-_WIDTH = 100
-INDENT = 13
-_GROUPS, _NO_BREAK = re.compile(r"(?<=\d) (?=\d{3}\b)"), "\u00a0"  # no line ends inside of a number
-_RANGES = 3  # of physical offsets, named on the screen
-_TOPICS = 5  # named on the screen; the document has them all
+_SCREEN = Screen(indent=13)
+_RANGES = 3  # of physical offsets, on the screen
+_TOPICS = 5  # on the screen; the document lists all
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiffArguments(OutputOptions, LookOptions, TalkOptions):
+    """What `diff` is asked for."""
+
+    a: str = argument("A", nargs=1)
+    b: str = argument("B", nargs=1)
+    limit: int = option(
+        "-n",
+        "--limit",
+        type=click.IntRange(min=0),
+        default=10,
+        show_default=True,
+        metavar="N",
+        help="Rows kept of each kind of difference; the counts stay exact.",
+    )
+    format: str | None = option(
+        "-f",
+        "--format",
+        type=click.Choice(FORMAT_NAMES),
+        help="Default: a screen. json: one document; other formats: the table of differences.",
+    )
 
 
 @click.command("diff")
-@click.argument("a", metavar="A")
-@click.argument("b", metavar="B")
-@click.option(
-    "-n",
-    "--limit",
-    type=click.IntRange(min=0),
-    default=10,
-    show_default=True,
-    metavar="N",
-    help="Rows of each kind of difference; the counts stay exact.",
-)
-@click.option(
-    "-f",
-    "--format",
-    "format_",
-    type=click.Choice(FORMAT_NAMES),
-    help="Default: the screen. json: one document; other formats: the table of differences.",
-)
-@click.option("-o", "--output", type=click.Path(dir_okay=False), help="A new file; it appears when it is whole.")
-@look_options
-@talk_options
-def command(a: str, b: str, **options: Any) -> int:
-    """Two stores: replica against master, before against after, a copy against its original.
+@takes(DiffArguments)
+def command(arguments: DiffArguments) -> int:
+    """Compare two stores: replica with master, before with after, a copy with its original.
 
-    Compared are segments, the bytes of the log where both have it, records, consume queues,
-    consumer offsets and topics; not index files and checkpoints, which differ by nature. Reads only.
+    Compares segments, the bytes of the log ranges that both have, records, consume queues, consumer
+    offsets and topics. Index files and checkpoints always differ and are not compared.
 
     \b
-    Exit status: 0 the same, 3 different, 4 not everything could be read, 130 interrupted.
+    Exit status: 0 equal, 3 different, 4 not everything could be read, 130 interrupted.
 
     \b
     Examples:
@@ -67,44 +77,43 @@ def command(a: str, b: str, **options: Any) -> int:
       rmqinspect diff BEFORE AFTER -f json
       rmqinspect diff A/commitlog/00000000001073741824 B/commitlog/00000000001073741824
     """
-    names = (shown(a), shown(b))
-    format_ = choose_format(options)
-    stores = open_store([a]), open_store([b])
+    names = (shown(arguments.a), shown(arguments.b))
+    format_ = choose_format(arguments)
+    stores = open_store([arguments.a]), open_store([arguments.b])
     with interrupted_once():
-        outcome = _compare(stores, options)
+        outcome = _compare(stores, arguments)
         interrupt_no_more()
-        _tell(outcome, names, format_, options)
+        _print(outcome, names, format_, arguments)
     return _status(outcome)
 
 
-def _tell(outcome: DiffResult, names: Sequence[str], format_: str, options: dict[str, Any]) -> None:
+def _print(outcome: DiffResult, names: Sequence[str], format_: str, arguments: DiffArguments) -> None:
     if format_ == "json":
-        _write_document(outcome, names, options["output"])
-    elif format_ != "table" or options["output"]:
-        _write_table(outcome, format_, options)
-    elif not options["quiet"]:
-        colour = use_colour(options["color"])
-        for line in _screen(outcome, names, options["verbose"]):
+        _write_document(outcome, names, arguments.output)
+    elif format_ != "table" or arguments.output:
+        _write_table(outcome, format_, arguments)
+    elif not arguments.quiet:
+        colour = use_colour(arguments.color)
+        for line in _screen(outcome, names, arguments.verbose):
             click.echo(line, color=colour)
-    if (format_ != "table" or options["output"]) and not options["quiet"]:
+    if (format_ != "table" or arguments.output) and not arguments.quiet:
         click.echo(_verdict_line(outcome), err=True)
 
 
-def _compare(stores: tuple[Store, Store], options: dict[str, Any]) -> DiffResult:
+def _compare(stores: tuple[Store, Store], arguments: DiffArguments) -> DiffResult:
     sizes = [_size(store) for store in stores]
-    with Progress(sum(sizes), options["progress"], quiet=options["quiet"]) as progress:
+    with Progress(sum(sizes), arguments.progress, quiet=arguments.quiet) as progress:
         for side, store in zip(SIDES, stores, strict=True):
             if (holder := lock_holder(store)) is not None:
-                text = f"{side}: a broker runs on this store (pid {holder} holds the lock): the files may change"
-                progress.remark(text + " while they are read")
-            for remark in store.remarks if options["verbose"] else ():
+                progress.remark(f"{side}: {running_broker(holder)}")
+            for remark in store.remarks if arguments.verbose else ():
                 progress.remark(f"{side}: {remark}")
         if sum(sizes) > LONG_READ:
             progress.remark(
-                f"{describe_size(sizes[0])} of A and {describe_size(sizes[1])} of B: what both have is read and "
-                "compared; one segment of each, given by its path, is compared alone"
+                f"{describe_size(sizes[0])} in A and {describe_size(sizes[1])} in B: every range that both have is "
+                "read. Cheaper: give one segment of each by its path"
             )
-        return compare_stores(stores, options["limit"], progress, options["zone"])
+        return compare_stores(stores, arguments.limit, progress, arguments.zone)
 
 
 def _size(store: Store) -> int:
@@ -128,12 +137,12 @@ def _write_document(outcome: DiffResult, names: Sequence[str], path: str | None)
         out.write(f"{lines}\n".encode("utf-8", "backslashreplace"))
 
 
-def _write_table(outcome: DiffResult, format_: str, options: dict[str, Any]) -> None:
+def _write_table(outcome: DiffResult, format_: str, arguments: DiffArguments) -> None:
     from rmqinspect.diff.stores import SCHEMA, difference_batches
     from rmqinspect.output import View, open_writer
 
-    view = View(zone=options["zone"], colour=use_colour(options["color"], options["output"]))
-    with open_writer(format_, SCHEMA, options["output"], view=view, evidence=_evidence(outcome)) as writer:
+    view = View(zone=arguments.zone, colour=use_colour(arguments.color, arguments.output))
+    with open_writer(format_, SCHEMA, arguments.output, view=view, evidence=_evidence(outcome)) as writer:
         writer.complete = outcome.complete
         for batch in difference_batches(outcome):
             writer.write(batch)
@@ -149,32 +158,18 @@ def _evidence(outcome: DiffResult) -> tuple[str, ...]:
 def _screen(outcome: DiffResult, names: Sequence[str], verbose: int) -> Iterator[str]:
     log = outcome.log
     for side, (name, store) in enumerate(zip(names, outcome.stores, strict=True)):
-        yield from label(SIDES[side], f"{name}: {_store_words(store, log, side)}")
+        yield from _SCREEN.rows(SIDES[side], f"{name}: {_store_words(store, log, side)}")
     if log is not None:
         yield from _segment_lines(outcome)
         yield from _log_lines(outcome, log, names)
         yield from _record_lines(outcome, log)
     yield from _other_lines(outcome)
-    for number, note in enumerate(outcome.notes):
-        yield from label("" if number else "noted", note)
-    yield from label("not compared", "; ".join(not_compared(outcome)))
+    yield from _SCREEN.several("noted", outcome.notes)
+    yield from _SCREEN.rows("not compared", "; ".join(not_compared(outcome)))
     if verbose:
         yield from _checkpoint_lines(outcome)
-    for number, message in enumerate(outcome.unread):
-        yield from label("" if number else "not read", message)
+    yield from _SCREEN.several("not read", outcome.unread)
     yield _verdict_line(outcome)
-
-
-def label(name: str, text: str) -> Iterator[str]:
-    if text:
-        lines = textwrap.wrap(
-            _GROUPS.sub(_NO_BREAK, escape(text)),
-            _WIDTH,
-            initial_indent=f"{name:{INDENT}}",
-            subsequent_indent=" " * INDENT,
-            break_on_hyphens=False,
-        )
-        yield from (line.replace(_NO_BREAK, " ") for line in lines)
 
 
 def _store_words(store: Store, log: LogDiff | None, side: int) -> str:
@@ -184,7 +179,7 @@ def _store_words(store: Store, log: LogDiff | None, side: int) -> str:
     if log is not None:
         covered = ", ".join(f"{group_digits(start)} to {group_digits(end)}" for start, end in log.ranges(side))
         end = log.ends[side]
-        words += f", {covered or 'nothing that the other has'}; "
+        words += f", {covered or 'no range that the other has'}; "
         words += "no record" if end is None else f"the log ends at {group_digits(end)}"
     return words
 
@@ -194,13 +189,13 @@ def _segment_lines(outcome: DiffResult) -> Iterator[str]:
     for row in outcome.differences.of("segment_only", "segment_length"):
         base = group_digits(row.physical_offset or 0)
         if row.only_in:
-            yield from label(name, f"base {base} only in {row.only_in}, {count(row.length or 0, 'byte')}")
+            yield from _SCREEN.rows(name, f"base {base} only in {row.only_in}, {count(row.length or 0, 'byte')}")
         else:
-            yield from label(name, f"base {base}: {_digits(row.a)} bytes in A, {_digits(row.b)} in B")
+            yield from _SCREEN.rows(name, f"base {base}: {_digits(row.a)} bytes in A, {_digits(row.b)} in B")
         name = ""
     yield from _more(outcome, "segment_only", "segment_length")
     if not counts["segment_only"] + counts["segment_length"]:
-        yield from label("segments", "the same bases and lengths")
+        yield from _SCREEN.rows("segments", "the same bases and lengths")
 
 
 def _log_lines(outcome: DiffResult, log: LogDiff, names: Sequence[str]) -> Iterator[str]:
@@ -208,38 +203,42 @@ def _log_lines(outcome: DiffResult, log: LogDiff, names: Sequence[str]) -> Itera
     for row in outcome.differences.of("range_only"):
         start = row.physical_offset or 0
         where = f"{group_digits(start)} to {group_digits(start + (row.length or 0))}"
-        yield from label(name, f"{where} only in {row.only_in}: {row.message}")
+        yield from _SCREEN.rows(name, f"{where} only in {row.only_in}: {row.message}")
         name = ""
     yield from _more(outcome, "range_only")
     if log.first is None:
-        yield from label(name, f"{_compared(log)}: the same" if log.compared else "there is no range that both have")
+        yield from _SCREEN.rows(name, f"{_compared(log)}: the same" if log.compared else "no range that both have")
         return
-    yield from label(name, f"the first difference is at {describe_offset(log.first)}")
+    yield from _SCREEN.rows(name, f"the first difference is at {describe_offset(log.first)}")
+    yield from _first_difference_lines(outcome, log, log.first)
+    yield from _next_lines(outcome, log.first, names)
+
+
+def _first_difference_lines(outcome: DiffResult, log: LogDiff, first: int) -> Iterator[str]:
+    """Yield what either side has at the first difference, the ranges that differ, and which log is shorter."""
     for side, stand in enumerate(outcome.stands or ()):
         end = log.ends[side]
-        ended = "the log ended before; " if end is not None and log.first >= end else ""
-        yield from label(f"  {SIDES[side]}", ended + stand.text)
-    shown = "; ".join(_run(row) for row in outcome.differences.of("bytes")[:_RANGES])
+        ended = "the log ends before it; " if end is not None and first >= end else ""
+        yield from _SCREEN.rows(f"  {SIDES[side]}", ended + stand.text)
     if log.runs.count:
+        shown = "; ".join(_run(row) for row in outcome.differences.of("bytes")[:_RANGES])
         more = ", …" if log.runs.count > _RANGES else ""
-        yield from label(
-            "",
-            f"{_compared(log)}; not the same: {count(log.runs.differing, 'byte')} in "
-            f"{count(log.runs.count, 'range')}: {shown}{more}",
-        )
+        differ = "differs" if log.runs.differing == 1 else "differ"
+        sizes = f"{count(log.runs.differing, 'byte')} {differ} in {count(log.runs.count, 'range')}"
+        yield from _SCREEN.rows("", f"{_compared(log)}; {sizes}: {shown}{more}")
     for row in outcome.differences.of("log_end"):
-        tail = "" if log.tail is None else f", behind which, to {group_digits(log.tail)}, stand bytes of no record"
+        tail = "" if log.tail is None else f", followed up to {group_digits(log.tail)} by bytes of no record"
         shorter = SIDES[1 - SIDES.index(row.only_in or "A")]
-        yield from label(
-            "",
-            f"{shorter} ends at {group_digits(row.physical_offset or 0)}{tail}; {row.only_in} "
-            f"goes on for {count(row.length or 0, 'byte')}",
-        )
+        end_words = f"{shorter} ends at {group_digits(row.physical_offset or 0)}{tail}"
+        yield from _SCREEN.rows("", f"{end_words}; {row.only_in} continues for {count(row.length or 0, 'byte')}")
+
+
+def _next_lines(outcome: DiffResult, first: int, names: Sequence[str]) -> Iterator[str]:
+    """Yield the commands that show the first difference, each in one line, to be copied."""
     for number, (name, stand) in enumerate(zip(names, outcome.stands or (), strict=True)):
-        at = log.first if stand.start is None else stand.start
+        at = first if stand.start is None else stand.start
         if stand.kind != "nothing":
-            command_next = f"rmqinspect show {shlex.quote(name)} --at {at}"
-            yield escape(f"{'' if number else 'next':{INDENT}}{command_next}")  # in one line: it is to be copied
+            yield _SCREEN.line("" if number else "next", fill_command(SHOW, [name], at=at))
 
 
 def _compared(log: LogDiff) -> str:
@@ -261,25 +260,25 @@ def _record_lines(outcome: DiffResult, log: LogDiff) -> Iterator[str]:
             continue
         topics = [f"{topic} {group_digits(number)}" for topic, number in only.by_topic.items()]
         shown = ", ".join(topics[:_TOPICS]) + (f" and {len(topics) - _TOPICS} more topics" if topics[_TOPICS:] else "")
-        yield from label("records", f"{group_digits(only.count)} only in {SIDES[side]}: {shown}")
+        yield from _SCREEN.rows("records", f"{group_digits(only.count)} only in {SIDES[side]}: {shown}")
         if only.elsewhere:
             about = "" if only.elsewhere_exact else "about "
-            yield from label(
+            yield from _SCREEN.rows(
                 "",
-                f"{about}{group_digits(only.elsewhere)} of them {SIDES[1 - side]} has at another "
-                "offset: same queue offset, time and body",
+                f"{about}{group_digits(only.elsewhere)} of them are in {SIDES[1 - side]} at another offset, with "
+                "the same queue offset, time and body",
             )
         rows = [row for row in outcome.differences.of("record_only") if row.only_in == SIDES[side]]
         for row in rows:
-            yield from label(
+            yield from _SCREEN.rows(
                 "",
                 f"{group_digits(row.physical_offset or 0)}: {row.topic} queue {row.queue_id} offset "
                 f"{row.queue_offset}, {row.a or row.b}; {row.message}",
             )
         if only.count > len(rows):
-            yield from label("", f"and {group_digits(only.count - len(rows))} more: --limit shows them")
+            yield from _SCREEN.rows("", f"and {group_digits(only.count - len(rows))} more: --limit shows them")
     if not any(only.count for only in log.only):
-        yield from label("records", "none that only one of the two has, where bytes were compared")
+        yield from _SCREEN.rows("records", "none in only one of the two, where bytes were compared")
 
 
 def _other_lines(outcome: DiffResult) -> Iterator[str]:
@@ -293,9 +292,9 @@ def _other_lines(outcome: DiffResult) -> Iterator[str]:
     for part, words, kinds in parts:
         if outcome.compared[part]:
             continue
-        yield from label(part, words)
+        yield from _SCREEN.rows(part, words)
         for row in outcome.differences.of(*kinds):
-            yield from label("", _row_words(row))
+            yield from _SCREEN.rows("", _row_words(row))
         yield from _more(outcome, *kinds)
 
 
@@ -323,18 +322,18 @@ def _digits(text: str | None) -> str:
 def _more(outcome: DiffResult, *kinds: str) -> Iterator[str]:
     left = sum(outcome.differences.counts[kind] for kind in kinds) - len(outcome.differences.of(*kinds))
     if left:
-        yield from label("", f"and {group_digits(left)} more: --limit shows them")
+        yield from _SCREEN.rows("", f"and {group_digits(left)} more: --limit shows them")
 
 
 def _checkpoint_lines(outcome: DiffResult) -> Iterator[str]:
     try:
         a, b = (read_checkpoint(store) for store in outcome.stores)
     except Unreadable as error:
-        yield from label("checkpoint", str(error))
+        yield from _SCREEN.rows("checkpoint", str(error))
         return
     for number, name in enumerate(dict.fromkeys((*a, *b))):
         values = (str(found.get(name, "none")) for found in (a, b))
-        yield from label("" if number else "checkpoint", f"{name}: {' in A, '.join(values)} in B")
+        yield from _SCREEN.rows("" if number else "checkpoint", f"{name}: {' in A, '.join(values)} in B")
 
 
 def _verdict_line(outcome: DiffResult) -> str:
@@ -345,4 +344,4 @@ def _verdict_line(outcome: DiffResult) -> str:
         words += f"; interrupted, {outcome.interrupted}"
     elif outcome.unread:
         words += f"; {count(len(outcome.unread), 'place')} could not be read"
-    return f"{'VERDICT':{INDENT}}{words}"
+    return _SCREEN.line("VERDICT", words)

@@ -1,47 +1,55 @@
-"""`rmqinspect explain`: what a finding, a field, a flag or a line of a broker's log means; needs no store."""
+"""`rmqinspect explain`: the meaning of a finding, a field, a flag or a broker log line. Needs no store."""
 
 import json
 import re
-import textwrap
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any
 
 import click
 
-from rmqinspect.cli.options import use_colour
+from rmqinspect.cli.labelled import Screen
+from rmqinspect.cli.options import DocumentOptions, argument, takes, use_colour
 from rmqinspect.errors import NothingFound
 from rmqinspect.explain.lookup import Explanation, everything, explain, near
 from rmqinspect.text import escape, escape_json
 from rmqinspect.verify.codes import ALL, CODES
 from rmqinspect.version import tool_name
 
-_WIDTH = 100
-_LABEL = 13
-_CODES = 2 + max(len(code.code) for code in CODES) + 2
-_ASKED = 200  # characters of an unknown text that an error repeats
+_SCREEN = Screen(indent=13)
+_NAMES = Screen(indent=0)
+# The list of everything: codes beside their rules, other names in running lines.
+_CODES = Screen(indent=max(len(code.code) for code in CODES) + 2, lead=2)
+_LIST = Screen(indent=0, lead=2)
+_ASKED = 200  # characters of an unknown text that the error repeats
 _HEADINGS = {
-    "code": "codes of findings",
+    "code": "finding codes",
     "field": "fields",
     "property": "message properties",
     "bit": "bits",
     "number": "numbers",
     "topic": "topics",
-    "word": "words of this tool",
-    "log line": "log lines (a part of one is enough; in quotes)",
+    "word": "terms of this tool",
+    "log line": "log lines (in quotes; a part is enough)",
 }
 
 
-# Values may be negative, and a pasted line may hold anything: what looks like an option is looked at below.
-@click.command("explain", context_settings={"ignore_unknown_options": True})
-@click.argument("words", metavar="[WHAT]...", nargs=-1)
-@click.option("-f", "--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
-def command(words: tuple[str, ...], form: str) -> None:
-    """Say what a code, field, flag or log line means, how it comes about, what a broker does, what to run next.
+@dataclass(frozen=True, kw_only=True)
+class ExplainArguments(DocumentOptions):
+    """What `explain` is asked for."""
 
-    WHAT is a code of a finding; a field, property, bit, topic or number, with a value if you have one;
-    or a line of a broker's log in quotes, whole or a part. Without WHAT: all that is known.
+    words: tuple[str, ...] = argument("[WHAT]...")
+
+
+# Values may be negative and a pasted line may contain anything: what looks like an option is checked below.
+@click.command("explain", context_settings={"ignore_unknown_options": True})
+@takes(ExplainArguments)
+def command(arguments: ExplainArguments) -> None:
+    """Explain a code, field, flag or log line: meaning, cause, what a broker does, what to run next.
+
+    WHAT is the code of a finding; a field, property, bit, topic or number, with its value if you have
+    one; or a line of a broker's log in quotes, whole or in part. Without WHAT: a list of everything.
 
     \b
     Examples:
@@ -52,6 +60,7 @@ def command(words: tuple[str, ...], form: str) -> None:
       rmqinspect explain "found a illegal magic code 0x66666"
       rmqinspect explain "$(tail -n 50 store.log)"
     """
+    words = arguments.words
     if len(words) < 4 and (wrong := [word for word in words if re.fullmatch(r"--?[A-Za-z][\w-]*", word)]):
         raise click.UsageError(f"No such option: {escape(wrong[0])}")
     text = " ".join(words)
@@ -59,11 +68,11 @@ def command(words: tuple[str, ...], form: str) -> None:
         found = explain(text) if words else list(everything())
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    if form == "json":
+    if arguments.format == "json":
         click.echo(escape_json(json.dumps(_document(found, text), ensure_ascii=False)))
     if not found:
         raise NothingFound(_unknown(text))
-    if form == "table":
+    if arguments.format == "table":
         colour = use_colour("auto")
         for line in _screen(found, colour) if words else _contents(found, colour):
             click.echo(line, color=colour)
@@ -82,10 +91,10 @@ def _document(found: list[Explanation], text: str) -> dict[str, Any]:
 
 def _unknown(text: str) -> str:
     names = near(text)
-    hint = f"; near: {', '.join(names)}" if names else "; rmqinspect explain lists what is known"
+    hint = f"; near: {', '.join(names)}" if names else "; rmqinspect explain lists everything"
     if re.fullmatch(r"-?(0[xX][0-9a-fA-F]+|\d+)", text):
         hint = "; name the field too: rmqinspect explain sysFlag 0x1c"
-    return f"nothing is known about '{text[:_ASKED]}{'…' if len(text) > _ASKED else ''}'{hint}"
+    return f"no explanation of '{text[:_ASKED]}{'…' if len(text) > _ASKED else ''}'{hint}"
 
 
 # --- the screen ---------------------------------------------------------------------------------
@@ -95,29 +104,22 @@ def _screen(found: list[Explanation], colour: bool) -> Iterator[str]:
     for number, explanation in enumerate(found):
         if number:
             yield ""
-        for line in wrap(explanation.name, "", 0):
+        for line in _NAMES.rows("", explanation.name):
             yield click.style(line, bold=True) if colour else line
-        for label, text in _lines(explanation):
-            yield from wrap(text, label, _LABEL)
+        yield from _lines(explanation)
 
 
-def _lines(explanation: Explanation) -> Iterator[tuple[str, str]]:
-    """Yield (label, text); the label stands before the first of several texts."""
-    yield explanation.kind, explanation.where
-    yield "means", explanation.meaning
-    yield from _several("here", (_joined(value, meaning) for value, meaning in explanation.values))
-    if explanation.cause:
-        yield "cause", explanation.cause
-    if explanation.effect:
-        yield "broker", explanation.effect
-    label = "note" if explanation.kind == "log line" else "versions"
-    yield from _several(
-        label, (effect if versions == ALL else f"{versions}: {effect}" for versions, effect in explanation.eras)
-    )
-    yield from _several("logged as", explanation.logged)
-    yield from _several("next", explanation.next)
-    if explanation.see:
-        yield "explain too", ", ".join(explanation.see)
+def _lines(explanation: Explanation) -> Iterator[str]:
+    yield from _SCREEN.rows(explanation.kind, explanation.where)
+    yield from _SCREEN.rows("means", explanation.meaning)
+    yield from _SCREEN.several("here", (_joined(value, meaning) for value, meaning in explanation.values))
+    yield from _SCREEN.rows("cause", explanation.cause)
+    yield from _SCREEN.rows("broker", explanation.effect)
+    effects = (effect if versions == ALL else f"{versions}: {effect}" for versions, effect in explanation.eras)
+    yield from _SCREEN.several("note" if explanation.kind == "log line" else "versions", effects)
+    yield from _SCREEN.several("logged as", explanation.logged)
+    yield from _SCREEN.several("next", explanation.next)
+    yield from _SCREEN.rows("explain too", ", ".join(explanation.see))
 
 
 def _joined(value: str, meaning: str) -> str:
@@ -126,30 +128,15 @@ def _joined(value: str, meaning: str) -> str:
     return f"{value}: {meaning}"
 
 
-def _several(label: str, texts: Iterable[str]) -> Iterator[tuple[str, str]]:
-    for number, text in enumerate(texts):
-        yield "" if number else label, text
-
-
-def wrap(text: str, label: str, indent: int) -> list[str]:
-    return textwrap.wrap(
-        escape(text),
-        _WIDTH,
-        initial_indent=f"{label:{indent}}" if indent else "",
-        subsequent_indent=" " * indent,
-        break_on_hyphens=False,
-    )
-
-
 def _contents(found: list[Explanation], colour: bool) -> Iterator[str]:
-    """Yield all names: codes with their rule, log lines one by one, all others in rows."""
+    """Yield all names: codes with their rule, log lines one by one, all others in running lines."""
     for number, (kind, heading) in enumerate(_HEADINGS.items()):
         if number:
             yield ""
         yield click.style(heading, bold=True) if colour else heading
         group = [explanation for explanation in found if explanation.kind == kind]
         for label, text in _rows(kind, group):
-            yield from wrap(text, f"  {label}", _CODES if label else 2)
+            yield from (_CODES if label else _LIST).rows(label, text)
 
 
 def _rows(kind: str, group: list[Explanation]) -> Iterator[tuple[str, str]]:

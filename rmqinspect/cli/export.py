@@ -1,35 +1,42 @@
-"""`rmqinspect export`: tables of whole stores as Parquet files, whole or not there at all."""
+"""`rmqinspect export`: tables of whole stores as Parquet files, all of them or none.
 
-import os
+arguments -> ExportRequest -> plan of each store -> engine writes parts -> commit -> screen
+                                                Ctrl-C, an error: what was written is removed
+"""
+
 import secrets
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from rmqinspect.cli.export_screen import bad_statuses, lost_ranges, screen
 from rmqinspect.cli.options import (
+    BodyOptions,
+    JobOptions,
+    LookOptions,
+    RedactOptions,
+    SelectionOptions,
+    SourceOptions,
+    TalkOptions,
+    VerdictOptions,
+    argument,
     count_jobs,
-    filter_options,
-    look_options,
+    option,
     read_selection,
     refuse_equal_names,
-    source_options,
-    talk_options,
-    value_options,
-    verdict_options,
+    takes,
     with_times,
 )
-from rmqinspect.cli.progress import LONG_READ, Progress, least_time
+from rmqinspect.cli.progress import LONG_READ, Progress, least_time, running_broker
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.errors import Refused
 from rmqinspect.export.request import FILE_SIZE, FINDINGS, MESSAGES, PARTITIONS, SCHEMAS, ExportRequest
-from rmqinspect.system.throttle import read_bound
 from rmqinspect.system.uri import abspath
 from rmqinspect.text import count, describe_size, escape, group_digits, parse_size
 
@@ -40,8 +47,8 @@ if TYPE_CHECKING:
     from rmqinspect.store.model import Store
     from rmqinspect.tables.filters import Selection
 
-MANY_FILES = 1000
-MOST_PARTS = 100_000  # a plan of more takes more memory than the reading
+MANY_FILES = 1000  # more are announced
+MOST_PARTS = 100_000  # a plan of more parts takes more memory than the export
 _SMALLEST_FILE = 4096  # bytes of log
 _OF_SEGMENTS = (MESSAGES, "segments", "gaps")
 
@@ -57,8 +64,8 @@ def _read_file_size(ctx: click.Context, param: click.Parameter, text: str) -> in
 
 
 def _read_output(ctx: click.Context, param: click.Parameter, path: str) -> str:
-    if path in ("", "-"):  # what a script makes of a variable that is not set, and a pipe, which has no folders
-        raise click.BadParameter(f"{path!r} is no folder", ctx, param)
+    if path in ("", "-"):  # an unset variable of a script, and a pipe
+        raise click.BadParameter(f"{path!r} is not a folder", ctx, param)
     return path
 
 
@@ -70,65 +77,73 @@ def _read_partitions(ctx: click.Context, param: click.Parameter, text: str | Non
     return columns
 
 
-@click.command("export")
-@click.argument("paths", nargs=-1, metavar="[NAME=]STORE...", type=click.Path(readable=False))
-@click.option(
-    "-o",
-    "--output",
-    metavar="DIR",
-    required=True,
-    callback=_read_output,
-    help="A new or empty folder, here or on object storage (s3://bucket/folder).",
-)
-@click.option("--table", "tables", multiple=True, metavar="NAME", help="Repeat for more. Default: messages.")
-@click.option("--all", "all_", is_flag=True, help="All tables, and the findings of verify.")
-@click.option(
-    "--engine",
-    type=click.Choice(("spark", "local")),
-    default="spark",
-    show_default=True,
-    help="What runs the parts; local needs no Java.",
-)
-@click.option("--master", metavar="URL", help="Of Spark. Default: $SPARK_REMOTE, $SPARK_MASTER, else local[*].")
-@click.option(
-    "--file-size",
-    metavar="SIZE",
-    callback=_read_file_size,
-    default=f"{FILE_SIZE >> 20}MiB",
-    show_default=True,
-    help="Bytes of commit log in one file.",
-)
-@click.option(
-    "--partition-by",
-    metavar="A,B",
-    callback=_read_partitions,
-    help="Folders of messages by topic, day (UTC, of the store time), queue_id, store; the columns stay in the files.",
-)
-@click.option(
-    "--schema",
-    type=click.Choice(SCHEMAS),
-    default="native",
-    show_default=True,
-    help="kafka: messages as Spark's Kafka source gives them.",
-)
-@click.option("--incremental", is_flag=True, help="Add what is new to an earlier export in DIR.")
-@click.option("--closed-only", is_flag=True, help="Leave out the segment that is still written.")
-@click.option(
-    "--replace-changed", is_flag=True, help="With --incremental: export segments again that are not what they were."
-)
-@click.option("--overwrite", is_flag=True, help="Replace an earlier export in DIR.")
-@filter_options
-@value_options
-@look_options
-@source_options
-@verdict_options
-@talk_options
-def command(paths: tuple[str, ...], **options: Any) -> int:
-    """Tables of whole stores as Parquet: for DuckDB, pandas, Spark.
+@dataclass(frozen=True, kw_only=True)
+class ExportArguments(
+    SelectionOptions, BodyOptions, RedactOptions, LookOptions, SourceOptions, JobOptions, VerdictOptions, TalkOptions
+):
+    """What `export` is asked for."""
 
-    DIR gets a folder for each table, _manifest.json and, when all is there, _SUCCESS. File names and
-    rows depend on the stores and --file-size alone. Damage is left out or marked in the column
-    status, said, and ends with exit status 3; --fail-on never is for pipelines.
+    paths: tuple[str, ...] = argument("[NAME=]STORE...", type=click.Path(readable=False))
+    output: str = option(
+        "-o",
+        "--output",
+        metavar="DIR",
+        required=True,
+        callback=_read_output,
+        help="A new or empty folder, local or on object storage (s3://bucket/folder).",
+    )
+    tables: tuple[str, ...] = option(
+        "--table", multiple=True, metavar="NAME", help="Table; repeatable. Default: messages."
+    )
+    all: bool = option("--all", is_flag=True, help="All tables, and the findings of verify.")
+    engine: str = option(
+        "--engine",
+        type=click.Choice(("spark", "local")),
+        default="spark",
+        show_default=True,
+        help="What runs the parts; local needs no Java.",
+    )
+    master: str | None = option(
+        "--master", metavar="URL", help="Spark master. Default: $SPARK_REMOTE, $SPARK_MASTER, else local[*]."
+    )
+    file_size: int = option(
+        "--file-size",
+        metavar="SIZE",
+        callback=_read_file_size,
+        default=f"{FILE_SIZE >> 20}MiB",
+        show_default=True,
+        help="Bytes of commit log per file.",
+    )
+    partition_by: tuple[str, ...] = option(
+        "--partition-by",
+        metavar="A,B",
+        callback=_read_partitions,
+        help="Folders of messages by topic, day (UTC, of the store time), queue_id, store; the files keep the columns.",
+    )
+    schema: str = option(
+        "--schema",
+        type=click.Choice(SCHEMAS),
+        default="native",
+        show_default=True,
+        help="kafka: messages with the columns of Spark's Kafka source.",
+    )
+    incremental: bool = option("--incremental", is_flag=True, help="Add what is new to an earlier export in DIR.")
+    closed_only: bool = option("--closed-only", is_flag=True, help="Leave out the segment that is still being written.")
+    replace_changed: bool = option(
+        "--replace-changed", is_flag=True, help="With --incremental: export changed segments again."
+    )
+    overwrite: bool = option("--overwrite", is_flag=True, help="Replace an earlier export in DIR.")
+
+
+@click.command("export")
+@takes(ExportArguments)
+def command(arguments: ExportArguments) -> int:
+    """Write tables of whole stores as Parquet, for DuckDB, pandas, Spark.
+
+    DIR gets a folder per table, _manifest.json and, when everything is written, _SUCCESS. File names
+    and rows depend only on the stores and --file-size. Damaged records are marked in the column
+    status, unreadable ranges are left out; both are reported and end with exit status 3. Use
+    --fail-on never in pipelines that accept them.
 
     \b
     Examples:
@@ -136,121 +151,111 @@ def command(paths: tuple[str, ...], **options: Any) -> int:
       rmqinspect export a=STORE b=STORE -o lake --all --partition-by topic,day
       rmqinspect export STORE -o lake --incremental --closed-only --fail-on never
     """
-    _refuse_contradictions(paths, options)
-    if options["engine"] == "spark":
+    from rmqinspect.export.stores import open_named_stores
+
+    _refuse_contradictions(arguments)
+    if arguments.engine == "spark":
         from rmqinspect.spark.session import check_spark
 
-        check_spark(options["master"])
+        check_spark(arguments.master)
     started = datetime.now(UTC)
-    stores = _open_stores(paths, options)
-    request = _read_wish(options)
-    selections = _select(stores, request, options)
+    stores = open_named_stores(arguments.paths, config=arguments.config, base=arguments.base)
+    refuse_equal_names([store.name for store in stores], " Give NAME=STORE.")
+    request = _make_request(arguments)
+    selections = _select(stores, request, arguments)
 
     from rmqinspect.export.target import Target
 
     evidence = [path for store in stores for path in store.paths]
-    mode = "incremental" if options["incremental"] else "overwrite" if options["overwrite"] else "fresh"
-    target = Target(options["output"], mode, evidence)
-    plans = _plan(stores, request, target, options)
-    with Progress(sum(plan.size for plan in plans), options["progress"], quiet=options["quiet"]) as progress:
-        run = _Run(plans, request, selections, target, options, progress, started)
+    mode = "incremental" if arguments.incremental else "overwrite" if arguments.overwrite else "fresh"
+    target = Target(arguments.output, mode, evidence)
+    plans = _plan(stores, request, target, arguments)
+    with Progress(sum(plan.size for plan in plans), arguments.progress, quiet=arguments.quiet) as progress:
+        run = _Run(plans, request, selections, target, arguments, progress, started)
         return run.go()
 
 
-def _refuse_contradictions(paths: Sequence[str], options: dict[str, Any]) -> None:
-    if not paths and not options["config"]:
-        raise click.UsageError("Missing argument '[NAME=]STORE...'.")
-    if options["all_"] and options["tables"]:
+def _refuse_contradictions(arguments: ExportArguments) -> None:
+    if arguments.all and arguments.tables:
         raise click.UsageError("--all and --table contradict each other.")
-    if options["overwrite"] and options["incremental"]:
+    if arguments.overwrite and arguments.incremental:
         raise click.UsageError("--overwrite and --incremental contradict each other.")
-    if options["replace_changed"] and not options["incremental"]:
-        raise click.UsageError("--replace-changed only means something with --incremental.")
-    if options["master"] and options["engine"] == "local":
+    if arguments.replace_changed and not arguments.incremental:
+        raise click.UsageError("--replace-changed needs --incremental.")
+    if arguments.master and arguments.engine == "local":
         raise click.UsageError("--master is for --engine spark.")
-    if read_bound() is not None and options["engine"] == "spark":
-        raise click.UsageError("--read-rate bounds processes of this machine: it needs --engine local.")
-    if options["incremental"] and (relative := _relative_times(options)):
-        raise click.UsageError(f"--incremental needs a --{relative[0][0]} that stays the same: an absolute time.")
+    if arguments.read_rate is not None and arguments.engine == "spark":
+        raise click.UsageError("--read-rate limits processes of this machine: it needs --engine local.")
+    if arguments.incremental and (relative := _relative_times(arguments)):
+        raise click.UsageError(f"--incremental needs a fixed --{relative[0][0]}: an absolute time.")
 
 
-def _relative_times(options: dict[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Return --since and --until, by name, where they are no time of their own: `-2h`, `last-5m`, `now`."""
-    given = [(name, options[name]) for name in ("since", "until")]
+def _relative_times(arguments: ExportArguments) -> tuple[tuple[str, str], ...]:
+    """Return those of --since and --until that are relative (`-2h`, `last-5m`, `now`), by name."""
+    given = [("since", arguments.since), ("until", arguments.until)]
     return tuple((name, text) for name, text in given if text and not text[:1].isdigit())
 
 
-def _open_stores(paths: Sequence[str], options: dict[str, Any]) -> "list[Store]":
-    """Open `STORE` and `NAME=STORE`: those without a name are taken together, as other commands take them."""
-    from rmqinspect.store.discover import open_stores
-    from rmqinspect.tables.splits import split_name
-
-    named = [split_name(path) for path in paths]
-    plain = [path for name, path in named if name is None]
-    settings = {"config": options["config"], "base": options["base"]}
-    stores = open_stores(plain, **settings) if plain or not paths else []
-    for place, (name, path) in enumerate(named):
-        if name is not None:
-            stores.insert(place, replace(open_stores([path], **settings)[0], name=name))
-    stores = [replace(one, name=_as_text(one.name)) for one in stores]
-    refuse_equal_names([store.name for store in stores], " Give NAME=STORE.")
-    return stores
-
-
-def _read_wish(options: dict[str, Any]) -> ExportRequest:
+def _make_request(arguments: ExportArguments) -> ExportRequest:
     from rmqinspect.tables import TABLES
 
     known = [*TABLES, FINDINGS]
-    tables = tuple(known) if options["all_"] else tuple(dict.fromkeys(options["tables"])) or (MESSAGES,)
+    tables = tuple(known) if arguments.all else tuple(dict.fromkeys(arguments.tables)) or (MESSAGES,)
     for name in tables:
         if name not in known:
             raise click.BadParameter(f"no table {escape(name)!r}; there are: {', '.join(known)}", param_hint="--table")
-    # The order of the tables is no part of the wish: an incremental export may name them in another.
+    # An incremental export may name the tables in another order.
     tables = tuple(name for name in known if name in tables)
     if MESSAGES not in tables:
-        for option in ("partition_by", "raw_body"):
-            if options[option]:
-                raise click.UsageError(f"--{option.replace('_', '-')} is for the table messages.")
-    relative = _relative_times(options)
+        for name, given in (("--partition-by", arguments.partition_by), ("--raw-body", arguments.raw_body)):
+            if given:
+                raise click.UsageError(f"{name} is for the table messages.")
+    relative = _relative_times(arguments)
+    names = dict(relative)
+    absolute = replace(
+        arguments,
+        since=None if "since" in names else arguments.since,
+        until=None if "until" in names else arguments.until,
+    )
     return ExportRequest(
-        tables,
-        options["file_size"],
-        options["schema"],
-        options["partition_by"],
-        with_times(read_selection(options), options | dict.fromkeys(dict(relative)), lambda: 0),
-        options["redact"],
-        options["raw_body"],
-        options["max_body"],
-        options["closed_only"],
-        relative,
+        tables=tables,
+        file_size=arguments.file_size,
+        schema=arguments.schema,
+        partition_by=arguments.partition_by,
+        selection=with_times(read_selection(arguments), absolute, lambda: 0),
+        redaction=arguments.redact,
+        raw_body=arguments.raw_body,
+        max_body=arguments.max_body,
+        closed_only=arguments.closed_only,
+        relative=relative,
     )
 
 
-def _select(stores: "Sequence[Store]", request: ExportRequest, options: dict[str, Any]) -> "dict[str, Selection]":
-    """Return the selection of each store: `last` is another time in each."""
+def _select(stores: "Sequence[Store]", request: ExportRequest, arguments: ExportArguments) -> "dict[str, Selection]":
+    """Return the selection by store name: `last` is another time in each store."""
     from rmqinspect.export.part import schema_of
     from rmqinspect.tables.sources import last_store_time
 
     now = datetime.now(UTC)
-    with_times(request.selection, options, lambda: 0, now)  # a time that cannot be read is told before any work
+    with_times(request.selection, arguments, lambda: 0, now)  # reports a time that cannot be parsed before any work
     selections = {
-        store.name: with_times(request.selection, options, cache(partial(last_store_time, store)), now)
+        store.name: with_times(request.selection, arguments, cache(partial(last_store_time, store)), now)
         for store in stores
     }
     timed = (
         next(iter(selections.values()))
-        if options["since"] is None and options["until"] is None
+        if arguments.since is None and arguments.until is None
         else replace(request.selection, since=0)
     )
     for table in request.tables:
-        plain = replace(request, schema="native")  # rows are chosen before they change their form
+        plain = replace(request, schema="native")  # rows are selected before their conversion
         if missing := timed.missing_columns(schema_of(table, plain)):
             raise click.UsageError(f"The table {table} has no column for {missing[0]}.")
     return selections
 
 
 def _plan(
-    stores: "Sequence[Store]", request: ExportRequest, target: "Target", options: dict[str, Any]
+    stores: "Sequence[Store]", request: ExportRequest, target: "Target", arguments: ExportArguments
 ) -> "list[StorePlan]":
     from rmqinspect.export.plan import plan_store
 
@@ -259,23 +264,23 @@ def _plan(
         asked = request.as_document()
         changed = [name for name in asked if earlier.request.get(name) != asked[name]]
         raise Refused(
-            f"{options['output']}: the export there was made with another {', '.join(changed) or 'wish'}; "
-            "rows of both would not go together. --overwrite makes it anew"
+            f"{arguments.output}: the export there was made with another {', '.join(changed) or 'request'}; "
+            "rows of both would not fit together. --overwrite replaces it"
         )
     parts = sum(-(-segment.size // request.file_size) for store in stores for segment in store.segments)
     if parts > MOST_PARTS:
         raise click.BadParameter(
-            f"so small a size makes {group_digits(parts)} files; {group_digits(MOST_PARTS)} are the most",
+            f"so small a size makes {group_digits(parts)} files; the limit is {group_digits(MOST_PARTS)}",
             param_hint="--file-size",
         )
     names = {store.name for store in stores}
     for gone in [known.name for known in earlier.stores if known.name not in names] if earlier else ():
-        raise Refused(f"{options['output']}: the export there has a store {gone}, too; give it as {gone}=STORE")
-    return [plan_store(store, request, earlier, replace_changed=options["replace_changed"]) for store in stores]
+        raise Refused(f"{arguments.output}: the export there also has a store {gone}; give it as {gone}=STORE")
+    return [plan_store(store, request, earlier, replace_changed=arguments.replace_changed) for store in stores]
 
 
 class _Run:
-    """One export: announced, written, committed, told."""
+    """One export: announce, write, commit, print."""
 
     def __init__(
         self,
@@ -283,25 +288,25 @@ class _Run:
         request: ExportRequest,
         selections: "dict[str, Selection]",
         target: "Target",
-        options: dict[str, Any],
+        arguments: ExportArguments,
         progress: Progress,
         started: datetime,
     ) -> None:
         from rmqinspect.export.part import Orders
 
         self.plans, self.request, self.target = plans, request, target
-        self.options, self.progress, self.started = options, progress, started
-        self.jobs = count_jobs(options)
+        self.arguments, self.progress, self.started = arguments, progress, started
+        self.jobs = count_jobs(arguments)
         notes = {plan.store.name: _notes(plan) for plan in plans}
-        # A task of a cluster runs in another folder.
+        # Tasks of a cluster run in another working directory.
         self.orders = Orders(abspath(target.folder.path), secrets.token_hex(4), request, notes, selections)
         self.rows = 0
 
     def go(self) -> int:
-        """Write and commit; whatever ends it before that leaves nothing behind."""
+        """Write and commit; if anything ends it before that, nothing is left behind."""
         try:
             self._announce()
-            with _open_engine(self.options, self.jobs) as engine:
+            with _open_engine(self.arguments, self.jobs) as engine:
                 self.progress.remark(f"engine: {engine.words}")
                 self.target.begin()
                 outcome = self._write(engine)
@@ -314,44 +319,41 @@ class _Run:
             self.progress.clear()
             self.target.abandon(self.orders.run)
             raise
-        if not self.options["quiet"]:
+        if not self.arguments.quiet:
             for line in screen(outcome, self.plans, self.orders.request, self.target, status):
-                click.echo(escape(line))
+                click.echo(line)
         return status
 
     # --- before -----------------------------------------------------------------------------------
 
     def _announce(self) -> None:
-        """Say what is going to be done, and refuse what cannot be, before Spark takes its seconds to start."""
+        """Print what will be done, and refuse what cannot be, before Spark takes its seconds to start."""
         from rmqinspect.export.estimate import estimate_size
         from rmqinspect.store.lock import lock_holder
 
         remark = self.progress.remark
         for plan in self.plans:
-            for text in plan.store.remarks if self.options["verbose"] else ():
+            for text in plan.store.remarks if self.arguments.verbose else ():
                 remark(text)
             if (holder := lock_holder(plan.store)) is not None:
-                remark(
-                    f"{plan.store.name}: a broker runs on this store (pid {holder} holds the lock): "
-                    "the files may change while they are read"
-                )
+                remark(f"{plan.store.name}: {running_broker(holder)}")
             if not plan.store.segments and (empty := [table for table in self.request.tables if table in _OF_SEGMENTS]):
-                remark(f"{plan.store.name}: no segment of a commit log is there: no rows of {', '.join(empty)}")
+                remark(f"{plan.store.name}: no commit log segments: no rows of {', '.join(empty)}")
             self._announce_earlier(plan)
         need, free = estimate_size(self.plans), self.target.free
         if free is not None and need > free:
             raise Refused(
-                f"{self.options['output']}: about {describe_size(need)} are needed, {describe_size(free)} are free"
+                f"{self.arguments.output}: about {describe_size(need)} are needed, {describe_size(free)} are free"
             )
         size = sum(plan.size + sum(part.split.size for part in plan.side_parts) for plan in self.plans)
         room = "" if free is None else f"; free {describe_size(free)}"
         stores = count(len(self.plans), "store")
-        wait = "; waiting for Spark" if self.options["engine"] == "spark" else ""
+        wait = "; waiting for Spark" if self.arguments.engine == "spark" else ""
         remark(f"{describe_size(size)} to read of {stores}, about {describe_size(need)} to write{room}{wait}")
         if size > LONG_READ:
             remark(
-                "All of it is read, because the messages stand nowhere else. Cheaper: --offset A..B reads only that "
-                "range, --incremental only what is new" + least_time(size)
+                "The whole log is read: messages are nowhere else. Cheaper: --offset A..B reads only that range, "
+                "--incremental only what is new" + least_time(size)
             )
         self._warn_of_many_files()
 
@@ -361,17 +363,19 @@ class _Run:
         kept = sum(entry["base"] < plan.start for entry in plan.known.segments) - plan.expired - len(plan.missed)
         words = [f"{count(kept, 'segment')} already exported and unchanged (size, first and last record)"]
         words += [
-            f"segment {base} is gone from the log's end and its rows with it"
+            f"segment {base} is gone from the log's end; its rows are removed"
             if base in plan.cut
-            else f"segment {base} has changed, or was not read whole, and is exported again"
+            else f"segment {base} has changed, or was not read completely, and is exported again"
             for base in plan.replaced
         ]
         if plan.expired:
-            words.append(f"{count(plan.expired, 'segment')} of the earlier export no longer in the store, rows kept")
+            words.append(
+                f"{count(plan.expired, 'segment')} of the earlier export no longer in the store; their rows are kept"
+            )
         self.progress.remark(f"{plan.store.name}: {'; '.join(words)}")
 
     def _warn_of_many_files(self) -> None:
-        """Tell before hours of work that there will be more files than anybody wants to open."""
+        """Announce an impractical number of files before hours of work."""
         files = 0
         for plan in self.plans:
             queues = plan.store.queue_files
@@ -381,8 +385,8 @@ class _Run:
             files += sum(part.writes for part in plan.parts) * max([1, *widths])
         if self.request.partition_by and files > MANY_FILES:
             self.progress.remark(
-                f"--partition-by {','.join(self.request.partition_by)}: at least {group_digits(files)} files are to be "
-                "expected; fewer with a larger --file-size or another column"
+                f"--partition-by {','.join(self.request.partition_by)}: expect at least {group_digits(files)} "
+                "files; a larger --file-size or another column makes fewer"
             )
 
     # --- the work ---------------------------------------------------------------------------------
@@ -392,10 +396,10 @@ class _Run:
 
         return run_export(self.plans, self.orders, engine, self._advance, self.jobs)
 
-    def _advance(self, raw: int, rows: int) -> None:
+    def _advance(self, size: int, rows: int) -> None:
         self.rows += rows
         self.progress.note = count(self.rows, "row")
-        self.progress(raw)
+        self.progress(size)
 
     def _commit(self, outcome: "ExportResult", engine: "Engine") -> None:
         from rmqinspect.export.manifest import describe_run
@@ -408,7 +412,7 @@ class _Run:
         self.target.commit(outcome.manifest, outcome.names)
 
     def _replaces(self, outcome: "ExportResult") -> bool:
-        """Whether files of the earlier export go, though none comes."""
+        """Return whether files of the earlier export are removed although none is added."""
         earlier = self.target.earlier
         return earlier is not None and {file.name for file in earlier.files} != {
             file.name for file in outcome.manifest.files
@@ -424,7 +428,7 @@ class _Run:
         unmatched = self._unmatched(outcome)
         nothing = bool(unmatched) and not any(file.rows for file in manifest.files)
         bad = bool(bad_statuses(manifest) or lost_ranges(manifest, self.request))
-        if bad and not nothing and self.options["fail_on"] != "never":
+        if bad and not nothing and self.arguments.fail_on != "never":
             return ExitStatus.DAMAGE
         if not manifest.complete:
             return ExitStatus.UNREADABLE
@@ -432,7 +436,7 @@ class _Run:
 
     def _unmatched(self, outcome: "ExportResult") -> list[str]:
         if self.target.earlier is not None:
-            return []  # what is new need not have them all
+            return []  # the new rows need not have every topic
         seen = replace(self.request.selection, topics_seen=outcome.topics)
         unmatched = seen.unmatched_topics()
         for pattern in unmatched:
@@ -441,27 +445,23 @@ class _Run:
         return unmatched
 
 
-def _as_text(path: str) -> str:
-    """Return a path that need not be text so that it can stand in a column."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
-
-
 def _notes(plan: "StorePlan") -> dict[str, str]:
-    """Return what each file of a store says of it."""
+    """Return the metadata of each file of a store."""
+    from rmqinspect.export.stores import path_text
     from rmqinspect.system.uri import shown
 
     return {
-        "store_paths": _as_text(" ".join(map(shown, plan.store.paths))),
+        "store_paths": path_text(" ".join(map(shown, plan.store.paths))),
         "broker_versions": " ".join(plan.releases),
     }
 
 
 @contextmanager
-def _open_engine(options: dict[str, Any], jobs: int) -> "Iterator[Engine]":
-    if options["engine"] == "spark":
+def _open_engine(arguments: ExportArguments, jobs: int) -> "Iterator[Engine]":
+    if arguments.engine == "spark":
         from rmqinspect.spark import spark_engine
 
-        with spark_engine(options["master"], verbose=bool(options["verbose"])) as engine:
+        with spark_engine(arguments.master, verbose=bool(arguments.verbose)) as engine:
             yield engine
         return
     from rmqinspect.export.job import LocalEngine

@@ -1,11 +1,12 @@
-"""What `export` says when it is done: files, what was left out, what is damaged, one verdict."""
+"""The screen of `export`: files, what was left out, what is damaged, one verdict."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from rmqinspect.cli.labelled import Screen
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.export.request import ExportRequest
-from rmqinspect.text import count, describe_size, group_digits
+from rmqinspect.text import count, describe_size, escape, group_digits
 
 if TYPE_CHECKING:
     from rmqinspect.export.job import ExportResult
@@ -13,13 +14,13 @@ if TYPE_CHECKING:
     from rmqinspect.export.plan import StorePlan
     from rmqinspect.export.target import Target
 
-INDENT = 10
-_FILES = 12  # of each table, named on the screen; the manifest has them all
-_RANGES = 3  # without records, named on the screen
+_SCREEN = Screen(indent=10)
+_FILES = 12  # per table on the screen; the manifest lists all
+_RANGES = 3  # without records, on the screen
 
 
 def bad_statuses(manifest: "Manifest") -> dict[str, int]:
-    """Return how many rows have which status, but for those that are ok."""
+    """Return the number of rows by status, without those that are ok."""
     rows: dict[str, int] = {}
     for file in manifest.files:
         for status, number in file.statuses.items():
@@ -28,7 +29,7 @@ def bad_statuses(manifest: "Manifest") -> dict[str, int]:
 
 
 def lost_ranges(manifest: "Manifest", request: ExportRequest) -> list[tuple[str, int, int, str]]:
-    """Return (store, start, end, kind) of what should hold records and does not, in the range asked for."""
+    """Return (store, start, end, kind) of the ranges without records that should have some, in the range asked for."""
     first, last = request.selection.offsets or (0, 1 << 63)
     return [
         (store.name, max(start, first), min(end, last), kind)
@@ -41,29 +42,29 @@ def lost_ranges(manifest: "Manifest", request: ExportRequest) -> list[tuple[str,
 def screen(
     outcome: "ExportResult", plans: "Sequence[StorePlan]", request: ExportRequest, target: "Target", status: ExitStatus
 ) -> Iterator[str]:
-    """Yield the lines of the screen; they may hold hostile text."""
+    """Yield the lines of the screen."""
     manifest = outcome.manifest
     if outcome.nothing_new and target.earlier is not None:
         rows = sum(file.rows for file in manifest.files)
         yield f"nothing new: {count(rows, 'row')}, {count(len(manifest.files), 'file')} unchanged"
     new = [file for file in manifest.files if file.name in outcome.names]
-    width = max(INDENT, *(len(table) + 2 for table in request.tables))
+    files = Screen(indent=max(_SCREEN.indent, *(len(table) + 2 for table in request.tables)))
     for table in request.tables:
-        yield from _file_lines(table, [file for file in new if file.table == table], width)
+        yield from _file_lines(table, [file for file in new if file.table == table], files)
     yield from _suppressed(manifest, plans, request)
     yield from _damaged(outcome)
     yield _manifest_line(manifest, request, target)
-    yield f"{'VERDICT':{INDENT}}{_verdict(manifest, request, status)}"
+    yield _SCREEN.line("VERDICT", _verdict(manifest, request, status))
 
 
-def _file_lines(table: str, files: "Sequence[ExportedFile]", width: int) -> Iterator[str]:
+def _file_lines(table: str, files: "Sequence[ExportedFile]", screen: Screen) -> Iterator[str]:
     for number, file in enumerate(files[:_FILES]):
-        behind = ", behind the log's end" if file.is_tail else ""
         name = file.name.removeprefix(f"{table}/")
-        yield f"{'' if number else table:{width}}{name}  {count(file.rows, 'row'):>14}{behind}"
+        beyond = ", beyond the log's end" if file.is_tail else ""
+        yield screen.line("" if number else table, f"{name}  {count(file.rows, 'row'):>14}{beyond}")
     if files[_FILES:]:
         rows = sum(file.rows for file in files[_FILES:])
-        yield f"{'':{width}}and {count(len(files) - _FILES, 'file')} more with {count(rows, 'row')}"
+        yield screen.line("", f"and {count(len(files) - _FILES, 'file')} more with {count(rows, 'row')}")
 
 
 def _suppressed(manifest: "Manifest", plans: "Sequence[StorePlan]", request: ExportRequest) -> Iterator[str]:
@@ -71,13 +72,13 @@ def _suppressed(manifest: "Manifest", plans: "Sequence[StorePlan]", request: Exp
         segment = plan.reach.open_segment
         if segment is not None:
             size = describe_size(plan.reach.end - segment.base)
-            yield f"{'left out':{INDENT}}segment {segment.base} of {plan.store.name} is open ({size} so far)"
+            yield _SCREEN.line("left out", f"segment {segment.base} of {plan.store.name} is open ({size} so far)")
     lost = lost_ranges(manifest, request)
     for store, start, end, kind in lost[:_RANGES]:
         where = f"physical {group_digits(start)} to {group_digits(end)}"
-        yield f"{'left out':{INDENT}}{count(end - start, 'byte')} of {store} without a record ({kind}), {where}"
+        yield _SCREEN.line("left out", f"{count(end - start, 'byte')} of {store} without a record ({kind}), {where}")
     if lost[_RANGES:]:
-        yield f"{'':{INDENT}}and {count(len(lost) - _RANGES, 'range')} more: lost in _manifest.json, --table gaps"
+        yield _SCREEN.line("", f"and {count(len(lost) - _RANGES, 'range')} more: lost in _manifest.json, --table gaps")
 
 
 def _damaged(outcome: "ExportResult") -> Iterator[str]:
@@ -92,7 +93,7 @@ def _damaged(outcome: "ExportResult") -> Iterator[str]:
             store, offset = firsts[status]
             first = "" if rows == 1 else "first at "
             where = f" ({first}{store}, physical offset {group_digits(offset)})"
-        yield f"{'damaged':{INDENT}}{count(rows, 'row')} {verb} status {status}{where}"
+        yield _SCREEN.line("damaged", f"{count(rows, 'row')} {verb} status {status}{where}")
 
 
 def _manifest_line(manifest: "Manifest", request: ExportRequest, target: "Target") -> str:
@@ -106,7 +107,7 @@ def _manifest_line(manifest: "Manifest", request: ExportRequest, target: "Target
         words.append(f"{complete} for physical {group_digits(only.start)} to {group_digits(only.end)}")
     elif len(manifest.stores) > 1:
         words.append(count(len(manifest.stores), "store"))
-    return f"{shown(target.path)}/{MANIFEST}: {', '.join(words)}"
+    return escape(f"{shown(target.path)}/{MANIFEST}: {', '.join(words)}")
 
 
 def _verdict(manifest: "Manifest", request: ExportRequest, status: ExitStatus) -> str:

@@ -1,15 +1,19 @@
-"""`rmqinspect id`: what a message id says; needs no store, and none of the heavy libraries."""
+"""`rmqinspect id`: the parts of a message id. Needs no store, and imports no heavy library."""
 
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 
 import click
 
 from rmqinspect import times
+from rmqinspect.cli.labelled import Screen
+from rmqinspect.cli.options import DocumentOptions, ZoneOptions, argument, option, parsed_by, takes
 from rmqinspect.codec import message_id as ids
+from rmqinspect.commands import SHOW, fill_command
 from rmqinspect.text import escape
 from rmqinspect.version import tool_name
 
@@ -22,43 +26,52 @@ _KIND_NAMES = {
 }
 
 
-@click.command("id")
-@click.argument("texts", metavar="ID...", nargs=-1, required=True)
-@click.option(
-    "--anchor",
-    metavar="TIME",
-    help="A time near the message, best its born timestamp (ISO 8601, epoch ms): a msg id names no month.",
-)
-@click.option("--year-month", metavar="YYYY-MM", help="The month of a msg id, instead of --anchor.")
-@click.option(
-    "--tz",
-    "zone_name",
-    metavar="ZONE",
-    default="UTC",
-    show_default=True,
-    help="The client's time zone, in which the month began: a name or +HH:MM.",
-)
-@click.option("-f", "--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
-def command(texts: tuple[str, ...], anchor: str | None, year_month: str | None, zone_name: str, form: str) -> None:
-    """Say what a message id means: broker and physical offset, or client, process and time.
+_SCREEN = Screen(indent=17, lead=4)
 
-    32 hex digits can be an offset msg id or a msg id: both readings are shown, the plausible one
-    first. Commas join the ids of a batch.
+
+@dataclass(frozen=True, kw_only=True)
+class IdArguments(DocumentOptions, ZoneOptions):
+    """What `id` is asked for."""
+
+    texts: tuple[str, ...] = argument("ID...", required=True)
+    anchor: str | None = option(
+        "--anchor",
+        metavar="TIME",
+        help="A time near the message, best its born timestamp (ISO 8601, epoch ms): the id contains no month.",
+    )
+    year_month: str | None = option("--year-month", metavar="YYYY-MM", help="Month of the id, instead of --anchor.")
+    zone: tzinfo = option(
+        "--tz",
+        metavar="ZONE",
+        callback=parsed_by(times.parse_zone),
+        default="UTC",
+        show_default=True,
+        help="Time zone of the client, in which its month began: a name or +HH:MM.",
+    )
+
+
+@click.command("id")
+@takes(IdArguments)
+def command(arguments: IdArguments) -> None:
+    """Decode a message id: broker and physical offset, or client, process and time.
+
+    32 hex digits can be an offset message id or a message id: both readings are shown, the plausible
+    one first. Commas join the ids of a batch.
 
     Example: rmqinspect id C0A8010A1A2B18B4AAC263ABFA530007 --year-month 2024-05 --tz Asia/Shanghai
     """
-    if anchor is not None and year_month is not None:
+    if arguments.anchor is not None and arguments.year_month is not None:
         raise click.UsageError("give --anchor or --year-month, not both")
-    zone = _parse_zone(zone_name)
-    when = _parse_anchor(anchor, zone) if anchor is not None else None
-    month = _parse_month(year_month) if year_month is not None else None
-    wanted = [part for text in texts for part in ids.split_batch(text)] or [""]
+    zone = arguments.zone
+    when = _parse_anchor(arguments.anchor, zone) if arguments.anchor is not None else None
+    month = _parse_month(arguments.year_month) if arguments.year_month is not None else None
+    wanted = [part for text in arguments.texts for part in ids.split_batch(text)] or [""]
     decoded = [(text, ids.decode(text)) for text in wanted]
     for text, readings in decoded:
         if not readings:
-            raise click.UsageError(f"'{escape(text[:80])}' is no message id; an id has {ids.ID_FORMS}")
+            raise click.UsageError(f"'{escape(text[:80])}' is not a message id; an id has {ids.ID_FORMS}")
     rows = [_row(reading, when, month, zone) for _, readings in decoded for reading in readings]
-    if form == "json":
+    if arguments.format == "json":
         click.echo(json.dumps(_document(rows), ensure_ascii=False))
         return
     for number, (_, readings) in enumerate(decoded):
@@ -83,12 +96,12 @@ def _block(
     *,
     full: bool,
 ) -> Iterator[str]:
-    """Yield the lines for people about one reading; its parts only when `full`."""
+    """Yield the lines of one reading; its parts only if `full`."""
     yield f"  as {_KIND_NAMES[reading.kind]}: {'not plausible' if reading.doubts else 'plausible'}"
     for doubt in reading.doubts:
-        yield f"    {'because':<16} {doubt}"
+        yield from _SCREEN.rows("because", doubt)
     for name, value in _lines(reading, anchor, month, zone) if full else ():
-        yield f"    {name:<16} {value}"
+        yield from _SCREEN.rows(name, value)
 
 
 def _lines(
@@ -98,7 +111,7 @@ def _lines(
         case ids.OffsetId():
             yield "broker", ids.host_text(reading.address, reading.port)
             yield "physical offset", f"{reading.physical_offset} ({reading.physical_offset:#x})"
-            yield "next", f"rmqinspect show STORE --at {reading.physical_offset}"
+            yield "next", fill_command(SHOW, at=reading.physical_offset)
         case ids.ClientId():
             yield "client", reading.address
             yield "process", f"pid {reading.pid} (low 16 bits), class loader {reading.loader_hash:#010x}"
@@ -118,7 +131,7 @@ def _client_times(
     clock = (datetime.min + timedelta(milliseconds=reading.time_in_month)).time().isoformat("milliseconds")
     yield "time in month", f"{reading.time_in_month} ms: day {into.days + 1}, {clock} in the client's zone"
     if anchor is None and month is None:
-        yield "", "the id names neither month nor zone: --anchor or --year-month, --tz"
+        yield "", "the id contains neither month nor zone: give --anchor or --year-month, --tz"
     for instant in _instants(reading, anchor, month, zone):
         note = f", {_distance(instant, anchor)} the anchor" if anchor else ""
         yield "time", f"{_iso(instant)} with a client in {_zone_text(zone, instant)}{note}"
@@ -167,13 +180,6 @@ def _distance(instant: datetime, anchor: datetime) -> str:
     return f"{size} {'before' if instant < anchor else 'after'}"
 
 
-def _parse_zone(name: str) -> tzinfo:
-    try:
-        return times.parse_zone(name)
-    except ValueError as error:
-        raise click.UsageError(f"--tz: {error}") from error
-
-
 def _parse_anchor(text: str, zone: tzinfo) -> datetime:
     try:
         micros = times.parse_time(text, zone, lambda: datetime.now(UTC), lambda: None)
@@ -185,7 +191,7 @@ def _parse_anchor(text: str, zone: tzinfo) -> datetime:
 def _parse_month(text: str) -> tuple[int, int]:
     match = re.fullmatch(r"(\d{4})-(\d{2})", text)
     year, month = (int(match[1]), int(match[2])) if match else (0, 0)
-    # The last month that Python knows has no room for the days an id may add.
+    # datetime ends with the year 9999: the days of an id must not lead beyond it.
     if not (1 < year < 9999 and 1 <= month <= 12):
         raise click.UsageError(f"--year-month {text!r}: not of the form 2024-05")
     return year, month

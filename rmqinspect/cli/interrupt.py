@@ -1,4 +1,4 @@
-"""What Ctrl-C may cut off, and what not."""
+"""Ctrl-C: the first one ends the reading, later ones do not cost the verdict."""
 
 import signal
 from collections.abc import Iterator
@@ -11,10 +11,10 @@ from typing import NoReturn
 def interrupted_once() -> Iterator[None]:
     """Let the first Ctrl-C raise KeyboardInterrupt and ignore the others until the block ends.
 
-    Who presses it again while the verdict is made of what was read would lose the verdict.
+    A second one, pressed while the verdict is computed from what was read, would lose the verdict.
     """
     before = signal.getsignal(signal.SIGINT)
-    if before in (signal.SIG_IGN, None):  # started in the background, or in the hands of another program
+    if before in (signal.SIG_IGN, None):  # started in the background, or another handler is installed
         yield
         return
     signal.signal(signal.SIGINT, _interrupt_once)
@@ -25,7 +25,7 @@ def interrupted_once() -> Iterator[None]:
 
 
 def interrupt_no_more() -> None:
-    """Ignore Ctrl-C until the block of `interrupted_once` ends: what follows takes a moment."""
+    """Ignore Ctrl-C until the block of `interrupted_once` ends: the rest takes only a moment."""
     if signal.getsignal(signal.SIGINT) is _interrupt_once:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 

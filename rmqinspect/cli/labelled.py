@@ -1,27 +1,91 @@
-"""Screens of labels with folded text."""
+"""The printer of labelled screens: a label in the left column, folded text in the right one.
 
-import textwrap
-from collections.abc import Iterator
+    store         S: classic commit log, file queues; 31 files, 355 705 bytes
+    checkpoint    log 08:48:40.000Z, queues 08:48:46.708Z, index 08:48:45.095Z: none newer than the
+                  log
+    |-- indent --|------------------------- up to WIDTH cells -------------------------------------|
 
-from rmqinspect.text import escape
+Widths are cells of a terminal, not characters: a Chinese or Japanese character takes two, a combining one
+none. Texts may come from the evidence and are escaped here. A line folds at spaces, never inside a number with
+grouped digits (`97 187`); a word wider than a line, such as a path, stays whole. What is copied, such as a command,
+is not folded at all: `Screen.line` prints it.
+"""
 
-_WIDTH = 100
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from rmqinspect.text import cell_width, cut_cells, escape
+
+WIDTH = 100
+"""Cells of a line, on terminals of any width and in pipes, so that the output is the same everywhere."""
+
+_TOKENS = re.compile(r" +|(?:[^ ]|(?<=\d) (?=\d{3}\b))+")
 
 
-INDENT = 13
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """One screen: all its rows have their text in the same column."""
 
+    indent: int  # cells of the label column
+    lead: int = 0  # blank cells before the labels
+    phrases: bool = False  # fold behind a comma or semicolon where possible
 
-def label(label: str, text: str) -> Iterator[str]:
-    if text:
-        yield from textwrap.wrap(
-            escape(text),
-            _WIDTH,
-            initial_indent=f"{label:{INDENT}}",
-            subsequent_indent=" " * INDENT,
-            break_long_words=False,
-            break_on_hyphens=False,
+    def rows(self, label: str, text: str) -> Iterator[str]:
+        """Yield the lines of one label and its text; none if the text is empty."""
+        if not text:
+            return
+        head = self._head(label)
+        first, *rest = fold(
+            escape(text), WIDTH - self.lead - self.indent, WIDTH - cell_width(head), phrases=self.phrases
         )
+        yield f"{head}{first}".rstrip()
+        yield from (f"{'':{self.lead + self.indent}}{line}" for line in rest)
+
+    def several(self, label: str, texts: Iterable[str]) -> Iterator[str]:
+        """Yield the lines of several texts under one label."""
+        for number, text in enumerate(texts):
+            yield from self.rows("" if number else label, text)
+
+    def line(self, label: str, text: str) -> str:
+        """Return a label and its text in one line, however long."""
+        return f"{self._head(label)}{escape(text)}"
+
+    def _head(self, label: str) -> str:
+        text = escape(label)
+        return " " * self.lead + pad(text, max(self.indent, cell_width(text) + 1) if text else self.indent)
 
 
-def wrap(label: str, text: str) -> list[str]:
-    return textwrap.wrap(text, _WIDTH - INDENT, initial_indent=label, subsequent_indent=" " * len(label))
+def pad(text: str, width: int) -> str:
+    """Return an escaped text filled with spaces to `width` cells."""
+    return text + " " * (width - cell_width(text))
+
+
+def fold(text: str, width: int, first: int | None = None, *, phrases: bool = False, cut: bool = False) -> list[str]:
+    """Return the lines of an escaped text, at least one, of at most `width` cells.
+
+    `first` is the width of the first line, if another. With `phrases` a line ends behind its last comma or
+    semicolon, if that leaves it more than half full. A word wider than a line stays whole, so that it can be copied,
+    or with `cut` is cut.
+    """
+    lines, line = [], ""
+    room = width if first is None else first
+    for token in _TOKENS.findall(text):
+        while line.strip() and cell_width(line) + cell_width(token) > room:
+            head, line = _split(line, room) if phrases else (line, "")
+            lines.append(head.rstrip())
+            room = width
+        if lines and not line and token.isspace():
+            continue
+        line += token
+        while cut and cell_width(line) > room:
+            head = cut_cells(line, room)
+            lines.append(head)
+            line, room = line[len(head) :], width
+    return [*lines, line.rstrip()] if line.strip() or not lines else lines
+
+
+def _split(line: str, room: int) -> tuple[str, str]:
+    """Split a line behind its last comma or semicolon, or at its end if that would leave it half empty."""
+    end = max(line.rfind(", "), line.rfind("; ")) + 1
+    return (line[:end], line[end:].lstrip()) if cell_width(line[:end]) > room // 2 else (line, "")

@@ -1,13 +1,29 @@
-"""Options that mean the same in every command, and what is made of them.
+"""Options of the commands: each declared once, as a field of a frozen dataclass.
 
-Texts become values here (`ValueError` of a parser is a usage error); nothing of Arrow is imported
-before an option really needs it.
+A field made with `option` or `argument` is both a click parameter and a typed attribute:
+
+    @dataclass(frozen=True, kw_only=True)
+    class DecodeArguments(OutputOptions, SelectionOptions):     parts shared with other commands
+        table: str | None = option("--table", help=...)         click: --table -> table
+
+    @click.command("decode")
+    @takes(DecodeArguments)
+    def command(arguments: DecodeArguments) -> int: ...
+
+`takes` adds the click parameters of the class and its bases (own fields first, then the bases from left to
+right) and passes the command one object. A field declared again in a subclass replaces the inherited one.
+
+Texts are parsed by click callbacks: the `ValueError` of a parser becomes a usage error. Arrow is imported only
+when an option needs it, so that `--help` stays fast.
 """
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, datetime, tzinfo
+from functools import wraps
+from inspect import get_annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -16,48 +32,56 @@ from rmqinspect.text import escape, parse_size
 from rmqinspect.times import parse_time, parse_zone
 
 if TYPE_CHECKING:
-    from rmqinspect.output import View
     from rmqinspect.tables.filters import Selection
+    from rmqinspect.tables.redact import Redaction
 
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+Options = TypeVar("Options")
+Returned = TypeVar("Returned")
 
 FORMAT_NAMES = ("table", "jsonl", "json", "csv", "parquet", "arrow")
 _SUFFIXES = {f".{name}": name for name in FORMAT_NAMES if name != "table"}
 _BINARY_FORMATS = ("parquet", "arrow")
 
 
-def _parse_range(text: str) -> tuple[int, int]:
-    from rmqinspect.tables.filters import parse_range
-
-    return parse_range(text)
+# --- fields as click parameters -------------------------------------------------------------------
 
 
-def _parse_host(text: str) -> tuple[str, int | None]:
-    from rmqinspect.tables.filters import parse_host
-
-    return parse_host(text)
-
-
-def _parse_redaction(text: str) -> object:
-    from rmqinspect.tables.redact import parse_redaction
-
-    return parse_redaction(text)
+def option(*names: str, **settings: Any) -> Any:
+    """Return a dataclass field that is a click option; `settings` are click's."""
+    return field(metadata={"add": lambda name: click.option(*names, name, **settings)})
 
 
-def _parse_property(text: str) -> tuple[str, str | None]:
-    from rmqinspect.tables.filters import parse_property
-
-    return parse_property(text)
-
-
-def _parse_offset(text: str) -> int:
-    from rmqinspect.tables.filters import parse_offset
-
-    return parse_offset(text)
+def argument(metavar: str, nargs: int = -1, **settings: Any) -> Any:
+    """Return a dataclass field that is a click argument, by default with any number of values."""
+    return field(metadata={"add": lambda name: click.argument(name, metavar=metavar, nargs=nargs, **settings)})
 
 
-def _reader(parse: Callable[[str], object]) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """Return a click callback that reads the text, or each of several, with `parse`."""
+def takes(options: type[Options]) -> Callable[[Callable[[Options], Returned]], Callable[..., Returned]]:
+    """Return a decorator: add the click parameters of `options`, call the command with one such object."""
+
+    def decorate(command: Callable[[Options], Returned]) -> Callable[..., Returned]:
+        @wraps(command)
+        def run(**values: Any) -> Returned:
+            return command(options(**values))
+
+        decorated: Callable[..., Returned] = run
+        for name, add in reversed(list(_parameters(options))):
+            decorated = add(name)(decorated)
+        return decorated
+
+    return decorate
+
+
+def _parameters(options: type) -> Iterator[tuple[str, Callable[[str], Any]]]:
+    """Yield (field, its click decorator), own fields before inherited ones."""
+    declared = {one.name: one.metadata["add"] for one in fields(options)}
+    names = (name for part in options.__mro__ for name in get_annotations(part))
+    for name in dict.fromkeys(names):
+        yield name, declared[name]
+
+
+def parsed_by(parse: Callable[[str], object]) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """Return a click callback that parses a text, or each of several, with `parse`."""
 
     def read(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
         try:
@@ -70,213 +94,257 @@ def _reader(parse: Callable[[str], object]) -> Callable[[click.Context, click.Pa
     return read
 
 
-_read_range = _reader(_parse_range)
+def _filter_parser(name: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """Return a callback around a parser of `tables.filters`, which is imported with the first value."""
+
+    def parse(text: str) -> object:
+        from rmqinspect.tables import filters
+
+        return getattr(filters, name)(text)
+
+    return parsed_by(parse)
 
 
-def _bound_reads(ctx: click.Context, param: click.Parameter, text: str | None) -> None:
+def _parse_redaction(text: str) -> object:
+    from rmqinspect.tables.redact import parse_redaction
+
+    return parse_redaction(text)
+
+
+def _limit_reads(ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:
+    """Put the limit in force for this process and those it starts."""
     from rmqinspect.system.throttle import ReadRate, bound_reads
 
-    rate = _reader(parse_size)(ctx, param, text)
+    rate: int | None = parsed_by(parse_size)(ctx, param, text)
     if rate == 0:
-        raise click.BadParameter("at 0 nothing is ever read", ctx, param)
+        raise click.BadParameter("must be more than 0 bytes a second", ctx, param)
     bound_reads(None if rate is None or ctx.resilient_parsing else ReadRate(rate))
+    return rate
 
 
-def _complain_of_settings(ctx: click.Context, _: click.Parameter, path: str | None) -> str | None:
-    """Say which sizes in a broker.conf are none: a broker takes its default for them, without a word.
+def _warn_of_settings(ctx: click.Context, _: click.Parameter, path: str | None) -> str | None:
+    """Warn of sizes in a broker.conf that are not numbers: a broker silently uses its default for them.
 
-    Source: MixAll#properties2Object, which ignores what cannot be parsed.
+    Source: MixAll#properties2Object, which ignores values it cannot parse.
     """
     if path is None or ctx.resilient_parsing:
         return path
     from rmqinspect.store.broker_conf import odd_settings
 
     for name, value in odd_settings(path):
-        click.echo(escape(f"{path}: {name} = {value[:80]}: no positive number, not used"), err=True)
+        click.echo(escape(f"{path}: {name} = {value[:80]}: not a positive number, ignored"), err=True)
     return path
 
 
-_OUTPUT = (
-    click.option(
-        "-f",
-        "--format",
-        "format_",
-        type=click.Choice(FORMAT_NAMES),
-        help="Default: what the name given with -o ends in, else table.",
-    ),
-    click.option("-o", "--output", type=click.Path(dir_okay=False), help="A new file; it appears when it is whole."),
-    click.option("-n", "--limit", type=click.IntRange(min=0), metavar="N", help="At most N rows."),
-    click.option("--columns", metavar="A,B|all", help="Which columns, in which order."),
-    click.option(
-        "--body",
-        type=click.Choice(("full", "preview", "none")),
-        help="How much of the bodies. Default: preview in the table view, else full.",
-    ),
-)
+# --- parts that commands share ------------------------------------------------------------------------
 
-_VALUES = (
-    click.option("--raw-body", is_flag=True, help="Bodies as they are stored, not decompressed."),
-    click.option(
-        "--max-body",
+
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions:
+    """What is read."""
+
+    paths: tuple[str, ...] = argument("STORE...")
+    config: str | None = option(
+        "--config",
+        type=click.Path(dir_okay=False),
+        metavar="BROKER.CONF",
+        callback=_warn_of_settings,
+        help="Take file sizes and paths from a broker configuration. Default: inferred.",
+    )
+    base: int | None = option(
+        "--base",
+        metavar="OFFSET",
+        callback=_filter_parser("parse_offset"),
+        help="Physical offset of the first byte of a loose segment.",
+    )
+    read_rate: int | None = option(
+        "--read-rate",
         metavar="SIZE",
-        callback=_reader(parse_size),
-        default="64MiB",
-        show_default=True,
-        help="Larger bodies stay compressed.",
-    ),
-    click.option(
-        "--redact",
-        metavar="WORDS",
-        callback=_reader(_parse_redaction),
-        help="Hide body,keys,tags,properties,hosts; keys=hash:KEYFILE gives keyed hashes instead.",
-    ),
-)
+        callback=_limit_reads,
+        help="Read at most SIZE bytes a second (200M) and leave the page cache as it was.",
+    )
 
-_LOOKS = (
-    click.option(
+    def __post_init__(self) -> None:
+        if not self.paths and not self.config:
+            raise click.UsageError("Missing argument: give a path, or --config.", click.get_current_context())
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobOptions:
+    """How many processes read."""
+
+    jobs: int | None = option(
+        "-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Processes. Default: CPU cores, at most 4."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ZoneOptions:
+    """Times."""
+
+    zone: tzinfo = option(
         "--tz",
-        "zone",
         metavar="ZONE",
-        callback=_reader(parse_zone),
+        callback=parsed_by(parse_zone),
         default="UTC",
         show_default=True,
-        help="Zone of the times printed, and of times given without one.",
-    ),
-    click.option(
+        help="Time zone of printed times, and of times given without one.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookOptions(ZoneOptions):
+    """How a screen looks."""
+
+    color: str = option(
         "--color",
         type=click.Choice(("auto", "always", "never")),
         default="auto",
-        help="Default auto: on a terminal, unless NO_COLOR is set.",
-    ),
-)
+        help="Default: auto, which is on a terminal unless NO_COLOR is set.",
+    )
 
-_FILTERS = (
-    click.option("-t", "--topic", "topics", multiple=True, metavar="GLOB", help="Repeat for more."),
-    click.option("--queue", "queue_id", type=click.IntRange(0, 2**31 - 1), metavar="N", help="Queue id."),
-    click.option(
+
+@dataclass(frozen=True, kw_only=True)
+class TalkOptions:
+    """What goes to stderr."""
+
+    quiet: bool = option("-q", "--quiet", is_flag=True, help="No remarks on stderr, only errors.")
+    verbose: int = option("-v", "--verbose", count=True, help="More remarks; -vv adds a traceback to a bug.")
+    progress: bool | None = option("--progress/--no-progress", default=None, help="Default: when stderr is a terminal.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DocumentOptions:
+    """A screen for people, or one JSON document."""
+
+    format: str = option(
+        "-f",
+        "--format",
+        type=click.Choice(("table", "json")),
+        default="table",
+        show_default=True,
+        help="Output format.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputOptions:
+    """Where rows go, and in which format."""
+
+    format: str | None = option(
+        "-f", "--format", type=click.Choice(FORMAT_NAMES), help="Default: the suffix of the -o file, else table."
+    )
+    output: str | None = option(
+        "-o", "--output", type=click.Path(dir_okay=False), help="Write a new file; it appears when it is complete."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BodyOptions:
+    """How bodies are decoded."""
+
+    raw_body: bool = option("--raw-body", is_flag=True, help="Bodies as stored, not decompressed.")
+    max_body: int = option(
+        "--max-body",
+        metavar="SIZE",
+        callback=parsed_by(parse_size),
+        default="64MiB",
+        show_default=True,
+        help="Leave bodies compressed that decompress to more than SIZE.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RedactOptions:
+    """What is hidden."""
+
+    redact: "Redaction | None" = option(
+        "--redact",
+        metavar="WORDS",
+        callback=parsed_by(_parse_redaction),
+        help="Hide body,keys,tags,properties,hosts; keys=hash:KEYFILE replaces keys by keyed hashes.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectionOptions(ZoneOptions):
+    """Which rows. `read_selection` and `with_times` make a Selection of it."""
+
+    topics: tuple[str, ...] = option("-t", "--topic", multiple=True, metavar="GLOB", help="Topic; repeatable.")
+    queue_id: int | None = option("--queue", type=click.IntRange(0, 2**31 - 1), metavar="N", help="Queue id.")
+    queue_offsets: tuple[int, int] | None = option(
         "--queue-offset",
-        "queue_offsets",
         metavar="A[..B]",
-        callback=_read_range,
+        callback=_filter_parser("parse_range"),
         help="Logical offset in the queue.",
-    ),
-    click.option(
-        "--offset",
-        "offsets",
-        metavar="A[..B]",
-        callback=_read_range,
-        help="Physical offset in the commit log.",
-    ),
-    click.option("--tag", "tags", multiple=True, metavar="TAG"),
-    click.option("-k", "--key", "keys", multiple=True, metavar="KEY", help="One of the record's keys."),
-    click.option("--id", "ids", multiple=True, metavar="ID", help="Message id or offset message id."),
-    click.option(
+    )
+    offsets: tuple[int, int] | None = option(
+        "--offset", metavar="A[..B]", callback=_filter_parser("parse_range"), help="Physical offset in the commit log."
+    )
+    tags: tuple[str, ...] = option("--tag", multiple=True, metavar="TAG", help="Tag; repeatable.")
+    keys: tuple[str, ...] = option("-k", "--key", multiple=True, metavar="KEY", help="One of the keys; repeatable.")
+    ids: tuple[str, ...] = option(
+        "--id", multiple=True, metavar="ID", help="Message id or offset message id; repeatable."
+    )
+    properties: tuple[tuple[str, str | None], ...] = option(
         "--property",
-        "properties",
         multiple=True,
         metavar="NAME[=VALUE]",
-        callback=_reader(_parse_property),
-        help="Repeat: all must hold.",
-    ),
-    click.option("--body-contains", "body_text", metavar="TEXT"),
-    click.option(
+        callback=_filter_parser("parse_property"),
+        help="Property; if repeated, all must match.",
+    )
+    body_text: str | None = option("--body-contains", metavar="TEXT", help="Text in the body.")
+    since: str | None = option(
         "--since",
         metavar="TIME",
-        help="Included. ISO 8601, epoch ms, yyyy-MM-dd#HH:mm:ss:SSS, -2h, last-5m, now.",
-    ),
-    click.option("--until", metavar="TIME", help="Excluded."),
-    click.option(
+        help="From TIME on: ISO 8601, epoch ms, yyyy-MM-dd#HH:mm:ss:SSS, -2h, last-5m, now.",
+    )
+    until: str | None = option("--until", metavar="TIME", help="Before TIME.")
+    time_field: str = option(
         "--time-field",
         type=click.Choice(("store", "born")),
         default="store",
         show_default=True,
-        help="The clock that --since and --until mean.",
-    ),
-    click.option("--host", metavar="IP[:PORT]", callback=_reader(_parse_host), help="The producer's address."),
-    click.option("--system-topics/--no-system-topics", default=True, help="Default: with the broker's own topics."),
-)
+        help="Timestamp that --since and --until compare.",
+    )
+    host: tuple[str, int | None] | None = option(
+        "--host", metavar="IP[:PORT]", callback=_filter_parser("parse_host"), help="Address of the producer."
+    )
+    system_topics: bool = option(
+        "--system-topics/--no-system-topics", default=True, help="Default: with the broker's own topics."
+    )
 
-_TALK = (
-    click.option("-q", "--quiet", is_flag=True, help="No remarks on stderr, only errors."),
-    click.option("-v", "--verbose", count=True, help="More remarks; -vv: where a bug is."),
-    click.option("--progress/--no-progress", default=None, help="Default: when stderr is a terminal."),
-)
 
-_SOURCE = (
-    click.option(
-        "--config",
-        type=click.Path(dir_okay=False),
-        metavar="BROKER.CONF",
-        callback=_complain_of_settings,
-        help="Sizes and paths; otherwise they are inferred.",
-    ),
-    click.option(
-        "--base",
-        metavar="OFFSET",
-        callback=_reader(_parse_offset),
-        help="Physical offset at which a loose segment begins.",
-    ),
-    click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Processes. Default: cores, at most 4."),
-    click.option(
-        "--read-rate",
-        metavar="SIZE",
-        callback=_bound_reads,
-        expose_value=False,
-        help="Read at most so many bytes a second (200M), and leave the page cache as it was.",
-    ),
-)
+@dataclass(frozen=True, kw_only=True)
+class VerdictOptions:
+    """What fails the command."""
 
-_VERDICT = (
-    click.option(
+    fail_on: str = option(
         "--fail-on",
         type=click.Choice(("error", "warning", "never")),
         default="error",
         show_default=True,
-        help="What makes the exit status 3.",
-    ),
-)
+        help="Lowest severity that makes the exit status 3.",
+    )
 
 
-def _adder(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Decorated], Decorated]:
-    def add(command: Decorated) -> Decorated:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add
+# --- what commands make of them -----------------------------------------------------------------------
 
 
-output_options = _adder(_OUTPUT + _VALUES)
-"""-f -o -n --columns --body --raw-body --max-body --redact: for commands that print rows of a table."""
-value_options = _adder(_VALUES)
-"""--raw-body --max-body --redact: what stands in the cells, for commands with an output of their own."""
-look_options = _adder(_LOOKS)
-"""--tz --color."""
-filter_options = _adder(_FILTERS)
-"""Which rows; `read_selection` makes a Selection of them."""
-talk_options = _adder(_TALK)
-"""-q -v --progress."""
-source_options = _adder(_SOURCE)
-"""--config --base -j --read-rate; the last is in force as soon as it is read, for all processes."""
-verdict_options = _adder(_VERDICT)
-"""--fail-on."""
-
-
-def choose_format(options: Mapping[str, Any]) -> str:
+def choose_format(options: OutputOptions) -> str:
     """Return the output format.
 
-    :raises click.UsageError: it is a binary one, and stdout is a terminal.
+    :raises click.UsageError: it is binary, and stdout is a terminal.
     """
-    path: str | None = options["output"]
-    by_name = _SUFFIXES.get(os.path.splitext(path or "")[1].lower(), "table")
-    format_: str = options["format_"] or by_name
-    if format_ in _BINARY_FORMATS and path in (None, "-") and sys.stdout.isatty():
-        raise click.UsageError(f"{format_} is not for a terminal: give -o PATH, or a pipe.")
-    return format_
+    suffix = os.path.splitext(options.output or "")[1].lower()
+    chosen = options.format or _SUFFIXES.get(suffix, "table")
+    if chosen in _BINARY_FORMATS and options.output in (None, "-") and sys.stdout.isatty():
+        raise click.UsageError(f"{chosen} is not for a terminal: give -o PATH, or a pipe.")
+    return chosen
 
 
 def use_colour(choice: str, path: str | None = None) -> bool:
-    """Tell whether output to `path` (None: stdout) is coloured; `choice` is the value of --color."""
+    """Return whether output to `path` (None: stdout) is coloured; `choice` is the value of --color."""
     if choice != "auto":
         return choice == "always"
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
@@ -285,7 +353,7 @@ def use_colour(choice: str, path: str | None = None) -> bool:
 
 
 def terminal_width(path: str | None = None) -> int | None:
-    """Return the width of the terminal that output to `path` (None: stdout) appears on, if it is one."""
+    """Return the columns of the terminal that output to `path` (None: stdout) goes to; None without one."""
     if path not in (None, "-") or not sys.stdout.isatty():
         return None
     from shutil import get_terminal_size
@@ -293,83 +361,61 @@ def terminal_width(path: str | None = None) -> int | None:
     return get_terminal_size().columns
 
 
-def read_view(options: Mapping[str, Any], format_: str) -> "View":
-    """Return how rows are to be shown."""
-    from rmqinspect.output import PREVIEW_SIZE, View
-
-    redaction = options["redact"]
-    return View(
-        zone=options["zone"],
-        colour=use_colour(options["color"], options["output"]),
-        width=terminal_width(options["output"]),
-        preview=PREVIEW_SIZE if body_choice(options, format_) == "preview" else None,
-        redacted=redaction.words if redaction else (),
-    )
-
-
-def body_choice(options: Mapping[str, Any], format_: str) -> str:
-    """Return `full`, `preview` or `none`."""
-    chosen: str | None = options["body"]
-    return chosen or ("preview" if format_ == "table" else "full")
-
-
-def read_selection(options: Mapping[str, Any]) -> "Selection":
-    """Return the filters without the times; `with_times` adds them, because `last` depends on the store."""
+def read_selection(options: SelectionOptions) -> "Selection":
+    """Return the filters without the times, which `with_times` adds: `last` is another time in each store."""
     from rmqinspect.tables.filters import Selection
 
     return Selection(
-        topics=options["topics"],
-        queue_id=options["queue_id"],
-        queue_offsets=options["queue_offsets"],
-        offsets=options["offsets"],
-        tags=options["tags"],
-        keys=options["keys"],
-        ids=options["ids"],
-        properties=options["properties"],
-        body_text=options["body_text"],
-        time_column=f"{options['time_field']}_timestamp",
-        host=options["host"],
-        system_topics=options["system_topics"],
+        topics=options.topics,
+        queue_id=options.queue_id,
+        queue_offsets=options.queue_offsets,
+        offsets=options.offsets,
+        tags=options.tags,
+        keys=options.keys,
+        ids=options.ids,
+        properties=options.properties,
+        body_text=options.body_text,
+        time_column=f"{options.time_field}_timestamp",
+        host=options.host,
+        system_topics=options.system_topics,
     )
 
 
 def with_times(
     selection: "Selection",
-    options: Mapping[str, Any],
+    options: SelectionOptions,
     last_record: Callable[[], int | None],
     now: datetime | None = None,
 ) -> "Selection":
-    """Return the selection with --since and --until; it shares the memory of topics.
+    """Return the selection with --since and --until; both share the set of topics seen.
 
-    `last_record` gives the store time of the last record, in microseconds.
+    `last_record` returns the store time of the last record, in microseconds.
 
-    :raises click.BadParameter: a time that cannot be read.
+    :raises click.BadParameter: a time that cannot be parsed.
     """
-    from dataclasses import replace
-
     moment = now or datetime.now(UTC)
-    times: dict[str, int | None] = {}
-    for name in ("since", "until"):
-        text: str | None = options[name]
+
+    def micros(name: str, text: str | None) -> int | None:
         try:
-            times[name] = None if text is None else parse_time(text, options["zone"], lambda: moment, last_record)
+            return None if text is None else parse_time(text, options.zone, lambda: moment, last_record)
         except ValueError as error:
             raise click.BadParameter(escape(str(error)), param_hint=f"--{name}") from error
-    return replace(selection, since=times["since"], until=times["until"])
+
+    return replace(selection, since=micros("since", options.since), until=micros("until", options.until))
 
 
-def refuse_equal_names(names: Sequence[str], way_out: str = "") -> None:
-    """Make sure that each store has a name of its own; `way_out` says how to give one.
+def refuse_equal_names(names: Sequence[str], remedy: str = "") -> None:
+    """Refuse two stores of one name; `remedy` ends the message.
 
-    :raises click.UsageError: the rows of two would look alike.
+    :raises click.UsageError: their rows could not be told apart.
     """
     for name in names:
         if names.count(name) > 1:
-            raise click.UsageError(f"Two stores are called {escape(name)!r}: their rows would look alike.{way_out}")
+            raise click.UsageError(f"Two stores are called {escape(name)!r}: their rows would look alike.{remedy}")
 
 
-def count_jobs(options: Mapping[str, Any]) -> int:
+def count_jobs(options: JobOptions) -> int:
     """Return the number of processes: -j, else the cores this process may use, at most 4."""
     from rmqinspect.system.workers import default_jobs
 
-    return options["jobs"] or default_jobs()
+    return options.jobs or default_jobs()

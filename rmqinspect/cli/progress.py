@@ -1,4 +1,4 @@
-"""What is said on stderr while a command works: remarks, and how far it is."""
+"""Remarks and a progress line on stderr."""
 
 import os
 import sys
@@ -10,25 +10,25 @@ from rmqinspect.system.throttle import read_bound
 from rmqinspect.text import describe_duration, describe_size, escape
 
 LONG_READ = 1 << 30
-"""Reading more bytes than this is announced: how much, why, and the cheaper way."""
+"""Bytes above which a read is announced before it starts: how much, why, and the cheaper way."""
 
-_QUIET_START = 1.0  # seconds of work before a progress line appears at all
-_TERMINAL_STEP = 0.2  # seconds between two states of the line
-_LINE_STEP = 10.0  # seconds between two lines where stderr is no terminal
+_QUIET_START = 1.0  # seconds before the first progress line
+_TERMINAL_STEP = 0.2  # seconds between updates of the line
+_LINE_STEP = 10.0  # seconds between lines where stderr is not a terminal
 
 
 class Progress:
-    """Counts bytes read and shows them; also prints remarks, so that they do not mix with its line.
+    """Progress of a read of `total` bytes; call it with the size of each chunk read.
 
-    Called with each number of bytes newly read. On a terminal it keeps one line up to date; elsewhere it
-    prints a line every ten seconds, but only if `forced`. Unless forbidden a long read says once, after
-    ten seconds, how fast it is and how long it will take: that much was measured by then.
+    On a terminal one line is updated in place. Elsewhere a line is printed every ten seconds if `forced`; if
+    `forced` is None, a long read prints one such line, after ten seconds, with the measured rate. Remarks go
+    through this class too: they first clear the progress line.
     """
 
     def __init__(self, total: int, forced: bool | None = None, *, quiet: bool = False) -> None:
         self.total = total
         self.done = 0
-        self.note = ""  # stands behind the numbers, for example how much was found
+        self.note = ""  # shown after the numbers, such as the rows so far
         self._stream: TextIO = sys.stderr
         self._quiet = quiet
         self._terminal = self._stream.isatty() and os.environ.get("TERM") != "dumb"
@@ -48,26 +48,26 @@ class Progress:
     ) -> None:
         self.clear()
 
-    def __call__(self, raw: int) -> None:
-        """Count bytes that were read."""
-        self.done += raw
+    def __call__(self, size: int) -> None:
+        """Count bytes read."""
+        self.done += size
         now = time.monotonic()
         if now >= self._next:
             self._next = float("inf") if self._once else now + self._step
             self._show(now - self._begin)
 
     def remark(self, text: str) -> None:
-        """Print one line for people, unless they asked for quiet; it may hold hostile text."""
+        """Print one line, escaped, unless --quiet was given."""
         if not self._quiet:
             self.complain(text)
 
     def complain(self, text: str) -> None:
-        """Print one line also when quiet was asked for: something is wrong."""
+        """Print one line, escaped, even with --quiet: something is wrong."""
         self.clear()
         print(escape(text), file=self._stream, flush=True)
 
     def clear(self) -> None:
-        """Take the progress line away, before something else is printed."""
+        """Erase the progress line, before anything else is printed."""
         if self._shown:
             self._stream.write("\r\x1b[K")
             self._stream.flush()
@@ -91,8 +91,13 @@ class Progress:
             print(line, file=self._stream, flush=True)
 
 
+def running_broker(holder: int) -> str:
+    """Return the warning about a store whose lock the process `holder` holds."""
+    return f"a broker runs on this store (pid {holder} holds the lock): the files may change while they are read"
+
+
 def least_time(size: int) -> str:
-    """Return what --read-rate makes of the time that reading takes, to be added to an announcement; else ""."""
+    """Return the time that --read-rate makes `size` bytes take, to end an announcement; "" without --read-rate."""
     bound = read_bound()
     if bound is None:
         return ""

@@ -1,4 +1,4 @@
-"""The exit statuses, in one place."""
+"""Exit statuses, and which error ends a command with which."""
 
 from enum import IntEnum
 
@@ -59,5 +59,5 @@ _OF_ERRORS: dict[type[RmqinspectError], ExitStatus] = {
 
 
 def status_of(error: RmqinspectError) -> ExitStatus:
-    """Return the exit status that an error ends the command with."""
+    """Return the exit status for an error."""
     return next((_OF_ERRORS[kind] for kind in type(error).__mro__ if kind in _OF_ERRORS), ExitStatus.BUG)

@@ -1,37 +1,42 @@
-"""`rmqinspect verify`: all checks of a level, the byte account, one verdict, an exit status."""
+"""`rmqinspect verify`: all checks of a level, the byte account, one verdict, an exit status.
+
+The sequence of a run, each step interruptible by Ctrl-C without losing the verdict:
+
+    open -> inventory (--report) -> quick part (long reads) -> digests (--hash) + checks -> inventory again
+         -> report -> screen or table -> exit status
+
+Results come from `verify.partial`; this module announces, prints and writes them.
+"""
 
 import hashlib
 import json
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from tempfile import TemporaryDirectory
-from typing import Any
 
 import click
 
 from rmqinspect.broker.version_estimate import RELEASES
-from rmqinspect.cli.against import compare_with_report
+from rmqinspect.cli.against import AgainstOptions, compare_with_report
 from rmqinspect.cli.interrupt import interrupt_no_more, interrupted_once
-from rmqinspect.cli.labelled import INDENT
 from rmqinspect.cli.options import (
     FORMAT_NAMES,
+    LookOptions,
+    OutputOptions,
     choose_format,
     count_jobs,
-    look_options,
-    source_options,
-    talk_options,
+    option,
+    takes,
     use_colour,
-    verdict_options,
 )
-from rmqinspect.cli.progress import LONG_READ, Progress, least_time
+from rmqinspect.cli.progress import LONG_READ, Progress, least_time, running_broker
 from rmqinspect.cli.status import ExitStatus
-from rmqinspect.cli.verify_screen import Judged, log_end, screen, verdict_line, where
-from rmqinspect.errors import NotAStore, Refused, Unreadable
+from rmqinspect.cli.verify_screen import SCREEN, FinishedRun, screen, verdict_line, where
+from rmqinspect.errors import NotAStore, Refused
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.lock import lock_holder
 from rmqinspect.store.model import Store
@@ -40,13 +45,21 @@ from rmqinspect.system.uri import shown, without_secrets
 from rmqinspect.text import count, describe_duration, describe_size, escape
 from rmqinspect.verify.codes import BY_CODE, CODES, LEVELS
 from rmqinspect.verify.custody import ALGORITHM, Custody, Watch
-from rmqinspect.verify.findings import Finding, Findings
+from rmqinspect.verify.partial import (
+    can_verify,
+    interrupted,
+    nothing_judged,
+    quick_part,
+    verify_after,
+    with_custody,
+)
 from rmqinspect.verify.report import report_document
-from rmqinspect.verify.run import VerifyOptions, VerifyResult, splits_to_read, verify
+from rmqinspect.verify.run import VerifyOptions, VerifyResult, splits_to_read
+from rmqinspect.verify.unpacked_queues import with_unpacked_queues
 
-_QUICK_ERRORS = 3  # named when the quick part is done; the screen has all
+_QUICK_ERRORS = 3  # named when the quick part is done; the screen lists all
 _WHY = {
-    "quick": "the last segment with records, and what is preallocated behind it",
+    "quick": "the last segment with records, and the preallocated ones after it",
     "standard": "every record and every queue unit is checked",
     "deep": "every record is checked against queues and index, and they against the log",
 }
@@ -56,87 +69,97 @@ def _check_codes(ctx: click.Context, param: click.Parameter, value: tuple[str, .
     codes = tuple(code.strip().upper() for text in value for code in text.split(","))
     for code in codes:
         if code not in BY_CODE:
-            raise click.BadParameter(f"{escape(code)} is no code; --list-checks has them all", ctx, param)
+            raise click.BadParameter(f"{escape(code)} is not a code; --list-checks prints all", ctx, param)
     return codes
 
 
-def _list_checks(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+def _list_checks(ctx: click.Context, _: click.Parameter, asked: bool) -> bool:
     if asked and not ctx.resilient_parsing:
         width = max(len(code.code) for code in CODES)
         for code in CODES:
             click.echo(f"{code.code:{width}}  {code.severity:7}  {code.level:8}  {code.rule}")
         ctx.exit()
+    return asked
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyArguments(OutputOptions, AgainstOptions, LookOptions):
+    """What `verify` is asked for."""
+
+    level: str = option(
+        "--level",
+        type=click.Choice(LEVELS),
+        default="standard",
+        show_default=True,
+        help="quick: names, sizes, checkpoint, last segment; standard: every record; deep: everything.",
+    )
+    check: tuple[str, ...] = option(
+        "--check", multiple=True, metavar="CODE", callback=_check_codes, help="Run only these checks."
+    )
+    skip: tuple[str, ...] = option(
+        "--skip", multiple=True, metavar="CODE", callback=_check_codes, help="Do not run these checks."
+    )
+    list_checks: bool = option(
+        "--list-checks",
+        is_flag=True,
+        is_eager=True,
+        callback=_list_checks,
+        help="Print every code with its severity, level and rule, and exit.",
+    )
+    max_findings: int = option(
+        "--max-findings",
+        type=click.IntRange(min=1),
+        default=1000,
+        show_default=True,
+        metavar="N",
+        help="Findings printed per code; the counts stay exact.",
+    )
+    broker_version: str | None = option(
+        "--broker-version",
+        type=click.Choice(RELEASES),
+        metavar="VERSION",
+        help="Broker version whose rules apply. Default: estimated from the content of the store.",
+    )
+    rocksdb: bool = option(
+        "--rocksdb",
+        is_flag=True,
+        help="Also check consume queues in RocksDB, on a temporary copy; needs rmqinspect[rocksdb].",
+    )
+    report: str | None = option(
+        "--report", type=click.Path(dir_okay=False), metavar="FILE", help="Write everything to FILE as JSON."
+    )
+    hash: str | None = option(
+        "--hash",
+        type=click.Choice((ALGORITHM,)),
+        help="Add the digest of every file to the report; a file that changes during the run makes it incomplete.",
+    )
+    format: str | None = option(
+        "-f",
+        "--format",
+        type=click.Choice(FORMAT_NAMES),
+        help="Default: a screen. Other formats: the table of findings, with the verdict on stderr.",
+    )
+
+    @property
+    def codes(self) -> frozenset[str]:
+        """The checks to run.
+
+        :raises click.UsageError: there are none.
+        """
+        chosen = (frozenset(self.check) or frozenset(BY_CODE)) - frozenset(self.skip)
+        if not chosen:
+            raise click.UsageError("--check and --skip leave no check to run.")
+        return chosen
 
 
 @click.command("verify")
-@click.argument("paths", metavar="STORE...", nargs=-1)
-@click.option(
-    "--level",
-    type=click.Choice(LEVELS),
-    default="standard",
-    show_default=True,
-    help="quick: names, sizes, checkpoint, last segment; standard: every record; deep: all there is.",
-)
-@click.option("--check", "check", multiple=True, metavar="CODE", callback=_check_codes, help="Look for these only.")
-@click.option("--skip", multiple=True, metavar="CODE", callback=_check_codes, help="Do not look for these.")
-@click.option(
-    "--list-checks",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_list_checks,
-    help="Print every code, its severity, level and rule.",
-)
-@click.option(
-    "--max-findings",
-    type=click.IntRange(min=1),
-    default=1000,
-    show_default=True,
-    metavar="N",
-    help="Rows kept of each code; the counts stay exact.",
-)
-@click.option(
-    "--broker-version",
-    type=click.Choice(RELEASES),
-    metavar="VERSION",
-    help="Whose rules to apply. Default: the version that wrote the store, estimated from its content.",
-)
-@click.option(
-    "--rocksdb",
-    is_flag=True,
-    help="Check consume queues that live in RocksDB too, on a temporary copy; needs rmqinspect[rocksdb].",
-)
-@click.option("--report", type=click.Path(dir_okay=False), metavar="FILE", help="Everything as one JSON document.")
-@click.option(
-    "--hash",
-    "hash_",
-    type=click.Choice((ALGORITHM,)),
-    help="The digest of every file into the report; a file that changes meanwhile makes it incomplete.",
-)
-@click.option(
-    "--against",
-    type=click.Path(dir_okay=False),
-    metavar="REPORT",
-    help="Run no checks: compare all files with those of a report.",
-)
-@click.option(
-    "-f",
-    "--format",
-    "format_",
-    type=click.Choice(FORMAT_NAMES),
-    help="Default: the screen. Other formats: the table of findings, the verdict on stderr.",
-)
-@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Findings into a new file.")
-@verdict_options
-@source_options
-@look_options
-@talk_options
-def command(**options: Any) -> int:
-    """Is the commit log whole? Where is it not? Reads only; ends with one line of verdict.
+@takes(VerifyArguments)
+def command(arguments: VerifyArguments) -> int:
+    """Check a store, reading only: is the commit log whole, do queues and index agree? Ends with one verdict.
 
     \b
-    Exit status: 0 whole, 3 damage (--fail-on says from which severity on), 4 not everything could
-    be read, 130 interrupted.
+    Exit status: 0 whole, 3 damage (--fail-on sets the lowest severity), 4 not everything could be
+    read, 130 interrupted.
 
     \b
     Examples:
@@ -146,86 +169,57 @@ def command(**options: Any) -> int:
       rmqinspect verify STORE --against evidence.json
       rmqinspect verify 00000000001073741824
     """
-    if not options["paths"] and not options["config"]:
-        raise click.UsageError("Missing argument 'STORE...'.")
-    if options["against"]:
-        return compare_with_report(options)
-    if options["hash_"] and not options["report"]:
+    if arguments.against:
+        return _compare(arguments, arguments.against)
+    if arguments.hash and not arguments.report:
         raise click.UsageError("--hash: the digests are written into the report, so --report FILE is needed.")
     started = datetime.now(UTC)
-    format_, codes = choose_format(options), _codes(options)
+    format_, codes = choose_format(arguments), arguments.codes
     with interrupted_once(), ExitStack() as copies:
         try:
-            store, watch = _open(options)
-            whole, unread = _with_rocksdb(store, copies) if options["rocksdb"] else (store, "")
+            given, watch = _open(arguments)
+            store, unread = with_unpacked_queues(given, copies) if arguments.rocksdb else (given, "")
         except KeyboardInterrupt:
-            return _end_unjudged(options)
-        jobs, version = count_jobs(options), options["broker_version"]
-        wanted = VerifyOptions(options["level"], codes, options["max_findings"], jobs, version, unread)
-        outcome, custody = _verify(whole, watch, wanted, options)
-        # The folder inside an archive's extra level may be the store: name what was given.
-        name = name_of(options["paths"], store)
-        result = Judged(outcome, custody, name, options["report"], started, options["zone"])
-        digest = _write_report(result) if options["report"] else None
-    if format_ != "table" or options["output"]:
-        _write_table(outcome, format_, options, result.name)
-        if not options["quiet"]:
-            click.echo(verdict_line(result), err=True)
-    elif not options["quiet"]:
-        colour = use_colour(options["color"])
-        for line in screen(result, colour):
-            click.echo(line, color=colour)
-    if digest and not options["quiet"]:
-        click.echo(f"{escape(options['report'])}  sha256 {digest}", err=True)
-    return _status(outcome, options["fail_on"])
+            return _end_unjudged(arguments)
+        options = VerifyOptions(
+            arguments.level, codes, arguments.max_findings, count_jobs(arguments), arguments.broker_version, unread
+        )
+        outcome, custody = _verify(store, watch, options, arguments)
+        # The store may be a folder inside the path: print the path that was given.
+        name = name_of(arguments.paths, given)
+        run = FinishedRun(outcome, custody, name, arguments.report or "", started, arguments.zone)
+        digest = _write_report(run, arguments.report) if arguments.report else None
+    _print(run, format_, arguments)
+    if arguments.report and digest and not arguments.quiet:
+        click.echo(f"{escape(arguments.report)}  sha256 {digest}", err=True)
+    return _status(outcome, arguments.fail_on)
 
 
-def _open(options: dict[str, Any]) -> tuple[Store, Watch | None]:
-    """Return the store and, for a report, the inventory of its files before any other is opened."""
-    store = open_store(options["paths"], config=options["config"], base=options["base"])
-    if not store.segments and store.place != "store" and not _judges(store):
-        name = name_of(options["paths"], store)
-        raise NotAStore(f"{name}: nothing in it that verify judges by itself: give the store it belongs to")
-    for path in filter(None, (options["report"], options["output"])):
-        _refuse_early(path, store.paths)
-    return store, Watch(store) if options["report"] else None
+def _compare(arguments: VerifyArguments, report: str) -> ExitStatus:
+    """Compare the files with a report, which runs no checks.
 
-
-def _judges(store: Store) -> bool:
-    """Whether there is a file that says something wrong or right by itself."""
-    return bool(store.queue_files or store.index_files or store.config_files or store.of_kind("timer_log"))
-
-
-def _with_rocksdb(store: Store, copies: ExitStack) -> tuple[Store, str]:
-    """Return the store with the queues of its RocksDB as queue files, and what could not be read, "" for nothing.
-
-    `copies` removes the files at its end. A queue that is in files too is checked as RocksDB has it.
-
-    :raises NoRocksdict: the library that reads RocksDB is not installed.
+    :raises click.UsageError: an option of the checks was given.
     """
-    from rmqinspect.consumequeue.rocksdb import NoRocksdict, unpack_queues
+    for name in ("report", "hash", "format", "output", "check", "skip"):
+        if getattr(arguments, name):
+            raise click.UsageError(f"--against runs no checks: --{name} cannot be combined with it.")
+    return compare_with_report(arguments, report)
 
-    if not any(file.name.startswith("consumequeue") for file in store.of_kind("rocksdb")):
-        return store, ""
-    folder = copies.enter_context(TemporaryDirectory(prefix="rmqinspect-"))
-    try:
-        unpacked = unpack_queues(store, folder)
-    except NoRocksdict:
-        raise
-    except Unreadable as error:
-        return store, str(error).replace(folder, "the copy")
-    files = unpacked.store.queue_files
-    if not files:
-        return store, "consumequeue: its RocksDB has no queue at all, as when its newest files are lost"
-    odd = f"consumequeue: its RocksDB has {count(unpacked.malformed, 'key')} of no queue" if unpacked.malformed else ""
-    names = {(file.topic, file.queue_id) for file in files}
-    rest = [file for file in store.queue_files if file.kind != "queue" or (file.topic, file.queue_id) not in names]
-    ordered = sorted((*files, *rest), key=lambda file: (file.topic, file.queue_id, file.kind, file.base))
-    return replace(store, queue_files=tuple(ordered)), odd
+
+def _open(arguments: VerifyArguments) -> tuple[Store, Watch | None]:
+    """Return the store and, for a report, the inventory of its files, taken before any other is opened."""
+    store = open_store(arguments.paths, config=arguments.config, base=arguments.base)
+    if not can_verify(store):
+        raise NotAStore(
+            f"{name_of(arguments.paths, store)}: contains nothing to verify by itself: give the whole store"
+        )
+    for path in filter(None, (arguments.report, arguments.output)):
+        _refuse_early(path, store.paths)
+    return store, Watch(store) if arguments.report else None
 
 
 def _refuse_early(path: str, evidence: Sequence[str]) -> None:
-    """Refuse before hours of reading what `open_destination` would refuse after them."""
+    """Refuse at once what `open_destination` would refuse after hours of reading."""
     from rmqinspect.system.output_file import local_file, refuse_inside
 
     if path != "-":
@@ -235,122 +229,90 @@ def _refuse_early(path: str, evidence: Sequence[str]) -> None:
             raise Refused(f"{path}: exists already; nothing is overwritten")
 
 
-def _end_unjudged(options: dict[str, Any]) -> ExitStatus:
-    if not options["quiet"]:
-        words = f"INCOMPLETE at level {options['level']}: interrupted while the files were listed; nothing was judged"
-        click.echo(f"{'VERDICT':{INDENT}}{words}", err=options["format_"] not in (None, "table"))
+def _end_unjudged(arguments: VerifyArguments) -> ExitStatus:
+    if not arguments.quiet:
+        words = f"INCOMPLETE at level {arguments.level}: interrupted while the files were listed; nothing was judged"
+        click.echo(SCREEN.line("VERDICT", words), err=arguments.format not in (None, "table"))
     return ExitStatus.INTERRUPTED
 
 
 def name_of(paths: Sequence[str], store: Store) -> str:
-    """Return what the user called the store."""
+    """Return the store as the user named it."""
     return shown(paths[0]) if paths else store.name
-
-
-def _codes(options: dict[str, Any]) -> frozenset[str]:
-    chosen = (frozenset(options["check"]) or frozenset(BY_CODE)) - frozenset(options["skip"])
-    if not chosen:
-        raise click.UsageError("--check and --skip leave nothing to look for.")
-    return chosen
 
 
 # --- the run --------------------------------------------------------------------------------------
 
 
 def _verify(
-    store: Store, watch: Watch | None, wanted: VerifyOptions, options: dict[str, Any]
+    store: Store, watch: Watch | None, options: VerifyOptions, arguments: VerifyArguments
 ) -> tuple[VerifyResult, Custody | None]:
-    """Run the checks and take the digests; Ctrl-C ends both, and what they have found stays."""
-    log = sum(split.end - split.start for split in splits_to_read(store, wanted.level))
-    hashed = sum(exhibit.file.size for exhibit in watch.before.exhibits.values()) if watch and options["hash_"] else 0
-    # What is true should Ctrl-C come before anything better is known.
-    outcome = VerifyResult(store, wanted, Findings(wanted.max_findings), interrupted_at=store.log_start)
+    """Run the checks and take the digests; Ctrl-C ends both and keeps what they found."""
+    log = sum(split.end - split.start for split in splits_to_read(store, options.level))
+    exhibits = watch.before.exhibits if watch is not None and arguments.hash else {}
+    hashed = sum(exhibit.file.size for exhibit in exhibits.values())
+    outcome = nothing_judged(store, options)
     digests = None
-    with Progress(log + hashed, options["progress"], quiet=options["quiet"]) as progress:
+    with Progress(log + hashed, arguments.progress, quiet=arguments.quiet) as progress:
         try:
-            _announce(store, wanted, log, hashed, progress)
-            for remark in store.remarks if options["verbose"] else ():
+            _announce(store, options, log, hashed, progress)
+            for remark in store.remarks if arguments.verbose else ():
                 progress.remark(remark)
-            if log > LONG_READ and wanted.level != "quick":
-                outcome, interrupted = _check_quickly(store, wanted, progress)
-                if interrupted:
+            if log > LONG_READ and options.level != "quick":
+                outcome, was_interrupted = _check_quickly(store, options, progress)
+                if was_interrupted:
                     raise KeyboardInterrupt
-            if watch is not None and options["hash_"]:
-                digests = watch.take_digests(watch.before.exhibits, wanted.jobs)
-            outcome = _check(outcome, lambda size: progress(size + (digests.take_octets() if digests else 0)))
+            if watch is not None and arguments.hash:
+                digests = watch.take_digests(exhibits, options.jobs)
+            outcome = verify_after(outcome, lambda size: progress(size + (digests.take_octets() if digests else 0)))
             if digests is not None and outcome.interrupted_at is None:
                 digests.wait(progress)
         except KeyboardInterrupt:
-            if outcome.interrupted_at is None:
-                outcome.interrupted_at = log_end(store)
+            outcome = interrupted(outcome)
         finally:
             interrupt_no_more()
             if digests is not None:
                 digests.stop()
     custody = watch.conclude() if watch else None
-    if custody is not None:
-        outcome.unread += [line for line in custody.unread if line not in outcome.unread]
-        outcome.unread += [f"{change.name}: changed while it was read: {change.what}" for change in custody.changed]
-    return outcome, custody
+    return (outcome if custody is None else with_custody(outcome, custody)), custody
 
 
-def _announce(store: Store, wanted: VerifyOptions, log: int, hashed: int, progress: Progress) -> None:
-    """Say what is going to be read; if that is much also why, the time where it is known, and the cheaper way."""
+def _announce(store: Store, options: VerifyOptions, log: int, hashed: int, progress: Progress) -> None:
+    """Print what will be read; for a long read also why, the least time, and the cheaper way."""
     if (holder := lock_holder(store)) is not None:
-        pid = f"pid {holder} holds the lock"
-        progress.remark(f"a broker runs on this store ({pid}): the files may change while they are read")
+        progress.remark(running_broker(holder))
     numbers = [count(len(store.segments), "segment")]
     numbers += [count(number, "queue") for number in (_queues(store),) if number]
     numbers += [count(number, "index file") for number in (len(store.index_files),) if number]
     size = log
-    size += sum(file.size for file in store.queue_files) if wanted.level != "quick" else 0
-    size += sum(file.size for file in store.index_files) if wanted.level == "deep" else 0
+    size += sum(file.size for file in store.queue_files) if options.level != "quick" else 0
+    size += sum(file.size for file in store.index_files) if options.level == "deep" else 0
     if size + hashed <= LONG_READ:
-        progress.remark(f"{describe_size(size)} in {', '.join(numbers)}; level {wanted.level}")
+        progress.remark(f"{describe_size(size)} in {', '.join(numbers)}; level {options.level}")
         return
-    words = f"{', '.join(numbers)}, {describe_size(size)} to read: {_WHY[wanted.level]}"
+    words = f"{', '.join(numbers)}, {describe_size(size)} to read: {_WHY[options.level]}"
     if hashed:
-        # What is read at a bounded rate does not stay in the page cache.
+        # A read at a limited rate does not leave its pages in the cache.
         words += f"; {describe_size(hashed)} to hash, " + ("read again" if read_bound() else "from the page cache")
     words += least_time(size + hashed)
-    if wanted.level != "quick":
+    if options.level != "quick":
         quick = sum(split.end - split.start for split in splits_to_read(store, "quick"))
         words += f". --level quick reads {describe_size(quick)}"
     progress.remark(words)
 
 
-def _check_quickly(store: Store, wanted: VerifyOptions, progress: Progress) -> tuple[VerifyResult, bool]:
-    """Run the quick part by itself and show its result at once; return it, and whether Ctrl-C came.
-
-    Of what was wished for it is the beginning: the outcome says that it was interrupted there.
-    """
+def _check_quickly(store: Store, options: VerifyOptions, progress: Progress) -> tuple[VerifyResult, bool]:
+    """Run the quick part and print its errors at once; return its result, and whether Ctrl-C ended it."""
     begin = time.monotonic()
-    outcome = verify(store, replace(wanted, level="quick"))
-    interrupted = outcome.interrupted_at is not None
+    outcome, was_interrupted = quick_part(store, options)
+    if was_interrupted:
+        return outcome, True
     words = f"quick part done in {describe_duration(time.monotonic() - begin)}: {count(outcome.errors, 'error')}"
     errors = [finding for finding in outcome.findings.rows if finding.severity == "error"]
     named = ", ".join(f"{finding.code} {where(finding) or finding.message}" for finding in errors[:_QUICK_ERRORS])
     more = ", …" if len(errors) > _QUICK_ERRORS else ""
-    if not interrupted:
-        progress.remark(f"{words}: {named}{more}" if errors else words)
-    outcome.options, outcome.interrupted_at, outcome.accounts = wanted, store.log_start, []
-    return outcome, interrupted
-
-
-def _check(before: VerifyResult, progress: Callable[[int], None]) -> VerifyResult:
-    """Return the outcome of all checks; `before` when Ctrl-C comes where they cannot say what they found."""
-    known = before.findings.rows[:]
-
-    def note(findings: list[Finding]) -> None:
-        for finding in findings if not known else ():
-            before.findings.add(finding)
-        before.warnings = before.findings.severities.get("warning", 0)
-        before.errors = before.findings.severities.get("error", 0) - before.findings.counts.get("ST-IO", 0)
-
-    try:
-        return verify(before.store, before.options, note, progress)
-    except KeyboardInterrupt:
-        return before
+    progress.remark(f"{words}: {named}{more}" if errors else words)
+    return outcome, False
 
 
 def _queues(store: Store) -> int:
@@ -368,24 +330,40 @@ def _status(outcome: VerifyResult, fail_on: str) -> ExitStatus:
     return ExitStatus.DONE
 
 
-def _write_table(outcome: VerifyResult, format_: str, options: dict[str, Any], name: str) -> None:
+# --- output -----------------------------------------------------------------------------------------
+
+
+def _print(run: FinishedRun, format_: str, arguments: VerifyArguments) -> None:
+    """Print the screen, or write the table of findings with the verdict on stderr."""
+    if format_ != "table" or arguments.output:
+        _write_table(run, format_, arguments)
+        if not arguments.quiet:
+            click.echo(verdict_line(run), err=True)
+    elif not arguments.quiet:
+        colour = use_colour(arguments.color)
+        for line in screen(run, colour):
+            click.echo(line, color=colour)
+
+
+def _write_table(run: FinishedRun, format_: str, arguments: VerifyArguments) -> None:
     from rmqinspect.output import View, open_writer
     from rmqinspect.verify.table import SCHEMA, finding_batches
 
-    view = View(zone=options["zone"], colour=use_colour(options["color"], options["output"]))
-    with open_writer(format_, SCHEMA, options["output"], view=view, evidence=outcome.store.paths) as writer:
-        writer.complete = outcome.complete
-        for batch in finding_batches(outcome.findings, name):
+    view = View(zone=arguments.zone, colour=use_colour(arguments.color, arguments.output))
+    evidence = run.outcome.store.paths
+    with open_writer(format_, SCHEMA, arguments.output, view=view, evidence=evidence) as writer:
+        writer.complete = run.outcome.complete
+        for batch in finding_batches(run.outcome.findings, run.name):
             writer.write(batch)
 
 
-def _write_report(result: Judged) -> str:
+def _write_report(run: FinishedRun, path: str) -> str:
     """Write the report and return its digest."""
     from rmqinspect.output import open_destination
 
     arguments = [without_secrets(argument) for argument in sys.argv[1:]]
-    document = report_document(result.outcome, result.name, result.started, arguments, result.custody)
+    document = report_document(run.outcome, run.name, run.started, arguments, run.custody)
     raw = (json.dumps(document, ensure_ascii=False, indent=1) + "\n").encode("utf-8", "backslashreplace")
-    with open_destination(result.report, result.outcome.store.paths) as out:
+    with open_destination(path, run.outcome.store.paths) as out:
         out.write(raw)
     return hashlib.sha256(raw).hexdigest()

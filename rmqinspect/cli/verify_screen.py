@@ -1,4 +1,4 @@
-"""What `verify` prints."""
+"""The screen of `verify`: findings, byte account, what was not checked, verdict."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, tzinfo
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import click
 
-from rmqinspect.cli.labelled import INDENT, label, wrap
+from rmqinspect.cli.labelled import Screen, pad
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.store.model import Store
 from rmqinspect.text import count, describe_size, escape, group_digits
@@ -14,131 +14,138 @@ from rmqinspect.times import format_millis
 from rmqinspect.verify.codes import BY_CODE, levels_up_to
 from rmqinspect.verify.custody import Custody
 from rmqinspect.verify.findings import Finding, next_command
+from rmqinspect.verify.partial import log_end
 from rmqinspect.verify.run import VerifyOptions, VerifyResult
 from rmqinspect.version import tool_name
 
-_SEGMENT_ROWS = 20  # with more segments, those with nothing to tell become one row
+SCREEN = Screen(indent=13)
+_DETAIL = Screen(indent=8, lead=SCREEN.indent)
 
-
-_CHANGES = 20  # files that changed while they were read: so many are named
-
+_SEGMENT_ROWS = 20  # rows of the byte account; beyond that, sound segments share rows
+_CHANGES = 20  # changed files listed; the others are counted
 
 _COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
 
-
-# Findings about queue units; their place in the log is where they point.
+# Findings about queue units: their physical offset is where they point.
 _OF_UNITS = frozenset(
     {"CQ-DANGLING", "CQ-BEYOND", "CQ-MISMATCH", "CQ-TAG", "CQ-SHIFT", "CQ-ORDER", "BQ-COUNT", "BQ-ORDER", "EX-ADDRESS"}
 )
 
-
 _COLUMNS = ("segment", "size", "records", "bytes", "filler", "zeros", "unknown")
 
 
-class Judged(NamedTuple):
-    """All there is to tell about a run."""
+class FinishedRun(NamedTuple):
+    """A run to print and to report."""
 
     outcome: VerifyResult
     custody: Custody | None  # None without a report
     name: str  # of the store, as given
-    report: str
+    report: str  # path of the report, "" without one
     started: datetime
-    zone: tzinfo  # of the times that are shown
+    zone: tzinfo  # of printed times
 
 
-def log_end(store: Store) -> int:
-    return max((segment.base + segment.size for segment in store.segments), default=0)
-
-
-def screen(result: Judged, colour: bool) -> Iterator[str]:
-    outcome, store = result.outcome, result.outcome.store
+def screen(run: FinishedRun, colour: bool) -> Iterator[str]:
+    """Yield the lines of the screen: findings, byte account, joins, what was not checked, the verdict."""
+    outcome, store = run.outcome, run.outcome.store
     if not store.neighbours or store.place != "store":
         yield from _given(outcome)
-    if outcome.loss:
-        yield from label("lost", str(outcome.loss))
+    yield from SCREEN.rows("lost", str(outcome.loss) if outcome.loss else "")
     shown = [finding for finding in outcome.findings.rows if finding.code != "ST-UNCHECKED"]
     for finding in shown:
-        yield from _finding_lines(finding, result, colour)
+        yield from _finding_lines(finding, run, colour)
     if outcome.findings.suppressed:
-        yield f"{'':{INDENT}}and {group_digits(outcome.findings.suppressed)} more: --max-findings shows them"
+        yield SCREEN.line("", f"and {group_digits(outcome.findings.suppressed)} more: --max-findings shows them")
     if shown:
         yield ""
-    if outcome.accounts:
-        yield from _account_lines(outcome)
+    yield from _account_lines(outcome)
+    yield from _joined_lines(outcome)
+    yield from SCREEN.rows("interrupted", _not_read(outcome))
+    yield from SCREEN.rows("not checked", "; ".join(_unchecked(outcome)))
+    yield from SCREEN.rows("not given", _not_given(store))
+    if run.custody is not None and run.custody.algorithm:
+        yield from _custody_lines(run.custody, run.report)
+        moments = _span(run.started, datetime.now(UTC))
+        yield from SCREEN.rows("run", f"{tool_name()}, {moments}, arguments in the report")
+    yield verdict_line(run)
+
+
+def _joined_lines(outcome: VerifyResult) -> Iterator[str]:
+    """Yield how many queue units and index entries point at their record."""
     if outcome.units and outcome.store.segments and (outcome.interrupted_at is None or outcome.joined_units):
         units = f"{group_digits(outcome.joined_units)} of {count(outcome.units, 'unit')}"
-        yield from label("queues", f"{units} lead to their record")
+        yield from SCREEN.rows("queues", f"{units} lead to their record")
     if entries := outcome.joined_entries:
         lead = "entry leads" if entries == 1 else "entries lead"
-        yield from label("index", f"{group_digits(entries)} {lead} to their record")
-    yield from label("interrupted", _left_unread(outcome))
-    unchecked = [finding for finding in outcome.findings.rows if finding.code == "ST-UNCHECKED"]
-    parts = [_unchecked_words(row) for row in unchecked]
-    if outcome.options.level != "deep" and store.place == "store" and store.segments:
-        none = "" if store.queue_files else ", there are no consume queues in files"
-        parts.insert(0, f"log -> queues, groups{none} (--level deep)")
-    too_deep = [code for code in BY_CODE if code in outcome.options.codes and _is_suppressed(code, outcome.options)]
-    if too_deep and len(outcome.options.codes) < len(BY_CODE):
+        yield from SCREEN.rows("index", f"{group_digits(entries)} {lead} to their record")
+
+
+def _unchecked(outcome: VerifyResult) -> list[str]:
+    """Return what was not checked, each with the option that checks it."""
+    store, options = outcome.store, outcome.options
+    parts = []
+    if options.level != "deep" and store.place == "store" and store.segments:
+        none = "" if store.queue_files else ", no consume queue files"
+        parts.append(f"log -> queues, groups{none} (--level deep)")
+    parts += [_unchecked_words(finding) for finding in outcome.findings.rows if finding.code == "ST-UNCHECKED"]
+    too_deep = [code for code in BY_CODE if code in options.codes and _needs_deeper_level(code, options)]
+    if too_deep and len(options.codes) < len(BY_CODE):
         parts.append(f"{', '.join(too_deep)} (--level {BY_CODE[too_deep[-1]].level})")
-    yield from label("not checked", "; ".join(dict.fromkeys(parts)))
+    return list(dict.fromkeys(parts))
+
+
+def _not_given(store: Store) -> str:
+    """Return which parts of a store were not given and so not judged, "" for a whole store."""
     if not store.neighbours and store.segments:
-        yield from label("not given", "the segments before and after, queues, index, checkpoint, config: not judged")
-    elif store.place != "store":
-        rest = "what belongs to it" if not store.segments else "queues, index, checkpoint, config"
-        yield from label("not given", f"{rest}: not judged")
-    if result.custody is not None and result.custody.algorithm:
-        yield from _custody_lines(result.custody, result.report)
-        moments = _span(result.started, datetime.now(UTC))
-        yield from label("run", f"{tool_name()}, {moments}, arguments in the report")
-    yield verdict_line(result)
+        return "the segments before and after, queues, index, checkpoint, config: not judged"
+    if store.place == "store":
+        return ""
+    return f"{'queues, index, checkpoint, config' if store.segments else 'the rest of its store'}: not judged"
 
 
-def _is_suppressed(code: str, wanted: VerifyOptions) -> bool:
-    return BY_CODE[code].level not in levels_up_to(wanted.level)
+def _needs_deeper_level(code: str, options: VerifyOptions) -> bool:
+    return BY_CODE[code].level not in levels_up_to(options.level)
 
 
 def _unchecked_words(finding: Finding) -> str:
     """Return what was not checked, how much of it there is, and the option that checks it."""
-    text = finding.message.removeprefix("not checked: ")
+    words = finding.unchecked or finding.message.removeprefix("not checked: ")
     if finding.length is None:
-        return text
-    what, _, rest = text.partition(", ")
-    remedy = rest[rest.rfind(" (--") :] if " (--" in rest else ""
-    return f"{what} ({_files(finding)}){remedy}"
+        return words
+    size = f"{count(finding.count, 'file')}, {describe_size(finding.length)}"
+    return f"{words} ({size}){f' ({finding.remedy})' if finding.remedy else ''}"
 
 
-def _left_unread(outcome: VerifyResult) -> str:
-    """Say what Ctrl-C left unread, "" if it did not come."""
+def _not_read(outcome: VerifyResult) -> str:
+    """Return how far the log was read when Ctrl-C came, "" if it did not."""
     reached, segments = outcome.interrupted_at, outcome.store.segments
     if reached is None:
         return ""
     whole = sum(segment.base + segment.size <= reached for segment in segments)
     words = f"segments read: {group_digits(whole)} of {group_digits(len(segments))}"
     if whole < len(segments):
-        words += f"; not judged: the log from physical offset {group_digits(reached)} on, and what needs all of it"
+        words += (
+            f"; not judged: the log from physical offset {group_digits(reached)} on, and all that needs the whole log"
+        )
     return words
 
 
 def _custody_lines(custody: Custody, report: str) -> Iterator[str]:
     files = f"{count(len(custody.inventory.exhibits), 'file')}, {count(custody.raw, 'byte')}"
     taken = f"sha256 of {group_digits(len(custody.digests))}" if custody.undigested else "sha256"
-    yield from label("custody", f"{files}: {taken}, size and time of each are in {report}")
+    yield from SCREEN.rows("custody", f"{files}: {taken}, size and time of each are in {report}")
     for change in custody.changed[:_CHANGES]:
-        yield from label("", f"changed while it was read: {change.name}: {change.what}")
+        yield from SCREEN.rows("", f"changed while it was read: {change.name}: {change.what}")
     more = len(custody.changed) - _CHANGES
     if more > 0:
-        yield from label("", f"and {group_digits(more)} more, all of them in the report")
+        yield from SCREEN.rows("", f"and {group_digits(more)} more, all listed in the report")
     same = "" if custody.changed else "; sizes and times the same before and after the run"
-    yield from label("", f"opened for reading only{same}")
+    yield from SCREEN.rows("", f"opened for reading only{same}")
 
 
 def _span(started: datetime, ended: datetime) -> str:
     end = f"{ended:%H:%M:%S}Z" if ended.date() == started.date() else f"{ended:%Y-%m-%dT%H:%M:%S}Z"
     return f"{started:%Y-%m-%dT%H:%M:%S}Z to {end}"
-
-
-def _files(finding: Finding) -> str:
-    return f"{count(finding.count, 'file')}, {describe_size(finding.length or 0)}"
 
 
 def _given(outcome: VerifyResult) -> Iterator[str]:
@@ -148,38 +155,38 @@ def _given(outcome: VerifyResult) -> Iterator[str]:
         what = "DLedger data file" if segment.kind == "dledger" else "commit-log segment"
         words.append(f"one {what}, base {group_digits(segment.base)}")
     kind = store.place.replace("_", " ")
-    folder = f"{kind} {'files' if store.neighbours else 'file'}, judged by what they say themselves"
-    yield from label("given", "; ".join(words) if words and not store.neighbours else folder)
+    folder = f"{kind} {'files' if store.neighbours else 'file'}, judged by their own content"
+    yield from SCREEN.rows("given", "; ".join(words) if words and not store.neighbours else folder)
 
 
-def _finding_lines(finding: Finding, result: Judged, colour: bool) -> Iterator[str]:
+def _finding_lines(finding: Finding, run: FinishedRun, colour: bool) -> Iterator[str]:
     code = BY_CODE[finding.code]
     place = where(finding)
     severity = f"{finding.severity:8}"
     if colour:
         severity = click.style(severity, fg=_COLOURS[finding.severity])
-    head = f"{finding.code:{max(INDENT, len(finding.code) + 1)}}{severity} "
-    yield head + escape(place or finding.message)
+    yield f"{pad(finding.code, max(SCREEN.indent, len(finding.code) + 1))}{severity} {escape(place or finding.message)}"
     details = []
-    if (record := _record(finding, result.zone)) is not None:
+    if (record := _record(finding, run.zone)) is not None:
         details.append(record)
     if place:
         details.append(finding.message)
     if finding.count > 1 and str(finding.count) not in finding.message:
-        details.append(f"{group_digits(finding.count)} alike, one behind the other")
+        details.append(f"{group_digits(finding.count)} alike")
     if finding.expected is not None or finding.found is not None:
         pairs = (("expected", finding.expected), ("found", finding.found))
         details.append(", ".join(f"{label} {value}" for label, value in pairs if value is not None))
     for detail in details:
-        yield from label("", detail)
+        yield from SCREEN.rows("", detail)
     if code.broker_effect and finding.severity != "info":
-        yield from (" " * INDENT + line for line in wrap("broker  ", code.broker_effect))
-    command_next = next_command(finding, result.name)
+        yield from _DETAIL.rows("broker", code.broker_effect)
+    command_next = next_command(finding, run.name)
     if command_next and finding.severity != "info":
-        yield " " * INDENT + "next    " + escape(command_next)
+        yield _DETAIL.line("next", command_next)
 
 
 def where(finding: Finding) -> str:
+    """Return the file and range of a finding, "" for a remark about the whole store."""
     place = finding.file or ""
     if finding.severity == "info" and finding.offset is None:
         return ""
@@ -191,6 +198,7 @@ def where(finding: Finding) -> str:
 
 
 def _record(finding: Finding, zone: tzinfo) -> str | None:
+    """Return the record or queue unit that a finding is about, None without one."""
     if finding.topic is None:
         return None
     if finding.physical_offset is None:
@@ -208,29 +216,33 @@ def _record(finding: Finding, zone: tzinfo) -> str | None:
 
 
 def _account_lines(outcome: VerifyResult) -> Iterator[str]:
-    rows: list[tuple[str, ...]] = [(*_COLUMNS, "")]
+    """Yield the table of the byte account: one row per segment, and their sum."""
     accounts = outcome.accounts
-    quiet: list[ByteAccount] = []
+    if not accounts:
+        return
+    rows: list[tuple[str, ...]] = [(*_COLUMNS, "")]
+    sound: list[ByteAccount] = []
     troubled = {finding.file for finding in outcome.findings.rows if finding.severity != "info"}
     for account in accounts:
-        tells = account.segment.name in troubled or account.gap_bytes["unknown"] or account is accounts[-1]
-        if len(accounts) > _SEGMENT_ROWS and not tells:
-            quiet.append(account)
+        listed = account.segment.name in troubled or account.gap_bytes["unknown"] or account is accounts[-1]
+        if len(accounts) > _SEGMENT_ROWS and not listed:
+            sound.append(account)
             continue
-        rows += _quiet_row(quiet)
-        quiet = []
+        rows += _shared_row(sound)
+        sound = []
         rows.append(_account_row(str(account.segment.base), [account], _damaged(outcome, account)))
-    rows += _quiet_row(quiet)
+    rows += _shared_row(sound)
     if len(accounts) > 1:
         adds_up = all(account.total == account.segment.size for account in accounts)
-        rows.append(_account_row("all", accounts, "adds up" if adds_up else "read in part"))
+        rows.append(_account_row("all", accounts, "adds up" if adds_up else "partly read"))
     widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
     for row in rows:
         numbers = (cell.rjust(width) for cell, width in zip(row[1:-1], widths[1:], strict=True))
         yield "  ".join([row[0].ljust(widths[0]), *numbers, row[-1]]).rstrip()
 
 
-def _quiet_row(accounts: list[ByteAccount]) -> list[tuple[str, ...]]:
+def _shared_row(accounts: list[ByteAccount]) -> list[tuple[str, ...]]:
+    """Return one row for several sound segments, none for no segment."""
     if not accounts:
         return []
     label = f"{accounts[0].segment.base} to …: {count(len(accounts), 'segment')}"
@@ -254,19 +266,21 @@ def _damaged(outcome: VerifyResult, account: ByteAccount) -> str:
     return count(number, "error") if number else ""
 
 
-def verdict_line(result: Judged) -> str:
-    outcome = result.outcome
+def verdict_line(run: FinishedRun) -> str:
+    """Return the last line of the screen."""
+    outcome = run.outcome
     records = sum(account.records for account in outcome.accounts)
     scope = ", for this file only" if not outcome.store.neighbours and len(outcome.store.segments) == 1 else ""
     suppressed = len(BY_CODE) - len(outcome.options.codes)
     if suppressed:
         scope += f", {len(outcome.options.codes)} of {len(BY_CODE)} checks"
     words = f"{outcome.verdict} at level {outcome.options.level}{scope}: {count(outcome.errors, 'error')}, "
-    words += f"{count(outcome.warnings, 'warning')} in {count(records, 'record')}; {_read(outcome, result.custody)}"
-    return f"{'VERDICT':{INDENT}}{words}"
+    words += f"{count(outcome.warnings, 'warning')} in {count(records, 'record')}; {_extent(outcome, run.custody)}"
+    return SCREEN.line("VERDICT", words)
 
 
-def _read(outcome: VerifyResult, custody: Custody | None) -> str:
+def _extent(outcome: VerifyResult, custody: Custody | None) -> str:
+    """Return how much was read."""
     segments = outcome.store.segments
     changed = len(custody.changed) if custody else 0
     if outcome.interrupted_at is not None:
@@ -281,5 +295,5 @@ def _read(outcome: VerifyResult, custody: Custody | None) -> str:
     if outcome.unread:
         return f"{count(len(outcome.unread), 'place')} could not be read"
     if not segments:
-        return "there is no commit log"
-    return "all bytes read" if outcome.log_read else "the end of the log read"
+        return "no commit log"
+    return "all bytes read" if outcome.log_read else "only the end of the log read"

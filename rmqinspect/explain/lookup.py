@@ -4,12 +4,12 @@ The codes are those of `verify.codes`; everything else is in the .toml files of 
 """
 
 import re
-import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache
 
+from rmqinspect.commands import DECODE_TOPIC, fill_command
 from rmqinspect.explain.entry import Explanation, Named
 from rmqinspect.explain.fields import layout_fields
 from rmqinspect.explain.flags import bits
@@ -20,8 +20,6 @@ from rmqinspect.verify.codes import CODES, Code
 
 _MOST_NEAR = 6
 _LONGEST = 2000  # characters of a pasted line that are searched for values
-# Arguments of a command whose values are unknown.
-_PLACEHOLDERS = {"store": "STORE", "at": "OFFSET", "topic": "TOPIC", "queue": "N"}
 
 
 def explain(text: str) -> list[Explanation]:
@@ -101,7 +99,7 @@ def _by_prefix(text: str) -> list[Explanation]:
     if not fitting or " " in text:
         return []
     longest = max(fitting, key=lambda named: len(named.name))
-    return [replace(_of_named(longest), next=(f"rmqinspect decode STORE -t {shlex.quote(text)}",))]
+    return [replace(_of_named(longest), next=(fill_command(DECODE_TOPIC, topic=text),))]
 
 
 def _of_code(code: Code) -> Explanation:
@@ -114,7 +112,7 @@ def _of_code(code: Code) -> Explanation:
         cause=code.cause,
         eras=code.eras,
         logged=tuple(line.template for line in LOG_LINES if code.code in line.see and line.alarm != HARMLESS),
-        next=(code.next.format(**_PLACEHOLDERS),),
+        next=(fill_command(code.next),),
     )
 
 
@@ -174,7 +172,7 @@ def _recognise(row: str) -> list[LogLine]:
 def _of_log_line(line: LogLine, row: str) -> Explanation:
     found = [(value, text) for value in line.values if (text := _read(value, row[:_LONGEST])) is not None]
     # A value that begins with a hyphen would be parsed as an option.
-    fitting = {value.fills: shlex.quote(text) for value, text in found if value.fills and text[0] != "-"}
+    fitting = {value.fills: text for value, text in found if value.fills and text[0] != "-"}
     values = [(f"{value.name} {text}", _meaning(value, text)) for value, text in found]
     if line.judge is not None:
         numbers = {value.name: int(text) for value, text in found if re.fullmatch(r"-?\d{1,19}", text, re.ASCII)}
@@ -186,7 +184,7 @@ def _of_log_line(line: LogLine, row: str) -> Explanation:
         meaning=line.meaning,
         values=tuple(values),
         eras=line.quirks,
-        next=tuple(command.format(**_PLACEHOLDERS | fitting) for command in line.next),
+        next=tuple(fill_command(command, **fitting) for command in line.next),
         see=line.see,
     )
 

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from rmqinspect.output.rows import timestamp_texts
 from rmqinspect.output.writer import Out, View, Writer
-from rmqinspect.text import escape, escape_bytes
+from rmqinspect.text import cell_width, escape, escape_bytes
 
 # The rows that set the widths. A terminal does not wait for that many: see `ScreenTable.write`.
 _FIRST_ROWS = 200
@@ -22,15 +22,6 @@ _ABSENT = "-"
 _BOLD, _RED, _PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[0m"
 # Columns whose value says that something is wrong unless it is one of these.
 _GOOD = {"status": ("ok",), "severity": ("info", "warning")}
-
-
-def cell_width(text: str) -> int:
-    """Return how many cells of a terminal a text without control characters takes."""
-    if text.isascii():
-        return len(text)
-    from rich.cells import cell_len
-
-    return cell_len(text)
 
 
 def _clip(text: str, width: int) -> str:

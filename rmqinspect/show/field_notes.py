@@ -1,6 +1,7 @@
 """Notes on the fields of a record: the value for people, what it means, and whether it is damage."""
 
 from collections.abc import Callable, Mapping
+from datetime import UTC, tzinfo
 from typing import Any
 
 from rmqinspect.codec import message_id as ids
@@ -88,8 +89,9 @@ def _sys_flag(value: int, _: ParsedFields) -> Words:
     return f"{value & 0xFFFFFFFF:#x}", sys_flag_words(value), False
 
 
-def _timestamp(value: int, _: ParsedFields) -> Words:
-    text = format_millis(value)
+def timestamp_words(value: int, zone: tzinfo = UTC) -> Words:
+    """Return the words of a timestamp in ms."""
+    text = format_millis(value, zone)
     return str(value), text or "outside of the years 1 to 9999", text is None
 
 
@@ -142,9 +144,9 @@ MESSAGE_WORDS: Mapping[str, FieldWords] = {
     "queue_offset": _queue_offset,
     "physical_offset": _own_offset,
     "sys_flag": _sys_flag,
-    "born_timestamp": _timestamp,
+    "born_timestamp": lambda value, _: timestamp_words(value),
     "born_host": _host,
-    "store_timestamp": _timestamp,
+    "store_timestamp": lambda value, _: timestamp_words(value),
     "store_host": _store_host,
     "reconsume_times": _at_least_zero,
     "prepared_transaction_offset": _prepared_offset,

@@ -7,7 +7,7 @@ cannot be parsed is a row of raw bytes, with the reason. Why a checksum differs 
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 
 from rmqinspect.codec import message_id as ids
 from rmqinspect.codec.fields import Field, FieldRow, ParsedFields, walk_fields
@@ -19,9 +19,12 @@ from rmqinspect.show.field_notes import (
     MESSAGE_WORDS,
     FieldWords,
     is_utf8,
+    timestamp_words,
 )
 from rmqinspect.text import count, escape, escape_bytes
 from rmqinspect.times import format_millis
+
+_TIMES = ("born_timestamp", "store_timestamp")
 
 NOT_PARSED = "(not parsed)"
 BEYOND_FIELDS = "(beyond the fields)"
@@ -34,24 +37,27 @@ _MAX_ITEMS = 1000
 _ITEM_PREVIEW = 200  # bytes of its body and properties
 
 
-def describe_record(content: bytes, physical_offset: int | None = None, position: int | None = None) -> list[FieldRow]:
+def describe_record(
+    content: bytes, physical_offset: int | None = None, position: int | None = None, zone: tzinfo = UTC
+) -> list[FieldRow]:
     """Return the rows of the record at the beginning of `content`, a blank record included.
 
     `content` may go on behind the record. `physical_offset` is where it lies in the log, `position` where
-    in its file; None if unknown. Rows of depth 0 tile what they describe without holes. Never raises on
-    damage.
+    in its file; None if unknown. Times are shown in `zone`. Rows of depth 0 tile what they describe without
+    holes. Never raises on damage.
     """
     blank = walk_fields(message.Blank.subcons, content, physical_offset)
     if blank.number("magic") == message.MAGIC_BLANK:
         return _blank_rows(blank)
     record = walk_fields(message.Message.subcons, content, physical_offset)
+    words = {**MESSAGE_WORDS, **dict.fromkeys(_TIMES, lambda value, _: timestamp_words(value, zone))}
     rows: list[FieldRow] = []
     for field in record.fields.values():
-        row = _row(field, record, MESSAGE_WORDS)
+        row = _row(field, record, words)
         cause = _body_crc_cause(record, position) if row.problem and field.name == "body_crc" else None
         rows.append(replace(row, note=f"{row.note}; {cause}") if cause else row)
         if field.name == "properties":
-            rows += _property_rows(field, record, position)
+            rows += _property_rows(field, record, position, zone)
         if field.name == "body" and record.number("sys_flag") & SysFlag.INNER_BATCH and not record.compressed:
             rows += describe_items(field.value, field.start)
     return rows + _leftover(record)
@@ -152,7 +158,7 @@ def _split_properties(content: bytes) -> Iterator[tuple[int, bytes]]:
         start = end
 
 
-def _property_rows(field: Field, record: ParsedFields, position: int | None) -> list[FieldRow]:
+def _property_rows(field: Field, record: ParsedFields, position: int | None, zone: tzinfo) -> list[FieldRow]:
     rows: list[FieldRow] = []
     names: set[bytes] = set()
     for start, raw in _split_properties(field.value):
@@ -166,7 +172,7 @@ def _property_rows(field: Field, record: ParsedFields, position: int | None) -> 
             text = escape_bytes(item)
             rows.append(FieldRow("(no separator)", offset, raw, text, "no name and value", True, 1))
             continue
-        note, problem = _property_note(name, value, offset, record, position)
+        note, problem = _property_note(name, value, offset, record, position, zone)
         if name in names:
             note = f"again: the last one counts; {note}" if note else "again: the last one counts"
         names.add(name)
@@ -175,7 +181,7 @@ def _property_rows(field: Field, record: ParsedFields, position: int | None) -> 
 
 
 def _property_note(
-    name: bytes, value: bytes, offset: int, record: ParsedFields, position: int | None
+    name: bytes, value: bytes, offset: int, record: ParsedFields, position: int | None, zone: tzinfo
 ) -> tuple[str, bool]:
     if not (is_utf8(name) and is_utf8(value)):
         return "not valid UTF-8", True
@@ -183,6 +189,8 @@ def _property_note(
         if offset != record.fields["properties"].end - message.CRC32_RESERVED_SIZE:
             return "not the last 20 bytes of the record: cannot be checked", True
         return _record_crc(record, position)
+    if name in _TIME_PROPERTIES:
+        return _millis(value.decode(), zone), False
     words = _PROPERTY_WORDS.get(name)
     return (escape(words(value.decode(), record)) if words is not None else ""), False
 
@@ -254,9 +262,9 @@ def _offset_id(value: str, _: ParsedFields) -> str:
     return ""
 
 
-def _millis(value: str, _: ParsedFields) -> str:
+def _millis(value: str, zone: tzinfo) -> str:
     number = value.isascii() and value.isdecimal() and len(value) < 19
-    return format_millis(int(value)) or "" if number else ""
+    return format_millis(int(value), zone) or "" if number else ""
 
 
 _PROPERTY_WORDS: Mapping[bytes, Callable[[str, ParsedFields], str]] = {
@@ -264,13 +272,19 @@ _PROPERTY_WORDS: Mapping[bytes, Callable[[str, ParsedFields], str]] = {
     b"TAGS": lambda value, _: f"tags code {java_string_hash(value)}",
     b"ORIGIN_MESSAGE_ID": _offset_id,
     b"DLQ_ORIGIN_MESSAGE_ID": _offset_id,
-    b"BORN_TIMESTAMP": _millis,
-    b"TIMER_DELIVER_MS": _millis,
-    b"TIMER_ENQUEUE_MS": _millis,
-    b"TIMER_DEQUEUE_MS": _millis,
-    b"TIMER_OUT_MS": _millis,
-    b"CONSUME_START_TIME": _millis,
 }
+
+# Properties that hold a time in ms.
+_TIME_PROPERTIES = frozenset(
+    {
+        b"BORN_TIMESTAMP",
+        b"TIMER_DELIVER_MS",
+        b"TIMER_ENQUEUE_MS",
+        b"TIMER_DEQUEUE_MS",
+        b"TIMER_OUT_MS",
+        b"CONSUME_START_TIME",
+    }
+)
 
 
 def hex_lines(content: bytes, start: int, limit: int | None = None) -> Iterator[str]:

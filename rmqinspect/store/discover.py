@@ -70,9 +70,7 @@ def open_stores(paths: Sequence[str], *, config: str | None = None, base: int | 
     roots = [entry for entry in located if entry[1][1] == ()]
     loose = [entry for entry in located if entry[1][1] != ()]
     if len(roots) > 1 and loose:
-        raise NotAStore(
-            "several stores and loose files or folders: unclear which store these belong to"
-        )
+        raise NotAStore("several stores and loose files or folders: unclear which store these belong to")
     groups = [[root, *loose] for root in roots] or [loose]
     return [_assemble(group, settings, base) for group in groups]
 

@@ -215,14 +215,16 @@ def list_unchecked(store: Store, level: str) -> Iterator[Finding]:
         if queues_in_rocksdb and any(UNPACKED in file.name for file in store.queue_files):
             continue
         if files and part.level not in levels_up_to(level):
-            option = "--rocksdb" if queues_in_rocksdb else f"--level {part.level}" if part.level else ""
-            remedy = f" ({option})" if option else ""
+            remedy = "--rocksdb" if queues_in_rocksdb else f"--level {part.level}" if part.level else ""
             yield Finding(
                 "ST-UNCHECKED",
-                f"not checked: {part.what}, {count(len(files), 'file')}; not judged: {part.costs}{remedy}",
+                f"not checked: {part.what}, {count(len(files), 'file')}; not judged: {part.costs}"
+                + (f" ({remedy})" if remedy else ""),
                 file=files[0].name.split("/")[0],
                 length=sum(file.size for file in files),
                 count=len(files),
+                unchecked=part.what,
+                remedy=remedy,
             )
 
 

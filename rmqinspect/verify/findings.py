@@ -1,10 +1,10 @@
 """Findings: what a check reports, folded so that ten million alike are one row."""
 
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 
+from rmqinspect.commands import fill_command
 from rmqinspect.errors import Unreadable
 from rmqinspect.tables.capped_list import CappedList
 from rmqinspect.verify.codes import BY_CODE
@@ -30,6 +30,8 @@ class Finding:
     # What the screen shows besides; not columns.
     timestamp: int | None = None  # store time of the record, ms
     keys: str | None = None
+    unchecked: str = ""  # of ST-UNCHECKED: the part of the store
+    remedy: str = ""  # of ST-UNCHECKED: the option that checks it
 
     def __post_init__(self) -> None:
         if not self.severity:
@@ -118,7 +120,8 @@ def next_command(finding: Finding, store: str) -> str | None:
     template = BY_CODE[finding.code].next
     if template and "{at}" in template and finding.physical_offset is None:
         return None
-    return template and template.format(store=shlex.quote(store), at=finding.physical_offset)
+    at = {} if finding.physical_offset is None else {"at": finding.physical_offset}
+    return template and fill_command(template, [store], **at)
 
 
 def _continues(last: Finding, finding: Finding) -> bool:

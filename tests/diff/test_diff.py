@@ -709,7 +709,7 @@ def test_the_screen(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "B            store: 5 segments, 0 to 327 680; the log ends at 217 698" in lines
     assert "log          the first difference is at 97 330 (0x17c32)" in lines
     assert "  A          record 97 187: BatchTopic queue 1 offset 13, key B98_0, 2026-11-21T08:48:41.617Z" in lines
-    assert "             0 to 217 698 compared; not the same: 1 byte in 1 range: 97 330" in lines
+    assert "             0 to 217 698 compared; 1 byte differs in 1 range: 97 330" in lines
     assert "             rmqinspect show store --at 97187" in lines
     assert "records      1 only in A: BatchTopic 1" in lines
     assert "queues       13 in both, 13 the same" in lines
@@ -851,7 +851,7 @@ def test_a_long_read_is_announced(run: Run, tmp_path: Path) -> None:
         with open(segment.path, "r+b") as file:
             file.truncate(600 << 20)
     _, _, err = run(tmp_path / "a", tmp_path / "b")
-    assert "629.1 MB of A and 629.1 MB of B" in err
+    assert "629.1 MB in A and 629.1 MB in B" in err
     assert run(tmp_path / "a", tmp_path / "b", "-q")[2] == ""
     assert "MB" not in run(FLIPPED, FLIPPED)[2]
 

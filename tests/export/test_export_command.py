@@ -78,8 +78,8 @@ def rows(table: str = "messages") -> pa.Table:
         (("S", "--table", "checkpoint", "-t", "a"), "checkpoint has no column for --topic"),
         (("S", "--table", "gaps", "--partition-by", "topic"), "--partition-by is for the table messages"),
         (("a=S", "a=S"), "Two stores are called 'a': their rows would look alike. Give NAME=STORE."),
-        (("S", "-o", ""), "'' is no folder"),
-        (("S", "-o", "-"), "'-' is no folder"),
+        (("S", "-o", ""), "'' is not a folder"),
+        (("S", "-o", "-"), "'-' is not a folder"),
     ],
 )
 def test_wrong_usage_ends_with_2_before_anything_is_written(words: tuple[str, ...], complaint: str, run: Run) -> None:
@@ -207,7 +207,7 @@ def test_more_files_than_anybody_wants_are_refused(run: Run, monkeypatch: pytest
     monkeypatch.setattr("rmqinspect.cli.export.MOST_PARTS", 10)
     status, _, err = run(FLIPPED, "--file-size", "8K")
     assert status == ExitStatus.USAGE
-    assert "10 are the most" in err
+    assert "the limit is 10" in err
     assert run(FLIPPED, "--file-size", "64K")[0] == ExitStatus.DAMAGE
 
 
@@ -247,7 +247,7 @@ def test_it_says_that_no_commit_log_was_given(run: Run) -> None:
     queues = [str(Path(FLIPPED, "consumequeue")), "--table", "messages", "--table", "queue_units"]
     status, _, err = run(*queues)
     assert status == ExitStatus.DONE
-    assert "consumequeue: no segment of a commit log is there: no rows of messages\n" in err
+    assert "consumequeue: no commit log segments: no rows of messages\n" in err
     assert "no segment" not in run(queues[0], "--table", "queue_units", "--overwrite")[2]
     assert "no segment" not in run(FLIPPED, "--overwrite")[2]
 
@@ -265,7 +265,7 @@ def test_room_is_asked_for_before_spark_starts(run: Run, monkeypatch: pytest.Mon
 
 def test_many_partitions_are_warned_of(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rmqinspect.cli.export.MANY_FILES", 5)
-    assert "files are to be expected" in run(FLIPPED, "--partition-by", "topic,day")[2]
+    assert "expect at least 12 files" in run(FLIPPED, "--partition-by", "topic,day")[2]
     assert "to be expected" not in run(FLIPPED, "--overwrite")[2]
 
 

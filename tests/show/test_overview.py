@@ -50,7 +50,7 @@ def test_the_screen_of_the_transcript(
     assert shown.pop("next").startswith("rmqinspect ")
     assert shown == {
         "store": "S: classic commit log, file queues, file index; 31 files, 355 705 bytes",
-        "stopped": "unclean: abort is there (pid 28407), no process holds the lock",
+        "stopped": "unclean: abort exists (pid 28407), no process holds the lock",
         "last record": "2026-11-21T08:48:46.708Z, physical offset 214 163; log ends at 217 698",
         "writer": "5.2.0 to 5.3.3, from content: V2 records, properties end with the separator, "
         "CLUSTER in batches only",
@@ -58,7 +58,7 @@ def test_the_screen_of_the_transcript(
         "checkpoint": "log 08:48:40.000Z, queues 08:48:46.708Z, index 08:48:45.095Z: none newer than the log",
         "queues": "13 in 7 topics, 250 units; deepest TopicA queue 0: 0 to 51",
         "index": "3 files, 530 entries, newest 2026-11-21T08:48:46.708Z",
-        "groups": "none: no consumer offsets are there",
+        "groups": "none: no consumer offsets",
     }
 
 
@@ -73,7 +73,7 @@ def test_the_screen_of_the_transcript(
         ("ext-4.9.7", "layout", "ext queues"),
         ("compaction-5.3.3", "layout", "timer wheel, compaction"),
         ("rocksopt-5.5.0", "layout", "timer wheel, rocksdbstore"),
-        ("main-5.3.3", "stopped", "clean: there is no abort, no process holds the lock"),
+        ("main-5.3.3", "stopped", "clean: no abort file, no process holds the lock"),
         ("main-5.3.3", "groups", "12 groups, 22 subscriptions, in config/consumerOffset.json"),
     ],
 )
@@ -136,12 +136,12 @@ def test_an_empty_log_and_a_sparse_one_have_a_screen(tmp_path: Path, capsys: pyt
     (tmp_path / "commitlog").mkdir()
     status, out, _ = info(capsys, str(tmp_path))
     assert status == ExitStatus.DONE
-    assert rows(out)["commit log"] == "none: no segment is there"
+    assert rows(out)["commit log"] == "none: no segment"
     with (tmp_path / "commitlog" / FIRST).open("wb") as file:
         file.truncate(1 << 30)
     status, out, err = info(capsys, str(tmp_path))
     assert status == ExitStatus.DONE
-    assert rows(out)["last record"].startswith("none was found")
+    assert rows(out)["last record"].startswith("none found")
     assert float(err.split()[1]) < 70
 
 
@@ -171,7 +171,7 @@ def test_a_lock_that_is_held_means_running(tmp_path: Path, capsys: pytest.Captur
         _, out, _ = info(capsys, str(root))
         assert holder.stdin is not None
         holder.stdin.close()
-    assert rows(out)["stopped"].startswith(f"not yet: process {holder.pid} holds the lock")
+    assert rows(out)["stopped"].startswith(f"no: process {holder.pid} holds the lock")
 
 
 def test_json_holds_the_same_facts(capsys: pytest.CaptureFixture[str]) -> None:
@@ -214,4 +214,4 @@ def test_garbage_in_every_place_has_a_screen(tmp_path: Path, capsys: pytest.Capt
             path.write_bytes(b"\xff\x00\x7f" * (path.stat().st_size // 3 + 1))
     status, out, _ = info(capsys, str(root))
     assert status == ExitStatus.DONE
-    assert rows(out)["last record"].startswith("none was found")
+    assert rows(out)["last record"].startswith("none found")

@@ -398,7 +398,7 @@ def test_a_flipped_bit_in_a_store_is_named_and_is_exit_3() -> None:
 
 def test_an_offset_inside_of_a_record_names_it() -> None:
     text = run(sample("flipped-bit-5.3.3"), "--at", 97200).stdout
-    assert "97 200 (0x17bb0) lies 13 bytes inside of it" in text
+    assert "97 200 (0x17bb0) is 13 bytes into it" in text
 
 
 def test_zeros_are_said_and_exit_5() -> None:

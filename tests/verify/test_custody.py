@@ -79,7 +79,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> Non
         act()
         return real(*words, **named)
 
-    monkeypatch.setattr(command, "verify", acted)
+    monkeypatch.setattr("rmqinspect.verify.partial.verify", acted)
 
 
 # --- the report and its page --------------------------------------------------------------------------------
@@ -454,7 +454,7 @@ def test_a_report_or_a_file_that_cannot_be_read_ends_with_4(
     monkeypatch.setattr(FileReader, "read_into", fail)
     status, out, err = report.run(store, "--against", report.path)
     assert (status, err) == (4, "checkpoint at 0: Input/output error\n")
-    assert out.endswith("INCOMPLETE: 1 place could not be read or changed meanwhile\n")
+    assert out.endswith("INCOMPLETE: 1 place unreadable or changed meanwhile\n")
 
 
 @pytest.mark.parametrize("words", [("--report", "x"), HASH, ("-f", "json"), ("-o", "x"), ("--check", "CL-MAGIC")])
@@ -677,9 +677,9 @@ def test_a_size_in_the_configuration_that_is_none_is_told(run: Run, store: Path,
     status, _, err = run(store, "--config", config, "-q")
     assert status == 0
     assert err.splitlines() == [
-        f"{config}: mappedFileSizeCommitLog = 1G\\x1b: no positive number, not used",
-        f"{config}: mappedFileSizeConsumeQueue = {'9' * 80}: no positive number, not used",
-        f"{config}: maxIndexNum = 0: no positive number, not used",
+        f"{config}: mappedFileSizeCommitLog = 1G\\x1b: not a positive number, ignored",
+        f"{config}: mappedFileSizeConsumeQueue = {'9' * 80}: not a positive number, ignored",
+        f"{config}: maxIndexNum = 0: not a positive number, ignored",
     ]
     config.write_text(f"mappedFileSizeCommitLog = {SIZE}\n")
     assert run(store, "--config", config, "-q") == (0, "", "")

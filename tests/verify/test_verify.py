@@ -350,7 +350,7 @@ def test_a_code_that_is_looked_for_alone_is_found(run: Run) -> None:
 def test_a_code_that_does_not_exist_is_wrong_usage(run: Run) -> None:
     status, out, err = run(FLIPPED, "--check", "CL-EVERYTHING")
     assert (status, out) == (2, "")
-    assert "CL-EVERYTHING is no code" in err
+    assert "CL-EVERYTHING is not a code" in err
 
 
 def test_list_checks_is_the_table_of_codes(run: Run) -> None:

@@ -1,0 +1,237 @@
+"""Everything about one physical offset: what lies there, its fields, its body, its neighbours, its queue units.
+
+`inspect_offset` is what `rmqinspect show` prints. Damage never raises; it is a marked row or a marked fact.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, tzinfo
+from typing import NamedTuple
+
+from rmqinspect.codec import message_id as ids
+from rmqinspect.codec.decompress import decompress
+from rmqinspect.codec.fields import FieldRow, ParsedFields, walk_fields
+from rmqinspect.commitlog.locate import Spot, locate, what_begins
+from rmqinspect.errors import BadRecord
+from rmqinspect.schemas import dledger, message
+from rmqinspect.schemas.message import SysFlag
+from rmqinspect.show.cause import explain_spot
+from rmqinspect.show.field_notes import compression_name
+from rmqinspect.show.queue_units import Witness, find_witnesses, has_queue_unit
+from rmqinspect.show.record import describe_entry_head, describe_items, describe_record
+from rmqinspect.store.model import Store
+from rmqinspect.store.reader import open_file
+from rmqinspect.text import count, describe_offset, escape
+
+_FIRST_READ = 64 << 10  # bytes; holds nearly every record
+
+
+class Fact(NamedTuple):
+    """A line below the fields."""
+
+    name: str
+    text: str
+    is_damage: bool = False
+
+
+@dataclass(frozen=True)
+class Inspected:
+    """What is known about the offset asked for."""
+
+    asked: int
+    spot: Spot
+    raw: bytes  # from the start of the spot
+    rows: list[FieldRow]
+    entry_rows: list[FieldRow]  # of the DLedger entry head in front of the record
+    body: bytes | None
+    body_note: str
+    facts: list[Fact]
+
+    @property
+    def damaged(self) -> bool:
+        """Whether a field or a fact shows damage."""
+        return bool(self.problems)
+
+    @property
+    def problems(self) -> list[str]:
+        """The names of the damaged fields and facts, in their order."""
+        names = [row.name for row in (*self.entry_rows, *self.rows) if row.problem]
+        names += [fact.name for fact in self.facts if fact.is_damage]
+        return list(dict.fromkeys(names))
+
+    @property
+    def items(self) -> list[FieldRow]:
+        """The rows of an inner batch in a compressed body; others have theirs among `rows`."""
+        record = walk_fields(message.Message.subcons, self.raw)
+        if self.body is None or not (record.compressed and record.number("sys_flag") & SysFlag.INNER_BATCH):
+            return []
+        return describe_items(self.body)
+
+    @property
+    def position(self) -> int:
+        """Where the spot begins in its file."""
+        return self.spot.start - self.spot.segment.base
+
+    @property
+    def body_position(self) -> int:
+        """Where the body lies in the file; 0 for a decompressed one."""
+        stored = next((row for row in self.rows if row.name == "body" and row.depth == 0), None)
+        return self.position + stored.offset if stored is not None and stored.raw == self.body else 0
+
+
+def inspect_offset(
+    store: Store,
+    asked: int,
+    identity: ids.OffsetId | None = None,
+    *,
+    raw_body: bool = False,
+    max_body: int = 64 << 20,
+    zone: tzinfo = UTC,
+) -> Inspected:
+    """Return what lies at a physical offset; any offset inside a record finds the record.
+
+    `identity` is the id that named the offset; its broker address is compared with the record's.
+
+    :raises NothingFound: no segment holds the offset.
+    :raises Unreadable: an I/O error.
+    """
+    spot = locate(store, asked)
+    raw = _read(spot, max_body)
+    if spot.kind == "zeros":
+        return Inspected(asked, spot, b"", [], [], None, "", list(_zero_facts(spot)))
+    neighbours = list(_neighbours(store, spot))
+    if spot.kind == "entry":
+        rows = describe_entry_head(raw, spot.start)
+        content = raw[dledger.EntryHead.sizeof() :]
+        return Inspected(asked, spot, raw, rows, [], content, "of an entry without a record", neighbours)
+    if spot.kind == "blank" and spot.segment.kind == "dledger":
+        rows = describe_entry_head(raw[: dledger.EntryBlank.sizeof()], spot.start)
+        return Inspected(asked, spot, raw, rows, [], None, "", neighbours)
+    rows = describe_record(raw, spot.start, spot.start - spot.segment.base, zone)
+    entry_rows = _entry_rows(spot)
+    if spot.kind == "blank":
+        return Inspected(asked, spot, raw, rows, entry_rows, None, "", neighbours)
+    record = walk_fields(message.Message.subcons, raw, spot.start)
+    body, note, undecodable = _readable_body(record, raw_body, max_body)
+    facts = [Fact("body", note, True)] if undecodable else []
+    cause = explain_spot(store, spot, (*rows, *entry_rows))
+    facts += [Fact("cause", cause)] if cause else []
+    facts += [*neighbours, *_identity_facts(record, identity)]
+    if record.reason is None:
+        facts += _queue_unit_facts(store, record)
+    return Inspected(asked, spot, raw, rows, entry_rows, body, note, facts)
+
+
+def _entry_rows(spot: Spot) -> list[FieldRow]:
+    """Return the rows of the DLedger entry head in front of a record, [] without one."""
+    if spot.entry is None:
+        return []
+    with open_file(spot.segment) as reader:
+        head = reader.read(spot.entry - spot.segment.base, spot.start - spot.entry)
+    return describe_entry_head(head, spot.entry)
+
+
+def _read(spot: Spot, max_body: int) -> bytes:
+    """Return the bytes from the start of the spot to its end; without an end, as many as its lengths claim."""
+    limit = max_body + _FIRST_READ
+    position = spot.start - spot.segment.base
+    with open_file(spot.segment) as reader:
+        if spot.end is not None and spot.kind != "blank":
+            return reader.read(position, min(spot.end - spot.start, limit))
+        content = reader.read(position, _FIRST_READ)
+        if spot.kind == "record":
+            record = walk_fields(message.Message.subcons, content)
+            claimed = max(record.number("total_size"), record.end + record.number("body_size") + _FIRST_READ)
+            if record.reason is not None and claimed > len(content):
+                content = reader.read(position, min(claimed, limit))
+        return content
+
+
+def _readable_body(record: ParsedFields, raw_body: bool, max_body: int) -> tuple[bytes | None, str, bool]:
+    """Return a record's body, a note on its decompression, and whether that failed."""
+    body = record.body
+    if body is None or not record.compressed or raw_body:
+        return body, "", False
+    compression = compression_name(record.number("sys_flag"))
+    if compression is None:
+        return body, "unknown compression type; as stored", True
+    try:
+        content = decompress(body, compression, max_body)
+    except BadRecord as error:
+        return body, f"not decompressed: {error}; as stored", True
+    return content, f"decompressed from {count(len(body), 'byte')} of {compression}", False
+
+
+def _zero_facts(spot: Spot) -> Iterator[Fact]:
+    end = "beyond the range searched" if spot.end is None else f"to {describe_offset(spot.end)}"
+    yield Fact("zeros", f"no record here: zeros from here {end}")
+    if spot.previous is not None:
+        yield Fact("before", _frame_text(spot.previous.start, spot.previous.end))
+
+
+def _frame_text(start: int, end: int) -> str:
+    return f"record {describe_offset(start)} to {describe_offset(end)}, {count(end - start, 'byte')}"
+
+
+def _neighbours(store: Store, spot: Spot) -> Iterator[Fact]:
+    """Yield what ends where the spot begins, and what begins where it ends."""
+    segment = spot.segment
+    border = spot.start if spot.entry is None else spot.entry
+    if spot.previous is not None:
+        yield Fact("previous", _frame_text(spot.previous.start, spot.previous.end))
+    elif border == segment.base:
+        yield Fact("previous", "none: this is the first in its segment")
+    else:
+        yield Fact("previous", f"unknown: no record ends at {describe_offset(border)}")
+    if spot.end is None:
+        yield Fact("next", "unknown: the end of this is not confirmed")
+        return
+    if spot.end >= segment.base + segment.size:
+        after = next((other for other in store.segments if other.base == spot.end), None)
+        name = f"segment {after.name} begins there" if after else "the last segment ends here"
+        yield Fact("next", f"{describe_offset(spot.end)}: {name}")
+        return
+    with open_file(segment) as reader:
+        begins = what_begins(reader, segment, spot.end)
+        zeros = begins is None and not any(reader.read(spot.end - segment.base, 4096))
+    if begins is None:
+        what = "zeros: the log ends, or a gap begins" if zeros else "no record"
+        yield Fact("next", f"{describe_offset(spot.end)}: {what}")
+    elif begins[2] is None:
+        yield Fact("next", f"{describe_offset(begins[1])}: an unconfirmed {begins[0]}")
+    else:
+        kind, start, end = begins[0], begins[1], begins[2]
+        text = _frame_text(start, end)
+        yield Fact("next", text if kind == "record" else text.replace("record", kind, 1))
+
+
+def _identity_facts(record: ParsedFields, identity: ids.OffsetId | None) -> Iterator[Fact]:
+    if identity is None or "store_host" not in record.fields:
+        return
+    host = record.fields["store_host"].value
+    asked = identity.address, identity.port
+    if asked != (ids.address_text(host["address"]), host["port"]):
+        yield Fact("id", f"names broker {ids.host_text(*asked)}, not the store host of this record")
+
+
+def _queue_unit_facts(store: Store, record: ParsedFields) -> Iterator[Fact]:
+    if not store.queue_files:
+        yield Fact("queue unit", "not searched: no consume queue files given")
+        return
+    witnesses = find_witnesses(store, record)
+    if not witnesses:
+        reason = "none found" if has_queue_unit(record) else "none: prepared and rollback records have none"
+        yield Fact("queue unit", reason)
+    for witness in witnesses:
+        wanted = has_queue_unit(record)
+        yield Fact("queue unit", _queue_unit_text(witness, wanted), witness.disagrees and wanted)
+
+
+def _queue_unit_text(witness: Witness, wanted: bool) -> str:
+    unit = witness.unit
+    place = f"{escape(witness.file.name)} at {describe_offset(witness.position)}"
+    points = f"{unit.number('physical_offset')}, {count(unit.number('size'), 'byte')}"
+    text = f"{place}: unit {witness.number} -> {points}, tags code {unit.number('tags_code')}"
+    if not wanted:
+        return f"{text}; of another record: prepared and rollback records have none"
+    return f"{text}: {'differs: ' + '; '.join(witness.problems) if witness.problems else 'ok'}"

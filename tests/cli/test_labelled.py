@@ -1,0 +1,70 @@
+"""The printer of labelled screens: columns line up, numbers and words stay whole, nothing is lost."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rmqinspect.cli.labelled import WIDTH, Screen, fold, pad
+from rmqinspect.text import cell_width
+
+SCREEN = Screen(indent=13)
+TEXTS = st.text(st.sampled_from("ab 1,;付款 ｶ é\u0301😀"), max_size=200)
+
+
+def test_a_row_is_a_label_and_folded_text() -> None:
+    assert list(SCREEN.rows("queues", "word " * 30)) == [
+        f"{'queues':13}{' '.join(['word'] * 17)}",
+        f"{'':13}{' '.join(['word'] * 13)}",
+    ]
+
+
+def test_a_row_without_a_text_has_no_line() -> None:
+    assert list(SCREEN.rows("queues", "")) == []
+
+
+def test_a_cjk_label_fills_its_column_by_cells() -> None:
+    (line,) = SCREEN.rows("付款", "text")
+    assert line == "付款" + " " * 9 + "text"
+    assert pad("付款", 6) == "付款  "
+
+
+def test_a_label_wider_than_its_column_is_followed_by_a_space() -> None:
+    first, second = SCREEN.rows("ST-CHECKPOINT-LONG", "word " * 20)
+    assert first.startswith("ST-CHECKPOINT-LONG word")
+    assert second.startswith(" " * 13 + "word")
+    assert cell_width(first) <= WIDTH
+
+
+def test_cjk_words_fold_by_cells() -> None:
+    lines = list(SCREEN.rows("lost", "订单主题 " * 20))
+    assert [cell_width(line) for line in lines] == [93, 93, 30]
+    assert max(map(cell_width, lines)) <= WIDTH
+
+
+def test_a_number_with_grouped_digits_stays_in_one_line() -> None:
+    assert fold("at 97 187 and 1 002 187, end", 12) == ["at 97 187", "and", "1 002 187,", "end"]
+
+
+def test_phrases_stay_together_where_that_leaves_no_short_line() -> None:
+    assert fold("one two, three four five", 20, phrases=True) == ["one two, three four", "five"]
+    assert fold("one two three, four five", 20, phrases=True) == ["one two three,", "four five"]
+
+
+@pytest.mark.parametrize(("cut", "lines"), [(False, ["a", "bcdefghij", "k"]), (True, ["a", "bcdef", "ghij", "k"])])
+def test_a_long_word_stays_whole_unless_it_may_be_cut(cut: bool, lines: list[str]) -> None:
+    assert fold("a bcdefghij k", 5, cut=cut)[:2] == lines[:2]
+
+
+def test_hostile_characters_are_escaped() -> None:
+    assert list(SCREEN.rows("a\x1b", "b\u202e")) == ["a\\x1b        b\\u202e"]
+    assert SCREEN.line("next", "c\n") == "next         c\\n"
+
+
+@given(TEXTS, st.integers(4, 40), st.booleans(), st.booleans())
+def test_folding_loses_spaces_only(text: str, width: int, phrases: bool, cut: bool) -> None:
+    lines = fold(text, width, phrases=phrases, cut=cut)
+    assert re.sub(" ", "", "".join(lines)) == re.sub(" ", "", text)
+    if cut:
+        assert max(map(cell_width, lines)) <= width
