@@ -311,6 +311,7 @@ def test_an_output_beside_a_loose_segment_is_fine(tmp_path: Path) -> None:
 def test_what_is_no_ordinary_file_is_written_to_directly() -> None:
     with open_writer("csv", SCHEMA, os.devnull) as writer:
         writer.write(batch_of({}))
+    assert Path(os.devnull).is_char_device(), "nothing was renamed over it"
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")

@@ -64,13 +64,16 @@ def test_java_that_will_not_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
 
 @pytest.mark.parametrize("answer", [OPENJDK_17, 'openjdk version "25"', 'java version "21-ea"', "no idea"])
 @pytest.mark.usefixtures("bare")
-def test_java_that_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
-    place = fake_java(tmp_path, saying(answer))
+def test_a_java_that_will_do_is_asked_for_its_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    place = fake_java(tmp_path, f"open({str(tmp_path / 'asked')!r}, 'a').write('x')\n{saying(answer)}")
     monkeypatch.setenv("JAVA_HOME", str(place))
     check_spark()
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", str(place / "bin"))
     check_spark()
+    assert (tmp_path / "asked").read_text() == "xx"
 
 
 @pytest.mark.usefixtures("bare")
@@ -112,9 +115,11 @@ def test_no_pyspark_or_an_old_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("master", ["", "local", "local[*]", "local[2,3]", "spark://h:7077", "k8s://https://h", "yarn"])
-def test_masters(master: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "check_java", lambda: None)
+def test_a_master_is_accepted_once_java_was_checked(master: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[str] = []
+    monkeypatch.setattr(session, "check_java", lambda: checked.append(master))
     check_spark(master)
+    assert checked == [master]
 
 
 @pytest.mark.parametrize("master", ["lokal[2]", "4", "mesos", "spark:/h"])

@@ -429,7 +429,7 @@ def test_an_empty_delay_table_of_a_failed_start_gives_way_to_its_backup(tmp_path
 
 
 @pytest.mark.parametrize("name", [name for name in oracle.cases("crash") if oracle.is_damaged(name)])
-def test_no_damage_of_a_store_makes_a_table_fail(name: str) -> None:
+def test_every_table_of_a_damaged_store_has_valid_rows(name: str) -> None:
     store = crash(name)
     for table in TABLES:
         rows(table, store)
@@ -454,7 +454,7 @@ TABLES_OF_CONFIG = (
     st.lists(st.binary(max_size=400), min_size=4, max_size=4),
     st.dictionaries(st.sampled_from(TABLES_OF_CONFIG), JUNK),
 )
-def test_random_files_raise_nothing(raw: list[bytes], config: dict[str, Any]) -> None:
+def test_every_table_of_random_files_has_valid_rows(raw: list[bytes], config: dict[str, Any]) -> None:
     queue, batch, index, checkpoint = raw
     with TemporaryDirectory() as folder:
         root = Path(folder)
