@@ -1,9 +1,8 @@
-"""Records, logs and segment files made by hand, from the layouts of `rmqinspect.schemas`.
+"""Records, logs and segment files, built from the layouts of `rmqinspect.schemas`.
 
-A log is described before it is placed: a list of pieces, each a dict of what `record` takes, or bytes
-that stand there as they are. `lay` gives the records their physical offsets and puts them one behind
-the other. `fill` and `pad` make a whole segment of it, as a broker leaves it when it goes on to the
-next one, or stops.
+A log is a list of pieces: a dict of arguments of `record`, or bytes that are copied. `lay` assigns physical
+offsets and concatenates. `fill` and `pad` complete a segment: a full one ends in a blank record, the newest
+one in zeros.
 """
 
 import zlib
@@ -126,7 +125,7 @@ def batch_item(body: bytes, properties: bytes = b"", flag: int = 0) -> bytes:
 
 
 def blank(left: int) -> bytes:
-    """Return the 8 bytes that say that a segment has `left` more bytes, these included, and no record."""
+    """Return a blank record: 8 bytes, for the `left` bytes up to the end of the segment."""
     raw: bytes = Blank.build({"total_size": left, "magic": MAGIC_BLANK})
     return raw
 
@@ -141,13 +140,13 @@ def entry(raw: bytes, position: int, *, index: int = 0, magic: int = 1) -> bytes
 
 
 def entry_blank(left: int) -> bytes:
-    """Return what ends a full DLedger file."""
+    """Return the blank entry that ends a full DLedger file."""
     raw: bytes = EntryBlank.build({"magic": ENTRY_MAGIC_BLANK, "total_size": left})
     return raw
 
 
 def lay(pieces: Iterable[Piece], base: int = 0, *, dledger: bool = False) -> bytes:
-    """Return the pieces one behind the other, each record with the offset where it comes to stand."""
+    """Concatenate pieces; each record gets its physical offset."""
     log = b""
     for index, piece in enumerate(pieces):
         at = base + len(log)
@@ -161,17 +160,17 @@ def lay(pieces: Iterable[Piece], base: int = 0, *, dledger: bool = False) -> byt
 
 
 def pad(raw: bytes, size: int) -> bytes:
-    """Return a segment that is still written: zeros to its end."""
+    """Complete a segment that is still written: zeros to its end."""
     return raw + bytes(size - len(raw))
 
 
 def fill(raw: bytes, size: int, junk: bytes = b"") -> bytes:
-    """Return a segment that is full: a blank record to its end, with `junk` behind its 8 bytes."""
+    """Complete a full segment: a blank record to its end, with `junk` behind its 8 bytes."""
     return pad(raw + blank(size - len(raw)) + junk, size)
 
 
 def write_segment(folder: Path, raw: bytes, base: int = 0, kind: str = "segment") -> Segment:
-    """Write a file under the name of its base and return it as the scan takes it."""
+    """Write a segment file, named by its base, and return its Segment."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{base:020}"
     path.write_bytes(raw)
@@ -181,7 +180,7 @@ def write_segment(folder: Path, raw: bytes, base: int = 0, kind: str = "segment"
 def various(count: int, *, properties: int = 2) -> list[dict[str, Any]]:
     """Return pieces of every shape in turn: V1, V2, IPv6, a record CRC, compressed, empty, without properties.
 
-    Times go on by one millisecond, queue offsets by one per queue of four.
+    Store times ascend by one millisecond; messages go to four queues in turn.
     """
     shapes: tuple[dict[str, Any], ...] = (
         {},
@@ -212,7 +211,7 @@ def _host(text: str) -> dict[str, Any]:
 
 
 def flips(raw: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """Yield (position, bit, octets with that one bit flipped) for every bit; bit 0 is the lowest."""
+    """Yield (position, bit, bytes with that bit flipped) for every bit; bit 0 is the lowest."""
     for position, value in enumerate(raw):
         for bit in range(8):
             yield position, bit, raw[:position] + bytes([value ^ 1 << bit]) + raw[position + 1 :]

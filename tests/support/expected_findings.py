@@ -1,4 +1,4 @@
-"""What `verify` has to find in every real store, told by what was done to the store.
+"""The findings that `verify` must report for every real store, derived from how the store was made.
 
 The crash family says of each case in plain words which bytes of which file were changed (`case.json`), and
 the broker where it stopped reading (`truth.json`). From these, and never from an answer of `verify`, come the
@@ -129,7 +129,7 @@ CHECKPOINT_SKEW = 1000
 
 
 class Deviation(NamedTuple):
-    """What is found instead in one store, and why."""
+    """Findings of one store that differ from the rules, and the reason."""
 
     reason: str
     findings: tuple[Expected, ...]
@@ -187,7 +187,7 @@ def pointers(family: oracle.Family, name: str) -> Verdict:
 
 @cache
 def settings(family: oracle.Family, name: str) -> Settings:
-    """Return how a store was written, as its writer was told."""
+    """Return the settings that a store was written with."""
     if family == "crash":
         version, given = oracle.case(family, name)["written_by"], oracle.case(family, name)["settings"]
     else:
@@ -337,7 +337,7 @@ def _checkpoint(words: str) -> Iterator[Expected]:
 
 
 def _lost_end(name: str) -> Iterator[Expected]:
-    """What the checkpoint remembers of records that are gone: times newer than the newest one left."""
+    """Return the finding of a checkpoint whose times are newer than the newest record left."""
     described = oracle.case("crash", name)
     end = oracle.truth("crash", name)["after_load"]["max_phy"]
     written = oracle.puts(f"base-{described['written_by']}-{described['exit']}")

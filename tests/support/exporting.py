@@ -1,4 +1,4 @@
-"""Exports for tests: made without the command line, read back, and what they must be equal to."""
+"""Exports without the command line: write, read back, and the rows that are expected."""
 
 import secrets
 from collections.abc import Sequence

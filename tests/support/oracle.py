@@ -1,4 +1,4 @@
-"""Stores that real brokers wrote, and what real brokers said about them.
+"""Stores that real brokers wrote, and the answers of real brokers about them.
 
 The archives in `data/` hold 241 cases of two families (`data/README.md` tells them apart). A family's stores
 are unpacked once per run, all together, into one temporary folder that every test reads; its truths are read
@@ -23,7 +23,7 @@ DATA = Path(__file__).parents[1] / "data"
 
 
 class Fingerprint(NamedTuple):
-    """What must not change about a file. A folder has size 0, no hash, and a time that a new file moves."""
+    """State of a file that must not change. A folder has size 0, no hash, and the time of its last new entry."""
 
     size: int
     mtime_ns: int
@@ -66,7 +66,7 @@ def copy(family: Family, name: str, target: Path) -> Path:
 
 @cache
 def truth(family: Family, name: str) -> dict[str, Any]:
-    """Return what the broker said, as plain dicts and lists. Shared between tests: do not change it."""
+    """Return the broker's answers as dicts and lists. Shared between tests: do not change it."""
     plain: dict[str, Any] = json.loads(_truths(family)[name, "truth.json"])
     return plain if family == "crash" else {key: _as_rows(value) for key, value in plain.items()}
 
@@ -116,7 +116,7 @@ def differences(before: Mapping[str, Fingerprint], after: Mapping[str, Fingerpri
 
 
 def changed_stores() -> list[str]:
-    """Return what is no longer as it was unpacked, as paths. Empty unless a test, or what it ran, wrote."""
+    """Return the paths that differ from what was unpacked: empty unless a test wrote into a shared store."""
     return [str(root / name) for root, was in _unpacked.items() for name in differences(was, snapshot(root))]
 
 

@@ -1,4 +1,4 @@
-"""A real S3 server on 127.0.0.1 (moto's), and ways between it and us that break."""
+"""An S3 server on 127.0.0.1 (moto), and connections to it that fail."""
 
 import os
 import re
@@ -20,7 +20,7 @@ BUCKET = "evidence"
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "testing",
     "AWS_SECRET_ACCESS_KEY": "testing",
-    # Nobody is asked who we are: without this the SDK looks for the metadata service of a cloud.
+    # Without this the SDK looks for the metadata service of a cloud.
     "AWS_EC2_METADATA_DISABLED": "true",
     "AWS_CONFIG_FILE": os.devnull,
     "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
@@ -36,7 +36,7 @@ class Server:
 
     @property
     def options(self) -> str:
-        """What a URI says of this server, and of our patience with it."""
+        """Return the query of a URI: endpoint and timeout."""
         return f"scheme=http&endpoint_override=127.0.0.1:{self.port}&request_timeout={self.patience}&max_attempts=1"
 
     def uri(self, key: str, bucket: str = BUCKET) -> str:
@@ -99,7 +99,7 @@ def _wait_for(port: int, process: "subprocess.Popen[bytes]") -> None:
             time.sleep(0.05)
 
 
-# What becomes of a request: it is passed on, answered "access denied", answered in half, never answered.
+# What the proxy does with a request: pass it on, deny access, cut the answer in half, never answer.
 Way = Literal["pass", "refuse", "cut", "stall"]
 
 _DENIED = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
@@ -163,7 +163,7 @@ def _ask(port: int, request: bytes) -> bytes:
 
 @contextmanager
 def gate(server: Server, judge: Callable[[str], Way], patience: int = 20) -> Iterator[Server]:
-    """Yield a way to the server on which `judge` tells of each request, by its first line, what becomes of it."""
+    """Yield a proxy of the server; `judge` decides by the first line of a request what happens to it."""
     with _Gate(server.port, judge) as passage:
         Thread(target=passage.serve_forever, args=(0.01,), daemon=True).start()
         yield Server(passage.server_address[1], patience)

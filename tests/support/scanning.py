@@ -1,4 +1,4 @@
-"""Reading one segment in a test: rows, gaps and sums, whole or in splits, and the proof that nothing is left out."""
+"""Scans of one segment: records, gaps and byte counts, whole or in splits; every byte is accounted for once."""
 
 from functools import partial
 from ipaddress import ip_address
@@ -35,7 +35,7 @@ _SAME = (
 
 
 class Found(NamedTuple):
-    """A record as the scan tells it."""
+    """A record in the result of a scan."""
 
     physical_offset: int
     size: int
@@ -44,7 +44,7 @@ class Found(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """What the scan of one segment gave."""
+    """Result of the scan of one segment."""
 
     records: list[Found]
     gaps: list[Gap]
@@ -52,7 +52,7 @@ class Scan(NamedTuple):
 
 
 def scan(segment: Segment, split_size: int = ENTIRE, window_size: int = WINDOW_SIZE) -> Scan:
-    """Scan a segment in splits, as several processes would; check that every byte is told once."""
+    """Scan a segment in splits, as several processes do; assert that every byte is reported once."""
     records: list[Found] = []
     gaps: list[Gap] = []
     account = ByteAccount(segment)
@@ -120,7 +120,7 @@ def statuses(segment: Segment, request: Request | None = None) -> list[str]:
 
 
 def shown(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row the way the truths have it: times in ms, hosts in one piece."""
+    """Return a row in the form of a truth: times in ms, (host, port) pairs."""
     return {name: row[name] for name in _SAME} | {
         "born_timestamp": milliseconds(row["born_timestamp"]),
         "store_timestamp": milliseconds(row["store_timestamp"]),
@@ -131,7 +131,7 @@ def shown(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def host(said: str) -> tuple[str, int]:
-    """Return address and port of Java's `address:port`, whose IPv6 form has brackets and all its zeros."""
+    """Parse Java's `address:port`, where IPv6 is in brackets and uncompressed."""
     address, _, port = said.rpartition(":")
     return str(ip_address(address.strip("[]"))), int(port)
 

@@ -1,4 +1,4 @@
-"""What the tests of the side tables share: the cases they run on, and small stores made by hand."""
+"""Tables of queues, index and configuration: their cases, their rows, and small stores."""
 
 from datetime import datetime
 from pathlib import Path
@@ -17,8 +17,8 @@ ROCKSDB = tuple(name for name in BROKERS if name.startswith("rocksdb-"))
 FILE_QUEUES = tuple(name for name in BROKERS if name not in ROCKSDB)
 
 UNDAMAGED = tuple(name for name in oracle.cases("crash") if not oracle.is_damaged(name))
-# Undamaged stores whose log the broker cuts all the same: by a setting, or by a version that does
-# not know the long topics of a later one. Their queues are cut with the log.
+# Undamaged stores whose log the broker truncates: by a setting, or by a version that does not know V2 records.
+# Their queues are truncated with the log.
 CUT = {
     "none-4.7.1-h-to-4.3.2",
     "none-5.2.0-g-forceVerifyPropCRC",
@@ -29,6 +29,7 @@ CUT = {
 
 
 def rows(table: Table, store: Store, request: Request | None = None) -> list[dict[str, Any]]:
+    """Return the rows of a table; assert that every batch is valid, not empty, and has the table's schema."""
     found = []
     for batch in table.rows(store, request or Request()):
         batch.validate(full=True)

@@ -1,6 +1,6 @@
-"""What points into the log, judged a second time: slowly, one struct after the other.
+"""Reference checks of queue units and index entries, one struct at a time.
 
-An oracle for the columns of `rmqinspect.checks`: it walks the records of a store one by one, then the units of
+The oracle for the columns of `rmqinspect.verify`: it walks the records of a store one by one, then the units of
 every queue and the entries of every index file, and shares with the product nothing but the layouts of
 `rmqinspect.schemas`. What the product has to estimate (sizes, the writer's version, delays) comes from
 the settings with which the store was written.
@@ -122,7 +122,7 @@ class Verdict(NamedTuple):
 
 
 def judge(root: Path, settings: Settings) -> Verdict:
-    """Return all that is wrong, or worth a word, between the log, the queues and the index of a store."""
+    """Return every expected finding between the log, the queues and the index of a store."""
     queues = read_queues(root) if settings.file_queues else {}
     used = [unit for units in queues.values() for unit in units if is_message(unit)]
     batches = read_batch_units(root)
@@ -161,7 +161,7 @@ def judge(root: Path, settings: Settings) -> Verdict:
 
 
 def read_log(root: Path, settings: Settings) -> Log:
-    """Walk every segment from its start, and behind damage go on at the next byte where a record stands."""
+    """Read every segment from its start; resume behind damage at the next whole record."""
     folder = next((path for path in (*root.glob("dledger-*/data"), root / "commitlog") if path.is_dir()), None)
     paths = sorted(path for path in folder.iterdir() if is_base(path)) if folder is not None else []
     wrapped = folder is not None and folder.name == "data"
@@ -211,7 +211,7 @@ def _walk(raw: bytes, base: int, wrapped: bool) -> Iterator[tuple[int, int, Reco
 
 
 def _places(raw: bytes, position: int, base: int) -> Iterator[int]:
-    """Yield every position from `position` on where a whole record stands that says so itself."""
+    """Yield every later position where a whole record with the right own offset begins."""
     while (magic := raw.find(MAGIC_PREFIX, position + 4)) >= 0:
         position = magic - 3
         record = read_record(raw, magic - 4, base + magic - 4)
@@ -412,7 +412,7 @@ def queue_sizes(root: Path, size: int) -> Iterator[Row]:
 
 @dataclass
 class Joined:
-    """What the units of all queues say of the log. Sets hold (topic, queue, physical offset)."""
+    """Judge of the units of all queues. Sets hold (topic, queue, physical offset)."""
 
     root: Path
     log: Log

@@ -1,4 +1,4 @@
-"""One Spark session for all tests that need one, and what these tests share."""
+"""The Spark session of the test run."""
 
 import os
 import warnings
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 MASTER = "local[2]"
 
-# Small, and with what pushed filters need; the rest is as a user has it.
+# Small, and with pushed filters; other settings have their defaults.
 _SETTINGS = {
     "spark.driver.memory": "512m",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.shuffle.partitions": "2",
 }
 
-# pyspark's own: of sockets that it leaves to the garbage collector, of versions of pandas where that is installed.
+# pyspark's own warnings: sockets that it never closes, and the version of pandas.
 quiet = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::FutureWarning:pyspark")
 
 
 def require_java() -> None:
-    """Skip the test where Spark does not run; where everything has to be checked that is a failure."""
+    """Skip the test where Spark does not run; in CI fail it."""
     try:
         check_spark(MASTER)
     except NotInstalled as error:
@@ -38,7 +38,7 @@ def require_java() -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> "Iterator[SparkSession]":
-    """Open the session when the first test asks for it, for the rest of the run."""
+    """One session for the whole run, opened for the first test that needs it."""
     require_java()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

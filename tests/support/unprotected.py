@@ -1,7 +1,7 @@
-"""The bits of a commit log that may flip without a trace: by name, with the reason.
+"""Bits of a commit log whose flip cannot be detected: name and reason.
 
-Nothing in the format protects them, or what protects them needs a record that is not there.
-`test_bit_flips` holds the list to the truth in both directions.
+Nothing in the format protects them, or only a neighbour that is missing. `test_bit_flips` checks the list in
+both directions: every undetected bit is listed, and every listed name has one.
 """
 
 UNPROTECTED = {

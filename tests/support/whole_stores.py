@@ -1,7 +1,7 @@
-"""Whole stores made by hand: a broker in miniature, one message after the other.
+"""Whole stores: log, queues, index, checkpoint and configuration, written message by message.
 
-What it dispatches is written here a second time, slowly and for one record, so that it can speak for or
-against the columns of `rmqinspect.broker.dispatch`.
+Dispatch is implemented here a second time, for one record, as the reference for the columns of
+`rmqinspect.broker.dispatch`.
 
 Source: CommitLogDispatcherBuildConsumeQueue, ConsumeQueue#putMessagePositionInfo, IndexFile#putKey.
 """
@@ -25,7 +25,7 @@ DELAYS = (1, 5, 10, 30, 60)  # seconds, by queue id of the schedule topic
 
 @dataclass
 class WholeStore:
-    """A store to be written. `pieces` are what `building.record` takes; offsets are given out here."""
+    """A store to be written. `pieces` are arguments of `building.record`; offsets are assigned here."""
 
     pieces: Sequence[dict[str, Any]]
     segment_size: int = 1024
