@@ -3,15 +3,14 @@
 Nothing in a commit log marks where records begin. A record proves itself by what it says about
 itself, in steps of growing cost; damage or chance passes the first ones, nothing passes all:
 
-    magic     4 bytes     `find_magics`      every candidate in a buffer
-    place     8 bytes     `find_in_place`    candidates whose PHYSICALOFFSET is where they lie
-    head      88-112 B    `read_head`        a plausible TOTALSIZE, and where the body ends
-    lengths   topic and   `trailer_size`     body, topic and properties end exactly at TOTALSIZE
-              properties
-    checksum  the body    `Head.body_crc`    left to callers that read the body
+    magic     4 bytes      `find_magics`       every candidate in a buffer
+    head      88-112 bytes `read_head`         a plausible TOTALSIZE, and where the body ends
+    place     8 bytes      `Head.own_offset`   PHYSICALOFFSET is where the record lies
+    lengths   the trailer  `trailer_size`      body, topic and properties end exactly at TOTALSIZE
+    checksum  the body     `Head.body_crc`     left to callers that read the body
 
-A blank record, which ends a full segment, has a magic and the number of bytes left in the file:
-`find_blanks`, `blank_size`.
+A blank record, which ends a full segment, has a magic and the number of bytes left in the file
+(`blank_size`). `commitlog.find_record` searches files with these tests.
 
 `commitlog.records.Records` makes the same tests for many records at once; a test compares the two
 on damaged records.
@@ -34,10 +33,8 @@ _FRONT = message.HEADS[False, False]
 _SIZE_AT, _MAGIC_AT, _CRC_AT, _OFFSET_AT, _FLAG_AT = (
     place_of(_FRONT, name) for name in ("total_size", "magic", "body_crc", "physical_offset", "sys_flag")
 )
-CANDIDATE_SIZE = _OFFSET_AT + 8  # bytes of a record from which `find_in_place` knows it
-
 _MAGICS = tuple(magic.to_bytes(4, "big", signed=True) for magic in message.RECORD_MAGICS)
-_MAGIC = re.compile(b"|".join(re.escape(magic) for magic in _MAGICS))
+MAGIC = re.compile(b"|".join(re.escape(magic) for magic in _MAGICS))
 # The fields whose place depends on the address families: head size, STORETIMESTAMP, BODYLEN.
 _PLACES = {
     hosts: (head.sizeof(), place_of(head, "store_timestamp"), place_of(head, "body_size"))
@@ -45,8 +42,8 @@ _PLACES = {
 }
 
 
-# The blank record of a commit log, and of a DLedger file, whose two fields stand the other way round.
-_BLANKS = {
+# Magic, its place and that of the size, by whether it is a DLedger file, whose two fields stand the other way round.
+BLANKS = {
     in_dledger: (magic.to_bytes(4, "big", signed=True), place_of(layout, "magic"), place_of(layout, "total_size"))
     for in_dledger, layout, magic in (
         (False, message.Blank, message.MAGIC_BLANK),
@@ -70,24 +67,8 @@ class Head(NamedTuple):
 
 def find_magics(raw: bytes, start: int = 0) -> Iterator[int]:
     """Yield, ascending, the positions from `start` on where a record begins if its magic is one."""
-    for match in _MAGIC.finditer(raw, start + _MAGIC_AT):
+    for match in MAGIC.finditer(raw, start + _MAGIC_AT):
         yield match.start() - _MAGIC_AT
-
-
-def find_in_place(raw: bytes, physical_offset: int) -> Iterator[int]:
-    """Yield, ascending, the positions where a magic stands and PHYSICALOFFSET is right.
-
-    `physical_offset` is that of the first byte of `raw`.
-    """
-    # A regular expression drops most of what is no record: all but the last three bytes of the own
-    # offset are the same within 16 MiB.
-    tops = range(physical_offset >> 24, (physical_offset + len(raw) >> 24) + 1)
-    offsets = b"|".join(re.escape(top.to_bytes(5, "big")) for top in tops)
-    between = b".{%d}" % (_OFFSET_AT - _MAGIC_AT - 4)
-    for match in re.finditer(b"(?:%s)(?=%s(?:%s))" % (_MAGIC.pattern, between, offsets), raw, re.DOTALL):
-        at = match.start() - _MAGIC_AT
-        if at >= 0 and _int(raw, at + _OFFSET_AT, 8) == physical_offset + at:
-            yield at
 
 
 def read_head(raw: bytes | memoryview, at: int = 0) -> Head | None:
@@ -128,18 +109,9 @@ def trailer_size(head: Head, raw: bytes) -> int | None:
     return at + 2 + max(0, _int(raw, at, 2))
 
 
-def find_blanks(raw: bytes, *, in_dledger: bool) -> Iterator[int]:
-    """Yield, ascending, the positions where a blank record begins if its magic is one."""
-    magic, magic_at, _ = _BLANKS[in_dledger]
-    at = raw.find(magic, magic_at)
-    while at != -1:
-        yield at - magic_at
-        at = raw.find(magic, at + 1)
-
-
 def blank_size(raw: bytes, *, in_dledger: bool) -> int | None:
     """Return the size that a blank record at the beginning of `raw` claims; None without its magic, or its size."""
-    magic, magic_at, size_at = _BLANKS[in_dledger]
+    magic, magic_at, size_at = BLANKS[in_dledger]
     if len(raw) < message.Blank.sizeof():
         return None
     return _int(raw, size_at, 4) if raw[magic_at : magic_at + 4] == magic else None

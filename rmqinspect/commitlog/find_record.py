@@ -17,18 +17,19 @@ for crafted bytes. 64 bits of own offset make an accident impossible; a copy of 
 another offset, unless somebody crafted it.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from rmqinspect.codec.hashes import masked_crc32
+from rmqinspect.codec.layout import place_of
 from rmqinspect.codec.record_proof import (
-    CANDIDATE_SIZE,
+    BLANKS,
     LONGEST_HEAD,
     LONGEST_TRAILER,
+    MAGIC,
     Head,
     blank_size,
-    find_blanks,
-    find_in_place,
     read_head,
     trailer_size,
 )
@@ -47,6 +48,12 @@ _MOST_CANDIDATES = 5000
 _USUAL_TRAILER = 2 + 255 + 2
 _FIRST_CHUNK = 16 << 10  # the log nearly always goes on near
 _CHUNK = 1 << 20
+
+_HEAD = message.HEADS[False, False]
+_MAGIC_AT, _OFFSET_AT = place_of(_HEAD, "magic"), place_of(_HEAD, "physical_offset")
+_BEHIND_MAGIC, _BEHIND_OFFSET = (
+    place_of(_HEAD, name) + getattr(_HEAD, name).sizeof() for name in ("magic", "physical_offset")
+)
 
 
 class Frame(NamedTuple):
@@ -110,7 +117,7 @@ class RecordFinder:
 
     def _candidates(self, low: int, stop: int) -> list[int]:
         """Return the offsets in [low, stop) where a magic stands with its own offset."""
-        raw = self.read(low - self.base, max(0, stop - low) + CANDIDATE_SIZE)
+        raw = self.read(low - self.base, max(0, stop - low) + _BEHIND_OFFSET)
         return [low + at for at in find_in_place(raw, low) if low + at < stop]
 
 
@@ -130,7 +137,7 @@ class ChainFinder(RecordFinder):
 
     def _elements(self, start: int, limit: int) -> Iterator[int]:
         """Yield, ascending, the offsets in [start, limit) where an element may begin."""
-        chunks = self._reader.chunks(start - self.base, limit - self.base, self.lead + CANDIDATE_SIZE, _FIRST_CHUNK)
+        chunks = self._reader.chunks(start - self.base, limit - self.base, self.lead + _BEHIND_OFFSET, _FIRST_CHUNK)
         for position, stop, raw in chunks:
             first = self.base + position
             found = [first + at - self.lead for at in find_in_place(raw, first)]
@@ -166,3 +173,29 @@ class ChainFinder(RecordFinder):
             times.append(frame.head.store_timestamp)
             offset = frame.end
         return times
+
+
+def find_in_place(raw: bytes, physical_offset: int) -> Iterator[int]:
+    """Yield, ascending, the positions where a record's magic stands and PHYSICALOFFSET is right.
+
+    `physical_offset` is that of the first byte of `raw`.
+    """
+    # A regular expression drops most of what is no record: all but the last three bytes of the own
+    # offset are the same within 16 MiB.
+    tops = range(physical_offset >> 24, (physical_offset + len(raw) >> 24) + 1)
+    offsets = b"|".join(re.escape(top.to_bytes(5, "big")) for top in tops)
+    between = b".{%d}" % (_OFFSET_AT - _BEHIND_MAGIC)
+    for match in re.finditer(b"(?:%s)(?=%s(?:%s))" % (MAGIC.pattern, between, offsets), raw, re.DOTALL):
+        at = match.start() - _MAGIC_AT
+        own = raw[at + _OFFSET_AT : at + _BEHIND_OFFSET]
+        if at >= 0 and int.from_bytes(own, "big", signed=True) == physical_offset + at:
+            yield at
+
+
+def find_blanks(raw: bytes, *, in_dledger: bool) -> Iterator[int]:
+    """Yield, ascending, the positions where a blank record's magic stands in its place."""
+    magic, magic_at, _ = BLANKS[in_dledger]
+    at = raw.find(magic, magic_at)
+    while at != -1:
+        yield at - magic_at
+        at = raw.find(magic, at + 1)

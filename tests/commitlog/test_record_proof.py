@@ -4,7 +4,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmqinspect.codec.record_proof import find_in_place, find_magics, read_head, trailer_size
+from rmqinspect.codec.record_proof import find_magics, read_head, trailer_size
+from rmqinspect.commitlog.find_record import find_in_place
 from rmqinspect.commitlog.records import SLACK, Records
 from tests.support.building import PRODUCER_V6, lay, record, various
 
