@@ -13,20 +13,21 @@ if TYPE_CHECKING:
     from rmqinspect.store.model import Store
     from rmqinspect.tables import TABLES
     from rmqinspect.tables.table import Request, Table
-    from rmqinspect.verify.run import VerifyOptions, VerifyResult
+    from rmqinspect.verify.options import VerifyOptions
+    from rmqinspect.verify.result import VerifyResult
     from rmqinspect.verify.run import verify as verify_store
 
 # Where each name lives: module and name there. (A function called as its module would hide it.)
 _HOMES = {
     "NotAStore": ("rmqinspect.errors", "NotAStore"),
-    "VerifyResult": ("rmqinspect.verify.run", "VerifyResult"),
+    "VerifyResult": ("rmqinspect.verify.result", "VerifyResult"),
     "Request": ("rmqinspect.tables.table", "Request"),
     "RmqinspectError": ("rmqinspect.errors", "RmqinspectError"),
     "Store": ("rmqinspect.store.model", "Store"),
     "TABLES": ("rmqinspect.tables", "TABLES"),
     "Table": ("rmqinspect.tables.table", "Table"),
     "Unreadable": ("rmqinspect.errors", "Unreadable"),
-    "VerifyOptions": ("rmqinspect.verify.run", "VerifyOptions"),
+    "VerifyOptions": ("rmqinspect.verify.options", "VerifyOptions"),
     "open_store": ("rmqinspect.store.discover", "open_store"),
     "verify_store": ("rmqinspect.verify.run", "verify"),
 }

@@ -14,7 +14,8 @@ from rmqinspect.index.geometry import DEFAULT_GEOMETRY, Geometry, read_index_fil
 from rmqinspect.store.discover import open_store
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.table import Request
-from rmqinspect.verify.run import VerifyOptions, VerifyResult
+from rmqinspect.verify.options import VerifyOptions
+from rmqinspect.verify.result import VerifyResult
 from rmqinspect.verify.run import verify as verify_store
 
 ON_LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")

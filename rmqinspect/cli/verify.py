@@ -45,6 +45,7 @@ from rmqinspect.system.uri import shown, without_secrets
 from rmqinspect.text import count, describe_duration, describe_size, escape
 from rmqinspect.verify.codes import BY_CODE, CODES, LEVELS
 from rmqinspect.verify.custody import ALGORITHM, Custody, Watch
+from rmqinspect.verify.options import VerifyOptions
 from rmqinspect.verify.partial import (
     can_verify,
     interrupted,
@@ -54,7 +55,8 @@ from rmqinspect.verify.partial import (
     with_custody,
 )
 from rmqinspect.verify.report import report_document
-from rmqinspect.verify.run import VerifyOptions, VerifyResult, splits_to_read
+from rmqinspect.verify.result import VerifyResult
+from rmqinspect.verify.run import splits_to_read
 from rmqinspect.verify.unpacked_queues import with_unpacked_queues
 
 _QUICK_ERRORS = 3  # named when the quick part is done; the screen lists all

@@ -14,8 +14,9 @@ from rmqinspect.times import format_millis
 from rmqinspect.verify.codes import BY_CODE, levels_up_to
 from rmqinspect.verify.custody import Custody
 from rmqinspect.verify.findings import Finding, next_command
+from rmqinspect.verify.options import VerifyOptions
 from rmqinspect.verify.partial import log_end
-from rmqinspect.verify.run import VerifyOptions, VerifyResult
+from rmqinspect.verify.result import VerifyResult
 from rmqinspect.version import tool_name
 
 SCREEN = Screen(indent=13)

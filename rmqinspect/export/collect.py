@@ -23,7 +23,7 @@ from rmqinspect.system.uri import is_below, realpath, shown
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.log import gap_batches, gaps_in, segment_batches
 from rmqinspect.tables.table import Request
-from rmqinspect.verify.run import VerifyOptions as Checks
+from rmqinspect.verify.options import VerifyOptions as Checks
 from rmqinspect.verify.run import verify
 from rmqinspect.verify.table import finding_batches
 

@@ -29,7 +29,8 @@ from rmqinspect.tables.filters import Selection
 from rmqinspect.tables.sources import is_read_for
 from rmqinspect.tables.splits import Origin, TableSplit, default_split_size, read_split, split_table
 from rmqinspect.tables.table import Request
-from rmqinspect.verify.run import VerifyOptions, verify
+from rmqinspect.verify.options import VerifyOptions
+from rmqinspect.verify.run import verify
 from rmqinspect.verify.table import finding_batches
 
 

@@ -1,7 +1,7 @@
-"""Pointers that lead to no record, put together by where they lead.
+"""Dangling pointers, grouped by target.
 
-What stands there is known to the reader of the split in part only: whether the log ends before it
-is decided by the judge of the whole log.
+The reader of a split knows only what stands at the target in this split. Whether the log ends before it is
+decided by the judge of the whole log (loss.py).
 """
 
 from dataclasses import dataclass
@@ -13,30 +13,30 @@ from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.commitlog.gaps import Gap
 from rmqinspect.tables.capped_list import CappedList
 
-INSIDE = "inside"  # a record, or filler: no record starts there
+INSIDE = "inside"  # a record or filler, but not at its start
 GAP = "gap"  # bytes of the log that are no record
-OUTSIDE = "outside"  # no segment has this offset
+OUTSIDE = "outside"  # no segment holds this offset
 
 
 class Dangling(NamedTuple):
-    """Consecutive rows of one file that lead to no record, all into the same gap."""
+    """Consecutive rows of one file that point where no record starts, all into the same gap."""
 
     kind: str  # unit, entry, timer
     file: str
     position: int  # of the first row, bytes
     row_size: int
     rows: int
-    row: int  # number of the first row: queue offset, entry
+    row: int  # of the first: queue offset of a unit, number of an entry
     topic: str | None
     queue_id: int | None
-    low: int  # physical offsets that they point at, the least and the greatest
+    low: int  # least and greatest physical offset that they point at
     high: int
     where: str
-    messages: int  # different places
-    newest: int | None  # store time of the newest in ms, where the rows say it
+    messages: int  # units: messages; else different targets
+    newest: int | None  # store time of the newest in ms, where the rows have one
 
     def merged(self, other: "Dangling") -> "Dangling":
-        """Return both as one row, which no longer says where exactly the other is."""
+        """Return both as one row, at the place of the first."""
         newest = max((time for time in (self.newest, other.newest) if time is not None), default=None)
         return self._replace(
             rows=self.rows + other.rows,
@@ -54,7 +54,7 @@ def capped_dangling(limit: int) -> CappedList[Dangling, tuple[str, str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class LogRanges:
-    """The parts of a split that are no record, ascending: for looking many offsets up at once."""
+    """The byte ranges of a split that are no record, ascending, for looking up many offsets at once."""
 
     starts: Ints
     ends: Ints
@@ -63,14 +63,14 @@ class LogRanges:
 
     @classmethod
     def of(cls, gaps: list[Gap], stale: list[tuple[int, int, int]], end: int) -> "LogRanges":
-        """Take gaps as the scan gave them, and the ranges of records of an earlier life."""
+        """Return the ranges of gaps, as the scan reports them, and of stale records."""
         parts = [(gap.start, gap.end, gap.kind == "filler") for gap in gaps]
         parts += [(start, stop, False) for start, stop, _ in stale]
         rows = np.array(sorted(parts), np.int64).reshape(-1, 3)
         return cls(rows[:, 0], rows[:, 1], rows[:, 2] != 0, end)
 
     def look_up(self, places: Ints) -> Ints:
-        """Return the number of the range that each place is in; -1 inside a record or filler, -2 outside."""
+        """Return the number of the range that holds each offset; -1 inside a record or filler, -2 outside the split."""
         numbers: Ints = np.full(len(places), -1, np.int64)
         if len(self.starts):
             at = np.searchsorted(self.starts, places, "right") - 1
@@ -81,10 +81,10 @@ class LogRanges:
 
 
 def find_places(records: Ints, pointers: Ints) -> tuple[Ints, Bools]:
-    """Return (number of the record at or behind each pointer, does it point at that record's start).
+    """Return (number of the record at or behind each pointer, whether it points at that record's start).
 
-    Records ascend. A search is quick where pointers ascend too, and none is made where each record
-    has one pointer, in order.
+    Records ascend. The search is fast where pointers ascend too; where each record has one pointer, in order, as
+    nearly always, there is none.
     """
     if len(records) == len(pointers) and (records == pointers).all():
         return np.arange(len(records)), np.ones(len(records), np.bool_)
@@ -95,5 +95,5 @@ def find_places(records: Ints, pointers: Ints) -> tuple[Ints, Bools]:
 
 
 def where_of(number: int) -> str:
-    """Return the word for a number that `Ranges.look_up` gave."""
+    """Return the word for a number that `LogRanges.look_up` returned."""
     return GAP if number >= 0 else OUTSIDE if number == -2 else INSIDE

@@ -1,4 +1,4 @@
-"""The rules that names, sizes, links, the lock and the checkpoint decide: the quick part of verify."""
+"""The rules for names, sizes, the lock and the checkpoint: the quick phase of verify."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,20 +16,20 @@ from rmqinspect.text import count
 from rmqinspect.verify.codes import levels_up_to
 from rmqinspect.verify.findings import Finding, unread_finding
 
-# A checkpoint may be this much newer than the newest record: two clocks of one process.
+# A checkpoint may be this much newer than the newest record: the broker reads its clock twice.
 _CHECKPOINT_SKEW_MS = 1000
 _OF_MASTER = "master_flushed_offset"
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part of a store that a level leaves out."""
+    """A part of a store that a level does not read."""
 
     kind: str  # of its files
     what: str
-    costs: str  # what is not judged without it
-    level: str | None  # the first that reads it
-    folder: str = ""  # where the files lie
+    costs: str  # what is not judged then
+    level: str | None  # the lowest that reads it
+    folder: str = ""  # of the files
 
 
 _PARTS = (
@@ -49,13 +49,13 @@ _PARTS = (
 
 
 def check_files(store: Store) -> Iterator[Finding]:
-    """Yield what the listing of the store shows, and who holds its lock."""
+    """Yield what names, sizes and the lock of the store show."""
     yield from _check_names(store)
     yield from _check_sizes(store)
     for hole in find_holes(store.segments, store.segment_size) if store.neighbours else ():
         yield Finding(
             "CL-HOLE",
-            "a segment is missing: the log goes on behind it",
+            "a segment is missing: the log continues after it",
             file=_name_beside(store, hole.start),
             physical_offset=hole.start,
             length=hole.end - hole.start,
@@ -65,7 +65,10 @@ def check_files(store: Store) -> Iterator[Finding]:
     for before, after in pairwise(store.segments):
         if before.base == after.base:
             yield Finding(
-                "CL-DUPLICATE", f"{before.name} has the same base", file=after.name, physical_offset=after.base
+                "CL-DUPLICATE",
+                f"duplicate base offset: {before.name} has the same",
+                file=after.name,
+                physical_offset=after.base,
             )
     yield from _check_lock(store)
     for oddity in store.oddities:
@@ -74,7 +77,7 @@ def check_files(store: Store) -> Iterator[Finding]:
 
 
 def _name_beside(store: Store, base: int) -> str:
-    """Return the name that a missing segment would have: in the folder of the one before it."""
+    """Return the name of a missing segment, in the folder of the one before it."""
     before = max((segment for segment in store.segments if segment.base < base), key=lambda segment: segment.base)
     folder, slash, _ = before.name.rpartition("/")
     return f"{folder}{slash}{base:020}"
@@ -85,7 +88,7 @@ def _check_names(store: Store) -> Iterator[Finding]:
         if _is_in_log(oddity) and not oddity.is_unread:
             yield Finding(
                 "CL-NAME",
-                f"not a segment of the log: {oddity.detail}",
+                f"not a commit-log segment: {oddity.detail}",
                 file=oddity.name,
                 expected="20 digits",
                 found=oddity.place[-1],
@@ -102,7 +105,7 @@ def _check_sizes(store: Store) -> Iterator[Finding]:
         if segment.size == 0 or (size is not None and segment.size != size):
             yield Finding(
                 "CL-SIZE",
-                "the segment has not the length that the store's segments have",
+                "the segment's length differs from the store's segment size",
                 file=segment.name,
                 physical_offset=segment.base,
                 expected=None if size is None else str(size),
@@ -115,41 +118,34 @@ def _check_lock(store: Store) -> Iterator[Finding]:
     if holder is not None:
         yield Finding(
             "ST-RUNNING",
-            f"a broker runs on this store (pid {holder} holds the lock): the files may change while they are read",
+            f"a broker is running on this store (pid {holder} holds the lock): files may change while they are read",
             file="lock",
             found=f"pid {holder}",
         )
     if aborts:
-        what = "abort is there: the broker runs" if holder is not None else "abort is there and nobody holds the lock"
-        yield Finding("ST-ABORT", what if holder is not None else what + ": unclean stop", file=aborts[0].name)
+        what = "abort file present, and nobody holds the lock: unclean shutdown"
+        if holder is not None:
+            what = "abort file present: the broker is running"
+        yield Finding("ST-ABORT", what, file=aborts[0].name)
 
 
 def check_checkpoint(store: Store, last_timestamp: int | None, log_end: int) -> Iterator[Finding]:
-    """Yield what is wrong with the checkpoint, given the newest record and the end of the log.
+    """Yield ST-CHECKPOINT, given the store time of the newest record and the end of the log.
 
-    A store without one is judged only as a whole store: a piece has no checkpoint to miss.
+    A missing checkpoint is reported of whole stores only.
     """
     file = store.checkpoint
     if file is None:
         if store.place == "store" and store.segments:
             yield Finding(
                 "ST-CHECKPOINT",
-                "there is no checkpoint: an unclean start reads the log from its beginning",
+                "no checkpoint: startup after an unclean shutdown scans the log from its beginning",
                 file="checkpoint",
                 expected=f"{checkpoint.CHECKPOINT_SIZE} bytes",
                 found="no file",
             )
         return
-    if file.size != checkpoint.CHECKPOINT_SIZE:
-        short = file.size < checkpoint.CHECKPOINT_SIZE
-        yield Finding(
-            "ST-CHECKPOINT",
-            "the checkpoint has not its length: "
-            + ("what is missing counts as 0" if short else "what is behind a page is not read"),
-            file=file.name,
-            expected=f"{checkpoint.CHECKPOINT_SIZE} bytes",
-            found=f"{file.size} bytes",
-        )
+    yield from _check_length(file)
     try:
         with open_file(file) as reader:
             raw = reader.read(0, checkpoint.CHECKPOINT_SIZE)
@@ -158,43 +154,63 @@ def check_checkpoint(store: Store, last_timestamp: int | None, log_end: int) -> 
         return
     used = checkpoint.Checkpoint.sizeof()
     yield from _check_rest(file, raw[used:], used)
-    # The broker maps the file to its full length: what is missing reads as zeros.
-    fields = parse(checkpoint.Checkpoint, raw[:used].ljust(used, b"\0"), lambda: file.name)
-    if last_timestamp is None and store.place != "store":
-        return  # the log was not given
+    if last_timestamp is not None or store.place == "store":  # else the log was not given
+        # The broker maps the file to its full length: missing bytes read as zeros.
+        fields = parse(checkpoint.Checkpoint, raw[:used].ljust(used, b"\0"), lambda: file.name)
+        offset = 0
+        for part in checkpoint.Checkpoint.subcons:
+            yield from _check_field(file, part.name, int(fields[part.name]), offset, last_timestamp, log_end)
+            offset += part.sizeof()
+
+
+def _check_length(file: StoreFile) -> Iterator[Finding]:
+    if file.size == checkpoint.CHECKPOINT_SIZE:
+        return
+    short = file.size < checkpoint.CHECKPOINT_SIZE
+    yield Finding(
+        "ST-CHECKPOINT",
+        f"wrong checkpoint length: {'missing fields read as 0' if short else 'bytes after the first page are ignored'}",
+        file=file.name,
+        expected=f"{checkpoint.CHECKPOINT_SIZE} bytes",
+        found=f"{file.size} bytes",
+    )
+
+
+def _check_field(
+    file: StoreFile, name: str, value: int, offset: int, last_timestamp: int | None, log_end: int
+) -> Iterator[Finding]:
+    """Yield ST-CHECKPOINT for a field that is negative or ahead of the log."""
+    is_time = name in checkpoint.TIMESTAMP_FIELDS
+    limit = log_end
+    if is_time:
+        limit = last_timestamp + _CHECKPOINT_SKEW_MS if last_timestamp is not None else 0
+    # A slave keeps its master's offset, which it may not have reached.
+    if value >= 0 and (value <= limit or name == _OF_MASTER):
+        return
+    what = "newer than the newest record: the log lost its end" if is_time else "past the end of the log"
+    if last_timestamp is None:
+        what = "set, but the log has no record: stored messages are lost"
     newest = "no record" if last_timestamp is None else str(last_timestamp)
-    offset = 0
-    for part in checkpoint.Checkpoint.subcons:
-        value = int(fields[part.name])
-        is_time = part.name in checkpoint.TIMESTAMP_FIELDS
-        limit = (last_timestamp + _CHECKPOINT_SKEW_MS if last_timestamp is not None else 0) if is_time else log_end
-        # A slave keeps its master's offset, which it may not have reached.
-        beyond = value > limit and part.name != _OF_MASTER
-        if beyond or value < 0:
-            what = "newer than the newest record: the log lost its end" if is_time else "behind the end of the log"
-            if last_timestamp is None:
-                what = "set, but the log holds no record: what was stored is gone"
-            yield Finding(
-                "ST-CHECKPOINT",
-                f"{part.name} is {'negative' if value < 0 else what}",
-                severity="error" if last_timestamp is None and value > 0 else "",
-                file=file.name,
-                offset=offset,
-                length=part.sizeof(),
-                expected=f"at most {newest if is_time else log_end}",
-                found=str(value),
-            )
-        offset += part.sizeof()
+    yield Finding(
+        "ST-CHECKPOINT",
+        f"{name} is {'negative' if value < 0 else what}",
+        severity="error" if last_timestamp is None and value > 0 else "",
+        file=file.name,
+        offset=offset,
+        length=getattr(checkpoint.Checkpoint, name).sizeof(),
+        expected=f"at most {newest if is_time else log_end}",
+        found=str(value),
+    )
 
 
 def _check_rest(file: StoreFile, raw: bytes, start: int) -> Iterator[Finding]:
-    """Yield what stands where all known versions leave zeros: a later one may use it."""
+    """Yield ST-CHECKPOINT for bytes that all known versions leave zero: a later version may use them."""
     rest = raw.rstrip(b"\0")
     if rest:
         first = start + len(rest) - len(rest.lstrip(b"\0"))
         yield Finding(
             "ST-CHECKPOINT",
-            "bytes behind the fields that are known are not zero: of a later version, or damaged",
+            "nonzero bytes after the last known field: written by a later version, or damaged",
             severity="info",
             file=file.name,
             offset=first,
@@ -205,7 +221,7 @@ def _check_rest(file: StoreFile, raw: bytes, start: int) -> Iterator[Finding]:
 
 
 def list_unchecked(store: Store, level: str) -> Iterator[Finding]:
-    """Yield one finding for each part of the store that no check of the level reads."""
+    """Yield ST-UNCHECKED for each part of the store that the level does not read."""
     reported: set[str] = set()
     for part in _PARTS:
         files = [file for file in store.of_kind(part.kind) if file.name.startswith(part.folder)]
@@ -229,7 +245,7 @@ def list_unchecked(store: Store, level: str) -> Iterator[Finding]:
 
 
 def segments_for_quick(store: Store) -> list[Segment]:
-    """Return the last segment that holds anything, and the preallocated ones behind it."""
+    """Return the last segment with data, and the preallocated ones behind it."""
     chosen: list[Segment] = []
     for segment in reversed(store.segments):
         chosen.insert(0, segment)

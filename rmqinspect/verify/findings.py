@@ -1,4 +1,4 @@
-"""Findings: what a check reports, folded so that ten million alike are one row."""
+"""Findings: what a check reports. Neighbours are merged, so ten million alike are one row."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -7,16 +7,17 @@ from dataclasses import asdict, dataclass, replace
 from rmqinspect.commands import fill_command
 from rmqinspect.errors import Unreadable
 from rmqinspect.tables.capped_list import CappedList
+from rmqinspect.verify.code_groups import NEVER_CAPPED
 from rmqinspect.verify.codes import BY_CODE
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One problem, or several alike. The fields are the columns of the table `findings`."""
+    """One problem, or several alike. The fields up to `found` are columns of the table `findings`."""
 
     code: str
     message: str
-    severity: str = ""  # the code's own unless a check knows better
+    severity: str = ""  # the code's own unless the check sets another
     file: str | None = None
     offset: int | None = None  # position in that file
     length: int | None = None
@@ -27,7 +28,7 @@ class Finding:
     count: int = 1
     expected: str | None = None
     found: str | None = None
-    # What the screen shows besides; not columns.
+    # For the screen.
     timestamp: int | None = None  # store time of the record, ms
     keys: str | None = None
     unchecked: str = ""  # of ST-UNCHECKED: the part of the store
@@ -55,10 +56,6 @@ COLUMNS = (
     "broker_effect",
     "next",
 )
-
-
-# Findings that say what was not judged always get a row.
-_NEVER_CAPPED = frozenset({"ST-UNCHECKED", "ST-IO"})
 
 
 def unread_finding(error: Unreadable) -> Finding:
@@ -92,7 +89,7 @@ class Findings:
         last = self.rows[-1] if self.rows else None
         if last is not None and _continues(last, finding):
             self.rows[-1] = replace(last, count=last.count + finding.count, length=_span(last, finding))
-        elif finding.code in _NEVER_CAPPED:
+        elif finding.code in NEVER_CAPPED:
             self.rows.append(finding)
         else:
             self._capped.add(finding)
@@ -106,7 +103,7 @@ class Findings:
                 self._capped.suppressed[code] += count
 
     def as_rows(self, store: str) -> Iterator[dict[str, object]]:
-        """Yield one dictionary per row with the columns of `COLUMNS`; `store` goes into the commands."""
+        """Yield each row as a dictionary of `COLUMNS`; `store` is the path in the commands of `next`."""
         for finding in self.rows:
             code = BY_CODE[finding.code]
             row = asdict(finding)
@@ -116,7 +113,7 @@ class Findings:
 
 
 def next_command(finding: Finding, store: str) -> str | None:
-    """Return the command to run next on `store`, as a shell reads it."""
+    """Return the command to run next on `store`, quoted for a shell; None if the finding has none."""
     template = BY_CODE[finding.code].next
     if template and "{at}" in template and finding.physical_offset is None:
         return None

@@ -14,7 +14,9 @@ from dataclasses import replace
 from rmqinspect.store.model import Store
 from rmqinspect.verify.custody import Custody
 from rmqinspect.verify.findings import Finding, Findings
-from rmqinspect.verify.run import VerifyOptions, VerifyResult, verify
+from rmqinspect.verify.options import VerifyOptions
+from rmqinspect.verify.result import VerifyResult
+from rmqinspect.verify.run import verify
 
 
 def log_end(store: Store) -> int:

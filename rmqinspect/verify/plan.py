@@ -1,6 +1,11 @@
-"""Who points where: what a worker needs to check all that points into its split of the log.
+"""The plan of the third phase: what a process needs to check a split of the log with all that points into it.
 
-Made once from the surveys of the queues and index files, sent once to each process.
+    offsets of the log   0 ........ 64M ....... 128M    (hole)    256M ...
+    split                |  split 0  |  split 1  |               | split 2 |
+    number               |     0     |     1     |       2       |    3    |  4
+                                                   no split: `outside`
+
+Every offset has one number, so each pointer is judged once. Made from the surveys, sent once to each process.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,19 +24,19 @@ QueueName = tuple[str, int]  # topic, queue id
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Rows of numbered files by the split that they point into: shape (n, 4), ascending by split."""
+    """The runs of many files, ascending by split."""
 
-    rows: Ints  # split, number of the file, first row, number of rows
+    rows: Ints  # shape (n, 4): split, number of the file, first row, rows
 
     @classmethod
     def of(cls, runs: Iterable[tuple[int, Run]]) -> "Runs":
-        """Sort runs that come with the number of their file."""
+        """Return runs that come with the number of their file, sorted."""
         rows = np.array([(run.split, file, run.first, run.rows) for file, run in runs], np.int64).reshape(-1, 4)
         return cls(rows[np.argsort(rows[:, 0], kind="stable")])
 
     @classmethod
     def joined(cls, parts: Iterable["Runs"]) -> "Runs":
-        """Return all runs of parts whose files are numbered alike."""
+        """Return the runs of all parts; files have the same numbers in each."""
         rows = np.concatenate([NO_RUNS.rows, *(part.rows for part in parts)])
         return cls(rows[np.argsort(rows[:, 0], kind="stable")])
 
@@ -40,11 +45,11 @@ class Runs:
         begin, end = np.searchsorted(self.rows[:, 0], (number, number + 1)).tolist()
         return [(file, first, count) for _, file, first, count in self.rows[begin:end].tolist()]
 
-    def pieces(self, number: int, most: int) -> Iterator["Runs"]:
-        """Yield the runs of a split again, in pieces of up to so many rows."""
+    def cut(self, number: int, rows: int) -> Iterator["Runs"]:
+        """Yield the runs of a split one by one, cut to at most `rows` rows each."""
         for file, first, count in self.of_split(number):
-            for start in range(0, count, most):
-                yield Runs(np.array([[number, file, first + start, min(most, count - start)]], np.int64))
+            for start in range(0, count, rows):
+                yield Runs(np.array([[number, file, first + start, min(rows, count - start)]], np.int64))
 
 
 NO_RUNS = Runs(np.empty((0, 4), np.int64))
@@ -52,17 +57,17 @@ NO_RUNS = Runs(np.empty((0, 4), np.int64))
 
 @dataclass(frozen=True)
 class LogMap:
-    """Which offsets of the log are which split's. What no split has is numbered too: holes, and what lies behind."""
+    """A number for every offset of the log: splits, and what lies between and behind them."""
 
-    borders: tuple[int, ...] = (0,)  # physical offsets, ascending: number n has those up to the next border
-    numbers: Mapping[tuple[str, int], int] = field(default_factory=dict)  # by path of the segment and start
+    borders: tuple[int, ...] = (0,)  # physical offsets, ascending: number n begins at border n
+    numbers: Mapping[tuple[str, int], int] = field(default_factory=dict)  # of splits, by (path of segment, start)
     outside: tuple[int, ...] = (0,)  # numbers that are no split
 
 
 def map_log(splits: Sequence[Split]) -> LogMap:
-    """Give each offset to one split. Of segments that overlap, or have the same base, the later one has it.
+    """Give each offset to one split; where segments overlap or have the same base, to the later one.
 
-    A record of a DLedger segment belongs to the split where its entry's head begins.
+    A record of a DLedger segment belongs to the split in which its entry begins.
     """
     borders: list[int] = []
     numbers: dict[tuple[str, int], int] = {}
@@ -89,30 +94,30 @@ def map_log(splits: Sequence[Split]) -> LogMap:
 
 @dataclass(frozen=True)
 class CrossPlan:
-    """What points into the log, cut by splits, and what is asked about it."""
+    """What points into the log, by split, and which rules apply."""
 
     log: LogMap
-    deep: bool = False  # also from the log to the queues and the index
+    deep: bool = False  # check also that each record has its unit and its index entries
     queue_files: tuple[QueueFile, ...] = ()
     queue_runs: Runs = NO_RUNS
-    unread: frozenset[QueueName] = frozenset()  # queues of which a part could not be read
-    unread_topics: frozenset[str] = frozenset()  # of which no queue is known to be all there
-    whole: bool = False  # all queues of the store were given: one that is absent is lost
+    unread: frozenset[QueueName] = frozenset()  # queues that could not be read in full
+    unread_topics: frozenset[str] = frozenset()  # whose folder could not be listed in full
+    whole: bool = False  # all queues of the store were given: an absent one is lost
     ext_files: Mapping[QueueName, Sequence[QueueFile]] = field(default_factory=dict)
-    may_hold: frozenset[str] = frozenset()  # of dispatch.DIFFERENCES, by the assumed version
-    elsewhere: bool = False  # units may be in RocksDB only, which was not read
+    may_hold: frozenset[str] = frozenset()  # of dispatch.DIFFERENCES: what the assumed releases may have done
+    elsewhere: bool = False  # units may be in RocksDB alone, which was not read
     index: tuple[IndexFile, ...] = ()
     index_runs: Runs = NO_RUNS
     index_range: tuple[int, int] | None = None  # physical offsets of the first and the last entry
     index_complete: bool = True  # all index files could be read
     index_used: tuple[int, ...] = ()  # by index file: number of the newest entry
-    timed: tuple[bool, ...] = ()  # by index file: its header's begin can be believed
+    timed: tuple[bool, ...] = ()  # by index file: its header's begin time can be trusted
     timer_files: tuple[StoreFile, ...] = ()
     timer_runs: Runs = NO_RUNS
     entry_index: tuple[StoreFile, ...] = ()  # the index of DLedger entries
 
     def is_unread(self, name: QueueName) -> bool:
-        """Whether units of a queue may stand where nobody could look."""
+        """Whether a queue may have units that could not be read."""
         return name in self.unread or name[0] in self.unread_topics
 
     @property
@@ -122,10 +127,10 @@ class CrossPlan:
         return bool(pointers) or (self.deep and self.whole)
 
     def number_of(self, split: Split) -> int | None:
-        """Return the number of a split; None for one whose offsets are all another's."""
+        """Return the number of a split; None if later splits have all its offsets."""
         return self.log.numbers.get((split.segment.path, split.start))
 
     def range_of(self, number: int) -> tuple[int, int]:
-        """Return the physical offsets [low, high) that a number has."""
+        """Return the physical offsets [low, high) of a number."""
         borders = self.log.borders
         return borders[number], borders[number + 1] if number + 1 < len(borders) else 1 << 63

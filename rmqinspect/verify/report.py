@@ -1,4 +1,4 @@
-"""The report of verify as one JSON document: two runs on the same files differ in `run` alone.
+"""The report of `verify` as one JSON document: two runs on the same files differ only in `run`.
 
 docs/report.md has every field.
 """
@@ -12,7 +12,7 @@ from rmqinspect.errors import Unreadable
 from rmqinspect.times import format_micros, format_millis, to_micros
 from rmqinspect.verify.codes import CODES
 from rmqinspect.verify.custody import Custody, Record, Recorded
-from rmqinspect.verify.run import VerifyResult
+from rmqinspect.verify.result import VerifyResult
 from rmqinspect.version import tool_version
 
 # A minor change adds fields at the end, a major one renames.
@@ -20,7 +20,7 @@ SCHEMA_VERSION = 1
 
 
 def report_document(
-    outcome: VerifyResult, store: str, started: datetime, arguments: list[str], custody: Custody | None = None
+    result: VerifyResult, store: str, started: datetime, arguments: list[str], custody: Custody | None = None
 ) -> dict[str, Any]:
     """Return the report: verdict, byte account per segment, findings, inputs, and what the run was.
 
@@ -29,15 +29,15 @@ def report_document(
     """
     return {
         "schema_version": SCHEMA_VERSION,
-        "verdict": outcome.verdict,
-        "level": outcome.options.level,
-        "complete": outcome.complete,
-        "errors": outcome.errors,
-        "warnings": outcome.warnings,
-        "counts": dict(sorted(outcome.findings.counts.items())),
-        "findings_left_out": outcome.findings.suppressed,
-        "checks": [code.code for code in CODES if code.code in outcome.options.codes],
-        "findings": list(outcome.findings.as_rows(store)),
+        "verdict": result.verdict,
+        "level": result.options.level,
+        "complete": result.complete,
+        "errors": result.errors,
+        "warnings": result.warnings,
+        "counts": dict(sorted(result.findings.counts.items())),
+        "findings_left_out": result.findings.suppressed,
+        "checks": [code.code for code in CODES if code.code in result.options.codes],
+        "findings": list(result.findings.as_rows(store)),
         "segments": [
             {
                 "base": account.segment.base,
@@ -51,33 +51,33 @@ def report_document(
                 "first_store_timestamp": _time(account.first_timestamp),
                 "last_store_timestamp": _time(account.last_timestamp),
             }
-            for account in outcome.accounts
+            for account in result.accounts
         ],
-        "queue_units": {"read": outcome.units, "lead_to_their_record": outcome.joined_units},
-        "index_entries": {"lead_to_their_record": outcome.joined_entries},
-        "loss": _loss(outcome),
-        "broker_version": _broker_version(outcome),
-        "unread": outcome.unread,
+        "queue_units": {"read": result.units, "lead_to_their_record": result.joined_units},
+        "index_entries": {"lead_to_their_record": result.joined_entries},
+        "loss": _loss(result),
+        "broker_version": _broker_version(result),
+        "unread": result.unread,
         "inputs": [
             {"file": file.name, "size": file.size, "kind": file.kind}
-            for file in sorted(outcome.store.files, key=lambda file: file.name)
+            for file in sorted(result.store.files, key=lambda file: file.name)
         ],
-        "inferred": list(outcome.store.remarks),
+        "inferred": list(result.store.remarks),
         "custody": custody and custody.document(),
         "run": {
             "tool": f"rmqinspect {tool_version()}",
             "python": platform.python_version(),
             "store": store,
             "arguments": arguments,
-            "jobs": outcome.options.jobs,
+            "jobs": result.options.jobs,
             "started": format_micros(to_micros(started)),
             "ended": format_micros(to_micros(datetime.now(UTC))),
         },
     }
 
 
-def _loss(outcome: VerifyResult) -> dict[str, Any] | None:
-    loss = outcome.loss
+def _loss(result: VerifyResult) -> dict[str, Any] | None:
+    loss = result.loss
     if not loss:
         return None
     return {
@@ -89,8 +89,8 @@ def _loss(outcome: VerifyResult) -> dict[str, Any] | None:
     }
 
 
-def _broker_version(outcome: VerifyResult) -> dict[str, Any] | None:
-    writer = outcome.writer
+def _broker_version(result: VerifyResult) -> dict[str, Any] | None:
+    writer = result.writer
     return None if writer is None else {"assumed": str(writer), "why": list(writer.clues)}
 
 

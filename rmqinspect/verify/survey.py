@@ -1,30 +1,38 @@
-"""The first pass over all that points into the log: each file by itself, and where it points.
+"""The second phase of verify: every queue, index and timer file by itself, and which split each row points into.
 
-A task is small enough that all processes end together; results come in the order of the tasks.
+Tasks are small, so that all processes end together; results come in the order of the tasks.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
+from rmqinspect.consumequeue.rocksdb import UNPACKED
 from rmqinspect.consumequeue.units import queue_files_of
-from rmqinspect.index.geometry import IndexFile
+from rmqinspect.index.geometry import IndexFile, read_index_files
 from rmqinspect.store.model import QueueFile, Store
+from rmqinspect.system.workers import run_ordered
 from rmqinspect.verify.consumequeue.ext import ExtSurvey, survey_ext
-from rmqinspect.verify.consumequeue.survey import QueueSurvey, survey_queue
-from rmqinspect.verify.index.survey import IndexSurvey, survey_index
-from rmqinspect.verify.plan import NO_RUNS, CrossPlan, LogMap, Runs
+from rmqinspect.verify.consumequeue.survey import QueueSurvey, retention_findings, survey_queue
+from rmqinspect.verify.findings import Finding
+from rmqinspect.verify.index.survey import IndexSurvey, check_header_times, survey_index
+from rmqinspect.verify.plan import CrossPlan, LogMap, Runs
 from rmqinspect.verify.timer.survey import TimerSurvey, survey_timer
 
-# Bytes of queue files in a task, and queues: most files of a store with many queues are nearly empty.
+_PRELOAD = "rmqinspect.verify.commitlog.split"
+
+# A task ends at so many bytes of queue files, or so many queues: in a store of many queues most files are nearly empty.
 _TASK_SIZE = 64 << 20
 _TASK_QUEUES = 200
 
 
 @dataclass(frozen=True, slots=True)
 class SurveyTask:
-    """Some queues, or the ext files of queues, or an index file, or the timer files of a store."""
+    """Some queues, all ext files, one index file, or the timer files of a store."""
 
     queues: tuple[tuple[QueueFile, ...], ...] = ()
     ext: tuple[QueueFile, ...] = ()
@@ -34,7 +42,7 @@ class SurveyTask:
 
 @dataclass(slots=True)
 class SurveyResult:
-    """What the files of a task say by themselves."""
+    """What the files of a task show by themselves."""
 
     queues: list[QueueSurvey] = field(default_factory=list)
     ext: ExtSurvey | None = None
@@ -51,12 +59,92 @@ class SurveyLimits:
     per_code: int
 
 
+@dataclass(slots=True)
+class Surveys:
+    """What all files that point into the log show by themselves."""
+
+    queues: list[QueueSurvey] = field(default_factory=list)
+    index: list[tuple[IndexFile, IndexSurvey]] = field(default_factory=list)
+    ext: ExtSurvey | None = None
+    timer: TimerSurvey | None = None
+
+    @property
+    def newest_offsets(self) -> list[int]:
+        """Physical offsets that the newest units of the queues point at: near the end of the log."""
+        return [queue.last_physical_offset for queue in self.queues if queue.last_physical_offset is not None]
+
+    @property
+    def unread(self) -> list[Finding]:
+        """ST-IO: what could not be read."""
+        surveys = [*self.queues, self.ext, *(survey for _, survey in self.index), self.timer]
+        return [finding for survey in surveys if survey is not None for finding in survey.unread]
+
+    @property
+    def suppressed(self) -> Counter[str]:
+        """Findings by code of index and timer files of which no row was kept."""
+        surveys = [*(survey for _, survey in self.index), self.timer]
+        return sum((survey.suppressed for survey in surveys if survey is not None), Counter[str]())
+
+
+def survey_pointers(store: Store, limits: SurveyLimits, *, deep: bool, jobs: int) -> Surveys:
+    """Read every file that points into the log, in up to `jobs` processes; index and timer files only if `deep`."""
+    index_files = read_index_files(store, []) if deep else []  # the quick phase reported those it cannot read
+    unread = {oddity.place[:1] for oddity in store.oddities if oddity.is_unread}
+    tasks = survey_tasks(store, index_files, timer=deep and ("timerlog",) not in unread)
+    surveys = Surveys()
+    survey = partial(run_survey, limits=limits)
+    with closing(run_ordered(survey, tasks, jobs if len(tasks) > 1 else 1, preload=_PRELOAD)) as results:
+        for task, result in zip(tasks, results, strict=True):
+            surveys.queues += result.queues
+            if task.index is not None and result.index is not None:
+                surveys.index.append((task.index, result.index))
+            surveys.ext, surveys.timer = result.ext or surveys.ext, result.timer or surveys.timer
+    return surveys
+
+
+def survey_findings(surveys: Surveys, log_start: int, edge_times: Mapping[tuple[int, int], int]) -> Iterator[Finding]:
+    """Yield the findings of the surveys but those of single queues, which are judged with their units.
+
+    `edge_times`: store time in ms of the records of an index file's first and newest entries, by (number of the
+    file, entry).
+    """
+    yield from retention_findings(surveys.queues, log_start)
+    for number, (file, survey) in enumerate(surveys.index):
+        used = survey.used_entries
+        if file.entries <= used:  # else the newest ones were cut off
+            newest = [edge_times[number, at] for at in (used - 1, used) if (number, at) in edge_times]
+            yield from check_header_times(file, survey, edge_times.get((number, 1)), newest)
+        yield from _unknown_geometry(file)
+    if surveys.ext is not None:
+        yield from surveys.ext.findings
+    for _, survey in surveys.index:
+        yield from survey.findings
+    if surveys.timer is not None:
+        yield from surveys.timer.findings
+
+
+def _unknown_geometry(index: IndexFile) -> Iterator[Finding]:
+    """Yield ST-UNCHECKED for an index file in use whose numbers of slots and entries are not known."""
+    if index.geometry is None and index.header is not None and index.entries:
+        subject = (
+            "entries of an index file with unknown numbers of slots and entries; "
+            "--config names maxHashSlotNum and maxIndexNum"
+        )
+        yield Finding(
+            "ST-UNCHECKED",
+            f"not checked: {subject}",
+            file=index.file.name,
+            length=index.file.size,
+            unchecked=subject,
+        )
+
+
 def survey_tasks(store: Store, index_files: Iterable[IndexFile], *, timer: bool) -> list[SurveyTask]:
-    """Cut the work: index files first, since one may be long."""
+    """Cut the work into tasks, index files first: one may take long."""
     tasks = [SurveyTask(index=index) for index in index_files]
     timer_files = [file for file in store.files if file.kind in ("timer_log", "timer_wheel", "config")]
     if timer and any(file.kind != "config" for file in timer_files):
-        # Only what the survey reads travels to the process.
+        # Only what the survey reads is sent to the process.
         tasks.append(SurveyTask(timer=replace(store, files=tuple(timer_files), queue_files=(), oddities=())))
     if ext := tuple(file for file in store.queue_files if file.kind == "ext_queue"):
         tasks.append(SurveyTask(ext=ext))
@@ -86,54 +174,70 @@ def run_survey(task: SurveyTask, limits: SurveyLimits) -> SurveyResult:
     return result
 
 
-def make_plan(
-    store: Store,
-    log: LogMap,
-    queues: Sequence[QueueSurvey],
-    index: Sequence[tuple[IndexFile, IndexSurvey]],
-    timer: TimerSurvey | None,
-    *,
-    deep: bool,
-    rules: frozenset[str],
-    unread: frozenset[tuple[str, ...]] = frozenset(),
-    rocksdb: bool = False,
-) -> CrossPlan:
-    """Put the surveys together: what each split has to be checked against.
+def make_plan(store: Store, log: LogMap, surveys: Surveys, *, deep: bool, rules: frozenset[str]) -> CrossPlan:
+    """Return what each split has to be checked against.
 
-    `rules`: which of `dispatch.DIFFERENCES` may hold. `unread`: folders of queues that could
-    not be listed, as places. `rocksdb`: queues that live there are among those surveyed.
+    `rules`: which of `dispatch.DIFFERENCES` may hold. Without surveys nothing points into the log.
     """
-    files: list[QueueFile] = []
-    runs: list[Runs] = []
-    for survey, queue in zip(queues, queue_files_of(store), strict=True):
-        runs.append(Runs(survey.runs + np.array([0, len(files), 0, 0])))
-        files += queue
-    elsewhere = any(file.kind == "rocksdb" and file.name.startswith("consumequeue") for file in store.files)
+    rocksdb = _rocksdb_queues(store)
+    timer = surveys.timer
+    queue_files, queue_runs = _number_queue_files(store, surveys.queues)
     return CrossPlan(
         log=log,
         deep=deep,
-        queue_files=tuple(files),
-        queue_runs=Runs.joined(runs),
-        unread=frozenset(survey.name for survey in queues if survey.unread),
-        unread_topics=frozenset(place[1] for place in unread if len(place) > 1),
-        whole=store.place == "store"
-        and (bool(files) or rocksdb or not elsewhere)
-        and not any(len(place) == 1 for place in unread),
+        queue_files=queue_files,
+        queue_runs=queue_runs,
+        unread=frozenset(survey.name for survey in surveys.queues if survey.unread),
+        unread_topics=frozenset(place[1] for place in _unread_folders(store) if len(place) > 1),
+        whole=_has_all_queues(store, rocksdb),
         ext_files=_by_queue(file for file in store.queue_files if file.kind == "ext_queue"),
         may_hold=rules,
-        elsewhere=elsewhere and not rocksdb,
-        index=tuple(file for file, _ in index),
-        index_runs=Runs.of((n, run) for n, (_, survey) in enumerate(index) for run in survey.runs)
-        if index
-        else NO_RUNS,
-        index_range=_covered(survey for _, survey in index) if deep else None,
-        index_complete=len(index) == len(store.index_files) and not any(survey.unread for _, survey in index),
-        index_used=tuple(survey.used_entries for _, survey in index),
-        timed=tuple(not survey.times_told for _, survey in index),
+        elsewhere=rocksdb == "unread",
+        index=tuple(file for file, _ in surveys.index),
+        index_runs=Runs.of((n, run) for n, (_, survey) in enumerate(surveys.index) for run in survey.runs),
+        index_range=_covered(survey for _, survey in surveys.index) if deep else None,
+        index_complete=_has_all_entries(store, surveys),
+        index_used=tuple(survey.used_entries for _, survey in surveys.index),
+        timed=tuple(not survey.times_told for _, survey in surveys.index),
         timer_files=timer.files if timer is not None else (),
-        timer_runs=Runs.of(timer.runs) if timer is not None else NO_RUNS,
+        timer_runs=Runs.of(timer.runs if timer is not None else ()),
         entry_index=tuple(store.of_kind("dledger_index")),
     )
+
+
+def _number_queue_files(store: Store, surveys: Iterable[QueueSurvey]) -> tuple[tuple[QueueFile, ...], Runs]:
+    """Return the files of all queues, and the runs of the surveys with the numbers of these files."""
+    files: list[QueueFile] = []
+    runs: list[Runs] = []
+    for survey, queue in zip(surveys, queue_files_of(store), strict=True):
+        runs.append(Runs(survey.runs + np.array([0, len(files), 0, 0])))
+        files += queue
+    return tuple(files), Runs.joined(runs)
+
+
+def _rocksdb_queues(store: Store) -> str:
+    """Return how queues are in RocksDB: "read" (unpacked into files), "unread" or "none"."""
+    if any(UNPACKED in file.name for file in store.queue_files):
+        return "read"
+    in_rocksdb = any(file.name.startswith("consumequeue") for file in store.of_kind("rocksdb"))
+    return "unread" if in_rocksdb else "none"
+
+
+def _unread_folders(store: Store) -> frozenset[tuple[str, ...]]:
+    """Return the folders of queues that could not be listed, as places."""
+    places = (oddity.place for oddity in store.oddities if oddity.is_unread)
+    return frozenset(place for place in places if place and "consumequeue" in place[0])
+
+
+def _has_all_queues(store: Store, rocksdb: str) -> bool:
+    """Whether all queues of a whole store were given and listed."""
+    given = rocksdb != "unread" or any(file.kind != "ext_queue" for file in store.queue_files)
+    return store.place == "store" and given and not any(len(place) == 1 for place in _unread_folders(store))
+
+
+def _has_all_entries(store: Store, surveys: Surveys) -> bool:
+    """Whether all index files could be read."""
+    return len(surveys.index) == len(store.index_files) and not any(survey.unread for _, survey in surveys.index)
 
 
 def _by_queue(files: Iterable[QueueFile]) -> dict[tuple[str, int], list[QueueFile]]:

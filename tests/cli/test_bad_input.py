@@ -21,7 +21,8 @@ import pytest
 
 import rmqinspect.verify.run
 from rmqinspect.store.discover import open_store
-from rmqinspect.verify.run import VerifyOptions, verify
+from rmqinspect.verify.options import VerifyOptions
+from rmqinspect.verify.run import verify
 from tests.support import oracle
 from tests.support.broken_disk import broken_disk
 from tests.support.building import fill, lay, write_segment

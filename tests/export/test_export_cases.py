@@ -113,7 +113,7 @@ def test_witnesses_of_a_gap_are_the_units_that_point_into_it(tmp_path: Path) -> 
 
 
 def test_findings_are_those_of_verify(tmp_path: Path) -> None:
-    from rmqinspect.verify.run import VerifyOptions as Checks
+    from rmqinspect.verify.options import VerifyOptions as Checks
     from rmqinspect.verify.run import verify
 
     request = ExportRequest((FINDINGS,))

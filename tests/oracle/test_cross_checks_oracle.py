@@ -16,7 +16,8 @@ from rmqinspect.schemas.consumequeue import PRE_BLANK_SIZE, QueueUnit
 from rmqinspect.schemas.index import IndexEntry, IndexHeader
 from rmqinspect.schemas.message import Message
 from rmqinspect.store.discover import open_store
-from rmqinspect.verify.run import VerifyOptions, verify
+from rmqinspect.verify.options import VerifyOptions
+from rmqinspect.verify.run import verify
 from tests.support import oracle
 from tests.support.expected_findings import (
     POINTER_DEVIATIONS,

@@ -10,8 +10,10 @@ import pytest
 import rmqinspect.commitlog.scan
 import rmqinspect.verify.run
 from rmqinspect.store.discover import open_store
+from rmqinspect.verify.options import VerifyOptions
 from rmqinspect.verify.report import report_document
-from rmqinspect.verify.run import VerifyOptions, VerifyResult, verify
+from rmqinspect.verify.result import VerifyResult
+from rmqinspect.verify.run import verify
 from tests.support import oracle
 from tests.support.expected_findings import DEVIATIONS, Expected, expected, in_order, pointers, settings
 

@@ -14,8 +14,9 @@ from rmqinspect.commitlog.splits import Split
 from rmqinspect.schemas import message
 from rmqinspect.store.discover import open_store
 from rmqinspect.verify.commitlog.split import CheckLimits, SplitResult, check_split
+from rmqinspect.verify.options import VerifyOptions
 from rmqinspect.verify.plan import CrossPlan
-from rmqinspect.verify.run import VerifyOptions, verify
+from rmqinspect.verify.run import verify
 from tests.support.building import (
     BROKER_V6,
     PRODUCER_V6,

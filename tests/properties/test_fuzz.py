@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from rmqinspect.store.discover import open_store
-from rmqinspect.verify.run import VerifyOptions, verify
+from rmqinspect.verify.options import VerifyOptions
+from rmqinspect.verify.run import verify
 from tests.support import oracle
 from tests.support.memory import peak_of
 

@@ -18,7 +18,8 @@ from rmqinspect.schemas.checkpoint import Checkpoint
 from rmqinspect.schemas.index import IndexEntry, IndexHeader, IndexSlot
 from rmqinspect.store.discover import open_store
 from rmqinspect.topics import SCHEDULE_TOPIC
-from rmqinspect.verify.run import VerifyOptions, verify
+from rmqinspect.verify.options import VerifyOptions
+from rmqinspect.verify.run import verify
 from tests.support.building import fields_of
 from tests.support.whole_stores import WholeStore
 

@@ -10,7 +10,8 @@ from click.testing import CliRunner
 from rmqinspect.cli.show import command
 from rmqinspect.store.discover import open_store
 from rmqinspect.verify.findings import Finding
-from rmqinspect.verify.run import VerifyOptions, verify
+from rmqinspect.verify.options import VerifyOptions
+from rmqinspect.verify.run import verify
 from tests.support import oracle
 
 # Damage of single bits, by the names of the cases. A skipped queue offset (CL-QUEUE-OFFSET) is no damage of

@@ -18,7 +18,8 @@ from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.table import Request
-from rmqinspect.verify.run import VerifyOptions, verify
+from rmqinspect.verify.options import VerifyOptions
+from rmqinspect.verify.run import verify
 from rmqinspect.verify.table import finding_batches
 from tests.support import oracle
 from tests.support.building import fill, lay, pad, various, write_segment

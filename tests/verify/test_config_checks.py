@@ -131,12 +131,12 @@ def test_names_that_no_broker_reads_are_silent(tmp_path: Path) -> None:
     [
         (b"", None, "it is empty"),
         (bytes(9000), 0, "all of its 9 000 bytes are zero"),
-        (b"{", 1, "no JSON as brokers write it from 1 (0x1) on"),
+        (b"{", 1, "not JSON as brokers write it from 1 (0x1) on"),
         (GOOD[:-1], 32, "the text ends within the value"),
         (GOOD[:20] + bytes(13), 20, "from 20 (0x14) on it is all zeros"),
-        (GOOD[:17] + bytes(2) + GOOD[19:], 17, "zeros stand in it from 17 (0x11) on"),
-        (GOOD + b"}", 33, "bytes stand behind its end, from 33 (0x21) on"),
-        (GOOD + b"\0\0 \n" + GOOD, 37, "bytes stand behind its end, from 37 (0x25) on"),
+        (GOOD[:17] + bytes(2) + GOOD[19:], 17, "it has zeros inside from 17 (0x11) on"),
+        (GOOD + b"}", 33, "extra bytes after its end, from 33 (0x21) on"),
+        (GOOD + b"\0\0 \n" + GOOD, 37, "extra bytes after its end, from 37 (0x25) on"),
         (GOOD.replace(b":5", b"=5"), 23, "Expecting"),
         (b'"text"', 0, "no object or array begins here"),
         (b"[]", None, "it is a list"),
@@ -150,7 +150,7 @@ def test_names_that_no_broker_reads_are_silent(tmp_path: Path) -> None:
         (table(b'{"T@G":{0:{}}}'), None, "offsetTable.T@G.0 is not a number of 64 bits"),
         (table(b'{"T@G":{"x":1}}'), None, "offsetTable.T@G.x is not a number of 32 bits as the key"),
         (table(b'{"T@G":{4294967296:1}}'), None, "is not a number of 32 bits as the key"),
-        (table(b'{"T@G":{"$ref":"$.nowhere"}}'), None, "its reference '$.nowhere' names nothing"),
+        (table(b'{"T@G":{"$ref":"$.nowhere"}}'), None, "its reference '$.nowhere' has no target"),
         (b'{"dataVersion":{"counter":null},"offsetTable":{}}', None, "dataVersion.counter is not a number"),
     ],
 )
@@ -203,7 +203,7 @@ def test_a_file_without_its_table_is_read_as_nothing(tmp_path: Path, kind: str) 
     write(tmp_path, place(kind) + ".bak", WHOLE[kind])
     finding = only(tmp_path)
     assert finding.severity == "error"
-    assert "the broker does not notice that, and starts " in finding.message
+    assert "the broker sees no error and starts " in finding.message
     assert ".bak" not in finding.message  # none is asked for
 
 
@@ -211,11 +211,11 @@ def test_a_file_without_its_table_is_read_as_nothing(tmp_path: Path, kind: str) 
     ("old", "new", "severity", "words"),
     [
         (b'"perm"', b'"perl"', "error", "topicConfigTable.A.perl is one bit off perm"),
-        (b'"topicName":"A"', b'"topicName":"B"', "warning", "topicConfigTable.A calls itself 'B'"),
-        (b'{"A":', b'{"B":', "warning", "topicConfigTable.B calls itself 'A'"),
-        (b'"perm":6', b'"perm":6,"perm":2', "warning", "the key 'perm' stands twice"),
+        (b'"topicName":"A"', b'"topicName":"B"', "warning", "topicConfigTable.A is named 'B' inside"),
+        (b'{"A":', b'{"B":', "warning", "topicConfigTable.B is named 'A' inside"),
+        (b'"perm":6', b'"perm":6,"perm":2', "warning", "the key 'perm' is twice in one object"),
         (b'"A"', b'"\xc1"', "warning", "its text is not UTF-8"),
-        (b'"perm":6', b'"perm":6.5', "warning", "the number 6.5 stands in it"),
+        (b'"perm":6', b'"perm":6.5', "warning", "it has the number 6.5"),
     ],
 )
 def test_what_every_broker_reads_wrongly_is_told(
@@ -266,10 +266,10 @@ def test_users_own_text_may_be_of_another_charset(tmp_path: Path) -> None:
     [
         (None, "there is no .bak: the broker starts without its topics"),
         (b"", "there is only an empty .bak: the broker starts without its topics"),
-        (WHOLE["topics.json"], "the .bak is good and is read instead, it is one save older (saved at each change)"),
-        (b"{", "the .bak is not good either (it is no JSON"),
-        (bytes(5), "the .bak is not good either (all of its 5 bytes are zero): the broker does not start"),
-        (b"{}", "the .bak is not good either (it has no topicConfigTable): the broker starts without its topics"),
+        (WHOLE["topics.json"], "the broker reads the .bak, which is good and one save older (saved at each change)"),
+        (b"{", "the .bak is damaged too (it is not JSON"),
+        (bytes(5), "the .bak is damaged too (all of its 5 bytes are zero): the broker does not start"),
+        (b"{}", "the .bak is damaged too (it has no topicConfigTable): the broker starts without its topics"),
     ],
 )
 def test_the_backup_decides_what_a_start_does(tmp_path: Path, backup: bytes | None, words: str) -> None:
@@ -294,13 +294,13 @@ def test_a_bad_backup_of_a_good_file_is_info(tmp_path: Path) -> None:
     write(tmp_path, OFFSETS + ".bak", GOOD[:-1])
     finding = only(tmp_path)
     assert (finding.severity, finding.file, finding.offset) == ("info", OFFSETS + ".bak", 32)
-    assert "no broker needs it" in finding.message
+    assert "no broker needs this copy" in finding.message
 
 
 @pytest.mark.parametrize(
     ("copies", "severity", "words"),
     [
-        ({".bak": GOOD}, "info", "the .bak is good and is read instead"),
+        ({".bak": GOOD}, "info", "the broker reads the .bak, which is good and one save older"),
         ({".bak": GOOD, ".tmp": GOOD}, "info", "may be in config/consumerOffset.json.tmp, which no broker reads"),
         ({".tmp": GOOD}, "info", "there is no .bak: the broker starts without consumer offsets"),
         ({".bak": b""}, "error", "only an empty .bak"),
@@ -367,16 +367,16 @@ def test_epochs_that_a_broker_reads_are_silent(tmp_path: Path, raw: bytes) -> No
 @pytest.mark.parametrize(
     ("raw", "offset", "words"),
     [
-        (EPOCHS.replace(b"5000", b"5001"), 13, "the CRC32 of the lines does not match; a broker asks"),
-        (EPOCHS[:-8], 0, "the first line says 3, and there are 2; a broker asks"),
-        (EPOCHS.replace(b"2-5000", b"250000"), 0, "the first line says 3, and there are 2; a broker asks"),
-        (UNCHECKED.replace(b"2-", b"1-"), 8, "epochs or their offsets do not rise; a broker takes them"),
-        (UNCHECKED.replace(b"-10000", b"-4000"), 15, "epochs or their offsets do not rise; a broker takes them"),
-        (EPOCHS.replace(b"1-0", b"1-\xff"), 15, "they are no text; a broker asks"),
-        (EPOCHS.replace(b"2-5000", b"2-5OOO"), 17, "'2-5OOO' is no epoch and offset; the start ends"),
-        (b"", 0, "line 1 is no number; the start ends"),
-        (b"3\n", 2, "line 2 is no number; the start ends"),
-        (b"x" + EPOCHS, 0, "line 1 is no number; the start ends"),
+        (EPOCHS.replace(b"5000", b"5001"), 13, "the CRC32 of the lines does not match; a broker reads the .bak"),
+        (EPOCHS[:-8], 0, "the first line says 3, but there are 2; a broker reads the .bak"),
+        (EPOCHS.replace(b"2-5000", b"250000"), 0, "the first line says 3, but there are 2; a broker reads the .bak"),
+        (UNCHECKED.replace(b"2-", b"1-"), 8, "epochs or their offsets do not ascend; a broker uses them"),
+        (UNCHECKED.replace(b"-10000", b"-4000"), 15, "epochs or their offsets do not ascend; a broker uses them"),
+        (EPOCHS.replace(b"1-0", b"1-\xff"), 15, "they are not UTF-8 text; a broker reads the .bak"),
+        (EPOCHS.replace(b"2-5000", b"2-5OOO"), 17, "'2-5OOO' is not an epoch and an offset; startup ends"),
+        (b"", 0, "line 1 is not a number; startup ends"),
+        (b"3\n", 2, "line 2 is not a number; startup ends"),
+        (b"x" + EPOCHS, 0, "line 1 is not a number; startup ends"),
     ],
 )
 def test_epochs_that_are_damaged(tmp_path: Path, raw: bytes, offset: int, words: str) -> None:
@@ -384,7 +384,7 @@ def test_epochs_that_are_damaged(tmp_path: Path, raw: bytes, offset: int, words:
     finding = only(tmp_path)
     assert (finding.severity, finding.file, finding.offset) == ("error", "epochFileCheckpoint", offset)
     assert words in finding.message
-    assert "is missing or not good either" in finding.message
+    assert "is missing or damaged too" in finding.message
     write(tmp_path, "epochFileCheckpoint.bak", EPOCHS)
     assert ".bak, which is good" in only(tmp_path).message
 
@@ -467,6 +467,6 @@ def test_references_cannot_make_a_small_file_a_large_one(tmp_path: Path) -> None
     inner = b",".join(b"%d:1" % number for number in range(20_000))
     same = b",".join(b'"T%d@G":{"$ref":"$.offsetTable.A"}' % number for number in range(20_000))
     write(tmp_path, OFFSETS, table(b'{"A":{' + inner + b"}," + same + b"}"))
-    assert "names nothing" in only(tmp_path).message
+    assert "has no target" in only(tmp_path).message
     write(tmp_path, OFFSETS, table(b'{"A@G":{0:1},"B@G":{"$ref":"$.offsetTable.A@G"}}'))
     assert found(tmp_path) == []

@@ -24,7 +24,7 @@ from rmqinspect.store.reader import FileReader
 from rmqinspect.text import count
 from rmqinspect.times import format_nanos
 from rmqinspect.verify.custody import Digests, Watch
-from rmqinspect.verify.run import VerifyResult
+from rmqinspect.verify.result import VerifyResult
 from tests.support.building import STORED, lay, pad, write_segment
 from tests.support.command import Run, runner
 from tests.support.documents import fields
@@ -485,17 +485,9 @@ def twice(*_: object, **__: object) -> Any:
 RUN = "rmqinspect.verify.run.VerifyRun"
 PLACES = {
     "names": ("rmqinspect.verify.run.check_files", "WHOLE, INCOMPLETE", "interrupted at 0 %, physical offset 0"),
-    "surveys": (
-        "rmqinspect.verify.run.VerifyRun.survey",
-        "DAMAGED, INCOMPLETE",
-        "interrupted at 0 %, physical offset 0",
-    ),
+    "surveys": (f"{RUN}.survey", "DAMAGED, INCOMPLETE", "interrupted at 0 %, physical offset 0"),
     "log": (f"{RUN}.read_log", "DAMAGED, INCOMPLETE", "interrupted at 0 %, physical offset 0"),
-    "judgement": (
-        "rmqinspect.verify.run.VerifyRun.outcome",
-        "DAMAGED, INCOMPLETE",
-        "interrupted at 0 %, physical offset 0",
-    ),
+    "judgement": (f"{RUN}.result", "DAMAGED, INCOMPLETE", "interrupted at 0 %, physical offset 0"),
     "digests": ("rmqinspect.verify.custody.Digests.wait", "DAMAGED, INCOMPLETE", ""),
 }
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rmqinspect.schemas.consumequeue import EXT_ADDRESS_BASE, EXT_END_OF_FILE, ExtHead, ExtUnit
-from rmqinspect.verify.run import VerifyResult
+from rmqinspect.verify.result import VerifyResult
 from tests.support import oracle
 from tests.support.whole_stores import WholeStore
 from tests.verify.test_queue_checks import judge, many, put, queue_file, reported, units

@@ -93,7 +93,7 @@ def test_an_offset_behind_the_end_is_told(tmp_path: Path) -> None:
     assert (finding.code, finding.severity, finding.file) == ("ST-GROUP-OFFSET", "warning", OFFSETS)
     assert (finding.topic, finding.queue_id, finding.queue_offset) == ("T", 0, 9)
     assert (finding.expected, finding.found) == ("at most 8", "9")
-    assert "group orders-group goes on at 9, but its queue ends at 8" in finding.message
+    assert "group orders-group resumes at 9, but its queue ends at 8" in finding.message
 
 
 @pytest.mark.parametrize(("pending", "expected"), [({}, 1), ({("T", 1): 9}, 1), ({("T", 0): 1}, 0), ({("T", 0): 5}, 0)])
@@ -202,12 +202,9 @@ def test_an_offset_that_retention_overtook_is_info(tmp_path: Path) -> None:
         ("ST-GROUP-LOST", "info", 0),
         ("ST-GROUP-LOST", "info", -7),
     ]
-    assert (
-        findings[0].message
-        == "group G goes on at 4, but its queue begins at 5: 1 message had gone before it came to them"
-    )
-    assert "5 messages had gone" in findings[1].message
-    assert "5 messages had gone" in findings[2].message
+    assert findings[0].message == "group G resumes at 4, but its queue begins at 5: 1 message deleted before delivery"
+    assert "5 messages deleted" in findings[1].message
+    assert "5 messages deleted" in findings[2].message
     assert findings[0].expected == "at least 5"
 
 
@@ -233,7 +230,7 @@ def test_a_delay_level_is_judged_by_its_queue(tmp_path: Path, levels: str, codes
     for row in findings:
         level = int(levels.partition(":")[0])
         assert (row.topic, row.queue_id, row.file) == (SCHEDULE_TOPIC, level - 1, "config/delayOffset.json")
-        assert f"delay level {level} goes on at" in row.message
+        assert f"delay level {level} resumes at" in row.message
 
 
 def test_a_delay_level_counts_what_the_next_start_adds(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import rmqinspect.verify.run
 from rmqinspect.codec.hashes import index_hash
 from rmqinspect.schemas.index import IndexEntry, IndexHeader, IndexSlot
 from rmqinspect.verify.findings import Finding
-from rmqinspect.verify.run import VerifyResult
+from rmqinspect.verify.result import VerifyResult
 from tests.support.building import STORED
 from tests.support.whole_stores import WholeStore
 from tests.verify.test_queue_checks import judge, many, message

@@ -14,7 +14,9 @@ from rmqinspect.schemas.message import SysFlag
 from rmqinspect.store.discover import open_store
 from rmqinspect.topics import SCHEDULE_TOPIC
 from rmqinspect.verify.findings import Finding
-from rmqinspect.verify.run import VerifyOptions, VerifyResult, verify
+from rmqinspect.verify.options import VerifyOptions
+from rmqinspect.verify.result import VerifyResult
+from rmqinspect.verify.run import verify
 from tests.support.building import STORED
 from tests.support.whole_stores import WholeStore
 

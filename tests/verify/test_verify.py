@@ -18,7 +18,8 @@ import pytest
 from rmqinspect.store.discover import open_store
 from rmqinspect.verify.codes import BY_CODE, CODES
 from rmqinspect.verify.findings import COLUMNS, Finding
-from rmqinspect.verify.run import VerifyOptions, verify
+from rmqinspect.verify.options import VerifyOptions
+from rmqinspect.verify.run import verify
 from tests.support.building import STORED, blank, fill, lay, pad, record, write_segment
 from tests.support.command import Run, runner
 from tests.support.samples import sample
@@ -274,13 +275,13 @@ def test_a_code_is_shown_and_its_near_miss_is_not(tmp_path: Path, code: str) -> 
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        ({"queue_id": -1}, "queue id below 0"),
-        ({"born_host": "1.2.3.4:65536"}, "port of the producer"),
-        ({"store_host": "1.2.3.4:-1"}, "port of the broker"),
-        ({"sys_flag": 0x401}, "compression type"),
-        ({"topic": "a\x1b[2J"}, "topic empty or with illegal characters"),
-        ({"properties": b"no separator"}, "properties that cannot be split"),
-        ({"properties": b"a\1b\2no separator\2"}, "properties that cannot be split"),
+        ({"queue_id": -1}, "negative queue id"),
+        ({"born_host": "1.2.3.4:65536"}, "impossible producer port"),
+        ({"store_host": "1.2.3.4:-1"}, "impossible broker port"),
+        ({"sys_flag": 0x401}, "unknown compression type"),
+        ({"topic": "a\x1b[2J"}, "the topic is empty or has illegal characters"),
+        ({"properties": b"no separator"}, "the properties cannot be parsed"),
+        ({"properties": b"a\1b\2no separator\2"}, "the properties cannot be parsed"),
     ],
 )
 def test_a_field_out_of_its_domain_is_told(tmp_path: Path, change: dict[str, Any], what: str) -> None:

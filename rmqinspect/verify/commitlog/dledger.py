@@ -1,12 +1,18 @@
 """The entries that wrap the records of a DLedger log, and their index: DL-POSITION, DL-TERM, DL-INDEX.
 
-Entries are numbered without gaps, their terms never fall, each knows its own place, and the index has
-a unit for each. `EntryChain` follows the entries of a split, `join_chains` goes on from split to split.
-Entries without a record (no-op, configuration change) and the blank that ends a file are stepped over.
-Behind anything else nothing is known and nothing told: it is a finding of the commit log.
+    data    | head record | head record | no-op | head record | blank |    index +1 from entry to entry, terms never
+              index 7       index 8       9       index 10                 fall, each head holds its own position
+    index   | unit 7      | unit 8      | 9     | unit 10     |            one unit for each entry
 
-Entries behind the committed index are judged like the others: nothing in them says that they were not
-committed.
+`EntryChain` follows the entries of a split, `join_chains` joins the splits. Invariants:
+
+- Entries without a record (no-op, configuration change) and the blank that ends a file are stepped over. Across
+  anything else no rule holds: it is a finding of the commit log.
+- One damaged index makes two jumps, away and back; only the first is reported. At a split border the entry before
+  the split decides which of two entries is wrong, so that finding is kept back (`second`).
+- Entries at the log's end without an index unit are normal after an unclean shutdown, so they are kept back too
+  (`unindexed`).
+- Uncommitted entries are judged like the others: nothing in an entry says that it was not committed.
 
 Source: DLedgerMmapFileStore#recover, DLedgerEntryCoder, MmapFileList#append; library dledger 0.2 to 0.4.
 """
@@ -33,20 +39,20 @@ _HEAD_SIZE: int = EntryHead.sizeof()
 _UNIT_SIZE: int = EntryIndexUnit.sizeof()
 _WORDS = _UNIT_SIZE // 8
 
-# A new leader writes one entry without a record: more in one place are no work of a broker.
+# A new leader writes one entry without a record; so many in one place are not a broker's work.
 _MOST_STEPS = 1000
-# Where the numbers of entries are in disorder, so many runs of a batch are looked up in the index.
+# Where entry indexes are in disorder, only so many runs of a batch are looked up in the index files.
 _MOST_RUNS = 64
-# The place of a unit is a Java long; sums with it stay one.
+# A unit's position is a Java long, and sums with it must stay one.
 _LAST_INDEX = (1 << 62) // _UNIT_SIZE
-_NONE = -(1 << 63)  # no index of an entry
+_NONE = -(1 << 63)  # not an entry's index
 
 GOOD, WRONG, MISSING = range(3)  # an index unit
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What a neighbour must know of an entry."""
+    """What its neighbours must know of an entry."""
 
     index: int
     term: int
@@ -55,44 +61,37 @@ class Entry:
 
 @dataclass(slots=True)
 class ChainEnds:
-    """What the entries of a split told, and how they begin and end. It travels between processes."""
+    """The findings of a split's entries, and how these begin and end. Sent between processes."""
 
     segment: Segment
     first: Entry | None = None  # of those that wrap a record
     last: Entry | None = None
-    # Where the entry behind the last one begins, and its index: blank and no-op entries are stepped over.
+    # Where the entry after the last one begins, and its index, blanks and entries without a record stepped over.
     next_position: int = -1
     next_index: int = _NONE
-    other_index: int = _NONE  # the same if it is the last entry's index that is wrong
+    other_index: int = _NONE  # the same index if it is the last entry's that is wrong
     entries: int = 0
-    # The second entry's jump, not told yet: the entry before the split says which of the two is wrong.
+    # The second entry's jump, kept back: the entry before the split decides which of the two is wrong.
     second: Finding | None = None
     before_second: int = _NONE
     findings: list[Finding] = field(default_factory=list)
     suppressed: Counter[str] = field(default_factory=Counter)  # more findings of a code, not kept
     unread: list[Finding] = field(default_factory=list)  # ST-IO
-    unindexed: Finding | None = None  # the last entries, where the index has no unit for them: not told yet
+    unindexed: Finding | None = None  # the last entries without an index unit, kept back
 
 
 class EntryChain:
     """Follows the entries of one split, given the records that they wrap."""
 
     def __init__(self, segment: Segment, index_files: Iterable[StoreFile], limit: int) -> None:
-        """Take the store's files of kind `dledger_index`, none where they were not given.
-
-        `limit` bounds the findings of a code.
-        """
+        """`index_files`: of kind `dledger_index`, empty where not given. `limit`: findings kept of a code."""
         self.segment = segment
         self.index_files = _by_base(index_files)
         self.kept = capped_findings(limit)
         self.ends = ChainEnds(segment, findings=self.kept.rows, suppressed=self.kept.suppressed)
 
     def take(self, records: Records) -> None:
-        """Take the records of a stretch of the chain, in log order; none that are stale.
-
-        What is taken begins where the last one ended, or behind entries without a record: across
-        anything else no rule holds.
-        """
+        """Take the next run of records, in log order, without stale ones."""
         if not len(records):
             return
         heads = records.gather(dtype_of(EntryHead), records.starts - _HEAD_SIZE)
@@ -106,7 +105,7 @@ class EntryChain:
         self._note(place, index, term, records.base + int(records.ends[-1]))
 
     def finish(self) -> ChainEnds:
-        """Return what is told, when all records of the split were taken."""
+        """Return the ends, when all records of the split were taken."""
         if self.ends.last is not None:
             self._step_to(None)
         return self.ends
@@ -124,7 +123,7 @@ class EntryChain:
     def _step_to(self, position: int | None) -> bool:
         """Step over entries without a record and a blank; return whether that leads to `position`.
 
-        None: as far as they go.
+        With None, step as far as they go.
         """
         ends = self.ends
         if ends.last is None or ends.next_position == position:
@@ -140,7 +139,7 @@ class EntryChain:
         return ends.next_position == position
 
     def _skipped_size(self, reader: FileReader) -> int:
-        """Return the size of the blank or the entry without a record where the next entry should begin; else 0."""
+        """Return the size of the blank or entry without a record that stands next, 0 if none does."""
         at = self.ends.next_position - self.segment.base
         raw = reader.read(at, _HEAD_SIZE)
         left = reader.size - at
@@ -165,21 +164,18 @@ class EntryChain:
         for at in self.kept.admit("DL-POSITION", np.flatnonzero(own != place).tolist()):
             self._report(
                 "DL-POSITION",
-                "the entry's own position is not its place: a start that reads it ends the log here",
+                "the entry's stored position is not where it stands: a startup that scans it ends the log here",
                 int(place[at]),
                 str(place[at]),
                 str(own[at]),
             )
 
     def _judge_indexes(self, place: Ints, index: Ints, follows: bool) -> Bools:
-        """Tell entries whose index is not the one behind the last; return which have a wrong one.
-
-        One damaged index makes two jumps, away and back: only the first is told.
-        """
+        """Report entries whose index does not follow the previous one; return which have a wrong index."""
         ends = self.ends
         expected = np.concatenate(([ends.next_index if follows else index[0]], index[:-1] + 1))
         jumps = index != expected
-        # What the index is if it is the one before it that is wrong.
+        # The index if the previous entry's is the wrong one.
         healed = np.concatenate(([ends.other_index if follows else _NONE], expected[:-1] + 1))
         healed[1:][~jumps[:-1]] = _NONE
         wrong: Bools = jumps & (index != healed)
@@ -202,7 +198,7 @@ class EntryChain:
             self._report("DL-TERM", _FALL, int(place[at]), f"term {before[at]} or higher", f"term {term[at]}")
 
     def _judge_units(self, heads: Heads, place: Ints, index: Ints, rows: Ints) -> None:
-        """Compare the index units of the entries at `rows` with them."""
+        """Compare the entries at `rows` with their index units."""
         rows = rows[(index[rows] >= 0) & (index[rows] < _LAST_INDEX)]
         wanted = np.zeros(len(place), dtype_of(EntryIndexUnit))
         for name in ("magic", "size", "index", "term"):
@@ -248,7 +244,7 @@ class EntryChain:
     # --- reporting ------------------------------------------------------------------------------
 
     def _hold(self, finding: Finding) -> None:
-        """Hold entries without a unit back: if none with one follows up to the log's end, a start adds them."""
+        """Keep entries without a unit back: startup adds their units if no entry with one follows."""
         held = self.ends.unindexed
         if held is not None and (held.file, (held.offset or 0) + (held.length or 0)) == (finding.file, finding.offset):
             length = (held.length or 0) + (finding.length or 0)
@@ -272,10 +268,9 @@ class EntryChain:
 
 
 def join_chains(chains: Iterable[ChainEnds], *, unclean: bool) -> Iterator[Finding]:
-    """Yield what only neighbours tell, given the ends of all splits in log order.
+    """Yield the findings that were kept back, and those of split borders, given the ends of all splits in log order.
 
-    Entries without an index unit at the log's end are normal after an `unclean` stop; all others were
-    held back for this.
+    Entries at the log's end without an index unit are info after an `unclean` shutdown.
     """
     chains = list(chains)
     before: ChainEnds | None = None
@@ -300,7 +295,7 @@ def join_chains(chains: Iterable[ChainEnds], *, unclean: bool) -> Iterator[Findi
 
 
 def _judge_first(before: ChainEnds, chain: ChainEnds, *, wrong_index: bool) -> Iterator[Finding]:
-    """Judge the first entry of a split, which stands where the last one before it leads."""
+    """Judge the first entry of a split that continues the one before."""
     first, last = chain.first, before.last
     if first is None or last is None:
         return
@@ -312,8 +307,8 @@ def _judge_first(before: ChainEnds, chain: ChainEnds, *, wrong_index: bool) -> I
         yield _entry_finding(chain.segment, "DL-TERM", _FALL, first.position, expected, found)
 
 
-_JUMP = "the entry's index does not follow the one before it: a start that reads it ends the log here"
-_FALL = "the entry's term is lower than the one before it: a start that reads it ends the log here"
+_JUMP = "the entry's index does not follow the previous entry's: a startup that scans it ends the log here"
+_FALL = "the entry's term is lower than the previous entry's: a startup that scans it ends the log here"
 
 
 def _entry_finding(segment: Segment, code: str, what: str, position: int, expected: str, found: str) -> Finding:
@@ -333,9 +328,9 @@ def _explain_unit(unit: Heads, wanted: Heads) -> tuple[str, str | None, str]:
     """Return (message, expected, found) of an index unit that is not its entry's."""
     names = [name for name in unit.dtype.names or () if unit[name] != wanted[name]]
     if not any(unit[name] for name in unit.dtype.names or ()):
-        return "the index has no unit for this entry: a read by index misses it", None, "zeros"
+        return "the index has no unit for this entry: reads by index miss it", None, "zeros"
     return (
-        f"the index unit of this entry has another {', '.join(names)}: a read by index misses the entry",
+        f"the index unit of this entry has a wrong {', '.join(names)}: reads by index miss the entry",
         ", ".join(f"{name} {wanted[name]}" for name in names),
         ", ".join(f"{name} {unit[name]}" for name in names),
     )
@@ -345,7 +340,7 @@ def _explain_unit(unit: Heads, wanted: Heads) -> tuple[str, str | None, str]:
 
 
 def _by_base(files: Iterable[StoreFile]) -> list[tuple[int, StoreFile]]:
-    """Return (byte of the index where it begins, file), ascending; what has no number is none of it."""
+    """Return (byte of the whole index where it begins, file), ascending; only files whose name is a number."""
     named = ((file.name.rpartition("/")[2], file) for file in files)
     numbered = [(int(name), file) for name, file in named if name.isascii() and name.isdecimal()]
     possible = [(base, file) for base, file in numbered if base <= _LAST_INDEX * _UNIT_SIZE]
@@ -357,14 +352,13 @@ def _read_units(
 ) -> Iterator[tuple[StoreFile, int, int, Heads]]:
     """Yield (file, byte in it, number of the first unit, units) of the `count` units from `index` on.
 
-    The unit of entry i is at byte 32 * i of the files together. Older files are deleted, others were not
-    given: their units are left out.
+    The unit of entry i is unit i of the files together. Files that were deleted or not given are left out.
 
     :raises Unreadable: the system reports an I/O error.
     """
     low, high = index * _UNIT_SIZE, (index + count) * _UNIT_SIZE
     for base, file in files:
-        # A unit lies in one file: what a wrong name or length cuts is none.
+        # A unit does not cross files: one that a wrong name or length cuts is none.
         start = max(low, -(-base // _UNIT_SIZE) * _UNIT_SIZE)
         end = min(high, (base + file.size) // _UNIT_SIZE * _UNIT_SIZE)
         if start < end:

@@ -1,7 +1,12 @@
-"""The rules of the commit log that need one record and its neighbours, for a split at a time.
+"""The third phase of verify: one split of the log, its records and all that points into it.
 
-`check_split` runs in any process; what needs the whole log (gaps, the end, queues across splits)
-is judged by `log_judge` from the results, in log order.
+    scan         runs of records     -> rules of a record and its neighbours    CL-CRC-*, CL-OFFSET, CL-FIELD, CL-TIME
+                                     -> what is dispatched of them              broker/dispatch.py
+                 gaps                -> byte account, judged later              whole_log.py
+    then join    queue units, index entries, timer units that point into the split
+
+`check_split` runs in any process. Whatever needs the whole log is judged from the results, in log order. A chain
+that a gap breaks is a new one: queues and times are not compared across it.
 """
 
 import re
@@ -36,21 +41,21 @@ from rmqinspect.verify.index.join import IndexResult, join_entries
 from rmqinspect.verify.plan import CrossPlan
 from rmqinspect.verify.timer.join import TimerResult, join_timer
 
-Values = tuple[str | None, str | None, str]  # expected, found, what explains it
+Values = tuple[str | None, str | None, str]  # expected, found, end of the message
 
-# A clock may be set back a little; a second and more misleads searches by time.
+# Clocks are often set back a little; from a second on, searches by time go wrong.
 BACKWARDS_MS = 1000
 
-# TopicValidator's pattern, and the "+" that pop retry topics of 5.2.0 and later have.
+# TopicValidator#VALID_PATTERN_STR, and the "+" of pop retry topics (5.2.0 and later).
 _LEGAL_TOPIC = re.compile(rb"[%|a-zA-Z0-9_+-]+")
 
-# Properties up to this size are judged in a block of rows, longer ones one by one.
+# Property texts up to this size are checked in one block, longer ones one by one.
 _BLOCK_WIDTH = 512
 
 
 @dataclass(slots=True)
 class SplitResult:
-    """What one split told. It travels between processes; `CheckLimits` bounds it, except for gaps and queues."""
+    """What one split shows. Sent between processes; `CheckLimits` bounds it, except for gaps and queues."""
 
     split: Split
     account: ByteAccount
@@ -63,7 +68,7 @@ class SplitResult:
     set_back: list[tuple[int, int]] = field(default_factory=list)  # physical offset, milliseconds
     borders: Borders | None = None  # None: the file could not be opened
     newest: int | None = None  # store time in ms of the newest record
-    units: UnitResult | None = None  # None: not asked for
+    units: UnitResult | None = None  # None: the plan has none
     entries: IndexResult | None = None
     timer: TimerResult | None = None
     chain: ChainEnds | None = None  # of a DLedger segment
@@ -71,20 +76,20 @@ class SplitResult:
 
 @dataclass(frozen=True, slots=True)
 class CheckLimits:
-    """What bounds a split's result, and which codes are looked for."""
+    """How many rows a result keeps, and which codes are checked."""
 
     per_code: int = 1000
     codes: frozenset[str] = frozenset()
 
 
 def check_split(split: Split, limits: CheckLimits, plan: CrossPlan | None = None) -> SplitResult:
-    """Scan a split, apply every rule that its own records decide, and check what points at them."""
+    """Scan a split, apply the rules that its own records decide, and check what points at them."""
     keep_freed_memory()
     check = _SplitCheck(split, limits, plan)
     try:
         for event in scan_split(split):
             if isinstance(event, RecordRun):
-                check.take_stretch(event)
+                check.take_run(event)
             elif isinstance(event, Gap):
                 check.take_gap(event)
             elif isinstance(event, Borders):
@@ -128,16 +133,16 @@ class _SplitCheck:
             self.queues.forget()
             self.last_time = None
 
-    def take_stretch(self, stretch: RecordRun) -> None:
-        records = stretch.records
-        self.result.account.add(stretch)
+    def take_run(self, run: RecordRun) -> None:
+        records = run.records
+        self.result.account.add(run)
         numbers = self.queues.number(records)
         self._checksums(records)
         self._offsets(records)
         texts = property_texts(records) if self.dispatcher is not None else None
         self._fields(records, numbers, texts)
         self._times(records)
-        if stretch.stale:
+        if run.stale:
             start, end = records.base + int(records.starts[0]), records.base + int(records.ends[-1])
             start -= self.split.segment.lead
             self.result.stale.append((start, end, len(records)))
@@ -182,14 +187,14 @@ class _SplitCheck:
             bad = ~records.body_crc_ok
             if bad.any():
                 explain = _explain_crc(records, self.split.segment.base)
-                self._report(records, bad, "CL-CRC-BODY", "the body's CRC is not the one stored", explain)
+                self._report(records, bad, "CL-CRC-BODY", "the body's CRC does not match the stored one", explain)
         present = records.has_record_crc
         if present.any():
             self._report(
                 records,
                 present & ~records.record_crc_ok(),
                 "CL-CRC-RECORD",
-                "the CRC of the whole record (property __CRC32#) does not match",
+                "the CRC of the whole record does not match its property __CRC32#",
                 _explain_record_crc(records, self.split.segment.base),
             )
 
@@ -199,7 +204,7 @@ class _SplitCheck:
             records,
             own != place,
             "CL-OFFSET",
-            "its own physical offset is another one",
+            "the stored physical offset is not the record's position",
             lambda at: (str(place[at]), str(own[at]), ""),
         )
 
@@ -211,16 +216,16 @@ class _SplitCheck:
         )
         kind = (records.sys_flag & message.COMPRESSION_MASK) >> message.COMPRESSION_SHIFT
         compressed = (records.sys_flag & SysFlag.COMPRESSED) != 0
-        # One test for all, since nearly always nothing is wrong.
+        # One test for all four: nearly always nothing is wrong.
         odd = (queue_id >> 31) | (born >> 16) | (store >> 16) | (compressed & (kind >= len(message.COMPRESSIONS)))
         for bad, what, values in (
             ()
             if not odd.any()
             else (
-                (queue_id < 0, "queue id below 0", queue_id),
-                ((born < 0) | (born > 0xFFFF), "port of the producer", born),
-                ((store < 0) | (store > 0xFFFF), "port of the broker", store),
-                (compressed & (kind >= len(message.COMPRESSIONS)), "compression type", kind),
+                (queue_id < 0, "negative queue id", queue_id),
+                ((born < 0) | (born > 0xFFFF), "impossible producer port", born),
+                ((store < 0) | (store > 0xFFFF), "impossible broker port", store),
+                (compressed & (kind >= len(message.COMPRESSIONS)), "unknown compression type", kind),
             )
         ):
             if bad.any():
@@ -228,13 +233,15 @@ class _SplitCheck:
         for topic, _ in self.queues.queues[len(self.legal) :]:
             self.legal.append(_LEGAL_TOPIC.fullmatch(topic) is not None)
         if not all(self.legal):
-            self._report(records, ~np.array(self.legal)[numbers], "CL-FIELD", "topic empty or with illegal characters")
+            self._report(
+                records, ~np.array(self.legal)[numbers], "CL-FIELD", "the topic is empty or has illegal characters"
+            )
         if texts is None:
             malformed = malformed_properties(records)
         else:
             malformed = np.zeros(len(records), np.bool_)
             malformed[texts.items.malformed] = True
-        self._report(records, malformed, "CL-FIELD", "properties that cannot be split")
+        self._report(records, malformed, "CL-FIELD", "the properties cannot be parsed")
 
     def _times(self, records: Records) -> None:
         times = records.field("store_timestamp")
@@ -251,7 +258,7 @@ class _SplitCheck:
                 records,
                 back > BACKWARDS_MS,
                 "CL-TIME",
-                "store time earlier than the record before",
+                "store timestamp earlier than the previous record's",
                 lambda at: (f"{before[at]} or later", str(times[at]), ""),
             )
 
@@ -260,7 +267,7 @@ class _SplitCheck:
     def _report(
         self, records: Records, bad: Bools, code: str, what: str, values: Callable[[int], Values] | None = None
     ) -> None:
-        """Add a finding for each marked record; `values(at)` gives what was expected, found, and why."""
+        """Add a finding for each bad record; `values(at)` returns what was expected, what was found, and the cause."""
         if code not in self.limits.codes or not bad.any():
             return
         for at in self.kept.admit(code, np.flatnonzero(bad).tolist()):
@@ -296,7 +303,7 @@ def _explain_record_crc(records: Records, segment_base: int) -> Callable[[int], 
 def record_finding(
     split: Split, records: Records, at: int, code: str, what: str, expected: str | None, found: str | None
 ) -> Finding:
-    """Return a finding about one record, with where it is and whose message it was."""
+    """Return a finding about record `at`, with its place, queue, time and keys."""
     start, end = int(records.starts[at]), int(records.ends[at])
     place = records.base + start
     topic = bytes(records.raw[int(records.topic_starts[at]) : int(records.topic_ends[at])])
@@ -329,9 +336,8 @@ def _keys_of(records: Records, at: int) -> str | None:
 def malformed_properties(records: Records) -> Bools:
     """Return which records have a property text that does not split into names and values.
 
-    Told by numbers: a well-formed text has as many 01 as 02, or one more when it does not end in
-    02. What deviates (a value may hold a 01) is split and judged exactly. The numbers are counted
-    modulo 256, which is four times as fast and tells a difference as well.
+    A well-formed text has as many 0x01 as 0x02, or one more if it does not end in 0x02. A text that deviates (a
+    value may hold 0x01) is parsed. Counting modulo 256 is four times as fast and shows a difference as well.
     """
     starts, ends = records.properties_starts, records.properties_ends
     size = ends - starts

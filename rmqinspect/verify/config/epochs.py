@@ -1,6 +1,12 @@
-"""The epochs of the log in controller mode: ST-CONFIG for `epochFileCheckpoint`.
+"""ST-CONFIG of `epochFileCheckpoint`: the epochs of the log in controller mode.
 
-Source: CheckpointFile#read, EpochFileCache; RocketMQ 5.0.0 to 5.5.0; aux 9.6.
+    3            number of lines below
+    1874630921   CRC32 of these lines, 0 for none
+    1-0          epoch-physical offset where it begins, both ascending
+    2-1073741824
+    3-1610612736
+
+Source: CheckpointFile#read, EpochFileCache; RocketMQ 5.0.0 to 5.5.0.
 """
 
 import re
@@ -21,7 +27,7 @@ _CRC_MASK = 0x7FFFFFFF  # UtilAll#crc32
 
 
 def check_epochs(main: StoreFile | None, backup: StoreFile | None) -> Iterator[Finding]:
-    """Yield ST-CONFIG when a broker cannot read the file, and ST-IO when the system cannot."""
+    """Yield ST-CONFIG if a broker cannot read the file, ST-IO if the system cannot."""
     try:
         trouble = _trouble(main) if main else None
         if main is None or trouble is None:
@@ -30,7 +36,7 @@ def check_epochs(main: StoreFile | None, backup: StoreFile | None) -> Iterator[F
     except Unreadable as error:
         yield unread_finding(error)
         return
-    backed = "is good" if good else "is missing or not good either"
+    backed = "is good" if good else "is missing or damaged too"
     yield Finding(
         "ST-CONFIG",
         f"the epochs of the log: {trouble.reason}; {trouble.then.format(backed)}",
@@ -40,10 +46,10 @@ def check_epochs(main: StoreFile | None, backup: StoreFile | None) -> Iterator[F
     )
 
 
-# What a broker does: only an IOException makes it ask for the .bak, a number that is none ends the start.
-_ASKS = "a broker asks for the .bak, which {}"
-_FAILS = "the start ends with an exception and asks for no .bak, which {}"
-_TAKES = "a broker takes them as they are and asks for no .bak, which {}"
+# An IOException makes the broker read the .bak; a NumberFormatException ends its startup.
+_ASKS = "a broker reads the .bak, which {}"
+_FAILS = "startup ends with an exception and does not read the .bak, which {}"
+_TAKES = "a broker uses them as they are and does not read the .bak, which {}"
 
 
 class _Trouble(NamedTuple):
@@ -62,7 +68,7 @@ def _trouble(file: StoreFile) -> _Trouble | None:
     try:
         raw.decode()
     except UnicodeDecodeError as error:
-        return _Trouble("they are no text", error.start, _ASKS)
+        return _Trouble("they are not UTF-8 text", error.start, _ASKS)
     ends = [0, *(match.end() for match in _LINE_END.finditer(raw))]
     if ends[-1] < len(raw):
         ends.append(len(raw))
@@ -70,26 +76,26 @@ def _trouble(file: StoreFile) -> _Trouble | None:
     heads = [key_number(line) for line in lines[:2]]
     for number in range(2):
         if number >= len(heads) or heads[number] is None:
-            return _Trouble(f"line {number + 1} is no number", ends[min(number, len(ends) - 1)], _FAILS)
+            return _Trouble(f"line {number + 1} is not a number", ends[min(number, len(ends) - 1)], _FAILS)
     epochs: list[tuple[int, int, int]] = []
     for start, line in zip(ends[2:], lines[2:], strict=False):
         parts = line.rstrip("-").split("-")
         if len(parts) != 2:
-            continue  # fromLine passes over it, and the count does not fit
+            continue  # EpochEntry#fromLine skips it, and the count differs
         epoch, begin = key_number(parts[0]), key_number(parts[1], 64)
         if epoch is None or begin is None:
-            return _Trouble(f"{line[:40]!r} is no epoch and offset", start, _FAILS)
+            return _Trouble(f"{line[:40]!r} is not an epoch and an offset", start, _FAILS)
         epochs.append((epoch, begin, start))
     if len(epochs) != heads[0]:
-        return _Trouble(f"the first line says {heads[0]}, and there are {len(epochs)}", 0, _ASKS)
+        return _Trouble(f"the first line says {heads[0]}, but there are {len(epochs)}", 0, _ASKS)
     if heads[1] and heads[1] not in _checksums(lines[2:]):
         return _Trouble("the CRC32 of the lines does not match", ends[2], _ASKS)
     for (before, began, _), (epoch, begin, start) in pairwise(epochs):
         if epoch <= before or begin < began:
-            return _Trouble("epochs or their offsets do not rise", start, _TAKES)
+            return _Trouble("epochs or their offsets do not ascend", start, _TAKES)
     return None
 
 
 def _checksums(lines: list[str]) -> set[int]:
-    """Return the CRC32 of the lines with the line end of each platform."""
+    """Return the CRC32 of the lines, with Unix and with Windows line ends."""
     return {zlib.crc32("".join(line + end for line in lines).encode()) & _CRC_MASK for end in ("\n", "\r\n")}

@@ -1,10 +1,14 @@
-"""Configuration files that a broker cannot read, or reads as less than they say: ST-CONFIG.
+"""ST-CONFIG: configuration files that a broker cannot read, or reads only in part.
 
-A broker takes the file, or its `.bak` when the file is missing, empty or not decodable. When the
-`.bak` cannot be decoded either, most managers let the start fail; when there is none they begin
-empty.
+    file          .bak           what the broker uses
+    good          any            the file
+    missing,      good           the .bak, one save older
+    empty or      none, empty    nothing: it starts without the table
+    damaged       damaged        most managers: it does not start; others: nothing
 
-Source: ConfigManager#load, MixAll#string2File; aux 2.
+Up to 5.0.0 a save writes `.tmp` and renames it; no broker reads a `.tmp`.
+
+Source: ConfigManager#load, ConfigManager#loadBak, MixAll#string2File.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,23 +30,23 @@ from rmqinspect.verify.findings import Finding, unread_finding
 
 @dataclass(slots=True)
 class _Copy:
-    """What a broker makes of one copy."""
+    """One copy of a file, as a broker reads it."""
 
     file: StoreFile
-    trouble: str = ""  # why it cannot be read, or is read as less than it says
+    trouble: str = ""  # why it cannot be read, or is read only in part
     offset: int | None = None
     expected: str | None = None
     found: str | None = None
     count: int = 1
-    empty: bool = False  # read as if it were not there
-    ignored: bool = False  # reading it ends well all the same, so that no .bak is asked for
-    doubts: list[Finding] = field(default_factory=list)  # it is read, but this is odd
+    empty: bool = False  # treated as missing
+    ignored: bool = False  # the broker sees no error, so it does not read the .bak
+    doubts: list[Finding] = field(default_factory=list)  # readable, but no broker writes it so
     value: Mapping[str, Any] = field(default_factory=dict)
-    unread: Finding | None = None  # why we could not read it
+    unread: Finding | None = None  # why it was not judged
 
     @property
     def good(self) -> bool:
-        """Whether a broker gets all of it."""
+        """Whether a broker reads all of it."""
         return not self.trouble and self.unread is None
 
 
@@ -50,7 +54,7 @@ def _read(file: StoreFile, kind: Kind) -> _Copy:
     copy = _Copy(file)
     if file.size > MAX_CONFIG_SIZE:
         what = f"the file was not checked: it has more than {count(MAX_CONFIG_SIZE, 'byte')}"
-        copy.unread = Finding("ST-UNCHECKED", what, file=file.name, length=file.size)
+        copy.unread = Finding("ST-UNCHECKED", what, file=file.name, length=file.size, unchecked=what)
         return copy
     try:
         with open_file(file) as reader:
@@ -73,7 +77,7 @@ def _judge_text(copy: _Copy, raw: bytes, kind: Kind) -> None:
         parsed = parse_json(raw)
     except NotJson as error:
         end, zeros = error.offset, len(raw.rstrip(b"\0"))
-        copy.trouble = f"it is no JSON as brokers write it from {describe_offset(end)} on: {error.reason}"
+        copy.trouble = f"it is not JSON as brokers write it from {describe_offset(end)} on: {error.reason}"
         if end <= zeros < len(raw):
             end, copy.trouble = zeros, f"from {describe_offset(zeros)} on it is all zeros"
         copy.offset, copy.found = end, _excerpt(raw, end)
@@ -82,13 +86,13 @@ def _judge_text(copy: _Copy, raw: bytes, kind: Kind) -> None:
     rest = parsed.behind.lstrip(b"\0 \t\r\n\f\b")
     if rest:
         end = raw.index(rest, parsed.end)
-        copy.trouble = f"bytes stand behind its end, from {describe_offset(end)} on"
+        copy.trouble = f"extra bytes after its end, from {describe_offset(end)} on"
         copy.offset, copy.expected, copy.found = end, "the end", _excerpt(raw, end)
     elif (zero := raw.find(b"\0", 0, parsed.end)) >= 0:
-        copy.trouble, copy.offset = f"zeros stand in it from {describe_offset(zero)} on", zero
+        copy.trouble, copy.offset = f"it has zeros inside from {describe_offset(zero)} on", zero
         copy.found = "zeros"
     elif parsed.dangling:
-        copy.trouble = f"its reference {parsed.dangling[0]!r} names nothing"
+        copy.trouble = f"its reference {parsed.dangling[0]!r} has no target"
         copy.count, copy.found = len(parsed.dangling), parsed.dangling[0]
     else:
         _judge_value(copy, parsed, kind)
@@ -118,11 +122,11 @@ def _judge_value(copy: _Copy, parsed: JsonDocument, kind: Kind) -> None:
 
 
 def _doubts(file: StoreFile, parsed: JsonDocument, kind: Kind) -> Iterator[Finding]:
-    """Yield what no broker writes although every broker reads it."""
+    """Yield what every broker reads, although none writes it."""
     if parsed.duplicates:
         yield Finding(
             "ST-CONFIG",
-            f"the key {parsed.duplicates[0]!r} stands twice in one object: the last value counts, "
+            f"the key {parsed.duplicates[0]!r} is twice in one object: only the last value counts, "
             "so an entry was lost or renamed",
             severity="warning",
             file=file.name,
@@ -132,7 +136,7 @@ def _doubts(file: StoreFile, parsed: JsonDocument, kind: Kind) -> Iterator[Findi
     if parsed.fractions:
         yield Finding(
             "ST-CONFIG",
-            f"the number {parsed.fractions[0][:40]} stands in it: all numbers of a broker are whole, "
+            f"it has the number {parsed.fractions[0][:40]}: brokers write whole numbers only, "
             "so a comma or a digit is damaged",
             severity="warning",
             file=file.name,
@@ -151,7 +155,7 @@ def _doubts(file: StoreFile, parsed: JsonDocument, kind: Kind) -> Iterator[Findi
     if parsed.behind and not parsed.behind.strip(b"\0 \t\r\n\f\b"):
         yield Finding(
             "ST-CONFIG",
-            "zeros stand behind its end: brokers skip them, but none writes them",
+            "zeros after its end: brokers skip them, but none writes them",
             severity="warning",
             file=file.name,
             offset=parsed.end,
@@ -165,8 +169,8 @@ def _doubts(file: StoreFile, parsed: JsonDocument, kind: Kind) -> Iterator[Findi
 def check_configs(store: Store) -> Iterator[Finding]:
     """Yield ST-CONFIG for every configuration file that a broker cannot read, and what it does then.
 
-    ST-IO is a copy that the system could not read, ST-UNCHECKED one that is too large for us.
-    A file that is missing beside a good `.bak` is info: a stop within a save leaves that.
+    ST-IO is a copy that the system could not read, ST-UNCHECKED one that is too large. A missing file beside a
+    good `.bak` is info: a crash during a save leaves it so.
     """
     others = {file.name: file for file in store.files if file.kind == "other"}
     for kind in KINDS:
@@ -184,14 +188,14 @@ def check_configs(store: Store) -> Iterator[Finding]:
         elif main.unread is None:
             yield from _main(kind, main, backup, alone=not store.neighbours)
             if main.good and backup and backup.trouble:
-                yield _finding(backup, "the file beside it is good, so no broker needs it", "info")
+                yield _finding(backup, "the file itself is good, so no broker needs this copy", "info")
     yield from check_epochs(others.get("epochFileCheckpoint"), others.get("epochFileCheckpoint.bak"))
 
 
 def _main(kind: Kind, main: _Copy, backup: _Copy | None, *, alone: bool) -> Iterator[Finding]:
     yield from main.doubts
     if main.trouble and main.ignored:
-        yield _finding(main, f"the broker does not notice that, and starts {kind.without}")
+        yield _finding(main, f"the broker sees no error and starts {kind.without}")
     elif main.trouble:
         yield _finding(main, "" if alone else _fallback(kind, backup))
     else:
@@ -201,7 +205,7 @@ def _main(kind: Kind, main: _Copy, backup: _Copy | None, *, alone: bool) -> Iter
 
 
 def _cross_check(kind: Kind, copy: _Copy) -> Iterator[Finding]:
-    """Yield what a file that every broker reads says twice, and differently."""
+    """Yield contradictions inside a file that every broker reads."""
     shape, name = Row(kind.members), copy.file.name
     for path, member in renamed(shape, copy.value, ""):
         yield Finding(
@@ -214,7 +218,7 @@ def _cross_check(kind: Kind, copy: _Copy) -> Iterator[Finding]:
     for path, own in misnamed(shape, copy.value, ""):
         yield Finding(
             "ST-CONFIG",
-            f"{path} calls itself {own!r}: one of the two names is damaged",
+            f"{path} is named {own!r} inside: one of the two names is damaged",
             severity="warning",
             file=name,
             expected=path.rpartition(".")[2],
@@ -222,8 +226,8 @@ def _cross_check(kind: Kind, copy: _Copy) -> Iterator[Finding]:
         )
     topics = copy.value.get("groupTopicMap")
     if topics and "groupTopicMap" in kind.members:
-        # Made of the keys of offsetTable when the file is saved. One more key, or one less, comes from
-        # a group that appears or goes in that moment; both at once do not.
+        # Made from the keys of offsetTable at each save. A group that comes or goes at that moment gives one key
+        # more or one less, never both.
         listed = {f"{topic}@{group}" for group, names in topics.items() for topic in names}
         kept = {key for key in copy.value["offsetTable"] if key.count("@") == 1}
         if listed - kept and kept - listed:
@@ -240,12 +244,12 @@ def _cross_check(kind: Kind, copy: _Copy) -> Iterator[Finding]:
 
 
 def _failed_start(kind: Kind, main: _Copy, backup: _Copy | None) -> Iterator[Finding]:
-    """Yield the trace of a start that failed: this file is then saved although it was never read."""
+    """Yield the trace of a failed startup, which saves this file without having read it."""
     before = backup.value.get("offsetTable") if backup and backup.good else None
     if before:
         yield Finding(
             "ST-CONFIG",
-            f"offsetTable is empty, but not in its .bak: the trace of a failed start. The broker starts {kind.without}",
+            f"offsetTable is empty, but not in its .bak: trace of a failed startup. The broker starts {kind.without}",
             severity="warning",
             file=main.file.name,
             expected=count(len(before), "level"),
@@ -268,26 +272,25 @@ def _finding(copy: _Copy, then: str, severity: str = "") -> Finding:
 
 
 def _fallback(kind: Kind, backup: _Copy | None) -> str:
-    """Say what a broker does when it cannot read the file itself. Source: ConfigManager#loadBak."""
+    """Return what a broker does when it cannot read the file itself. Source: ConfigManager#loadBak."""
     if backup is None or backup.empty:
         return f"there is {'no' if backup is None else 'only an empty'} .bak: the broker starts {kind.without}"
     if backup.unread is not None:
-        return "whether the .bak is good is not known"
+        return "the .bak could not be read, so what the broker does is not known"
     if backup.good:
-        return f"the .bak is good and is read instead, it is one save older ({kind.saved})"
+        return f"the broker reads the .bak, which is good and one save older ({kind.saved})"
     if backup.ignored or not kind.needed:
-        return f"the .bak is not good either ({backup.trouble}): the broker starts {kind.without}"
-    return f"the .bak is not good either ({backup.trouble}): the broker does not start"
+        return f"the .bak is damaged too ({backup.trouble}): the broker starts {kind.without}"
+    return f"the .bak is damaged too ({backup.trouble}): the broker does not start"
 
 
 def _missing(kind: Kind, backup: _Copy | None, temporary: StoreFile | None) -> Finding:
-    """Return what it means that only other copies are there."""
+    """Return ST-CONFIG for a file of which only other copies exist."""
     good = backup is not None and backup.good
-    # Up to 5.0.0 a save ends by renaming the .tmp; a broker never reads one.
     newest = f" The newest state may be in {temporary.name}, which no broker reads." if temporary else ""
     return Finding(
         "ST-CONFIG",
-        f"the file is missing, as after a stop within a save: {_fallback(kind, backup)}.{newest}",
+        f"the file is missing, as after a crash during a save: {_fallback(kind, backup)}.{newest}",
         severity="info" if good or backup is None else "",
         file=f"{kind.folder}/{kind.name}",
         offset=None if good or backup is None else backup.offset,

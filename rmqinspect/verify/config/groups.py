@@ -1,11 +1,12 @@
-"""Where consumer groups and delay levels go on, against where their queues begin and end.
+"""Offsets of consumer groups and delay levels against the ends of their queues.
 
-ST-GROUP-OFFSET is an offset behind the end of its queue, ST-GROUP-LOST one before its start. A
-queue's end is judged as the next start will leave it: what the log holds and no unit names yet
-counts as part of the queue.
+    queue            |first .......... end| not dispatched yet |
+    ST-GROUP-LOST  ^                                             ^  ST-GROUP-OFFSET
 
-Source: ConsumerOffsetManager, ScheduleMessageService#correctDelayOffset, DefaultMessageStore
-#getMessage, #getMaxOffsetInQueue; aux 2.4, 2.7, core 9.1.
+A queue ends where it will after the next startup: messages in the log without a unit yet belong to it.
+
+Source: ConsumerOffsetManager, ScheduleMessageService#correctDelayOffset, DefaultMessageStore#getMessage,
+DefaultMessageStore#getMaxOffsetInQueue.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,22 +21,21 @@ from rmqinspect.verify.findings import Finding
 
 Ends = Mapping[tuple[str, int], tuple[int, int]]  # (topic, queue id) → (first offset, offset behind the last)
 
-# Groups of the broker itself (MixAll#CID_RMQ_SYS_PREFIX): their offsets are positions in its own
-# topics, where nothing is lost when retention comes first.
+# Groups of the broker itself (MixAll#CID_RMQ_SYS_PREFIX): retention in its own topics loses nothing for them.
 _BROKER_GROUPS = "CID_RMQ_SYS_"
-_ROCKSDB_QUEUES = ("consumequeue", "consumequeue_rocksdb")  # folders that a RocksDB queue store may lie in
+_ROCKSDB_QUEUES = ("consumequeue", "consumequeue_rocksdb")  # folders of a RocksDB queue store
 
 
 @dataclass(frozen=True, slots=True)
 class _Position:
-    """Where somebody goes on in a queue."""
+    """Where a group or a delay level resumes in a queue."""
 
     who: str
     topic: str
     queue_id: int
     offset: int
     file: str
-    is_served: bool  # somebody misses what retention took away before
+    is_served: bool  # messages that retention deleted are missed
 
 
 def check_groups(
@@ -43,26 +43,25 @@ def check_groups(
 ) -> Iterator[Finding]:
     """Yield ST-GROUP-OFFSET and ST-GROUP-LOST, by group, topic and queue, delay levels last.
 
-    `ends` has every queue whose files were read; None or nothing in it when there is none to
-    compare with. `pending` counts the messages of a queue that the log holds without a unit, which
-    the next start adds.
+    `ends` has every queue whose files were read. `pending`: messages of a queue in the log without a unit, which
+    the next startup adds.
     """
     if not ends:
         return
-    made = _Made(store)
+    expected = _ExpectedQueues(store)
     for position in chain(_groups(store, ends), _levels(store)):
         name = position.topic, position.queue_id
         first, behind = ends.get(name, (0, 0))
         behind += (pending or {}).get(name, 0)
         if position.offset > behind:
-            if name in ends or made.had_files(*name):
+            if name in ends or expected.had_files(*name):
                 yield _beyond(position, behind, has_files=name in ends)
         elif position.offset < first and position.is_served:
             yield _lost(position, first)
 
 
 def _groups(store: Store, ends: Ends) -> Iterator[_Position]:
-    """Yield where each group goes on, unless that is within the queue, as nearly all are."""
+    """Yield the positions of groups that are not within their queue; nearly all are."""
     offsets, _ = read_consumer_offsets(store)
     for entry in offsets:
         first, behind = ends.get((entry.topic, entry.queue_id), (0, 0))
@@ -73,7 +72,7 @@ def _groups(store: Store, ends: Ends) -> Iterator[_Position]:
 
 
 def _levels(store: Store) -> Iterator[_Position]:
-    """Yield where each delay level goes on; its queue is the schedule topic's level - 1."""
+    """Yield the position of each delay level, in queue level - 1 of the schedule topic."""
     document = read_delay_offsets(store)
     if document is None or document.source is None:
         return
@@ -83,25 +82,25 @@ def _levels(store: Store) -> Iterator[_Position]:
             yield _Position(f"delay level {level}", SCHEDULE_TOPIC, level - 1, offset, document.source.name, True)
 
 
-class _Made:
+class _ExpectedQueues:
     """Which queues without files must have had some."""
 
     def __init__(self, store: Store) -> None:
         document = read_config(store, "topics.json")
         self._topics = document.table("topicConfigTable") if document else {}
-        # A slave that began later, like a store after retention, need not have each queue: its
-        # records lie before the log. What RocksDB holds, and what was not given, is not known.
+        # After retention, or on a slave that joined later, a queue may be absent: its records are before the log.
+        # Nothing is known of queues in RocksDB, or that were not given.
         kept = {file.name.split("/")[-2] for file in store.of_kind("rocksdb") if "/" in file.name}
         self._all_known = store.place == "store" and not store.log_start and kept.isdisjoint(_ROCKSDB_QUEUES)
 
     def had_files(self, topic: str, queue_id: int) -> bool:
-        """Tell whether a queue somebody has read from should be there: not that of a deleted topic."""
+        """Return whether a queue with consumer offsets should exist: not that of a deleted topic."""
         if not self._all_known or topic == SCHEDULE_TOPIC:
             return self._all_known
         settings = self._topics.get(topic)
         if not isinstance(settings, dict):
             return False
-        # A topic that was made smaller keeps the offsets of the queues it no longer has.
+        # A topic with fewer queues than before keeps the offsets of the others.
         numbers = (integer(settings.get(name), 32) or 0 for name in ("readQueueNums", "writeQueueNums"))
         return queue_id < max(numbers)
 
@@ -110,8 +109,8 @@ def _beyond(position: _Position, behind: int, *, has_files: bool) -> Finding:
     end = f"its queue ends at {group_digits(behind)}" if has_files else "its queue has no files"
     return Finding(
         "ST-GROUP-OFFSET",
-        f"{position.who} goes on at {group_digits(position.offset)}, but {end}: "
-        "the queue lost its end, or the offset is of another time or another broker",
+        f"{position.who} resumes at {group_digits(position.offset)}, but {end}: "
+        "the queue lost its end, or the offset is from another time or another broker",
         file=position.file,
         topic=position.topic,
         queue_id=position.queue_id,
@@ -125,8 +124,8 @@ def _lost(position: _Position, first: int) -> Finding:
     missed = count(first - max(position.offset, 0), "message")
     return Finding(
         "ST-GROUP-LOST",
-        f"{position.who} goes on at {group_digits(position.offset)}, but its queue begins at "
-        f"{group_digits(first)}: {missed} had gone before it came to them",
+        f"{position.who} resumes at {group_digits(position.offset)}, but its queue begins at "
+        f"{group_digits(first)}: {missed} deleted before delivery",
         file=position.file,
         topic=position.topic,
         queue_id=position.queue_id,

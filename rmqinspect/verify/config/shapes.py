@@ -1,10 +1,9 @@
-"""What each configuration file has to hold for a broker's decoder, and what it says twice.
+"""The shape of each configuration file: what a broker's JSON decoder accepts, and what a file says twice.
 
-Files differ between versions by members that came later, so members that are not known here are
-not looked at, as fastjson does not. What decoding accepts was tried with the brokers' own
-managers, 4.2.0 to 5.5.0.
+Later versions add members, so unknown members are not checked; fastjson ignores them too. What decoding accepts
+was tried with the brokers' own managers, 4.2.0 to 5.5.0.
 
-Source: the fields of each ConfigManager; aux 2.3 to 2.12, 4.5, 10.3.
+Source: the fields of each subclass of ConfigManager.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +17,7 @@ from rmqinspect.config.json_files import integer, key_number
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A value that fastjson takes for a Java field."""
+    """A value that fastjson accepts for a Java field."""
 
     words: str
     fits: Callable[[Any], bool]
@@ -30,12 +29,12 @@ class Table:
 
     of: "Shape"
     key_bits: int | None = None  # of keys that are numbers
-    named: str | None = None  # the member of an entry that says its key once more
+    named: str | None = None  # the member of an entry that repeats its key
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The members of an object; others are not looked at, as fastjson does not."""
+    """An object by its members; unknown ones are not checked."""
 
     members: Mapping[str, "Shape"]
 
@@ -55,7 +54,7 @@ def _number(bits: int) -> Leaf:
 
 
 def _as_number(value: Any) -> Any:
-    """Return the number that fastjson makes of a value: it drops fractions and reads texts."""
+    """Return the number that fastjson makes of a value: it drops fractions and parses strings."""
     if isinstance(value, str):
         return key_number(value, 64)
     # A float cannot be an infinity here: "NaN" and "Infinity" are not JSON.
@@ -168,16 +167,16 @@ _MAPPING = Row(
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One configuration file: what is in it, when it is saved, what a broker is without it."""
+    """One configuration file: its content, when it is saved, how a broker starts without it."""
 
     name: str
-    table: str  # the member that it is there for; a file without it says nothing
+    table: str  # its main member; a file without it is useless
     members: Mapping[str, Shape]
     saved: str
     without: str  # "the broker starts …"
-    needed: bool = True  # does a start fail when neither the file nor its .bak can be decoded
+    needed: bool = True  # startup fails if neither the file nor its .bak can be decoded
     folder: str = "config"
-    free_text: bool = False  # holds what users wrote, in the platform's charset up to 4.9.8
+    free_text: bool = False  # has text of users, in the platform's charset up to 4.9.8
 
 
 _OFFSET_FILE: Mapping[str, Shape] = {
@@ -302,38 +301,35 @@ KINDS = (
 
 
 def faults(shape: Shape, value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """Yield (path, what should be there) for all that a broker's decoder would stumble over."""
+    """Yield (path, what should be there) for everything that a broker's decoder would reject."""
     match shape:
         case Leaf(words, fits):
             if not fits(value):
                 yield path, words
-        case List(of):
-            if not isinstance(value, list):
-                yield path, "a list"
-                return
+        case List(of) if isinstance(value, list):
             for number, entry in enumerate(value):
                 yield from faults(of, entry, f"{path}[{number}]")
-        case Row(members):
-            if not isinstance(value, dict):
-                yield path, "an object"
-                return
+        case Row(members) if isinstance(value, dict):
             for name in members.keys() & value.keys():
                 yield from faults(members[name], value[name], f"{path}.{name}" if path else name)
-        case Table(of, key_bits):
-            if not isinstance(value, dict):
-                yield path, "an object"
-                return
+        case Table() if isinstance(value, dict):
             for key, entry in value.items():
-                if key_bits and key_number(key, key_bits) is None:
-                    yield f"{path}.{key}", f"a number of {key_bits} bits as the key"
-                elif entry is None:
-                    yield f"{path}.{key}", "a value"  # a ConcurrentHashMap takes no null
-                elif not (isinstance(of, Leaf) and of.fits(entry)):
-                    yield from faults(of, entry, f"{path}.{key}")
+                yield from _entry_faults(shape, key, entry, f"{path}.{key}")
+        case _:
+            yield path, "a list" if isinstance(shape, List) else "an object"
+
+
+def _entry_faults(table: Table, key: str, entry: Any, path: str) -> Iterator[tuple[str, str]]:
+    if table.key_bits and key_number(key, table.key_bits) is None:
+        yield path, f"a number of {table.key_bits} bits as the key"
+    elif entry is None:
+        yield path, "a value"  # a ConcurrentHashMap accepts no null
+    elif not (isinstance(table.of, Leaf) and table.of.fits(entry)):
+        yield from faults(table.of, entry, path)
 
 
 def misnamed(shape: Shape, value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """Yield (path, the name it gives itself) for entries whose name is not their key; all is of its shape."""
+    """Yield (path, own name) for entries whose own name is not their key; the value must have its shape."""
     match shape:
         case Row(members):
             for name in members.keys() & value.keys():
@@ -346,9 +342,9 @@ def misnamed(shape: Shape, value: Any, path: str) -> Iterator[tuple[str, str]]:
 
 
 def renamed(shape: Shape, value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """Yield (path, member) for names that one bit makes the name of a member, which is not there.
+    """Yield (path, member) for unknown names that are one flipped bit away from a member that is missing.
 
-    Later versions and other builds add members, so an unknown name alone is no damage.
+    Later versions and other builds add members, so an unknown name alone is not damage.
     """
     match shape:
         case Row(members):

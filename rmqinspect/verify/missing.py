@@ -1,0 +1,201 @@
+"""Records without a queue unit, and keys without an index entry, joined over all splits.
+
+A split reports runs: consecutive records of one queue, or consecutive keys. Runs cut by a split border are one
+run, judged as a whole. Whether a missing unit is damage is known only at the end:
+
+    records of a queue      r r r r r r | r r r r
+    units                   u u u . . u | . . . .
+                                  lost    newest: behind the newest unit of all queues
+
+After an unclean shutdown the newest records may not have been dispatched yet (CQ-BEHIND); all others are
+CQ-MISSING.
+"""
+
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from rmqinspect.broker.dispatch import LMQ_PREFIX
+from rmqinspect.store.model import Store
+from rmqinspect.verify.consumequeue.join import UnitResult
+from rmqinspect.verify.consumequeue.missing import Missing, capped_missing
+from rmqinspect.verify.dangling import Dangling
+from rmqinspect.verify.findings import Finding
+from rmqinspect.verify.index.join import IndexResult, MissingKeys
+
+_MOST_RUNS = 100_000  # over all splits; overflow is merged
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchState:
+    """How far the queues can be trusted to be complete."""
+
+    topics_with_units: frozenset[str] = frozenset()
+    topics: frozenset[str] | None = None  # of topics.json; None: not known
+    unclean: bool = False  # the broker was killed, or runs
+    dispatched_to: int = 0  # store time in ms up to which the checkpoint says that units were flushed
+    elsewhere: bool = False  # newer units may be in RocksDB, which was not read
+
+
+class MissingUnits:
+    """The records of all splits that are entitled to a queue unit and have none."""
+
+    def __init__(self, store: Store, state: DispatchState) -> None:
+        self.behind: Counter[tuple[str, int]] = Counter()  # messages not dispatched yet, by queue
+        self._store, self._state = store, state
+        self._reported = capped_missing(_MOST_RUNS)
+        self._runs: list[Missing] = []
+        self._of_queue: dict[tuple[str, int], list[Missing]] = defaultdict(list)  # by queue offset
+        self._last_place, self._last_timestamp = -1, 0  # of the last record in the log that has its unit
+
+    def take(self, units: UnitResult) -> None:
+        """Take the runs of the next split."""
+        self._reported.extend(units.missing)
+        if units.last_place is not None and units.last_place > self._last_place:
+            self._last_place, self._last_timestamp = units.last_place, units.last_timestamp
+
+    def settle(self, restarts: Mapping[tuple[str, int], int], *, sees_end: bool) -> None:
+        """Join the runs of all splits.
+
+        `restarts`: physical offset from which a queue counts from 0 again, its topic recreated. `sees_end`: the
+        log was read to its end.
+        """
+        known = (run for run in self._reported.rows if not self._is_deleted(run, restarts))
+        runs = _joined(run._replace(newest=run.newest and run.low > self._last_place) for run in known)
+        # A run is judged as a whole, wherever splits cut it.
+        self._runs = _joined(run._replace(newest=run.newest and self._may_follow(run, sees_end)) for run in runs)
+        for run in self._runs:
+            self._of_queue[run.topic, run.queue_id].append(run)
+        for of_queue in self._of_queue.values():
+            of_queue.sort(key=lambda run: run.queue_offset)
+
+    def _may_follow(self, run: Missing, sees_end: bool) -> bool:
+        """Whether the units of a run behind all units may still have been to come, or may not have been read.
+
+        Where units reach as far as the checkpoint says, none is lost, whatever the clock did since.
+        """
+        reached = max(run.first_timestamp, self._last_timestamp) >= self._state.dispatched_to
+        return not sees_end or self._state.elsewhere or (self._state.unclean and reached)
+
+    def _is_deleted(self, run: Missing, restarts: Mapping[tuple[str, int], int]) -> bool:
+        """Whether a run is of a deleted topic: not in topics.json, and no unit of it is left.
+
+        Or of the queue's earlier life, before its topic was recreated.
+        """
+        if run.low < restarts.get((run.topic, run.queue_id), 0):
+            return True
+        topics = self._state.topics
+        if topics is None or run.topic in topics or run.topic.startswith(LMQ_PREFIX):
+            return False  # light queues are not in topics.json
+        return run.topic not in self._state.topics_with_units
+
+    def findings(self, *, sees_end: bool) -> Iterator[Finding]:
+        """Yield CQ-MISSING by physical offset, then CQ-BEHIND."""
+        may_have_units = not sees_end or self._state.elsewhere  # the newest: whether they have was not seen
+        behind = [] if may_have_units else [run for run in self._runs if run.newest]
+        for run in self._runs:
+            if not run.newest:
+                yield self._missing(run)
+        for run in behind:
+            self.behind[run.topic, run.queue_id] += run.messages
+        if behind:
+            first = min(behind, key=lambda run: run.low)
+            segment = self._store.segment_at(first.low)
+            yield Finding(
+                "CQ-BEHIND",
+                f"not dispatched yet: the records from physical offset {first.low} on have no unit in any queue",
+                file=segment.name if segment else None,
+                offset=first.low - segment.base if segment else None,
+                physical_offset=first.low,
+                count=sum(run.records for run in behind),
+            )
+
+    def _missing(self, run: Missing) -> Finding:
+        segment = self._store.segment_at(run.low)
+        what = "the record has no unit in its queue: consumers never receive it"
+        if run.records > 1:
+            what = f"{run.records} records of the queue have no unit: consumers never receive them"
+        last = f" to {run.queue_offset + run.messages - 1}" if run.messages > 1 else ""
+        return Finding(
+            "CQ-MISSING",
+            what,
+            file=segment.name if segment else None,
+            offset=run.low - segment.base if segment else None,
+            physical_offset=run.low,
+            topic=run.topic,
+            queue_id=run.queue_id,
+            queue_offset=run.queue_offset,
+            count=run.records,
+            expected=f"queue offset {run.queue_offset}{last}",
+            found="no unit",
+            timestamp=run.first_timestamp,
+        )
+
+    # --- for pointers that lead nowhere ---------------------------------------------------------
+
+    def own_record(self, pointer: Dangling) -> int | None:
+        """Return where the record with the queue offset of a single dangling unit is, if it has no unit."""
+        if pointer.rows > 1 or pointer.topic is None:
+            return None
+        runs = self._of_queue.get((pointer.topic, pointer.queue_id or 0), [])
+        at = bisect_right(runs, pointer.row, key=lambda run: run.queue_offset) - 1
+        return runs[at].low if at >= 0 and runs[at].queue_offset == pointer.row else None
+
+    def found_elsewhere(self, pointer: Dangling) -> int:
+        """Return how many messages of dangling units are in the log after all, without a unit."""
+        end, found = pointer.row + pointer.messages, 0
+        runs = self._of_queue.get((pointer.topic or "", pointer.queue_id or 0), [])
+        first = max(0, bisect_right(runs, pointer.row, key=lambda run: run.queue_offset) - 1)
+        for run in runs[first:]:
+            if run.queue_offset >= end:
+                break
+            found += max(0, min(end, run.queue_offset + run.messages) - max(pointer.row, run.queue_offset))
+        return found
+
+
+def _joined(runs: Iterable[Missing]) -> list[Missing]:
+    """Return the runs by physical offset; runs of a queue that continue each other across splits are one."""
+    joined: list[Missing] = []
+    for run in sorted(runs, key=lambda run: (run.topic, run.queue_id, run.low)):
+        last = joined[-1] if joined else None
+        if (
+            last is not None
+            and (last.topic, last.queue_id, last.newest) == (run.topic, run.queue_id, run.newest)
+            and last.queue_offset + last.messages == run.queue_offset
+        ):
+            joined[-1] = last._replace(
+                records=last.records + run.records,
+                messages=last.messages + run.messages,
+                high=run.high,
+                last_timestamp=run.last_timestamp,
+            )
+        else:
+            joined.append(run)
+    return sorted(joined, key=lambda run: run.low)
+
+
+class MissingEntries:
+    """The keys of all splits that should have an index entry and have none."""
+
+    def __init__(self) -> None:
+        self._runs: list[MissingKeys] = []
+
+    def take(self, entries: IndexResult) -> None:
+        """Take the runs of the next split; a run at its start continues one that reached the end of the last split."""
+        for run in entries.missing:
+            last = self._runs[-1] if self._runs else None
+            if last is not None and last.to_end and run.from_start:
+                self._runs[-1] = last._replace(keys=last.keys + run.keys, to_end=run.to_end)
+            else:
+                self._runs.append(run)
+        if entries.asked and self._runs and not (entries.missing and entries.missing[-1].to_end):
+            self._runs[-1] = self._runs[-1]._replace(to_end=False)
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield IX-MISSING, one for each run."""
+        for run in self._runs:
+            what = "a key of this record has no index entry: a key search misses it"
+            if run.keys > 1:
+                what = f"{run.keys} keys of this record and following ones have no index entry: key searches miss them"
+            yield replace(run.finding, message=what, count=run.keys)

@@ -1,0 +1,17 @@
+"""What a run of `verify` is asked to do."""
+
+from dataclasses import dataclass
+
+from rmqinspect.verify.codes import BY_CODE
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyOptions:
+    """The level, codes and limits of a run."""
+
+    level: str = "standard"
+    codes: frozenset[str] = frozenset(BY_CODE)
+    max_findings: int = 1000  # rows per code; counts stay exact
+    jobs: int = 1  # processes
+    broker_version: str | None = None  # a release of version_estimate.RELEASES; None: estimated from the store
+    unread: str = ""  # why queues that live in RocksDB could not be unpacked

@@ -1,0 +1,46 @@
+"""What a run of `verify` found."""
+
+from dataclasses import dataclass, field
+
+from rmqinspect.broker.version_estimate import VersionEstimate
+from rmqinspect.commitlog.byte_account import ByteAccount
+from rmqinspect.store.model import Store
+from rmqinspect.verify.findings import Findings
+from rmqinspect.verify.loss import Loss
+from rmqinspect.verify.options import VerifyOptions
+
+
+@dataclass(slots=True)
+class VerifyResult:
+    """Findings in file order, the byte account and the verdict: the same for any number of processes."""
+
+    store: Store
+    options: VerifyOptions
+    findings: Findings
+    accounts: list[ByteAccount] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)  # what could not be read, one line each
+    interrupted_at: int | None = None  # physical offset up to which the log was read
+    log_read: bool = True  # False: the level reads only the end of the log
+    warnings: int = 0
+    errors: int = 0  # damage, without what could not be read
+    writer: VersionEstimate | None = None  # whose rules were applied; None at level quick
+    loss: Loss = field(default_factory=Loss)
+    joined_units: int = 0  # queue units that point at their record
+    joined_entries: int = 0  # index entries that point at a record with their key
+    units: int = 0  # of messages, in all queues
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything the level covers was read."""
+        return not self.unread and self.interrupted_at is None
+
+    @property
+    def verdict(self) -> str:
+        """WHOLE, `WHOLE, n WARNINGS` or DAMAGED; `, INCOMPLETE` follows where something was not read."""
+        if self.errors:
+            words = "DAMAGED"
+        elif self.warnings:
+            words = f"WHOLE, {self.warnings} WARNING{'S' if self.warnings > 1 else ''}"
+        else:
+            words = "WHOLE"
+        return words if self.complete else words + ", INCOMPLETE"
