@@ -7,8 +7,8 @@
 
 Widths are cells of a terminal, not characters: a Chinese or Japanese character takes two, a combining one
 none. Texts may come from the evidence and are escaped here. A line folds at spaces, never inside a number with
-grouped digits (`97 187`); a word wider than a line, such as a path, stays whole. What is copied, such as a command,
-is not folded at all: `Screen.line` prints it.
+grouped digits (`97 187`); a word wider than a line, such as a path, stays whole unless `cut` is set. What is
+copied, such as a command, is not folded at all: `Screen.line` prints it.
 """
 
 import re
@@ -30,6 +30,7 @@ class Screen:
     indent: int  # cells of the label column
     lead: int = 0  # blank cells before the labels
     phrases: bool = False  # fold behind a comma or semicolon where possible
+    cut: bool = False  # cut words wider than a line
 
     def rows(self, label: str, text: str) -> Iterator[str]:
         """Yield the lines of one label and its text; none if the text is empty."""
@@ -37,7 +38,7 @@ class Screen:
             return
         head = self._head(label)
         first, *rest = fold(
-            escape(text), WIDTH - self.lead - self.indent, WIDTH - cell_width(head), phrases=self.phrases
+            escape(text), WIDTH - self.lead - self.indent, WIDTH - cell_width(head), phrases=self.phrases, cut=self.cut
         )
         yield f"{head}{first}".rstrip()
         yield from (f"{'':{self.lead + self.indent}}{line}" for line in rest)

@@ -29,7 +29,7 @@ from rmqinspect.store.discover import open_store
 from rmqinspect.text import cell_width, count, cut_cells, describe_offset, escape, escape_bytes, escape_json
 from rmqinspect.version import tool_name
 
-_SCREEN = Screen(indent=14)
+_SCREEN = Screen(indent=14, cut=True)
 _PREVIEW_LINES = 8
 _PREVIEW_TEXT = 400  # bytes
 _SHOWN_BYTES = 8  # of a field, in the table

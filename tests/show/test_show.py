@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given, settings
@@ -22,6 +23,7 @@ from rmqinspect.show.record import NOT_PARSED, describe_entry_head, describe_rec
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.reader import open_file
 from tests.support import oracle
+from tests.support.building import record
 from tests.support.samples import sample
 
 # 209 bytes at 0x40001000: V1, both hosts IPv4, four properties.
@@ -508,3 +510,23 @@ def test_no_damage_ends_in_a_traceback(tmp_path_factory: pytest.TempPathFactory,
     result = run(root, "--at", data.draw(st.integers(0, cut - 1)))
     assert result.exception is None, result.exception
     assert result.return_value in (0, 3, 5)
+
+
+def test_times_are_shown_in_the_zone_asked_for(tmp_path: Path) -> None:
+    properties = {"TIMER_DELIVER_MS": "1716193815123", "KEYS": "K"}
+    root = segment_of(tmp_path, record(0, properties=properties) + b"\0" * 9000)
+    text = run(root, "--at", 0, "--tz", "Asia/Shanghai").stdout
+    assert text.count("2024-05-20T16:30:15.123+08:00") == 2  # BORNTIMESTAMP and the property
+    assert "2024-05-20T08:30:15.123Z" in run(root, "--at", 0).stdout
+    rows = json.loads(run(root, "--at", 0, "--tz", "+08:00", "-f", "json").stdout)["rows"]
+    born = next(row for row in rows if row["name"] == "born_timestamp")
+    assert (born["value"], born["note"]) == ("1716193815123", "2024-05-20T16:30:15.123+08:00")
+
+
+def test_the_limit_of_a_body_is_a_size_with_a_unit(tmp_path: Path) -> None:
+    body = zlib.compress(b"abc" * 1000)
+    root = segment_of(tmp_path, record(0, body=body, sys_flag=message.SysFlag.COMPRESSED) + b"\0" * 9000)
+    assert "decompressed from" in run(root, "--at", 0, "--max-body", "3kB").stdout
+    assert "not decompressed" in run(root, "--at", 0, "--max-body", "2KiB").stdout
+    with pytest.raises(click.BadParameter, match="no size"):
+        raise run(root, "--at", 0, "--max-body", "big").exception or AssertionError

@@ -1,0 +1,63 @@
+"""Options are fields of a frozen dataclass, and click's parameters come from them."""
+
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError, dataclass, fields, is_dataclass
+from importlib import import_module
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from rmqinspect.cli import VERBS
+from rmqinspect.cli.options import argument, option, takes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shared:
+    """Options of two commands."""
+
+    loud: bool = option("-l", "--loud", is_flag=True)
+    limit: int = option("--limit", type=int, default=3, help="inherited")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arguments(Shared):
+    """Options of one command, of which one replaces an inherited one."""
+
+    words: tuple[str, ...] = argument("WORD...")
+    limit: int = option("--limit", type=int, default=5, help="own")
+
+
+def command_of(seen: Callable[[Arguments], None]) -> click.Command:
+    @click.command("test")
+    @takes(Arguments)
+    def command(arguments: Arguments) -> None:
+        seen(arguments)
+
+    return command
+
+
+def test_the_command_gets_one_frozen_object() -> None:
+    seen: list[Arguments] = []
+    assert CliRunner().invoke(command_of(seen.append), ["a", "-l", "b"]).exit_code == 0
+    assert seen == [Arguments(words=("a", "b"), loud=True, limit=5)]
+    with pytest.raises(FrozenInstanceError):
+        seen[0].loud = False  # type: ignore[misc]
+
+
+def test_own_options_come_first_and_replace_inherited_ones() -> None:
+    command = command_of(lambda arguments: None)
+    assert [param.name for param in command.params] == ["words", "limit", "loud"]
+    text = CliRunner().invoke(command, ["--help"]).output
+    assert "own" in text
+    assert "inherited" not in text
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_command_declares_its_options_in_a_dataclass(verb: str) -> None:
+    module = import_module(VERBS[verb].module)
+    (arguments,) = [
+        value for name, value in vars(module).items() if name == f"{verb.capitalize()}Arguments" and is_dataclass(value)
+    ]
+    params = {param.name for param in module.command.params} - {"help"}
+    assert params == {field.name for field in fields(arguments)}
