@@ -9,7 +9,7 @@ MultiDispatch (4.9.3+), IndexService#buildIndex; core 3.3, 4.3, 4.6, 5.4.
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,6 +67,25 @@ def holding(releases: Sequence[str], known: Sequence[str]) -> frozenset[str]:
         return known.index(rule.first) <= known.index(release) <= known.index(last)
 
     return frozenset(name for name, rule in DIFFERENCES.items() if any(has(release, rule) for release in releases))
+
+
+@overload
+def has_queue_unit(sys_flag: int) -> bool: ...
+@overload
+def has_queue_unit(sys_flag: Ints) -> Bools: ...
+def has_queue_unit(sys_flag: int | Ints) -> bool | Bools:
+    """Return whether records get queue units: not prepared and rolled back ones.
+
+    Source: CommitLogDispatcherBuildConsumeQueue#dispatch.
+    """
+    transaction = sys_flag & message.TRANSACTION_MASK
+    return (transaction == 0) | (transaction == SysFlag.TRANSACTION_COMMIT)
+
+
+TRANSACTIONS_WITH_UNITS = tuple(
+    name for number, name in enumerate(message.TRANSACTIONS) if has_queue_unit(number << message.TRANSACTION_SHIFT)
+)
+"""Names of `message.TRANSACTIONS` whose records get queue units."""
 
 
 class Extra(NamedTuple):
@@ -127,7 +146,7 @@ class Dispatcher:
             queue_offset=records.field("queue_offset"),
             tags_code=_hashes_of(texts, b"TAGS", count),  # MessageExtBrokerInner#tagsString2tagsCode
             store_timestamp=records.field("store_timestamp"),
-            entitled=(transaction == 0) | (transaction == SysFlag.TRANSACTION_COMMIT),
+            entitled=has_queue_unit(records.sys_flag),
             sound=sound,
             real_topic=_hashes_of(texts, b"REAL_TOPIC", count) if self.real_topics else np.zeros(count, np.int64),
             delayed=_have(texts, b"DELAY", count),

@@ -10,6 +10,7 @@ order; two different sets of records agree by chance once in 2^64.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from rmqinspect.broker.dispatch import TRANSACTIONS_WITH_UNITS
 from rmqinspect.commitlog.gaps import Gap
 from rmqinspect.consumequeue.units import LAYOUTS, filler_units, read_units, unit_numbers, valid_units
 from rmqinspect.errors import Unreadable
@@ -68,7 +70,7 @@ class QueueSums:
     def add(self, batch: pa.RecordBatch) -> None:
         """Add rows of the table `messages`; prepared and rolled back ones get no unit, older lives are gone."""
         kinds = batch.column("transaction")
-        entitled = pc.or_(pc.equal(kinds, "none"), pc.equal(kinds, "commit"))
+        entitled = reduce(pc.or_, (pc.equal(kinds, name) for name in TRANSACTIONS_WITH_UNITS))
         rows = batch.filter(pc.and_(entitled, pc.not_equal(batch.column("status"), "stale")))
         if not rows.num_rows:
             return

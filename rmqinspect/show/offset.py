@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from typing import NamedTuple
 
+from rmqinspect.broker.dispatch import has_queue_unit
 from rmqinspect.codec import message_id as ids
 from rmqinspect.codec.decompress import decompress
 from rmqinspect.codec.fields import FieldRow, ParsedFields, walk_fields
@@ -17,7 +18,7 @@ from rmqinspect.schemas import dledger, message
 from rmqinspect.schemas.message import SysFlag
 from rmqinspect.show.cause import explain_spot
 from rmqinspect.show.field_notes import compression_name
-from rmqinspect.show.queue_units import Witness, find_witnesses, has_queue_unit
+from rmqinspect.show.queue_units import Witness, find_witnesses
 from rmqinspect.show.record import describe_entry_head, describe_items, describe_record
 from rmqinspect.store.model import Store
 from rmqinspect.store.reader import open_file
@@ -218,12 +219,10 @@ def _queue_unit_facts(store: Store, record: ParsedFields) -> Iterator[Fact]:
     if not store.queue_files:
         yield Fact("queue unit", "not searched: no consume queue files given")
         return
-    witnesses = find_witnesses(store, record)
+    witnesses, wanted = find_witnesses(store, record), has_queue_unit(record.number("sys_flag"))
     if not witnesses:
-        reason = "none found" if has_queue_unit(record) else "none: prepared and rollback records have none"
-        yield Fact("queue unit", reason)
+        yield Fact("queue unit", "none found" if wanted else "none: prepared and rollback records have none")
     for witness in witnesses:
-        wanted = has_queue_unit(record)
         yield Fact("queue unit", _queue_unit_text(witness, wanted), witness.disagrees and wanted)
 
 

@@ -7,7 +7,6 @@ from rmqinspect.codec.fields import ParsedFields, walk_fields
 from rmqinspect.codec.hashes import java_string_hash
 from rmqinspect.damage.flips import explain_difference
 from rmqinspect.schemas import consumequeue, message
-from rmqinspect.schemas.message import SysFlag
 from rmqinspect.store.model import QueueFile, Store
 from rmqinspect.store.reader import open_file
 from rmqinspect.topics import SCHEDULE_TOPIC
@@ -147,9 +146,3 @@ def tags_code_of(record: ParsedFields) -> int | None:
         if name == b"TAGS":
             tags = value.decode(errors="replace")
     return java_string_hash(tags) if tags else 0
-
-
-def has_queue_unit(record: ParsedFields) -> bool:
-    """Whether the broker writes a queue unit for a record: prepared and rollback records get none."""
-    transaction = record.number("sys_flag") & message.TRANSACTION_MASK
-    return transaction in (0, SysFlag.TRANSACTION_COMMIT)
