@@ -1,7 +1,6 @@
 """Offline, read-only inspection of Apache RocketMQ broker stores.
 
-The front door: a few names, imported when they are first used, because Arrow is slow to import
-and not every command needs it.
+The public names, each imported on first use: Arrow is slow to import, and many commands do without.
 """
 
 from importlib import import_module
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from rmqinspect.verify.result import VerifyResult
     from rmqinspect.verify.run import verify as verify_store
 
-# Where each name lives: module and name there. (A function called as its module would hide it.)
+# Public name → (module, name there). `verify_store`, because a name `verify` would hide the package.
 _HOMES = {
     "NotAStore": ("rmqinspect.errors", "NotAStore"),
     "VerifyResult": ("rmqinspect.verify.result", "VerifyResult"),

@@ -1,6 +1,6 @@
-"""The command line, from its first moment: `python -m rmqinspect` and the console script.
+"""Entry point of `python -m rmqinspect` and of the console script.
 
-Imports nothing of the package before `main` runs: what comes first is that Ctrl-C ends quietly.
+Imports nothing of the package before `main` has set up a quiet Ctrl-C.
 """
 
 import os
@@ -14,20 +14,20 @@ from typing import NoReturn
 
 def main() -> int:
     """Run the command line and return its exit status."""
-    # A Ctrl-C that is ignored stays ignored.
+    # Keeps an ignored SIGINT (nohup, background jobs) ignored.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end_at_once)
-    # Threads of numpy's BLAS spin for a while in every process that imports it, and nothing here has a use for them.
+    # numpy's BLAS starts threads that spin on import; nothing here uses BLAS.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # Arrow's own allocators give pages back that the next batch asks for again: they take half a second of system
-    # time for each GiB exported, and a quarter more memory, than the C library that `memory` has told to keep them.
+    # Arrow's own allocators return pages that the next batch allocates again: half a second of system time
+    # per exported GiB, and a quarter more memory, than malloc as set up by `system.limits`.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     from rmqinspect.cli import main as run
 
     status = run()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all was said
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all output is written
     if any(thread.name == "remote" for thread in threading.enumerate()):
-        # Arrow would wait for answers of a remote file system that nobody wants any more.
+        # At exit Arrow would wait for pending requests to a remote file system.
         with suppress(OSError):
             sys.stdout.flush()
             sys.stderr.flush()
@@ -36,9 +36,9 @@ def main() -> int:
 
 
 def _end_at_once(_: int, __: FrameType | None) -> NoReturn:
-    """End while modules are imported: an exception there would be a traceback, or lost in an extension module.
+    """Handle Ctrl-C during imports, where an exception would print a traceback or be lost in an extension module.
 
-    Nothing was opened yet. `rmqinspect.cli` takes this away as soon as the command is there.
+    Nothing is open yet. `rmqinspect.cli` replaces this handler before the command runs.
     """
     with suppress(OSError):  # stderr may be closed
         os.write(2, b"rmqinspect: interrupted\n")

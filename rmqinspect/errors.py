@@ -1,20 +1,20 @@
-"""What can go wrong, by whose fault it is.
+"""The package's exceptions, by cause. `cli.status` maps them to exit statuses.
 
-Damage found while scanning is a row of a table and never one of these; `BadRecord` is raised
-only where exactly one record was asked for.
+Damage found by a scan is reported as a row, not raised; `BadRecord` is raised only where exactly
+one record was requested.
 """
 
 
 class RmqinspectError(Exception):
-    """Base of all errors this package raises on purpose; the text is one line for people."""
+    """Base of all exceptions of this package; the text is a one-line message."""
 
 
 class NotAStore(RmqinspectError):
-    """The path exists but is nothing of a RocketMQ store, or it does not exist."""
+    """The path does not exist, or is no part of a RocketMQ store."""
 
 
 class Unreadable(RmqinspectError):
-    """The operating system refused to open or read `file` of the evidence, from byte `offset` on."""
+    """The operating system failed to open `file`, or to read it at byte `offset`."""
 
     def __init__(self, message: str, file: str | None = None, offset: int | None = None) -> None:
         super().__init__(message)
@@ -23,31 +23,31 @@ class Unreadable(RmqinspectError):
 
 
 class Unreachable(RmqinspectError):
-    """A remote file system does not answer: nothing more of the evidence can be read.
+    """A remote file system does not answer.
 
-    Not an `Unreadable`, which is about one file and lets the others be read: each of them would wait as long.
+    Unlike `Unreadable`, which concerns one file, it ends the command: every other file would time out too.
     """
 
 
 class BadRecord(RmqinspectError):
-    """The one record or file that was asked for cannot be parsed."""
+    """The requested record or file cannot be parsed."""
 
 
 class NothingFound(RmqinspectError):
-    """What was asked for is not there: an offset, a topic."""
+    """The requested offset or topic does not exist."""
 
 
 class BadOption(RmqinspectError):
-    """What the caller asked for cannot be meant: an unknown option, a value that is none."""
+    """An unknown option, or an invalid value of one."""
 
 
 class DamageFound(RmqinspectError):
-    """There is damage, and the caller asked to be stopped by it."""
+    """There is damage, and the caller asked to stop at damage."""
 
 
 class NotInstalled(RmqinspectError):
-    """A program or library that the work needs is not on this machine, or is too old."""
+    """A required program or library is missing or too old."""
 
 
 class Refused(RmqinspectError):
-    """Not done, for the safety of the evidence or of an existing output."""
+    """Refused, to protect the evidence or an existing output."""

@@ -1,14 +1,14 @@
-"""Text for people: hostile characters made visible, and numbers as they are read aloud.
+"""Text for display: escaping of unsafe characters, and formatting of numbers.
 
-Topic names, properties and bodies come from strangers. Whatever could move a cursor, change a
-colour or turn the reading direction is written as an escape before it reaches a screen.
+Topic names, properties and bodies are untrusted. Characters that could move the cursor, change
+colours or reverse the reading direction are escaped before they reach a terminal.
 """
 
 import re
 
-# Controls (C0, DEL, C1), the soft hyphen, zero-width and bidirectional marks, line and paragraph
-# separators, tags, surrogates: all that is drawn as nothing, or changes how its neighbours are drawn.
-# Only ranges and single characters, so that Python's re and Arrow's RE2 both compile it.
+# Invisible characters, and those that change how others are displayed: controls (C0, DEL, C1), soft
+# hyphen, zero-width and bidirectional marks, line and paragraph separators, tags, surrogates.
+# Ranges only, so that both Python's re and Arrow's RE2 compile them.
 _RANGES: tuple[tuple[int, int], ...] = (
     (0x00, 0x1F),
     (0x7F, 0x9F),
@@ -27,10 +27,10 @@ _RANGES: tuple[tuple[int, int], ...] = (
     (0x1D173, 0x1D17A),
     (0xE0000, 0xE0FFF),
 )
-_SURROGATES = (0xD800, 0xDFFF)  # never in Arrow strings, and RE2 refuses to name them
+_SURROGATES = (0xD800, 0xDFFF)  # never in Arrow strings, and not allowed in RE2 patterns
 
 HOSTILE_RE2 = "".join(rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in _RANGES)
-"""The hostile characters as the inside of an RE2 character class (surrogates apart)."""
+"""The unsafe characters except surrogates, as the inside of an RE2 character class."""
 
 _HOSTILE = re.compile("[" + "".join(f"\\U{first:08x}-\\U{last:08x}" for first, last in (*_RANGES, _SURROGATES)) + "]")
 
@@ -51,9 +51,9 @@ def _escape_match(match: re.Match[str]) -> str:
 
 
 def escape(text: str) -> str:
-    r"""Return `text` with hostile characters written as `\x1b`, `\u202e`, `\U000e0041`, `\t`, `\n` or `\r`.
+    r"""Return `text` with unsafe characters written as `\x1b`, `\u202e`, `\U000e0041`, `\t`, `\n` or `\r`.
 
-    A backslash stays as it is: this is for reading, the JSON formats are for going back to the bytes.
+    Not reversible, because a backslash is kept: use the JSON formats to recover the bytes.
     """
     if text.isprintable():
         return text
@@ -61,10 +61,10 @@ def escape(text: str) -> str:
 
 
 def escape_json(document: str) -> str:
-    r"""Return JSON text with its hostile characters as `\uXXXX` (a pair of them above U+FFFF).
+    r"""Return JSON text with unsafe characters as `\uXXXX` (a surrogate pair above U+FFFF).
 
-    The value stays the same, because such characters can only stand inside JSON strings; line ends
-    between values must be added afterwards.
+    The value is unchanged: in a document on one line such characters occur inside strings only. Add
+    line ends between documents afterwards.
     """
 
     def utf16_escapes(match: re.Match[str]) -> str:
@@ -75,7 +75,7 @@ def escape_json(document: str) -> str:
 
 
 def cut_utf8(raw: bytes, limit: int) -> bytes:
-    """Return at most the first `limit` bytes, up to three fewer so as not to split a UTF-8 character."""
+    """Return the first `limit` bytes, or up to three fewer to avoid splitting a UTF-8 character."""
     if len(raw) <= limit:
         return raw
     head = raw[:limit]
@@ -88,7 +88,7 @@ def cut_utf8(raw: bytes, limit: int) -> bytes:
 
 
 def escape_bytes(raw: bytes, limit: int | None = None) -> str:
-    """Return bytes as escaped text when they are UTF-8, else as `0x` and hex digits; `…` says `limit` cut."""
+    """Return UTF-8 bytes as escaped text, others as `0x` and hex digits; cut at `limit` bytes with `…`."""
     head = raw if limit is None else cut_utf8(raw, limit)
     more = "…" if len(head) < len(raw) else ""
     try:
@@ -116,7 +116,7 @@ def cut_cells(text: str, width: int) -> str:
 
 
 def group_digits(number: int) -> str:
-    """Return an integer in groups of three digits: `97 187`."""
+    """Return an integer with its digits grouped: `97 187`."""
     return f"{number:,}".replace(",", " ")
 
 
@@ -126,7 +126,7 @@ def describe_offset(offset: int) -> str:
 
 
 def describe_size(size: float) -> str:
-    """Return a number of bytes in decimal units: `0.3 MB`, `320.0 GB`; small ones exactly: `326 bytes`."""
+    """Return a size in decimal units: `0.3 MB`, `320.0 GB`; below 1000 exactly: `326 bytes`."""
     if size < 1000:
         return "1 byte" if size == 1 else f"{size:.0f} bytes"
     units = iter(_DECIMAL_UNITS)
@@ -138,9 +138,9 @@ def describe_size(size: float) -> str:
 
 
 def parse_size(text: str) -> int:
-    """Read a number of bytes: `65536`, `200M`, `64MiB`.
+    """Parse a size in bytes: `65536`, `200M`, `64MiB`.
 
-    :raises ValueError: it is none.
+    :raises ValueError: not a size.
     """
     size = _WRITTEN_SIZE.fullmatch(text.strip())
     if not size or (size[3] and not size[2]):
@@ -153,12 +153,12 @@ def parse_size(text: str) -> int:
 
 
 def describe_duration(seconds: float) -> str:
-    """Return a time span in its one fitting unit: `40 s`, `3 min`, `2 h`."""
+    """Return a duration in one unit: `40 s`, `3 min`, `2 h`."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.0f} h"
 
 
 def count(number: int, noun: str) -> str:
-    """Return a grouped number with its noun: `1 row`, `12 345 rows`."""
+    """Return a number with its noun: `1 row`, `12 345 rows`."""
     return f"{group_digits(number)} {noun}" if number == 1 else f"{group_digits(number)} {noun}s"

@@ -1,4 +1,8 @@
-"""Points in time as people write them, and as they are printed."""
+"""Parsing and formatting of times.
+
+Times are integers since 1970-01-01T00:00:00Z: milliseconds in a store, microseconds in tables. A time
+has an ISO 8601 form in the years 1 to 9999.
+"""
 
 import re
 from collections.abc import Callable
@@ -10,7 +14,7 @@ _MICROSECOND = timedelta(microseconds=1)
 _FIRST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 _BEYOND = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND + 1
 
-# Milliseconds since 1970 of 0001-01-01T00:00:00Z and 10000-01-01T00:00:00Z: a time has an ISO form in [FIRST, END).
+# 0001-01-01T00:00:00Z and 10000-01-01T00:00:00Z in milliseconds: times in [FIRST_MILLI, END_MILLI) have an ISO form.
 FIRST_MILLI, END_MILLI = _FIRST // 1000, _BEYOND // 1000
 
 _UNITS = {
@@ -26,16 +30,16 @@ _RELATIVE = re.compile(rf"(now|last)?(?:-((?:{_STEP})+))?", re.ASCII)
 _MILLIS = re.compile(r"-?\d+", re.ASCII)
 _ZONE_OFFSET = re.compile(r"([+-])(\d{2}):?(\d{2})", re.ASCII)
 
-# The form RocketMQ's mqadmin takes and prints: yyyy-MM-dd#HH:mm:ss:SSS.
+# The format of RocketMQ's mqadmin: yyyy-MM-dd#HH:mm:ss:SSS.
 _MQADMIN = re.compile(r"(\d{4}-\d{2}-\d{2})#(\d{2}:\d{2}:\d{2})(?::(\d{3}))?", re.ASCII)
 
 _FORMS = "ISO 8601, epoch milliseconds, yyyy-MM-dd#HH:mm:ss:SSS, -2h, last-5m, now"
 
 
 def parse_zone(name: str) -> tzinfo:
-    """Return the time zone `UTC`, `Asia/Shanghai` or `+08:00`.
+    """Return a time zone by name: `UTC`, `Asia/Shanghai`, `+08:00`.
 
-    :raises ValueError: there is no such zone on this machine.
+    :raises ValueError: no such zone is installed.
     """
     if name.upper() in ("UTC", "Z"):
         return UTC
@@ -51,7 +55,7 @@ def parse_zone(name: str) -> tzinfo:
 
 
 def to_micros(moment: datetime) -> int:
-    """Return a moment that carries a zone as microseconds since 1970."""
+    """Return a time-zone-aware datetime as microseconds since 1970."""
     return (moment - _EPOCH) // _MICROSECOND
 
 
@@ -60,14 +64,14 @@ def _parse_span(text: str) -> timedelta:
 
 
 def parse_time(text: str, zone: tzinfo, now: Callable[[], datetime], last_record: Callable[[], int | None]) -> int:
-    """Return a point in time as microseconds since 1970-01-01T00:00:00Z, in the years 1 to 9999.
+    """Return a time given by a user as microseconds since 1970, in the years 1 to 9999.
 
-    Read are ISO 8601, epoch milliseconds, `yyyy-MM-dd#HH:mm:ss:SSS` (as mqadmin), `now`, `-2h` (before
-    now), `last` and `last-5m` (before the last record). What names no zone is read in `zone`.
-    `last_record` gives the store time of the last record in microseconds, or None; it is called only
-    where the text needs it, and so is `now` (which must carry a zone).
+    Accepts ISO 8601, epoch milliseconds, `yyyy-MM-dd#HH:mm:ss:SSS` (mqadmin), `now`, `-2h` (before
+    now), `last` and `last-5m` (before the last record). Text without a zone is in `zone`.
+    `last_record` returns the store time of the last record in microseconds, or None. It and `now`
+    (time-zone-aware) are called only if needed.
 
-    :raises ValueError: the text is none of these, or the store has no last record.
+    :raises ValueError: none of these forms, or the store has no record.
     """
     text = text.strip()
     relative = _RELATIVE.fullmatch(text)
@@ -109,10 +113,9 @@ def _parse_calendar(text: str) -> datetime:
 
 
 def format_micros(micros: int, zone: tzinfo = UTC) -> str:
-    """Return microseconds since 1970 as ISO 8601 with milliseconds and the zone: `2022-03-02T02:04:22.123Z`.
+    """Return microseconds since 1970 as ISO 8601 with milliseconds: `2022-03-02T02:04:22.123Z`.
 
-    Only for the years 1 to 9999, as every timestamp of the tables; where the zone's clock would leave
-    them, the time is given in UTC.
+    `micros` must lie in the years 1 to 9999, as in the tables; in UTC if its local time does not.
     """
     moment = _EPOCH + timedelta(microseconds=micros)
     if zone is not UTC:
@@ -124,7 +127,7 @@ def format_micros(micros: int, zone: tzinfo = UTC) -> str:
 
 
 def millis_to_micros(millis: int) -> int | None:
-    """Return milliseconds as microseconds, the unit of timestamp columns; None outside the years 1 to 9999."""
+    """Return milliseconds as microseconds; None outside the years 1 to 9999."""
     return millis * 1000 if FIRST_MILLI <= millis < END_MILLI else None
 
 
@@ -135,9 +138,9 @@ def format_millis(millis: int, zone: tzinfo = UTC) -> str | None:
 
 
 def format_nanos(nanos: int) -> str:
-    """Return nanoseconds since 1970, as file systems keep them: `2026-11-21T08:48:46.708123456Z`.
+    """Return nanoseconds since 1970 as ISO 8601: `2026-11-21T08:48:46.708123456Z`.
 
-    Outside the years 1 to 9999: seconds and nanoseconds, `253402300800.000000000`.
+    Outside the years 1 to 9999 as seconds: `253402300800.000000000`.
     """
     seconds, rest = divmod(nanos, 1_000_000_000)
     text = format_millis(seconds * 1000)

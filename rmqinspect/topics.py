@@ -1,11 +1,11 @@
-"""Topics that the broker makes for itself, by name. Source: TopicValidator."""
+"""Names of the broker's own topics. Source: TopicValidator."""
 
-# Delayed messages wait here until they are due: RMQ_SYS_SCHEDULE_TOPIC.
+# Holds delayed messages until they are due: RMQ_SYS_SCHEDULE_TOPIC.
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 
-# The broker's own topics (TopicValidator#isSystemTopic, and what later versions added).
-# %RETRY%, %DLQ% and %LMQ% topics hold users' messages and are none. Topics named after a cluster or a
-# broker (also `<cluster>_REPLY_TOPIC`) cannot be told from others by their name.
+# System topics (TopicValidator#isSystemTopic, and additions of later versions). %RETRY%, %DLQ% and %LMQ%
+# topics are not included: they hold users' messages. Neither are topics named after a cluster or broker
+# (`<cluster>_REPLY_TOPIC`), which cannot be recognized by name.
 SYSTEM_TOPICS = frozenset(
     {
         "TBW102",
@@ -26,5 +26,5 @@ SYSTEM_PREFIX = "rmq_sys_"
 
 
 def is_system_topic(topic: str) -> bool:
-    """Tell whether the broker made the topic for itself."""
+    """Whether a topic is one of the broker's own."""
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIX)

@@ -1,10 +1,10 @@
-"""Which version of the tool speaks."""
+"""Name and version of this tool."""
 
 from importlib import metadata
 
 
 def tool_version() -> str:
-    """Return the installed version; `unknown` where the package runs without having been installed."""
+    """Return the installed version, `unknown` if the package is not installed."""
     try:
         return metadata.version("rmqinspect")
     except metadata.PackageNotFoundError:
@@ -12,5 +12,5 @@ def tool_version() -> str:
 
 
 def tool_name() -> str:
-    """Return name and version as they stand in documents: `rmqinspect 1.0.0`."""
+    """Return name and version as written to documents: `rmqinspect 1.0.0`."""
     return f"rmqinspect {tool_version()}"

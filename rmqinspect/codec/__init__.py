@@ -1,1 +1,1 @@
-"""Bytes to values: layouts as numpy types, properties, hashes, compression. Opens nothing."""
+"""Bytes to values: layouts as numpy dtypes, properties, hashes, compression. Opens no files."""

@@ -1,4 +1,4 @@
-"""Types and small tools for numpy columns."""
+"""Types of numpy columns, and helpers on them."""
 
 from functools import reduce
 from operator import or_
@@ -14,7 +14,7 @@ Units = np.ndarray[Any, np.dtype[Any]]  # rows of a layout: a structured dtype, 
 
 
 def groups(*keys: Ints) -> list[tuple[int, int]]:
-    """Return (first, behind) of runs in which all keys stay the same."""
+    """Return (first row, row after the last) of each run of rows in which no key changes."""
     if not len(keys[0]):
         return []
     changes = np.zeros(len(keys[0]) - 1, np.bool_)
@@ -25,5 +25,5 @@ def groups(*keys: Ints) -> list[tuple[int, int]]:
 
 
 def used_units(units: Units) -> Units:
-    """Return where a unit is not all zeros."""
+    """Return a mask of the rows that are not all zeros."""
     return reduce(or_, (units[name] != 0 for name in units.dtype.names or ()))

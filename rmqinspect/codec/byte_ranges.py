@@ -1,4 +1,4 @@
-"""Byte ranges of a buffer as an Arrow array, copied in one go."""
+"""Byte ranges of a buffer as an Arrow array."""
 
 from typing import Any
 
@@ -9,10 +9,10 @@ from rmqinspect.codec.arrays import Ints
 
 
 def take_ranges(raw: Any, starts: Ints, ends: Ints) -> pa.Array:
-    """Return the byte ranges [starts, ends) of a buffer as a binary array of its own memory.
+    """Return the byte ranges [starts, ends) of a buffer as a binary array; the bytes are copied.
 
-    The ranges ascend and do not overlap. Seen as an Arrow array whose odd elements are the bytes
-    between the ranges, the buffer needs no loop: `take` copies the ranges out.
+    The ranges must ascend and not overlap. Then the buffer is itself a binary array that alternates
+    between ranges and the bytes between them, and one `take` of every second element copies them.
     """
     count = len(starts)
     if not count or raw is None:

@@ -1,4 +1,4 @@
-"""One compressed body, with a limit on what it may become."""
+"""Decompression of one body, with a limit on its size."""
 
 import zlib
 
@@ -6,16 +6,17 @@ from rmqinspect.errors import BadRecord
 
 
 class BodyTooLarge(BadRecord):
-    """The body would exceed the limit after decompression."""
+    """The decompressed body would exceed the limit."""
 
 
-_CHUNK = 1 << 20  # bytes asked for at a time, so that the limit bounds the memory
+_CHUNK = 1 << 20  # bytes per read, so that the limit also bounds memory
 
 
 def decompress(body: bytes, compression: str, limit: int) -> bytes:
-    """Return a zlib, lz4 (frame) or zstd body as its producer gave it.
+    """Return the decompressed body; `compression` is zlib, lz4 (frame format) or zstd.
 
-    :raises BadRecord: it is no such stream, ends too early; `BodyTooLarge` beyond `limit` bytes.
+    :raises BadRecord: the stream is malformed or truncated.
+    :raises BodyTooLarge: it has more than `limit` bytes.
     """
     raw = _zlib(body, limit) if compression == "zlib" else _by_arrow(body, compression, limit)
     if len(raw) > limit:
@@ -35,7 +36,7 @@ def _zlib(body: bytes, limit: int) -> bytes:
 
 
 def _by_arrow(body: bytes, compression: str, limit: int) -> bytes:
-    # Slow to import, and needed for these two only.
+    # Slow to import, and rarely needed.
     import pyarrow as pa
 
     raw = bytearray()

@@ -1,9 +1,15 @@
-"""JSON as the brokers write it, which is not always JSON.
+"""The JSON dialect of fastjson, which brokers write.
 
-fastjson leaves numbers and booleans that are map keys without quotes, puts raw control characters
-into strings, and writes an object that it met before as a reference. So the text is walked once,
-bare keys get their quotes, and Python's own parser does the rest. What a crash does to such a file
-(an end cut off, bytes behind the end, a second copy of a key) is reported, with its byte offset.
+fastjson does not quote map keys that are numbers or booleans, writes control characters unescaped,
+and replaces an object it has already written by a reference. `parse_json` therefore works in steps:
+
+    bytes      -> text             the first of CHARSETS that decodes them
+    text       -> JSON             one pass over the tokens quotes bare keys and finds the value's end
+    JSON       -> dict or list     Python's json
+    references -> their targets    `_References`
+
+Damage after a crash (a truncated end, bytes after the value, duplicate keys) is reported with its
+byte offset.
 
 Source: fastjson 1.2.83, fastjson2 2.0.43, as shipped with RocketMQ 4.0.0 to 5.5.0.
 """
@@ -17,21 +23,20 @@ from typing import Any
 
 from rmqinspect.errors import BadRecord
 
-# No file of a broker nests deeper than six levels; Python's parser would give up near 1000.
+# Brokers nest at most six levels; Python's parser fails near 1000.
 MAX_DEPTH = 100
-# Java writes at most 20 digits; Python refuses more than 4300, without saying where.
+# Java writes at most 20 digits; Python refuses more than 4300, without an offset.
 MAX_DIGITS = 400
-# Problems of one text that are told one by one; a file of duplicate keys must not fill the memory.
+# Problems listed per text: bounds memory for a file full of duplicate keys.
 MAX_PROBLEMS = 20
-# Values that references of one text may repeat; real ones repeat a handful.
+# Values that references may copy per text; real files copy a handful.
 MAX_REPEATED = 1 << 20
 
 # 4.x writes the platform's charset: UTF-8 nearly everywhere, GBK on a Chinese Windows.
-# ISO-8859-1 decodes anything, so it comes last.
+# ISO-8859-1 decodes anything, so it is last.
 CHARSETS = ("utf-8", "gbk", "iso-8859-1")
 
-# All that can stand outside of strings and matters here. Possessive repeats: hostile text must
-# not make the search try every split of a long run of digits or blanks.
+# The relevant tokens. Possessive repeats: no backtracking over long runs of digits or blanks in hostile text.
 _TOKEN = re.compile(
     r"""(?P<string>"[^"\\]*+(?:\\.[^"\\]*+)*+")
       | (?P<open>[{\[])
@@ -40,8 +45,8 @@ _TOKEN = re.compile(
       | (?P<wrong>"|NaN|-?Infinity)""",
     re.VERBOSE | re.DOTALL | re.ASCII,
 )
-# Escapes in reading order, so that a backslash is never taken twice. A lone half of a surrogate
-# pair is no character and cannot leave this program in any output.
+# Escapes in text order, so that no backslash is consumed twice. A lone surrogate is no character
+# and cannot be encoded in any output.
 _ESCAPE = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<lone>\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\.",
     re.DOTALL,
@@ -50,7 +55,7 @@ _PATH_STEP = re.compile(r"\.((?:[^.\[\\]|\\.)+)|\[(\d{1,9})\]", re.DOTALL)
 
 
 class NotJson(BadRecord):
-    """The text cannot be read even with tolerance; `offset` is the byte where that shows."""
+    """The text is not valid even in fastjson's dialect; `offset` is the byte where parsing failed."""
 
     def __init__(self, offset: int, reason: str) -> None:
         super().__init__(f"not JSON at byte {offset} ({offset:#x}): {reason}")
@@ -60,19 +65,19 @@ class NotJson(BadRecord):
 
 @dataclass(frozen=True, slots=True)
 class JsonDocument:
-    """A value, and what was odd about its text."""
+    """A value, and the problems of its text."""
 
     value: Any  # dict or list; all keys are strings
     charset: str
-    end: int  # byte offset behind the value
-    behind: bytes  # what stands there, without white space around it
-    duplicates: tuple[str, ...]  # keys that one object has twice; at most MAX_PROBLEMS, as the next
-    dangling: tuple[str, ...]  # paths of references that name nothing before them
-    fractions: tuple[str, ...]  # numbers that are no integers, which no broker writes; at most MAX_PROBLEMS
+    end: int  # byte offset after the value
+    behind: bytes  # bytes after the value, stripped of white space
+    duplicates: tuple[str, ...]  # keys repeated in one object; at most MAX_PROBLEMS
+    dangling: tuple[str, ...]  # paths of unresolvable references; at most MAX_PROBLEMS
+    fractions: tuple[str, ...]  # non-integer numbers, which no broker writes; at most MAX_PROBLEMS
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What was odd, in words."""
+        """Problems as text."""
         found = [f"duplicate key {name!r}: the last value counts" for name in self.duplicates]
         found += [f"reference {path!r} names nothing before it" for path in self.dangling]
         if self.behind:
@@ -84,12 +89,12 @@ class JsonDocument:
 
 
 def parse_json(raw: bytes) -> JsonDocument:
-    """Read the object or array at the beginning of `octets`.
+    """Parse the object or array at the start of `raw`.
 
-    Of a duplicate key the last value stays, as in fastjson. A reference that cannot be resolved
-    stays as it is written. Both are problems, and so are bytes behind the end.
+    The last value of a duplicate key counts, as in fastjson. An unresolvable reference is kept as
+    written. Both are reported as problems, and so are bytes after the value.
 
-    :raises NotJson: there is no object or array, or it is cut, or nests deeper than MAX_DEPTH.
+    :raises NotJson: there is no object or array, or it is truncated or nests deeper than MAX_DEPTH.
     """
     text, charset = _decode(raw)
     duplicates: list[str] = []
@@ -129,7 +134,7 @@ def parse_json(raw: bytes) -> JsonDocument:
 
 
 class _ByteOffsets:
-    """Turns a position in the decoded text into a byte offset; only errors need it."""
+    """Maps a position in the decoded text to a byte offset; used for errors only."""
 
     def __init__(self, text: str, charset: str) -> None:
         self.text, self.charset = text, charset
@@ -145,7 +150,7 @@ def _decode(raw: bytes) -> tuple[str, str]:
         except UnicodeDecodeError as error:
             if charset != CHARSETS[0]:
                 continue
-            # Garbage behind a whole value says nothing about the charset of the value.
+            # Garbage after a complete value does not affect the value's charset.
             sound = raw[: error.start].decode(charset)
             if end := _end_of_value(sound):
                 return sound[:end] + "\ufffd", charset
@@ -153,7 +158,7 @@ def _decode(raw: bytes) -> tuple[str, str]:
 
 
 def _end_of_value(text: str) -> int:
-    """Return the position behind the first value of `text`, 0 when it does not end here."""
+    """Return the position after the first value of `text`, 0 if the value has no end."""
     depth = 0
     for token in _TOKEN.finditer(text):
         if token["open"]:
@@ -168,12 +173,12 @@ def _end_of_value(text: str) -> int:
 
 
 def _quote_bare_keys(text: str, start: int, byte_of: _ByteOffsets) -> tuple[str, int, list[int]]:
-    """Return (legal JSON of the value at `start`, end of the value in `text`, inserted positions).
+    """Return (standard JSON of the value at `start`, end of the value in `text`, positions of added quotes).
 
-    The positions are those of the inserted quotes in the returned text.
+    The positions refer to the returned JSON.
     """
-    pieces: list[str] = []
-    quotes: list[int] = []  # positions in text, each twice
+    parts: list[str] = []
+    quotes: list[int] = []  # positions in `text`, before and after each bare key
     depth, copied, end = 0, start, 0
     for token in _TOKEN.finditer(text, start):
         if token["open"]:
@@ -192,17 +197,17 @@ def _quote_bare_keys(text: str, start: int, byte_of: _ByteOffsets) -> tuple[str,
             if len(token["bare"]) > MAX_DIGITS:
                 raise NotJson(byte_of(token.start()), f"a number of {len(token['bare'])} digits")
             if token["is_key"]:
-                pieces += text[copied : token.start("bare")], '"', token["bare"], '"'
+                parts += text[copied : token.start("bare")], '"', token["bare"], '"'
                 quotes += token.start("bare"), token.end("bare")
                 copied = token.end("bare")
         elif "\\u" in token["string"]:
-            pieces += text[copied : token.start()], _ESCAPE.sub(_whole_character, token["string"])
+            parts += text[copied : token.start()], _ESCAPE.sub(_whole_character, token["string"])
             copied = token.end()
     if not end:
         raise NotJson(byte_of(len(text)), "the text ends within the value")
-    pieces.append(text[copied:end])
+    parts.append(text[copied:end])
     insertions = [position - start + before for before, position in enumerate(quotes)]
-    return "".join(pieces), end, insertions
+    return "".join(parts), end, insertions
 
 
 def _whole_character(escape: re.Match[str]) -> str:
@@ -219,21 +224,21 @@ def _first_duplicate(pairs: Sequence[tuple[str, Any]]) -> str:
 
 
 class _References:
-    """Puts the objects that references name in the references' places; the rest goes to `dangling`.
+    """Replaces references by their targets; unresolvable ones go to `dangling`.
 
-    fastjson writes an object out at its first occurrence, so a reference points backwards, to
-    something that has ended: `sizes` holds what has, in values. That also keeps the result free of
-    cycles, and MAX_REPEATED from being a small text that says a large one a million times.
+    fastjson writes an object in full at its first occurrence, so a valid reference points back to a
+    complete value: only those are in `sizes`. This excludes cycles, and the sizes bound what a small
+    text can expand to (MAX_REPEATED).
     """
 
     def __init__(self, root: Any) -> None:
         self.root = root
-        self.sizes: dict[int, int] = {}  # by id
+        self.sizes: dict[int, int] = {}  # values in each complete object or array, by id()
         self.left = MAX_REPEATED
         self.dangling: list[str] = []
 
     def resolve(self, node: Any) -> int:
-        """Resolve all references in `node` and return how many values it holds then."""
+        """Resolve all references in `node`; return how many values it holds then."""
         members = list(node.items()) if isinstance(node, dict) else list(enumerate(node))
         size = 1 + len(members)
         for name, child in members:
@@ -259,7 +264,7 @@ class _References:
 
 
 def _at_path(root: Any, path: str) -> Any:
-    """Return what a fastjson path names, None if there is nothing: `$.offsetTable.T\\@G`, `$.a[2]`."""
+    """Return the value at a fastjson path, None without one: `$.offsetTable.T\\@G`, `$.a[2]`."""
     steps = list(_PATH_STEP.finditer(path, 1))
     ends = list(accumulate((len(step[0]) for step in steps), initial=1))
     if not path.startswith("$") or ends[-1] != len(path):

@@ -1,4 +1,4 @@
-"""A layout walked field by field over bytes that may be damaged or end too early."""
+"""Field-by-field parsing of bytes that may be damaged or truncated."""
 
 import io
 from collections.abc import Iterable, Mapping
@@ -12,25 +12,25 @@ from rmqinspect.schemas.message import SysFlag
 
 @dataclass(frozen=True, slots=True)
 class FieldRow:
-    """One field of a record. Rows of depth 0 tile the record; rows below tile the row they explain."""
+    """One row of a record's display. Rows of depth 0 tile the record; deeper rows tile their parent."""
 
-    name: str  # as in the layout; of a property: its own name
-    offset: int  # from the record's first byte
+    name: str  # of the layout's field, or of the property
+    offset: int  # from the start of the record
     raw: bytes
-    value: str  # for people, escaped
-    note: str = ""  # what the value means, escaped
-    problem: bool = False  # the note tells of damage
+    value: str  # for display, escaped
+    note: str = ""  # meaning of the value, escaped
+    problem: bool = False  # the note describes damage
     depth: int = 0
 
     @property
     def size(self) -> int:
-        """Bytes of the field."""
+        """Size in bytes."""
         return len(self.raw)
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One parsed field of a layout: half-open range from the first byte, and construct's value."""
+    """One parsed field: its byte range [start, end), and its value."""
 
     name: str
     start: int
@@ -40,21 +40,21 @@ class Field:
 
 @dataclass(frozen=True)
 class ParsedFields:
-    """A layout's fields as far as they could be parsed, and the bytes they came from."""
+    """The fields of a layout up to the first that cannot be parsed, and their bytes."""
 
     raw: bytes
-    physical_offset: int | None  # where the first byte lies, if known
+    physical_offset: int | None  # of the first byte, if known
     fields: Mapping[str, Field]
-    reason: str | None  # why the walk stopped; None when every field was parsed
+    reason: str | None  # why parsing stopped; None if all fields were parsed
 
     def number(self, name: str) -> int:
-        """Return the value of an integer field, 0 when the walk did not come to it."""
+        """Return the value of an integer field, 0 if it was not parsed."""
         field = self.fields.get(name)
         return int(field.value) if field is not None else 0
 
     @property
     def end(self) -> int:
-        """Where the last parsed field ends."""
+        """End of the last parsed field."""
         return max((field.end for field in self.fields.values()), default=0)
 
     @property
@@ -64,7 +64,7 @@ class ParsedFields:
 
     @property
     def body(self) -> bytes | None:
-        """A record's body as stored, None when the walk did not come to it."""
+        """A record's body as stored, None if it was not parsed."""
         field = self.fields.get("body")
         return None if field is None else bytes(field.value)
 
@@ -76,9 +76,9 @@ def walk_fields(
     start: int = 0,
     known: Mapping[str, Any] | None = None,
 ) -> ParsedFields:
-    """Parse named fields one after the other from `start` on, as far as they go; never raises.
+    """Parse consecutive fields from `start` on, up to the first that cannot be parsed; never raises.
 
-    `known` holds the values of earlier fields that these refer to.
+    `known` has the values of earlier fields that these depend on.
     """
     stream, values = io.BytesIO(content), dict(known or {})
     stream.seek(start)

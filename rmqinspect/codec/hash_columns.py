@@ -1,10 +1,12 @@
 """Java's string hash of many texts at once, for index keys and tags.
 
-The hash of n characters is the sum of character * 31^(places behind it), wrapped to 32 bits: for
-texts of one length that is a matrix times a vector. And it joins: the hash of a text made of two
-parts follows from the hashes of the parts, so `topic#` is hashed once and not once per key.
+    hash(c[0] … c[n-1]) = sum of c[i] * 31^(n-1-i), modulo 2^32
+    hash(a + b)         = hash(a) * 31^len(b) + hash(b)
 
-`rmqinspect.codec.hashes` has the same for one value.
+By the first line, texts of equal length are hashed by one matrix-vector product. By the second, the
+prefix `topic#` of index keys is hashed once per topic instead of once per key.
+
+`codec.hashes` does the same for one value; a test compares the two.
 """
 
 from collections.abc import Iterator
@@ -19,34 +21,33 @@ from rmqinspect.codec.hashes import java_string_hash
 
 Hashes = NDArray[np.int32]
 
-# Bytes of text hashed in one step; they take four times that as numbers, which a processor's cache holds.
+# Bytes of text per step: as 32-bit integers they take 1 MiB, which fits in L2.
 _BLOCK = 1 << 18
 _ASCII_END = 0x80
 _TABLE_SIZE = 4096
 
 
 class TextHashes(NamedTuple):
-    """Of n texts: their hashes, and their lengths as Java counts them, in UTF-16 code units."""
+    """Hashes of n texts, and their lengths in UTF-16 code units, as in Java."""
 
     hashes: Hashes
     lengths: Ints
 
 
 def java_string_hashes(raw: Bytes, starts: Ints, ends: Ints) -> Hashes:
-    """Return Java's `String.hashCode()` of the UTF-8 texts [starts, ends) of `octets`, shape (n,)."""
+    """Return Java's `String.hashCode()` of the UTF-8 texts [starts, ends) of `raw`, shape (n,)."""
     return hash_texts(raw, starts, ends).hashes
 
 
 def hash_texts(raw: Bytes, starts: Ints, ends: Ints) -> TextHashes:
-    """Return the hashes and the UTF-16 lengths of the UTF-8 texts [starts, ends) of `octets`.
+    """Return the hashes and the UTF-16 lengths of the UTF-8 texts [starts, ends) of `raw`.
 
-    The spans lie within `octets`, in any order, and may overlap. What is not UTF-8 becomes U+FFFD,
-    as when the broker decodes it.
+    The ranges may be in any order and overlap. Invalid UTF-8 becomes U+FFFD, as in the broker.
     """
     lengths = ends - starts
     units = lengths.copy()
     hashes = np.zeros(len(starts), np.int32)
-    wide = []  # texts with characters of more than one byte
+    wide = []  # numbers of texts that are not ASCII
     for which in _groups(lengths):
         block = _gather(raw, starts[which], int(lengths[which[0]]))
         hashes[which] = _hash_block(block)
@@ -75,32 +76,32 @@ def powers_of_31(lengths: Ints) -> NDArray[np.uint32]:
 
 @cache
 def _power_table() -> NDArray[np.uint32]:
-    """Return the powers for all lengths that keys commonly have."""
+    """Return the powers for all common lengths."""
     powers = np.full(_TABLE_SIZE, 31, np.uint32)
     powers[0] = 1
     return np.multiply.accumulate(powers, dtype=np.uint32)
 
 
 def joined_hashes(prefix_hashes: int | Hashes, hashes: Hashes, lengths: Ints) -> Hashes:
-    """Return the hashes of prefix + text, from the hashes of both and the UTF-16 lengths of the texts.
+    """Return the hashes of prefix + text; `hashes` and UTF-16 `lengths` are those of the texts.
 
-    `prefix_hashes` is one hash for all, or one per text.
+    `prefix_hashes` is one hash, or one per text.
     """
     prefix = np.asarray(prefix_hashes, np.int32).astype(np.uint32)
     return (prefix * powers_of_31(lengths) + hashes.astype(np.uint32)).view(np.int32)
 
 
 def index_hashes(hashes: Hashes) -> Hashes:
-    """Return what an index file stores for key texts of these hashes. Source: IndexFile#indexKeyHashMethod."""
+    """Return the index hashes of texts from their Java hashes. Source: IndexFile#indexKeyHashMethod."""
     # The absolute value of the smallest int is itself, in numpy as in Java; the broker makes it 0.
     return np.maximum(np.abs(hashes), np.int32(0))
 
 
 def _groups(lengths: Ints) -> Iterator[Ints]:
-    """Yield the numbers of texts of one length, as many as a block takes; none of the empty ones."""
+    """Yield numbers of texts of equal length, at most a block at a time; skips empty texts."""
     if not len(lengths):
         return
-    if (lengths == lengths[0]).all():  # as ids are
+    if (lengths == lengths[0]).all():  # typical of ids
         groups = [np.arange(len(lengths))]
     else:
         order = np.argsort(lengths, kind="stable")
@@ -113,14 +114,14 @@ def _groups(lengths: Ints) -> Iterator[Ints]:
 
 
 def _gather(raw: Bytes, starts: Ints, length: int) -> Bytes:
-    """Return the `length` bytes from each start on, shape (n, length)."""
+    """Return `length` bytes from each start, shape (n, length)."""
     text = np.dtype((np.void, length))
     view = np.ndarray((len(raw) - length + 1,), text, np.ascontiguousarray(raw), 0, (1,))
     return view[starts].view(np.uint8).reshape(len(starts), length)
 
 
 def _hash_block(block: Bytes) -> Hashes:
-    """Return the hashes of texts of one length and one byte per character, shape (n, length)."""
+    """Return the hashes of the rows of `block`, shape (n, length), as texts of one byte per character."""
     hashes = np.zeros(len(block), np.int32)
     for first in range(0, block.shape[1], _BLOCK):
         piece = block[:, first : first + _BLOCK]

@@ -1,7 +1,6 @@
-"""Numbers a broker derives from text and bytes, for one value at a time.
+"""Hashes and checksums of single values: Java's string hash, index hash, masked CRC-32.
 
-Java's string hash and the index hash made of it; the masked CRC-32 of records, and the search for
-a single flipped bit that a differing CRC-32 allows.
+Also finds the single flipped bit that explains a CRC-32 mismatch.
 """
 
 import math
@@ -22,39 +21,38 @@ def java_string_hash(text: str) -> int:
 
 
 def index_key(topic: str, key: str) -> str:
-    """Return the text that an index file hashes for a key. Source: IndexService#buildKey."""
+    """Return the text whose hash an index file stores for a key. Source: IndexService#buildKey."""
     return f"{topic}#{key}"
 
 
 def index_hash(text: str) -> int:
-    """Return the hash an index file stores for a key text; the slot is this modulo the slots.
+    """Return the hash that an index file stores for a key's text; modulo the slots it is the slot.
 
     Source: IndexFile#indexKeyHashMethod.
     """
     value = abs(java_string_hash(text))
-    # Java's Math.abs leaves the smallest int negative; the broker turns that into 0.
+    # Java's Math.abs leaves the smallest int negative; the broker uses 0 instead.
     return 0 if value == 1 << 31 else value
 
 
 def masked_crc32(raw: bytes | bytearray | memoryview) -> int:
-    """Return the CRC-32 as a record stores it, without its top bit. Source: UtilAll#crc32."""
+    """Return the CRC-32 as stored in a record: without its top bit. Source: UtilAll#crc32."""
     return zlib.crc32(raw) & CRC_MASK
 
 
 def find_flipped_bits(size: int, stored: int, computed: int) -> list[tuple[int, int]]:
-    """Return every (byte, bit) of `size` octets whose flip turns one masked CRC into the other.
+    """Return every (byte, bit) whose flip in `size` bytes turns one masked CRC into the other.
 
-    Bytes count from 0, bits from 0 for the least significant one. Nearly always at most one is
-    found; two mean that the lost top bit of the CRC leaves a choice. Only the size of the octets
-    matters: a CRC is linear, so a flipped bit changes it by an amount that depends on nothing but
-    the bit's distance from the end. The search meets in the middle of that distance, in about
-    sqrt(size) steps. Beyond some MiB an answer may be chance: one in 2**28 / size.
+    Bit 0 is the least significant. Usually at most one is found; two arise from the missing top bit
+    of the CRC. The bytes themselves are not needed: a CRC is linear, so a flip changes it by an amount
+    that depends only on the bit's distance from the end. The search is a meet-in-the-middle over
+    that distance, about sqrt(size) steps. The chance of a false match is size / 2**28.
     """
     difference = (stored ^ computed) & CRC_MASK
     if size <= 0 or difference == 0:
         return []
     stride = math.isqrt(size - 1) + 1
-    # What a flip changes when fewer than `stride` bytes follow it.
+    # CRC change of a flip, for flips followed by fewer than `stride` bytes.
     near: dict[int, tuple[int, int]] = {}
     for bit in range(8):
         change = _CRC_TABLE[1 << bit]
@@ -82,12 +80,12 @@ def _crc_table() -> list[int]:
 
 
 _CRC_TABLE = _crc_table()
-# The top byte of each table entry is unique, which makes a step of the CRC reversible.
+# The top bytes of the table's entries are unique, so a CRC step can be reversed.
 _CRC_INDEX = {entry >> 24: index for index, entry in enumerate(_CRC_TABLE)}
 
 
 def _step_back(change: int, steps: int) -> int:
-    """Return the CRC change from which `change` arises when `steps` more bytes follow."""
+    """Return the CRC change that becomes `change` after `steps` more bytes."""
     for _ in range(steps):
         index = _CRC_INDEX[change >> 24]
         change = (change ^ _CRC_TABLE[index]) << 8 & 0xFFFFFFFF | index

@@ -1,7 +1,7 @@
-"""A construct layout as a numpy dtype, and one door from bytes to a parsed struct.
+"""Construct layouts as numpy dtypes and field offsets, and parsing of one struct.
 
-The only place where construct and numpy meet. The dtype is computed from the layout, never
-written by hand, so a layout is declared once.
+The only module that uses construct and numpy together. Dtypes and offsets are computed from the
+layouts in schemas/, so each layout is declared once.
 """
 
 from collections.abc import Callable
@@ -16,10 +16,10 @@ from rmqinspect.errors import BadRecord
 if TYPE_CHECKING:
     import numpy as np  # slow to import, and `parse` and `place_of` do without
 
-# A construct Container: the fields are attributes.
+# construct's Container: field values as attributes. construct has no type hints.
 Container: TypeAlias = Any
 
-# construct's FormatField says ">l" for 4 bytes; numpy's "l" has 8. So numpy is told the size.
+# construct's ">l" has 4 bytes, numpy's "l" has 8: dtypes are spelled with the size.
 _NUMPY_KINDS = {"b": "i", "h": "i", "l": "i", "q": "i"}
 
 
@@ -64,9 +64,9 @@ def place_of(layout: Construct, name: str) -> int:
 
 
 def parse(layout: Construct, raw: bytes | memoryview, describe: Callable[[], str]) -> Container:
-    """Parse one struct from the beginning of `octets`; what follows it is ignored.
+    """Parse one struct from the start of `raw`; further bytes are ignored.
 
-    :raises BadRecord: the bytes end too early; `describe` says where they came from.
+    :raises BadRecord: `raw` is too short; the message begins with `describe()`.
     """
     try:
         return layout.parse(bytes(raw))

@@ -1,7 +1,7 @@
-"""What a message id says: the broker's offset id, the Java client's id, the id of gRPC clients.
+"""Message ids: the broker's offset id, the Java client's id, the gRPC client's id.
 
-An id is hex text without a mark of its kind, and 32 digits (56 with IPv6) can be either of two, so
-`decode` gives every reading together with what speaks against it.
+An id is hex text without a type tag, and 32 digits (56 with IPv6) may be either of two kinds:
+`decode` returns every reading, each with the reasons to doubt it.
 
 Source: MessageDecoder#createMessageId, MessageClientIDSetter; MessageIdCodec of rocketmq-clients.
 """
@@ -32,7 +32,7 @@ _ZONES_WEST, _ZONES_EAST = timedelta(hours=-12), timedelta(hours=14)
 
 @dataclass(frozen=True, slots=True)
 class OffsetId:
-    """The broker's id of a record: where it lies on which broker."""
+    """The broker's id of a record: broker address and physical offset."""
 
     kind: ClassVar[str] = "offset_msg_id"
     text: str
@@ -42,7 +42,7 @@ class OffsetId:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """What speaks against this reading; empty when nothing does."""
+        """Reasons to doubt this reading."""
         return tuple(
             doubt
             for doubt, holds in (
@@ -55,7 +55,7 @@ class OffsetId:
 
 @dataclass(frozen=True, slots=True)
 class ClientId:
-    """The Java client's id (`UNIQ_KEY`): which process made it, when in the month, in which order."""
+    """The Java client's id (`UNIQ_KEY`): process, time within the month, counter."""
 
     kind: ClassVar[str] = "msg_id"
     text: str
@@ -67,12 +67,12 @@ class ClientId:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """What speaks against this reading; empty when nothing does."""
+        """Reasons to doubt this reading."""
         days = self.time_in_month / timedelta(days=1).total_seconds() / 1000
         return tuple(
             doubt
             for doubt, holds in (
-                # These two bytes are the upper half of the port in an offset msg id, which is 0.
+                # In an offset msg id these two bytes are the upper half of the port: 0.
                 ("pid 0 is no process of a client", self.pid == 0),
                 (f"{days:.1f} days is longer than a month", self.since_month_start > _MONTH_LIMIT),
             )
@@ -87,7 +87,7 @@ class ClientId:
 
 @dataclass(frozen=True, slots=True)
 class GrpcId:
-    """The id that clients of rocketmq-clients 5.x make."""
+    """The id made by clients of rocketmq-clients 5.x."""
 
     kind: ClassVar[str] = "grpc_msg_id"
     text: str
@@ -99,12 +99,12 @@ class GrpcId:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """What speaks against this reading; empty when nothing does."""
+        """Reasons to doubt this reading."""
         return () if self.version == messageid.GRPC_VERSION else (f"version {self.version} is unknown",)
 
     @property
     def instant(self) -> datetime:
-        """When the id was made, to the second."""
+        """Creation time, to the second."""
         return GRPC_EPOCH + timedelta(seconds=self.seconds)
 
 
@@ -112,7 +112,7 @@ MessageId = OffsetId | ClientId | GrpcId
 
 
 def decode(text: str) -> tuple[MessageId, ...]:
-    """Return every reading of one id, the plausible ones first; () for text that is no id."""
+    """Return every reading of an id, plausible ones first; () if the text is no id."""
     if not re.fullmatch(r"(?:[0-9A-Fa-f]{2})+", text.strip()):
         return ()
     raw = bytes.fromhex(text.strip())
@@ -125,19 +125,19 @@ def decode(text: str) -> tuple[MessageId, ...]:
 
 
 def split_batch(text: str) -> list[str]:
-    """Return the ids of a batch, which a SendResult joins with commas."""
+    """Return the ids of a batch; a SendResult joins them with commas."""
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def offset_msg_id(address: bytes, port: int, physical_offset: int) -> str:
-    """Return the broker's id of a record; `address` has the 4 or 16 bytes of its store host."""
+    """Return the broker's id of a record; `address` is its store host, 4 or 16 bytes."""
     layout = messageid.OffsetIdV4 if len(address) == _IPV4_SIZE else messageid.OffsetIdV6
     raw: bytes = layout.build({"address": address, "port": port, "physical_offset": physical_offset})
     return raw.hex().upper()
 
 
 def address_text(raw: bytes) -> str:
-    """Return 4 bytes as dotted IPv4, 16 as IPv6 in the form of RFC 5952."""
+    """Return 4 bytes as dotted IPv4, 16 bytes as IPv6 in the form of RFC 5952."""
     address = ip_address(raw)
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         # RFC 5952, section 5. Python writes this form from 3.13 on only.
@@ -151,9 +151,9 @@ def host_text(address: str, port: int) -> str:
 
 
 def instant_in_month(reading: ClientId, year: int, month: int, zone: tzinfo) -> datetime:
-    """Return when the id was made, if it was made in that month by a client in `zone`; in UTC.
+    """Return the creation time, in UTC, of an id made in a month by a client in `zone`.
 
-    :raises ValueError: there is no such month between the years 1 and 9999.
+    :raises ValueError: the time lies outside the years 1 to 9999.
     """
     try:
         start = datetime(year, month, 1, tzinfo=zone).astimezone(UTC)
@@ -163,10 +163,10 @@ def instant_in_month(reading: ClientId, year: int, month: int, zone: tzinfo) -> 
 
 
 def instants_around(reading: ClientId, anchor: datetime, zone: tzinfo) -> list[datetime]:
-    """Return when the id can have been made, the instant nearest to `anchor` first.
+    """Return the possible creation times, the nearest to `anchor` first.
 
-    One candidate each for the month of the anchor, the one before and the one after. The anchor
-    is best the record's BORNTIMESTAMP; "now", which Java takes, is wrong for all but new records.
+    One each for the anchor's month and the months before and after. The best anchor is the record's
+    BORNTIMESTAMP; Java uses the current time, which is wrong for old records.
     """
     local = anchor.astimezone(zone)
     months = local.year * 12 + local.month - 1
@@ -180,12 +180,12 @@ def instants_around(reading: ClientId, anchor: datetime, zone: tzinfo) -> list[d
 
 
 def client_zone(reading: ClientId, born: datetime) -> timezone | None:
-    """Return the client's offset from UTC, if a record's BORNTIMESTAMP shows it.
+    """Return the client's offset from UTC, inferred from a record's BORNTIMESTAMP.
 
-    East of UTC a month begins earlier, so an id read as if made in UTC lies later by the client's
-    offset than the timestamp. None when the distance is no zone's offset.
+    East of UTC a month begins earlier, so an id decoded as UTC is later than the timestamp by the
+    client's offset. None if the difference is no zone's offset.
     """
-    # Around the turn of a month a far candidate may be the right one: the offset decides.
+    # Near the turn of a month a farther candidate may be right: the offset decides.
     for instant in instants_around(reading, born, UTC):
         offset = -round((born - instant) / _ZONE_STEP) * _ZONE_STEP
         if _ZONES_WEST <= offset <= _ZONES_EAST and abs(born - instant + offset) <= _NEAR:

@@ -1,11 +1,15 @@
-"""Property texts of many records at once: names, values, and which are malformed.
+"""Properties of many records at once, as columns of positions.
 
-A text is `name 01 value 02 name 01 value 02 …`, the last 02 may be missing. Items are split at
-02, empty ones are ignored, and the first 01 of an item separates its name; a value may hold
-further 01. An item with an empty value is no property; one without 01, or without a name, is
-malformed and none either.
+    name 01 value 02 name 01 value 02     the last 02 is optional
 
-Source: MessageDecoder#string2messageProperties, 4.9.1 and later; core 2.6.
+Rules, as in the broker: items are separated by 02, and empty items are ignored. The first 01 of an
+item ends its name; the value may contain more. An item without a value is ignored; one without 01
+or without a name is malformed.
+
+Nearly all texts strictly alternate 01 and 02: `_split_alternating` splits these in one pass, and
+`split_properties` handles the rest.
+
+Source: MessageDecoder#string2messageProperties, 4.9.1 and later.
 """
 
 from dataclasses import dataclass
@@ -19,21 +23,21 @@ from rmqinspect.schemas.message import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """Well-formed items, in order: where each lies in the text, and which record has it."""
+    """The well-formed items in text order: positions, and the record of each."""
 
     record: Ints
     name_starts: Ints
     name_ends: Ints
     value_starts: Ints
     value_ends: Ints
-    malformed: Ints  # the records (ascending, maybe repeated) that have a malformed item
+    malformed: Ints  # record of each malformed item, ascending
     firsts: Ints  # shape (n + 1,): record i has the items firsts[i] to firsts[i + 1]
 
 
 def split_properties(text: Bytes, offsets: Ints) -> Items:
-    """Split the property texts of n records, which lie one behind the other in `text`.
+    """Return the items of n records; `offsets` has shape (n + 1,).
 
-    `offsets` has shape (n + 1,): record i has `text[offsets[i]:offsets[i + 1]]`.
+    Record i has the properties `text[offsets[i]:offsets[i + 1]]`.
     """
     alternating = _split_alternating(text, offsets)
     if alternating is not None:
@@ -42,8 +46,8 @@ def split_properties(text: Bytes, offsets: Ints) -> Items:
     lasts = offsets[1:][np.diff(offsets) > 0]
     unended = lasts[text[lasts - 1] != PROPERTY_SEPARATOR]
     if len(unended):
-        # A 02 ends its item and is no part of the next; the end of a text is where the next begins,
-        # be it with a 02.
+        # After an item that ends with 02 the next begins behind it; after one that ends with its text,
+        # right there, even if the next text begins with 02.
         skipped = np.repeat((1, 0), (len(item_ends), len(unended)))
         item_ends = np.concatenate((item_ends, unended))
         order = np.lexsort((skipped, item_ends))
@@ -60,7 +64,7 @@ def split_properties(text: Bytes, offsets: Ints) -> Items:
         return Items(_records_of(firsts), starts, middles, middles + 1, item_ends, starts[:0], firsts)
     middle = np.append(middles, len(text))[np.searchsorted(middles, starts)]
     bad = (starts < item_ends) & ((middle == starts) | (middle >= item_ends))
-    # A client that sets an empty tag writes it so, and the broker reads it as no tag.
+    # Clients write an empty tag as an empty value, and the broker reads it as no tag.
     sound = (starts < middle) & (middle + 1 < item_ends)
     starts, middle, item_ends, bad_starts = starts[sound], middle[sound], item_ends[sound], starts[bad]
     firsts = np.searchsorted(starts, offsets)
@@ -69,9 +73,9 @@ def split_properties(text: Bytes, offsets: Ints) -> Items:
 
 
 def _split_alternating(text: Bytes, offsets: Ints) -> Items | None:
-    """Split texts in which each item is a name, 01, a value, 02, as nearly all are; None for any others."""
-    patterns = np.flatnonzero(text <= PROPERTY_SEPARATOR)
-    middles, ends = patterns[0::2], patterns[1::2]
+    """Split texts that strictly alternate name 01 value 02; None if any does not."""
+    separators = np.flatnonzero(text <= PROPERTY_SEPARATOR)
+    middles, ends = separators[0::2], separators[1::2]
     lasts = offsets[1:][offsets[1:] > offsets[:-1]] - 1
     if len(middles) != len(ends) or (text[middles] != NAME_VALUE_SEPARATOR).any():
         return None
@@ -92,41 +96,41 @@ def _records_of(firsts: Ints) -> Ints:
 _WORD = np.dtype("<u8")
 
 
-# Which bytes of a word are a name of 0 to 8 bytes; a longer one has all.
+# Masks that keep the bytes of a name of 0 to 8 bytes; longer names fill the word.
 _MASKS = np.array([(1 << 8 * size) - 1 for size in range(_WORD.itemsize + 1)], np.uint64)
-_ODD = np.uint64(0x9E3779B97F4A7C15)  # a factor that loses no bit
+_ODD = np.uint64(0x9E3779B97F4A7C15)  # odd, so the multiplication is invertible
 
 
 def _cut(words: NDArray[np.uint64], lengths: Ints) -> NDArray[np.uint64]:
-    """Return the words without the bytes behind their names."""
+    """Return the words with the bytes after their names cleared."""
     return words & _MASKS[np.minimum(lengths, _WORD.itemsize)]
 
 
-def _number_names(heads: NDArray[np.uint64], lengths: Ints) -> NDArray[np.uint64]:
-    """Return a number per name: equal for names of equal length and beginning, and rarely for others."""
+def _hash_names(heads: NDArray[np.uint64], lengths: Ints) -> NDArray[np.uint64]:
+    """Return a hash per name, from its length and its first eight bytes."""
     return heads * _ODD + lengths.astype(np.uint64)
 
 
 class PropertyTexts:
-    """The properties of n records, asked for by name: columns, no Python object per item."""
+    """The properties of n records, for lookups by name; no Python object per item."""
 
     def __init__(self, text: Bytes, offsets: Ints) -> None:
-        """Take the property texts of n records as `split_properties` does."""
+        """`text` and `offsets` as in `split_properties`."""
         self.raw: Bytes = np.concatenate((text, np.zeros(_WORD.itemsize, np.uint8)))
         self.items = split_properties(text, offsets)
         words = np.ndarray((len(text) + 1,), _WORD, self.raw, 0, (1,))
         lengths = self.items.name_ends - self.items.name_starts
-        # The length and the first eight bytes of each name, and both as one number.
+        # Length and first eight bytes of each name, and a hash of both.
         self._lengths, self._heads = lengths, _cut(words[self.items.name_starts], lengths)
-        self._names = _number_names(self._heads, lengths)
+        self._names = _hash_names(self._heads, lengths)
 
     def find(self, name: bytes) -> tuple[Ints, Ints, Ints]:
-        """Return (record, value start, value end) of each record that has the property, ascending.
+        """Return (record, value start, value end) of each record with the property, ascending.
 
-        Of a name that a record has twice the last value counts. Positions are of `octets`.
+        The last value of a repeated name counts. Positions are in `self.raw`.
         """
         head = np.frombuffer(name[: _WORD.itemsize].ljust(_WORD.itemsize, b"\0"), _WORD)
-        found = np.flatnonzero(self._names == _number_names(head, np.array([len(name)]))[0])
+        found = np.flatnonzero(self._names == _hash_names(head, np.array([len(name)]))[0])
         found = found[(self._lengths[found] == len(name)) & (self._heads[found] == head[0])]
         rest = np.frombuffer(name[_WORD.itemsize :], np.uint8)
         if len(rest) and len(found):

@@ -9,12 +9,11 @@ from rmqinspect.store.reader import open_file
 
 
 def read_checkpoint(store: Store) -> dict[str, int]:
-    """Return the stored values by field, in file order.
+    """Return the stored values by field, in file order; empty without a checkpoint file.
 
-    Empty without a checkpoint file; a file cut short gives the fields it holds whole. Fields that
-    the broker's version did not know yet read as 0.
+    A truncated file yields its complete fields. Fields newer than the broker's version are 0.
 
-    :raises Unreadable: the file is there and cannot be read.
+    :raises Unreadable: the file cannot be read.
     """
     if store.checkpoint is None:
         return {}

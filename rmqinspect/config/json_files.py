@@ -1,7 +1,7 @@
-"""The JSON files of `config/`, each read in all of its copies.
+"""The JSON files of `config/` and their backup copies.
 
-A broker rewrites these files in place every few seconds and keeps the last copy beside them. A
-store that keeps its configuration in RocksDB has none of them.
+A broker rewrites each file every few seconds and keeps the previous version as a copy. A store with
+its configuration in RocksDB has none of them.
 
 Source: ConfigManager, MixAll#string2File, ConsumerOffsetManager, ScheduleMessageService;
 RocketMQ 4.0.0 to 5.5.0.
@@ -21,21 +21,21 @@ from rmqinspect.system import filesystem
 
 # A million (topic, group) pairs with eight queues each take about 100 MB.
 MAX_CONFIG_SIZE = 256 << 20
-_NUMBER = re.compile(r"-?\d{1,20}", re.ASCII)  # Python's int() takes more than Java's parseLong
+_NUMBER = re.compile(r"-?\d{1,20}", re.ASCII)  # int() accepts more than Java's parseLong
 
 
 @dataclass(frozen=True)
 class ConfigDocument:
-    """One configuration file as its best copy says."""
+    """The best copy of a configuration file."""
 
-    name: str  # the bare name asked for
-    value: Mapping[str, Any]  # empty when no copy can be read
-    source: StoreFile | None  # the copy; None when no copy can be read
+    name: str  # file name without `.bak` or `.tmp`
+    value: Mapping[str, Any]  # empty if no copy can be read
+    source: StoreFile | None  # None if no copy can be read
     problems: tuple[str, ...]
-    others: tuple["ConfigDocument", ...] = field(default=(), repr=False)  # further readable copies
+    others: tuple["ConfigDocument", ...] = field(default=(), repr=False)  # other readable copies
 
     def table(self, name: str) -> Mapping[str, Any]:
-        """Return the member `name` where it is an object, else an empty one."""
+        """Return the member `name` if it is an object, else an empty one."""
         member = self.value.get(name)
         return member if isinstance(member, dict) else {}
 
@@ -43,9 +43,9 @@ class ConfigDocument:
 def read_config(store: Store, name: str) -> ConfigDocument | None:
     """Return the newest readable copy of a configuration file; None if the store has no copy.
 
-    The copies are the file itself, its `.tmp` (up to 5.0.0) and its `.bak`. Where all readable
-    ones carry a dataVersion the highest wins, else the file itself, else the one modified last.
-    A broker is simpler: it takes the file, or `.bak` when the file is missing or unreadable.
+    Copies are the file, its `.tmp` (up to 5.0.0) and its `.bak`. If all readable copies have a
+    dataVersion the highest counts, else the file itself, else the one modified last. A broker only
+    takes the file, or `.bak` if the file is missing or unreadable.
     """
     files = store.config_files
     copies = [files[name + end] for end in ("", ".tmp", ".bak") if name + end in files]
@@ -87,7 +87,7 @@ def _read_copy(file: StoreFile, name: str) -> ConfigDocument:
 
 
 def _newest_first(documents: Sequence[ConfigDocument]) -> list[ConfigDocument]:
-    """Sort readable copies; of equals the one given first stays first."""
+    """Return readable copies, newest first; stable."""
     if all(_version(document) for document in documents):
         return sorted(documents, key=lambda document: _version(document) or (), reverse=True)
     return sorted(documents, key=_by_file, reverse=True)
@@ -116,13 +116,13 @@ def _modified(file: StoreFile) -> int:
 
 
 def integer(value: Any, bits: int = 64) -> int | None:
-    """Return a value that is a number of so many bits, else None; JSON's true is a Python int too."""
+    """Return a value if it is a signed integer of `bits` bits, else None; a JSON boolean is not."""
     whole = isinstance(value, int) and not isinstance(value, bool)
     return value if whole and -(1 << (bits - 1)) <= value < 1 << (bits - 1) else None
 
 
 def key_number(key: str, bits: int = 32) -> int | None:
-    """Return the number that a key of a table is, None if it is none of so many bits."""
+    """Return a table's key as a signed integer of `bits` bits, None if it is none."""
     return integer(int(key), bits) if _NUMBER.fullmatch(key) else None
 
 
@@ -131,20 +131,20 @@ def key_number(key: str, bits: int = 32) -> int | None:
 
 @dataclass(frozen=True, slots=True, order=True)
 class ConsumerOffset:
-    """Where a group goes on in a queue."""
+    """A consumer group's position in a queue."""
 
     group: str
     topic: str
     queue_id: int
     offset: int  # the next queue offset to consume
-    file: str = field(default="", compare=False)  # the copy that says so
+    file: str = field(default="", compare=False)  # the copy it comes from
 
 
 def read_consumer_offsets(store: Store) -> tuple[list[ConsumerOffset], tuple[str, ...]]:
-    """Return the consumer offsets, sorted, and what was odd about their files.
+    """Return the consumer offsets, sorted, and the problems of their files.
 
     With enableLmq a broker writes lmqConsumerOffset.json instead of consumerOffset.json, which may
-    stay beside it: where both have an entry, that of lmqConsumerOffset.json counts.
+    remain: entries of the former take precedence.
     """
     offsets: dict[tuple[str, str, int], tuple[int, str]] = {}
     problems: list[str] = []
@@ -174,10 +174,10 @@ def read_consumer_offsets(store: Store) -> tuple[list[ConsumerOffset], tuple[str
 
 
 def read_delay_offsets(store: Store) -> ConfigDocument | None:
-    """Return delayOffset.json, or a copy with entries where the newest is an empty table.
+    """Return delayOffset.json; if its table is empty, a copy with entries.
 
-    A broker whose store refuses to load saves this file although it never read it (5.4.0): the
-    empty table is a trace of a failed start, and the copy before it is the state that counts.
+    A broker that fails to load its store still writes this file, empty, without having read it
+    (5.4.0). The previous copy then has the actual state.
     """
     document = read_config(store, "delayOffset.json")
     if document is None or document.table("offsetTable"):

@@ -23,7 +23,8 @@ from rmqinspect.export.request import FINDINGS, MESSAGES, ExportRequest
 from rmqinspect.output import View
 from rmqinspect.output.columnar import ParquetFile
 from rmqinspect.system.limits import keep_freed_memory, open_many_files
-from rmqinspect.system.output_folder import NewFile, open_folder
+from rmqinspect.system.new_file import NewFile
+from rmqinspect.system.output_folder import open_folder
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.filters import Selection
 from rmqinspect.tables.log import SplitRead, read_split

@@ -1,10 +1,15 @@
-"""How many slots and entries an index file was made for: the file itself does not say.
+"""The geometry of an index file: its numbers of slots and entries, which the file does not store.
 
-The settings `maxHashSlotNum` and `maxIndexNum` decide. Where they are not given, the defaults fit a
-file of their size, and the other files of a store share one geometry. What is left is found from
-the content: the entries lie on a grid that ends with the file, so only the grid row of entry 0 is
-unknown; the newest entry has the physical offset that the header calls the end; and the right
-choice is the one where every entry lies in the chain of the slot that its hash asks for.
+    header | slots, 4 bytes each | entries, 20 bytes each       both numbers are broker settings
+
+Tried in order, each checked against the content:
+
+1. the settings `maxHashSlotNum` and `maxIndexNum`, if given
+2. the defaults, or the geometry of the store's other files, if the file has that size
+3. inference: entries are aligned to the end of the file, so only the row of entry 0 is unknown.
+   A candidate places an entry with the header's end offset at number `index_count - 1`.
+
+The check: in the right geometry every entry is in the chain of the slot that its hash selects.
 
 Source: IndexFile, IndexHeader; RocketMQ 4.0.0 to 5.5.0.
 """
@@ -27,42 +32,40 @@ _HEADER_SIZE: int = IndexHeader.sizeof()
 _SLOT_SIZE: int = IndexSlot.sizeof()
 _ENTRY_SIZE: int = IndexEntry.sizeof()
 
-# Entries that a geometry is tried on, and slots of theirs that are looked up: enough to tell, few
-# enough to do for many candidates.
+# Entries checked per geometry, and slots looked up for them: enough to decide, cheap enough for many candidates.
 _TRIED_ENTRIES = 1 << 16
 _TRIED_SLOTS = 256
-# Share of tried entries that must lie in the right chain. The right geometry of an undamaged file
-# has all; a wrong one has few, because its slots and previous numbers are other bytes. Half leaves
-# room for damage in a file of few entries.
+# Share of checked entries that must be in the right chain: all in the right geometry of an intact file,
+# few in a wrong one. One half tolerates damage in small files.
 _ENOUGH = 0.5
 _MAX_CANDIDATES = 1000
 _WINDOW = (4 << 20) // _ENTRY_SIZE  # entries read at a time
-_SLOT_WINDOW = (1 << 20) // _SLOT_SIZE  # slots: as numbers they take twice the bytes
+_SLOT_WINDOW = (1 << 20) // _SLOT_SIZE  # slots read at a time; as int64 they take twice the bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """Numbers of slots and entries; entry 0 is never used, so one entry less can be stored."""
+    """Numbers of slots and entries; entry 0 is never used."""
 
     slots: int
     entries: int
 
     @property
     def possible(self) -> bool:
-        """Whether a broker can have these settings: they are positive Java ints."""
+        """Whether both are positive Java ints, as a broker's settings are."""
         return 0 < self.slots < 2**31 and 0 < self.entries < 2**31
 
     @property
     def size(self) -> int:
-        """Bytes of a file of this geometry."""
+        """File size in bytes."""
         return self.entry_position(self.entries)
 
     def slot_position(self, slot: int) -> int:
-        """Return the byte where a slot starts."""
+        """Return the byte offset of a slot."""
         return _HEADER_SIZE + slot * _SLOT_SIZE
 
     def entry_position(self, entry: int) -> int:
-        """Return the byte where an entry starts."""
+        """Return the byte offset of an entry."""
         return _HEADER_SIZE + self.slots * _SLOT_SIZE + entry * _ENTRY_SIZE
 
 
@@ -71,25 +74,25 @@ DEFAULT_GEOMETRY = Geometry(DEFAULT_SLOTS, DEFAULT_ENTRIES)
 
 @dataclass(frozen=True, slots=True)
 class IndexFile:
-    """An index file with what its header says and the geometry it has."""
+    """An index file, its header and its geometry."""
 
     file: StoreFile
     header: Container | None  # None: the file is shorter than a header
-    geometry: Geometry | None  # None: not to be known
+    geometry: Geometry | None  # None: unknown
 
     @property
     def entries(self) -> int:
-        """Entries in use as the header says; never negative."""
+        """Entries in use according to the header; never negative."""
         return max(0, int(self.header.index_count) - 1) if self.header else 0
 
     @property
     def readable_entries(self) -> int:
-        """Entries in use that lie within the geometry and the file."""
+        """Entries in use within the geometry and the file."""
         return min(self.entries, self.last_entry)
 
     @property
     def last_entry(self) -> int:
-        """Number of the last entry that lies within the geometry and the file, used or not; 0 for none."""
+        """Number of the last entry within the geometry and the file, used or not; 0 without any."""
         if self.geometry is None:
             return 0
         held = (self.file.size - self.geometry.entry_position(0)) // _ENTRY_SIZE
@@ -99,9 +102,9 @@ class IndexFile:
 def read_index_files(store: Store, unread: list[tuple[str, str]] | None = None) -> list[IndexFile]:
     """Return the store's index files in their order, each with header and geometry.
 
-    Files that cannot be read are left out and noted in `unread`, as (name, what the system says).
+    Unreadable files are skipped and added to `unread` as (name, error).
 
-    :raises Unreadable: the system reports an I/O error, and no `unread` was given.
+    :raises Unreadable: an I/O error, if `unread` is None.
     """
     configured = configured_geometry(store)
     known = [geometry for geometry in (configured, DEFAULT_GEOMETRY) if geometry]
@@ -117,7 +120,7 @@ def read_index_files(store: Store, unread: list[tuple[str, str]] | None = None) 
             unread.append((file.name, str(error)))
             continue
         if geometry:
-            # What fitted last is tried first: the files of a store are made with the same settings.
+            # Tried first for the next file: a store's files usually share one geometry.
             known = [geometry, *(other for other in known if other != geometry)]
         files.append(IndexFile(file, header, geometry))
     counts = Counter(index.geometry for index in files if index.geometry)
@@ -126,16 +129,16 @@ def read_index_files(store: Store, unread: list[tuple[str, str]] | None = None) 
 
 
 def reread_index_file(file: StoreFile, geometry: Geometry | None) -> IndexFile:
-    """Return an index file whose geometry is known already, with its header.
+    """Return an index file of known geometry, its header read again.
 
-    :raises Unreadable: the system reports an I/O error.
+    :raises Unreadable: an I/O error.
     """
     with open_file(file) as reader:
         return IndexFile(file, _read_header(reader), geometry)
 
 
 def configured_geometry(store: Store) -> Geometry | None:
-    """Return the geometry that the settings ask for, the defaults in place of one; None without any."""
+    """Return the geometry of the settings, with the default for a missing one; None without both."""
     slots = setting_size(store.settings, "maxHashSlotNum")
     entries = setting_size(store.settings, "maxIndexNum")
     if slots is None and entries is None:
@@ -159,14 +162,14 @@ def _choose(reader: FileReader, header: Container, known: list[Geometry]) -> Geo
             return geometry
     if inferred := _infer(reader, header):
         return inferred
-    # A file that was cut or lengthened has its geometry still.
+    # A truncated or extended file keeps its geometry.
     return next((geometry for geometry in known if _agreement(reader, header, geometry) >= _ENOUGH), None)
 
 
 def _with_usual(index: IndexFile, usual: Geometry | None) -> IndexFile:
-    """Give a file the geometry of the store where its own is not known or differs by its length only.
+    """Return the file with the store's geometry where its own is unknown or differs in length only.
 
-    A broker maps every file with the size that its settings ask for: bytes behind that are not read.
+    A broker maps every file with the size of its settings and ignores further bytes.
     """
     own = index.geometry
     if usual is None or index.header is None or (own and own.slots != usual.slots):
@@ -179,7 +182,7 @@ def _with_usual(index: IndexFile, usual: Geometry | None) -> IndexFile:
 
 
 def _agreement(reader: FileReader, header: Container, geometry: Geometry) -> float:
-    """Return the share of entries that lie in the chain of their own slot, of those tried."""
+    """Return the share of checked entries that are in the chain of their slot."""
     entries = read_entries(reader, geometry, 1, min(header.index_count - 1, _TRIED_ENTRIES))
     if not len(entries):
         return 0.0
@@ -187,7 +190,7 @@ def _agreement(reader: FileReader, header: Container, geometry: Geometry) -> flo
     slots = entries["key_hash"].astype(np.int64) % geometry.slots
     numbers = np.arange(1, len(entries) + 1)
     order = np.argsort(slots, kind="stable")
-    # In this order the entries of a slot stand together, oldest first.
+    # Sorted by slot, oldest entry first.
     first = np.ones(len(entries), bool)
     first[1:] = np.diff(slots[order]) != 0
     expected = np.where(first, 0, np.roll(numbers[order], 1))
@@ -196,26 +199,26 @@ def _agreement(reader: FileReader, header: Container, geometry: Geometry) -> flo
     tried = newest[:: -(-len(newest) // _TRIED_SLOTS)]
     heads = np.array([_read_slot(reader, geometry, int(slots[entry])) for entry in tried])
     good = heads == numbers[tried] if whole else (heads >= numbers[tried]) & (heads < header.index_count)
-    # The first entry makes the header's begin: without that, any grid row near it looks plausible.
+    # Entry 1 has the header's begin offset; without that check, neighbouring rows look plausible too.
     begins = 1.0 if entries["physical_offset"][0] == header.begin_physical_offset else 0.5
     return float(chained.mean() * good.mean() * begins)
 
 
 def read_entries(reader: FileReader, geometry: Geometry, first: int, count: int) -> Units:
-    """Return `count` entries from number `first` on, fewer at the file's end; the dtype of `IndexEntry`.
+    """Return `count` entries from number `first` on, fewer at the file's end; dtype of `IndexEntry`.
 
-    :raises Unreadable: the system reports an I/O error.
+    :raises Unreadable: an I/O error.
     """
     raw = reader.read(geometry.entry_position(first), max(0, count) * _ENTRY_SIZE)
     return np.frombuffer(raw, dtype_of(IndexEntry), len(raw) // _ENTRY_SIZE)
 
 
 def slot_windows(reader: FileReader, geometry: Geometry, low: int, high: int) -> Iterator[tuple[int, Ints]]:
-    """Yield (number of the first, numbers of their newest entries) of the slots [low, high), a window at a time.
+    """Yield (first slot, newest entry of each slot) for the slots [low, high), a window at a time.
 
-    They end where the file does.
+    Stops at the end of the file.
 
-    :raises Unreadable: the system reports an I/O error.
+    :raises Unreadable: an I/O error.
     """
     for first in range(low, high, _SLOT_WINDOW):
         raw = reader.read(geometry.slot_position(first), min(_SLOT_WINDOW, high - first) * _SLOT_SIZE)
@@ -230,7 +233,7 @@ def _read_slot(reader: FileReader, geometry: Geometry, slot: int) -> int:
 
 
 def _infer(reader: FileReader, header: Container) -> Geometry | None:
-    """Return the geometry in which the entries lie in their chains, None when none is clear."""
+    """Return the one geometry that agrees best with the chains, None if it is not clear."""
     if header.index_count <= 1 or (reader.size - _HEADER_SIZE) % _SLOT_SIZE:
         return None
     found = [(_agreement(reader, header, geometry), geometry) for geometry in _candidates(reader, header)]
@@ -240,11 +243,11 @@ def _infer(reader: FileReader, header: Container) -> Geometry | None:
 
 
 def _candidates(reader: FileReader, header: Container) -> Iterator[Geometry]:
-    """Yield geometries of the file's size whose newest entry ends at the header's end offset."""
+    """Yield geometries of the file's size whose newest entry has the header's end offset."""
     count = header.index_count - 1
     words = (reader.size - _HEADER_SIZE) // _SLOT_SIZE
     per_entry = _ENTRY_SIZE // _SLOT_SIZE
-    rows, phase = divmod(words, per_entry)  # of the grid; `phase` slots stand before its first row
+    rows, phase = divmod(words, per_entry)  # rows of entries, after `phase` slots
     slot_0 = _read_slot(reader, Geometry(1, 1), 0)
     grid = Geometry(phase, rows)
     yielded = 0
@@ -253,10 +256,10 @@ def _candidates(reader: FileReader, header: Container) -> Iterator[Geometry]:
         fits = entries["physical_offset"] == header.end_physical_offset
         fits &= (entries["key_hash"] >= 0) & (entries["previous"] >= 0) & (entries["previous"] < count)
         if slot_0 != count:
-            # Of many zero rows, when the end is offset 0, none is the newest entry unless slot 0 says so.
+            # With end offset 0, zero rows match too; one is the newest entry only if slot 0 points to it.
             fits &= entries["key_hash"] != 0
         for row in np.flatnonzero(fits):
-            before = start + int(row) - count  # grid rows that are slots
+            before = start + int(row) - count  # rows that belong to the slots
             geometry = Geometry(phase + per_entry * before, rows - before)
             if not geometry.possible or geometry.entries <= count:
                 continue

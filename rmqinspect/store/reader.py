@@ -1,4 +1,10 @@
-"""The only opener of evidence: files, read by position."""
+"""Positional reads of evidence files, local or remote. Nothing else opens evidence.
+
+Files are opened read-only and without following links. Under `--read-rate` every read goes through
+`_read_gently`, which keeps the rate and leaves the page cache as it was: it first takes what is
+cached (RWF_NOWAIT), reads the rest, and drops the pages it brought in. For that to work the kernel
+must not read ahead (POSIX_FADV_RANDOM).
+"""
 
 import errno
 import mmap
@@ -12,22 +18,22 @@ from rmqinspect.store.model import StoreFile
 from rmqinspect.system import uri
 from rmqinspect.system.throttle import ReadRate, read_bound
 
-# Under a bound a file is read in pieces of this size: what the page cache holds is known of a piece as a whole.
-_PIECE = 128 << 10
+# Bytes per read under `--read-rate`.
+_STEP = 128 << 10
 
 
 class FileReader:
-    """A read-only file of the evidence; reads by position and keeps no position of its own.
+    """An open file of the evidence, read by position.
 
-    Under `--read-rate` it keeps the rate, and the page cache as it was: what it brought in is dropped again.
+    :raises Unreadable: it cannot be opened, or is no regular file.
     """
 
-    bytes_read: ClassVar[int] = 0  # by all readers of this process: what a command says that it read
+    bytes_read: ClassVar[int] = 0  # by all readers of this process, for reporting
 
     def __init__(self, file: StoreFile) -> None:
         self.file = file
         try:
-            # O_NONBLOCK: a FIFO put in a segment's place must not hang the tool.
+            # O_NONBLOCK: opening a FIFO must not block.
             self._fd = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
         except OSError as error:
             raise Unreadable(f"{file.name}: {error.strerror}", file.name) from error
@@ -36,9 +42,9 @@ class FileReader:
             self.close()
             raise Unreadable(f"{file.name}: not a regular file", file.name)
         self.size = status.st_size
-        self.allocated = status.st_blocks * 512  # bytes on disk: holes take none
+        self.allocated = status.st_blocks * 512  # bytes on disk, without holes
         if read_bound() is not None and hasattr(os, "posix_fadvise"):
-            # No reading ahead: pages that nobody asked for would neither be counted nor dropped.
+            # No read-ahead: pages not requested would be neither counted nor dropped.
             os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_RANDOM)
 
     def __enter__(self) -> Self:
@@ -50,17 +56,17 @@ class FileReader:
         self.close()
 
     def close(self) -> None:
-        """Close the file; once is enough."""
+        """Close the file."""
         os.close(self._fd)
 
     def fileno(self) -> int:
-        """Return the descriptor, for questions to the system (locks, holes)."""
+        """Return the descriptor, for system calls about locks and holes."""
         return self._fd
 
     def read_into(self, buffer: bytearray | memoryview, offset: int) -> int:
         """Fill `buffer` from `offset` on; return the bytes read, fewer only at the file's end.
 
-        :raises Unreadable: the system reports an I/O error; the message has file and offset.
+        :raises Unreadable: an I/O error; the message has file and offset.
         """
         view, done = memoryview(buffer), 0
         try:
@@ -77,62 +83,62 @@ class FileReader:
         return done
 
     def _read_some(self, view: memoryview, offset: int) -> int:
-        """Read what one call to the system gives; 0 at the file's end."""
+        """Read with one system call; 0 at the file's end."""
         bound = read_bound()
         if bound is None:
             return os.preadv(self._fd, [view], offset)
-        return self._read_gently(view[: _PIECE - offset % _PIECE], offset, bound)
+        return self._read_gently(view[: _STEP - offset % _STEP], offset, bound)
 
-    def _read_gently(self, piece: memoryview, offset: int, bound: ReadRate) -> int:
-        """Read a piece, drop from the page cache what was not there before, and keep the rate.
+    def _read_gently(self, part: memoryview, offset: int, bound: ReadRate) -> int:
+        """Read at most _STEP bytes, drop the pages that were not cached before, and keep the rate.
 
-        The pages that a broker has mapped stay in any case: Linux drops no page in use.
+        Pages mapped by a broker stay cached: Linux drops no page in use.
         """
-        done = self._read_cached(piece, offset)
-        if done < len(piece):
-            count = os.preadv(self._fd, [piece[done:]], offset + done)
+        done = self._read_cached(part, offset)
+        if done < len(part):
+            count = os.preadv(self._fd, [part[done:]], offset + done)
             self._drop(offset + done, offset + done + count)
             done += count
         bound.pay(done)
         return done
 
     def _drop(self, start: int, end: int) -> None:
-        """Let the page cache forget the pages of [start, end)."""
+        """Drop the pages of [start, end) from the page cache."""
         if start < end and hasattr(os, "posix_fadvise"):
             first, behind = start // mmap.PAGESIZE, -(-end // mmap.PAGESIZE)
             size = (behind - first) * mmap.PAGESIZE
             os.posix_fadvise(self._fd, first * mmap.PAGESIZE, size, os.POSIX_FADV_DONTNEED)
 
-    def _read_cached(self, piece: memoryview, offset: int) -> int:
-        """Read what the page cache holds of the beginning of a piece."""
+    def _read_cached(self, part: memoryview, offset: int) -> int:
+        """Read the cached bytes at the start of a part."""
         if not hasattr(os, "RWF_NOWAIT"):
             return 0
         try:
-            return os.preadv(self._fd, [piece], offset, os.RWF_NOWAIT)
-        except OSError:  # not in the cache, or a file system that cannot tell; a real error shows again
+            return os.preadv(self._fd, [part], offset, os.RWF_NOWAIT)
+        except OSError:  # not cached, or unsupported; a real error occurs again in the normal read
             return 0
 
     def read(self, offset: int, size: int) -> bytes:
-        """Return up to `size` bytes from `offset`; never asks for more than the file holds."""
+        """Return up to `size` bytes from `offset`; allocates no more than the file holds."""
         size = max(0, min(size, self.size - offset))
         buffer = bytearray(size)
         return bytes(memoryview(buffer)[: self.read_into(buffer, offset)])
 
     def next_allocated(self, offset: int) -> int:
-        """Return where the next bytes that are not a hole begin; the file's size if none do.
+        """Return the next position at or after `offset` that is not in a hole, else the file's size.
 
-        A hole reads as zeros, so a sparse preallocated segment need not be read to be known.
+        Holes read as zeros: a sparse preallocated segment need not be read.
         """
         try:
             return os.lseek(self._fd, offset, os.SEEK_DATA)
         except OSError as error:
-            # No data behind `offset`: a hole, unless the file became shorter meanwhile.
+            # No data after `offset`: a hole, unless the file was truncated meanwhile.
             is_hole = error.errno == errno.ENXIO and os.fstat(self._fd).st_size >= self.size
             return self.size if is_hole else offset
 
 
 class RemoteReader(FileReader):
-    """A file of the evidence on a remote file system: the same, but for what only a local system knows."""
+    """An open file of the evidence on a remote file system: no descriptor, no holes."""
 
     def __init__(self, file: StoreFile) -> None:
         from rmqinspect.system.readahead import ReadAhead
@@ -149,7 +155,7 @@ class RemoteReader(FileReader):
         self._readahead.close()
 
     def fileno(self) -> int:
-        """Refuse, as streams without a descriptor do.
+        """Raise OSError, as streams without a descriptor do.
 
         :raises OSError: always.
         """
@@ -163,21 +169,21 @@ class RemoteReader(FileReader):
         return count
 
     def next_allocated(self, offset: int) -> int:
-        """Return `offset`: object stores keep no holes."""
+        """Return `offset`: object stores have no holes."""
         return min(offset, self.size)
 
 
 def open_file(file: StoreFile) -> FileReader:
-    """Open one file of a store for reading.
+    """Open a file of a store.
 
-    :raises Unreadable: it cannot be opened, or is no regular file (any more).
+    :raises Unreadable: it cannot be opened, or is no regular file.
     :raises Unreachable: a remote file system does not answer.
     """
     return RemoteReader(file) if uri.is_remote(file.path) else FileReader(file)
 
 
 def allocated_size(file: StoreFile) -> int:
-    """Return how many bytes a file takes on disk; of a remote one, how many it has.
+    """Return the bytes a file takes on disk; for a remote one, its size.
 
     :raises Unreadable: it cannot be opened.
     """

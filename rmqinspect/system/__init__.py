@@ -1,1 +1,1 @@
-"""This machine and the network: files, URIs, output files, workers, limits."""
+"""The operating system and the network: file systems, output files, processes, limits."""

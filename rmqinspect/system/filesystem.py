@@ -1,8 +1,7 @@
-"""Where files lie: on this machine, or behind a URI that Arrow's file systems understand.
+"""`os` and `os.path` functions for local paths and for URIs.
 
-The functions are those of `os` and `os.path` for either kind. A path of this machine goes straight to the
-system, and Arrow is not imported for it; `remote` answers for the others as the system would: the same
-`os.stat_result`, the same errors. What only the network can do to a command is `errors.Unreachable`.
+Local paths go straight to `os`, without importing Arrow. URIs go to `remote`, which returns the same
+types and raises the same errors as `os`, except that a failing network is `errors.Unreachable`.
 """
 
 import os
@@ -16,15 +15,14 @@ if TYPE_CHECKING:
 
     Entry: TypeAlias = os.DirEntry[str] | RemoteEntry
 
-
-# --- what is there ----------------------------------------------------------------------------------
+_FILE, _FOLDER = 0o100000, 0o040000  # bits of st_mode: S_IFREG, S_IFDIR
 
 
 def stat(path: str) -> os.stat_result:
-    """Return what lies at a path or URI, as `os.stat` says it.
+    """Return the status of a path or URI.
 
     :raises OSError: as `os.stat`.
-    :raises Unreachable: the remote side does not answer.
+    :raises Unreachable: the remote file system does not answer.
     """
     if not is_remote(path):
         return os.stat(path)
@@ -34,41 +32,41 @@ def stat(path: str) -> os.stat_result:
 
 
 def isfile(path: str) -> bool:
-    """Whether a regular file lies there."""
-    return _is(path, 0o100000) if is_remote(path) else os.path.isfile(path)
+    """Whether a path or URI is a regular file."""
+    return _has_type(path, _FILE) if is_remote(path) else os.path.isfile(path)
 
 
 def isdir(path: str) -> bool:
-    """Whether a folder lies there."""
-    return _is(path, 0o040000) if is_remote(path) else os.path.isdir(path)
+    """Whether a path or URI is a folder."""
+    return _has_type(path, _FOLDER) if is_remote(path) else os.path.isdir(path)
 
 
 def exists(path: str) -> bool:
-    """Whether anything lies there."""
-    return _is(path, 0o140000) if is_remote(path) else os.path.exists(path)
+    """Whether a path or URI exists."""
+    return _has_type(path, _FILE | _FOLDER) if is_remote(path) else os.path.exists(path)
 
 
-def _is(uri: str, kinds: int) -> bool:
+def _has_type(uri: str, types: int) -> bool:
     try:
-        return bool(stat(uri).st_mode & kinds)
+        return bool(stat(uri).st_mode & types)
     except OSError:
         return False
 
 
 def listdir(folder: str) -> list[str]:
-    """Return the names of what lies in a folder, in any order.
+    """Return the names of a folder's entries, in any order.
 
     :raises OSError: as `os.listdir`.
-    :raises Unreachable: the remote side does not answer.
+    :raises Unreachable: the remote file system does not answer.
     """
     return [entry.name for entry in scandir(folder)] if is_remote(folder) else os.listdir(folder)
 
 
 def scandir(folder: str) -> "list[Entry]":
-    """Return what lies in a folder, by name.
+    """Return a folder's entries, sorted by name.
 
     :raises OSError: as `os.scandir`.
-    :raises Unreachable: the remote side does not answer.
+    :raises Unreachable: the remote file system does not answer.
     """
     if is_remote(folder):
         from rmqinspect.system import remote
@@ -79,30 +77,29 @@ def scandir(folder: str) -> "list[Entry]":
 
 
 class Files(Protocol):
-    """The files below a folder, to be walked."""
+    """The tree below a folder."""
 
     def scandir(self, folder: str) -> "Sequence[Entry]":
-        """Return what lies in a folder, by name."""
+        """Return a folder's entries, sorted by name."""
 
     def lstat(self, path: str) -> os.stat_result:
-        """Return what lies at a path; a link is a link."""
+        """Return the status of a path; links are not followed."""
 
 
 class LocalFiles:
-    """The files of this machine, as they are at the moment of each question."""
+    """Local files: each call asks the system."""
 
     scandir = staticmethod(scandir)
     lstat = staticmethod(os.lstat)
 
 
 def files_below(root: str) -> Files:
-    """Return what walks the files below a folder, or knows the one file that was given.
+    """Return the tree below a folder, or of a single file.
 
-    A remote folder is listed at once with all that is below it: a request for each folder of a store would
-    take minutes. So its files are what they were at this moment.
+    A remote tree is listed now, as a whole: one request per folder of a store would take minutes.
 
     :raises OSError: it cannot be listed.
-    :raises Unreachable: the remote side does not answer.
+    :raises Unreachable: the remote file system does not answer.
     """
     if not is_remote(root):
         return LocalFiles()

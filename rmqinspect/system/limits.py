@@ -1,4 +1,4 @@
-"""What a process asks of the system for itself: to keep freed memory, to open many files."""
+"""Process settings: keep freed memory, allow many open files."""
 
 import ctypes
 import sys
@@ -10,10 +10,10 @@ _KEEP = 32 << 20  # the largest threshold that mallopt takes
 
 
 def keep_freed_memory() -> None:
-    """Let malloc keep what the columns of one window leave for the columns of the next.
+    """Make malloc keep the memory of one window's columns for those of the next.
 
-    glibc gives blocks of this size back to the system at once, and the next window pays for fresh
-    pages: up to two thirds of the time of the columns. Without glibc nothing happens.
+    By default glibc returns blocks of this size to the system at once, and page faults then take up
+    to two thirds of the time of building columns. Does nothing without glibc.
     """
     if not sys.platform.startswith("linux"):
         return
@@ -24,12 +24,12 @@ def keep_freed_memory() -> None:
 
 
 def open_many_files() -> None:
-    """Let this process open as many files at a time as it is allowed to, not only as many as is usual."""
+    """Raise the soft limit of open files to the hard limit."""
     try:
         import resource
     except ImportError:  # not on Windows
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
-        with suppress(ValueError, OSError):  # macOS has a limit below the one it tells
+        with suppress(ValueError, OSError):  # macOS rejects the hard limit it reports
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,10 +1,10 @@
-"""Files behind URIs, through pyarrow.fs, with the answers and errors of a local file system.
+"""Remote files through pyarrow.fs, with the types and errors of local files.
 
-A URI is `scheme://place/path?options`. The path is taken as it is, as the tools of the clouds do it: nothing
-in it is decoded, so that a consume queue of the topic `%RETRY%group` is named by its key.
+A URI is `scheme://place/path?options`. As in the cloud vendors' tools, the path is not decoded: an
+object's key is written as it is, also for a consume queue of the topic `%RETRY%group`.
 
-Arrow's calls wait in C++ and cannot be interrupted there: each runs in a thread of its own, for which this
-one waits, and Ctrl-C is heard.
+Arrow's calls block in C++, where Ctrl-C cannot interrupt them. Each runs in its own thread, and the
+caller waits for it in Python (`start`, `result_of`).
 """
 
 import errno
@@ -28,31 +28,31 @@ from rmqinspect.system.uri import join, shown
 
 Answer = TypeVar("Answer")
 
-# What Spark calls them → what Arrow calls them.
+# Spark's scheme → Arrow's.
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
 _PARTS = re.compile(r"(?P<scheme>[^:/]+)://(?P<place>[^/?]*)(?P<path>/.*?)?(?:\?(?P<options>[^?]*))?", re.DOTALL)
 
-# Nobody waits longer than these for a sign of life: three times ten seconds, and the pauses between.
+# Timeouts: with three attempts, a dead service is reported after about half a minute.
 _CONNECT_TIMEOUT = 10.0  # seconds
-_REQUEST_TIMEOUT = 10.0  # seconds in which not a byte comes
+_REQUEST_TIMEOUT = 10.0  # seconds without a byte
 _ATTEMPTS = 3
-_RETRY_LIMIT = 30  # seconds, on Google's storage
-# Not every service knows such limits, and one that sends a byte now and then keeps to them.
-_PATIENCE = 300.0  # seconds for one answer
+_RETRY_LIMIT = 30  # seconds, Google Cloud Storage
+# Limit per call: some file systems have no timeouts, and a slow trickle of bytes resets them.
+_PATIENCE = 300.0  # seconds
 
 
 class Location(NamedTuple):
-    """What a URI points to."""
+    """A file system, and a path on it."""
 
     filesystem: Any  # pyarrow.fs.FileSystem
-    path: str  # as the file system has it; for an object: its bucket and key
+    path: str  # for an object store: bucket and key
 
 
 def open_remote(uri: str) -> Location:
-    """Return where a URI points to; a file system is opened once in a process.
+    """Return the location of a URI; each file system is opened once per process.
 
-    :raises NotAStore: no such kind of file system, or an option that it does not have.
-    :raises Unreachable: the remote side does not answer.
+    :raises NotAStore: malformed, an unknown file system, or an unknown option.
+    :raises Unreachable: the remote file system does not answer.
     """
     parts = _PARTS.fullmatch(uri)
     if parts is None or not (parts["place"] or parts["path"]):
@@ -83,7 +83,7 @@ def _open(scheme: str, place: str, options: str) -> tuple[Any, str]:
     return answer
 
 
-# The options of Arrow's URIs, and those about patience, for which it has arguments only.
+# Options of Arrow's S3 URIs, and the timeouts, which Arrow takes as arguments only.
 _S3_OPTIONS: dict[str, Callable[[str], Any]] = {
     "region": str,
     "scheme": str,
@@ -98,9 +98,9 @@ _S3_OPTIONS: dict[str, Callable[[str], Any]] = {
 
 
 def _open_s3(place: str, query: str) -> tuple[Any, str]:
-    """Open what `s3://place?query` names. Credentials are those of the environment, unless the URI has them.
+    """Open `s3://place?query`. Credentials come from the URI, else from the environment.
 
-    Source: Arrow's S3Options::FromUri, which knows no timeouts.
+    Source: Arrow's S3Options::FromUri, which has no timeouts.
     """
     credentials, _, bucket = place.rpartition("@")
     options: dict[str, Any] = {"connect_timeout": _CONNECT_TIMEOUT, "request_timeout": _REQUEST_TIMEOUT}
@@ -120,23 +120,23 @@ def _open_s3(place: str, query: str) -> tuple[Any, str]:
         options["endpoint_override"] = host.rstrip("/")
         options |= {"scheme": scheme} if scheme else {}
     if not options.get("region") and not any(map(os.environ.get, ("AWS_REGION", "AWS_DEFAULT_REGION"))):
-        # Another service than Amazon's has no regions, but a signature has one.
+        # Services other than Amazon's have no regions, but a signature needs one.
         options["region"] = "us-east-1" if endpoint else fs.resolve_s3_region(bucket)
     strategy = fs.AwsStandardS3RetryStrategy(max_attempts=options.pop("max_attempts", _ATTEMPTS))
     return fs.S3FileSystem(retry_strategy=strategy, **options), bucket
 
 
-# --- questions -------------------------------------------------------------------------------------
+# --- calls -----------------------------------------------------------------------------------------
 
 
 def start(function: Callable[..., Answer], *arguments: Any) -> "Future[Answer]":
-    """Call a function in a thread of its own, which is gone when the answer is there."""
+    """Call a function in a thread of its own, which ends with the call."""
     future: Future[Answer] = Future()
 
     def work() -> None:
         try:
             future.set_result(function(*arguments))
-        except BaseException as error:  # noqa: BLE001 handed to who waits for it
+        except BaseException as error:  # noqa: BLE001 raised again by result_of
             future.set_exception(error)
 
     Thread(target=work, name="remote", daemon=True).start()
@@ -146,10 +146,10 @@ def start(function: Callable[..., Answer], *arguments: Any) -> "Future[Answer]":
 def result_of(
     future: "Future[Answer]", uri: str, offset: int | None = None, patience: float | None = _PATIENCE
 ) -> Answer:
-    """Wait for an answer of Arrow: `patience` seconds, or for ever.
+    """Return the result of a call to Arrow; waits `patience` seconds, None for no limit.
 
-    :raises OSError: the file is not there, or not for us: as the system says it of a local one.
-    :raises Unreachable: anything else; the message has the file and the offset.
+    :raises OSError: no such file, or access denied; as for a local file.
+    :raises Unreachable: any other error; the message has file and offset.
     """
     try:
         return future.result(patience)
@@ -166,7 +166,7 @@ def _ask(uri: str, function: Callable[..., Answer], *arguments: Any) -> Answer:
     return result_of(start(function, *arguments), uri)
 
 
-# What the services say about one file, and the system's word for it. All else is about the connection.
+# Services' errors about one file, by errno. All others are about the connection.
 _OF_ONE_FILE: tuple[tuple[re.Pattern[str], int], ...] = (
     (re.compile(r"NO_SUCH_(KEY|BUCKET)|RESOURCE_NOT_FOUND|does not exist|HTTP status 404"), errno.ENOENT),
     (
@@ -182,7 +182,7 @@ _OF_ONE_FILE: tuple[tuple[re.Pattern[str], int], ...] = (
 _REASONS = {errno.ENOENT: "no such file or directory", errno.EACCES: "permission denied"}
 
 
-# What only Arrow's and the service's own people could use; the file is named before these words.
+# Details of no use to a user; the message names the file itself.
 _CLUTTER = re.compile(
     r" *\(Request ID: [^)]*\)|\. Detail: \[errno .*"
     r"|^When [^:]*: (?=AWS Error)|(?<=AWS Error )NETWORK_CONNECTION (?=during)|curlCode: \d+, "
@@ -200,12 +200,12 @@ def _no_answer(patience: float | None) -> str:
     return f"no answer in {patience} seconds"
 
 
-# --- what is there ---------------------------------------------------------------------------------
+# --- files and folders -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file or a folder, as `os.DirEntry` has it; there are no links."""
+    """A file or a folder, with the methods of `os.DirEntry`; there are no links."""
 
     name: str
     path: str
@@ -224,7 +224,7 @@ class Entry:
         return False
 
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
-        """Return what is known of it."""
+        """Return the status as listed."""
         return self.status
 
 
@@ -238,10 +238,10 @@ def _status(info: Any) -> os.stat_result:
 
 
 def stat(uri: str) -> os.stat_result:
-    """Return what lies at a URI.
+    """Return the status of a URI.
 
-    :raises OSError: nothing, or it is not for us.
-    :raises Unreachable: the remote side does not answer.
+    :raises OSError: no such file, or access denied.
+    :raises Unreachable: the remote file system does not answer.
     """
     filesystem, path = open_remote(uri)
     info = _ask(uri, filesystem.get_file_info, path)
@@ -251,16 +251,16 @@ def stat(uri: str) -> os.stat_result:
 
 
 def scandir(uri: str) -> list[Entry]:
-    """Return what lies in a folder, by name.
+    """Return a folder's entries, sorted by name.
 
-    :raises OSError: it is not there, or not for us.
-    :raises Unreachable: the remote side does not answer.
+    :raises OSError: no such folder, or access denied.
+    :raises Unreachable: the remote file system does not answer.
     """
     return sorted(_list(uri, recursive=False)[""], key=lambda entry: entry.name)
 
 
 def _list(uri: str, *, recursive: bool) -> dict[str, list[Entry]]:
-    """Return the entries of a folder and of those below it, by the folder's path from there."""
+    """Return the entries of a folder, and of those below it, by the folder's relative path."""
     filesystem, root = open_remote(uri)
     found: dict[str, list[Entry]] = defaultdict(list)
     seen: set[tuple[str, object]] = set()
@@ -268,15 +268,15 @@ def _list(uri: str, *, recursive: bool) -> dict[str, list[Entry]]:
         inner = info.path[len(root) :].strip("/")
         folder, _, name = inner.rpartition("/")
         if (inner, info.type) in seen:
-            continue  # a key with two slashes makes a second folder of the same name
+            continue  # a key with two slashes yields its folder twice
         seen.add((inner, info.type))
-        if name not in ("", ".", ".."):  # a key may be called so, a file cannot
+        if name not in ("", ".", ".."):  # possible as keys, not as file names
             found[folder].append(Entry(name, join(uri, inner), _status(info)))
     return found
 
 
 class Tree:
-    """All that lies below a URI, listed at once; or the one file that it names."""
+    """The tree below a URI, listed in one go; or a single file."""
 
     def __init__(self, root: str) -> None:
         own = stat(root)
@@ -288,13 +288,13 @@ class Tree:
                 self._statuses |= {entry.path: entry.status for entry in entries}
 
     def scandir(self, folder: str) -> Sequence[Entry]:
-        """Return what lies in a folder, by name."""
+        """Return a folder's entries, sorted by name."""
         return self._entries.get(folder, ())
 
     def lstat(self, path: str) -> os.stat_result:
-        """Return what lies at a path.
+        """Return the status of a path.
 
-        :raises FileNotFoundError: nothing.
+        :raises FileNotFoundError: it was not listed.
         """
         if path not in self._statuses:
             raise FileNotFoundError(errno.ENOENT, _REASONS[errno.ENOENT])
@@ -305,7 +305,7 @@ def read(uri: str) -> bytes:
     """Return a whole file.
 
     :raises OSError: there is none, or access is denied.
-    :raises Unreachable: the remote side does not answer.
+    :raises Unreachable: the remote file system does not answer.
     """
     filesystem, path = open_remote(uri)
 

@@ -1,7 +1,7 @@
-"""A bound on how fast a run reads: for hosts where a broker works on the same disk.
+"""A limit on read throughput (`--read-rate`), for hosts where a broker uses the same disk.
 
-There is one budget for all processes and threads of a run. `bound_reads` sets it, the processes of
-`parallel` are given it, and `store.FileReader` pays for what it reads.
+One budget is shared by all processes and threads of a run: `bound_reads` sets it, `workers` passes
+it to its processes, and `store.reader` pays for every read.
 """
 
 import time
@@ -9,23 +9,23 @@ from collections.abc import Callable
 
 from rmqinspect.errors import Refused
 
-# What was not used of the last moments may be made good: a sleep is never exact, and a check works between reads.
+# Unused budget that may be caught up: sleeps are inexact, and reads alternate with computing.
 _CREDIT = 0.05  # seconds
-# A process that is ended while it holds the lock never lets go of it.
+# A process killed while holding the lock never releases it: proceed without.
 LOCK_TIMEOUT = 1.0  # seconds
 
 
 class ReadRate:
-    """Bytes per second, shared with every process that this object is handed to at its start.
+    """A rate in bytes per second, shared with every process that gets this object at its start.
 
-    :raises Refused: the system has no memory or no semaphore to share.
+    :raises Refused: the system has no shared memory or semaphores.
     """
 
     def __init__(
         self, rate: int, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
     ) -> None:
         self.rate = rate
-        self._clock = clock  # the same for all processes of a machine
+        self._clock = clock  # must be system-wide
         self._sleep = sleep
         from multiprocessing import get_context  # slow to import, and rarely needed
 
@@ -34,14 +34,14 @@ class ReadRate:
         except (ImportError, OSError) as error:
             raise Refused(f"--read-rate: the system lets processes share no number: {error}") from error
 
-    def pay(self, raw: int) -> None:
-        """Wait until bytes that were just read fit into the rate."""
+    def pay(self, size: int) -> None:
+        """Sleep until `size` bytes just read fit into the rate."""
         now = self._clock()
         lock = self._paid_until.get_lock()
         owned = lock.acquire(timeout=LOCK_TIMEOUT)
         try:
             paid = self._paid_until.get_obj()  # without its lock, which `value` alone would take
-            until = max(now - _CREDIT, paid.value) + raw / self.rate
+            until = max(now - _CREDIT, paid.value) + size / self.rate
             paid.value = until
         finally:
             if owned:
@@ -54,11 +54,11 @@ _bound: ReadRate | None = None
 
 
 def bound_reads(bound: ReadRate | None) -> None:
-    """Let this process read within a bound from now on; None takes it away."""
+    """Limit the reads of this process from now on; None removes the limit."""
     global _bound
     _bound = bound
 
 
 def read_bound() -> ReadRate | None:
-    """Return the bound of this process, None where there is none."""
+    """Return this process's limit, None without one."""
     return _bound

@@ -1,4 +1,4 @@
-"""Paths and URIs as text: split, join and show them, without asking any file system."""
+"""Paths and URIs as text: split, join and display them; no file system is accessed."""
 
 import os
 import re
@@ -11,23 +11,23 @@ _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _LOCAL = re.compile(r"file:(?://(?:localhost)?(?=/)|(?=/[^/]))", re.IGNORECASE)
 
 
-# A secret key may hold a slash that nobody has encoded; a number before one is a port.
+# A secret key may contain an unencoded slash; digits before a slash are a port.
 _PASSWORD = re.compile(r"(://[^/@:]*):(?:[^/@]*|(?!\d{1,5}/).*)@", re.DOTALL)
 
 
 def local_path(path: str) -> str:
-    """Return what a `file:` URI means on this machine; every other path and URI as it is."""
+    """Return the local path of a `file:` URI; any other path or URI unchanged."""
     local = _LOCAL.match(path)
     return unquote(path[local.end() :]) if local else path
 
 
 def is_remote(path: str) -> bool:
-    """Whether a path is a URI that is none of this machine."""
+    """Whether a path is a URI other than `file:`."""
     return _URI.match(path) is not None and not _LOCAL.match(path)
 
 
-def _halves(path: str) -> tuple[str, str]:
-    """Split a URI before its options (`?region=…`), which begin at the last question mark; a path has none."""
+def _split_options(path: str) -> tuple[str, str]:
+    """Return (location, options): a URI's options (`?region=…`) begin at its last question mark."""
     if not is_remote(path) or "?" not in path:
         return path.rstrip("/") if is_remote(path) else path, ""
     location, mark, options = path.rpartition("?")
@@ -35,66 +35,66 @@ def _halves(path: str) -> tuple[str, str]:
 
 
 def join(folder: str, name: str) -> str:
-    """Return the path or URI of what is called `name` (or `folder/name`) in a folder."""
+    """Return the path or URI of `name` (or `folder/name`) in a folder."""
     if not is_remote(folder):
         return os.path.join(folder, name)
-    location, options = _halves(folder)
-    # A key may hold a question mark: then there are options, if only none.
+    location, options = _split_options(folder)
+    # A key with a question mark needs options behind it, if empty ones.
     return f"{location}/{name}{options or ('?' if '?' in name else '')}"
 
 
 def basename(path: str) -> str:
-    """Return the last component: of a URI without a path, its bucket or host."""
-    location, _ = _halves(path)
+    """Return the last component; for a URI without a path, its bucket or host."""
+    location, _ = _split_options(path)
     return os.path.basename(location)
 
 
 def dirname(path: str) -> str:
-    """Return the folder of a path or URI; of what has none above it, itself."""
+    """Return the parent of a path or URI; a root is its own parent."""
     if not is_remote(path):
         return os.path.dirname(path)
-    location, options = _halves(path)
+    location, options = _split_options(path)
     above = location.rpartition("/")[0]
     return location + options if above.endswith("/") else above + options
 
 
 def abspath(path: str) -> str:
-    """Return a path that means the same whatever the working directory is; a URI does already."""
+    """Return an absolute path; a URI unchanged."""
     path = local_path(path)
     return path if is_remote(path) else os.path.abspath(path)
 
 
 def realpath(path: str) -> str:
-    """Return a path with all links followed; a URI has none, and loses a slash at its end."""
-    return "".join(_halves(path)) if is_remote(path) else os.path.realpath(path)
+    """Return a path with all links resolved; a URI without a slash at its end."""
+    return "".join(_split_options(path)) if is_remote(path) else os.path.realpath(path)
 
 
 def relpath(path: str, folder: str) -> str:
-    """Return the way from a folder to what lies below it."""
+    """Return a path relative to a folder above it."""
     if not is_remote(folder):
         return os.path.relpath(path, folder)
-    return _halves(path)[0].removeprefix(_halves(folder)[0]).lstrip("/")
+    return _split_options(path)[0].removeprefix(_split_options(folder)[0]).lstrip("/")
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Whether a real path is a folder or lies in it; in doubt (one name at two services) it does."""
+    """Whether a real path is a folder or lies below it; one bucket name at two services counts as the same."""
     inner, outer = _identity(path), _identity(folder)
     return inner == outer or inner.startswith(outer.rstrip(os.sep) + os.sep)
 
 
 def _identity(path: str) -> str:
-    """Return a path or URI without what says only how to come there."""
+    """Return a path or URI without options, credentials and spellings of the scheme."""
     return re.sub(r"^s3[an]://", "s3://", re.sub(r"://[^/@]*:…@", "://", shown(path)))
 
 
 def shown(path: str) -> str:
-    """Return a path or URI for people: without its options, and without a password."""
-    location, _ = _halves(path)
+    """Return a path or URI for display: without options and password."""
+    location, _ = _split_options(path)
     return _PASSWORD.sub(r"\1:…@", location) if is_remote(path) else path
 
 
 def without_secrets(text: str) -> str:
-    """Return an argument of the command line with the URI in it as `shown` has it: `--option=URI`, `NAME=URI`."""
+    """Return a command-line argument with its URI as `shown`: `URI`, `--option=URI`, `NAME=URI`."""
     before, equals, path = text.partition("=")
     if equals and "://" not in before and is_remote(path):
         return f"{before}={shown(path)}"

@@ -1,9 +1,11 @@
-"""Work on many tasks in a few processes, results in the order of the tasks.
+"""A process pool that yields results in task order with bounded memory.
 
-Process k of n takes the tasks k, k + n, k + 2n … and sends each result through a pipe of its own;
-the parent reads the pipes in turn. So results come in order, a process that is ahead waits in its
-pipe, and nothing piles up. Large buffers inside a result (Arrow's) travel beside the pickle and are
-copied into and out of the pipe, nowhere else.
+    tasks    0 1 2 3 4 5 …       process k of n takes tasks k, k + n, k + 2n …
+    pipes    A: 0 2 4   B: 1 3 5
+    parent   A B A B …           reads the pipes in turn, so results come in order
+
+A process that is ahead blocks on its full pipe: nothing queues up. Large buffers of a result
+(Arrow's) bypass the pickle (protocol 5) and are copied only into and out of the pipe.
 """
 
 import fcntl
@@ -24,15 +26,15 @@ from rmqinspect.system.throttle import ReadRate, bound_reads, read_bound
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-_PIPE_SIZE = 1 << 20  # what an ordinary user may ask for on Linux
+_PIPE_SIZE = 1 << 20  # the limit for unprivileged users on Linux
 
 
 class WorkerLost(RmqinspectError):
-    """A process ended without an answer: killed, or out of memory."""
+    """A worker process ended without a result: killed, or out of memory."""
 
 
 def default_jobs() -> int:
-    """Return how many processes a command uses unless told: the cores this one may use, at most 4."""
+    """Return the default number of processes: the cores available to this process, at most 4."""
     return min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, 4)
 
 
@@ -41,15 +43,15 @@ def run_ordered(
 ) -> Generator[Result, None, None]:
     """Yield `function(task)` for each task, in order, computed by `jobs` processes.
 
-    With one job everything happens in this process. `function` and the tasks are pickled;
-    `preload` names the module that the processes import once for all. Closing the generator ends
-    the processes; Ctrl-C reaches this process alone. They share this process's bound on reading.
+    One job runs in this process. `function` and the tasks are pickled; `preload` names the module
+    that the fork server imports once. Closing the generator ends the processes. Only this process
+    handles Ctrl-C. All share this process's `--read-rate`.
 
-    :raises WorkerLost: a process ended without an answer.
+    :raises WorkerLost: a process ended without a result.
     """
     jobs = min(jobs, len(tasks))
     if jobs <= 1:
-        for task in tasks:  # not map: a StopIteration in a task would look like the end
+        for task in tasks:  # not map(): a StopIteration raised by a task would end it
             yield function(task)
         return
     # Not fork: a forked copy of a process with threads (numpy's, Arrow's) may hang.
@@ -82,11 +84,11 @@ def run_ordered(
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Hold Ctrl-C back: what is started meanwhile inherits that, and its imports end in no traceback."""
+    """Block Ctrl-C: processes started meanwhile inherit the mask, so that it never interrupts their imports."""
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    resource_tracker.ensure_running()  # it is started too, and lets Ctrl-C through when it is
+    resource_tracker.ensure_running()  # started first, because starting it unblocks Ctrl-C
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -95,7 +97,7 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _widen(pipe: Connection) -> None:
-    """Give a pipe a larger buffer where the system can: fewer switches between the processes."""
+    """Enlarge a pipe's buffer where possible: fewer context switches."""
     if hasattr(fcntl, "F_SETPIPE_SZ"):
         with suppress(OSError):
             fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
@@ -109,7 +111,7 @@ def _work(pipe: Connection, function: Callable[[Any], Any], tasks: Sequence[Any]
         for task in tasks:
             _send(pipe, function(task))
     except BrokenPipeError:
-        return  # nobody waits any more
+        return  # the parent has stopped reading
     except RmqinspectError as error:
         _send(pipe, error)
 
@@ -129,7 +131,7 @@ def _receive(pipe: Connection) -> Any:
         head, sizes = pickle.loads(pipe.recv_bytes())
         buffers = [_read_exactly(pipe.fileno(), size) for size in sizes]
     except EOFError as error:
-        raise WorkerLost("a worker process ended without an answer (killed, or out of memory?)") from error
+        raise WorkerLost("a worker process ended without a result (killed, or out of memory?)") from error
     return pickle.loads(head, buffers=buffers)
 
 
