@@ -33,7 +33,8 @@ not tell a source written in Python which columns it needs.
 
 Spark runs the source in Python processes of its own: `PYSPARK_PYTHON`, else the first `python3` on `PATH`. It needs
 this package, or `--py-files`, and `construct`, `pyarrow` and `numpy`; with the option `config` also `javaproperties`. A
-notebook whose kernel is in an environment that is not on `PATH` ends with `ModuleNotFoundError`, unless it says, before the session starts:
+notebook whose kernel is in an environment that is not on `PATH` ends with `ModuleNotFoundError`, unless it says, before
+the session starts:
 
 ```python
 import os, sys
