@@ -266,7 +266,7 @@ def _verify(
                     raise KeyboardInterrupt
             if watch is not None and arguments.hash:
                 digests = watch.take_digests(exhibits, options.jobs)
-            outcome = verify_after(outcome, lambda size: progress(size + (digests.take_octets() if digests else 0)))
+            outcome = verify_after(outcome, lambda size: progress(size + (digests.take_hashed() if digests else 0)))
             if digests is not None and outcome.interrupted_at is None:
                 digests.wait(progress)
         except KeyboardInterrupt:

@@ -132,7 +132,7 @@ def _not_read(outcome: VerifyResult) -> str:
 
 
 def _custody_lines(custody: Custody, report: str) -> Iterator[str]:
-    files = f"{count(len(custody.inventory.exhibits), 'file')}, {count(custody.raw, 'byte')}"
+    files = f"{count(len(custody.inventory.exhibits), 'file')}, {count(custody.size, 'byte')}"
     taken = f"sha256 of {group_digits(len(custody.digests))}" if custody.undigested else "sha256"
     yield from SCREEN.rows("custody", f"{files}: {taken}, size and time of each are in {report}")
     for change in custody.changed[:_CHANGES]:

@@ -1,1 +1,1 @@
-"""Checks of a store: every code, one verdict."""
+"""Checks of a store: findings by code, byte account, one verdict."""

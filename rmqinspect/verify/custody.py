@@ -1,9 +1,11 @@
-"""Chain of custody: which files the evidence is, whether they stayed as they were, whether they still are.
+"""Chain of custody: the files of the evidence, whether they changed during the run, and since an earlier one.
 
-An inventory lists every file below what was given, whether it belongs to a store or not. Digests are
-taken by threads beside the checks: both read the log in the same order, and what the one has brought
-into the page cache the other finds there. So every byte is hashed and checked, and comes from the disk
-once as long as the cache holds what lies between the two.
+    inventory before | checks       |
+                     | digests      | inventory after      changed: differs between the two inventories
+                       in threads
+
+An inventory lists every file below the given paths, of the store or not. Checks and digests read the log in the
+same order, so each byte comes from the disk once, as long as the page cache holds what lies between the two.
 """
 
 import hashlib
@@ -26,9 +28,9 @@ from rmqinspect.times import format_nanos
 
 ALGORITHM = "sha256"
 
-_CHUNK = 1 << 20  # bytes read at a time: hashing them takes longer than a switch of threads
+_CHUNK = 1 << 20  # bytes per read: hashing them takes much longer than switching threads
 _ZEROS = memoryview(bytes(_CHUNK))
-_PATIENCE = 0.2  # seconds between two looks at how far the threads are
+_PATIENCE = 0.2  # seconds between progress reports
 _EMPTY = "an empty folder"
 
 Item = TypeVar("Item")
@@ -36,7 +38,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Exhibit:
-    """One file of the evidence, as the system describes it."""
+    """One file of the evidence, by its metadata."""
 
     file: StoreFile
     mtime_ns: int
@@ -45,16 +47,16 @@ class Exhibit:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """What lies below the given paths at one moment, by name, sorted."""
+    """Everything below the given paths at one moment, by name, sorted."""
 
     exhibits: dict[str, Exhibit]
-    others: dict[str, str]  # what is no file: links, empty folders, FIFOs
+    others: dict[str, str]  # not regular files: links, empty folders, FIFOs
     unread: tuple[str, ...] = ()  # what could not be listed, one line each
-    is_remote: bool = False  # no empty folders: an object store has none
+    is_remote: bool = False  # an object store: it has no empty folders
 
 
 class Difference(NamedTuple):
-    """A file that is not as it was."""
+    """A file that differs."""
 
     name: str
     kind: str  # added, gone, changed
@@ -63,16 +65,16 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Custody:
-    """What a run can say about the files it read."""
+    """What a run knows about the files it read."""
 
     inventory: Inventory  # before the first byte was read
-    digests: Mapping[str, str] = field(default_factory=dict)  # hex by name, as far as they were taken
-    algorithm: str | None = None  # None: no digests were asked for, and changes were not looked for
-    changed: Sequence[Difference] = ()  # while the run read
+    digests: Mapping[str, str] = field(default_factory=dict)  # hex by name, those that were finished
+    algorithm: str | None = None  # None: neither digests nor changes were asked for
+    changed: Sequence[Difference] = ()  # during the run
     unread: Sequence[str] = ()  # one line each
 
     @property
-    def raw(self) -> int:
+    def size(self) -> int:
         """The size of all files together."""
         return sum(exhibit.file.size for exhibit in self.inventory.exhibits.values())
 
@@ -100,7 +102,7 @@ class Custody:
 
 
 class Watch:
-    """The evidence of one run, from before its first read to after its last."""
+    """Watches the evidence of one run, from before its first read to after its last."""
 
     def __init__(self, store: Store) -> None:
         self._roots = _Roots(store)
@@ -176,7 +178,7 @@ class _Roots:
         return Exhibit(file, status.st_mtime_ns, (status.st_dev, status.st_ino))
 
     def in_reading_order(self, inventory: Inventory, names: Iterable[str]) -> list[tuple[str, StoreFile]]:
-        """Return names and files as the checks come by: the log by physical offset, then the rest."""
+        """Return names and files in the order of the checks: the log by physical offset, then the rest."""
 
         def place(item: tuple[str, StoreFile]) -> tuple[bool, int]:
             file = self._files.get(item[1].path)
@@ -186,7 +188,7 @@ class _Roots:
 
 
 def _root_name(path: str, place: tuple[str, ...], number: int) -> str:
-    """Return what stands before the names below a root, as the store has it."""
+    """Return the prefix that the store has before names below a root."""
     if isfile(path):
         return basename(path)
     return "commitlog" if place == ("commitlog",) and number > 1 else ""
@@ -208,14 +210,11 @@ def _by_name(items: Iterable[tuple[str, Item]]) -> dict[str, Item]:
 
 
 class Digests:
-    """Takes the SHA-256 of files in threads of this process, beside what else the process does.
-
-    Reading and hashing both let go of the interpreter's lock.
-    """
+    """Takes the SHA-256 of files in threads: reading and hashing both release the interpreter's lock."""
 
     def __init__(self, files: Sequence[tuple[str, StoreFile]], threads: int) -> None:
         self._lock = Lock()
-        self._raw = 0  # hashed and not yet told
+        self._hashed = 0  # hashed and not reported yet
         self._stopped = Event()
         self._pool = ThreadPoolExecutor(max(1, threads), thread_name_prefix="digest")
         self._futures: dict[str, Future[str | None]] = {
@@ -223,25 +222,25 @@ class Digests:
         }
 
     def stop(self) -> None:
-        """End the threads; what they have finished stays."""
+        """Stop the threads; finished digests stay."""
         self._stopped.set()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def take_octets(self) -> int:
-        """Return how many bytes were hashed since this was asked before."""
+    def take_hashed(self) -> int:
+        """Return how many bytes were hashed since the last call."""
         with self._lock:
-            raw, self._raw = self._raw, 0
-        return raw
+            hashed, self._hashed = self._hashed, 0
+        return hashed
 
     def wait(self, progress: Callable[[int], None]) -> None:
-        """Wait for all files; `progress` is told how many more bytes were hashed."""
+        """Wait for all files; `progress` gets how many more bytes were hashed."""
         pending = set(self._futures.values())
         while pending:
             _, pending = wait(pending, timeout=_PATIENCE)
-            progress(self.take_octets())
+            progress(self.take_hashed())
 
     def results(self) -> tuple[dict[str, str], list[str]]:
-        """Return the digests that are finished, by name, and a line for each file that could not be read."""
+        """Return the finished digests by name, and one line for each file that could not be read."""
         digests: dict[str, str] = {}
         unread: list[str] = []
         for name, future in self._futures.items():
@@ -256,13 +255,13 @@ class Digests:
         return digests, unread
 
     def digest_of(self, file: StoreFile) -> str | None:
-        """Return the digest of a file in hex, None when the threads were stopped before its end."""
+        """Return the digest of a file in hex, None if the threads were stopped before its end."""
         digest = hashlib.sha256()
         with open_file(file) as reader:
             buffer = memoryview(bytearray(min(_CHUNK, reader.size)))
             at = 0
             while at < reader.size and not self._stopped.is_set():
-                # A hole reads as zeros: they are hashed and not read.
+                # A hole reads as zeros: hashed, not read.
                 hole = min(reader.next_allocated(at) - at, _CHUNK)
                 raw = _ZEROS[:hole] if hole else buffer[: reader.read_into(buffer[: reader.size - at], at)]
                 if not raw:
@@ -270,7 +269,7 @@ class Digests:
                 digest.update(raw)
                 at += len(raw)
                 with self._lock:
-                    self._raw += len(raw)
+                    self._hashed += len(raw)
         return None if self._stopped.is_set() else digest.hexdigest()
 
 
@@ -278,7 +277,7 @@ class Digests:
 
 
 def _changes(before: Inventory, after: Inventory) -> list[Difference]:
-    """Return what is not the same in two inventories of one run."""
+    """Return what differs between two inventories of one run."""
     found = _named_differently(before.exhibits, after.exhibits, before.others, after.others)
     for name in before.exhibits.keys() & after.exhibits.keys():
         was, now = before.exhibits[name], after.exhibits[name]
@@ -294,10 +293,10 @@ def _changes(before: Inventory, after: Inventory) -> list[Difference]:
 def _named_differently(
     files_before: Iterable[str], files_after: Iterable[str], before: Mapping[str, str], after: Mapping[str, str]
 ) -> list[Difference]:
-    """Return which names came and went, of files and of what is none."""
+    """Return which names came and went, of files and of everything else."""
     was, now = {*files_before, *before}, {*files_after, *after}
     came, went = sorted(now - was), sorted(was - now)
-    # A folder that is empty no more, or only now, did not come or go: the files in it did.
+    # A folder that became empty, or is no longer empty, did not come or go: the files in it did.
     came = [name for name in came if not (after.get(name) == _EMPTY and _any_below(name, went))]
     went = [name for name in went if not (before.get(name) == _EMPTY and _any_below(name, came))]
     found = [Difference(name, "added", "was not there") for name in came]
@@ -329,7 +328,7 @@ def _rewritten(name: str, was: str, now: str) -> Difference:
 
 
 class Recorded(NamedTuple):
-    """A file as a report has it."""
+    """A file in a report."""
 
     size: int
     mtime: str
@@ -338,7 +337,7 @@ class Recorded(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What an earlier report says about the files; `report.read_record` reads it."""
+    """The files of an earlier report; `report.read_record` reads it."""
 
     moment: str  # ISO 8601, when that run ended
     files: dict[str, Recorded]
@@ -346,22 +345,22 @@ class Record:
 
     @property
     def undigested(self) -> int:
-        """How many files have no digest: what is in them cannot be compared."""
+        """How many files have no digest: their content cannot be compared."""
         return sum(file.digest is None for file in self.files.values())
 
     def comparable(self, inventory: Inventory) -> list[str]:
-        """Return the names of the files that only a digest can tell apart from those of the record."""
+        """Return the names of the files that only a digest can distinguish from those of the record."""
         exhibits = inventory.exhibits
         both = [name for name in exhibits if name in self.files]
         return [n for n in both if self.files[n].digest and self.files[n].size == exhibits[n].file.size]
 
     def touched(self, inventory: Inventory) -> int:
-        """Return how many files have another time than in the record, whatever is in them."""
+        """Return how many files have another modification time than in the record."""
         both = self.files.keys() & inventory.exhibits.keys()
         return sum(self.files[name].mtime != format_nanos(inventory.exhibits[name].mtime_ns) for name in both)
 
     def differences(self, now: Custody) -> list[Difference]:
-        """Return what differs: names, sizes, digests; times where there is no digest."""
+        """Return the differences in names, sizes and digests, and in times where there is no digest."""
         exhibits, others = now.inventory.exhibits, (self.others, now.inventory.others)
         if now.inventory.is_remote:
             others = _without_empty(self.others), _without_empty(now.inventory.others)

@@ -242,7 +242,7 @@ def test_the_digests_report_their_progress_to_the_last_byte(store: Path) -> None
     watch = Watch(open_store([str(store)]))
     reported: list[int] = []
     watch.take_digests(watch.before.exhibits, 2).wait(reported.append)
-    assert sum(reported) == watch.conclude().raw == SIZE + 4096
+    assert sum(reported) == watch.conclude().size == SIZE + 4096
 
 
 def test_a_file_that_cannot_be_opened_has_no_digest_and_the_verdict_is_incomplete(
