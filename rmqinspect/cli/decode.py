@@ -173,7 +173,7 @@ class _Plan:
             batch = batch.set_column(position, batch.schema.field(position), empty)
         elif self.cut:
             batch = cut_bodies(batch)
-        return self.arguments.redact.hide(batch) if self.arguments.redact else batch
+        return self.arguments.redact.mask(batch) if self.arguments.redact else batch
 
 
 def _make_plan(stores: "list[Store]", arguments: DecodeArguments, format_: str) -> _Plan:
@@ -327,7 +327,7 @@ class _Reading:
                 last_time = cache(partial(last_store_time, store))
                 selection = with_times(self.plan.selection, self.plan.arguments, last_time, self.plan.now)
                 for batch in self.plan.table.rows(store, self._request(selection)):
-                    rows = selection.mask_rows(batch)
+                    rows = selection.select_rows(batch)
                     yield rows, self.plan.shape(rows, store)
             except Unreadable as error:
                 self._note_unreadable(str(error))

@@ -1,4 +1,4 @@
-"""Everything the tool can say about a store, as tables: a fixed Arrow schema and record batches each."""
+"""A store as tables: each a fixed Arrow schema and a stream of record batches."""
 
 from rmqinspect.tables.checkpoint import CHECKPOINT
 from rmqinspect.tables.config import DELAY_OFFSETS, GROUPS, SUBSCRIPTION_GROUPS, TOPICS

@@ -1,20 +1,20 @@
-"""From single Python values to Arrow: times, names, batches of rows."""
+"""Python values to Arrow: times, names, batches of rows."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-BATCH_ROWS = 122_880  # rows of a batch at most: a Parquet row group of the common readers
+BATCH_ROWS = 122_880  # most rows in a batch: DuckDB's row group size
 
 
 def printable(name: str) -> str:
-    """Return a file or folder name with U+FFFD for bytes that are no UTF-8."""
+    """Return a file or folder name with U+FFFD for bytes that are not UTF-8."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def batch_of(schema: pa.Schema, rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
-    """Return rows of Python values as one batch."""
+    """Convert rows of Python values to one batch."""
     columns: Iterable[Sequence[Any]] = zip(*rows, strict=True) if rows else [()] * len(schema)
     return pa.record_batch(
         [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)], schema
@@ -22,7 +22,7 @@ def batch_of(schema: pa.Schema, rows: Sequence[Sequence[Any]]) -> pa.RecordBatch
 
 
 def batches_of(schema: pa.Schema, rows: Iterable[Sequence[Any]]) -> Iterator[pa.RecordBatch]:
-    """Yield rows of Python values in batches of at most BATCH_ROWS; none without rows."""
+    """Convert rows of Python values to batches of at most BATCH_ROWS; yields nothing without rows."""
     pending: list[Sequence[Any]] = []
     for row in rows:
         pending.append(row)

@@ -1,4 +1,4 @@
-"""Compressed message bodies → payloads, within a limit."""
+"""Decompression of message bodies, within a limit."""
 
 import numpy as np
 import pyarrow as pa
@@ -8,7 +8,7 @@ from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.decompress import BodyTooLarge, decompress
 from rmqinspect.errors import BadRecord
 
-BATCH_SIZE = 64 << 20  # payloads of one batch; one more may pass it
+BATCH_SIZE = 64 << 20  # bytes of payloads after which a batch ends
 
 _UNDECODABLE, _TOO_LARGE = "body_undecodable", "body_too_large"
 
@@ -16,10 +16,11 @@ _UNDECODABLE, _TOO_LARGE = "body_undecodable", "body_too_large"
 def decompress_bodies(
     bodies: pa.Array, compressed: Ints, compressions: pa.Array, limit: int
 ) -> tuple[pa.Array, dict[str, Ints], int]:
-    """Replace the compressed bodies by their payloads.
+    """Replace compressed bodies by their payloads.
 
-    Returns the bodies, which rows stayed as stored, by the status that says why, and how many rows
-    that is: the payloads of one batch may not grow without bound, and the rest is for another.
+    Returns the bodies; the rows left as stored, by status; and the number of rows done. That number is smaller than
+    `len(bodies)` where the payloads of one batch would grow too large: the caller passes the rest again.
+
     Source: CompressorFactory; zlib (RFC 1950), lz4 frame, zstd frame.
     """
     replaced = np.zeros(len(bodies), np.bool_)
@@ -31,10 +32,10 @@ def decompress_bodies(
             done = number
             break
         body = bodies[number].as_py()
-        if not body:  # MessageDecoder#decode asks for a body before it asks for the flag
+        if not body:  # MessageDecoder#decode ignores the flag of an empty body
             continue
         compression = compressions[number].as_py()
-        if compression is None:  # type bits that no reader knows
+        if compression is None:  # unknown type bits
             problems[_UNDECODABLE].append(number)
             continue
         try:
@@ -45,6 +46,6 @@ def decompress_bodies(
             problems[_TOO_LARGE].append(number)
         except BadRecord:
             problems[_UNDECODABLE].append(number)
-    marked = {status: np.array(which, np.int64) for status, which in problems.items() if which}
+    by_status = {status: np.array(which, np.int64) for status, which in problems.items() if which}
     whole = pc.replace_with_mask(bodies[:done], pa.array(replaced[:done]), pa.array(payloads, pa.binary()))
-    return whole, marked, done
+    return whole, by_status, done

@@ -1,4 +1,4 @@
-"""The table `checkpoint`: the fields of the checkpoint file that the file is long enough to hold."""
+"""The table `checkpoint`: the fields of the checkpoint file, as far as it is long enough."""
 
 from collections.abc import Iterator
 

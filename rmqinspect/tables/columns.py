@@ -1,4 +1,4 @@
-"""numpy positions and numbers → Arrow columns, without a Python object per value."""
+"""numpy columns to Arrow columns, without a Python object per value."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from rmqinspect.times import END_MILLI, FIRST_MILLI
 
 
 def is_text(raw: pa.Array) -> bool:
-    """Return whether every value of a binary array is valid UTF-8."""
+    """Whether every value of a binary array is valid UTF-8."""
     try:
         _as_strings(raw).validate(full=True)
     except pa.ArrowInvalid:
@@ -22,10 +22,9 @@ def is_text(raw: pa.Array) -> bool:
 
 
 def text(raw: pa.Array, known: bool = False) -> tuple[pa.Array, Bools]:
-    """Return a binary array as strings, and which of them were not valid UTF-8.
+    """Return a binary array as strings, and which values were not valid UTF-8.
 
-    Invalid bytes become U+FFFD, as Java's decoder makes them; nothing is dropped. Where all values
-    are `known` to be valid, they are not looked at again.
+    Invalid bytes become U+FFFD, as in Java. `known`: all values are valid, skip the check.
     """
     count = len(raw)
     invalid: Bools = np.zeros(count, np.bool_)
@@ -52,14 +51,14 @@ def pick(names: Sequence[str], numbers: NDArray[Any]) -> pa.Array:
 
 
 def repeat(word: str, count: int) -> pa.Array:
-    """Return one word `count` times: what a column of few words nearly always is."""
+    """Return a column of one word `count` times, the common case for columns of few words."""
     content = word.encode()
     offsets = np.arange(count + 1, dtype=np.int32) * np.int32(len(content))
     return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(content * count))
 
 
 def millis(values: Ints) -> tuple[pa.Array, Bools]:
-    """Return milliseconds as timestamps, null outside the years 1 to 9999, and which are outside."""
+    """Return milliseconds as timestamps, null outside the years 1 to 9999, and which values are outside."""
     outside = (values < FIRST_MILLI) | (values >= END_MILLI)
     if not outside.any():
         return pa.array(values * 1000).view(TIMESTAMP), outside

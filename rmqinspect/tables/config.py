@@ -1,7 +1,6 @@
-"""What the JSON files of `config/` say: `topics`, `subscription_groups`, `groups`, `delay_offsets`.
+"""The tables of the JSON files in `config/`: `topics`, `subscription_groups`, `groups`, `delay_offsets`.
 
-A store that keeps its configuration in RocksDB has none of these files, and then these tables
-have no rows.
+A store that keeps its configuration in RocksDB has none of these files; its tables have no rows.
 
 Source: TopicConfigManager, SubscriptionGroupManager; RocketMQ 4.0.0 to 5.5.0.
 """
@@ -89,15 +88,15 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _tell_unusable(document: ConfigDocument | None, request: Request) -> None:
-    """Say why no copy of a file could be used: its rows are missing."""
+def _report_unusable(document: ConfigDocument | None, request: Request) -> None:
+    """Report why no copy of a file could be read."""
     if document is not None and document.source is None and request.on_unreadable is not None:
         for problem in document.problems:
             request.on_unreadable(problem)
 
 
 def _objects(document: ConfigDocument | None, table: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield (name, object) of a table by name; what is no object is passed over."""
+    """Yield (name, object) of a JSON table, sorted by name; entries that are not objects are skipped."""
     for name, entry in sorted(document.table(table).items()) if document else ():
         if isinstance(entry, dict):
             yield name, entry
@@ -108,7 +107,7 @@ def _objects(document: ConfigDocument | None, table: str) -> Iterator[tuple[str,
 
 def _topic_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     document = read_config(store, "topics.json")
-    _tell_unusable(document, request)
+    _report_unusable(document, request)
     rows = (
         (
             topic,
@@ -130,7 +129,7 @@ def _member(entry: Mapping[str, Any], name: str, inner: str) -> Any:
 
 def _subscription_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     document = read_config(store, "subscriptionGroup.json")
-    _tell_unusable(document, request)
+    _report_unusable(document, request)
     source = printable(document.source.name) if document and document.source else None
     rows = (
         (
@@ -187,7 +186,7 @@ def _group_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
                     queue.max_offset if queue else None,
                     integer(queue.max_offset - entry.offset) if queue else None,
                     _oldest_unconsumed(entry.offset, queue, times) if queue and with_times else None,
-                    # Without any queue there is nothing to compare with: the queues were not given.
+                    # Without any queue file nothing can be compared: the queues were not given.
                     _status(entry.offset, queue) if store.queue_files else None,
                 )
 
@@ -195,7 +194,7 @@ def _group_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
 
 
 def _oldest_unconsumed(offset: int, queue: QueueSummary, times: StoreTimes) -> int | None:
-    """Return the store time of the record that the group gets next: what is below the minimum is lost."""
+    """Return the store time of the group's next record, at or above the queue's minimum."""
     following = max(offset, queue.min_offset)
     unit = find_unit(queue.files, following) if following < queue.max_offset else None
     stored = times.at(*unit) if unit else None

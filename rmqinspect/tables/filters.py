@@ -1,7 +1,7 @@
-"""Which rows were asked for: the filter options of the command line, on batches of any table.
+"""The filter options, applied to batches of any table.
 
-A filter works on columns by their names, so it works on every table that has them. All filters
-are whole-column operations; several of one kind are alternatives, different kinds must all hold.
+Filters find columns by name, so they apply to every table that has the columns. Values of one filter are alternatives
+(except `--property`); different filters must all hold.
 """
 
 import ipaddress
@@ -18,28 +18,28 @@ from rmqinspect.topics import is_system_topic
 
 Range = tuple[int, int]
 
-_OPEN_END = 1 << 63  # behind every int64 that is an offset
+_OPEN_END = 1 << 63  # above every offset
 
 
 def parse_range(text: str) -> Range:
-    """Read `A`, `A..B`, `A..` or `..B` as a half-open range; `A` alone is exactly A.
+    """Parse `A`, `A..B`, `A..` or `..B` as a half-open range; `A` alone is exactly A.
 
-    Numbers may be hex (`0x7ba3`) and grouped as the tool prints them (`97 187`).
+    Numbers may be hex (`0x7ba3`) and grouped as printed (`97 187`).
 
-    :raises ValueError: it is none of these, or ends before it begins.
+    :raises ValueError: malformed, or the end is before the start.
     """
     first, dots, last = text.partition("..")
     try:
         start = _parse_number(first) if first.strip() else 0
         end = _parse_number(last) if last.strip() else _OPEN_END
     except ValueError as error:
-        raise ValueError(f"{text!r} is no offset and no range A..B") from error
+        raise ValueError(f"{text!r} is not an offset or a range A..B") from error
     if not dots:
         if not first.strip():
-            raise ValueError("an offset or a range A..B is missing")
+            raise ValueError("missing offset or range A..B")
         return start, start + 1
     if end < start:
-        raise ValueError(f"{text!r} ends before it begins")
+        raise ValueError(f"{text!r} ends before it starts")
     return start, end
 
 
@@ -51,18 +51,18 @@ def _parse_number(text: str) -> int:
 
 
 def parse_offset(text: str) -> int:
-    """Read one physical offset: `65536`, `0x10000`.
+    """Parse one physical offset: `65536`, `0x10000`.
 
-    :raises ValueError: it is none.
+    :raises ValueError: it is not one.
     """
     number = int(text, 0)
     if not 0 <= number < _OPEN_END:
-        raise ValueError(f"{text!r} is no physical offset")
+        raise ValueError(f"{text!r} is not a physical offset")
     return number
 
 
 def parse_property(text: str) -> tuple[str, str | None]:
-    """Read `NAME` or `NAME=VALUE`; the value is None where any will do.
+    """Parse `NAME` or `NAME=VALUE`; the value is None where any matches.
 
     :raises ValueError: there is no name.
     """
@@ -73,9 +73,9 @@ def parse_property(text: str) -> tuple[str, str | None]:
 
 
 def parse_host(text: str) -> tuple[str, int | None]:
-    """Read `HOST`, `HOST:PORT` or `[V6]:PORT` as the address the tables print, and the port.
+    """Parse `HOST`, `HOST:PORT` or `[V6]:PORT` as (address as printed in tables, port).
 
-    :raises ValueError: it is no IP address.
+    :raises ValueError: it is not an IP address.
     """
     host, port = text, None
     if bracketed := re.fullmatch(r"\[(.+)\](?::(\d+))?", text):
@@ -85,23 +85,23 @@ def parse_host(text: str) -> tuple[str, int | None]:
     try:
         return str(ipaddress.ip_address(host)), None if port is None else int(port)
     except ValueError as error:
-        raise ValueError(f"{text!r} is no IP address with or without :PORT") from error
+        raise ValueError(f"{text!r} is not an IP address with an optional :PORT") from error
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The rows asked for; a field at its default does not filter.
+    """The filters in use; a field at its default does not filter.
 
-    `topics_seen` remembers all topics that passed by, so that a pattern which met none can be told.
+    `topics_seen` collects all topics that the topic filter saw, to report patterns that match none.
     """
 
-    topics: tuple[str, ...] = ()  # shell patterns, case counts
+    topics: tuple[str, ...] = ()  # shell patterns, case-sensitive
     queue_id: int | None = None
     queue_offsets: Range | None = None
     offsets: Range | None = None  # physical
     tags: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
-    ids: tuple[str, ...] = ()  # message ids or offset message ids, case does not count
+    ids: tuple[str, ...] = ()  # message ids or offset message ids, any case
     properties: tuple[tuple[str, str | None], ...] = ()  # (name, value or None for any); all must hold
     body_text: str | None = None
     since: int | None = None  # microseconds since 1970, included
@@ -112,20 +112,20 @@ class Selection:
     topics_seen: set[str] = field(default_factory=set, compare=False, repr=False)
 
     def columns(self, schema: pa.Schema) -> frozenset[str]:
-        """Return the columns of `schema` that the filters look at."""
+        """Return the columns of `schema` that the filters use."""
         alternatives = (names for rule in _RULES if rule.is_set(self) for names in rule.columns(self))
         return frozenset(name for names in alternatives for name in names if name in schema.names)
 
     def missing_columns(self, schema: pa.Schema) -> list[str]:
-        """Return the options in use that a table with this schema cannot answer."""
+        """Return the options in use for which a table with this schema has no column."""
         return [
             rule.option for rule in _RULES if rule.is_set(self) and _choose(rule.columns(self), schema.names) is None
         ]
 
-    def mask_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows that were asked for.
+    def select_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows that pass all filters.
 
-        :raises KeyError: a filter has no column here; `missing_columns` tells beforehand.
+        :raises KeyError: a filter has no column here; `missing_columns` says so beforehand.
         """
         mask: pa.Array | None = None
         for rule in _RULES:
@@ -139,13 +139,13 @@ class Selection:
         return batch if mask is None else batch.filter(mask)
 
     def unmatched_topics(self) -> list[str]:
-        """Return the topic patterns that matched nothing seen so far."""
+        """Return the topic patterns that matched no topic seen so far."""
         return [
             pattern for pattern in self.topics if not any(fnmatchcase(topic, pattern) for topic in self.topics_seen)
         ]
 
     def near_topics(self, pattern: str) -> list[str]:
-        """Return up to three topics seen whose names are near the pattern, nearest first."""
+        """Return up to three seen topics with names similar to the pattern, nearest first."""
         folded = {topic.casefold(): topic for topic in sorted(self.topics_seen)}
         names = get_close_matches(pattern.casefold(), folded, n=3, cutoff=0.5)
         return [folded[name] for name in names]
@@ -156,7 +156,7 @@ Columns = tuple[str, ...]
 
 @dataclass(frozen=True)
 class _Rule:
-    """One filter option: when it is in use, the columns it can work on (first choice first), and its mask."""
+    """One filter option: when it is in use, the columns it needs (in order of preference), and its mask."""
 
     option: str
     is_set: Callable[[Selection], bool]
@@ -187,7 +187,7 @@ def _system_mask(selection: Selection, batch: pa.RecordBatch, columns: Columns) 
 
 
 def _range_mask(start: pa.Array, end: pa.Array | None, wanted: Range) -> pa.Array:
-    """Rows whose number lies in `wanted`; with `end`, rows whose [start, end) overlaps it."""
+    """Return the rows whose number lies in `wanted`; with `end`, those whose [start, end) overlaps it."""
     lowest, beyond = wanted
     below = pc.less_equal(start, pa.scalar(beyond - 1, pa.int64()))
     return pc.and_(below, pc.greater_equal(start, lowest) if end is None else pc.greater(end, lowest))
@@ -263,7 +263,7 @@ def _host_mask(selection: Selection, batch: pa.RecordBatch, columns: Columns) ->
 
 
 _RULES: tuple[_Rule, ...] = (
-    # Topics come first: what passes by is remembered before any other filter.
+    # Topics first, so that `topics_seen` has all topics before another filter drops rows.
     _Rule("--topic", lambda s: bool(s.topics), lambda s: [("topic",)], _topic_mask),
     _Rule("--no-system-topics", lambda s: not s.system_topics, lambda s: [("topic",)], _system_mask),
     _Rule(

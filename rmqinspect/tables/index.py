@@ -66,15 +66,13 @@ def _file_rows(store: Store, _request: Request) -> Iterator[pa.RecordBatch]:
 
 
 def _entry_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
-    """Yield the entries of every file whose geometry is known, as stored, oldest first."""
+    """Yield the entries of every file with a known geometry, oldest first."""
     for index in read_index_files(store):
         yield from read_entries(index, request)
 
 
 def read_entries(index: IndexFile, request: Request) -> Iterator[pa.RecordBatch]:
-    """Yield the entries of one file, BATCH_ROWS at a time.
-
-    None without a geometry, and none beyond the end of the file.
+    """Yield the entries of one file, BATCH_ROWS at a time; nothing without a geometry, or beyond the end of the file.
 
     :raises Unreadable: the system reports an I/O error.
     """
@@ -91,7 +89,7 @@ def read_entries(index: IndexFile, request: Request) -> Iterator[pa.RecordBatch]
                 request.progress(len(raw))
             hashes = entries["key_hash"].astype(np.int32)
             diffs = entries["time_diff"].astype(np.int64)
-            # Added as a whole only where the begin is a time at all: a damaged one would overflow.
+            # A damaged begin timestamp would overflow the sum.
             times = diffs * 1000 + begin if millis_to_micros(begin) is not None else np.full_like(diffs, END_MILLI)
             yield pa.record_batch(
                 [

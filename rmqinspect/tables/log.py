@@ -25,11 +25,11 @@ from rmqinspect.times import millis_to_micros
 
 Result = TypeVar("Result")
 
-# A split's rows travel from process to process as one piece: large enough to be worth the way.
+# A split's rows go from process to process in one message: large enough to pay for it.
 SPLIT_SIZE = 16 << 20
 
-# Rows of one split that a process keeps: four times its size, unless bodies were packed well.
-_MOST_ROWS = 64 << 20
+# Bytes of rows a process buffers for one split: four times its size, exceeded only where bodies compress well.
+_MAX_ROWS = 64 << 20
 
 GAPS = pa.schema(
     [
@@ -60,8 +60,8 @@ SEGMENTS = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
-class SplitRead:
-    """What one split gave beside its rows: what could not be read, the sums and gaps, its borders."""
+class LogSplitRead:
+    """The result of reading one split, apart from its rows."""
 
     split: Split
     unread: list[Unread]
@@ -71,49 +71,49 @@ class SplitRead:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """A split with its rows as an Arrow stream; without, they would not fit and are to be streamed."""
+    """The rows of a split as an Arrow stream; None where they exceed _MAX_ROWS and the parent reads them again."""
 
-    read: SplitRead
+    read: LogSplitRead
     stream: pa.Buffer | None
 
 
 def message_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
-    """Yield the table `messages`, in log order whatever the number of processes."""
+    """Yield the table `messages` in log order, whatever the number of processes."""
     keep_freed_memory()
     splits = _splits_in(store, request)
-    untold: list[Gap] = []
+    unreported: list[Gap] = []
     first, last = request.offsets or (0, 1 << 63)
     for hole in find_holes(store.segments, store.segment_size) if store.neighbours else ():
         if request.on_gap is not None and hole.start < last and first < hole.end:
             request.on_gap(hole.kind, hole.start, hole.end)
     for number, split in enumerate(splits) if request.jobs == 1 or len(splits) == 1 else ():
-        yield from _stream(split, request, untold)
-        _tell_gaps(untold, split, splits[number + 1 : number + 2], request)
+        yield from _stream(split, request, unreported)
+        _report_gaps(unreported, split, splits[number + 1 : number + 2], request)
     if request.jobs > 1 and len(splits) > 1:
-        work = partial(_collect_rows, request=_bare(request))
+        work = partial(_collect_rows, request=_picklable(request))
         for number, rows in enumerate(_in_order(work, splits, request.jobs, lambda rows: rows.read)):
             read = rows.read
             if rows.stream is not None:
                 yield from pa.ipc.open_stream(rows.stream)
             else:
                 yield from _stream(replace(read.split, entry=read.borders and read.borders.entry), request, [])
-            untold += read.account.gaps
-            _tell_gaps(untold, read.split, splits[number + 1 : number + 2], request)
+            unreported += read.account.gaps
+            _report_gaps(unreported, read.split, splits[number + 1 : number + 2], request)
             _report(read, request)
 
 
-def _tell_gaps(untold: list[Gap], split: Split, following: list[Split], request: Request) -> None:
-    """Tell the gaps of a segment, joined, when its last split is done."""
+def _report_gaps(unreported: list[Gap], split: Split, following: list[Split], request: Request) -> None:
+    """Report the merged gaps of a segment after its last split."""
     if following and following[0].segment.path == split.segment.path:
         return
     if request.on_gap is not None:
-        for gap in merge_gaps(untold, split.segment.base + split.segment.size):
+        for gap in merge_gaps(unreported, split.segment.base + split.segment.size):
             request.on_gap(gap.kind, gap.start, gap.end)
-    untold.clear()
+    unreported.clear()
 
 
 def gap_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
-    """Yield the table `gaps`: per segment, in order, the missing segments between them."""
+    """Yield the table `gaps`, in log order, missing segments included."""
     gaps = gaps_in(store, _accounts(store, request))
     for gap in gaps if request.on_gap is not None else ():
         request.on_gap(gap.kind, gap.start, gap.end)  # type: ignore[misc]
@@ -121,8 +121,8 @@ def gap_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
 
 
 def gaps_in(store: Store, accounts: Mapping[str, ByteAccount]) -> list[Gap]:
-    """Return the rows of `gaps` in their order; `accounts` are those of the segments that were read, by path."""
-    # Pieces given without their folder have no neighbours: what is absent was not given.
+    """Return the gaps in log order; `accounts` has the segments that were read, by path."""
+    # Of loose segments nobody knows the neighbours: absent ones were just not given.
     holes = list(find_holes(store.segments, store.segment_size)) if store.neighbours else []
     gaps: list[Gap] = []
     for segment in store.segments:
@@ -135,7 +135,7 @@ def gaps_in(store: Store, accounts: Mapping[str, ByteAccount]) -> list[Gap]:
 
 
 def gap_batches(gaps: Sequence[Gap], witnesses: Sequence[int] | None = None) -> Iterator[pa.RecordBatch]:
-    """Yield the table `gaps`; `witnesses` are the units that point into each gap, where they were counted."""
+    """Yield the table `gaps`; `witnesses` counts the units that point into each gap, None if not counted."""
     counts: Iterable[int | None] = repeat(None) if witnesses is None else witnesses
     yield from batches_of(GAPS, ((*gap, number) for gap, number in zip(gaps, counts, strict=False)))
 
@@ -144,12 +144,12 @@ def segment_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     """Yield the table `segments`."""
     accounts = _accounts(store, replace(request, offsets=None))
     for account in accounts.values():
-        _tell_gaps(list(account.gaps), Split(account.segment, 0, account.segment.size), [], request)
+        _report_gaps(list(account.gaps), Split(account.segment, 0, account.segment.size), [], request)
     yield from segment_batches(store, accounts)
 
 
 def segment_batches(store: Store, accounts: Mapping[str, ByteAccount]) -> Iterator[pa.RecordBatch]:
-    """Yield the table `segments` from the accounts of all segments, by path."""
+    """Yield the table `segments`; `accounts` has the segments that were read, by path."""
     holes = find_holes(store.segments, store.segment_size) if store.neighbours else ()
     rows = [_missing_row(gap) for gap in holes]
     last_base = max((account.segment.base for account in accounts.values() if account.records), default=-1)
@@ -181,7 +181,7 @@ def _splits_in(store: Store, request: Request) -> list[Split]:
 
 
 def _stream(split: Split, request: Request, gaps: list[Gap]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a split as they are found; collect its gaps, tell what was not read."""
+    """Yield the rows of a split as they are found; add its gaps to `gaps`, report what could not be read."""
     done = split.start
     try:
         for event in scan_split(split):
@@ -204,22 +204,22 @@ def _stream(split: Split, request: Request, gaps: list[Gap]) -> Iterator[pa.Reco
 
 
 def _accounts(store: Store, request: Request) -> dict[str, ByteAccount]:
-    """Read the log and return the account of each segment that was read, by path."""
+    """Read the log; return the byte account of each segment, by path."""
     accounts: dict[str, ByteAccount] = {}
-    work = partial(read_split, request=_bare(request))
+    work = partial(read_log_split, request=_picklable(request))
     for read in _in_order(work, _splits_in(store, request), request.jobs, lambda read: read):
         accounts.setdefault(read.split.segment.path, ByteAccount(read.split.segment)).join(read.account)
         _report(read, request)
     return accounts
 
 
-def _bare(request: Request) -> Request:
-    """Return what of a request another process can be told."""
+def _picklable(request: Request) -> Request:
+    """Return a request without callbacks, for another process."""
     return replace(request, progress=None, on_gap=None, on_unreadable=None, jobs=1)
 
 
 def _in_order(
-    work: Callable[[Split], Result], splits: list[Split], jobs: int, read_of: Callable[[Result], SplitRead]
+    work: Callable[[Split], Result], splits: list[Split], jobs: int, read_of: Callable[[Result], LogSplitRead]
 ) -> Iterator[Result]:
     with closing(run_ordered(work, splits, jobs, preload=__name__)) as results:
         yield from redo_where_borders_differ(
@@ -227,8 +227,10 @@ def _in_order(
         )
 
 
-def read_split(split: Split, request: Request, take: Callable[[pa.RecordBatch], None] | None = None) -> SplitRead:
-    """Read a split to its end, whatever is wrong with it; `take` gets the rows of `messages`, in order."""
+def read_log_split(
+    split: Split, request: Request, take: Callable[[pa.RecordBatch], None] | None = None
+) -> LogSplitRead:
+    """Read a split to its end, whatever its damage; `take` gets the rows of `messages`, in order."""
     keep_freed_memory()
     unread: list[Unread] = []
     account, borders = ByteAccount(split.segment), None
@@ -246,22 +248,22 @@ def read_split(split: Split, request: Request, take: Callable[[pa.RecordBatch], 
     except Unreadable as error:
         base = split.segment.base
         unread.append(Unread(base + split.start, base + split.end, str(error)))
-    return SplitRead(split, unread, account, borders)
+    return LogSplitRead(split, unread, account, borders)
 
 
 def _collect_rows(split: Split, request: Request) -> _Rows:
     sink = pa.BufferOutputStream()
 
     def take(batch: pa.RecordBatch) -> None:
-        if sink.tell() < _MOST_ROWS:
+        if sink.tell() < _MAX_ROWS:
             writer.write_batch(batch)
 
     with pa.ipc.new_stream(sink, messages.SCHEMA) as writer:
-        read = read_split(split, request, take)
-    return _Rows(read, sink.getvalue() if sink.tell() < _MOST_ROWS else None)
+        read = read_log_split(split, request, take)
+    return _Rows(read, sink.getvalue() if sink.tell() < _MAX_ROWS else None)
 
 
-def _report(read: SplitRead, request: Request) -> None:
+def _report(read: LogSplitRead, request: Request) -> None:
     if request.on_unreadable is not None:
         for unread in read.unread:
             request.on_unreadable(unread.message)

@@ -73,7 +73,7 @@ BRIEF = (
     "status",
 )
 
-# Of several problems the first of this order is told.
+# In order of precedence: of several problems the first one is the status.
 STATUSES = (
     "ok",
     "body_crc",
@@ -89,29 +89,28 @@ STATUSES = (
     "stale",
 )
 
-# What the properties are called on disk. Source: MessageConst.
+# Property names on disk. Source: MessageConst.
 _UNIQ_KEY, _TAGS, _KEYS = "UNIQ_KEY", "TAGS", "KEYS"
 _REAL_TOPIC, _REAL_QUEUE, _RETRY_TOPIC, _TIMER_OUT = "REAL_TOPIC", "REAL_QID", "RETRY_TOPIC", "TIMER_OUT_MS"
 
-_HEX = np.frombuffer("".join(f"{octet:02X}" for octet in range(256)).encode(), np.uint16)
+_HEX = np.frombuffer("".join(f"{value:02X}" for value in range(256)).encode(), np.uint16)
 
 
-def message_batches(stretch: RecordRun, request: Request) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one stretch; all bytes are copied, the window may be reused.
+def message_batches(run: RecordRun, request: Request) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of one run of records. All bytes are copied; the window may be reused.
 
-    One batch, unless its bodies become very large. Columns that `request.columns` does not name
-    may be null.
+    One batch, unless bodies become very large. Columns not in `request.columns` may be null.
     """
-    rest = stretch
+    rest = run
     while len(rest.records):
         batch = _message_batch(rest, request)
         yield batch
         rest = replace(rest, records=rest.records.select(slice(batch.num_rows, None)), carved=False)
 
 
-def _message_batch(stretch: RecordRun, request: Request) -> pa.RecordBatch:
-    """Return the first rows of a stretch, nearly always all."""
-    records = stretch.records
+def _message_batch(run: RecordRun, request: Request) -> pa.RecordBatch:
+    """Return the first rows of a run, nearly always all."""
+    records = run.records
     wanted = request.columns or frozenset(SCHEMA.names)
     bodies: pa.Array | None = None
     problems: dict[str, Ints] = {}
@@ -154,9 +153,9 @@ def _message_batch(stretch: RecordRun, request: Request) -> pa.RecordBatch:
     columns |= _property_columns(records, status)
     if bodies is not None:
         columns["body"] = bodies
-    if stretch.stale:
+    if run.stale:
         status.mark("stale", slice(None))
-    if stretch.carved:
+    if run.carved:
         status.mark("carved", slice(0, 1))
     columns["status"] = status.column()
     arrays = [columns[field.name] if field.name in columns else pa.nulls(len(records), field.type) for field in SCHEMA]
@@ -164,7 +163,7 @@ def _message_batch(stretch: RecordRun, request: Request) -> pa.RecordBatch:
 
 
 class _Status:
-    """The problem of each row that comes first in STATUSES."""
+    """Per row, the problem that comes first in STATUSES."""
 
     def __init__(self, count: int) -> None:
         self.worst = np.zeros(count, np.int8)
@@ -205,7 +204,7 @@ def _record_crc(records: Records, status: _Status) -> pa.Array:
 
 
 def _hosts(records: Records, wanted: frozenset[str]) -> dict[str, pa.Array]:
-    """Return addresses, ports and the offset message ids, which are made of the store host."""
+    """Return addresses and ports, and the offset message ids, which contain the store host."""
     count = len(records)
     result: dict[str, pa.Array] = {}
     for side, number in (("born_host", 0), ("store_host", 1)):
@@ -226,8 +225,8 @@ def _hosts(records: Records, wanted: frozenset[str]) -> dict[str, pa.Array]:
 
 
 def _addresses(column: Bytes, width: int) -> pa.Array:
-    """Return addresses of `width` bytes as text; there are few different ones."""
-    # Arrow finds equal numbers faster than equal byte strings.
+    """Return addresses of `width` bytes as text; few are distinct."""
+    # Arrow encodes integers faster than byte strings.
     if width == 4:
         numbers = np.ascontiguousarray(column.view("<i4").reshape(-1))
         if len(numbers) and numbers.min() == numbers.max():
@@ -254,14 +253,14 @@ def _in_order(parts: list[pa.Array], order: list[Ints]) -> pa.Array:
 
 
 def _raw(column: NDArray[Any]) -> Bytes:
-    """Return the bytes of each value, copied as plain bytes."""
+    """Return the bytes of each value, shape (n, itemsize)."""
     plain = np.ascontiguousarray(column.view(np.dtype((np.void, column.itemsize))))
     return plain.view(np.uint8).reshape(len(column), -1)
 
 
 def _hex(content: Bytes) -> pa.Array:
     """Return the bytes of each row as upper-case hex."""
-    digits = _HEX.take(content)  # two digits each
+    digits = _HEX.take(content)  # two digits per byte
     offsets = np.arange(0, digits.nbytes + 1, digits.itemsize * digits.shape[1], dtype=np.int32)
     return pa.StringArray.from_buffers(len(content), pa.py_buffer(offsets), pa.py_buffer(digits))
 
@@ -270,7 +269,7 @@ def _hex(content: Bytes) -> pa.Array:
 
 
 def _property_columns(records: Records, status: _Status) -> dict[str, pa.Array]:
-    """Return the map of properties, and the columns that are made of single ones."""
+    """Return the map of properties, and the columns taken from single properties."""
     count = len(records)
     raw = take_ranges(records.raw, records.properties_starts, records.properties_ends)
     offsets = np.frombuffer(raw.buffers()[1], np.int32)[: count + 1].astype(np.int64)
@@ -278,7 +277,7 @@ def _property_columns(records: Records, status: _Status) -> dict[str, pa.Array]:
     blob = np.frombuffer(content, np.uint8)[: offsets[-1]] if content is not None else np.empty(0, np.uint8)
     items = split_properties(blob, offsets)
     status.mark("bad_properties", items.malformed)
-    # The separators are ASCII: of a valid text all parts are valid.
+    # Separators are ASCII, so all parts of a valid text are valid.
     valid = is_text(raw)
     raw_names = take_ranges(content, items.name_starts, items.name_ends)
     names, bad_names = text(raw_names, valid)
@@ -288,7 +287,7 @@ def _property_columns(records: Records, status: _Status) -> dict[str, pa.Array]:
     known = PropertyNames(raw_names, names, items.firsts)
 
     def of(name: str) -> pa.Array | None:
-        """The property of each record, null where it has none; None when no record has it."""
+        """Return a property of each record, null where absent; None if no record has it."""
         found = known.find(name)
         return None if found is None else values.take(pa.array(found[0], mask=found[1]))
 
@@ -321,7 +320,7 @@ def _split_keys(keys: pa.Array | None, count: int) -> pa.Array:
         return pa.ListArray.from_arrays(pa.array(np.zeros(count + 1, np.int32)), pa.array([], pa.string()))
     lists = pc.split_pattern(pc.fill_null(keys, ""), " ")
     flat, offsets = lists.values, lists.offsets.to_numpy()
-    if pc.min(pc.binary_length(flat)).as_py() == 0:  # runs of spaces give empty keys, which are none
+    if pc.min(pc.binary_length(flat)).as_py() == 0:  # runs of spaces give empty keys, which do not count
         used = pc.greater(pc.binary_length(flat), 0).to_numpy(zero_copy_only=False)
         offsets = np.concatenate(([0], np.cumsum(used)))[offsets].astype(np.int32)
         flat = flat.filter(pa.array(used))
@@ -329,7 +328,7 @@ def _split_keys(keys: pa.Array | None, count: int) -> pa.Array:
 
 
 def _number(column: pa.Array | None, count: int, type_: pa.DataType) -> pa.Array:
-    """Parse decimal texts; what is no number, or too large, is null."""
+    """Parse decimal texts; anything else, and numbers out of range, become null."""
     if column is None:
         return pa.nulls(count, type_)
     low, high = (-(2**31), 2**31 - 1) if type_ == pa.int32() else (-(2**63), 2**63 - 1)

@@ -1,7 +1,15 @@
-"""Which property each record has where, found for each different sequence of names once.
+"""Property lookup by name, once per sequence of names instead of once per record.
 
-Records of one producer have the same names in the same order: of a batch there are few such sequences, so
-names are looked at once for each of them and not once for each property of each record.
+Records of one producer have the same property names in the same order, so a batch has few distinct sequences. Names
+are looked up in one example of each sequence, and the position found is applied to all its records:
+
+    record    names                    sequence    example
+    0         KEYS UNIQ_KEY WAIT       0           record 2
+    1         UNIQ_KEY WAIT            1           record 1
+    2         KEYS UNIQ_KEY WAIT       0
+
+Invariant: records of a sequence are cut into names exactly as its example. Equal bytes are not enough ("ab" + "c" and
+"a" + "bc"), so the lengths are compared; where they differ, every record is its own example.
 """
 
 from functools import cached_property
@@ -12,20 +20,19 @@ from numpy.typing import NDArray
 
 from rmqinspect.codec.arrays import Bools, Ints
 
-_SMALL_GRID = 1 << 20  # cells: records times different names
+_SMALL_GRID = 1 << 20  # cells: records times distinct names
 
 
 class PropertyNames:
     """The names of the properties of n records."""
 
     def __init__(self, raw: pa.Array, names: pa.Array, firsts: Ints) -> None:
-        """Take the names of all properties, m of them, as stored and as text.
+        """Index the names of all properties, as stored bytes and as text.
 
         `firsts` has shape (n + 1,): record i has the names `firsts[i]` to `firsts[i + 1]`.
         """
         self._firsts, self._counts = firsts, np.diff(firsts)
         self._lengths, self._sequence = _sequences(raw, firsts)
-        # One record stands for each sequence; its names are looked at.
         example = np.zeros(int(self._sequence.max(initial=-1)) + 1, np.int64)
         example[self._sequence] = np.arange(len(self._counts))
         if not self._stand_for_all(example):
@@ -36,14 +43,14 @@ class PropertyNames:
         self._known = {name: number for number, name in enumerate(coded.dictionary.to_pylist())}
 
     def _arrange(self, example: Ints) -> None:
-        """Put the names of the examples one behind the other."""
+        """Lay out the names of all examples one after another."""
         counts = self._counts[example]
         self._begins = np.concatenate(([0], np.cumsum(counts)))
         self._owner = np.repeat(np.arange(len(example)), counts)
         self._places = np.arange(len(self._owner)) + (self._firsts[example] - self._begins[:-1])[self._owner]
 
     def _stand_for_all(self, example: Ints) -> bool:
-        """Whether records of a sequence are cut into names as their example is: the same bytes need not be."""
+        """Whether all records of each sequence are cut into names as their example is."""
         self._arrange(example)
         if (self._counts[example][self._sequence] != self._counts).any():
             return False
@@ -51,28 +58,28 @@ class PropertyNames:
 
     @property
     def _as_examples(self) -> Ints:
-        """For each name of each record, its place in the names of the examples."""
+        """For each name of each record, its position among the names of the examples."""
         shifts = self._begins[self._sequence] - self._firsts[:-1]
         return np.arange(len(self._lengths)) + np.repeat(shifts, self._counts)
 
     def find(self, name: str) -> tuple[Ints, Bools | None] | None:
-        """Return which property of that name each record has, and which have none; None if no record has it.
+        """Return (index of the property in each record, mask of records without it); None if no record has it.
 
-        "Which none" is None where all have it. Of equal names the last counts.
+        The mask is None where all records have it. Of equal names the last one counts.
         """
         if name not in self._known:
             return None
         found = np.flatnonzero(self._ids == self._known[name])
         owner = self._owner[found]
         place = np.full(len(self._begins) - 1, -1, np.int64)
-        place[owner] = found - self._begins[owner]  # of equal names the last one stays
+        place[owner] = found - self._begins[owner]  # of equal names the last one wins
         which = place[self._sequence]
         absent = which < 0 if place.min() < 0 else None
         return self._firsts[:-1] + which, absent
 
     @cached_property
     def last_of_each(self) -> Ints | None:
-        """The properties to keep when a record has a name twice, ascending; None when none has."""
+        """Indices of the properties that remain after duplicates are dropped, ascending; None without duplicates."""
         if self._last(self._owner, self._ids) is None:
             return None
         record = np.repeat(np.arange(len(self._counts)), self._counts)
@@ -84,17 +91,17 @@ class PropertyNames:
         key = record * len(self._known) + ids
         size = (int(record[-1]) + 1) * len(self._known)
         if size <= _SMALL_GRID:
-            # As many marks on the grid of records and names as there are names: none twice.
-            patterns = np.zeros(size, np.bool_)
-            patterns[key] = True
-            if np.count_nonzero(patterns) == len(key):
+            # One cell per (record, name): as many set cells as names means no duplicates.
+            grid = np.zeros(size, np.bool_)
+            grid[key] = True
+            if np.count_nonzero(grid) == len(key):
                 return None
         _, last = np.unique(key[::-1], return_index=True)
         return None if len(last) == len(key) else np.sort(len(key) - 1 - last)
 
 
 def _sequences(raw: pa.Array, firsts: Ints) -> tuple[Ints, Ints]:
-    """Return the length of each name, and for each record the number of its names put together."""
+    """Return the length of each name, and for each record the number of its sequence of names."""
     count, total = len(firsts) - 1, len(raw)
     if not total:
         return np.zeros(0, np.int64), np.zeros(count, np.int64)

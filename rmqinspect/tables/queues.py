@@ -58,7 +58,7 @@ QUEUES_SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Used units of one file, in order."""
+    """Consecutive used units of one file."""
 
     file: QueueFile
     units: Units

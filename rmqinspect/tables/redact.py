@@ -1,7 +1,6 @@
-"""Values that must not leave the house: taken out of batches, or replaced by keyed hashes.
+"""--redact: sensitive values masked with null, or replaced by keyed hashes. The columns stay.
 
-Columns stay, values go. A message id is made of its producer's address, so hiding hosts hides the
-ids as well; properties that hold the same are hidden with them.
+A message id contains its producer's address, so `hosts` masks ids too, and the properties that hold them.
 """
 
 import hmac
@@ -10,13 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 
-# Of findings: words that may quote any of it, a flipped bit with its byte for one.
+# Columns of findings that may quote any value, for example the byte of a flipped bit.
 _QUOTING = frozenset({"expected", "found", "message"})
 
-# What is hidden under each word, in any table that has such a column.
+# Columns masked by each word, in every table that has them.
 _COLUMNS: dict[str, frozenset[str]] = {
     "body": frozenset({"body"}),
-    # A 32-bit hash of a key is found by trying; so is the hash of a tag.
+    # Hashes of 32 bits are included: a key or tag is found from them by brute force.
     "keys": frozenset({"keys", "key", "key_hash"}),
     "tags": frozenset({"tags", "tags_code", "ext_tags_code"}),
     "properties": frozenset({"properties"}),
@@ -25,7 +24,7 @@ _COLUMNS: dict[str, frozenset[str]] = {
     ),
 }
 
-# Names in the properties map that hold the same values (MessageConst).
+# Properties that hold the same values. Source: MessageConst.
 _PROPERTIES: dict[str, frozenset[str]] = {
     "body": frozenset(),
     "keys": frozenset({"KEYS", "__SHARDINGKEY"}),
@@ -50,33 +49,33 @@ REDACTABLE = tuple(_COLUMNS)
 
 @dataclass(frozen=True)
 class Redaction:
-    """What is hidden, and under which key each of it is hashed (None: it is null)."""
+    """The words to mask, each with the key of its hash; None masks with null."""
 
     keys: dict[str, bytes | None]
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What is hidden, sorted, for documents to say so."""
+        """The masked words, sorted, for metadata."""
         return tuple(sorted(self.keys))
 
-    def hide(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the batch with the same schema and without what must be hidden."""
+    def mask(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the batch with masked values; the schema stays."""
         for word, key in self.keys.items():
             for position, field in enumerate(batch.schema):
                 if field.name in _COLUMNS[word] | _QUOTING:
-                    hidden = _hide_column(batch.column(position), key)
+                    masked = _mask_column(batch.column(position), key)
                 elif field.name == "properties" and _PROPERTIES[word]:
-                    hidden = _hide_properties(batch.column(position), _PROPERTIES[word], key)
+                    masked = _mask_properties(batch.column(position), _PROPERTIES[word], key)
                 else:
                     continue
-                batch = batch.set_column(position, field, hidden)
+                batch = batch.set_column(position, field, masked)
         return batch
 
 
 def parse_redaction(text: str) -> Redaction:
-    """Read `body,keys=hash:KEYFILE,hosts`: each word may have its own key file.
+    """Parse `body,keys=hash:KEYFILE,hosts`; each word may have its own key file.
 
-    The key is the file's content without the line end.
+    The key is the file's content without a trailing line end.
 
     :raises ValueError: an unknown word, or a key file that is missing or empty.
     """
@@ -86,7 +85,7 @@ def parse_redaction(text: str) -> Redaction:
         if word not in _COLUMNS:
             raise ValueError(f"{word!r} cannot be redacted; these can: {', '.join(REDACTABLE)}")
         if how_given and not how.startswith("hash:"):
-            raise ValueError(f"{item!r}: after = stands hash:KEYFILE")
+            raise ValueError(f"{item!r}: expected hash:KEYFILE after =")
         keys[word] = _read_key(how.removeprefix("hash:")) if how_given else None
     if not keys:
         raise ValueError(f"nothing to redact; these can be: {', '.join(REDACTABLE)}")
@@ -109,14 +108,14 @@ def hash_value(value: bytes, key: bytes) -> str:
     return f"sha256:{hmac.digest(key, value, 'sha256').hex()}"
 
 
-def _hide_column(array: pa.Array, key: bytes | None) -> pa.Array:
+def _mask_column(array: pa.Array, key: bytes | None) -> pa.Array:
     if key is None:
         return pa.nulls(len(array), array.type)
     return pa.array([_hashed(value, key) for value in array.to_pylist()], array.type)
 
 
 def _hashed(value: Any, key: bytes) -> Any:
-    """Return a value of a column with every text in it hashed; the names of a map stay."""
+    """Return a value with every text in it hashed; the names of a map stay."""
     match value:
         case str():
             return hash_value(value.encode(), key)
@@ -127,17 +126,17 @@ def _hashed(value: Any, key: bytes) -> Any:
         case (name, held):
             return name, _hashed(held, key)
         case _:
-            return None  # a number, and a hash is none
+            return None  # a number: a hash does not fit
 
 
-def _hide_properties(array: pa.Array, names: frozenset[str], key: bytes | None) -> pa.Array:
-    """Hide the values of some names; the names stay."""
+def _mask_properties(array: pa.Array, names: frozenset[str], key: bytes | None) -> pa.Array:
+    """Mask the values of some properties; their names stay."""
 
-    def hide(name: str, value: str | None) -> str | None:
+    def mask(name: str, value: str | None) -> str | None:
         if name not in names:
             return value
         return None if key is None or value is None else hash_value(value.encode(), key)
 
     rows = array.to_pylist()
-    hidden = [None if row is None else [(name, hide(name, value)) for name, value in row] for row in rows]
-    return pa.array(hidden, array.type)
+    masked = [None if row is None else [(name, mask(name, value)) for name, value in row] for row in rows]
+    return pa.array(masked, array.type)

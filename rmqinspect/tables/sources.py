@@ -1,4 +1,4 @@
-"""What a table is made from: which files of a store, how many bytes; and when its log was last written."""
+"""The sources of a table: which files of a store, how many bytes; and the time of the log's last record."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -7,14 +7,14 @@ from rmqinspect.store.model import Store
 from rmqinspect.tables.log import message_rows
 from rmqinspect.tables.table import Request
 
-# The tables that are read from other files than the commit log.
+# Tables that are not read from the commit log.
 _QUEUE_TABLES = frozenset({"queue_units", "queues"})
 _INDEX_TABLES = frozenset({"index_files", "index_entries"})
 _SMALL_TABLES = frozenset({"topics", "subscription_groups", "checkpoint", "delay_offsets", "groups"})
 
 
 def is_read_for(table: str, place: tuple[str, ...]) -> bool:
-    """Whether a table is made from what lies in this folder of a store; () is the store itself."""
+    """Whether a table is read from files in this folder of a store; () is the store itself."""
     if not place:
         return True
     if table in _QUEUE_TABLES:
@@ -27,7 +27,7 @@ def is_read_for(table: str, place: tuple[str, ...]) -> bool:
 
 
 def bytes_to_read(store: Store, table: str, offsets: tuple[int, int] | None = None) -> int:
-    """Return how many bytes a table is read from, holes counted; `offsets` are physical ones of the log."""
+    """Return the bytes that a table is read from, holes included; `offsets` is a range of the log."""
     if table in _SMALL_TABLES:
         return 0
     if table in _QUEUE_TABLES:
@@ -42,7 +42,7 @@ def bytes_to_read(store: Store, table: str, offsets: tuple[int, int] | None = No
 def last_store_time(store: Store) -> int | None:
     """Return the store time of the last record in microseconds since 1970, or None without one.
 
-    Segments are read from the last one on until one has a record with a time.
+    Reads whole segments, the last one first, until one has a record with a time.
     """
     for segment in reversed(store.segments):
         reach = (segment.base, segment.base + segment.size)

@@ -1,8 +1,28 @@
-"""How a table is cut into pieces of work that are read apart, by processes that share nothing but the files.
+"""Tables cut into splits: units of work for processes that share nothing but the files.
 
-A split holds paths and numbers, so it travels well; its rows, put behind those of the splits before it, are
-exactly the table. The log is cut into byte ranges of segments, queue units into groups of files, index
-entries into files; every other table is one piece, for which the store is opened again.
+    table            one split is                          read by
+    messages         a byte range of a segment             walking to its first record, then scanning
+    gaps             a segment, and the hole before it     scanning
+    queue_units      some queue files, and their ext files reading
+    index_entries    an index file                         reading
+    any other        the whole store                       opening the store again
+
+The hard case is a range that starts inside a segment. Where its first record begins, and in which state the scan is
+there, only the records before it tell:
+
+    segment     |rec|record |rec|rec|record  |rec|
+    splits      |-------- 0 -----:----- 1 -------|
+                                 ^ split 1 begins inside a record that belongs to split 0
+
+A process pool computes a split from a look back, compares its entry with the exit of the split before, and computes
+it again where they differ (`commitlog.scan.redo_where_borders_differ`). Here nobody sees both, because Spark's tasks
+do not meet. So each split walks the chain from the start of the segment, or from the first offset asked for, to its
+own start (`commitlog.scan.walk_to`): it reads the bytes before it, but decodes no columns.
+
+Invariants:
+- The rows of all splits, concatenated in order, are exactly the rows of the table, wherever the borders lie.
+- A split is small and picklable: paths and numbers, never an open file.
+- A hole between segments belongs to the split that starts the segment behind it.
 """
 
 import os
@@ -26,16 +46,16 @@ from rmqinspect.tables.log import GAPS, gap_rows, message_rows
 from rmqinspect.tables.queues import QUEUE_UNITS
 from rmqinspect.tables.table import Request
 
-# A part of a segment is first walked to from the segment's start: below this that costs more than it brings.
+# Each split walks from the start of its segment: smaller ones cost more in walks than they gain in parallelism.
 SMALLEST_PART = 64 << 20
 
-# What opening a file costs, in bytes that could be read meanwhile: so many small files are no small piece of work.
+# The cost of opening a file, in bytes read: many small files are not a small split.
 _OPENING = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """How a store is opened, here and by any other process: what `open_store` takes."""
+    """The arguments of `open_store`, for opening a store again in another process."""
 
     paths: tuple[str, ...]
     config: str | None = None
@@ -52,32 +72,32 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class TableSplit:
-    """A piece of a table of one store: `files` or, without any, the whole store."""
+    """A split of a table of one store: `files`, or without any the whole store."""
 
     table: str
     origin: Origin
     files: tuple[StoreFile, ...] = ()
     start: int = 0  # positions [start, end) in a segment
     end: int = 0
-    before: Segment | None = None  # the segment before: what is missing between the two belongs to this split
+    before: Segment | None = None  # the segment before: a hole between the two belongs to this split
     segment_size: int | None = None
-    geometry: Geometry | None = None  # of an index file, which the other files of the store helped to find
+    geometry: Geometry | None = None  # of an index file; inferred with the help of the store's other index files
 
     @property
     def segment(self) -> Segment:
-        """The one segment that a split of the log reads."""
+        """The segment of a split of the log."""
         (file,) = self.files
         assert isinstance(file, Segment)
         return file
 
     @property
     def size(self) -> int:
-        """Bytes to read, holes counted; 0 where that is not known before."""
+        """Bytes to read, holes included; 0 if unknown."""
         cut = isinstance(next(iter(self.files), None), Segment)
         return self.end - self.start if cut else sum(file.size for file in self.files)
 
     def holes(self) -> Iterator[Gap]:
-        """Yield what is missing before the split's segment; nothing for later splits of it."""
+        """Yield the hole before the split's segment, for its first split only."""
         if self.before is not None and self.start == 0:
             yield from find_holes((self.before, self.segment), self.segment_size)
 
@@ -87,8 +107,8 @@ def split_table(
 ) -> list[TableSplit]:
     """Cut a table of a store into splits of about `split_size` bytes, in the order of the rows.
 
-    A file is cut only if it is a segment of the log. `origin` says how the store was opened, where that took
-    more than its paths. `messages` end at physical `offsets` [start, end): what lies outside has no split.
+    Only segments of the log are cut, other files stay whole. `origin` says how the store was opened, if not by its
+    paths alone. `offsets` [start, end), physical, limits the splits of `messages`.
     """
     one = TableSplit(table, origin or Origin(tuple(map(abspath, store.paths))))
     plan = _PLANS.get(table)
@@ -98,11 +118,11 @@ def split_table(
     return [clipped for split in splits if (clipped := _clip(split, *offsets)) is not None]
 
 
-def read_split(split: TableSplit, request: Request) -> Iterator[pa.RecordBatch]:
+def split_rows(split: TableSplit, request: Request) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a split.
 
-    :raises Unreadable: a file cannot be read, and `request.on_unreadable` is not there to be told.
-    :raises NotAStore: the store is no longer there.
+    :raises Unreadable: a file cannot be read, and there is no `request.on_unreadable`.
+    :raises NotAStore: the store no longer exists.
     """
     request = replace(request, jobs=1)
     read = _READERS.get(split.table)
@@ -115,9 +135,9 @@ def read_split(split: TableSplit, request: Request) -> Iterator[pa.RecordBatch]:
 
 
 def split_name(text: str) -> tuple[str | None, str]:
-    """Read `NAME=STORE` as (name, path), and what has no name as (None, path).
+    """Parse `NAME=STORE` as (name, path), and anything else as (None, path).
 
-    A name has no "/" and no ":", so a URI with "=" in it is none; what is there as it stands is a path.
+    A name has no "/" and no ":", so a URI with "=" has none. An existing path is a path.
     """
     name, _, path = text.partition("=")
     if not name or not path or "/" in name or ":" in name or os.path.lexists(text):
@@ -126,15 +146,15 @@ def split_name(text: str) -> tuple[str | None, str]:
 
 
 def name_store(text: str) -> tuple[str, str]:
-    """Read `NAME=STORE` or `STORE` as (name, path); without a name it is the last component of the path."""
+    """Parse `NAME=STORE` or `STORE` as (name, path); the default name is the last component of the path."""
     name, path = split_name(text)
     return name or basename(abspath(path)), path
 
 
 def default_split_size(sizes: Sequence[int], processes: int) -> int:
-    """Return the split size for segments of these sizes: each whole, if there are two for each process.
+    """Return the split size for segments of these sizes: whole segments, if there are two for each process.
 
-    Else parts, as many, but none so small that walking to it would cost more than reading it.
+    Otherwise two splits for each process, but none below SMALLEST_PART.
     """
     if len(sizes) >= 2 * processes:
         return max(sizes, default=SMALLEST_PART)
@@ -144,7 +164,7 @@ def default_split_size(sizes: Sequence[int], processes: int) -> int:
 # --- planning -------------------------------------------------------------------------------------
 
 
-def _cut_log(one: TableSplit, store: Store, split_size: int) -> Iterator[TableSplit]:
+def _by_range(one: TableSplit, store: Store, split_size: int) -> Iterator[TableSplit]:
     before = None
     for segment in store.segments:
         whole = replace(
@@ -159,11 +179,11 @@ def _cut_log(one: TableSplit, store: Store, split_size: int) -> Iterator[TableSp
 
 
 def _by_segment(one: TableSplit, store: Store, _split_size: int) -> Iterator[TableSplit]:
-    return _cut_log(one, store, max((segment.size for segment in store.segments), default=1) or 1)
+    return _by_range(one, store, max((segment.size for segment in store.segments), default=1) or 1)
 
 
-def _group_queues(one: TableSplit, store: Store, split_size: int) -> Iterator[TableSplit]:
-    """Put queue files together up to the size, each group with the ext files of its queues."""
+def _by_queue_files(one: TableSplit, store: Store, split_size: int) -> Iterator[TableSplit]:
+    """Group queue files up to the split size, each group with the ext files of its queues."""
     exts: dict[tuple[str, int], list[QueueFile]] = {}
     for file in store.queue_files:
         if file.kind == "ext_queue":
@@ -183,22 +203,22 @@ def _group_queues(one: TableSplit, store: Store, split_size: int) -> Iterator[Ta
 
 
 def _by_index_file(one: TableSplit, store: Store, _split_size: int) -> Iterator[TableSplit]:
-    """A file that cannot be read now is read, and complained of, where the split is."""
+    """A file that cannot be read has no geometry; reading its split reports the error."""
     geometries = {index.file: index.geometry for index in read_index_files(store, [])}
     for file in store.index_files:
         yield replace(one, files=(file,), geometry=geometries.get(file))
 
 
 _PLANS: dict[str, Callable[[TableSplit, Store, int], Iterator[TableSplit]]] = {
-    "messages": _cut_log,
+    "messages": _by_range,
     "gaps": _by_segment,
-    "queue_units": _group_queues,
+    "queue_units": _by_queue_files,
     "index_entries": _by_index_file,
 }
 
 
 def _clip(split: TableSplit, start: int, end: int) -> TableSplit | None:
-    """Return what of a split lies in the physical offsets [start, end): perhaps only missing files before it."""
+    """Return the split clipped to physical offsets [start, end), None outside; it may be just the hole before it."""
     base = split.segment.base
     first, behind = max(split.start, start - base), min(split.end, end - base)
     if first < behind:
@@ -217,7 +237,7 @@ def _read_messages(split: TableSplit, request: Request) -> Iterator[pa.RecordBat
     for hole in split.holes():
         if request.on_gap is not None and (request.offsets is None or (hole.start < beyond and lowest < hole.end)):
             request.on_gap(hole.kind, hole.start, hole.end)
-    # The offsets asked for are looked back from, as they are without splits; later parts are walked to from there.
+    # Without splits the scan starts at the first offset asked for, so later splits walk from there as well.
     origin = max(0, lowest - base)
     start, end = max(split.start, origin), min(split.end, beyond - base)
     if start < end:
@@ -252,7 +272,7 @@ _READERS: dict[str, Callable[[TableSplit, Request], Iterator[pa.RecordBatch]]] =
 
 
 def _part(split: TableSplit) -> Store:
-    """Return a store of nothing but the split's files."""
+    """Return a store that has the split's files only."""
     queue_files = sorted(
         (file for file in split.files if isinstance(file, QueueFile)),
         key=lambda file: (file.topic, file.queue_id, file.kind, file.base),

@@ -1,4 +1,4 @@
-"""What a table is: a fixed Arrow schema, and a function that streams record batches of it."""
+"""The definition of a table: a fixed Arrow schema, and a function that streams record batches of it."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,18 +13,18 @@ TIMESTAMP = pa.timestamp("us", "UTC")
 
 @dataclass(frozen=True)
 class Request:
-    """What a table may use to read less; whoever asks filters the rows in any case."""
+    """What to read of a table. Filters are hints: a table may yield more rows, the caller applies its filters."""
 
     offsets: tuple[int, int] | None = None  # physical offsets [start, end)
-    entry: ScanState | None = None  # how the log stands where `offsets` begin, if they lie in one segment
+    entry: ScanState | None = None  # state of the scan at the start of `offsets`, if they lie in one segment
     raw_body: bool = False  # bodies as stored, not decompressed
-    max_body: int = 64 << 20  # bytes a body may have after decompression
+    max_body: int = 64 << 20  # bodies larger than this after decompression stay compressed
     jobs: int = 1  # processes
-    columns: frozenset[str] | None = None  # columns that will be looked at; others may stay null
-    progress: Callable[[int], None] | None = None  # is told how many more bytes were read
-    # Is told each range of the log without records (kind, start, end), perhaps in several parts.
+    columns: frozenset[str] | None = None  # columns the caller uses; others may be null
+    progress: Callable[[int], None] | None = None  # gets the bytes read since its last call
+    # Gets each range of the log without records (kind, start, end), possibly in several parts.
     on_gap: Callable[[str, int, int], None] | None = None
-    on_unreadable: Callable[[str], None] | None = None  # is told, in words, what could not be read
+    on_unreadable: Callable[[str], None] | None = None  # gets a message for everything that could not be read
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,10 @@ class Table:
 
     name: str
     schema: pa.Schema
-    brief: tuple[str, ...]  # the columns that the table view shows unless asked for others
+    brief: tuple[str, ...]  # default columns of the table view
     rows: Callable[[Store, Request], Iterator[pa.RecordBatch]]
 
 
 def column(name: str, type_: pa.DataType, meaning: str) -> pa.Field:
-    """Return a field that carries its own documentation."""
+    """Return a field with its documentation."""
     return pa.field(name, type_, metadata={"doc": meaning})

@@ -348,7 +348,7 @@ def redacted(words: str) -> dict[str, Any]:
     schema = SCHEMA.append(pa.field("msg_id", pa.string())).append(pa.field("born_port", pa.int32()))
     properties = [("KEYS", "K2"), ("TAGS", "a"), ("UNIQ_KEY", "0A"), ("city", "Köln")]
     row = {**ROW, "msg_id": "0A", "born_port": 1, "properties": properties}
-    batch = redact.parse_redaction(words).hide(pa.RecordBatch.from_pylist([row], schema))
+    batch = redact.parse_redaction(words).mask(pa.RecordBatch.from_pylist([row], schema))
     assert batch.schema.equals(schema)
     shown: dict[str, Any] = batch.to_pylist()[0]
     return shown

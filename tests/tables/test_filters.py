@@ -59,8 +59,8 @@ BATCH = pa.RecordBatch.from_pylist([row(n) for n in range(8)], SCHEMA)
 def chosen(**options: Any) -> list[int]:
     """The numbers of the rows chosen, of the whole batch and of a slice of it."""
     selection = Selection(**options)
-    numbers = [offset // 100 for offset in selection.mask_rows(BATCH).column(0).to_pylist()]
-    sliced = [offset // 100 for offset in selection.mask_rows(BATCH.slice(3, 4)).column(0).to_pylist()]
+    numbers = [offset // 100 for offset in selection.select_rows(BATCH).column(0).to_pylist()]
+    sliced = [offset // 100 for offset in selection.select_rows(BATCH.slice(3, 4)).column(0).to_pylist()]
     assert sliced == [n for n in numbers if 3 <= n < 7]
     return numbers
 
@@ -110,22 +110,22 @@ def test_a_row_with_null_in_a_filtered_column_is_left_out() -> None:
         {"until": 1 << 60},
         {"host": ("10.0.0.1", None)},
     ):
-        assert Selection(**options).mask_rows(nulls).num_rows == 0
+        assert Selection(**options).select_rows(nulls).num_rows == 0
 
 
 def test_a_range_overlaps_gaps_and_segments() -> None:
     gaps = pa.record_batch({"start": [0, 100, 200], "end": [100, 200, 300]})
-    assert Selection(offsets=(150, 200)).mask_rows(gaps).column("start").to_pylist() == [100]
+    assert Selection(offsets=(150, 200)).select_rows(gaps).column("start").to_pylist() == [100]
     segments = pa.record_batch({"base": [0, 100], "file_size": [100, 100]})
-    assert Selection(offsets=(99, 100)).mask_rows(segments).column("base").to_pylist() == [0]
+    assert Selection(offsets=(99, 100)).select_rows(segments).column("base").to_pylist() == [0]
 
 
 def test_a_batch_queue_unit_is_found_by_each_of_its_messages() -> None:
     units = pa.record_batch(
         {"queue_offset": pa.array([0, 8], pa.int64()), "message_count": pa.array([8, 2], pa.int32())}
     )
-    assert Selection(queue_offsets=(7, 8)).mask_rows(units).column(0).to_pylist() == [0]
-    assert Selection(queue_offsets=(8, 9)).mask_rows(units).column(0).to_pylist() == [8]
+    assert Selection(queue_offsets=(7, 8)).select_rows(units).column(0).to_pylist() == [0]
+    assert Selection(queue_offsets=(8, 9)).select_rows(units).column(0).to_pylist() == [8]
 
 
 def test_a_table_names_the_filters_it_cannot_answer() -> None:
@@ -139,7 +139,7 @@ def test_a_table_names_the_filters_it_cannot_answer() -> None:
 
 def test_a_pattern_that_met_no_topic_is_remembered_with_near_names() -> None:
     selection = Selection(topics=("order", "%RETRY%*"), tags=("none",))
-    assert selection.mask_rows(BATCH).num_rows == 0
+    assert selection.select_rows(BATCH).num_rows == 0
     assert selection.unmatched_topics() == ["order"]
     assert selection.near_topics("order") == ["orders"]
     assert selection.near_topics("zzz") == []

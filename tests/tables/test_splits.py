@@ -24,7 +24,7 @@ from rmqinspect.tables.splits import (
     TableSplit,
     default_split_size,
     name_store,
-    read_split,
+    split_rows,
     split_table,
 )
 from rmqinspect.tables.table import Request
@@ -47,7 +47,7 @@ def whole_table(name: str, store: Store, request: Request = Request()) -> pa.Tab
 def table_of_splits(name: str, store: Store, size: int, request: Request = Request(), **how: Any) -> pa.Table:  # noqa: B008
     """Read every split as another process would: from its pickle alone."""
     splits = [pickle.dumps(split) for split in split_table(name, store, size, **how)]
-    batches = [batch for split in splits for batch in read_split(pickle.loads(split), request)]
+    batches = [batch for split in splits for batch in split_rows(pickle.loads(split), request)]
     return pa.Table.from_batches(batches, TABLES[name].schema)
 
 
@@ -241,7 +241,7 @@ def test_a_split_reopens_its_store_as_it_was_opened(tmp_path: Path, monkeypatch:
     os.rename(segment.path, renamed)
     origin = Origin((str(renamed),), base=SEGMENT)
     (split,) = split_table("segments", origin.open(), 1, origin)
-    assert [batch["base"].to_pylist() for batch in read_split(split, Request())] == [[SEGMENT]]
+    assert [batch["base"].to_pylist() for batch in split_rows(split, Request())] == [[SEGMENT]]
 
     monkeypatch.chdir(tmp_path)
     (here,) = split_table("topics", open_store(["a/segment.bin"]), 1)
@@ -283,11 +283,11 @@ def test_a_file_that_is_gone_is_told_or_raised(table: str, tmp_path: Path) -> No
     splits = [split for split in split_table(table, store, 1 << 40) if split.files]
     os.unlink(splits[0].files[0].path)
     reported: list[str] = []
-    list(read_split(splits[0], Request(on_unreadable=reported.append)))
+    list(split_rows(splits[0], Request(on_unreadable=reported.append)))
     assert len(reported) == 1 and splits[0].files[0].name in reported[0]
     if table != "gaps":  # this table tells it as a gap
         with pytest.raises(Unreadable):
-            list(read_split(splits[0], Request()))
+            list(split_rows(splits[0], Request()))
 
 
 def test_one_unreadable_queue_file_hides_no_other(tmp_path: Path) -> None:
