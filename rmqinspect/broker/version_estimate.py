@@ -460,12 +460,17 @@ def _ends(clues: list[Clue]) -> tuple[str, str]:
 
 
 def assume_writer(store: Store, hints: Sequence[int], release: str | None) -> VersionEstimate:
-    """Return the version whose rules to apply: `release` if it is given, else estimated from the store.
+    """Return the version whose rules to apply: `release` if given, else estimated from the store.
 
     `hints` are physical offsets of records that may be the log's last ones.
     """
     if release is not None:
         return VersionEstimate(release, release, ("as asked for",))
+    return estimate_writer(store, find_log_end(store, hints).sample)
+
+
+def estimate_writer(store: Store, last: Sample) -> VersionEstimate:
+    """Return the version estimated from the store and the sample of its last records, which `find_log_end` takes."""
     problems: list[str] = []
-    first, last = sample_edges(store, find_log_end(store, hints).sample, problems)
+    first, last = sample_edges(store, last, problems)
     return estimate(gather(store, first, last, problems))

@@ -258,6 +258,7 @@ def _plan(
     stores: "Sequence[Store]", request: ExportRequest, target: "Target", arguments: ExportArguments
 ) -> "list[StorePlan]":
     from rmqinspect.export.plan import plan_store
+    from rmqinspect.export.survey import survey_store
 
     earlier = target.earlier
     if earlier is not None and earlier.request != request.as_document():
@@ -276,7 +277,10 @@ def _plan(
     names = {store.name for store in stores}
     for gone in [known.name for known in earlier.stores if known.name not in names] if earlier else ():
         raise Refused(f"{arguments.output}: the export there also has a store {gone}; give it as {gone}=STORE")
-    return [plan_store(store, request, earlier, replace_changed=arguments.replace_changed) for store in stores]
+    replace_changed = arguments.replace_changed
+    return [
+        plan_store(store, survey_store(store), request, earlier, replace_changed=replace_changed) for store in stores
+    ]
 
 
 class _Run:
@@ -292,14 +296,14 @@ class _Run:
         progress: Progress,
         started: datetime,
     ) -> None:
-        from rmqinspect.export.part import Orders
+        from rmqinspect.export.part import ExportSpec
 
         self.plans, self.request, self.target = plans, request, target
         self.arguments, self.progress, self.started = arguments, progress, started
         self.jobs = count_jobs(arguments)
         notes = {plan.store.name: _notes(plan) for plan in plans}
         # Tasks of a cluster run in another working directory.
-        self.orders = Orders(abspath(target.folder.path), secrets.token_hex(4), request, notes, selections)
+        self.spec = ExportSpec(abspath(target.folder.path), secrets.token_hex(4), request, notes, selections)
         self.rows = 0
 
     def go(self) -> int:
@@ -307,20 +311,20 @@ class _Run:
         try:
             self._announce()
             with _open_engine(self.arguments, self.jobs) as engine:
-                self.progress.remark(f"engine: {engine.words}")
+                self.progress.remark(f"engine: {engine.description}")
                 self.target.begin()
                 outcome = self._write(engine)
                 status = self._judge(outcome)
                 if status == ExitStatus.NOTHING_FOUND:
-                    self.target.abandon(self.orders.run)
+                    self.target.abandon(self.spec.run)
                     return status
                 self._commit(outcome, engine)
         except BaseException:
             self.progress.clear()
-            self.target.abandon(self.orders.run)
+            self.target.abandon(self.spec.run)
             raise
         if not self.arguments.quiet:
-            for line in screen(outcome, self.plans, self.orders.request, self.target, status):
+            for line in screen(outcome, self.plans, self.spec.request, self.target, status):
                 click.echo(line)
         return status
 
@@ -394,7 +398,7 @@ class _Run:
     def _write(self, engine: "Engine") -> "ExportResult":
         from rmqinspect.export.job import run_export
 
-        return run_export(self.plans, self.orders, engine, self._advance, self.jobs)
+        return run_export(self.plans, self.spec, engine, self._advance, self.jobs)
 
     def _advance(self, size: int, rows: int) -> None:
         self.rows += rows
@@ -464,6 +468,6 @@ def _open_engine(arguments: ExportArguments, jobs: int) -> "Iterator[Engine]":
         with spark_engine(arguments.master, verbose=bool(arguments.verbose)) as engine:
             yield engine
         return
-    from rmqinspect.export.job import LocalEngine
+    from rmqinspect.export.job import local_engine
 
-    yield LocalEngine(jobs)
+    yield local_engine(jobs)

@@ -1,6 +1,7 @@
-"""Whole stores as Parquet: planned here, written part by part by any number of processes, committed here.
+"""Whole stores as Parquet: planned here, written part by part in any number of processes, committed here.
 
-A part is what one process writes by itself: the records of a byte range of the log, or some rows of
-another table. Which parts there are depends on the store and on the wish alone, so every engine writes
-the same rows into files of the same names.
+A part is the unit of work of one process: the records of a range of the log, or some rows of another table. The
+parts depend on the store and the request alone, so every engine writes the same rows to files of the same names.
+
+    survey -> plan -> parts -> (engine: write each part) -> collect -> manifest -> commit
 """

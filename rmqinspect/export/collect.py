@@ -1,4 +1,4 @@
-"""What came of the parts of one store, and the tables that are made of it."""
+"""The results of one store's parts, added up, and the tables that are computed from the sum."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from rmqinspect.commitlog.gaps import Gap
 from rmqinspect.errors import RmqinspectError
 from rmqinspect.export.manifest import ExportedFile, ExportedStore, fingerprint
 from rmqinspect.export.names import numbered_name
-from rmqinspect.export.part import LogPartRead, Orders, PartFile, SidePartRead, write_rows
+from rmqinspect.export.part import ExportSpec, LogPartRead, PartFile, SidePartRead, write_rows
 from rmqinspect.export.plan import StorePlan
 from rmqinspect.export.queue_checksums import QueueSums, UnitFacts, compare_units
 from rmqinspect.export.request import FINDINGS, MESSAGES
@@ -23,7 +23,7 @@ from rmqinspect.system.uri import is_below, realpath, shown
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.log import gap_batches, gaps_in, segment_batches
 from rmqinspect.tables.table import Request
-from rmqinspect.verify.options import VerifyOptions as Checks
+from rmqinspect.verify.options import VerifyOptions
 from rmqinspect.verify.run import verify
 from rmqinspect.verify.table import finding_batches
 
@@ -32,22 +32,24 @@ LOST_KINDS = frozenset({"unknown", "missing"})
 
 @dataclass(slots=True)
 class StoreResult:
-    """What came of one store so far."""
+    """The results of one store so far."""
 
     plan: StorePlan
     files: list[ExportedFile] = field(default_factory=list)
-    accounts: dict[str, ByteAccount] = field(default_factory=dict)  # by path, of the segments that were read
-    covered: dict[str, ByteAccount] = field(default_factory=dict)  # the same before the log's end, messages written
+    accounts: dict[str, ByteAccount] = field(default_factory=dict)  # by path, of the segments read
+    covered: dict[str, ByteAccount] = field(
+        default_factory=dict
+    )  # the same for parts whose messages are exported for good
     rows: int = 0  # messages written
-    statuses: Counter[str] = field(default_factory=Counter)  # of these
+    statuses: Counter[str] = field(default_factory=Counter)  # of those
     first_bad: dict[str, int] = field(default_factory=dict)  # status → physical offset of its first row
     sums: QueueSums = field(default_factory=QueueSums)
     unread: list[str] = field(default_factory=list)
     findings: Counter[str] | None = None  # by severity
-    missed: set[int] = field(default_factory=set)  # bases of segments of which something could not be read
+    missed: set[int] = field(default_factory=set)  # bases of segments that could not be read completely
 
-    def take_log_part(self, read: LogPartRead) -> None:
-        """Add what a part of the log gave."""
+    def add_log_part(self, read: LogPartRead) -> None:
+        """Add the result of a part of the log."""
         part = read.part
         for one in read.reads:
             _join(self.accounts, one.account)
@@ -76,8 +78,8 @@ class StoreResult:
                 )
             )
 
-    def take_side_part(self, read: SidePartRead) -> None:
-        """Add what a part of another table gave."""
+    def add_side_part(self, read: SidePartRead) -> None:
+        """Add the result of a part of another table."""
         self._add_files(read.part.table, read.files)
         self.unread += read.unread
 
@@ -85,11 +87,11 @@ class StoreResult:
         store = self.plan.store.name
         self.files += [ExportedFile(file.name, table, store, file.rows, file.size) for file in files]
 
-    # --- tables that are made of the whole --------------------------------------------------------
+    # --- tables computed from the whole log ------------------------------------------------------
 
-    def make_tables(self, orders: Orders, jobs: int) -> list[PartFile]:
-        """Write the tables that follow from the parts, and a file for each table that has no row yet."""
-        request, store = orders.request, self.plan.store
+    def make_tables(self, spec: ExportSpec, jobs: int) -> list[PartFile]:
+        """Write the tables computed from the parts, and an empty file for each table without rows."""
+        request, store = spec.request, self.plan.store
         gaps = gaps_in(store, self.accounts)
         facts = UnitFacts(witnesses=[0] * len(gaps))
         if not {"gaps", "queues"}.isdisjoint(request.tables):
@@ -107,7 +109,7 @@ class StoreResult:
             if table in makers or table not in have:
                 batches = makers[table]() if table in makers else iter(())
                 name = numbered_name(store.name, 0)
-                written = write_rows(orders, table, store.name, name, batches)
+                written = write_rows(spec, table, store.name, name, batches)
                 self._add_files(table, written)
                 made += written
         return made
@@ -124,20 +126,20 @@ class StoreResult:
 
     def _findings(self, jobs: int) -> Iterator[pa.RecordBatch]:
         store = self.plan.store
-        outcome = verify(store, Checks(jobs=jobs))
-        self.findings = Counter(outcome.findings.severities)
-        self.unread += [message for message in outcome.unread if message not in self.unread]
-        return finding_batches(outcome.findings, shown(store.paths[0]))
+        result = verify(store, VerifyOptions(jobs=jobs))
+        self.findings = Counter(result.findings.severities)
+        self.unread += [message for message in result.unread if message not in self.unread]
+        return finding_batches(result.findings, shown(store.paths[0]))
 
-    # --- what the manifest says of it -------------------------------------------------------------
+    # --- the entry of the manifest ----------------------------------------------------------------
 
     def lost_gaps(self) -> list[Gap]:
-        """Return the ranges without records that were read, holes included, that no broker leaves."""
-        written = self.plan.parts[0].start if self.plan.parts else 0
-        return [gap for gap in gaps_in(self.plan.store, self.accounts) if gap.kind in LOST_KINDS and gap.end > written]
+        """Return the ranges without records that no broker leaves: unknown bytes, missing segments."""
+        first = self.plan.parts[0].start if self.plan.parts else 0
+        return [gap for gap in gaps_in(self.plan.store, self.accounts) if gap.kind in LOST_KINDS and gap.end > first]
 
     def as_store(self) -> ExportedStore:
-        """Return the store's entry of the manifest, with what an earlier export knew of it."""
+        """Return the store's entry of the manifest, merged with that of the earlier export."""
         plan, store = self.plan, self.plan.store
         known = plan.known
         written = [part for part in plan.parts if part.writes and not part.is_tail]
@@ -162,7 +164,7 @@ class StoreResult:
         )
 
     def _fingerprints(self, kept: list[dict[str, object]], end: int | None) -> list[dict[str, object]]:
-        """Return the fingerprints of all segments that are covered, those taken up where they were left."""
+        """Return the fingerprints of all covered segments; one continued from the earlier export keeps its start."""
         known = {entry["base"]: entry for entry in kept}
         for account in self.covered.values():
             segment = account.segment
@@ -174,7 +176,7 @@ class StoreResult:
 
 
 def _inputs(store: Store) -> list[dict[str, object]]:
-    """Return name, size and time of all files of a store, as they are when the export ends."""
+    """Return name, size and modification time of all files of a store, as of now."""
     inputs: list[dict[str, object]] = []
     roots: dict[str, Files] = {}
     with suppress(OSError, RmqinspectError):

@@ -1,138 +1,145 @@
-"""One export from its plan to what is to be committed, whatever engine runs the parts."""
+"""One export from its plan to the files that are ready to commit, on any engine.
+
+    plans -> parts --engine--> one result per part, in order --> StoreResult -> tables of the log, manifest
+                                        |
+                                        `-- entered differently than the part before left? write it again, here
+
+Parts are written in parallel, so a part that starts inside a segment cannot know how the part before it ends: it looks
+back in the log for the state of the scan. Nearly always both agree. Where damage makes them differ, the part is written
+again from the state in which its predecessor really ended.
+
+Invariants:
+- Results arrive in the order of the parts, whatever the engine. So rows, file names and the manifest depend on the
+  store and the request alone.
+- Nothing here renames or deletes: files keep the names that their process gave them until `Target.commit`. A part that
+  is written twice leaves two sets of temporary files; only those in `ExportResult.names` are committed, and on object
+  storage the second overwrites the first.
+- A part that cannot be read is still a result. Only a lost worker, or a target that refuses, ends the export.
+"""
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
 
 from rmqinspect.commitlog.splits import SEGMENT_START, ScanState
 from rmqinspect.export.collect import StoreResult
 from rmqinspect.export.log_parts import LogPart
 from rmqinspect.export.manifest import Manifest
-from rmqinspect.export.part import LogPartRead, Orders, Part, PartRead, write_part
+from rmqinspect.export.part import ExportSpec, LogPartRead, Part, PartRead, write_part
 from rmqinspect.export.plan import StorePlan
-from rmqinspect.export.request import FINDINGS, MESSAGES, OF_THE_LOG
+from rmqinspect.export.request import FINDINGS, LOG_TABLES, MESSAGES
 from rmqinspect.system.workers import run_ordered
 from rmqinspect.tables.sources import is_read_for
 from rmqinspect.text import describe_offset
 
 
-class Engine(Protocol):
-    """What runs the parts of an export."""
+@dataclass(frozen=True)
+class Engine:
+    """What runs `write_part` for the parts of an export.
 
-    @property
-    def name(self) -> str:
-        """What it is called: local, spark."""
+    `run` yields the result of each part, in order, while later ones still run; closing it stops them.
+    It raises WorkerLost when a worker ends without a result.
+    """
 
-    @property
-    def words(self) -> str:
-        """How it runs them, for people."""
-
-    def run(self, parts: Sequence[Part], orders: Orders) -> Generator[PartRead, None, None]:
-        """Yield what `write_part` gives for each part, in order."""
+    name: str  # local, spark
+    description: str  # for people: how it runs them
+    run: Callable[[Sequence[Part], ExportSpec], Generator[PartRead, None, None]]
 
 
-@dataclass(frozen=True, slots=True)
-class LocalEngine:
-    """Runs the parts in processes of this machine; no JVM."""
+def local_engine(jobs: int) -> Engine:
+    """Return the engine that runs the parts in processes of this machine; no JVM."""
 
-    jobs: int
-    name: str = "local"
+    def run(parts: Sequence[Part], spec: ExportSpec) -> Generator[PartRead, None, None]:
+        return run_ordered(partial(write_part, spec=spec), parts, jobs, preload="rmqinspect.export.part")
 
-    @property
-    def words(self) -> str:
-        """How it runs them, for people."""
-        return f"{self.jobs} {'process' if self.jobs == 1 else 'processes'}"
-
-    def run(self, parts: Sequence[Part], orders: Orders) -> Generator[PartRead, None, None]:
-        """Yield what `write_part` gives for each part, in order."""
-        return run_ordered(partial(write_part, orders=orders), parts, self.jobs, preload="rmqinspect.export.part")
+    return Engine("local", f"{jobs} {'process' if jobs == 1 else 'processes'}", run)
 
 
 @dataclass(slots=True)
 class ExportResult:
-    """What an export did: all its files stand there, under the names that their process gave them."""
+    """The outcome of an export that is ready to commit: all files are written, under the names their process chose."""
 
     manifest: Manifest
     results: list[StoreResult]
-    names: dict[str, str]  # name of each new file → what it was written as
-    topics: set[str]  # that passed by a topic filter
+    names: dict[str, str]  # name of each new file → name it was written under
+    topics: set[str]  # seen by a topic filter
 
     @property
     def nothing_new(self) -> bool:
-        """Whether an earlier export has all there is."""
+        """Whether the earlier export has everything."""
         return not self.names
 
 
 def run_export(
     plans: Sequence[StorePlan],
-    orders: Orders,
+    spec: ExportSpec,
     engine: Engine,
     progress: Callable[[int, int], None] = lambda size, rows: None,
     jobs: int = 1,
 ) -> ExportResult:
-    """Write all parts, then the tables that are made of them; nothing is committed yet.
+    """Write all parts, then the tables that are computed from them. Commits nothing.
 
-    `progress` is told how many more bytes of log were read and how many more rows written; `jobs` are the
-    processes for what no engine runs.
+    `progress` gets the bytes of log read and the rows written since the last call; `jobs` is the number of processes
+    for work that does not go through the engine.
     """
-    results = {plan.store.name: StoreResult(plan, unread=[*_not_read(plan, orders), *plan.missed]) for plan in plans}
+    stores = {plan.store.name: StoreResult(plan, unread=[*_not_read(plan, spec), *plan.missed]) for plan in plans}
+    result = ExportResult(Manifest(spec.request.as_document()), list(stores.values()), {}, set())
     parts: list[Part] = []
     for plan in plans:
         parts += [*plan.parts, *plan.side_parts]
-    outcome = ExportResult(Manifest(orders.request.as_document()), list(results.values()), {}, set())
-    with closing(engine.run(parts, orders)) as reads:
-        for read in _settle(reads, partial(write_part, orders=orders)):
-            result = results[read.part.store]
+    with closing(engine.run(parts, spec)) as reads:
+        for read in _rewrite_where_entries_differ(reads, partial(write_part, spec=spec)):
+            store = stores[read.part.store]
             if isinstance(read, LogPartRead):
-                result.take_log_part(read)
+                store.add_log_part(read)
                 progress(read.part.size, read.rows)
             else:
-                result.take_side_part(read)
+                store.add_side_part(read)
                 progress(0, sum(file.rows for file in read.files))
-            outcome.topics |= read.topics
-            outcome.names.update({file.name: file.written_as for file in read.files})
-    for result in outcome.results:
-        made = result.make_tables(orders, jobs) if not _is_unchanged(result, orders) else []
-        outcome.topics |= orders.selection(result.plan.store.name).topics_seen
-        outcome.names.update({file.name: file.written_as for file in made})
-        outcome.manifest.files += [*result.plan.kept, *result.files]
-        outcome.manifest.stores.append(result.as_store())
-    counted = [result.findings for result in outcome.results if result.findings is not None]
-    if FINDINGS in orders.request.tables:
-        outcome.manifest.findings = {
+            result.topics |= read.topics
+            result.names.update({file.name: file.written_as for file in read.files})
+    for store in result.results:
+        made = store.make_tables(spec, jobs) if not _is_unchanged(store, spec) else []
+        result.topics |= spec.selection(store.plan.store.name).topics_seen
+        result.names.update({file.name: file.written_as for file in made})
+        result.manifest.files += [*store.plan.kept, *store.files]
+        result.manifest.stores.append(store.as_store())
+    if FINDINGS in spec.request.tables:
+        counted = [store.findings for store in result.results if store.findings is not None]
+        result.manifest.findings = {
             severity: sum(found[severity] for found in counted) for severity in ("error", "warning", "info")
         }
-    return outcome
+    return result
 
 
-def _not_read(plan: StorePlan, orders: Orders) -> list[str]:
-    """Return what of a store no table shows, though it was asked for: folders that cannot be listed, for one."""
-    store, asked = plan.store, orders.request.tables
+def _not_read(plan: StorePlan, spec: ExportSpec) -> list[str]:
+    """Return a message for everything the tables need and the plan cannot read, such as unreadable folders."""
+    store, tables = plan.store, spec.request.tables
     unread = [
         f"{oddity.name}: not read: {oddity.detail}"
         for oddity in store.oddities
-        if oddity.is_unread and any(is_read_for(table, oddity.place) for table in asked)
+        if oddity.is_unread and any(is_read_for(table, oddity.place) for table in tables)
     ]
     pointed_at = plan.reach.pointed_at
     headless = store.place == "store" and not store.segments and pointed_at is not None
-    if headless and not {MESSAGES, *OF_THE_LOG}.isdisjoint(asked):
+    if headless and not {MESSAGES, *LOG_TABLES}.isdisjoint(tables):
         where = describe_offset(pointed_at or 0)
         unread.append(f"{store.name}: no segment of a commit log is there, though queues point into one, up to {where}")
     return unread
 
 
-def _is_unchanged(result: StoreResult, orders: Orders) -> bool:
-    """Whether an earlier export has all of a store that this one asks for."""
-    return result.plan.known is not None and not result.files and orders.request.tables == ("messages",)
+def _is_unchanged(store: StoreResult, spec: ExportSpec) -> bool:
+    """Whether the earlier export has everything of a store that this one asks for."""
+    return store.plan.known is not None and not store.files and spec.request.tables == (MESSAGES,)
 
 
-def _settle(reads: Iterable[PartRead], again: Callable[[LogPart], PartRead]) -> Iterator[PartRead]:
-    """Yield the parts in order, each read from where the one before it ended.
+def _rewrite_where_entries_differ(
+    reads: Iterable[PartRead], rewrite: Callable[[LogPart], PartRead]
+) -> Iterator[PartRead]:
+    """Yield the results in order, each scanned from the state in which the one before it ended.
 
-    A part that looked back and saw the same goes through as it is; the rare other one is written again,
-    as `scan.redo_where_borders_differ` does it for splits.
+    The same rule for splits: `commitlog.scan.redo_where_borders_differ`.
     """
     exits: dict[str, ScanState | None] = {}  # by path of the segment
     for read in reads:
@@ -145,7 +152,7 @@ def _settle(reads: Iterable[PartRead], again: Callable[[LogPart], PartRead]) -> 
                 for entry, one in zip(entries, read.reads, strict=True)
             ):
                 splits = [replace(one.split, entry=entry) for one, entry in zip(read.reads, entries, strict=True)]
-                read = again(replace(read.part, splits=tuple(splits), cold=False))
+                read = rewrite(replace(read.part, splits=tuple(splits), cold=False))
                 assert isinstance(read, LogPartRead)
             for one in read.reads:
                 exits[one.split.segment.path] = one.borders.exit if one.borders is not None else None

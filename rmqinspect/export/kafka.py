@@ -1,4 +1,4 @@
-"""Messages as Spark's Kafka source gives them, for pipelines that were made for that: --schema kafka."""
+"""--schema kafka: messages with the columns of Spark's Kafka source, for pipelines built on it."""
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,7 @@ SCHEMA = pa.schema(
 
 
 def as_kafka(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows of the table `messages` with the columns of SCHEMA."""
+    """Convert rows of the table `messages` to SCHEMA."""
     keys = batch.column("keys")
     lengths = pc.fill_null(pc.list_value_length(keys), 0)
     first = pc.if_else(pc.greater(lengths, 0), keys.offsets[:-1].cast(pa.int64()), pa.scalar(None, pa.int64()))

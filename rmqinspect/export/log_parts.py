@@ -1,32 +1,34 @@
-"""Which file holds which part of the log."""
+"""Which file holds which range of the commit log.
+
+    physical offset   0         file_size   2·file_size        end of the log
+    segments          |------seg 0-----|------seg 1-----|------seg 2--:·······|
+    parts             |----part----|----part-----|----part-----|-part-:-tail--|
+
+The grid is absolute, at multiples of `file_size` in physical offsets, so borders stay where they are when
+retention deletes the first segments. The end of the log is a border too: what lies behind it was not covered and is
+exported again later. So is the end of an earlier export, and with --closed-only the start of the open segment.
+"""
 
 from collections import defaultdict
 from dataclasses import dataclass
 from itertools import pairwise
 
 from rmqinspect.commitlog.splits import Split
-from rmqinspect.commitlog.tail import find_log_end
-from rmqinspect.consumequeue.bounds import peek_queues
 from rmqinspect.export.names import range_name
 from rmqinspect.store.model import Segment, Store
 
 
 @dataclass(frozen=True, slots=True)
 class LogPart:
-    """The records that start in [start, end), physical offsets, of one store: one file, or one a partition.
-
-    `is_tail`: behind the log's end, where a broker that goes on writes next; an incremental export
-    writes such a part again. `writes`: its messages are asked for. `cold`: it begins inside of a
-    segment of which no part before it is read.
-    """
+    """The records of one store that start in [start, end), physical offsets: one file, or one per partition."""
 
     store: str
     start: int
     end: int
     splits: tuple[Split, ...]
-    is_tail: bool = False
-    writes: bool = True
-    cold: bool = False
+    is_tail: bool = False  # behind the log's end, where a live broker writes next: exported again by --incremental
+    writes: bool = True  # its messages are exported; else it is only read for `segments`, `gaps` and `queues`
+    cold: bool = False  # starts inside a segment whose earlier bytes no part reads
 
     @property
     def name(self) -> str:
@@ -44,48 +46,34 @@ class LogReach:
     """How far the log of a store goes. Offsets are physical."""
 
     start: int
-    end: int  # behind the last record, and the blank record that may follow it
-    open_segment: Segment | None  # the one that is still written, None if the log ends with a full one
-    pointed_at: int | None = None  # the last place in it that a queue points to
+    end: int  # behind the last record and the blank record that may follow it
+    open_segment: Segment | None  # the one the broker writes to; None if the log ends with a full one
+    pointed_at: int | None = None  # highest offset that a queue points at
 
     def is_closed(self, segment: Segment) -> bool:
-        """Tell whether a segment lies before the log's end as a whole."""
+        """Whether a segment lies completely before the log's end."""
         return segment.base + segment.size <= self.end
-
-
-def reach_of(store: Store) -> LogReach:
-    """Return how far a log goes, from a few MiB of it; damage near its end makes it shorter, never longer."""
-    hints = [queue.last_physical_offset for queue in peek_queues(store, []) if queue.last_physical_offset is not None]
-    found = find_log_end(store, hints)
-    end = found.end if found.last_record is not None and found.end is not None else store.log_start
-    still_written = store.segment_at(end)
-    return LogReach(store.log_start, end, still_written, max(hints, default=None))
 
 
 def plan_log(
     store: Store, file_size: int, reach: LogReach, start: int = 0, *, closed_only: bool = False
 ) -> list[LogPart]:
-    """Cut a log into parts, at multiples of `file_size` in physical offsets.
-
-    The grid is absolute, so the first segments may expire without moving a border. The log's end is a
-    border too: what stands behind it is no part of what was covered. So is `start`, where an earlier
-    export ended, and, if the closed segments are to be written alone, where the open one begins.
-    """
-    more = {start, reach.end}
+    """Cut a log into parts, ascending. `start` is where an earlier export ended, 0 without one."""
+    borders = {start, reach.end}
     if closed_only and reach.open_segment is not None:
-        more.add(reach.open_segment.base)
+        borders.add(reach.open_segment.base)
     splits: dict[tuple[int, int], list[Split]] = defaultdict(list)
     for segment in store.segments:
-        for first, end in pairwise(_borders(segment, file_size, more)):
-            key = first // file_size, sum(first >= border for border in more)
+        for first, end in pairwise(_cuts(segment, file_size, borders)):
+            key = first // file_size, sum(first >= border for border in borders)
             splits[key].append(Split(segment, first - segment.base, end - segment.base))
     return [_part(store.name, splits[key], reach) for key in sorted(splits)]
 
 
-def _borders(segment: Segment, file_size: int, more: set[int]) -> list[int]:
+def _cuts(segment: Segment, file_size: int, borders: set[int]) -> list[int]:
     first, end = segment.base, segment.base + segment.size
     grid = range((first // file_size + 1) * file_size, end, file_size)
-    return sorted({first, end, *grid, *(border for border in more if first < border < end)})
+    return sorted({first, end, *grid, *(border for border in borders if first < border < end)})
 
 
 def _part(store: str, splits: list[Split], reach: LogReach) -> LogPart:

@@ -1,7 +1,7 @@
-"""`_manifest.json`: what an export holds, of which files it was made, and how far it reaches.
+"""`_manifest.json`: the files of an export, the stores they were made from, and the range of the log they cover.
 
-Readers may trust it: it is written last but `_SUCCESS`. What differs between two exports of an unchanged
-store stands in the object `run` alone.
+It is written after all files and before `_SUCCESS`. Two exports of an unchanged store differ in the object `run`
+alone. docs/export.md describes every field.
 """
 
 import hashlib
@@ -26,8 +26,8 @@ from rmqinspect.version import tool_name
 
 MANIFEST, SUCCESS = "_manifest.json", "_SUCCESS"
 
-_EDGE = 4096  # bytes of the first and of the last records that a fingerprint is made of
-_MOST_LOST = 10_000  # ranges without records that are listed; their sums are exact
+_EDGE = 4096  # bytes at either end of a segment's records that its fingerprint covers
+_MAX_LOST = 10_000  # ranges without records that are listed; their sums are exact
 
 
 @dataclass(slots=True)
@@ -41,8 +41,10 @@ class ExportedFile:
     size: int
     start: int | None = None  # physical offsets, for parts of the log
     end: int | None = None
-    is_tail: bool = False  # behind the log's end when it was written: an incremental export replaces it
-    statuses: dict[str, int] = field(default_factory=dict)  # rows whose status is not ok; a part's in its first file
+    is_tail: bool = False  # behind the log's end at that time: --incremental replaces it
+    statuses: dict[str, int] = field(
+        default_factory=dict
+    )  # rows whose status is not ok; for all files of a part in its first one
 
     def as_document(self) -> dict[str, Any]:
         """Return the file's entry in the manifest."""
@@ -56,17 +58,17 @@ class ExportedFile:
 
 @dataclass(slots=True)
 class ExportedStore:
-    """What an export says of one of its stores."""
+    """The entry of one store."""
 
     name: str
     paths: Sequence[str]
     inputs: list[dict[str, Any]] = field(default_factory=list)  # file, size, modified
-    start: int | None = None  # physical offsets of the log that was covered
+    start: int | None = None  # range of the log that is covered, physical offsets
     end: int | None = None
     segments: list[dict[str, Any]] = field(default_factory=list)  # fingerprints
     lost: list[tuple[int, int, str]] = field(default_factory=list)  # start, end, kind: unknown, missing
     unread: list[str] = field(default_factory=list)
-    releases: Sequence[str] = ()  # that may have written it
+    releases: Sequence[str] = ()  # broker releases that may have written it
 
     def as_document(self) -> dict[str, Any]:
         """Return the store's entry in the manifest."""
@@ -81,7 +83,7 @@ class ExportedStore:
             "complete": not self.unread,
             "unread": self.unread,
             "gaps": {kind: dict(sums[kind]) for kind in sorted(sums)},
-            "lost": [{"start": start, "end": end, "kind": kind} for start, end, kind in self.lost[:_MOST_LOST]],
+            "lost": [{"start": start, "end": end, "kind": kind} for start, end, kind in self.lost[:_MAX_LOST]],
             "segments": self.segments,
             "inputs": self.inputs,
         }
@@ -89,21 +91,21 @@ class ExportedStore:
 
 @dataclass(slots=True)
 class Manifest:
-    """All that `_manifest.json` holds."""
+    """The content of `_manifest.json`."""
 
     request: dict[str, Any]
     files: list[ExportedFile] = field(default_factory=list)
     stores: list[ExportedStore] = field(default_factory=list)
-    findings: dict[str, int] | None = None  # by severity; None unless the table findings was asked for
+    findings: dict[str, int] | None = None  # by severity; None without the table `findings`
     run: dict[str, Any] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
-        """Whether everything that was asked for was read."""
+        """Whether everything requested could be read."""
         return not any(store.unread for store in self.stores)
 
     def rows(self, table: str) -> int:
-        """Return how many rows a table has."""
+        """Return the number of rows of a table."""
         return sum(file.rows for file in self.files if file.table == table)
 
     def as_json(self) -> bytes:
@@ -126,15 +128,15 @@ class Manifest:
 
 
 def read_manifest(raw: bytes, where: str) -> Manifest:
-    """Read what `as_json` wrote.
+    """Parse the output of `as_json`; `where` names the file in messages.
 
-    :raises Refused: it is no manifest of this tool, or of a later schema.
+    :raises Refused: it is not a manifest, or has another schema version.
     """
     try:
         document = json.loads(raw)
         if document["schema_version"] != SCHEMA_VERSION:
             raise Refused(f"{where}: schema version {document['schema_version']}; this tool writes {SCHEMA_VERSION}")
-        _check(document, _DOCUMENT)
+        _check_types(document, _DOCUMENT)
         tables = document["export"]["tables"]
         files = [_read_file(table, entry) for table in tables for entry in document["tables"][table]["files"]]
         return Manifest(
@@ -145,10 +147,10 @@ def read_manifest(raw: bytes, where: str) -> Manifest:
             document["run"],
         )
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise Refused(f"{where}: is no manifest of an export: {error}") from error
+        raise Refused(f"{where}: is not the manifest of an export: {error}") from error
 
 
-# What is counted with, compared or asked for by name later: anybody may have edited the file.
+# Fields that later code computes with or looks up. The file may have been edited.
 _DOCUMENT = {"export": dict, "tables": dict, "stores": list, "findings": dict | None, "run": dict}
 _FILE = {"name": str, "store": str, "rows": int, "bytes": int}
 _STORE = {"name": str, "paths": list, "inputs": list, "segments": list, "lost": list, "unread": list, "writer": list}
@@ -156,18 +158,18 @@ _RANGE = {"start": int, "end": int}
 _SEGMENT = {"base": int, "begin": int | None, "end": int | None}
 
 
-def _check(entry: Any, types: Mapping[str, Any]) -> None:
+def _check_types(entry: Any, types: Mapping[str, Any]) -> None:
     for name, type_ in types.items():
         if not isinstance(entry[name], type_):
             raise TypeError(f"{name} is of type {type(entry[name]).__name__}")
 
 
 def _read_file(table: str, entry: dict[str, Any]) -> ExportedFile:
-    _check(entry, _FILE)
+    _check_types(entry, _FILE)
     if "start" in entry:
-        _check(entry, _RANGE)
+        _check_types(entry, _RANGE)
     statuses = entry.get("statuses", {})
-    _check(statuses, dict.fromkeys(statuses, int))
+    _check_types(statuses, dict.fromkeys(statuses, int))
     return ExportedFile(
         entry["name"],
         table,
@@ -182,14 +184,14 @@ def _read_file(table: str, entry: dict[str, Any]) -> ExportedFile:
 
 
 def _read_store(entry: dict[str, Any]) -> ExportedStore:
-    _check(entry, _STORE)
+    _check_types(entry, _STORE)
     covered = entry["covered"]
     if covered is not None:
-        _check(covered, _RANGE)
+        _check_types(covered, _RANGE)
     for segment in entry["segments"]:
-        _check(segment, _SEGMENT)
+        _check_types(segment, _SEGMENT)
     for lost in entry["lost"]:
-        _check(lost, {**_RANGE, "kind": str})
+        _check_types(lost, {**_RANGE, "kind": str})
     return ExportedStore(
         entry["name"],
         entry["paths"],
@@ -207,10 +209,9 @@ def _read_store(entry: dict[str, Any]) -> ExportedStore:
 
 
 def fingerprint(segment: Segment, begin: int | None, end: int | None) -> dict[str, Any]:
-    """Return what shows later whether the records of a segment are still those that were exported.
+    """Return the fingerprint of a segment's exported records: size, and a hash of their first and last 4 KiB.
 
-    `begin` and `end` are the physical offsets of the first record and behind the last one that is
-    covered, None without one. It has the size and a hash of the first and the last 4 KiB of them.
+    `begin` and `end` are the physical offsets of the first covered record and behind the last one, None without any.
     """
     known: dict[str, Any] = {"base": segment.base, "size": segment.size, "begin": begin, "end": end}
     known["sha256"] = None if begin is None or end is None else _hash_edges(segment, begin, end)
@@ -229,22 +230,22 @@ def _hash_edges(segment: Segment, begin: int, end: int) -> str | None:
 
 
 def is_unchanged(known: dict[str, Any], segment: Segment) -> bool:
-    """Tell whether a segment still is what a fingerprint was taken of."""
+    """Whether a segment still matches a fingerprint."""
     now = fingerprint(segment, known["begin"], known["end"])
     return all(known[name] == value for name, value in now.items())
 
 
 def missed_segments(store: Store, known: ExportedStore) -> list[Segment]:
-    """Return the segments of which the export could not read everything, as far as they are still there."""
+    """Return the existing segments that the earlier export could not read completely."""
     missed = {entry["base"] for entry in known.segments if not entry.get("complete", True)}
     return [segment for segment in store.segments if segment.base in missed]
 
 
 def changed_segments(store: Store, known: ExportedStore, log_end: int) -> list[Segment]:
-    """Return the segments that were exported and are different now; those that have expired are none.
+    """Return the existing segments whose exported records have changed.
 
-    What was exported and lies behind the log's end now was cut off, and what a broker wrote over the begin
-    of it need not reach to its last bytes.
+    Exported records that now lie behind the log's end were cut off. Records written over them may end before the
+    hashed edge, so the end is compared as well.
     """
     by_base = {segment.base: segment for segment in store.segments}
     return [
@@ -256,25 +257,25 @@ def changed_segments(store: Store, known: ExportedStore, log_end: int) -> list[S
 
 
 def _last_covered(known: ExportedStore, entry: dict[str, Any]) -> int:
-    """Return the physical offset behind the last record of a segment that is no later than what was covered."""
+    """Return the physical offset behind the last covered record of a segment."""
     return min(entry["end"] or 0, known.end or 0)
 
 
 def cut_segments(store: Store, known: ExportedStore) -> list[int]:
-    """Return the bases of segments that were exported, are gone, and have none behind them.
+    """Return the bases of exported segments that are missing from the end of the log.
 
-    Retention deletes from the front (MappedFileQueue#deleteExpiredFileByTime); from the back a start deletes
-    that ends the log before them (MappedFileQueue#truncateDirtyFiles), and somebody who copied too little.
+    Retention deletes from the front (MappedFileQueue#deleteExpiredFileByTime). From the end, segments go when a
+    recovery truncates the log (MappedFileQueue#truncateDirtyFiles), or when a copy is incomplete.
     """
     last = max((segment.base for segment in store.segments), default=-1)
     return [entry["base"] for entry in known.segments if entry["base"] > last]
 
 
-# --- what differs between two runs ----------------------------------------------------------------
+# --- the object `run` ------------------------------------------------------------------------------
 
 
 def describe_run(arguments: Sequence[str], engine: str, started: datetime, packages: Sequence[str]) -> dict[str, Any]:
-    """Return the object `run`: the exact command, times, versions."""
+    """Return the object `run`: command line, engine, times, versions."""
     return {
         "command": shlex.join(map(without_secrets, arguments)),
         "engine": engine,
@@ -285,7 +286,7 @@ def describe_run(arguments: Sequence[str], engine: str, started: datetime, packa
 
 
 def _version(package: str) -> str:
-    """Return the version of a package; that of a Spark that is on the path and was not installed is in itself."""
+    """Return the version of a package; a Spark that is on the path but not installed knows its own."""
     with suppress(metadata.PackageNotFoundError):
         return metadata.version(package)
     return str(getattr(sys.modules.get(package), "__version__", "unknown"))

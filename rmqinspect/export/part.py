@@ -1,4 +1,19 @@
-"""One part of an export: rows in, Parquet files out. Runs in whatever process an engine gives it."""
+"""One part of an export: rows in, Parquet files out. Runs in any process an engine provides.
+
+    splits of the log -> rows of `messages` -> selection -> PartWriter --+-- topic=a/broker-000….parquet
+                              |                                          +-- topic=b/broker-000….parquet
+                              `-> sums per queue (for `queues`)          `-- …
+
+Invariants:
+- A part knows nothing of its siblings: it needs its own description and the spec, opens files and target itself, and
+  returns a small picklable result.
+- The same part may run twice, even at the same time (Spark repeats and speculates). Temporary names carry a token of
+  the attempt, so attempts never share a file; on object storage both write the same bytes under the final name.
+- A file is created with its first byte, so a partition without rows has no file. Unless `finish` is reached, nothing
+  stays.
+- Rows keep the order of the log within each file. Memory is bounded: one batch, and at most `MOST_WAITING` bytes of
+  rows that wait for their row group, over all partitions.
+"""
 
 import secrets
 from collections import Counter
@@ -27,60 +42,59 @@ from rmqinspect.system.new_file import NewFile
 from rmqinspect.system.output_folder import open_folder
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.filters import Selection
-from rmqinspect.tables.log import SplitRead, read_split
-from rmqinspect.tables.splits import TableSplit
-from rmqinspect.tables.splits import read_split as read_table_split
+from rmqinspect.tables.log import LogSplitRead, read_log_split
+from rmqinspect.tables.splits import TableSplit, split_rows
 from rmqinspect.tables.table import Request
 from rmqinspect.verify.table import SCHEMA as FINDINGS_SCHEMA
 
-# Rows of all partitions together that wait for their row group: beyond, the fullest one is written.
+# Bytes of rows waiting for their row group, over all partitions; above that the fullest groups are written.
 MOST_WAITING = 128 << 20
 
-# What the queue sums look at, beside what filters and statuses need.
+# Columns for the sums per queue, where no messages are written.
 _SUMMED = frozenset({"topic", "queue_id", "queue_offset", "physical_offset", "transaction"})
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
-    """What all parts of one export have in common: small, picklable, nothing but texts and numbers."""
+class ExportSpec:
+    """Everything the parts of one export share. Small and picklable: texts and numbers only."""
 
     target: str  # folder or URI
-    run: str  # a token of this export, in the names of its unfinished files
+    run: str  # token of this export, part of its temporary file names
     request: ExportRequest
-    notes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # by store: metadata of its files
-    selections: Mapping[str, Selection] = field(default_factory=dict)  # by store, where `last` is a time of its own
+    notes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # by store: metadata for its files
+    selections: Mapping[str, Selection] = field(default_factory=dict)  # by store, where the times differ: `last-5m`
 
     def selection(self, store: str) -> Selection:
-        """Return which rows of a store are asked for."""
+        """Return the filters for a store."""
         return self.selections.get(store, self.request.selection)
 
 
 class PartFile(NamedTuple):
-    """A file that a part wrote. Names are relative to the target, with "/"."""
+    """A file written by a part. Names are relative to the target, separated by "/"."""
 
     name: str
-    written_as: str  # the same on object storage, where nothing is renamed
+    written_as: str  # temporary name; on object storage the final one, nothing is renamed there
     rows: int
     size: int  # bytes
 
 
 @dataclass(slots=True)
 class LogPartRead:
-    """What a part of the log gave."""
+    """The result of a part of the log."""
 
     part: LogPart
     files: list[PartFile]
-    reads: list[SplitRead]
-    rows: int = 0  # that were asked for
-    statuses: Counter[str] = field(default_factory=Counter)  # of these rows
+    reads: list[LogSplitRead]
+    rows: int = 0  # that passed the filters
+    statuses: Counter[str] = field(default_factory=Counter)  # of those rows
     first_bad: dict[str, int] = field(default_factory=dict)  # status → physical offset of its first row
-    topics: set[str] = field(default_factory=set)  # that passed by a topic filter
+    topics: set[str] = field(default_factory=set)  # seen by a topic filter
     sums: QueueSums = field(default_factory=QueueSums)
 
 
 @dataclass(frozen=True, slots=True)
 class SidePart:
-    """Some rows of a table that is no range of the log."""
+    """Some rows of a table other than `messages`."""
 
     store: str
     table: str
@@ -93,51 +107,55 @@ Part = LogPart | SidePart
 
 @dataclass(slots=True)
 class SidePartRead:
-    """What such a part gave."""
+    """The result of a side part."""
 
     part: SidePart
     files: list[PartFile]
     unread: list[str]
-    topics: set[str] = field(default_factory=set)  # that passed by a topic filter
+    topics: set[str] = field(default_factory=set)  # seen by a topic filter
 
 
 PartRead = LogPartRead | SidePartRead
 
 
 def with_store(schema: pa.Schema) -> pa.Schema:
-    """Return a schema with the column `store` in front, as all files of an export have it."""
+    """Return a schema with `store` as its first column, as in all files of an export."""
     return schema.insert(0, pa.field("store", pa.string(), metadata={"doc": "which of the stores, by name or folder"}))
 
 
 def schema_of(table: str, request: ExportRequest) -> pa.Schema:
-    """Return what the files of a table have as schema."""
+    """Return the schema of the files of a table."""
     if table == FINDINGS:
         return with_store(FINDINGS_SCHEMA)
     return with_store(KAFKA if table == MESSAGES and request.schema == "kafka" else TABLES[table].schema)
 
 
-def write_part(part: Part, orders: Orders) -> PartRead:
-    """Read a part and write its files, whatever it is a part of."""
+def write_part(part: Part, spec: ExportSpec) -> PartRead:
+    """Read a part and write its files.
+
+    :raises Refused: a file cannot be written.
+    """
     keep_freed_memory()
-    if orders.request.partition_by:
+    if spec.request.partition_by:
         open_many_files()
-    return write_log_part(part, orders) if isinstance(part, LogPart) else write_side_part(part, orders)
+    return write_log_part(part, spec) if isinstance(part, LogPart) else write_side_part(part, spec)
 
 
-def write_log_part(part: LogPart, orders: Orders) -> LogPartRead:
-    """Read the records of a part, and write those asked for if messages were."""
-    request, selection = orders.request, orders.selection(part.store)
+def write_log_part(part: LogPart, spec: ExportSpec) -> LogPartRead:
+    """Read the records of a part; write those that pass the filters, if it writes messages."""
+    request, selection = spec.request, spec.selection(part.store)
     result = LogPartRead(part, [], [])
     columns = None if part.writes else _SUMMED
     table_request = Request(raw_body=request.raw_body, max_body=request.max_body, columns=columns)
-    with PartWriter(orders, MESSAGES, part.store, part.name) as writer:
-        counts = "queues" in request.tables
-        take = partial(_take_rows, result, selection, result.sums if counts else None, writer if part.writes else None)
+    with PartWriter(spec, MESSAGES, part.store, part.name) as writer:
+        sums = result.sums if "queues" in request.tables else None
+        take = partial(_take_rows, result, selection, sums, writer if part.writes else None)
         for split in part.splits:
             if part.cold and split.start and split.entry is None:
-                with suppress(Unreadable):  # told where it is read
+                with suppress(Unreadable):  # reported by the read below
                     split = replace(split, entry=walk_to(split.segment, 0, split.start))
-            result.reads.append(read_split(split, table_request, take if part.writes or counts else None))
+            wanted = part.writes or sums is not None
+            result.reads.append(read_log_split(split, table_request, take if wanted else None))
         complete = not any(read.unread for read in result.reads)
         result.files = writer.finish({"offsets": f"{part.start}..{part.end}"}, complete=complete)
     result.topics = set(selection.topics_seen)
@@ -155,7 +173,7 @@ def _take_rows(
         sums.add(batch)
     if writer is None:
         return
-    rows = selection.mask_rows(batch)
+    rows = selection.select_rows(batch)
     if not rows.num_rows:
         return
     result.rows += rows.num_rows
@@ -168,39 +186,38 @@ def _take_rows(
     writer.write(rows)
 
 
-def write_side_part(part: SidePart, orders: Orders) -> SidePartRead:
-    """Write the rows of a part of any other table."""
+def write_side_part(part: SidePart, spec: ExportSpec) -> SidePartRead:
+    """Read and write the rows of a part of any other table."""
     unread: list[str] = []
     table_request = Request(on_unreadable=unread.append)
-    selection = orders.selection(part.store)
-    with PartWriter(orders, part.table, part.store, part.name) as writer:
-        for batch in read_table_split(part.split, table_request):
-            writer.write(selection.mask_rows(batch))
+    selection = spec.selection(part.store)
+    with PartWriter(spec, part.table, part.store, part.name) as writer:
+        for batch in split_rows(part.split, table_request):
+            writer.write(selection.select_rows(batch))
         return SidePartRead(part, writer.finish({}, complete=not unread), unread, set(selection.topics_seen))
 
 
-def write_rows(orders: Orders, table: str, store: str, name: str, batches: Iterator[pa.RecordBatch]) -> list[PartFile]:
-    """Write rows that were made by whoever calls, as one file even without a row."""
-    selection = orders.selection(store)
-    with PartWriter(orders, table, store, name) as writer:
+def write_rows(
+    spec: ExportSpec, table: str, store: str, name: str, batches: Iterator[pa.RecordBatch]
+) -> list[PartFile]:
+    """Write rows made by the caller as one file, also when there are none."""
+    selection = spec.selection(store)
+    with PartWriter(spec, table, store, name) as writer:
         for batch in batches:
-            writer.write(selection.mask_rows(batch))
+            writer.write(selection.select_rows(batch))
         return writer.finish({}, complete=True, even_empty=True)
 
 
 class PartWriter:
-    """Writes the rows of one part: to one file, or to one for each value of the partition columns.
+    """Writes the rows of one part to one file, or to one file per partition."""
 
-    A file is made when its first row comes. Unless `finish` was reached, nothing stays.
-    """
-
-    def __init__(self, orders: Orders, table: str, store: str, name: str) -> None:
-        self._orders, self._table, self._store, self._name = orders, table, store, name
-        self._folder = open_folder(orders.target)
-        self._attempt = secrets.token_hex(4)  # of this process: the same part may be written twice at a time
+    def __init__(self, spec: ExportSpec, table: str, store: str, name: str) -> None:
+        self._spec, self._table, self._store, self._name = spec, table, store, name
+        self._folder = open_folder(spec.target)
+        self._attempt = secrets.token_hex(4)  # the same part may be written twice at the same time
         self._open: dict[str, _OpenFile] = {}  # by folder of the partition
-        self._schema = schema_of(table, orders.request)
-        self._partition_by = orders.request.partition_by if table == MESSAGES else ()
+        self._schema = schema_of(table, spec.request)
+        self._partition_by = spec.request.partition_by if table == MESSAGES else ()
 
     def __enter__(self) -> "PartWriter":
         return self
@@ -211,21 +228,21 @@ class PartWriter:
                 file.abandon()
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Write rows of the table's own schema."""
+        """Write rows in the schema of the table."""
         for folder, rows in _partitions(batch, self._partition_by, self._store):
             self._file(folder).write(self._shaped(rows))
         if len(self._open) > 1:
             self._make_room()
 
     def finish(self, notes: Mapping[str, str], *, complete: bool, even_empty: bool = False) -> list[PartFile]:
-        """End all files, each with what is to be said of it, and return them."""
+        """Finish all files, with `notes` in their metadata, and return them."""
         if even_empty and not self._open:
             self._file("")
-        said = {**self._orders.notes.get(self._store, {}), "store": self._store, **notes}
-        return [file.finish(said, complete=complete) for _, file in sorted(self._open.items())]
+        metadata = {**self._spec.notes.get(self._store, {}), "store": self._store, **notes}
+        return [file.finish(metadata, complete=complete) for _, file in sorted(self._open.items())]
 
     def _make_room(self) -> None:
-        """End the row groups that have most rows waiting, until the others may wait."""
+        """Write the fullest row groups until the rest fits into the bound."""
         waiting = sum(file.waiting for file in self._open.values())
         if waiting > MOST_WAITING:
             for file in sorted(self._open.values(), key=lambda file: file.waiting, reverse=True):
@@ -235,9 +252,9 @@ class PartWriter:
                     break
 
     def _shaped(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        request = self._orders.request
+        request = self._spec.request
         if request.redaction is not None:
-            rows = request.redaction.hide(rows)
+            rows = request.redaction.mask(rows)
         if self._table == MESSAGES and request.schema == "kafka":
             rows = as_kafka(rows)
         store = pa.repeat(pa.scalar(self._store), rows.num_rows)
@@ -245,17 +262,17 @@ class PartWriter:
 
     def _file(self, folder: str) -> "_OpenFile":
         if folder not in self._open:
-            place = "/".join(filter(None, (self._table, folder)))
-            temporary = f".{self._name}.{self._orders.run}.{self._attempt}.part"
-            redacted = self._orders.request.redaction.words if self._orders.request.redaction else ()
+            parent = "/".join(filter(None, (self._table, folder)))
+            temporary = f".{self._name}.{self._spec.run}.{self._attempt}.part"
+            redacted = self._spec.request.redaction.words if self._spec.request.redaction else ()
             self._open[folder] = _OpenFile(
-                self._folder, f"{place}/{self._name}", f"{place}/{temporary}", self._schema, View(redacted=redacted)
+                self._folder, f"{parent}/{self._name}", f"{parent}/{temporary}", self._schema, View(redacted=redacted)
             )
         return self._open[folder]
 
 
-class _LateFile(NewFile):
-    """A file that is made for its first byte: most of thousands of partitions are written one after the other."""
+class _LazyFile(NewFile):
+    """A file created with its first byte. Thousands of partitions are written one after another, not all at once."""
 
     def __init__(self, name: str, create: Callable[[str], NewFile]) -> None:
         super().__init__(name)
@@ -277,18 +294,18 @@ class _LateFile(NewFile):
 
 
 class _OpenFile:
-    """A Parquet file that is being written."""
+    """A Parquet file under construction."""
 
     def __init__(self, folder: Any, name: str, temporary: str, schema: pa.Schema, view: View) -> None:
         self._name = name
         self._written_as = name if folder.is_remote else temporary
-        self._out = _LateFile(self._written_as, folder.create)
+        self._out = _LazyFile(self._written_as, folder.create)
         self._file = ParquetFile(schema, self._out, view)
         self._rows = 0
 
     @property
     def waiting(self) -> int:
-        """Bytes of rows that wait for their row group."""
+        """Bytes of rows waiting for their row group."""
         return self._file.waiting
 
     def write(self, rows: pa.RecordBatch) -> None:
@@ -312,7 +329,7 @@ class _OpenFile:
 
 
 def _partitions(batch: pa.RecordBatch, columns: Sequence[str], store: str) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Yield the rows of each combination of values, in the order of their folders; rows keep theirs."""
+    """Yield (folder, rows) per combination of values, by folder; rows keep their order."""
     if not columns:
         yield "", batch
         return
@@ -328,7 +345,7 @@ def _partitions(batch: pa.RecordBatch, columns: Sequence[str], store: str) -> It
 
 
 def _partition_folders(batch: pa.RecordBatch, column: str, store: str) -> pa.Array:
-    """Return the folder of each row for one partition column; there are few different values."""
+    """Return the folder of each row for one partition column."""
     if column == "store":
         return pa.repeat(pa.scalar(partition_folder(column, store)), batch.num_rows)
     values = batch.column("store_timestamp").cast(pa.date32()) if column == "day" else batch.column(column)

@@ -1,11 +1,20 @@
-"""What the log's records and the queues' units say of each other, as sums: `records`, `shift`, `witnesses`.
+"""Records and queue units compared by checksums: the columns `records`, `shift` and `witnesses`.
 
-A record and its unit need not be looked at together to know that all units of a queue stand equally far
-from the queue offsets of their records. For all records p of a queue, h a mixing function of the physical
-offset, the sums of h(p) and of h(p)·offset are taken modulo 2^64, once with the offset that the record
-holds and once with the place of its unit. The same records give the same first sum, and then a constant
-shift c is the one that makes the second sums differ by c times the first. Sums of parts add up, in any
-order; two different sets of records agree by chance once in 2^64.
+The question: do all units of a queue stand at a constant distance (`shift`) from the queue offsets in their records?
+A join of records and units would answer it, and would need both sorted. Two sums per queue answer it in one pass over
+each, in any order, so parts of the log can be summed by different processes and added up.
+
+For the records of a queue at physical offsets p, with a mixing function h, modulo 2^64:
+
+    places  = sum of h(p)               the same for records and units <=> the same set of records
+    offsets = sum of h(p) * offset      offset: of the record its queue offset, of the unit its number
+
+If both sets are the same and every unit number is the queue offset plus a constant c, then
+
+    offsets(units) = offsets(records) + c * places
+
+c is read off one pair, the first record in the log, and the equation proves it for all. Different sets of records
+agree by chance once in 2^64.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +35,7 @@ from rmqinspect.store.model import Store
 from rmqinspect.store.reader import open_file
 from rmqinspect.tables.arrow import printable
 
-Queue = tuple[str, int]  # topic and queue id as the tables print them
+Queue = tuple[str, int]  # topic and queue id, as in the tables
 Words = NDArray[np.uint64]
 
 _MASK = (1 << 64) - 1
@@ -38,19 +47,19 @@ _LAST_STEP = np.uint64(31)
 
 @dataclass(slots=True)
 class Sums:
-    """Of the records of one queue, or of the units that point at them; the sums are modulo 2^64."""
+    """The checksums of one queue's records, or of its units. Modulo 2^64."""
 
     count: int = 0
     places: int = 0  # sum of h(p)
     offsets: int = 0  # sum of h(p)·offset
-    first: tuple[int, int] | None = None  # (physical offset, offset) of the first one in the log
+    first: tuple[int, int] | None = None  # (physical offset, offset) of the one that is first in the log
 
     def add(self, places: Words, offsets: Words, first: tuple[int, int]) -> None:
-        """Add some: their h(p), their offsets, and the first of them."""
+        """Add records or units: their h(p), their offsets, and the first of them."""
         self._join(len(places), int(places.sum()), int((places * offsets).sum()), first)
 
     def join(self, other: "Sums") -> None:
-        """Add those of another part."""
+        """Add the sums of another part."""
         if other.first is not None:
             self._join(other.count, other.places, other.offsets, other.first)
 
@@ -63,7 +72,7 @@ class Sums:
 
 @dataclass(slots=True)
 class QueueSums:
-    """The sums of the records of each queue that are entitled to a unit."""
+    """The checksums of the records that are entitled to a unit, by queue."""
 
     queues: dict[Queue, Sums] = field(default_factory=dict)
 
@@ -85,22 +94,25 @@ class QueueSums:
             _add(self.queues.setdefault(queue, Sums()), places[some], offsets[some])
 
     def join(self, other: "QueueSums") -> None:
-        """Add those of another part."""
+        """Add the sums of another part."""
         for queue, sums in other.queues.items():
             self.queues.setdefault(queue, Sums()).join(sums)
 
 
 @dataclass(slots=True)
 class UnitFacts:
-    """What the units of all queues say of the log."""
+    """The results of comparing all units with the log."""
 
-    shifts: dict[Queue, int] = field(default_factory=dict)  # of queues where it is constant
-    witnesses: list[int] = field(default_factory=list)  # by gap: units that point into it
+    shifts: dict[Queue, int] = field(default_factory=dict)  # of the queues where it is constant
+    witnesses: list[int] = field(default_factory=list)  # per gap: units that point into it
     unread: list[str] = field(default_factory=list)
 
 
 def compare_units(store: Store, records: QueueSums, gaps: Sequence[Gap]) -> UnitFacts:
-    """Read all units once: which shift each queue has, and how many point into each gap, sorted by place."""
+    """Read all units once; return the shift of each queue and the units that point into each gap.
+
+    `gaps` ascend by offset.
+    """
     facts = UnitFacts(witnesses=[0] * len(gaps))
     starts = np.array([gap.start for gap in gaps], np.int64)
     ends = np.array([gap.end for gap in gaps], np.int64)
@@ -113,7 +125,7 @@ def compare_units(store: Store, records: QueueSums, gaps: Sequence[Gap]) -> Unit
             counted += np.bincount(inside, minlength=len(gaps))
         known = records.queues.get(queue)
         if known is not None and known.first is not None:
-            held = places >= known.first[0]  # what they pointed at before has expired
+            held = places >= known.first[0]  # records before the log's first one have expired
             if held.any():
                 _add(sums.setdefault(queue, Sums()), places[held], numbers[held])
     facts.witnesses = counted.tolist()
@@ -142,7 +154,7 @@ def _units(store: Store, unread: list[str]) -> Iterator[tuple[Queue, NDArray[np.
 
 
 def _shift(records: Sums, units: Sums) -> int | None:
-    """Return unit number minus queue offset if it is the same for all records, None if it is not."""
+    """Return unit number minus queue offset if it is the same for all records, else None."""
     if records.first is None or units.first is None or (records.count, records.places) != (units.count, units.places):
         return None
     shift = units.first[1] - records.first[1]
@@ -162,7 +174,7 @@ def _mixed(values: NDArray[np.int64]) -> Words:
 
 
 def _by_group(groups: NDArray[np.int64]) -> Iterable[tuple[int, NDArray[Any]]]:
-    """Yield (group, which rows) for each different value."""
+    """Yield (value, its rows) for each distinct value."""
     order = np.argsort(groups, kind="stable")
     borders = np.flatnonzero(np.diff(groups[order])) + 1
     for some in np.split(order, borders):

@@ -1,4 +1,4 @@
-"""What is asked of an export: all that decides which rows stand in which file."""
+"""The request of an export: everything that decides which rows go to which file."""
 
 import hashlib
 from collections.abc import Mapping
@@ -9,11 +9,11 @@ from rmqinspect.tables.filters import Selection
 from rmqinspect.tables.redact import Redaction
 
 FILE_SIZE = 256 << 20
-"""Bytes of log in one file unless told: some ten thousand to a million records."""
+"""Default for the bytes of log in one file: some ten thousand to a million records."""
 
 MESSAGES, FINDINGS = "messages", "findings"
-# Tables that are made of what reading the log tells.
-OF_THE_LOG = frozenset({"segments", "gaps", "queues"})
+# Tables that are computed while the log is read.
+LOG_TABLES = frozenset({"segments", "gaps", "queues"})
 
 SCHEMAS = ("native", "kafka")
 PARTITIONS = ("topic", "day", "queue_id", "store")
@@ -21,7 +21,7 @@ PARTITIONS = ("topic", "day", "queue_id", "store")
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """What is asked of an export; picklable, and the same for all of its processes."""
+    """What to export, and how. Picklable; the same for all processes of an export."""
 
     tables: tuple[str, ...] = (MESSAGES,)
     file_size: int = FILE_SIZE
@@ -32,10 +32,10 @@ class ExportRequest:
     raw_body: bool = False
     max_body: int = 64 << 20
     closed_only: bool = False
-    relative: tuple[tuple[str, str], ...] = ()  # since, until as they were given, where they move with time or store
+    relative: tuple[tuple[str, str], ...] = ()  # since and until as given, where they are relative: `-2h`, `last-5m`
 
     def as_document(self) -> dict[str, Any]:
-        """Return what an incremental export must find unchanged. A key of --redact is told by a hash of it."""
+        """Return what must be equal for --incremental. A key of --redact appears as a hash."""
         return {
             "tables": list(self.tables),
             "file_size": self.file_size,
@@ -49,15 +49,15 @@ class ExportRequest:
 
 
 def _filters(selection: Selection) -> dict[str, Any]:
-    """Return the filters in use by their names."""
+    """Return the filters in use, by name."""
     plain = Selection()
     names = [name for name in selection.__dataclass_fields__ if name != "topics_seen"]
-    used = {name: getattr(selection, name) for name in names}
-    return {name: _listed(value) for name, value in used.items() if value != getattr(plain, name)}
+    values = {name: getattr(selection, name) for name in names}
+    return {name: _as_list(value) for name, value in values.items() if value != getattr(plain, name)}
 
 
-def _listed(value: Any) -> Any:
-    return [_listed(one) for one in value] if isinstance(value, tuple) else value
+def _as_list(value: Any) -> Any:
+    return [_as_list(one) for one in value] if isinstance(value, tuple) else value
 
 
 def _redacted(redaction: Redaction | None) -> Mapping[str, str | None]:

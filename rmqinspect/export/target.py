@@ -1,8 +1,25 @@
-"""The folder that an export goes to: claimed before anything is written, whole at the end or untouched.
+"""The folder of an export: claimed before anything is written, committed at the end or left untouched.
 
-Locally every file is written under a hidden name; at the end all are renamed, then `_manifest.json` and
-`_SUCCESS` are written. On object storage there is no rename: files have their names as soon as they are
-whole, and readers trust the manifest, which comes last.
+A local folder, over time (object storage has no rename: its column differs):
+
+    step      local folder                                  object storage
+    claim     must be new, empty, or hold an export         the same
+    begin     nothing                                       delete _SUCCESS; when overwriting also _manifest.json
+    write     hidden files `.NAME.RUN.ATTEMPT.part`         NAME, complete as soon as it is visible
+    commit 1  delete _SUCCESS
+           2  rename each new file to NAME                  nothing
+           3  write _manifest.json                          the same
+           4  delete files that the manifest does not list  the same
+           5  write _SUCCESS                                the same
+
+Invariants:
+- Readers trust the manifest, not the listing: a file counts if `_manifest.json` lists it and `_SUCCESS` exists.
+- Between commit 1 and 5 there is no `_SUCCESS`, so an interrupted commit is an unfinished export and never a mixture
+  that looks complete. SIGINT and SIGTERM wait for the end of the commit.
+- Only names that an export makes are ever deleted; a folder with any other file is refused.
+- `abandon` removes what this run wrote and did not commit, and nothing that was there before.
+- A folder where another run has committed since the claim is refused, by the presence of its manifest. Two runs that
+  write at the same time are not told apart otherwise.
 """
 
 import os
@@ -25,73 +42,74 @@ FRESH, OVERWRITE, INCREMENTAL = "fresh", "overwrite", "incremental"
 
 _FOLDERS = (*TABLES, FINDINGS)
 
-# Names that exports make, and nothing else does: parts (whole, or left by one that was killed), and two more.
+# File names that only exports make: parts, complete or left by a killed run, and the two marker files.
 _PART = re.compile(r"\.?[^/]*-(\d{20}-\d{20}|\d{5})\.parquet(\.[0-9a-f]+\.[0-9a-f]+\.part)?")
 _UNFINISHED = re.compile(r".*\.parquet\.[0-9a-f]+\.[0-9a-f]+\.part|.*\._(manifest\.json|SUCCESS)\.[0-9a-f]+\.part")
 
 
 class Target:
-    """The folder of one export; nothing of it is changed before `commit`."""
+    """The folder of one export."""
 
     def __init__(self, path: str, mode: str, evidence: Sequence[str]) -> None:
-        """Claim a folder: new or empty, or with an earlier export that may be replaced or added to.
+        """Claim a folder: new, empty, or with an earlier export that `mode` may replace or extend.
 
-        :raises Refused: something else is there, or it lies inside of a store.
+        `evidence` are the paths of the stores.
+
+        :raises Refused: the folder holds something else, or lies inside a store.
         """
         self.path, self.mode = path, mode
         self.folder: Folder = open_folder(path)
         refuse_inside(self.folder.path, evidence)
         if not self.folder.is_remote and self.folder.exists() and not os.path.isdir(self.folder.path):
-            raise Refused(f"{shown(path)}: exists already and is no folder")
-        self._was_there = self.folder.exists()
+            raise Refused(f"{shown(path)}: already exists and is not a folder")
+        self._existed = self.folder.exists()
         self._before = set(self.folder.names())
-        self._made: set[str] = set()  # names that `commit` has given
-        self._is_whole = False
+        self._made: set[str] = set()  # final names that `commit` has created
+        self._is_settled = False
         self.earlier: Manifest | None = None
-        self._judge()
+        self._check()
 
-    def _judge(self) -> None:
+    def _check(self) -> None:
         where = shown(self.path)
         foreign = sorted(name for name in self._before if not _is_ours(name))
         if foreign:
-            raise Refused(f"{where}: holds {foreign[0]}, which is of no export; nothing is written beside it")
-        whole = SUCCESS in self._before and MANIFEST in self._before
+            raise Refused(f"{where}: contains {foreign[0]}, which no export wrote: refused")
+        complete = SUCCESS in self._before and MANIFEST in self._before
         if self._before and self.mode == FRESH:
-            what = "an export is there already: --overwrite replaces it, --incremental adds what is new"
-            raise Refused(f"{where}: {what if whole else 'an unfinished export is there: --overwrite replaces it'}")
+            what = "an export exists: --overwrite replaces it, --incremental adds what is new"
+            raise Refused(f"{where}: {what if complete else 'an unfinished export exists: --overwrite replaces it'}")
         if self.mode == INCREMENTAL and self._before:
-            if not whole:
-                raise Refused(f"{where}: an unfinished export is there: --overwrite replaces it")
+            if not complete:
+                raise Refused(f"{where}: an unfinished export exists: --overwrite replaces it")
             self.earlier = read_manifest(self.folder.read(MANIFEST), f"{where}/{MANIFEST}")
 
     @property
     def free(self) -> int | None:
-        """Bytes that are free where it lies, None where that cannot be known."""
+        """Free bytes on its file system; None on object storage."""
         if self.folder.is_remote:
             return None
-        place = os.path.abspath(self.folder.path)
-        while not os.path.exists(place):
-            place = os.path.dirname(place)
-        return shutil.disk_usage(place).free
+        parent = os.path.abspath(self.folder.path)
+        while not os.path.exists(parent):
+            parent = os.path.dirname(parent)
+        return shutil.disk_usage(parent).free
 
     def begin(self) -> None:
-        """Take the signs of wholeness away where files are replaced as they are written."""
+        """On object storage delete the markers: files are replaced as they are written."""
         if self.folder.is_remote:
             for name in (SUCCESS, *((MANIFEST,) if self.mode == OVERWRITE else ())):
                 self._delete_earlier(name)
 
     def commit(self, manifest: Manifest, names: Mapping[str, str]) -> None:
-        """Make everything visible, the sign that it is whole last.
+        """Make the export visible, `_SUCCESS` last; delete files of an earlier export that `manifest` does not list.
 
-        `names` has for each new file what it was written as. What an earlier export had and this one does
-        not is deleted.
+        `names` maps each new file to the name it was written under.
 
-        :raises Refused: another run has finished an export there meanwhile, or a file cannot be written.
+        :raises Refused: another run has committed to the folder meanwhile, or a file cannot be written.
         """
         if self._is_taken(set(self.folder.names())):
-            raise Refused(f"{shown(self.path)}: another export was finished there meanwhile")
+            raise Refused(f"{shown(self.path)}: another export was committed there meanwhile")
         wanted = {file.name for file in manifest.files}
-        with _signals_held_back():
+        with _signals_deferred():
             self._delete_earlier(SUCCESS)
             for name, written_as in names.items():
                 if name != written_as:
@@ -103,17 +121,17 @@ class Target:
                     self.folder.delete(name)
             self._prune()
             self._write(SUCCESS, b"")
-            self._is_whole = True
+            self._is_settled = True
 
     def keep(self) -> None:
-        """Leave the earlier export as it was before `begin`: it has all there is."""
+        """Restore the earlier export as it was before `begin`: there is nothing new."""
         if self.folder.is_remote:
             self.folder.write(SUCCESS, b"")
-        self._is_whole = True
+        self._is_settled = True
 
     def abandon(self, run: str) -> None:
-        """Delete what a run has written and not committed; what was there before stays, and what others made."""
-        if self._is_whole:
+        """Delete what a run has written and not committed; earlier files, and those of other runs, stay."""
+        if self._is_settled:
             return
         with suppress(RmqinspectError):
             names = set(self.folder.names())
@@ -125,12 +143,12 @@ class Target:
                 if unfinished or (name in made and name not in self._before):
                     self.folder.delete(name)
         self._prune()
-        if not self._was_there and not self.folder.is_remote:
+        if not self._existed and not self.folder.is_remote:
             with suppress(OSError):
                 os.rmdir(self.folder.path)
 
     def _is_taken(self, names: set[str]) -> bool:
-        """Whether another run has put an export there since this one claimed the folder."""
+        """Whether another run has committed since this one claimed the folder."""
         return not names.isdisjoint({MANIFEST, SUCCESS} - self._before - self._made)
 
     def _write(self, name: str, raw: bytes) -> None:
@@ -143,7 +161,7 @@ class Target:
             self.folder.delete(name)
 
     def _prune(self) -> None:
-        """Remove folders of tables that have become empty."""
+        """Remove empty folders of tables and partitions."""
         for table in () if self.folder.is_remote else _FOLDERS:
             for folder, _, _ in os.walk(os.path.join(self.folder.path, table), topdown=False):
                 with suppress(OSError):
@@ -151,28 +169,28 @@ class Target:
 
 
 @contextmanager
-def _signals_held_back() -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM wait for the end: a commit takes moments, and half of one is of no use.
+def _signals_deferred() -> Iterator[None]:
+    """Defer SIGINT and SIGTERM to the end of the block: a commit takes moments and must not be cut in half.
 
-    Not `pthread_sigmask`: a signal that another thread gets is answered in the main thread all the same.
+    `pthread_sigmask` would not do: Python handles a signal delivered to another thread in the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    came: list[int] = []
+    received: list[int] = []
     numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, lambda number, _: came.append(number)) for number in numbers]
+    before = [signal.signal(number, lambda number, _: received.append(number)) for number in numbers]
     try:
         yield
     finally:
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)
-    for one in came[:1]:
-        signal.raise_signal(one)
+    for first in received[:1]:
+        signal.raise_signal(first)
 
 
 def _is_ours(name: str) -> bool:
     last = name.rpartition("/")[2]
     of_table = name.partition("/")[0] in _FOLDERS
-    whole = name in (MANIFEST, SUCCESS) or (of_table and "/" in name and _PART.fullmatch(last) is not None)
-    return whole or _UNFINISHED.fullmatch(last) is not None
+    finished = name in (MANIFEST, SUCCESS) or (of_table and "/" in name and _PART.fullmatch(last) is not None)
+    return finished or _UNFINISHED.fullmatch(last) is not None

@@ -1,7 +1,7 @@
-"""Spark: the tables as a data source, an export as a Spark job, and sessions. The only importer of pyspark.
+"""Spark: the tables as a data source, the engines of an export, and sessions. The only importer of pyspark.
 
-`from rmqinspect.spark import RocketMQDataSource` is for notebooks and scripts. Nothing of pyspark is imported
-before that, so that its absence can be told in one line.
+Notebooks and scripts use `from rmqinspect.spark import RocketMQDataSource`. pyspark is imported on first use, so that
+its absence is reported in one line.
 """
 
 from importlib import import_module

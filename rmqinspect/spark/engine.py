@@ -1,7 +1,13 @@
-"""The parts of an export as a Spark job: each task writes its files by itself, and no row reaches the JVM.
+"""The engines of an export on Spark. Each task writes its files itself; no row reaches the JVM.
 
-A task gives back what `write_part` says of its part, a few hundred bytes. Files have names of their own for
-each attempt, so tasks that are repeated, or run twice, hurt nobody.
+                       classic session                      Spark Connect
+    parts go out as    a job over an RDD                    partitions of a data source
+    results come back  through an accumulator               as rows
+    stopped by         cancelling the job group             interrupting the session
+
+Both yield (number of a part, pickled result) as tasks finish, in any order; `_in_order` turns that into the results in
+the order of the parts. A result is a few hundred bytes. Every attempt of a task writes its own files, so repeated and
+speculative tasks are harmless.
 """
 
 import base64
@@ -9,7 +15,8 @@ import pickle
 import re
 import threading
 import zlib
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -22,38 +29,78 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from rmqinspect.errors import RmqinspectError
-from rmqinspect.export.part import Orders, Part, PartRead, write_part
+from rmqinspect.export.job import Engine
+from rmqinspect.export.part import ExportSpec, Part, PartRead, write_part
 from rmqinspect.spark.jvm_errors import first_line
 from rmqinspect.system.workers import WorkerLost
 
-# In what Spark says of a failed job, whose order differs: the exception at a traceback's end, and its own reason.
+Answers = Generator[tuple[int, bytes], None, None]  # number of a part, pickled result
+
+# In Spark's message about a failed job, in any order: the exception that ends a traceback, and Spark's own reason.
 _RAISED = re.compile(r"Traceback \(most recent call last\):\n(?: .*\n)+(\S.*)")
 _ABORTED = re.compile(r"Job aborted.*")
 
-_LOOK = 0.1  # seconds between two looks at what has come
+_POLL_INTERVAL = 0.1  # seconds
 
 
-def _attempt(part: Part, orders: Orders) -> bytes:
-    """Write a part; what can go wrong on purpose is an answer, too."""
+def context_engine(context: SparkContext) -> Engine:
+    """Return the engine that runs the parts as the tasks of one job."""
+    return Engine("spark", f"Spark {context.version}, {context.master}", partial(_in_order, partial(_run_job, context)))
+
+
+def connect_engine(session: SparkSession) -> Engine:
+    """Return the engine that runs the parts as partitions of a data source: Spark Connect has no other jobs."""
+    return Engine("spark", f"Spark {session.version}, by Spark Connect", partial(_in_order, partial(_load, session)))
+
+
+def _in_order(
+    answer: Callable[[Sequence[Part], ExportSpec], Answers], parts: Sequence[Part], spec: ExportSpec
+) -> Generator[PartRead, None, None]:
+    """Yield the result of each part, in order, while the others still run.
+
+    :raises WorkerLost: the job failed, with Spark's reason.
+    """
+    early: dict[int, bytes] = {}  # results of later parts
+    with closing(answer(parts, spec)) as answers:
+        for number in range(len(parts)):
+            while number not in early:
+                done = next(answers, None)
+                if done is None:
+                    raise WorkerLost("the Spark job failed: an answer is missing")
+                early[done[0]] = done[1]
+            yield _unpickle(early.pop(number))
+
+
+def _write_and_pickle(part: Part, spec: ExportSpec) -> bytes:
+    """Write a part; return the pickled result, or the pickled error if it is one of ours."""
     try:
-        answer: PartRead | RmqinspectError = write_part(part, orders)
+        result: PartRead | RmqinspectError = write_part(part, spec)
     except RmqinspectError as error:
-        answer = error
-    return pickle.dumps(answer, protocol=5)
+        result = error
+    return pickle.dumps(result, protocol=5)
 
 
-def _open_answer(raw: bytes) -> PartRead:
-    answer: PartRead | RmqinspectError = pickle.loads(raw)
-    if isinstance(answer, RmqinspectError):
-        raise answer
-    return answer
+def _unpickle(content: bytes) -> PartRead:
+    result: PartRead | RmqinspectError = pickle.loads(content)
+    if isinstance(result, RmqinspectError):
+        raise result
+    return result
 
 
-# --- a job over the parts ---------------------------------------------------------------------------
+def _reason(error: Exception) -> str:
+    """Return why a job failed, in one line: the Python exception of a task, else Spark's own reason."""
+    raised = _RAISED.search(str(error))
+    if raised is not None:
+        return f"a task ended with {raised[1].strip()}"
+    aborted = _ABORTED.search(str(error))
+    return first_line(error) if aborted is None else aborted[0].strip()
 
 
-class _Answers(AccumulatorParam[dict[int, bytes]]):
-    """An accumulator of answers by number. Spark takes it from each task once, as soon as the task is done."""
+# --- a job ------------------------------------------------------------------------------------------
+
+
+class _Results(AccumulatorParam[dict[int, bytes]]):
+    """An accumulator of results by number. Spark merges each task's value once, when the task ends."""
 
     def zero(self, value: dict[int, bytes]) -> dict[int, bytes]:
         return {}
@@ -63,46 +110,30 @@ class _Answers(AccumulatorParam[dict[int, bytes]]):
         return value1
 
 
-@dataclass(frozen=True)
-class SparkEngine:
-    """Runs the parts as tasks of one job."""
-
-    context: SparkContext
-    name: str = "spark"
-
-    @property
-    def words(self) -> str:
-        """How it runs them, for people."""
-        return f"Spark {self.context.version}, {self.context.master}"
-
-    def run(self, parts: Sequence[Part], orders: Orders) -> Generator[PartRead, None, None]:
-        """Yield what `write_part` gives for each part, in order, while the others still run.
-
-        :raises WorkerLost: the job failed, with Spark's reason.
-        """
-        if not parts:
-            return
-        answers = self.context.accumulator({}, _Answers())
-        job = _Job(self.context, partial(_run_task, orders=orders, answers=answers), parts)
-        job.thread.start()
-        try:
-            for number in range(len(parts)):
-                while number not in answers.value and job.thread.is_alive():
-                    job.thread.join(_LOOK)
-                if number not in answers.value:
-                    raise WorkerLost(f"the Spark job failed: {job.failure or 'an answer is missing'}")
-                yield _open_answer(answers.value.pop(number))
-        finally:
-            job.end()
+def _run_job(context: SparkContext, parts: Sequence[Part], spec: ExportSpec) -> Answers:
+    results = context.accumulator({}, _Results())
+    job = _Job(context, partial(_run_task, spec=spec, results=results), parts)
+    job.thread.start()
+    try:
+        running = True
+        while running:
+            running = job.thread.is_alive()  # before the last look at the results
+            for number in list(results.value):
+                yield number, results.value.pop(number)
+            job.thread.join(_POLL_INTERVAL)
+        if job.failure is not None:
+            raise WorkerLost(f"the Spark job failed: {job.failure}")
+    finally:
+        job.end()
 
 
-def _run_task(numbered: tuple[int, Part], orders: Orders, answers: Any) -> None:
+def _run_task(numbered: tuple[int, Part], spec: ExportSpec, results: Any) -> None:
     number, part = numbered
-    answers.add({number: _attempt(part, orders)})
+    results.add({number: _write_and_pickle(part, spec)})
 
 
 class _Job:
-    """A job in a thread of its own: Spark's call returns when the last task is done."""
+    """A job in its own thread: Spark's call blocks until the last task is done."""
 
     def __init__(self, context: SparkContext, task: Any, parts: Sequence[Part]) -> None:
         self.failure: str | None = None
@@ -118,76 +149,45 @@ class _Job:
             self.failure = _reason(error)
 
     def end(self) -> None:
-        """Stop what still runs."""
+        """Cancel what still runs."""
         if self.thread.is_alive():
             self._context.cancelJobGroup(self._group)
             self.thread.join()
 
 
-def _reason(error: Exception) -> str:
-    """Return why a job failed, in a line: what Python said in a task, else what Spark says of it."""
-    raised = _RAISED.search(str(error))
-    if raised is not None:
-        return f"a task ended with {raised[1].strip()}"
-    aborted = _ABORTED.search(str(error))
-    return first_line(error) if aborted is None else aborted[0].strip()
-
-
 # --- Spark Connect ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class ConnectEngine:
-    """Runs the parts as partitions of a data source: behind a Spark Connect server there are no other jobs."""
-
-    session: SparkSession
-    name: str = "spark"
-
-    @property
-    def words(self) -> str:
-        """How it runs them, for people."""
-        return f"Spark {self.session.version}, by Spark Connect"
-
-    def run(self, parts: Sequence[Part], orders: Orders) -> Generator[PartRead, None, None]:
-        """Yield what `write_part` gives for each part, in order.
-
-        :raises WorkerLost: the job failed, with Spark's reason.
-        """
-        if not parts:
-            return
-        self.session.dataSource.register(PartSource)
-        work = base64.b85encode(zlib.compress(pickle.dumps((list(parts), orders)))).decode()
-        rows = self.session.read.format(PartSource.name()).option("work", work).load().toLocalIterator()
-        waiting: dict[int, bytes] = {}
-        ended = False
-        try:
-            for number in range(len(parts)):
-                while number not in waiting:
-                    row = next(rows)
-                    waiting[row.number] = bytes(row.answer)
-                yield _open_answer(waiting.pop(number))
-            ended = True
-        except (StopIteration, Py4JError, PySparkException) as error:
-            raise WorkerLost(f"the Spark job failed: {_reason(error)}") from error
-        finally:
-            if not ended:
-                self.session.interruptAll()
+def _load(session: SparkSession, parts: Sequence[Part], spec: ExportSpec) -> Answers:
+    session.dataSource.register(PartSource)
+    work = base64.b85encode(zlib.compress(pickle.dumps((list(parts), spec)))).decode()
+    rows = session.read.format(PartSource.name()).option("work", work).load().toLocalIterator()
+    pending = len(parts)
+    try:
+        for row in rows:
+            pending -= 1
+            yield row.number, bytes(row.answer)
+    except (Py4JError, PySparkException) as error:
+        raise WorkerLost(f"the Spark job failed: {_reason(error)}") from error
+    finally:
+        if pending:
+            session.interruptAll()
 
 
 class PartSource(DataSource):
-    """A data source that reads a part by writing its files; the row says what came of it."""
+    """A data source that reads a part by writing its files; its row holds the result."""
 
     @classmethod
     def name(cls) -> str:
-        """Return what `format` takes."""
+        """Return the name for `format`."""
         return "rocketmq_export"
 
     def schema(self) -> StructType:
-        """Return the columns: which part, and the pickled answer."""
+        """Return the columns: number of the part, pickled result."""
         return StructType([StructField("number", IntegerType()), StructField("answer", BinaryType())])
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return what writes the parts."""
+        """Return the reader that writes the parts."""
         return _PartReader(*pickle.loads(zlib.decompress(base64.b85decode(self.options["work"]))))
 
 
@@ -198,8 +198,8 @@ class _NumberedPart(InputPartition):
 
 
 class _PartReader(DataSourceReader):
-    def __init__(self, parts: Sequence[Part], orders: Orders) -> None:
-        self._orders = orders
+    def __init__(self, parts: Sequence[Part], spec: ExportSpec) -> None:
+        self._spec = spec
         self._partitions = [_NumberedPart(number, part) for number, part in enumerate(parts)]
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -208,4 +208,4 @@ class _PartReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[tuple[int, bytes]]:
         assert isinstance(partition, _NumberedPart)
-        yield partition.number, _attempt(partition.part, self._orders)
+        yield partition.number, _write_and_pickle(partition.part, self._spec)

@@ -1,7 +1,7 @@
-"""The options of the data source, named as on the command line, and what is made of their texts.
+"""The options of the data source, named as on the command line, and their parsers.
 
-Spark gives option names in lower case and every value as a text. Where several values are possible a text is
-one value or a JSON list of them, because tags, keys and properties may hold commas.
+Spark passes option names in lower case and every value as text. An option that takes several values accepts one value
+or a JSON list: tags, keys and properties may contain commas.
 """
 
 import ast
@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from rmqinspect.errors import BadOption
+from rmqinspect.export.request import FINDINGS, MESSAGES
 from rmqinspect.store.model import Store
 from rmqinspect.system.uri import abspath
 from rmqinspect.tables import TABLES
@@ -26,7 +27,6 @@ from rmqinspect.times import parse_time, parse_zone
 from rmqinspect.verify import table as findings
 from rmqinspect.verify.codes import LEVELS
 
-FINDINGS = "findings"
 SCHEMAS: dict[str, pa.Schema] = {name: table.schema for name, table in TABLES.items()} | {FINDINGS: findings.SCHEMA}
 
 STORE = pa.field("store", pa.string(), metadata={"doc": "which of the stores given"})
@@ -34,22 +34,23 @@ STORE = pa.field("store", pa.string(), metadata={"doc": "which of the stores giv
 
 @dataclass(frozen=True)
 class Option:
-    """One option: how its text is read, its text where it is not given, and what it means."""
+    """One option: its parser, its meaning, and its default as text."""
 
     name: str
     parse: Callable[[str], Any]
     meaning: str
     default: str | None = None
     several: bool = False
+    filter: str = ""  # the field of Selection that it sets
 
 
 def _one_of(*words: str) -> Callable[[str], str]:
-    """Return a parser of one of some words, in whatever case."""
+    """Return a parser for one of some words, in any case."""
     by_fold = {word.casefold(): word for word in words}
 
     def parse(text: str) -> str:
         if text.casefold() not in by_fold:
-            raise ValueError(f"{text!r} is none of {', '.join(words)}")
+            raise ValueError(f"{text!r} is not one of {', '.join(words)}")
         return by_fold[text.casefold()]
 
     return parse
@@ -59,10 +60,14 @@ def _parse_flag(text: str) -> bool:
     return _one_of("true", "false")(text) == "true"
 
 
+def _parse_time_field(text: str) -> str:
+    return f"{_one_of('store', 'born')(text)}_timestamp"
+
+
 def _parse_split_size(text: str) -> int:
     size = parse_size(text)
     if not size:
-        raise ValueError("splits of no bytes never end")
+        raise ValueError("must be greater than 0")
     return size
 
 
@@ -80,51 +85,57 @@ def _parse_names(text: str) -> tuple[str, ...]:
 def _parse_queue_id(text: str) -> int:
     number = int(text)
     if not 0 <= number < 2**31:
-        raise ValueError(f"{text!r} is no queue id")
+        raise ValueError(f"{text!r} is not a queue id")
     return number
 
 
 OPTIONS: tuple[Option, ...] = (
-    Option("table", str, "Which table: those of `decode --table`, or `findings`.", "messages"),
-    Option("columns", _parse_names, "Columns, in this order: `topic,keys,body`. Others are not computed.", "all"),
-    Option("topic", str, "Shell pattern.", several=True),
-    Option("queue", _parse_queue_id, "Queue id."),
-    Option("queue_offset", parse_range, "Logical offset in the queue, `A` or `A..B`."),
-    Option("offset", parse_range, "Physical offset in the commit log, `A` or `A..B`; only this range is read."),
-    Option("tag", str, "Tag.", several=True),
-    Option("key", str, "One of the record's keys.", several=True),
-    Option("id", str, "Message id or offset message id.", several=True),
-    Option("property", parse_property, "`NAME` or `NAME=VALUE`; all must hold.", several=True),
-    Option("body_contains", str, "Text in the body."),
-    Option("since", str, "Included. ISO 8601, epoch ms, `yyyy-MM-dd#HH:mm:ss:SSS`, `-2h`, `last-5m`, `now`."),
-    Option("until", str, "Excluded."),
-    Option("time_field", _one_of("store", "born"), "The clock that `since` and `until` mean.", "store"),
-    Option("tz", _parse_zone_name, "Zone of times given without one. Timestamps are always instants.", "UTC"),
-    Option("host", parse_host, "The producer's address, `IP` or `IP:PORT`."),
-    Option("system_topics", _parse_flag, "`false` leaves the broker's own topics out.", "true"),
-    Option("raw_body", _parse_flag, "Bodies as they are stored, not decompressed.", "false"),
+    Option("table", str, f"Which table: those of `decode --table`, or `{FINDINGS}`.", MESSAGES),
+    Option("columns", _parse_names, "Columns to compute, in this order: `topic,keys,body`.", "all"),
+    Option("topic", str, "Shell pattern.", several=True, filter="topics"),
+    Option("queue", _parse_queue_id, "Queue id.", filter="queue_id"),
+    Option("queue_offset", parse_range, "Logical offset in the queue, `A` or `A..B`.", filter="queue_offsets"),
+    Option(
+        "offset", parse_range, "Physical offset in the commit log, `A` or `A..B`; limits the read.", filter="offsets"
+    ),
+    Option("tag", str, "Tag.", several=True, filter="tags"),
+    Option("key", str, "One of the record's keys.", several=True, filter="keys"),
+    Option("id", str, "Message id or offset message id.", several=True, filter="ids"),
+    Option("property", parse_property, "`NAME` or `NAME=VALUE`; all must match.", several=True, filter="properties"),
+    Option("body_contains", str, "Text in the body.", filter="body_text"),
+    Option("since", str, "Inclusive. ISO 8601, epoch ms, `yyyy-MM-dd#HH:mm:ss:SSS`, `-2h`, `last-5m`, `now`."),
+    Option("until", str, "Exclusive."),
+    Option(
+        "time_field", _parse_time_field, "The clock of `since` and `until`: store, born.", "store", filter="time_column"
+    ),
+    Option("tz", _parse_zone_name, "Zone of times given without one. Timestamp columns are instants.", "UTC"),
+    Option("host", parse_host, "Address of the producer, `IP` or `IP:PORT`.", filter="host"),
+    Option("system_topics", _parse_flag, "`false` skips the broker's own topics.", "true", filter="system_topics"),
+    Option("raw_body", _parse_flag, "Bodies as stored, not decompressed.", "false"),
     Option("max_body", parse_size, "Larger bodies stay compressed.", "64MiB"),
-    Option("redact", parse_redaction, "Hide `body,keys,tags,properties,hosts`; `keys=hash:KEYFILE` hashes them."),
-    Option("config", str, "A broker.conf with sizes and paths; otherwise they are inferred."),
-    Option("base", parse_offset, "Physical offset at which a loose segment begins."),
-    Option("split_size", _parse_split_size, "Bytes of a partition. Default: segments, or parts of at least 64 MiB."),
+    Option(
+        "redact", parse_redaction, "Mask `body,keys,tags,properties,hosts`; `keys=hash:KEYFILE` writes keyed hashes."
+    ),
+    Option("config", str, "A broker.conf with sizes and paths. Default: inferred."),
+    Option("base", parse_offset, "Physical offset where a loose segment starts."),
+    Option("split_size", _parse_split_size, "Bytes per partition. Default: segments, or parts of at least 64 MiB."),
     Option("mode", _one_of("PERMISSIVE", "FAILFAST"), "`FAILFAST`: damage fails the job.", "PERMISSIVE"),
-    Option("pushdown", _parse_flag, "Take filters from Spark; needs the configuration below.", "false"),
-    Option("level", _one_of(*LEVELS), "How much `findings` looks at: quick, standard, deep.", "standard"),
+    Option("pushdown", _parse_flag, "Use Spark's filters to read less; needs the configuration below.", "false"),
+    Option("level", _one_of(*LEVELS), "How thorough `findings` is: quick, standard, deep.", "standard"),
 )
 
 _BY_NAME = {option.name: option for option in OPTIONS}
-_PATHS = ("path", "paths")  # what `load` puts its argument into
+_PATHS = ("path", "paths")  # set by `load`
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The options of one load, read. Travels to every task: paths, numbers and words, a few hundred bytes."""
+    """The parsed options of one load. Sent to every task: a few hundred bytes."""
 
-    stores: tuple[tuple[str, Origin], ...]  # name and how to open; "" is named when it is opened
+    stores: tuple[tuple[str, Origin], ...]  # (name, how to open); "" gets its name when opened
     table: str
     columns: tuple[str, ...]
-    selection: Selection  # without times: `last` depends on the store
+    selection: Selection  # without times: those relative to `last` depend on the store
     since: str | None
     until: str | None
     zone: str
@@ -138,7 +149,7 @@ class Settings:
 
     @property
     def schema(self) -> pa.Schema:
-        """What the rows look like: names and types, without documentation."""
+        """The schema of the rows, without documentation."""
         whole = _with_store(self.table)
         return pa.schema([pa.field(name, whole.field(name).type) for name in self.columns])
 
@@ -148,24 +159,24 @@ class Settings:
         return [whole.field(name) for name in self.columns]
 
     def times(self, store: Store | None, now: datetime) -> tuple[int | None, int | None]:
-        """Return `since` and `until` in microseconds since 1970; without a store only look whether they can be read.
+        """Return `since` and `until` in microseconds since 1970; without a store, only check their syntax.
 
-        :raises BadOption: they cannot, or count from the last record of a store that has none.
+        :raises BadOption: malformed, or relative to the last record of a store without any.
         """
 
         def read(name: str, text: str | None) -> int | None:
             last = (lambda: 0) if store is None else (lambda: last_store_time(store))
-            return None if text is None else _read(name, text, lambda one: parse_time(one, zone, lambda: now, last))
+            return None if text is None else _parse(name, text, lambda one: parse_time(one, zone, lambda: now, last))
 
         zone = parse_zone(self.zone)
         return read("since", self.since), read("until", self.until)
 
 
 def read_options(options: Mapping[str, str]) -> Settings:
-    """Read the options of one load. No store is opened.
+    """Parse the options of one load. Opens no store.
 
-    :raises BadOption: an unknown option, a value that cannot be read, no store, two stores of one name, or a
-        filter that the table has no column for.
+    :raises BadOption: an unknown option, a malformed value, no store, two stores of one name, or a filter for which
+        the table has no column.
     """
     texts = _known(options)
     values = {option.name: _value(option, texts.get(option.name)) for option in OPTIONS}
@@ -176,20 +187,7 @@ def read_options(options: Mapping[str, str]) -> Settings:
         stores=_stores(options, values["config"], values["base"]),
         table=table,
         columns=_columns(table, values["columns"]),
-        selection=Selection(
-            topics=values["topic"],
-            queue_id=values["queue"],
-            queue_offsets=values["queue_offset"],
-            offsets=values["offset"],
-            tags=values["tag"],
-            keys=values["key"],
-            ids=values["id"],
-            properties=values["property"],
-            body_text=values["body_contains"],
-            time_column=f"{values['time_field']}_timestamp",
-            host=values["host"],
-            system_topics=values["system_topics"],
-        ),
+        selection=Selection(**{option.filter: values[option.name] for option in OPTIONS if option.filter}),
         since=values["since"],
         until=values["until"],
         zone=values["tz"],
@@ -213,7 +211,7 @@ def _with_store(table: str) -> pa.Schema:
 
 
 def _known(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the texts by our names, `queue-offset` and `queue_offset` alike."""
+    """Return the texts by option; `queue-offset` is the same as `queue_offset`."""
     found: dict[str, str] = {}
     for given, text in options.items():
         name = given.casefold().replace("-", "_")
@@ -231,11 +229,11 @@ def _value(option: Option, text: str | None) -> Any:
     text = option.default if text is None else text
     if option.several:
         texts = () if text is None else (_as_list(text) or (text,))
-        return tuple(_read(option.name, one, option.parse) for one in texts)
-    return None if text is None else _read(option.name, text, option.parse)
+        return tuple(_parse(option.name, one, option.parse) for one in texts)
+    return None if text is None else _parse(option.name, text, option.parse)
 
 
-def _read(name: str, text: str, parse: Callable[[str], Any]) -> Any:
+def _parse(name: str, text: str, parse: Callable[[str], Any]) -> Any:
     try:
         return parse(text)
     except ValueError as error:
@@ -243,9 +241,9 @@ def _read(name: str, text: str, parse: Callable[[str], Any]) -> Any:
 
 
 def _as_list(text: str) -> list[str] | None:
-    """Return a JSON list of texts; what `option("topic", ["a", "b"])` makes of Python's own list is one, too.
+    """Parse a JSON list of texts, or the `str` of a Python list, which is what `option("topic", ["a", "b"])` passes.
 
-    Everything else is None, also the shell pattern `[ab]*`.
+    Anything else is None, also the shell pattern `[ab]*`.
     """
     if not text.startswith("["):
         return None
@@ -272,11 +270,11 @@ def _columns(table: str, names: tuple[str, ...]) -> tuple[str, ...]:
 
 def _stores(options: Mapping[str, str], config: str | None, base: int | None) -> tuple[tuple[str, Origin], ...]:
     given = {name.casefold(): text for name, text in options.items()}
-    texts: list[str] = _read("paths", given.get("paths", "[]"), json.loads)
+    texts: list[str] = _parse("paths", given.get("paths", "[]"), json.loads)
     texts = texts or ([given["path"]] if "path" in given else [])
     where = None if config is None else abspath(config)
     if not texts and where is None:
-        raise BadOption("no store: load(PATH), load([PATH, …]), or the option config")
+        raise BadOption("no store: use load(PATH), load([PATH, …]), or the option config")
     named = [name_store(text) for text in texts]
     names = [name for name, _ in named]
     for name in names:

@@ -1,7 +1,7 @@
-"""Filters that Spark offers to the source, as the filters of the command line.
+"""Filters that Spark pushes down, translated to the filters of the command line.
 
-They are hints: Spark applies them all again, so each may let more rows through than it asks for, and what has
-no counterpart is left out. None of them may let through less.
+They are hints: Spark applies all filters again, so a translation may pass more rows than its filter, never fewer. A
+filter without a counterpart is ignored.
 """
 
 import glob
@@ -15,24 +15,24 @@ from pyspark.sql.datasource import Filter
 
 from rmqinspect.tables.filters import Range, Selection
 
-_FIRST, _LAST = -(1 << 63), (1 << 63) - 1  # of a column's numbers; damaged records have negative ones, too
+_FIRST, _LAST = -(1 << 63), (1 << 63) - 1  # of a column's numbers; those of damaged records may be negative
 _EVERYTHING = (_FIRST, _LAST + 1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
 class Hints:
-    """What Spark will look for: rows of these stores (None: of all) that the selection lets through."""
+    """The rows that Spark will keep: those of `stores` (None: of all) that pass `selection`."""
 
     selection: Selection = field(default_factory=Selection)
     stores: frozenset[str] | None = None
 
     def add(self, filter_: Filter) -> "Hints":
-        """Return hints that have this filter too, as far as it can be said."""
+        """Return these hints narrowed by a filter, as far as it translates."""
         column = ".".join(getattr(filter_, "attribute", ()))
-        reach = _reach(filter_)
-        if column in _RANGES and reach is not None:
-            return replace(self, selection=_RANGES[column](self.selection, *reach))
+        bounds = _bounds(filter_)
+        if column in _RANGES and bounds is not None:
+            return replace(self, selection=_RANGES[column](self.selection, *bounds))
         values = _values(filter_)
         if column in _VALUES and values is not None:
             return replace(self, selection=_VALUES[column](self.selection, values))
@@ -42,7 +42,7 @@ class Hints:
 
 
 def _values(filter_: Filter) -> tuple[Any, ...] | None:
-    """Return the values that a filter lets through, None if it lists none."""
+    """Return the values that a filter lists, None if it lists none."""
     if isinstance(filter_, api.In):
         values = filter_.value
     elif isinstance(filter_, api.EqualTo | api.EqualNullSafe):
@@ -52,8 +52,8 @@ def _values(filter_: Filter) -> tuple[Any, ...] | None:
     return None if None in values else tuple(values)
 
 
-def _reach(filter_: Filter) -> Range | None:
-    """Return the half-open range of whole numbers (times: microseconds) that a filter lets through."""
+def _bounds(filter_: Filter) -> Range | None:
+    """Return the half-open range of integers (times: microseconds) that a filter passes, None if it is no range."""
     value = _number(getattr(filter_, "value", None))
     if value is None:
         return None
@@ -86,7 +86,7 @@ def _with_time(column: str) -> Callable[[Selection, int, int], Selection]:
         before = None
         if selection.since is not None and selection.until is not None:
             if selection.time_column != column:
-                return selection  # one clock at a time
+                return selection  # a Selection has one time column
             before = selection.since, selection.until
         since, until = _overlap(before, first, last)
         return replace(selection, since=since, until=min(until, _LAST), time_column=column)

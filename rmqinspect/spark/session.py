@@ -1,4 +1,4 @@
-"""Spark as this tool starts it: found out to be there before anything begins, quiet, and gone at the end."""
+"""Spark sessions: checked before any work starts, quiet, and shut down at the end."""
 
 import logging
 import os
@@ -32,15 +32,15 @@ OLDEST_JAVA = 17  # what Spark 4 runs on
 _WITHOUT = "--engine local needs neither Spark nor Java"
 _JRE = f"a Java runtime {OLDEST_JAVA} or later (Debian: apt-get install default-jre-headless)"
 
-# org.apache.spark.deploy.SparkSubmit knows these; what it says of others is lost in its stack.
+# Known to org.apache.spark.deploy.SparkSubmit, whose error about any other is buried in a stack trace.
 _MASTERS = re.compile(r"local(\[.+\])?|yarn|(spark|k8s|sc)://.+")
 
 _CONNECT_PORT = 15002  # org.apache.spark.sql.connect.common.config.ConnectCommon
 
-ANSWER_TIMEOUT = 20  # seconds that `java -version` may take, or a server to take a call
-_END = 15  # seconds that the JVM may take to end by itself
+ANSWER_TIMEOUT = 20  # seconds for `java -version`, or for a server to accept a connection
+_EXIT_TIMEOUT = 15  # seconds for the JVM to exit by itself
 
-# Of a session that is this process's own: nothing listens outside of this machine.
+# Settings of local sessions: no port is open to other machines.
 _LOCAL = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
@@ -48,27 +48,29 @@ _LOCAL = {
 }
 
 
-# --- is it there ----------------------------------------------------------------------------------
+# --- availability ---------------------------------------------------------------------------------
 
 
 def check_spark(master: str | None = None) -> None:
-    """Find out that what a job needs is there, before any of the work.
+    """Check that a job can start, before any work.
 
-    A JVM is needed unless one is there already: that of `spark-submit`, or behind a Spark Connect server.
+    Java is needed unless a JVM exists: that of `spark-submit`, of a running context, or of a Spark Connect server.
 
-    :raises NotInstalled: pyspark or Java is missing or too old; the text says what to install.
-    :raises BadOption: what was chosen as master is none.
+    :raises NotInstalled: pyspark or Java is missing or too old; the message says what to install.
+    :raises BadOption: the master is not a Spark master.
     """
     chosen = chosen_master(master)
     if chosen is not None and not _MASTERS.fullmatch(chosen):
-        raise BadOption(f"{chosen!r} is no Spark master: local[N], spark://HOST:PORT, k8s://…, yarn, or sc://HOST:PORT")
+        raise BadOption(
+            f"{chosen!r} is not a Spark master: local[N], spark://HOST:PORT, k8s://…, yarn, or sc://HOST:PORT"
+        )
     _check_pyspark()
     if not is_connect(master) and "PYSPARK_GATEWAY_PORT" not in os.environ and running_context() is None:
         check_java()
 
 
 def chosen_master(master: str | None) -> str | None:
-    """Return the master asked for: by the option, else by the environment; None if by neither."""
+    """Return the master from the option, else from the environment, else None."""
     return master or os.environ.get("SPARK_REMOTE") or os.environ.get("SPARK_MASTER") or None
 
 
@@ -89,26 +91,26 @@ def _check_pyspark() -> None:
 
 
 def check_java() -> None:
-    """Ask the Java that Spark's own `bin/spark-class` takes for its version."""
+    """Check the version of the Java that Spark's `bin/spark-class` would run."""
     home = os.environ.get("JAVA_HOME")
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")
     if java is None:
-        raise NotInstalled(f"Spark needs Java, and none is found by JAVA_HOME or on PATH: install {_JRE}; {_WITHOUT}")
+        raise NotInstalled(f"Spark needs Java; none found in JAVA_HOME or on PATH: install {_JRE}; {_WITHOUT}")
     try:
-        said = subprocess.run(
+        process = subprocess.run(
             [java, "-version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=ANSWER_TIMEOUT, check=True
         )
-        answer = (said.stderr + said.stdout).decode(errors="replace")
+        answer = (process.stderr + process.stdout).decode(errors="replace")
     except (OSError, subprocess.SubprocessError) as error:
-        where = f"JAVA_HOME={home} has none that runs" if home else f"{java} does not run"
-        raise NotInstalled(f"Spark needs Java, and {where}: install {_JRE}; {_WITHOUT}") from error
+        where = f"JAVA_HOME={home} has no working java" if home else f"{java} does not run"
+        raise NotInstalled(f"Spark needs Java; {where}: install {_JRE}; {_WITHOUT}") from error
     version = _java_version(answer)
     if version is not None and version < OLDEST_JAVA:
         raise NotInstalled(f"Java {version} ({java}) is too old for Spark: install {_JRE}; {_WITHOUT}")
 
 
 def _java_version(answer: str) -> int | None:
-    """Return the major version in the answer to `java -version`; `1.8.0_392` is 8."""
+    """Return the major version from the output of `java -version`; `1.8.0_392` is 8."""
     found = re.search(r'version "(\d+)(?:\.(\d+))?', answer)
     if found is None:
         return None
@@ -120,25 +122,25 @@ def _java_version(answer: str) -> int | None:
 
 @contextmanager
 def spark_engine(master: str | None = None, *, verbose: bool = False) -> "Iterator[Engine]":
-    """Open a session and yield the engine that runs the parts of an export in it.
+    """Open a session and yield the export engine that runs in it.
 
-    `master` None: SPARK_REMOTE, SPARK_MASTER, or `local[*]`. What `spark-submit` made is used as it is. When
-    the block ends, tasks that still run are stopped, and in a session of this process nothing is left of them.
+    `master` None: SPARK_REMOTE, SPARK_MASTER, or `local[*]`. A session of `spark-submit` is used as it is. At the end
+    of the block running tasks are cancelled, and a session opened here is shut down.
 
-    :raises NotInstalled: pyspark, Java, or what Spark Connect needs is missing or too old.
-    :raises BadOption: Spark does not know the master, or does not reach it.
+    :raises NotInstalled: pyspark, Java, or a package of Spark Connect is missing or too old.
+    :raises BadOption: Spark rejects the master, or cannot reach it.
     """
     check_spark(master)
-    from rmqinspect.spark.engine import ConnectEngine, SparkEngine
+    from rmqinspect.spark.engine import connect_engine, context_engine
 
     with ExitStack() as stack:
         if not verbose:
             stack.enter_context(warnings.catch_warnings())
-            warnings.simplefilter("ignore", FutureWarning)  # of pyspark, about a pandas that nobody asked for
+            warnings.simplefilter("ignore", FutureWarning)  # pyspark warns about pandas, which is not used
         if is_connect(master):
-            yield ConnectEngine(stack.enter_context(_connected(str(chosen_master(master)))))
+            yield connect_engine(stack.enter_context(_connected(str(chosen_master(master)))))
         else:
-            yield SparkEngine(stack.enter_context(spark_context(master, verbose=verbose)))
+            yield context_engine(stack.enter_context(spark_context(master, verbose=verbose)))
 
 
 # --- sessions -------------------------------------------------------------------------------------
@@ -148,7 +150,7 @@ def spark_engine(master: str | None = None, *, verbose: bool = False) -> "Iterat
 def local_session(
     master: str | None = None, *, verbose: bool = False, settings: Mapping[str, str] | None = None
 ) -> "Iterator[SparkSession]":
-    """Open a session for SQL and data frames, as `spark_context` opens its context."""
+    """Open a session for SQL and data frames; arguments and errors as for `spark_context`."""
     with spark_context(master, verbose=verbose, settings=settings) as context:
         from pyspark.sql import SparkSession
 
@@ -159,13 +161,13 @@ def local_session(
 def spark_context(
     master: str | None = None, *, verbose: bool = False, settings: Mapping[str, str] | None = None
 ) -> "Iterator[SparkContext]":
-    """Open a context; at the end, however it comes, it and its JVM are gone.
+    """Open a context; at the end of the block it is stopped and its JVM has exited.
 
-    `master` None: SPARK_MASTER, or `local[*]`. A context that is there already is used as it is, and stays;
-    under `spark-submit` its JVM stays. What Spark logs is seen with `verbose` only.
+    `master` None: SPARK_MASTER, or `local[*]`. A running context is used as it is and stays; so does the JVM of
+    `spark-submit`. Spark's log is shown with `verbose` only.
 
     :raises NotInstalled: pyspark or Java is missing or too old, or the JVM does not start.
-    :raises BadOption: Spark does not know the master, or does not reach it.
+    :raises BadOption: Spark rejects the master, or cannot reach it.
     """
     check_spark(master)
     running = running_context()
@@ -196,12 +198,12 @@ def _connected(url: str) -> "Iterator[SparkSession]":
 
 
 def _reach(url: str) -> None:
-    """Find out that somebody listens there: the client would try again for ten minutes."""
-    place = urlsplit(url)
+    """Check that the server accepts connections: the client would retry for ten minutes."""
+    address = urlsplit(url)
     try:
-        socket.create_connection((place.hostname, place.port or _CONNECT_PORT), ANSWER_TIMEOUT).close()
+        socket.create_connection((address.hostname, address.port or _CONNECT_PORT), ANSWER_TIMEOUT).close()
     except (OSError, ValueError) as error:
-        raise BadOption(f"Spark Connect: {place.netloc}: {error}") from error
+        raise BadOption(f"Spark Connect: {address.netloc}: {error}") from error
 
 
 def running_context() -> "SparkContext | None":
@@ -217,7 +219,7 @@ def _start(stack: ExitStack, master: str | None, *, verbose: bool, settings: Map
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkException
 
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # by spark-submit, which has its own idea of a master
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # by spark-submit, which sets its own master
     master = master or (None if submitted else "local[*]")
     conf = SparkConf(loadDefaults=False)
     conf.setAll([("spark.app.name", "rmqinspect"), ("spark.sql.session.timeZone", "UTC")])
@@ -245,9 +247,9 @@ def _start(stack: ExitStack, master: str | None, *, verbose: bool, settings: Map
 
 
 def _of_local_workers() -> dict[str, str]:
-    """Return what local workers find in their environment: this Python and its packages, no name service."""
-    place = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    paths = [place, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    """Return the environment of local workers: this Python, its packages, and no host name lookup."""
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
@@ -258,7 +260,7 @@ def _of_local_workers() -> dict[str, str]:
 
 @contextmanager
 def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables for what is started meanwhile."""
+    """Set environment variables for processes started in the block."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -273,7 +275,7 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def _interrupts_kept() -> Iterator[None]:
-    """Give Ctrl-C back to whoever has it: a context takes it, unasked, when it is made."""
+    """Restore the handler of SIGINT: creating a context replaces it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -286,7 +288,7 @@ def _interrupts_kept() -> Iterator[None]:
 
 
 def _launch(conf: Any, log: IO[bytes] | None) -> Any:
-    """Start the JVM. A Ctrl-C meanwhile waits until it can be ended: who leaves now leaves it behind."""
+    """Start the JVM. Ctrl-C waits until the JVM is up and can be ended; otherwise it would be orphaned."""
     from pyspark.java_gateway import launch_gateway
 
     with ThreadPoolExecutor(1) as thread:
@@ -299,7 +301,7 @@ def _launch(conf: Any, log: IO[bytes] | None) -> Any:
 
 
 def _stop(context: "SparkContext") -> None:
-    """Stop a context, and with it the processes of its tasks; what a dead JVM says to that is not worth a word."""
+    """Stop a context and the processes of its tasks; errors of a dead JVM are ignored."""
     from py4j.protocol import Py4JError
 
     with _no_interrupts(), suppress(Py4JError, OSError):
@@ -308,7 +310,7 @@ def _stop(context: "SparkContext") -> None:
 
 
 def _end_gateway(gateway: Any) -> None:
-    """End the JVM that this process started, if it did, and wait for its end."""
+    """End the JVM, if this process started it, and wait for its exit."""
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
 
@@ -316,12 +318,12 @@ def _end_gateway(gateway: Any) -> None:
     if process is None:
         return
     with _no_interrupts():
-        with suppress(Py4JError, OSError):  # it may end before it has answered
+        with suppress(Py4JError, OSError):  # it may exit before it answers
             gateway.shutdown()
         if process.stdin is not None:
-            process.stdin.close()  # org.apache.spark.api.python.PythonGatewayServer ends with it
+            process.stdin.close()  # org.apache.spark.api.python.PythonGatewayServer exits at end of input
         try:
-            process.wait(_END)
+            process.wait(_EXIT_TIMEOUT)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -331,7 +333,7 @@ def _end_gateway(gateway: Any) -> None:
 
 @contextmanager
 def _no_interrupts() -> Iterator[None]:
-    """Ignore Ctrl-C while everything is being ended."""
+    """Ignore Ctrl-C during shutdown."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -343,7 +345,7 @@ def _no_interrupts() -> Iterator[None]:
             signal.signal(signal.SIGINT, before)
 
 
-# --- what Spark says --------------------------------------------------------------------------------
+# --- the output of Spark ----------------------------------------------------------------------------
 
 
 @contextmanager
@@ -354,7 +356,7 @@ def _log_file() -> Iterator[IO[bytes]]:
 
 @contextmanager
 def _silent_py4j() -> Iterator[None]:
-    """Keep to ourselves what py4j logs when a call is cut off, unless somebody has set up logging."""
+    """Drop py4j's log messages about interrupted calls, unless logging is configured."""
     root, nobody = logging.getLogger(), logging.NullHandler()
     if root.handlers:
         yield

@@ -1,8 +1,7 @@
 """The tables as a Spark data source: `spark.read.format("rocketmq").option("table", …).load([path, …])`.
 
-A partition is a split of a table: paths and numbers. Its task opens these files by itself and gives record
-batches with the table's fixed schema, `store` first. Wherever the splits begin and end, the rows are those of
-`rmqinspect decode`.
+A partition is a split of a table: paths and numbers. Its task opens the files itself and yields record batches with
+the table's fixed schema, `store` first. The rows are those of `rmqinspect decode`, wherever the splits begin and end.
 """
 
 import os
@@ -21,13 +20,14 @@ from pyspark.sql.types import StructField, StructType
 
 from rmqinspect.errors import BadOption, DamageFound, Unreadable
 from rmqinspect.export.collect import LOST_KINDS
-from rmqinspect.spark.options import FINDINGS, SCHEMAS, STORE, Settings, read_options
+from rmqinspect.export.request import FINDINGS
+from rmqinspect.spark.options import SCHEMAS, STORE, Settings, read_options
 from rmqinspect.spark.pushdown import Hints
 from rmqinspect.store.model import Store
 from rmqinspect.system.uri import shown
 from rmqinspect.tables.filters import Selection
 from rmqinspect.tables.sources import is_read_for
-from rmqinspect.tables.splits import Origin, TableSplit, default_split_size, read_split, split_table
+from rmqinspect.tables.splits import Origin, TableSplit, default_split_size, split_rows, split_table
 from rmqinspect.tables.table import Request
 from rmqinspect.verify.options import VerifyOptions
 from rmqinspect.verify.run import verify
@@ -35,39 +35,39 @@ from rmqinspect.verify.table import finding_batches
 
 
 class RocketMQDataSource(DataSource):
-    """Stores as tables. `rmqinspect.spark.options.OPTIONS` has the options and what they mean."""
+    """Stores as tables. The options: `rmqinspect.spark.options.OPTIONS`."""
 
     def __init__(self, options: dict[str, str]) -> None:
-        """Read the options.
+        """Parse the options.
 
-        :raises BadOption: one of them is unknown or cannot be read.
+        :raises BadOption: one of them is unknown or malformed.
         """
         super().__init__(options)
         self.settings = read_options(options)
 
     @classmethod
     def name(cls) -> str:
-        """Return what `format` takes."""
+        """Return the name for `format`."""
         return "rocketmq"
 
     def schema(self) -> StructType:
-        """Return the columns; those of a table are the same for all stores."""
+        """Return the columns, the same for all stores."""
         return StructType([_spark_field(field) for field in self.settings.documented()])
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of one load.
 
-        :raises BadOption: it was given another schema.
+        :raises BadOption: Spark was given another schema.
         """
         given, own = ([(field.name, field.dataType) for field in one] for one in (schema, self.schema()))
         if given != own:
-            raise BadOption(f"the schema of {self.settings.table} is fixed; the option columns chooses of it")
+            raise BadOption(f"the schema of {self.settings.table} is fixed; the option columns selects from it")
         return PushingReader(self.settings) if self.settings.pushdown else Reader(self.settings)
 
 
 @dataclass(frozen=True)
 class Partition(InputPartition):
-    """What one task reads: a split of a table of one store, and the times that were asked for."""
+    """The work of one task: a split of a table of one store, and the bounds of time."""
 
     store: str
     split: TableSplit
@@ -76,7 +76,7 @@ class Partition(InputPartition):
 
 
 class Reader(DataSourceReader):
-    """Plans the partitions of a load in the driver, and reads one in each task."""
+    """Plans the partitions of a load in the driver; reads one partition per task."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -85,7 +85,7 @@ class Reader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Cut all stores into splits.
 
-        :raises NotAStore: nothing of a store is there.
+        :raises NotAStore: a path holds no part of a store.
         :raises Unreadable: a path or a queue file cannot be read.
         """
         now = datetime.now(UTC)
@@ -95,38 +95,38 @@ class Reader(DataSourceReader):
         partitions: list[InputPartition] = []
         for given, origin, store in stores:
             name = given or store.name
-            self._judge_oddities(store)
+            self._report_oddities(store)
             if self.hints.stores is not None and name not in self.hints.stores:
                 continue
             since, until = self.settings.times(store, now)
             for split in self._splits(store, origin, split_size):
                 partitions.append(Partition(name, split, since, until))
-        # Without any, Spark would ask for one partition that is none.
+        # Without partitions Spark would read one that is None.
         return partitions or [Partition("", TableSplit("", Origin(())), None, None)]
 
     def _splits(self, store: Store, origin: Origin, split_size: int) -> list[TableSplit]:
-        table, asked, hinted = self.settings.table, self.settings.selection.offsets, self.hints.selection.offsets
+        table, wanted, hinted = self.settings.table, self.settings.selection.offsets, self.hints.selection.offsets
         if table == FINDINGS:
             return [TableSplit(FINDINGS, origin)]
-        reach = asked or hinted
-        if asked and hinted:
-            reach = max(asked[0], hinted[0]), min(asked[1], hinted[1])
-        return split_table(table, store, split_size, origin, reach)
+        offsets = wanted or hinted
+        if wanted and hinted:
+            offsets = max(wanted[0], hinted[0]), min(wanted[1], hinted[1])
+        return split_table(table, store, split_size, origin, offsets)
 
-    def _judge_oddities(self, store: Store) -> None:
-        """Say what is never read: links, and what is no file."""
+    def _report_oddities(self, store: Store) -> None:
+        """Warn about entries that are never read: links, and anything that is not a regular file."""
         for oddity in store.oddities:
             if oddity.is_unread and is_read_for(self.settings.table, oddity.place):
-                said = f"{store.name}: {oddity.name}: not read: {oddity.detail}"
+                message = f"{store.name}: {oddity.name}: not read: {oddity.detail}"
                 if self.settings.failfast:
-                    raise Unreadable(said)
-                warnings.warn(said, stacklevel=1)
+                    raise Unreadable(message)
+                warnings.warn(message, stacklevel=1)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a partition.
 
-        :raises DamageFound: there is damage, and the mode is FAILFAST.
-        :raises Unreadable: a file cannot be opened; in the mode FAILFAST also: or not be read everywhere.
+        :raises DamageFound: damage, in mode FAILFAST.
+        :raises Unreadable: a file cannot be opened or, in mode FAILFAST, not be read completely.
         """
         assert isinstance(partition, Partition)
         if not partition.split.table:
@@ -135,9 +135,9 @@ class Reader(DataSourceReader):
         selections = [times, self.hints.selection]
         strict = _Strictness(partition.store, times.offsets) if self.settings.failfast else None
         for batch in self._batches(partition.split, selections, strict):
-            rows = reduce(lambda rows, selection: selection.mask_rows(rows), selections, batch)
+            rows = reduce(lambda rows, selection: selection.select_rows(rows), selections, batch)
             if strict is not None:
-                strict.judge(rows)
+                strict.check(rows)
             if rows.num_rows:
                 yield self._shape(rows, partition.store)
 
@@ -147,12 +147,12 @@ class Reader(DataSourceReader):
         settings, schema = self.settings, SCHEMAS[self.settings.table]
         if split.table == FINDINGS:
             store = split.origin.open()
-            outcome = verify(store, VerifyOptions(level=settings.level))
-            for message in outcome.unread if strict is not None else ():
+            result = verify(store, VerifyOptions(level=settings.level))
+            for message in result.unread if strict is not None else ():
                 raise Unreadable(message)
-            return finding_batches(outcome.findings, shown(store.paths[0]))
+            return finding_batches(result.findings, shown(store.paths[0]))
         wanted = {*settings.columns, "status", "kind"}.union(*(one.columns(schema) for one in selections))
-        return read_split(
+        return split_rows(
             split,
             Request(
                 offsets=selections[0].offsets,
@@ -170,32 +170,32 @@ class Reader(DataSourceReader):
             rows = rows.add_column(0, STORE, pa.repeat(pa.scalar(store), rows.num_rows))
         rows = rows.select(columns)
         if self.settings.redaction is not None:
-            rows = self.settings.redaction.hide(rows)
+            rows = self.settings.redaction.mask(rows)
         return pa.RecordBatch.from_arrays(rows.columns, schema=self.settings.schema)
 
 
 class PushingReader(Reader):
-    """A reader that takes filters from Spark.
+    """A reader with filter pushdown.
 
-    A class of its own, because one with `pushFilters` is refused unless
-    `spark.sql.python.filterPushdown.enabled` is set, and it is not by default.
+    A separate class, because Spark rejects every load of a reader with `pushFilters` unless
+    `spark.sql.python.filterPushdown.enabled` is set, and by default it is not.
     """
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802
-        """Use filters to read less; Spark applies all of them to what is left."""
+        """Use filters to read less; Spark still applies all of them."""
         self.hints = reduce(Hints.add, filters, self.hints)
         return filters
 
 
 class _Strictness:
-    """The mode FAILFAST: what makes `decode` end with status 3 or 4 raises here."""
+    """Mode FAILFAST: raises for everything that makes `decode` exit with 3 or 4."""
 
     def __init__(self, store: str, offsets: tuple[int, int] | None) -> None:
         self._store = store
         self._offsets = offsets or (0, 1 << 63)
 
-    def judge(self, rows: pa.RecordBatch) -> None:
-        """Refuse rows that tell of damage."""
+    def check(self, rows: pa.RecordBatch) -> None:
+        """Raise for rows that show damage."""
         for column, is_bad, value in (("status", pc.not_equal, "ok"), ("severity", pc.equal, "error")):
             if column in rows.schema.names:
                 bad = rows.filter(is_bad(rows.column(column), value))
@@ -203,13 +203,13 @@ class _Strictness:
                     self._refuse(_describe(bad, column))
 
     def refuse_gap(self, kind: str, start: int, end: int) -> None:
-        """Refuse a gap that no broker leaves."""
+        """Raise for a gap that no broker leaves."""
         first, beyond = self._offsets
         if kind in LOST_KINDS and start < beyond and first < end:
             self._refuse(f"{kind}: no record at physical offsets {start}..{end}")
 
     def refuse_unreadable(self, message: str) -> None:
-        """Refuse to leave out what cannot be read."""
+        """Raise for a file that cannot be read."""
         raise Unreadable(f"{self._store}: {message}")
 
     def _refuse(self, what: str) -> None:
@@ -217,7 +217,7 @@ class _Strictness:
 
 
 def _describe(rows: pa.RecordBatch, column: str) -> str:
-    """Return the first of some bad rows in words: what it is, and which."""
+    """Describe the first of some bad rows."""
     row = rows.slice(0, 1).to_pylist()[0]
     names = ("code", "file", "offset", "physical_offset", "group", "topic", "queue_id")
     places = [f"{name} {row[name]}" for name in names if row.get(name) is not None]

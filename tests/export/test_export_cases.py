@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rmqinspect.export.job import LocalEngine
+from rmqinspect.export.job import local_engine
 from rmqinspect.export.request import FINDINGS, MESSAGES, ExportRequest
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.table import Request
@@ -63,7 +63,7 @@ def test_neither_processes_nor_a_rerun_change_names_or_rows(tmp_path: Path) -> N
     request = ExportRequest((*EVERYTHING, FINDINGS), 50_000)
     stores = [case_store(*case) for case in SOME]
     manifests = [
-        export(tmp_path / name, stores, request, LocalEngine(jobs)).manifest
+        export(tmp_path / name, stores, request, local_engine(jobs)).manifest
         for name, jobs in (("one", 1), ("again", 1), ("three", 3))
     ]
     assert names(tmp_path / "one") == names(tmp_path / "again") == names(tmp_path / "three")

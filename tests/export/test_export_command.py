@@ -18,8 +18,8 @@ import pytest
 
 from rmqinspect.cli import main
 from rmqinspect.cli.status import ExitStatus
-from rmqinspect.export.job import LocalEngine
-from rmqinspect.export.part import Orders, Part, PartRead, write_part
+from rmqinspect.export.job import Engine
+from rmqinspect.export.part import ExportSpec, Part, PartRead, write_part
 from tests.support import oracle
 from tests.support.building import fill, lay, pad, various, write_segment
 from tests.support.samples import ROOT
@@ -221,13 +221,12 @@ def test_it_is_not_begun_where_there_is_no_room(run: Run, monkeypatch: pytest.Mo
 
 def test_the_estimate_is_near_what_is_written(run: Run) -> None:
     from rmqinspect.export.estimate import estimate_size
-    from rmqinspect.export.plan import plan_store
     from rmqinspect.export.request import ExportRequest
-    from tests.support.exporting import case_store
+    from tests.support.exporting import case_store, planned
 
     run(FLIPPED)
     written = sum(path.stat().st_size for path in Path("lake").rglob("*.parquet"))
-    plan = plan_store(case_store("crash", "flip_body_third-4.7.1-c"), ExportRequest())
+    plan = planned(case_store("crash", "flip_body_third-4.7.1-c"), ExportRequest())
     assert 0.5 * written < estimate_size([plan]) < 3 * written
 
 
@@ -311,7 +310,7 @@ def test_a_second_export_of_the_same_says_nothing_new(run: Run) -> None:
     assert "already exported and unchanged (size, first and last record)" in err
     status, _, err = run(FLIPPED)
     assert status == ExitStatus.REFUSED
-    assert "an export is there already" in err
+    assert "an export exists" in err
 
 
 @pytest.mark.parametrize(
@@ -365,15 +364,14 @@ def test_parts_are_written_there_from_any_folder(run: Run, tmp_path: Path, monke
     other = tmp_path / "other"
     other.mkdir()
 
-    class Elsewhere(LocalEngine):
-        def run(self, parts: Sequence[Part], orders: Orders) -> Generator[PartRead, None, None]:
-            for part in parts:
-                monkeypatch.chdir(other)
-                read = write_part(part, orders)
-                monkeypatch.chdir(tmp_path)
-                yield read
+    def elsewhere(parts: Sequence[Part], spec: ExportSpec) -> Generator[PartRead, None, None]:
+        for part in parts:
+            monkeypatch.chdir(other)
+            read = write_part(part, spec)
+            monkeypatch.chdir(tmp_path)
+            yield read
 
-    monkeypatch.setattr("rmqinspect.export.job.LocalEngine", Elsewhere)
+    monkeypatch.setattr("rmqinspect.export.job.local_engine", lambda jobs: Engine("local", "elsewhere", elsewhere))
     assert run(FLIPPED, "--table", "messages", "--table", "queue_units")[0] == ExitStatus.DAMAGE
     assert rows().num_rows == 261
     assert not list(other.iterdir())

@@ -9,7 +9,6 @@ import pytest
 
 from rmqinspect.commitlog.lenient_reader import Unread
 from rmqinspect.errors import Refused
-from rmqinspect.export.plan import plan_store
 from rmqinspect.export.request import MESSAGES, ExportRequest
 from rmqinspect.export.target import INCREMENTAL, Target
 from rmqinspect.store.discover import open_store
@@ -17,7 +16,7 @@ from rmqinspect.store.model import Store
 from rmqinspect.tables import log
 from rmqinspect.tables.filters import Selection
 from tests.support.building import fill, lay, pad, various, write_segment
-from tests.support.exporting import add, expected, export, exported, names
+from tests.support.exporting import add, expected, export, exported, names, planned
 
 SIZE = 4096
 PIECES = various(100)
@@ -149,7 +148,7 @@ def test_a_log_that_was_cut_and_written_anew_is_refused_and_can_be_replaced(
     broker.put(45, topic="another")
     target = Target(str(lake), INCREMENTAL, [])
     with pytest.raises(Refused, match=f"b: segment {kept * SIZE} differs .*--replace-changed"):
-        plan_store(broker.store, WISH, target.earlier)
+        planned(broker.store, WISH, target.earlier)
     assert names(lake) == before
     add(lake, [broker.store], WISH, replace_changed=True)
     assert_same(lake, broker)
@@ -203,7 +202,7 @@ def test_what_could_not_be_read_is_missed_until_it_is_read(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake, bad = tmp_path / "lake", broker.store.segments[1]
-    real = log.read_split
+    real = log.read_log_split
 
     def read(split: Any, *arguments: Any) -> Any:
         if split.segment.path != bad.path:
@@ -213,7 +212,7 @@ def test_what_could_not_be_read_is_missed_until_it_is_read(
         return result
 
     with monkeypatch.context() as patch:
-        patch.setattr("rmqinspect.export.part.read_split", read)
+        patch.setattr("rmqinspect.export.part.read_log_split", read)
         assert not export(lake, [broker.store], WISH).manifest.complete
     held = exported(lake, "b", MESSAGES, WISH).num_rows
     assert held == 90 - len(broker.pieces[1])

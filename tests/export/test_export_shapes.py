@@ -15,10 +15,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from rmqinspect.export.job import LocalEngine, run_export
+from rmqinspect.export.job import local_engine, run_export
 from rmqinspect.export.names import partition_folder, safe_name
-from rmqinspect.export.part import Orders
-from rmqinspect.export.plan import plan_store
+from rmqinspect.export.part import ExportSpec
 from rmqinspect.export.request import MESSAGES, PARTITIONS, ExportRequest
 from rmqinspect.export.target import FRESH, Target
 from rmqinspect.store.discover import open_store
@@ -28,7 +27,7 @@ from rmqinspect.tables.redact import parse_redaction
 from rmqinspect.tables.splits import split_name
 from tests.support import oracle
 from tests.support.building import lay, pad, write_segment
-from tests.support.exporting import case_store, expected, export, exported, names
+from tests.support.exporting import case_store, expected, export, exported, names, planned
 
 STORES: list[tuple[oracle.Family, str]] = [("crash", "flip_body_third-4.7.1-c"), ("broker", "main-5.5.0")]
 ODD = ["../../etc", "a/b", "a%2Fb", ".", "..", "_hidden", ".hidden", "topic=x", "付款", "x" * 120, "a b", "a\x1b[31m"]
@@ -253,10 +252,10 @@ def test_a_range_in_a_file_that_is_gone_is_missed_and_the_rest_written(tmp_path:
     store = replace(open_store([str(oracle.copy("crash", "none-5.4.0-g", tmp_path))]), name="s")
     first, second = store.segments[:2]
     request = ExportRequest(file_size=20_000, selection=Selection(offsets=(first.base + 30_000, second.base + 30_000)))
-    plan = plan_store(store, request)
+    plan = planned(store, request)
     os.unlink(first.path)
     target = Target(str(tmp_path / "lake"), FRESH, [])
-    outcome = run_export([plan], Orders(target.folder.path, "0123abcd", request), LocalEngine(1))
+    outcome = run_export([plan], ExportSpec(target.folder.path, "0123abcd", request), local_engine(1))
     assert not outcome.manifest.complete
     assert all(Path(first.path).name in text for text in outcome.manifest.stores[0].unread)
     assert outcome.manifest.rows(MESSAGES) > 0

@@ -11,10 +11,9 @@ import pytest
 
 from rmqinspect.commitlog.lenient_reader import Unread
 from rmqinspect.errors import Refused
-from rmqinspect.export.job import ExportResult, LocalEngine, run_export
+from rmqinspect.export.job import ExportResult, local_engine, run_export
 from rmqinspect.export.manifest import MANIFEST, SUCCESS, read_manifest
-from rmqinspect.export.part import Orders, write_part
-from rmqinspect.export.plan import plan_store
+from rmqinspect.export.part import ExportSpec, write_part
 from rmqinspect.export.request import MESSAGES, ExportRequest
 from rmqinspect.export.target import FRESH, INCREMENTAL, OVERWRITE, Target
 from rmqinspect.output.columnar import ParquetFile
@@ -22,7 +21,7 @@ from rmqinspect.store.model import Store
 from rmqinspect.system.output_folder import LocalFolder
 from rmqinspect.tables import log
 from tests.support import oracle
-from tests.support.exporting import case_store, export, names
+from tests.support.exporting import case_store, export, names, planned
 
 WISH = ExportRequest(file_size=60_000)
 MODES = (FRESH, OVERWRITE, INCREMENTAL)
@@ -40,7 +39,7 @@ def everything(folder: Path) -> dict[str, int]:
 @pytest.mark.parametrize("mode", MODES)
 def test_what_is_no_export_stays(mode: str, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(Refused, match=r"holds notes\.txt, which is of no export"):
+    with pytest.raises(Refused, match=r"contains notes\.txt, which no export wrote"):
         Target(str(tmp_path), mode, [])
 
 
@@ -60,14 +59,14 @@ def test_nothing_is_written_through_a_link_to_a_folder(mode: str, tmp_path: Path
     lake = tmp_path / "lake"
     lake.mkdir()
     (lake / MESSAGES).symlink_to(root)
-    with pytest.raises(Refused, match="holds messages, which is of no export"):
+    with pytest.raises(Refused, match="contains messages, which no export wrote"):
         Target(str(lake), mode, [str(root)])
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_file_is_no_folder(mode: str, tmp_path: Path) -> None:
     (tmp_path / "lake").write_text("")
-    with pytest.raises(Refused, match="exists already and is no folder"):
+    with pytest.raises(Refused, match="already exists and is not a folder"):
         Target(str(tmp_path / "lake"), mode, [])
 
 
@@ -84,7 +83,7 @@ def test_nothing_is_written_in_a_store(mode: str, place: str, tmp_path: Path) ->
 def test_an_earlier_export_is_not_overwritten_by_chance(store: Store, tmp_path: Path) -> None:
     export(tmp_path / "lake", [store], WISH)
     before = everything(tmp_path)
-    with pytest.raises(Refused, match="an export is there already: --overwrite replaces it, --incremental adds"):
+    with pytest.raises(Refused, match="an export exists: --overwrite replaces it, --incremental adds"):
         Target(str(tmp_path / "lake"), FRESH, [])
     assert everything(tmp_path) == before
 
@@ -135,7 +134,7 @@ def test_a_run_that_is_cut_off_changes_nothing(
     if mode == FRESH:
         assert not (lake / SUCCESS).exists()
         if lake.exists() and everything(lake):
-            with pytest.raises(Refused, match="an unfinished export is there: --overwrite replaces it"):
+            with pytest.raises(Refused, match="an unfinished export exists: --overwrite replaces it"):
                 Target(str(lake), FRESH, [])
     outcome = export(lake, [store], WISH, mode=OVERWRITE)
     assert {file.name for file in outcome.manifest.files} == set(names(lake))
@@ -146,9 +145,9 @@ def test_a_run_that_is_cut_off_changes_nothing(
 def test_abandon_removes_what_its_run_wrote(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = Target(str(tmp_path / "a" / "lake"), FRESH, [])
     target.begin()
-    orders = Orders(target.folder.path, "0123abcd", WISH)
-    for part in plan_store(store, WISH).parts:
-        write_part(part, orders)
+    spec = ExportSpec(target.folder.path, "0123abcd", WISH)
+    for part in planned(store, WISH).parts:
+        write_part(part, spec)
     assert list((tmp_path / "a" / "lake" / "messages").iterdir())
     assert not names(tmp_path / "a" / "lake")
     target.abandon("0123abcd")
@@ -157,8 +156,8 @@ def test_abandon_removes_what_its_run_wrote(store: Store, tmp_path: Path, monkey
 
 def written(target: Target, store: Store, run: str) -> ExportResult:
     """Write what is to be committed."""
-    plan = plan_store(store, WISH, target.earlier)
-    return run_export([plan], Orders(target.folder.path, run, WISH), LocalEngine(1))
+    plan = planned(store, WISH, target.earlier)
+    return run_export([plan], ExportSpec(target.folder.path, run, WISH), local_engine(1))
 
 
 @pytest.mark.parametrize("mode", [FRESH, OVERWRITE])
@@ -168,7 +167,7 @@ def test_of_two_runs_at_once_the_second_one_spoils_nothing(mode: str, store: Sto
     first, second = written(one, store, "0123abcd"), written(other, store, "4567cdef")
     one.commit(first.manifest, first.names)
     before = everything(lake)
-    with pytest.raises(Refused, match="another export was finished there meanwhile"):
+    with pytest.raises(Refused, match="another export was committed there meanwhile"):
         other.commit(second.manifest, second.names)
     other.abandon("4567cdef")
     assert everything(lake) == before
@@ -235,11 +234,11 @@ def test_a_task_that_ran_twice_leaves_one_file(store: Store, tmp_path: Path) -> 
     lake = tmp_path / "lake"
     target = Target(str(lake), FRESH, [])
     target.begin()
-    orders = Orders(target.folder.path, "0123abcd", WISH)
-    plan = plan_store(store, WISH)
+    spec = ExportSpec(target.folder.path, "0123abcd", WISH)
+    plan = planned(store, WISH)
     for part in plan.parts:  # as a speculative task, whose result nobody takes
-        write_part(part, orders)
-    outcome = run_export([plan], orders, LocalEngine(1))
+        write_part(part, spec)
+    outcome = run_export([plan], spec, local_engine(1))
     target.commit(outcome.manifest, outcome.names)
     assert set(names(lake)) == {file.name for file in outcome.manifest.files}
     assert [path.name for path in lake.rglob("*") if path.name.startswith(".")] == []
@@ -248,11 +247,11 @@ def test_a_task_that_ran_twice_leaves_one_file(store: Store, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "is no manifest"),
-        ("{}", "is no manifest"),
-        ("[]", "is no manifest"),
+        ("", "is not the manifest"),
+        ("{}", "is not the manifest"),
+        ("[]", "is not the manifest"),
         ('{"schema_version": 99}', "version 99"),
-        ('{"schema_version": 1, "tables": 3}', "is no manifest"),
+        ('{"schema_version": 1, "tables": 3}', "is not the manifest"),
     ],
 )
 def test_a_manifest_that_cannot_be_read_is_refused(text: str, why: str, store: Store, tmp_path: Path) -> None:
@@ -294,12 +293,12 @@ def test_a_manifest_that_was_edited_is_refused(
     for step in place[:-1]:
         around = around[step]
     around[place[-1]] = value
-    with pytest.raises(Refused, match="here: is no manifest of an export: "):
+    with pytest.raises(Refused, match="here: is not the manifest of an export: "):
         read_manifest(json.dumps(document).encode(), "here")
 
 
 def test_a_manifest_without_a_bottom_is_refused() -> None:
-    with pytest.raises(Refused, match="is no manifest"):
+    with pytest.raises(Refused, match="is not the manifest"):
         read_manifest(b"[" * 100_000, "here")
 
 
@@ -325,7 +324,7 @@ def test_a_file_that_cannot_be_read_makes_the_export_incomplete(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     segment = store.segments[1]
-    real = log.read_split
+    real = log.read_log_split
 
     def read(split: Any, *arguments: Any) -> Any:
         result = real(split, *arguments)
@@ -333,7 +332,7 @@ def test_a_file_that_cannot_be_read_makes_the_export_incomplete(
             result.unread.append(Unread(segment.base, segment.base + 1, f"{segment.name}: Input/output error"))
         return result
 
-    monkeypatch.setattr("rmqinspect.export.part.read_split", read)
+    monkeypatch.setattr("rmqinspect.export.part.read_log_split", read)
     outcome = export(tmp_path / "lake", [store], WISH)
     assert not outcome.manifest.complete
     assert os.path.exists(tmp_path / "lake" / SUCCESS)

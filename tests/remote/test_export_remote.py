@@ -82,7 +82,7 @@ def test_an_earlier_export_is_kept_replaced_or_added_to(server: Server, run: Run
     assert run(*words)[0] == ExitStatus.DAMAGE
     before = open_folder(lake).names()
     status, _, err = run(*words)
-    assert (status, "an export is there already: --overwrite" in err) == (ExitStatus.REFUSED, True)
+    assert (status, "an export exists: --overwrite" in err) == (ExitStatus.REFUSED, True)
     status, out, _ = run(*words, "--incremental")
     assert (status, out.startswith("nothing new: ")) == (ExitStatus.DAMAGE, True)
     assert open_folder(lake).names() == before
@@ -173,7 +173,7 @@ def test_an_overwrite_that_breaks_off_does_not_look_whole(server: Server, run: R
     assert status == ExitStatus.UNREADABLE
     assert {"_SUCCESS", "_manifest.json"}.isdisjoint(open_folder(lake).names())
     status, _, err = run("export", f"S={server.uri('store')}", *words)
-    assert (status, "an unfinished export is there" in err) == (ExitStatus.REFUSED, True)
+    assert (status, "an unfinished export exists" in err) == (ExitStatus.REFUSED, True)
 
 
 def test_nothing_is_written_into_the_store(server: Server, run: Run) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rmqinspect.export.job import LocalEngine
+from rmqinspect.export.job import local_engine
 from rmqinspect.export.request import MESSAGES, ExportRequest
 from tests.support import oracle
 from tests.support.exporting import case_store, export, names
@@ -20,12 +20,12 @@ CASES += [("broker", name) for name in oracle.cases("broker")]
 
 
 def test_spark_writes_the_files_that_this_machine_writes(spark: "SparkSession", tmp_path: Path) -> None:
-    from rmqinspect.spark.engine import SparkEngine
+    from rmqinspect.spark.engine import context_engine
 
     stores = [case_store(*case) for case in CASES]
     request = ExportRequest((MESSAGES, "gaps", "queues"))
-    local = export(tmp_path / "local", stores, request, LocalEngine(1))
-    distributed = export(tmp_path / "spark", stores, request, SparkEngine(spark.sparkContext))
+    local = export(tmp_path / "local", stores, request, local_engine(1))
+    distributed = export(tmp_path / "spark", stores, request, context_engine(spark.sparkContext))
     assert names(tmp_path / "spark") == names(tmp_path / "local")
     assert distributed.manifest.as_json() == local.manifest.as_json()
     assert len(names(tmp_path / "local")) > 2 * len(CASES)

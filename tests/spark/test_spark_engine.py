@@ -16,15 +16,16 @@ import pytest
 from rmqinspect.cli import main
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.errors import Refused
-from rmqinspect.export.job import ExportResult, LocalEngine, run_export
-from rmqinspect.export.part import LogPartRead, Orders, write_part
-from rmqinspect.export.plan import StorePlan, plan_store
+from rmqinspect.export.job import ExportResult, local_engine, run_export
+from rmqinspect.export.part import ExportSpec, LogPartRead, write_part
+from rmqinspect.export.plan import StorePlan
 from rmqinspect.export.request import ExportRequest
 from rmqinspect.export.target import FRESH, Target
 from rmqinspect.spark import session
 from rmqinspect.store.discover import open_store
 from rmqinspect.system.workers import WorkerLost
 from tests.support import oracle
+from tests.support.exporting import planned
 from tests.support.sparks import MASTER, quiet
 
 if TYPE_CHECKING:
@@ -47,13 +48,13 @@ WISH = ExportRequest(
 
 def plans(request: ExportRequest = WISH, stores: Sequence[tuple[oracle.Family, str]] = STORES) -> list[StorePlan]:
     opened = [replace(open_store([str(oracle.store(family, name))]), name=name) for family, name in stores]
-    return [plan_store(store, request) for store in opened]
+    return [planned(store, request) for store in opened]
 
 
 def export(engine: Any, plans: Sequence[StorePlan], target: Path) -> tuple[ExportResult, list[tuple[int, int]]]:
     reported: list[tuple[int, int]] = []
-    orders = Orders(str(target), RUN, WISH)
-    return run_export(plans, orders, engine, lambda size, rows: reported.append((size, rows))), reported
+    spec = ExportSpec(str(target), RUN, WISH)
+    return run_export(plans, spec, engine, lambda size, rows: reported.append((size, rows))), reported
 
 
 def files(target: Path, outcome: ExportResult) -> dict[str, Any]:
@@ -61,7 +62,7 @@ def files(target: Path, outcome: ExportResult) -> dict[str, Any]:
 
 
 def compare(engine: Any, plans: Sequence[StorePlan], folder: Path) -> None:
-    expected, expected_told = export(LocalEngine(1), plans, folder / "local")
+    expected, expected_told = export(local_engine(1), plans, folder / "local")
     found, reported = export(engine, plans, folder / "spark")
     local, spark_files = files(folder / "local", expected), files(folder / "spark", found)
     assert len(local) > 3 * len(plans)
@@ -75,28 +76,28 @@ def compare(engine: Any, plans: Sequence[StorePlan], folder: Path) -> None:
 
 
 def test_the_files_are_the_local_engine_s(spark: "SparkSession", tmp_path: Path) -> None:
-    from rmqinspect.spark.engine import SparkEngine
+    from rmqinspect.spark.engine import context_engine
 
-    compare(SparkEngine(spark.sparkContext), plans(), tmp_path)
+    compare(context_engine(spark.sparkContext), plans(), tmp_path)
 
 
 def test_the_files_are_the_same_without_jobs_of_our_own(spark: "SparkSession", tmp_path: Path) -> None:
     """What a session behind Spark Connect can do, an ordinary one can, too."""
-    from rmqinspect.spark.engine import ConnectEngine
+    from rmqinspect.spark.engine import connect_engine
 
-    compare(ConnectEngine(spark), plans(stores=STORES[3:4]), tmp_path)
+    compare(connect_engine(spark), plans(stores=STORES[3:4]), tmp_path)
 
 
 def test_what_a_second_attempt_wrote_does_not_stay(spark: "SparkSession", tmp_path: Path) -> None:
     """As with speculation: two tasks wrote the same part, one of them is taken."""
-    from rmqinspect.spark.engine import SparkEngine
+    from rmqinspect.spark.engine import context_engine
 
     request = ExportRequest(file_size=1 << 20)
     target = Target(str(tmp_path / "out"), FRESH, [])
     (plan,) = plans(request, STORES[:1])
-    orders = Orders(str(tmp_path / "out"), RUN, request)
-    outcome = run_export([plan], orders, SparkEngine(spark.sparkContext))
-    loser = write_part(plan.parts[0], orders)
+    spec = ExportSpec(str(tmp_path / "out"), RUN, request)
+    outcome = run_export([plan], spec, context_engine(spark.sparkContext))
+    loser = write_part(plan.parts[0], spec)
     assert {file.name for file in loser.files} <= outcome.names.keys()
     target.commit(outcome.manifest, outcome.names)
     left = [path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*") if path.is_file()]
@@ -104,30 +105,30 @@ def test_what_a_second_attempt_wrote_does_not_stay(spark: "SparkSession", tmp_pa
 
 
 def test_what_a_task_cannot_do_is_told_as_it_would_be_here(spark: "SparkSession", tmp_path: Path) -> None:
-    from rmqinspect.spark.engine import ConnectEngine, SparkEngine
+    from rmqinspect.spark.engine import connect_engine, context_engine
 
     (tmp_path / "file").write_bytes(b"")
-    orders = Orders(str(tmp_path / "file"), RUN, WISH)
-    for engine in (SparkEngine(spark.sparkContext), ConnectEngine(spark)):
+    spec = ExportSpec(str(tmp_path / "file"), RUN, WISH)
+    for engine in (context_engine(spark.sparkContext), connect_engine(spark)):
         with pytest.raises(Refused, match="cannot be written: Not a directory"):
-            list(engine.run(plans(stores=STORES[:1])[0].parts, orders))
+            list(engine.run(plans(stores=STORES[:1])[0].parts, spec))
 
 
 def test_a_job_that_fails_says_why(spark: "SparkSession", tmp_path: Path) -> None:
-    from rmqinspect.spark.engine import ConnectEngine, SparkEngine
+    from rmqinspect.spark.engine import connect_engine, context_engine
 
     broken: Any = ["no part"]
-    for engine in (SparkEngine(spark.sparkContext), ConnectEngine(spark)):
+    for engine in (context_engine(spark.sparkContext), connect_engine(spark)):
         with pytest.raises(WorkerLost, match="the Spark job failed: a task ended with AttributeError: ") as reported:
-            list(engine.run(broken, Orders(str(tmp_path), RUN, WISH)))
+            list(engine.run(broken, ExportSpec(str(tmp_path), RUN, WISH)))
         assert "\n" not in str(reported.value)
 
 
 def test_who_closes_the_answers_ends_the_job(spark: "SparkSession", tmp_path: Path) -> None:
-    from rmqinspect.spark.engine import SparkEngine
+    from rmqinspect.spark.engine import context_engine
 
     parts = [part for plan in plans(ExportRequest(file_size=1 << 12), STORES[:1]) for part in plan.parts]
-    run = SparkEngine(spark.sparkContext).run(parts, Orders(str(tmp_path), RUN, WISH))
+    run = context_engine(spark.sparkContext).run(parts, ExportSpec(str(tmp_path), RUN, WISH))
     first = next(run)
     assert isinstance(first, LogPartRead) and first.part == parts[0]
     run.close()
@@ -141,10 +142,10 @@ def test_a_part_is_paths_and_numbers() -> None:
 
 
 def test_nothing_to_do_is_no_job(spark: "SparkSession", tmp_path: Path) -> None:
-    from rmqinspect.spark.engine import ConnectEngine, SparkEngine
+    from rmqinspect.spark.engine import connect_engine, context_engine
 
-    for engine in (SparkEngine(spark.sparkContext), ConnectEngine(spark)):
-        assert list(engine.run([], Orders(str(tmp_path), RUN, WISH))) == []
+    for engine in (context_engine(spark.sparkContext), connect_engine(spark)):
+        assert list(engine.run([], ExportSpec(str(tmp_path), RUN, WISH))) == []
 
 
 # --- the command -----------------------------------------------------------------------------------

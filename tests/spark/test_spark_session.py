@@ -48,8 +48,8 @@ def saying(answer: str) -> str:
     [
         (saying('java version "1.8.0_392"'), "Java 8 .* is too old for Spark: install a Java runtime 17 or later"),
         (saying('openjdk version "11.0.21" 2023-10-17'), "Java 11 .* is too old"),
-        ("sys.exit(1)", "JAVA_HOME=.* has none that runs: install a Java runtime 17"),
-        ("time.sleep(60)", "JAVA_HOME=.* has none that runs"),
+        ("sys.exit(1)", "JAVA_HOME=.* has no working java: install a Java runtime 17"),
+        ("time.sleep(60)", "JAVA_HOME=.* has no working java"),
     ],
 )
 @pytest.mark.usefixtures("bare")
@@ -81,7 +81,7 @@ def test_no_java_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NotInstalled, match="none is found by JAVA_HOME or on PATH: install"):
         check_spark()
     monkeypatch.setenv("JAVA_HOME", "/no/such/folder")
-    with pytest.raises(NotInstalled, match="JAVA_HOME=/no/such/folder has none that runs"):
+    with pytest.raises(NotInstalled, match="JAVA_HOME=/no/such/folder has no working java"):
         check_spark()
 
 
@@ -89,7 +89,7 @@ def test_no_java_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_java_on_the_path_that_does_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = fake_java(tmp_path, "sys.exit(1)")
     monkeypatch.setenv("PATH", str(place / "bin"))
-    with pytest.raises(NotInstalled, match=r"Spark needs Java, and .*bin/java does not run: install"):
+    with pytest.raises(NotInstalled, match=r"Spark needs Java; .*bin/java does not run: install"):
         check_spark()
 
 
@@ -124,7 +124,7 @@ def test_a_master_is_accepted_once_java_was_checked(master: str, monkeypatch: py
 
 @pytest.mark.parametrize("master", ["lokal[2]", "4", "mesos", "spark:/h"])
 def test_what_is_no_master(master: str) -> None:
-    with pytest.raises(BadOption, match="is no Spark master"):
+    with pytest.raises(BadOption, match="is not a Spark master"):
         check_spark(master)
 
 

@@ -13,7 +13,8 @@ import pytest
 
 from docs.build.spark_page import page
 from rmqinspect.errors import BadOption
-from rmqinspect.spark.options import FINDINGS, OPTIONS, SCHEMAS, STORE, read_options
+from rmqinspect.export.request import FINDINGS
+from rmqinspect.spark.options import OPTIONS, SCHEMAS, STORE, read_options
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
 from rmqinspect.tables import TABLES

@@ -10,11 +10,13 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet as pq
 
-from rmqinspect.export.job import Engine, ExportResult, LocalEngine, run_export
+from rmqinspect.export.job import Engine, ExportResult, local_engine, run_export
+from rmqinspect.export.manifest import Manifest
 from rmqinspect.export.names import safe_name
-from rmqinspect.export.part import Orders, schema_of
-from rmqinspect.export.plan import plan_store
+from rmqinspect.export.part import ExportSpec, schema_of
+from rmqinspect.export.plan import StorePlan, plan_store
 from rmqinspect.export.request import ExportRequest
+from rmqinspect.export.survey import survey_store
 from rmqinspect.export.target import FRESH, INCREMENTAL, Target
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
@@ -29,6 +31,13 @@ def case_store(family: oracle.Family, name: str) -> Store:
     return replace(open_store([str(oracle.store(family, name))]), name=f"{family}.{name}")
 
 
+def planned(
+    store: Store, request: ExportRequest, earlier: Manifest | None = None, *, replace_changed: bool = False
+) -> StorePlan:
+    """Plan one store as the command does."""
+    return plan_store(store, survey_store(store), request, earlier, replace_changed=replace_changed)
+
+
 def export(
     folder: Path,
     stores: Sequence[Store],
@@ -40,10 +49,10 @@ def export(
 ) -> ExportResult:
     """Export stores as the command does, and commit."""
     target = Target(str(folder), mode, [path for store in stores for path in store.paths])
-    plans = [plan_store(store, request, target.earlier, replace_changed=replace_changed) for store in stores]
-    orders = Orders(target.folder.path, secrets.token_hex(4), request)
+    plans = [planned(store, request, target.earlier, replace_changed=replace_changed) for store in stores]
+    spec = ExportSpec(target.folder.path, secrets.token_hex(4), request)
     target.begin()
-    outcome = run_export(plans, orders, engine or LocalEngine(1))
+    outcome = run_export(plans, spec, engine or local_engine(1))
     target.commit(outcome.manifest, outcome.names)
     return outcome
 
