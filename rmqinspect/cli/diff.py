@@ -23,8 +23,10 @@ from rmqinspect.cli.progress import LONG_READ, Progress, running_broker
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.commands import SHOW, fill_command
 from rmqinspect.config.checkpoint import read_checkpoint
-from rmqinspect.diff.log import SIDES, LogDiff
-from rmqinspect.diff.stores import Difference, DiffResult, compare_stores, diff_document, not_compared
+from rmqinspect.diff.differences import SIDES, Difference
+from rmqinspect.diff.log_diff import LogDiff
+from rmqinspect.diff.result import DiffResult, diff_document, not_compared
+from rmqinspect.diff.stores import compare_stores
 from rmqinspect.errors import Unreadable
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.lock import lock_holder
@@ -138,13 +140,13 @@ def _write_document(outcome: DiffResult, names: Sequence[str], path: str | None)
 
 
 def _write_table(outcome: DiffResult, format_: str, arguments: DiffArguments) -> None:
-    from rmqinspect.diff.stores import SCHEMA, difference_batches
+    from rmqinspect.diff.differences import SCHEMA, difference_batches
     from rmqinspect.output import View, open_writer
 
     view = View(zone=arguments.zone, colour=use_colour(arguments.color, arguments.output))
     with open_writer(format_, SCHEMA, arguments.output, view=view, evidence=_evidence(outcome)) as writer:
         writer.complete = outcome.complete
-        for batch in difference_batches(outcome):
+        for batch in difference_batches(outcome.differences.rows):
             writer.write(batch)
 
 
@@ -216,7 +218,7 @@ def _log_lines(outcome: DiffResult, log: LogDiff, names: Sequence[str]) -> Itera
 
 def _first_difference_lines(outcome: DiffResult, log: LogDiff, first: int) -> Iterator[str]:
     """Yield what either side has at the first difference, the ranges that differ, and which log is shorter."""
-    for side, stand in enumerate(outcome.stands or ()):
+    for side, stand in enumerate(outcome.at_first or ()):
         end = log.ends[side]
         ended = "the log ends before it; " if end is not None and first >= end else ""
         yield from _SCREEN.rows(f"  {SIDES[side]}", ended + stand.text)
@@ -235,7 +237,7 @@ def _first_difference_lines(outcome: DiffResult, log: LogDiff, first: int) -> It
 
 def _next_lines(outcome: DiffResult, first: int, names: Sequence[str]) -> Iterator[str]:
     """Yield the commands that show the first difference, each in one line, to be copied."""
-    for number, (name, stand) in enumerate(zip(names, outcome.stands or (), strict=True)):
+    for number, (name, stand) in enumerate(zip(names, outcome.at_first or (), strict=True)):
         at = first if stand.start is None else stand.start
         if stand.kind != "nothing":
             yield _SCREEN.line("" if number else "next", fill_command(SHOW, [name], at=at))

@@ -1,1 +1,1 @@
-"""What two stores differ in: log, records, queues, groups."""
+"""Two stores side by side: log, records, queues, groups, topics."""

@@ -1,9 +1,9 @@
-"""The consume queues of two stores side by side: where each begins and ends, and which units differ.
+"""The consume queues of two stores side by side: where each starts and ends, and which units differ.
 
-A slave builds its queues from its own log, so files may begin elsewhere and have another size; the
-unit of a queue offset is the same in both, except that an ext address is a place in a local file.
+A slave builds its queues from its own log, so files may start at other offsets and have other sizes. The unit of a
+queue offset is the same in both, except for ext addresses, which point into a local file.
 
-Pairs are (A, B). Source: ConsumeQueue, BatchConsumeQueue, aux 4.1 and 12.1.
+Pairs are (A, B). Source: ConsumeQueue, BatchConsumeQueue.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -30,18 +30,18 @@ Block = tuple[Units, Units, Units]  # queue offsets, units, tags codes; of messa
 _ALL_QUEUES = ("consumequeue", "batchconsumequeue")
 _LAST_OFFSET = 2**63 - 1
 
-# What is compared of a unit apart from its tags code, which may be an address in a local file.
+# Fields compared as stored; the tags code may be an address in a local file.
 _FIELDS = {
     kind: [name for name in dtype_of(layout).names or () if name != "tags_code"] for kind, layout in LAYOUTS.items()
 }
 
 
 class QueueEnds(NamedTuple):
-    """Where a queue begins and ends, as a broker tells it. Offsets are logical."""
+    """Where a queue starts and ends, as its broker computes it. Offsets are logical."""
 
-    min_offset: int  # first message whose record starts in the log or behind it, else max_offset
+    min_offset: int  # first message whose record is not before the log's start, else max_offset
     max_offset: int  # behind the last valid unit
-    units: int  # of messages; filler is none
+    units: int  # of messages, without filler
 
 
 @dataclass(slots=True)
@@ -52,14 +52,14 @@ class QueueDiff:
     queue_id: int
     kind: str  # queue, batch_queue
     ends: list[QueueEnds | None]  # None: the store has no such queue
-    loose: bool = False  # loose files were given: what they do not hold is not missing
-    differing: int = 0  # queue offsets that both cover and whose units differ, or that one left out
+    loose: bool = False  # loose files: units they lack are not missing
+    differing: int = 0  # queue offsets that both cover and whose units differ, or that one lacks
     first: int | None = None  # the first of them
-    units: tuple[str, str] = ("", "")  # what stands there
+    units: tuple[str, str] = ("", "")  # the units there, in words
 
     @property
     def is_same(self) -> bool:
-        """Whether nothing differs; a queue without any unit is as good as none."""
+        """Whether nothing differs. A queue without units equals a missing one."""
         empty = QueueEnds(0, 0, 0)
         a, b = (end or empty for end in self.ends)
         return not self.differing and (self.loose or a[:2] == b[:2])
@@ -70,10 +70,10 @@ def compare_queues(
     progress: Callable[[int], None] = lambda size: None,
     on_unreadable: Callable[[int, str], None] = lambda side, message: None,
 ) -> Iterator[QueueDiff]:
-    """Yield what each queue of either store is in both, by topic, queue and kind.
+    """Yield the comparison of each queue of either store, by topic, queue and kind.
 
-    Of a store of which single queues are given, only these are in question. `progress` is told how
-    many more bytes were read, `on_unreadable` in which store (0, 1) a queue could not be.
+    If single queues of a store are given, only those are compared. `progress` gets the bytes read since its last
+    call; `on_unreadable` gets the side (0, 1) and a message.
     """
     found = [{_name(files[0]): files for files in queue_files_of(store)} for store in stores]
     ext_files = [_ext_files(store) for store in stores]
@@ -81,7 +81,7 @@ def compare_queues(
     for store, files in zip(stores, found, strict=True):
         queues = queues & files.keys() if _is_piece(store) else queues
     loose = not all(store.neighbours for store in stores)
-    # Without both logs nobody knows which units point before one of them: then all of them count.
+    # Units that point before the log count as expired only if both logs are known.
     log_starts = [store.log_start if all(one.segments for one in stores) else 0 for store in stores]
     for queue in sorted(queues):
         sides = [
@@ -95,7 +95,7 @@ def compare_queues(
 
 
 def _is_piece(store: Store) -> bool:
-    """Whether queues were given without the folder that holds them all."""
+    """Whether single queues were given, not the folder of all."""
     names = (uri.basename(uri.realpath(path)) for path in store.paths)
     return store.place in LAYOUTS and not any(name in _ALL_QUEUES for name in names)
 
@@ -110,7 +110,7 @@ def _ext_files(store: Store) -> dict[tuple[str, int], Files]:
 
 
 class _Side:
-    """The queue of one store: its message units as a stream; its ends once that is through."""
+    """The queue of one store: a stream of its message units, and its ends when the stream is exhausted."""
 
     def __init__(
         self, files: Files, ext_files: Sequence[QueueFile], log_start: int, progress: Callable[[int], None]
@@ -146,7 +146,7 @@ class _Side:
             raise
 
     def _messages(self) -> Iterator[tuple[Units, Units]]:
-        """Yield the queue offsets and the units of messages, window by window, and note where they begin and end."""
+        """Yield the queue offsets and units of messages, window by window; update the ends."""
         for file in self.files:
             with open_file(file) as reader:
                 for row, units in read_units(reader, file.kind, self.progress):
@@ -157,16 +157,16 @@ class _Side:
                     self.max_offset = min(int(numbers[valid[-1]]) + int(counts[valid[-1]]), _LAST_OFFSET)
                     which = valid[units["size"][valid] != PRE_BLANK_SIZE]
                     self.units += len(which)
-                    self._note_min(numbers[which], units[which])
+                    self._update_min(numbers[which], units[which])
                     yield numbers[which], units[which]
 
-    def _note_min(self, numbers: Units, units: Units) -> None:
+    def _update_min(self, numbers: Units, units: Units) -> None:
         if self.min_offset is None:
             reached = np.flatnonzero(units["physical_offset"] >= self.log_start)
             self.min_offset = int(numbers[reached[0]]) if len(reached) else None
 
     def _tags(self, units: Units) -> Units:
-        """Return the tags codes; behind an ext address that leads somewhere stands the real one."""
+        """Return the tags codes, read from the ext file where an address resolves."""
         tags = units["tags_code"].astype(np.int64)
         found, known = np.zeros(len(tags), np.int64), np.zeros(len(tags), np.bool_)
         read_ext_tags(self.ext_files, tags, found, known)
@@ -174,9 +174,9 @@ class _Side:
 
 
 def _in_order(numbers: Units, last: int) -> Bools:
-    """Return which queue offsets ascend from `last` on; damage and overlapping files make others."""
+    """Return the mask of queue offsets that ascend from `last` on; damage and overlapping files break the order."""
     keep: Bools = numbers > last
-    keep[:-1] &= numbers[:-1] < numbers[1:]  # one that is far too large must not hide all behind it
+    keep[:-1] &= numbers[:-1] < numbers[1:]  # one far too large offset must not hide all later ones
     highest = np.maximum.accumulate(np.where(keep, numbers, last))
     keep[1:] &= numbers[1:] > highest[:-1]
     return keep
@@ -196,7 +196,7 @@ def _compare(diff: QueueDiff, sides: list[_Side | None]) -> QueueDiff:
 
 
 def _compare_units(diff: QueueDiff, a: Iterator[Block], b: Iterator[Block]) -> None:
-    """Compare the units of the queue offsets that both have: where one begins later or ends is no difference."""
+    """Compare the units of the queue offsets that both cover; other starts and ends are no differing units."""
     begun = False
     for ours, theirs in _aligned(a, b):
         low, high = 0, _LAST_OFFSET
@@ -208,13 +208,13 @@ def _compare_units(diff: QueueDiff, a: Iterator[Block], b: Iterator[Block]) -> N
 
 
 def _aligned(a: Iterator[Block], b: Iterator[Block]) -> Iterator[tuple[Block, Block]]:
-    """Yield what both have up to the same queue offset; what one has behind the other's end is left out."""
+    """Yield blocks of both up to the same queue offset; units behind the other's end are skipped."""
     ours, theirs = next(a, None), next(b, None)
     while ours is not None and theirs is not None:
         reach = min(int(ours[0][-1]), int(theirs[0][-1]))
         yield _cut(ours, 0, reach), _cut(theirs, 0, reach)
         ours, theirs = _rest(ours, reach) or next(a, None), _rest(theirs, reach) or next(b, None)
-    for _ in chain(a, b):  # read to the end all the same: the ends of both are asked for
+    for _ in chain(a, b):  # exhaust both streams, for their ends
         pass
 
 

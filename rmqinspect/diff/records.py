@@ -1,7 +1,7 @@
-"""Which records only one of two logs has, and whether the other has them at another offset.
+"""Records that only one of two logs has, and whether the other log has them at another offset.
 
-A record is the same in both logs where offset, size and every byte (its CRC) are. What it is
-wherever it stands, is told by queue, queue offset, store time and body. Sides are 0 (A) and 1 (B).
+A record is the same in both logs if offset, size and all bytes (by CRC) are equal. Across offsets it is identified by
+its key: queue, queue offset, store time and body. Sides are 0 (A) and 1 (B).
 """
 
 import zlib
@@ -18,9 +18,9 @@ from rmqinspect.commitlog.records import Records
 
 Keys = NDArray[np.uint64]
 
-# Keys of records that are kept to see whether a record stands elsewhere: 8 MB for each log.
+# Keys kept per log to find records at other offsets: 8 MB.
 SAMPLE_SIZE = 1 << 20
-_PRIME = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: spreads neighbouring values
+_PRIME = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio (Fibonacci hashing)
 
 
 class OnlyRecord(NamedTuple):
@@ -32,23 +32,23 @@ class OnlyRecord(NamedTuple):
     queue_id: int
     queue_offset: int
     store_timestamp: int  # ms
-    why: str  # hole, behind, other: what the other log has there
+    why: str  # hole, behind, other: the state of the other log there
 
 
 @dataclass(slots=True)
 class OnlyIn:
-    """The records that only one log has: the first rows, and exact counts."""
+    """The records that only one log has: the first ones, and exact counts."""
 
     rows: list[OnlyRecord] = field(default_factory=list)
     count: int = 0
-    raw: int = 0
-    by_topic: dict[str, int] = field(default_factory=dict)  # the most first
-    elsewhere: int = 0  # how many of them the other log has at another offset
+    size: int = 0  # bytes
+    by_topic: dict[str, int] = field(default_factory=dict)  # most frequent first
+    elsewhere: int = 0  # of them, those that the other log has at another offset
     elsewhere_exact: bool = True  # False: estimated from a sample
 
 
 class Columns(NamedTuple):
-    """Records of one stretch of one log: arrays of shape (n,), ascending by physical offset."""
+    """Consecutive records of one log: arrays of shape (n,), ascending by physical offset."""
 
     physical_offset: Ints
     size: Ints
@@ -56,7 +56,7 @@ class Columns(NamedTuple):
     queue: Ints  # number of (topic, queue id), the same for both logs
     queue_offset: Ints
     store_timestamp: Ints
-    key: Keys  # what the record is, wherever it stands
+    key: Keys  # identity independent of the offset
 
 
 _NO_INTS = np.zeros(0, np.int64)
@@ -74,7 +74,7 @@ class RecordDiff:
         self._samples = (_Sample(), _Sample())
 
     def columns(self, records: Records, end: int) -> Iterator[Columns]:
-        """Yield the records before the end of their log as columns: what stands behind it is of no log any more."""
+        """Yield the records before the end of their log as columns."""
         inside = records.base + records.starts < end
         if not inside.all():
             records = records.select(inside)
@@ -82,11 +82,11 @@ class RecordDiff:
             return
         queue = self._queues.number(records)
         queue_offset, timestamp = records.field("queue_offset"), records.field("store_timestamp")
-        raw, spans = records.raw, zip(records.starts.tolist(), records.ends.tolist(), strict=True)
+        content, spans = records.raw, zip(records.starts.tolist(), records.ends.tolist(), strict=True)
         yield Columns(
             records.base + records.starts,
             records.total_size,
-            np.fromiter(map(zlib.crc32, (raw[start:end] for start, end in spans)), np.int64, len(records)),
+            np.fromiter(map(zlib.crc32, (content[start:end] for start, end in spans)), np.int64, len(records)),
             queue,
             queue_offset,
             timestamp,
@@ -94,14 +94,14 @@ class RecordDiff:
         )
 
     def add(self, side: int, mine: Columns, other: Columns, why: str) -> None:
-        """Note which of a log's records the other one does not have; both are of the same range of offsets."""
+        """Note the records of one log that the other lacks; both cover the same range of offsets."""
         at = _rows_of(mine.physical_offset, other.physical_offset)
-        there = at >= 0
-        at = at[there]
-        only, moved = ~there, ~there
-        only[there] = (other.size[at] != mine.size[there]) | (other.crc[at] != mine.crc[there])
-        # A record whose properties alone differ stands where it stood.
-        moved[there] = other.key[at] != mine.key[there]
+        paired = at >= 0
+        at = at[paired]
+        only, moved = ~paired, ~paired
+        only[paired] = (other.size[at] != mine.size[paired]) | (other.crc[at] != mine.crc[paired])
+        # A record that differs in its properties only has not moved.
+        moved[paired] = other.key[at] != mine.key[paired]
         which = np.flatnonzero(only)
         if len(which):
             self._note(side, mine, which, why)
@@ -110,7 +110,7 @@ class RecordDiff:
     def _note(self, side: int, columns: Columns, which: Ints, why: str) -> None:
         found = self.only[side]
         found.count += len(which)
-        found.raw += int(columns.size[which].sum())
+        found.size += int(columns.size[which].sum())
         counts = np.bincount(columns.queue[which], minlength=len(self._counts[side]))
         counts[: len(self._counts[side])] += self._counts[side]
         self._counts[side] = counts
@@ -121,7 +121,7 @@ class RecordDiff:
             found.rows.append(OnlyRecord(*place, topic.decode("utf-8", "replace"), queue_id, *numbers, why))
 
     def finish(self) -> None:
-        """Sum up what was found so far."""
+        """Compute the totals."""
         for side, only in enumerate(self.only):
             totals: dict[str, int] = {}
             for number in np.flatnonzero(self._counts[side]).tolist():
@@ -132,14 +132,14 @@ class RecordDiff:
 
 
 class _Sample:
-    """Keys of records in bounded memory: all of them, or those whose last bits are zero."""
+    """Keys in bounded memory: all of them, or those whose last bits are zero."""
 
     def __init__(self) -> None:
         self.keys: Keys = np.zeros(0, np.uint64)
         self.mask = 0
 
     def add(self, keys: Keys) -> None:
-        """Take more keys."""
+        """Add keys."""
         self.keys = np.concatenate((self.keys, self._pick(keys)))
         while len(self.keys) > SAMPLE_SIZE and self.mask < 1 << 32:
             self.mask = 2 * self.mask + 1
@@ -150,14 +150,14 @@ class _Sample:
         return picked
 
     def count_in(self, other: "_Sample") -> tuple[int, bool]:
-        """Return how many of the keys the other sample has too, and whether that is exact."""
+        """Return how many keys the other sample has too, and whether the number is exact."""
         mask = max(self.mask, other.mask)
         found = np.isin(self.keys, other.keys) & (self.keys & np.uint64(mask) == 0)
         return int(np.count_nonzero(found)) * (mask + 1), mask == 0
 
 
 def _rows_of(values: Ints, ascending: Ints) -> Ints:
-    """Return the row of each value in an ascending column, -1 where it is not there."""
+    """Return the row of each value in an ascending column, -1 where absent."""
     if not len(ascending):
         return np.full(len(values), -1)
     at = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
@@ -175,5 +175,5 @@ def _mix(*columns: Ints) -> Keys:
 
 
 def join(parts: list[Columns]) -> Columns:
-    """Return consecutive columns as one."""
+    """Concatenate columns."""
     return Columns(*map(np.concatenate, zip(*parts, strict=True))) if parts else NOTHING

@@ -20,9 +20,11 @@ from numpy.typing import NDArray
 
 from rmqinspect.commitlog.scan import scan_split
 from rmqinspect.commitlog.splits import Split
-from rmqinspect.diff import log as diff_log
-from rmqinspect.diff.log import JOIN, LogDiff, compare_logs
-from rmqinspect.diff.stores import KINDS, SCHEMA, DiffResult, compare_stores
+from rmqinspect.diff.differences import KINDS, SCHEMA
+from rmqinspect.diff.log import CELL_SIZE, WINDOW_SIZE, compare_logs
+from rmqinspect.diff.log_diff import JOIN, LogDiff
+from rmqinspect.diff.result import DiffResult
+from rmqinspect.diff.stores import compare_stores
 from rmqinspect.schemas.consumequeue import PRE_BLANK, BatchUnit, QueueUnit
 from rmqinspect.store.discover import open_store
 from tests.support import oracle
@@ -162,7 +164,7 @@ def test_the_records_of_a_lost_segment_are_counted_by_topic(name: str) -> None:
         for found in scan(segment).records
     ]
     only = outcome.log.only[0]
-    assert (only.count, only.raw) == (len(lost), sum(found.size for found in lost))
+    assert (only.count, only.size) == (len(lost), sum(found.size for found in lost))
     assert sum(only.by_topic.values()) == only.count
     assert list(only.by_topic.values()) == sorted(only.by_topic.values(), reverse=True)
     assert [row.physical_offset for row in only.rows] == [found.physical_offset for found in lost[:10]]
@@ -235,8 +237,8 @@ def test_a_replica_that_lags_ends_earlier(tmp_path: Path) -> None:
     assert outcome.log.first == ends[1]
     assert [only.count for only in outcome.log.only] == [10, 0]
     assert {row.why for row in outcome.log.only[0].rows} == {"behind"}
-    assert outcome.stands is not None
-    assert [stand.kind for stand in outcome.stands] == ["record", "zeros"]
+    assert outcome.at_first is not None
+    assert [stand.kind for stand in outcome.at_first] == ["record", "zeros"]
 
 
 def test_a_replica_without_the_preallocated_segment_is_the_same(tmp_path: Path) -> None:
@@ -259,7 +261,7 @@ def test_what_a_new_replica_never_got_is_told_as_a_range(tmp_path: Path) -> None
     assert kinds(outcome) == {"segment_only", "range_only"}
     (row,) = outcome.differences.of("range_only")
     assert (row.only_in, row.physical_offset, row.length) == ("A", 0, SIZE)
-    assert row.message == "B begins behind it: expired there, or never replicated"
+    assert row.message == "B starts after it: expired there, or never replicated"
     assert outcome.log is not None
     assert outcome.log.compared == [(SIZE, outcome.log.ends[0])]
 
@@ -393,9 +395,8 @@ def test_cells_and_windows_of_any_size_tell_what_a_plain_comparison_tells(
     b = log_of(tmp_path / "b", *(damage(raw, chance) for raw in whole))
     ours, theirs = plain_comparison(a, b)
     results = []
-    for cell, window in ((diff_log.CELL_SIZE, diff_log.WINDOW_SIZE), (SIZE, 4096), (1000, 700), (300, 64)):
-        monkeypatch.setattr(diff_log, "CELL_SIZE", cell)
-        log = logs(a, b, limit=1000, window_size=window)
+    for cell, window in ((CELL_SIZE, WINDOW_SIZE), (SIZE, 4096), (1000, 700), (300, 64)):
+        log = logs(a, b, limit=1000, window_size=window, cell_size=cell)
         assert [{row.physical_offset for row in only.rows} for only in log.only] == [
             {offset for offset, _ in some} for some in (ours, theirs)
         ]
@@ -409,18 +410,16 @@ def test_cells_and_windows_of_any_size_tell_what_a_plain_comparison_tells(
 
 
 def test_a_record_that_reaches_over_cells_is_one_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(diff_log, "CELL_SIZE", 256)
     large = lay([{}, {"body": b"x" * 3000}, {}])
     changed = bytearray(large)
     changed[3000] ^= 1  # in the tenth cell that the record covers
     a, b = log_of(tmp_path / "a", pad(large, SIZE)), log_of(tmp_path / "b", pad(bytes(changed), SIZE))
-    log = logs(a, b)
+    log = logs(a, b, cell_size=256)
     assert [[row.physical_offset for row in only.rows] for only in log.only] == [[len(record())]] * 2
 
 
 def test_memory_is_bounded_by_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two logs of 8 MB that differ nearly everywhere."""
-    monkeypatch.setattr(diff_log, "CELL_SIZE", 1 << 16)
     paths = []
     for name, topic in (("a", "One"), ("b", "Two")):
         body = (b"\x01" if name == "a" else b"\x02") * 4000
@@ -431,7 +430,7 @@ def test_memory_is_bounded_by_windows(tmp_path: Path, monkeypatch: pytest.Monkey
     stores = open_store([str(paths[0])]), open_store([str(paths[1])])
     tracemalloc.start()
     try:
-        log = compare_logs(stores, window_size=1 << 16)
+        log = compare_logs(stores, window_size=1 << 16, cell_size=1 << 16)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -813,9 +812,9 @@ def test_hostile_names_are_shown_as_escapes(run: Run, tmp_path: Path) -> None:
 
 INTERRUPTED = {
     "queues": ("rmqinspect.diff.stores.compare_queues", "before the logs were compared"),
-    "end of A": ("rmqinspect.diff.log.scan_split", "at physical offset 0"),
-    "end of B": ("rmqinspect.diff.log.scan_split", "at physical offset 0"),
-    "bytes": ("rmqinspect.diff.log.begins_or_ends_alone", "at physical offset 0"),
+    "end of A": ("rmqinspect.diff.log_reader.scan_split", "at physical offset 0"),
+    "end of B": ("rmqinspect.diff.log_reader.scan_split", "at physical offset 0"),
+    "bytes": ("rmqinspect.diff.cell_records.CellRecords.compare", "at physical offset 0"),
 }
 
 

@@ -1,0 +1,194 @@
+"""The differences of queues and logs as rows of the table."""
+
+from collections.abc import Iterator
+from datetime import tzinfo
+from typing import Any
+
+from rmqinspect.diff.differences import SIDES, Difference, only_in
+from rmqinspect.diff.log_diff import LogDiff, OneSided
+from rmqinspect.diff.offset_content import format_store_time
+from rmqinspect.diff.queues import QueueDiff, QueueEnds
+from rmqinspect.diff.records import OnlyIn
+from rmqinspect.diff.result import DiffResult
+from rmqinspect.errors import Unreadable
+from rmqinspect.store.model import Segment
+from rmqinspect.store.reader import open_file
+from rmqinspect.tables.arrow import printable
+from rmqinspect.text import group_digits
+
+_WINDOW_SIZE = 1 << 20
+
+# Why only one log has a range, and why only one has a record.
+_RANGE_ONLY = {
+    "before": "{other} starts after it: expired there, or never replicated",
+    "hole": "a segment of {other} is missing",
+    "behind": "{other} has no segment there",
+}
+_RECORD_ONLY = {
+    "hole": "a segment of {other} is missing",
+    "behind": "{other} ends before it",
+    "other": "{other} has other bytes there",
+}
+# Which end of a queue differs, and why.
+_QUEUE_ENDS = {
+    "queue_min": "the queue starts elsewhere: expired in one store, or never replicated",
+    "queue_max": "the queue ends elsewhere: one log ends earlier, or was not dispatched",
+}
+
+
+# --- queues ---------------------------------------------------------------------------------------
+
+
+def queue_rows(queue: QueueDiff) -> Iterator[Difference]:
+    """Yield the differences of one queue."""
+    where: dict[str, Any] = {"topic": printable(queue.topic), "queue_id": queue.queue_id}
+    a, b = queue.ends
+    if a is None or b is None:
+        ends = a or b
+        assert ends is not None
+        yield Difference(
+            "queue_only",
+            "the other store has no files of this queue",
+            only_in=only_in(a is not None, b is not None),
+            count=ends.units,
+            a=_span(a),
+            b=_span(b),
+            **where,
+        )
+        return
+    offsets = {"queue_min": (a.min_offset, b.min_offset), "queue_max": (a.max_offset, b.max_offset)}
+    for what, (in_a, in_b) in offsets.items():
+        if in_a != in_b and not queue.loose:
+            yield Difference(what, _QUEUE_ENDS[what], a=str(in_a), b=str(in_b), **where)
+    if queue.differing:
+        yield Difference(
+            "queue_units",
+            "units of the same queue offset differ: consumers get other messages",
+            queue_offset=queue.first,
+            count=queue.differing,
+            a=queue.units[0],
+            b=queue.units[1],
+            **where,
+        )
+
+
+def _span(ends: QueueEnds | None) -> str | None:
+    return None if ends is None else f"{ends.min_offset} to {ends.max_offset}"
+
+
+# --- the log --------------------------------------------------------------------------------------
+
+
+def add_log_rows(result: DiffResult, log: LogDiff, zone: tzinfo) -> None:
+    """Add the differences of the logs; times are shown in `zone`."""
+    differences = result.differences
+    for row in _segment_rows(result, log):
+        differences.add(row)
+    for part in log.one_sided:
+        differences.add(_range_only(part))
+    if log.reach[0] != log.reach[1]:
+        differences.add(_log_end(log))
+    for run in log.runs.kept:
+        differences.add(
+            Difference(
+                "bytes",
+                "bytes of the log differ",
+                physical_offset=run.start,
+                length=run.end - run.start,
+                count=run.differing,
+            )
+        )
+    differences.count_more("bytes", log.runs.count - len(log.runs.kept))
+    for side, only in enumerate(log.only):
+        for row in _record_rows(side, only, zone):
+            differences.add(row)
+        differences.count_more("record_only", only.count - len(only.rows))
+
+
+def _segment_rows(result: DiffResult, log: LogDiff) -> Iterator[Difference]:
+    """Yield differing bases and lengths of segments; loose files say nothing about the segments next to them."""
+    by_base: list[dict[int, Segment]] = []
+    for store in result.stores:
+        by_base.append({})
+        for segment in store.segments:
+            by_base[-1].setdefault(segment.base, segment)
+    a, b = by_base
+    bases = a.keys() | b.keys() if all(store.neighbours for store in result.stores) else a.keys() & b.keys()
+    for base in sorted(bases):
+        sizes = [segments[base].size if base in segments else None for segments in by_base]
+        if None in sizes:
+            side = 0 if base in a else 1
+            segment = by_base[side][base]
+            if segment.size and base >= max(log.reach) and _is_zeros(result, side, segment):
+                result.notes.append(f"segment {group_digits(base)} only in {SIDES[side]}: preallocated, zeros only")
+                continue
+        elif sizes[0] == sizes[1]:
+            continue
+        side_name = only_in(base in a, base in b)
+        texts = [None if size is None else str(size) for size in sizes]
+        yield Difference(
+            "segment_only" if side_name else "segment_length",
+            "a segment that the other log does not have" if side_name else "a segment of another length",
+            only_in=side_name,
+            physical_offset=base,
+            length=max(size or 0 for size in sizes),
+            a=texts[0],
+            b=texts[1],
+        )
+
+
+def _is_zeros(result: DiffResult, side: int, segment: Segment) -> bool:
+    try:
+        with open_file(segment) as reader:
+            position = 0
+            while (position := reader.next_allocated(position)) < reader.size:
+                content = reader.read(position, _WINDOW_SIZE)
+                if content.count(0) < len(content):
+                    return False
+                position += _WINDOW_SIZE
+    except Unreadable as error:
+        result.unread.append(f"{SIDES[side]}: {error}")
+    return True
+
+
+def _range_only(part: OneSided) -> Difference:
+    return Difference(
+        "range_only",
+        _RANGE_ONLY[part.why].format(other=SIDES[1 - part.side]),
+        only_in=SIDES[part.side],
+        physical_offset=part.start,
+        length=part.end - part.start,
+    )
+
+
+def _log_end(log: LogDiff) -> Difference:
+    first, last = min(log.reach), max(log.reach)
+    a, b = ("no record" if end is None else str(end) for end in log.ends)
+    longer = SIDES[log.reach.index(last)]
+    return Difference(
+        "log_end",
+        f"the log of {longer} goes on",
+        only_in=longer,
+        physical_offset=max(first, 0),
+        length=last - max(first, 0),
+        a=a,
+        b=b,
+    )
+
+
+def _record_rows(side: int, only: OnlyIn, zone: tzinfo) -> Iterator[Difference]:
+    for record in only.rows:
+        times: list[str | None] = [None, None]
+        times[side] = format_store_time(record.store_timestamp, zone)
+        yield Difference(
+            "record_only",
+            _RECORD_ONLY[record.why].format(other=SIDES[1 - side]),
+            only_in=SIDES[side],
+            topic=record.topic,
+            queue_id=record.queue_id,
+            queue_offset=record.queue_offset,
+            physical_offset=record.physical_offset,
+            length=record.size,
+            a=times[0],
+            b=times[1],
+        )
