@@ -1,6 +1,6 @@
-"""Record batches as a table for people, JSON lines, a JSON document, CSV, Parquet or an Arrow stream.
+"""Record batches as a text table, JSON lines, a JSON document, CSV, Parquet, or an Arrow stream.
 
-Every format is one class that is fed record batches; none of them knows what a batch is about.
+Each format is one Writer, and independent of the table it writes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -49,9 +49,9 @@ def open_writer(
 ) -> Iterator[Writer]:
     """Yield a writer of batches with `schema` to the file `path`, or to stdout.
 
-    The file appears under its name when the block ends without an error and not before. An
-    interrupted JSON document or Parquet file on stdout is still ended properly, with `complete` false.
-    `evidence` are the paths of the stores that are read; no output may lie inside them.
+    The file appears under its name when the block ends without an error. On stdout, an interrupted JSON document or
+    Parquet file still gets a proper end, with `complete` false. `evidence` are the paths of the stores that are read;
+    no output may lie inside them.
 
     :raises Refused: the output exists, lies inside the evidence, or cannot be written.
     """
@@ -61,14 +61,14 @@ def open_writer(
             yield writer
             writer.finish()
         except BaseException as error:
-            if path in (None, "-") and _ends_early(error):
+            if path in (None, "-") and _stopped_reading(error):
                 writer.complete = False
                 writer.finish()
-            # Nothing may follow: a half-written Parquet file is given an end by its destructor.
+            # Discard later writes: the destructor of a half-written Parquet file appends a footer.
             out.abandon()
             raise
 
 
-def _ends_early(error: BaseException) -> bool:
-    """Tell whether the reading stopped on purpose while the output itself is still in order."""
+def _stopped_reading(error: BaseException) -> bool:
+    """Whether the error is about reading, so the output itself is intact."""
     return isinstance(error, (KeyboardInterrupt, RmqinspectError)) and not isinstance(error, Refused)

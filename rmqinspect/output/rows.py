@@ -1,11 +1,11 @@
-"""Record batches as text that programs read: JSON lines, a JSON document, CSV.
+"""Record batches as machine-readable text: JSON lines, a JSON document, CSV.
 
-The work is done by whole columns: each becomes an Arrow array of texts, Arrow joins them into
-rows, and the joined array's buffer is what is written. Python sees single values only where a
-text needs escapes or a body is not text.
+    columns -> Arrow array of texts per column -> Arrow joins them into one text per row -> its buffer is written
 
-A `binary` column is text where it is valid UTF-8 and base64 where it is not; the column
-`<name>_encoding` beside it says `utf-8` or `base64`, and is null where the value is.
+Python handles single values only where a text needs escapes or a body is not text.
+
+A `binary` value is text if it is valid UTF-8, else base64. The column `<name>_encoding` next to it says `utf-8` or
+`base64`, and is null where the value is.
 """
 
 import base64
@@ -21,7 +21,7 @@ from rmqinspect.text import HOSTILE_RE2, escape, escape_json
 from rmqinspect.times import format_micros
 from rmqinspect.version import tool_name
 
-# Small enough to appear soon and to stay far below Arrow's 2 GiB per text array, escapes included.
+# Small enough for prompt output, and far below Arrow's limit of 2 GiB per text array, escapes included.
 _SLICE_ROWS = 8192
 _SLICE_SIZE = 16 << 20
 
@@ -31,7 +31,7 @@ _JSON_STRING_COLUMNS = frozenset({"tags_code", "ext_tags_code"})
 _JSON_SPECIAL = rf'["\\{HOSTILE_RE2}]'
 _CSV_SPECIAL = r'^$|[",\r\n]|^ | $'
 _HOSTILE = f"[{HOSTILE_RE2}]"
-# Controls apart from tab and line ends, and what turns the reading direction.
+# Control characters except tab and line ends, and bidirectional controls.
 _HOSTILE_BODY = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\x{61c}\x{200e}\x{200f}\x{2028}-\x{202e}\x{2066}-\x{2069}]"
 
 
@@ -46,8 +46,7 @@ def _mask(array: pa.Array, pattern: str) -> pa.Array:
 def timestamp_texts(array: pa.Array, zone: tzinfo) -> pa.Array:
     """Return timestamps as ISO 8601 with milliseconds, `Z` or the zone's offset; null stays null."""
     if zone is UTC:
-        # Without a zone, because a machine without a zone database could not name "UTC".
-        # Arrow writes `2022-03-02 02:04:22.123`; its strftime takes ten times as long.
+        # Cast to a type without zone: works without a zone database. Arrow's strftime takes ten times as long.
         millis = array.cast(pa.timestamp("us")).cast(pa.timestamp("ms"), safe=False)
         return _join(pc.binary_replace_slice(millis.cast(pa.string()), 10, 11, "T"), "Z")
     micros = array.cast(pa.timestamp("us")).cast(pa.int64()).to_pylist()
@@ -65,7 +64,7 @@ def _is_utf8(raw: bytes | None) -> bool:
 def _binary_texts(array: pa.Array, refuse: str | None = None) -> tuple[pa.Array, pa.Array]:
     """Return (texts, encodings) of a binary array.
 
-    UTF-8 that matches the pattern `refuse` is base64 as well.
+    UTF-8 that matches the pattern `refuse` becomes base64 as well.
     """
     array = array.cast(pa.binary())
     try:
@@ -92,7 +91,7 @@ def _json_strings(array: pa.Array) -> pa.Array:
 
 
 def _spans(array: pa.Array) -> tuple[pa.Array, int, int]:
-    """Return the offsets of a list or map array, from zero, and the range of its children they mean."""
+    """Return the offsets of a list or map array, starting at 0, and the range of its children (first, length)."""
     first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
     return pc.subtract(array.offsets, pa.scalar(first, pa.int32())), first, last - first
 
@@ -178,7 +177,7 @@ def _csv_columns(batch: pa.RecordBatch, zone: tzinfo) -> Iterator[tuple[str, pa.
 
 
 def _csv_quoted(texts: pa.Array) -> pa.Array:
-    """Quote what needs it; the empty text is quoted too, so that it differs from null."""
+    """Quote texts that need it, and the empty text, which would read as null."""
     special = _mask(texts, _CSV_SPECIAL)
     if pc.any(special).as_py():
         texts = pc.if_else(special, _join('"', pc.replace_substring(texts, '"', '""'), '"'), texts)
@@ -194,7 +193,7 @@ def csv_lines(batch: pa.RecordBatch, zone: tzinfo) -> pa.Array:
 
 
 def _write_texts(out: Out, texts: pa.Array, skip: int = 0) -> None:
-    """Write all texts of an array one after the other, without the first `skip` bytes."""
+    """Write all texts of an array in a row, without the first `skip` bytes."""
     size = pc.sum(pc.binary_length(texts)).as_py()
     out.write(memoryview(texts.buffers()[2])[skip:size])
 
@@ -203,17 +202,17 @@ class JsonLines(Writer):
     """One JSON object per line."""
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Write the batch and pass it on at once."""
+        """Write the batch and flush."""
         for piece in split_batch(batch, _SLICE_ROWS, _SLICE_SIZE):
             _write_texts(self.out, json_objects(piece, self.view.zone, after="\n"))
         self.out.flush()
 
     def finish(self) -> None:
-        """Nothing ends a file of lines."""
+        """Do nothing: lines need no end."""
 
 
 class JsonDocument(Writer):
-    """One JSON object with the rows as a list; `complete` stands behind them, where it is known."""
+    """One JSON object with the rows as a list, followed by `complete` and `more`."""
 
     def __init__(self, schema: pa.Schema, out: Out, view: View) -> None:
         super().__init__(schema, out, view)
@@ -224,14 +223,14 @@ class JsonDocument(Writer):
         self._empty = True
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Write the rows, one a line."""
+        """Write the rows, one per line."""
         for piece in split_batch(batch, _SLICE_ROWS, _SLICE_SIZE):
             objects = json_objects(piece, self.view.zone, before=",\n")
             _write_texts(self.out, objects, skip=1 if self._empty else 0)
             self._empty = False
 
     def finish(self) -> None:
-        """Close the list and say whether it is complete, and whether a limit cut it."""
+        """Close the list and add `complete` and `more`."""
         tail = json.dumps({"complete": self.complete, "more": self.more}, separators=(",", ":"))
         self.out.write(f"{'' if self._empty else chr(10)}],{tail[1:]}\n".encode())
 
@@ -239,8 +238,8 @@ class JsonDocument(Writer):
 class CsvRows(Writer):
     r"""CSV with a header line.
 
-    CSV has no escapes of its own: hostile characters in texts are written as `\x1b`, lists and maps
-    are JSON, and a body with control characters other than tab and line ends is base64.
+    CSV has no escapes: hostile characters in texts become `\x1b` and the like, lists and maps become JSON, and a body
+    with control characters other than tab and line ends becomes base64.
     """
 
     def __init__(self, schema: pa.Schema, out: Out, view: View) -> None:
@@ -251,10 +250,10 @@ class CsvRows(Writer):
         out.write(",".join(names).encode() + b"\n")
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Write the batch and pass it on at once."""
+        """Write the batch and flush."""
         for piece in split_batch(batch, _SLICE_ROWS, _SLICE_SIZE):
             _write_texts(self.out, csv_lines(piece, self.view.zone))
         self.out.flush()
 
     def finish(self) -> None:
-        """Nothing ends a file of lines."""
+        """Do nothing: lines need no end."""

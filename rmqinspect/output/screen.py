@@ -1,4 +1,4 @@
-"""Record batches as a table of text for people; it streams."""
+"""Record batches as a text table, streamed."""
 
 from collections.abc import Callable
 from datetime import tzinfo
@@ -11,16 +11,16 @@ from rmqinspect.output.rows import timestamp_texts
 from rmqinspect.output.writer import Out, View, Writer
 from rmqinspect.text import cell_width, escape, escape_bytes
 
-# The rows that set the widths. A terminal does not wait for that many: see `ScreenTable.write`.
+# Rows that set the column widths. On a terminal fewer do: see `ScreenTable.write`.
 _FIRST_ROWS = 200
 
-# Padding further than this would push the next column out of sight because of one long value.
+# Widest padding: one long value must not push the other columns out of sight.
 _WIDEST = 60
-_NARROWEST = 12  # of a column that is made narrower to fit the terminal
+_NARROWEST = 12  # of a column that is narrowed to fit the terminal
 
 _ABSENT = "-"
 _BOLD, _RED, _PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[0m"
-# Columns whose value says that something is wrong unless it is one of these.
+# Values that are not highlighted; all others in these columns report a problem.
 _GOOD = {"status": ("ok",), "severity": ("info", "warning")}
 
 
@@ -35,7 +35,7 @@ def _clip(text: str, width: int) -> str:
 
 
 def _text_of(type_: pa.DataType, preview: int | None) -> Callable[[Any], str]:
-    """Return the function that shows one value (never None) of this type."""
+    """Return the formatter for values of a type; it never gets None."""
     if pa.types.is_binary(type_):
         return lambda raw: escape_bytes(raw, preview)
     if pa.types.is_map(type_):
@@ -50,28 +50,28 @@ def _text_of(type_: pa.DataType, preview: int | None) -> Callable[[Any], str]:
 
 
 def _plain_texts(array: pa.Array) -> list[str]:
-    """Return numbers and truth values as Arrow writes them; null is `-`."""
+    """Return numbers and booleans as Arrow formats them; null is `-`."""
     texts: list[str] = pc.fill_null(array.cast(pa.string()), _ABSENT).to_pylist()
     return texts
 
 
 def cells(array: pa.Array, zone: tzinfo, preview: int | None) -> list[str]:
-    """Return one safe text per value of a column; null is `-`."""
+    """Return one escaped text per value; null is `-`."""
     if pa.types.is_integer(array.type) or pa.types.is_boolean(array.type):
         return _plain_texts(array)
     if pa.types.is_timestamp(array.type):
         array = timestamp_texts(array, zone)
     elif pa.types.is_binary(array.type) and preview is not None:
-        array = pc.binary_slice(array, 0, preview + 1)  # one more, so that the cut is seen
+        array = pc.binary_slice(array, 0, preview + 1)  # one more byte, so that the cut is marked
     show = _text_of(array.type, preview)
     return [_ABSENT if value is None else show(value) for value in array.to_pylist()]
 
 
 class ScreenTable(Writer):
-    """A header and one line per row, columns two spaces apart, numbers to the right.
+    """A header and one line per row, columns two spaces apart, numbers right-aligned.
 
-    The first rows set the widths; a longer value that comes later moves the rest of its line. On a
-    terminal columns are made narrower until a line fits, and what is cut ends in `…`.
+    The first rows set the widths; a longer value later shifts the rest of its line. On a terminal, columns are narrowed
+    until a line fits; a cut value ends in `…`.
     """
 
     def __init__(self, schema: pa.Schema, out: Out, view: View) -> None:
@@ -81,10 +81,10 @@ class ScreenTable(Writer):
         self._widths: list[int] | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Write the rows, once enough came to set the widths.
+        """Write the rows, once there are enough to set the widths.
 
-        On a terminal the first batch with rows sets them, because someone waits; elsewhere a fixed number
-        of rows does, so that the same rows look the same however they were cut into batches.
+        On a terminal the first batch with rows sets them, for prompt output. Elsewhere a fixed number of rows does, so
+        the output does not depend on the sizes of batches.
         """
         columns = [cells(array, self.view.zone, self.view.preview) for array in batch.columns]
         self._waiting += zip(*columns, strict=True)
@@ -92,7 +92,7 @@ class ScreenTable(Writer):
             self._flush()
 
     def finish(self) -> None:
-        """Write what waits; a table without rows is its header."""
+        """Write the buffered rows; a table without rows is its header."""
         self._flush()
 
     def _flush(self) -> None:

@@ -1,4 +1,4 @@
-"""What all formats have in common: how rows are to be seen, and how a writer is fed."""
+"""The interface of all formats: the View of the rows, and the Writer that takes batches."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -12,36 +12,36 @@ import pyarrow.compute as pc
 from rmqinspect.text import cut_utf8
 
 SCHEMA_VERSION = 1
-"""Version of the tables: a minor one would add columns at the end, a major one renames."""
+"""Version of the tables: a minor change adds columns at the end, a major one renames."""
 
 PREVIEW_SIZE = 60
-"""Bytes of a body that `--body preview` shows: they fit into a line of a terminal."""
+"""Bytes of a body that `--body preview` shows: about one line of a terminal."""
 
 
 @dataclass(frozen=True)
 class View:
-    """How rows are to be shown."""
+    """How to show rows."""
 
     zone: tzinfo = UTC
     colour: bool = False
-    width: int | None = None  # of the terminal in cells; None: no terminal, nothing is cut
+    width: int | None = None  # of the terminal, in cells; None: not a terminal, nothing is cut
     preview: int | None = None  # bytes of a binary value in the table; None: all
-    redacted: tuple[str, ...] = ()  # what was taken out, for those who read the document
+    redacted: tuple[str, ...] = ()  # words of --redact, for the metadata
 
 
 class Out(Protocol):
-    """A stream of bytes that knows its position, because Parquet asks: a pipe, a file here or on object storage."""
+    """A stream of bytes with a position, which Parquet needs: a pipe, a local file, or an object."""
 
     closed: bool
 
-    def write(self, raw: bytes | memoryview) -> int:
-        """Write all of `octets`."""
+    def write(self, content: bytes | memoryview) -> int:
+        """Write all bytes; return their number."""
 
     def tell(self) -> int:
-        """Return how many bytes were written."""
+        """Return the bytes written so far."""
 
     def flush(self) -> None:
-        """Hand on what is written, where anybody waits for it."""
+        """Pass buffered bytes on to a waiting reader."""
 
 
 class Writer(ABC):
@@ -51,25 +51,25 @@ class Writer(ABC):
         self.schema = schema
         self.out = out
         self.view = view
-        self.complete = True  # False: something asked for could not be read
-        self.more = False  # True: a limit cut rows off
+        self.complete = True  # False: something could not be read
+        self.more = False  # True: --limit cut rows off
 
     @abstractmethod
     def write(self, batch: pa.RecordBatch) -> None:
-        """Write the rows of one batch; an empty one is fine."""
+        """Write the rows of one batch, which may be empty."""
 
     @abstractmethod
     def finish(self) -> None:
-        """Write what ends the output."""
+        """Write the end of the output."""
 
 
-def split_batch(batch: pa.RecordBatch, rows: int, raw: int) -> Iterator[pa.RecordBatch]:
-    """Yield the batch in slices of at most `rows` rows and `octets` bytes; a larger row stays whole."""
+def split_batch(batch: pa.RecordBatch, rows: int, size: int) -> Iterator[pa.RecordBatch]:
+    """Yield the batch in slices of at most `rows` rows and `size` bytes; a row larger than that is a slice."""
     for start in range(0, batch.num_rows, rows):
         stack = [batch.slice(start, rows)]
         while stack:
             piece = stack.pop()
-            if piece.num_rows > 1 and piece.nbytes > raw:
+            if piece.num_rows > 1 and piece.nbytes > size:
                 middle = piece.num_rows // 2
                 stack += [piece.slice(middle), piece.slice(0, middle)]
             else:
@@ -77,7 +77,7 @@ def split_batch(batch: pa.RecordBatch, rows: int, raw: int) -> Iterator[pa.Recor
 
 
 def cut_bodies(batch: pa.RecordBatch, size: int = PREVIEW_SIZE) -> pa.RecordBatch:
-    """Return the batch with every binary value cut to `size` bytes, at the border of a UTF-8 character."""
+    """Return the batch with every binary value cut to `size` bytes, between UTF-8 characters."""
     for position, field in enumerate(batch.schema):
         if pa.types.is_binary(field.type):
             heads = pc.binary_slice(batch.column(position), 0, size + 1).to_pylist()
