@@ -1,4 +1,4 @@
-"""`python -m docs.build.spark_page > docs/spark.md` writes the page about the data source from its options."""
+"""`python -m docs.build.spark_page > docs/spark.md` writes the reference of the data source from its options."""
 
 from textwrap import fill
 
@@ -7,7 +7,7 @@ from rmqinspect.spark.options import OPTIONS, SCHEMAS, Option
 _PAGE = """\
 # The Spark data source
 
-Written by `python -m docs.build.spark_page > docs/spark.md` from the options that the source reads.
+Written by `python -m docs.build.spark_page > docs/spark.md` from the table of options.
 
 ```python spark
 from rmqinspect.spark import RocketMQDataSource
@@ -17,8 +17,8 @@ messages = spark.read.format("rocketmq").load(["a=samples/healthy-4.9.7", "b=sam
 gaps = spark.read.format("rocketmq").option("table", "gaps").load("samples/zeroed-page-4.7.1")
 ```
 
-`load` takes a store, a list of stores, each perhaps as `NAME=STORE`: a path that all executors see, or a URI
-([what URIs can be](object-storage.md)). The rows are those of `rmqinspect decode`, with the column `store` first; the
+`load` takes a store or a list of stores, each as `STORE` or `NAME=STORE`: a path that all executors see, or a URI
+([supported URIs](object-storage.md)). The rows are those of `rmqinspect decode`, with the column `store` first; the
 columns are the same for all stores: [tables.md](tables.md). Tables:
 {tables}.
 
@@ -26,15 +26,15 @@ columns are the same for all stores: [tables.md](tables.md). Tables:
 |---|---|---|
 {options}
 
-Where several are possible, a JSON list or Python's own is taken for them. `columns` is worth its while: Spark does
-not tell a source written in Python which columns it needs.
+Options that take several values accept a JSON list or a Python list. Set `columns`: Spark does not tell a Python data
+source which columns a query needs, so without it all are computed.
 
 ## Which Python
 
-Spark runs the source in Python processes of its own: `PYSPARK_PYTHON`, else the first `python3` on `PATH`. It needs
-this package, or `--py-files`, and `construct`, `pyarrow` and `numpy`; with the option `config` also `javaproperties`. A
-notebook whose kernel is in an environment that is not on `PATH` ends with `ModuleNotFoundError`, unless it says, before
-the session starts:
+Spark runs the source in separate Python processes: `PYSPARK_PYTHON`, else the first `python3` on `PATH`. They need this
+package (installed, or by `--py-files`), `construct`, `pyarrow` and `numpy`; with the option `config` also
+`javaproperties`. If a notebook fails with `ModuleNotFoundError`, its environment is not on `PATH`; set this before the
+session starts:
 
 ```python
 import os, sys
@@ -42,7 +42,7 @@ import os, sys
 os.environ["PYSPARK_PYTHON"] = sys.executable
 ```
 
-`rmqinspect export` does so by itself where the workers are on this machine.
+`rmqinspect export` does this itself for workers on the same machine.
 
 On a cluster, ship the package as a zip made from an unpacked wheel (in the repository `schemas/` lies beside the
 package, in the wheel it is `rmqinspect/schemas`). The stores need the same path on all executors:
@@ -55,22 +55,22 @@ spark-submit --master spark://HOST:7077 --py-files dist/rmqinspect.zip job.py
 
 ## Partitions
 
-`messages` are cut into byte ranges of segments, `gaps` into segments, `queue_units` into groups of files,
-`index_entries` into files; each other table is one partition per store. Where the borders lie does not matter to the
-rows. A border inside of a segment costs a walk to it over the records before, so small `split_size` are for small
-stores. Memory does not grow with the size of a partition. A task is handed paths and numbers, and with
+`messages` are split into byte ranges of segments, `gaps` into segments, `queue_units` into groups of files,
+`index_entries` into files; any other table is one partition per store. The rows do not depend on where the borders
+lie. A split that starts inside a segment first walks over the records before it, so a small `split_size` only suits
+small stores. Memory does not grow with the size of a partition. A task receives paths and numbers, and with
 `redact=…=hash:KEYFILE` the key.
 
 ## Damage
 
-Damage never fails a job: rows say it in `status`, and what is no row is in the tables `gaps` and `findings`. With
-`mode=FAILFAST` a job fails where `rmqinspect decode` would end with exit status 3 or 4. A file that cannot be opened
-is no damage and always fails the job.
+Damage does not fail a job: it shows in the column `status`, and in the tables `gaps` and `findings`. With
+`mode=FAILFAST` a job fails where `rmqinspect decode` would exit with status 3 or 4. A file that cannot be opened always
+fails the job.
 
 ## Filters
 
-`option("pushdown", "true")` takes filters of `where` on topic, queue id, offsets, times, tags, ids and `store`, so
-that what they leave out is not read, or not decoded. It needs the configuration
+`option("pushdown", "true")` pushes filters of `where` on topic, queue id, offsets, times, tags, ids and `store` down to
+the source, which then skips reading or decoding the other rows. It needs this setting, and without it every load fails:
 
 ```python spark
 spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
@@ -78,7 +78,7 @@ orders = spark.read.format("rocketmq").option("pushdown", "true").load("samples/
 orders = orders.where("topic = 'orders' and physical_offset >= 65536")
 ```
 
-and fails every load without it. The options `topic`, `since` and so on need nothing.
+The options `topic`, `since` and so on work without it.
 """
 
 
@@ -91,7 +91,7 @@ def page() -> str:
 
 def _row(option: Option) -> str:
     default = f"`{option.default}`" if option.default is not None else ""
-    several = " Several are possible." if option.several else ""
+    several = " Takes several values." if option.several else ""
     return f"| `{option.name}` | {default} | {option.meaning}{several} |"
 
 

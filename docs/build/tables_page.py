@@ -1,4 +1,4 @@
-"""`python -m docs.build.tables_page > docs/tables.md` writes the page about all tables from their schemas."""
+"""`python -m docs.build.tables_page > docs/tables.md` writes the reference of all tables from their schemas."""
 
 from collections.abc import Iterator
 from textwrap import fill
@@ -14,57 +14,57 @@ _KAFKA = "messages --schema kafka"
 
 _HEAD = """
 Written by `python -m docs.build.tables_page > docs/tables.md` from the schemas that `rmqinspect decode` and
-`rmqinspect export` use. Offsets are bytes unless the name says otherwise; ranges are half-open: `end` is the first one
-behind. Timestamps are in UTC, most of them of whole milliseconds. Any column may be null where the evidence does not
-say. `store` stands in exports, and wherever several stores are read at once. What the types are in DuckDB, pandas and
-Spark: [export.md](export.md#types). Questions put to the tables: [recipes.md](recipes.md).
+`rmqinspect export` use. Offsets are in bytes unless the name says otherwise; ranges are half-open: `end` is excluded.
+Timestamps are in UTC, nearly all in whole milliseconds. Any column may be null where the store does not provide the
+value. `store` is present in exports, and wherever several stores are read at once. The types in DuckDB, pandas and
+Spark: [export.md](export.md#types). Example queries: [recipes.md](recipes.md).
 """
 
-# What one row of each table is, and what the columns alone cannot say.
+# The meaning of a row of each table, and what its columns cannot say.
 ROWS = {
     "messages": f"""
-One row per record of the commit log, in physical order. Everything that is a record has its row: also half messages and
-what ended them, retries, dead letters, delayed and timer messages in their system topics, and what a broker keeps for
-itself. An inner batch is one row: its body is the encoded items, `properties` has `INNER_NUM`.
+One row per record of the commit log, in physical order. Every record has a row, including half messages and the records
+that end them, retries, dead letters, delayed and timer messages in their system topics, and the broker's own records.
+An inner batch is one row: its body is the encoded items, `properties` has `INNER_NUM`.
 
-`status` is `ok` or the first that holds of {", ".join(f"`{status}`" for status in STATUSES[1:])};
-`rmqinspect explain STATUS` says what each means. A text that was no UTF-8 has U+FFFD in place of the bytes that were
-none. A time outside of the years 1 to 9999 is null.
+`status` is `ok` or the first that applies of {", ".join(f"`{status}`" for status in STATUSES[1:])};
+`rmqinspect explain STATUS` explains each. In text that is not valid UTF-8, U+FFFD replaces the invalid bytes. A time
+outside the years 1 to 9999 is null.
 """,
     "segments": "One row per file of the commit log, and one per hole between two of them (`missing`).",
     "gaps": """
-One row per range of the commit log that is no record. `filler`, and `zeros` at the end of the log, are normal.
-Lost are `unknown`, bytes that nothing explains, and `missing`, files that are not there.
+One row per range of the commit log without records. `filler` is normal, and so are `zeros` at the end of the log.
+`unknown` (unexplained bytes) and `missing` (absent files) are lost data.
 """,
     "queues": """
-One row per topic and queue that has files; queues that live in RocksDB have none. `records` and `shift` follow from a
-scan of the whole log: `export` fills them, `decode` does not.
+One row per topic and queue with files; queues in RocksDB have no rows. `records` and `shift` need a scan of the whole
+log: `export` fills them, `decode` does not.
 """,
     "queue_units": """
-One row per used unit of the consume queues, light queues (`%LMQ%…`) included. One record may have several units: of its
-own queue, and of each light queue it was sent to. Queues that live in RocksDB have no row.
+One row per used unit of the consume queues, light queues (`%LMQ%…`) included. A record may have several units: one in
+its own queue, and one in each light queue it was sent to. Queues in RocksDB have no rows.
 """,
     "index_files": "One row per index file.",
     "index_entries": """
-One row per entry of the index files. A record has one for its msg id and one for each key, from 5.4.0 on also one for
+One row per entry of the index files. A record has one entry for its msg id, one for each key, and since 5.4.0 one for
 its tags.
 """,
     "groups": """
 One row per consumer group, topic and queue of `config/consumerOffset.json`, or of `config/lmqConsumerOffset.json`. A
-group that never committed an offset of a queue has no row for it, nor has one that keeps its offsets on the client
+group has no row for a queue it never committed an offset for, and none at all if its offsets are kept on the client
 (broadcasting).
 """,
-    "topics": "One row per topic of `config/topics.json`. The log may hold records of topics that were deleted since.",
+    "topics": "One row per topic of `config/topics.json`. The log may hold records of topics deleted since.",
     "subscription_groups": "One row per consumer group of `config/subscriptionGroup.json`.",
     "checkpoint": "One row per field of the file `checkpoint`.",
     "delay_offsets": "One row per delay level of `config/delayOffset.json`.",
     FINDINGS: """
-One row per problem that `rmqinspect verify` finds at level standard. Only `export` has this table; on the screen it is
-`verify -f table`. Every code is explained in [findings.md](findings.md).
+One row per problem that `rmqinspect verify` finds at level standard. Only `export` and the Spark data source have this
+table; on the screen it is `verify -f table`. All codes: [findings.md](findings.md).
 """,
     _KAFKA: """
-The rows of `messages` with the columns of Spark's source for Kafka, and `store`. What has no place there is left out:
-physical offset, hosts, ids, `status`. How to read it: [export.md](export.md#as-kafka-messages).
+The rows of `messages` with the columns of Spark's Kafka source, and `store`. Columns without a counterpart are dropped:
+physical offset, hosts, ids, `status`. Usage: [export.md](export.md#as-kafka-messages).
 """,
 }
 
@@ -77,13 +77,13 @@ def page() -> str:
 
 
 def schemas() -> dict[str, pa.Schema]:
-    """Return the schema of each section of the page, the column `store` in front."""
+    """Return the schema of each section of the page, `store` first."""
     plain = {name: schema_of(name, ExportRequest()) for name in (*TABLES, FINDINGS)}
     return plain | {_KAFKA: schema_of(MESSAGES, ExportRequest(schema="kafka"))}
 
 
 def type_words(type_: pa.DataType) -> str:
-    """Return what the page calls a type: its Arrow name, but for the one kind of timestamps there is."""
+    """Return the name of a type on the page: its Arrow name, except for timestamps, which are all alike."""
     if pa.types.is_timestamp(type_):
         return "timestamp"
     if pa.types.is_list(type_):

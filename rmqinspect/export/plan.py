@@ -132,7 +132,7 @@ def _refusal(store: Store, earlier: Manifest, changed: list[int], cut: list[int]
             f"{store.name}: segment {changed[0]} differs from the export of {when}; --replace-changed exports it again"
         )
     return (
-        f"{store.name}: segment {cut[0]} of the export of {when} is gone and no later one exists: the log was cut; "
+        f"{store.name}: segment {cut[0]} of the export of {when} is gone, and no later one exists: the log was cut; "
         "--replace-changed removes its rows"
     )
 
