@@ -49,7 +49,7 @@ def test_what_is_no_export_stays(mode: str, tmp_path: Path) -> None:
 def test_files_that_only_look_like_an_exports_are_not_taken_for_one(name: str, tmp_path: Path) -> None:
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text("mine")
-    with pytest.raises(Refused, match="of no export"):
+    with pytest.raises(Refused, match="which no export wrote"):
         Target(str(tmp_path), OVERWRITE, [])
 
 
