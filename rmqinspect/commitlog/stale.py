@@ -5,7 +5,7 @@ stood behind the cut stays there until new records reach it:
 
     |new|new|new|new|zeros or a torn record|old|old|old|...
 
-Such records prove themselves like any other. They are told by their store times: older than the
+Such records prove themselves like any other. Their store times give them away: older than those of the
 records before the gap. Source: MappedFileQueue#truncateDirtyFiles.
 """
 

@@ -1,4 +1,4 @@
-"""A stretch of a segment in memory, as bytes and as integers at any position.
+"""A part of a segment in memory, as bytes and as integers at any position.
 
     segment   |------------------------------------------------|  positions
                         start              start + filled

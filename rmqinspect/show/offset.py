@@ -18,7 +18,7 @@ from rmqinspect.schemas import dledger, message
 from rmqinspect.schemas.message import SysFlag
 from rmqinspect.show.cause import explain_spot
 from rmqinspect.show.field_notes import compression_name
-from rmqinspect.show.queue_units import Witness, find_witnesses
+from rmqinspect.show.queue_units import Reference, find_references
 from rmqinspect.show.record import describe_entry_head, describe_items, describe_record
 from rmqinspect.store.model import Store
 from rmqinspect.store.reader import open_file
@@ -219,18 +219,18 @@ def _queue_unit_facts(store: Store, record: ParsedFields) -> Iterator[Fact]:
     if not store.queue_files:
         yield Fact("queue unit", "not searched: no consume queue files given")
         return
-    witnesses, wanted = find_witnesses(store, record), has_queue_unit(record.number("sys_flag"))
-    if not witnesses:
+    references, wanted = find_references(store, record), has_queue_unit(record.number("sys_flag"))
+    if not references:
         yield Fact("queue unit", "none found" if wanted else "none: prepared and rollback records have none")
-    for witness in witnesses:
-        yield Fact("queue unit", _queue_unit_text(witness, wanted), witness.disagrees and wanted)
+    for reference in references:
+        yield Fact("queue unit", _queue_unit_text(reference, wanted), reference.disagrees and wanted)
 
 
-def _queue_unit_text(witness: Witness, wanted: bool) -> str:
-    unit = witness.unit
-    place = f"{escape(witness.file.name)} at {describe_offset(witness.position)}"
+def _queue_unit_text(reference: Reference, wanted: bool) -> str:
+    unit = reference.unit
+    place = f"{escape(reference.file.name)} at {describe_offset(reference.position)}"
     points = f"{unit.number('physical_offset')}, {count(unit.number('size'), 'byte')}"
-    text = f"{place}: unit {witness.number} -> {points}, tags code {unit.number('tags_code')}"
+    text = f"{place}: unit {reference.number} -> {points}, tags code {unit.number('tags_code')}"
     if not wanted:
         return f"{text}; of another record: prepared and rollback records have none"
-    return f"{text}: {'differs: ' + '; '.join(witness.problems) if witness.problems else 'ok'}"
+    return f"{text}: {'differs: ' + '; '.join(reference.problems) if reference.problems else 'ok'}"

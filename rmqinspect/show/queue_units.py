@@ -15,7 +15,7 @@ _UNITS = {"queue": consumequeue.QueueUnit, "batch_queue": consumequeue.BatchUnit
 
 
 @dataclass(frozen=True, slots=True)
-class Witness:
+class Reference:
     """A queue unit that points at a record, or stands where the one that should does."""
 
     file: QueueFile
@@ -30,7 +30,7 @@ class Witness:
         return bool(self.problems) and self.unit.number("size") not in (0, consumequeue.PRE_BLANK_SIZE)
 
 
-def find_witnesses(store: Store, record: ParsedFields) -> list[Witness]:
+def find_references(store: Store, record: ParsedFields) -> list[Reference]:
     """Return the queue units of a record: the one at its queue offset, and else also one that points at it.
 
     :raises Unreadable: an I/O error.
@@ -39,9 +39,9 @@ def find_witnesses(store: Store, record: ParsedFields) -> list[Witness]:
     for kind, expected in (("queue", _at_queue_offset), ("batch_queue", _nothing)):
         files = _files_of(store, record, kind)
         here = expected(files, record)
-        if here is None or here.unit.number("physical_offset") != record.number("physical_offset"):
+        if here is None or here.unit.number("physical_offset") != _place_of(record):
             there = _pointing_at(files, record)
-            found += [witness for witness in (here, there) if witness is not None]
+            found += [reference for reference in (here, there) if reference is not None]
         else:
             found.append(here)
     return found
@@ -60,7 +60,7 @@ def _nothing(files: list[QueueFile], record: ParsedFields) -> None:
     return None
 
 
-def _at_queue_offset(files: list[QueueFile], record: ParsedFields) -> Witness | None:
+def _at_queue_offset(files: list[QueueFile], record: ParsedFields) -> Reference | None:
     """Return the unit at the record's queue offset."""
     at = record.number("queue_offset") * consumequeue.QueueUnit.sizeof()
     for file in files:
@@ -69,9 +69,9 @@ def _at_queue_offset(files: list[QueueFile], record: ParsedFields) -> Witness | 
     return None
 
 
-def _pointing_at(files: list[QueueFile], record: ParsedFields) -> Witness | None:
+def _pointing_at(files: list[QueueFile], record: ParsedFields) -> Reference | None:
     """Return the unit with the record's physical offset, by bisection: units ascend in it."""
-    target = record.number("physical_offset")
+    target = _place_of(record)
     for file in files:
         size = _UNITS[file.kind].sizeof()
         low, high = 0, file.size // size
@@ -84,9 +84,9 @@ def _pointing_at(files: list[QueueFile], record: ParsedFields) -> Witness | None
             else:
                 high = middle
         if low < file.size // size:
-            witness = _read_unit(file, low * size, record)
-            if witness.unit.number("physical_offset") == target and witness.unit.number("size") > 0:
-                return witness
+            reference = _read_unit(file, low * size, record)
+            if reference.unit.number("physical_offset") == target and reference.unit.number("size") > 0:
+                return reference
     return None
 
 
@@ -96,12 +96,12 @@ def _parse(file: QueueFile, position: int) -> ParsedFields:
         return walk_fields(layout.subcons, reader.read(position, layout.sizeof()))
 
 
-def _read_unit(file: QueueFile, position: int, record: ParsedFields) -> Witness:
+def _read_unit(file: QueueFile, position: int, record: ParsedFields) -> Reference:
     unit = _parse(file, position)
     number = unit.number("queue_offset")
     if file.kind == "queue":
         number = (file.base + position) // consumequeue.QueueUnit.sizeof()
-    return Witness(file, position, number, unit, tuple(_problems(unit, number, record)))
+    return Reference(file, position, number, unit, tuple(_problems(unit, number, record)))
 
 
 def _problems(unit: ParsedFields, number: int, record: ParsedFields) -> Iterator[str]:
@@ -112,7 +112,7 @@ def _problems(unit: ParsedFields, number: int, record: ParsedFields) -> Iterator
     if size == consumequeue.PRE_BLANK_SIZE:
         yield "a pre-blank filler"
         return
-    place = record.number("physical_offset") if record.physical_offset is None else record.physical_offset
+    place = _place_of(record)
     if offset != place:
         yield f"points at {offset}, not here{_flip(place, offset, 64)}"
         return
@@ -125,6 +125,11 @@ def _problems(unit: ParsedFields, number: int, record: ParsedFields) -> Iterator
     if expected is not None and tags_code > consumequeue.EXT_ADDRESS_MAX and tags_code != expected:
         flip = _flip(expected, tags_code, 64)
         yield f"tags code {tags_code}, of the record's tags it would be {expected}{flip}"
+
+
+def _place_of(record: ParsedFields) -> int:
+    """Return the physical offset where a record lies, which its own field may name wrongly."""
+    return record.number("physical_offset") if record.physical_offset is None else record.physical_offset
 
 
 def _flip(expected: int, found: int, width: int) -> str:

@@ -1,4 +1,4 @@
-"""The walk over a segment: whatever its bytes are, each is told once, and no record is missed or invented."""
+"""The walk over a segment: whatever its bytes are, each is reported once, and no record is missed or invented."""
 
 import os
 import zlib

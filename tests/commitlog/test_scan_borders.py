@@ -107,7 +107,7 @@ def test_one_late_time_before_a_gap_makes_no_earlier_life(tmp_path: Path) -> Non
     assert not any(found.stale for found in scan(write_segment(tmp_path, bytes(log))).records)
 
 
-def test_a_second_stretch_of_an_earlier_life_is_stale_too(tmp_path: Path) -> None:
+def test_a_second_run_of_an_earlier_life_is_stale_too(tmp_path: Path) -> None:
     old = bytearray(lay([{"store_timestamp": STORED + n} for n in range(40)]))
     new = lay([{"store_timestamp": STORED + 60_000 + n} for n in range(4)])
     starts = [found.physical_offset for found in scan(write_segment(tmp_path, bytes(old))).records]
