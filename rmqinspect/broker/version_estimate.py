@@ -10,7 +10,7 @@ Source: the history of the store's classes, RocketMQ 4.0.0 to 5.5.0.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -198,7 +198,7 @@ def _tag_keys(store: Store, sample: Sample) -> tuple[int, int]:
     for file in store.index_files[: -_INDEX_FILES - 1 : -1]:
         if file.size > _INFERRED_SIZE and file.size != DEFAULT_GEOMETRY.size:
             continue
-        [index] = read_index_files(replace(store, index_files=(file,)))
+        [index] = read_index_files(store, files=[file])
         count = min(index.readable_entries, _LAST_ENTRIES)
         if index.geometry is None or not count:
             continue

@@ -5,12 +5,11 @@ from its first page and one search; every other is left to `queue_ends`.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 
 from rmqinspect.codec.layout import dtype_of
-from rmqinspect.consumequeue.units import QueueSummary, queue_ends, queue_files_of
+from rmqinspect.consumequeue.units import QueueSummary, queue_end, queue_files_of
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas.consumequeue import PRE_BLANK_SIZE, QueueUnit
 from rmqinspect.store.model import QueueFile, Store
@@ -30,14 +29,9 @@ def peek_queues(store: Store, problems: list[str]) -> Iterator[QueueSummary]:
     """
     for files in queue_files_of(store):
         try:
-            yield _peek(files, store.log_start) or _look(store, files)
+            yield _peek(files, store.log_start) or queue_end(files, store.log_start)
         except Unreadable as error:
             problems.append(str(error))
-
-
-def _look(store: Store, files: tuple[QueueFile, ...]) -> QueueSummary:
-    [summary] = queue_ends(replace(store, queue_files=files))
-    return summary
 
 
 def _peek(files: tuple[QueueFile, ...], log_start: int) -> QueueSummary | None:

@@ -186,8 +186,16 @@ def queue_ends(store: Store, only: Collection[tuple[str, int]] | None = None) ->
     """
     for files in queue_files_of(store):
         if only is None or (files[0].topic, files[0].queue_id) in only:
-            short = len(files) == 1 and allocated_size(files[0]) <= SHORT_FILE
-            yield (None if short else _look(files, store.log_start)) or _survey(files, store.log_start)
+            yield queue_end(files, store.log_start)
+
+
+def queue_end(files: tuple[QueueFile, ...], log_start: int) -> QueueSummary:
+    """Return the summary of one queue as `queue_ends` does.
+
+    :raises Unreadable: an I/O error.
+    """
+    short = len(files) == 1 and allocated_size(files[0]) <= SHORT_FILE
+    return (None if short else _look(files, log_start)) or _survey(files, log_start)
 
 
 def _survey(files: tuple[QueueFile, ...], log_start: int, done: Callable[[int], None] | None = None) -> QueueSummary:

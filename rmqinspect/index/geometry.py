@@ -15,7 +15,7 @@ Source: IndexFile, IndexHeader; RocketMQ 4.0.0 to 5.5.0.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,8 +99,10 @@ class IndexFile:
         return max(0, min(self.geometry.entries, held) - 1)
 
 
-def read_index_files(store: Store, unread: list[tuple[str, str]] | None = None) -> list[IndexFile]:
-    """Return the store's index files in their order, each with header and geometry.
+def read_index_files(
+    store: Store, unread: list[tuple[str, str]] | None = None, files: Sequence[StoreFile] | None = None
+) -> list[IndexFile]:
+    """Return the store's index files, or only `files`, in order, each with header and geometry.
 
     Unreadable files are skipped and added to `unread` as (name, error).
 
@@ -108,8 +110,8 @@ def read_index_files(store: Store, unread: list[tuple[str, str]] | None = None) 
     """
     configured = configured_geometry(store)
     known = [geometry for geometry in (configured, DEFAULT_GEOMETRY) if geometry]
-    files = []
-    for file in store.index_files:
+    found = []
+    for file in store.index_files if files is None else files:
         try:
             with open_file(file) as reader:
                 header = _read_header(reader)
@@ -122,10 +124,10 @@ def read_index_files(store: Store, unread: list[tuple[str, str]] | None = None) 
         if geometry:
             # Tried first for the next file: a store's files usually share one geometry.
             known = [geometry, *(other for other in known if other != geometry)]
-        files.append(IndexFile(file, header, geometry))
-    counts = Counter(index.geometry for index in files if index.geometry)
+        found.append(IndexFile(file, header, geometry))
+    counts = Counter(index.geometry for index in found if index.geometry)
     usual = configured or max(counts, key=lambda geometry: counts[geometry], default=None)
-    return [_with_usual(index, usual) for index in files]
+    return [_with_usual(index, usual) for index in found]
 
 
 def reread_index_file(file: StoreFile, geometry: Geometry | None) -> IndexFile:
