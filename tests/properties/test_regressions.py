@@ -96,14 +96,14 @@ def test_a_folder_without_its_log_is_judged_by_what_it_says_itself(
     store = oracle.store("broker", "main-5.3.3")
     assert main(["verify", str(store / name), "--level", "deep"]) == ExitStatus.DONE
     printed = capsys.readouterr().out
-    assert "judged by what they say themselves" in printed
-    assert "there is no commit log" in printed
+    assert "judged by their own content" in printed
+    assert "no commit log" in printed
 
 
 def test_verify_gives_no_verdict_on_what_it_does_not_judge(capsys: pytest.CaptureFixture[str]) -> None:
     store = oracle.store("broker", "main-5.3.3")
     assert main(["verify", str(store / "checkpoint")]) == ExitStatus.UNREADABLE
-    assert "give the store it belongs to" in capsys.readouterr().err
+    assert "give the whole store" in capsys.readouterr().err
 
 
 def test_a_verdict_says_when_checks_were_left_out(capsys: pytest.CaptureFixture[str]) -> None:

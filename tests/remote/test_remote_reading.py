@@ -98,7 +98,7 @@ def test_info_tells_the_same_facts(server: Server, run: Run, name: str) -> None:
     assert [document["stop"].pop("lock_seen") for document in documents] == [True, False]
     assert documents[0] == documents[1]
     assert (here[0], here[2]) == (there[0], there[2])
-    assert "who holds the lock is not seen from here" in run("info", uri)[1]
+    assert "a lock holder would not be visible from here" in run("info", uri)[1]
 
 
 @pytest.mark.parametrize("name", CASES)
