@@ -62,17 +62,23 @@ def open_stores(paths: Sequence[str], *, config: str | None = None, base: int | 
     paths = [uri.local_path(path) for path in paths] or _configured_paths(settings)
     if not paths:
         raise NotAStore("no store given, and no --config that names one")
-    located = [(path, find_place(path)) for path in paths]
-    if not any("commitlog" in filesystem.listdir(real) for _, (real, place) in located if place == ()):
-        # The commit log may lie elsewhere: storePathCommitLog.
-        logs = [path for path in _log_paths(settings) if os.path.isdir(path) and path not in paths]
-        located += [(path, (os.path.realpath(path), ("commitlog",))) for path in logs]
+    located = _locate(paths, settings)
     roots = [entry for entry in located if entry[1][1] == ()]
     loose = [entry for entry in located if entry[1][1] != ()]
     if len(roots) > 1 and loose:
         raise NotAStore("several stores and loose files or folders: unclear which store these belong to")
     groups = [[root, *loose] for root in roots] or [loose]
     return [_assemble(group, settings, base) for group in groups]
+
+
+def _locate(paths: Sequence[str], settings: Mapping[str, str]) -> list[tuple[str, tuple[str, Place]]]:
+    """Return (path as given, (real path, place)) of each path, and of a commit log that lies elsewhere."""
+    located = [(path, find_place(path)) for path in paths]
+    if not any("commitlog" in filesystem.listdir(real) for _, (real, place) in located if place == ()):
+        # The commit log may lie elsewhere: storePathCommitLog.
+        logs = [path for path in _log_paths(settings) if os.path.isdir(path) and path not in paths]
+        located += [(path, (os.path.realpath(path), ("commitlog",))) for path in logs]
+    return located
 
 
 # --- files of a store ---------------------------------------------------------------------------
