@@ -34,7 +34,7 @@ from rmqinspect.store.model import Store
 from rmqinspect.system.uri import shown
 from rmqinspect.text import count, describe_offset, describe_size, escape_json, group_digits
 
-_SCREEN = Screen(indent=13)
+_SCREEN = Screen(indent=13, cut=True)
 _RANGES = 3  # of physical offsets, on the screen
 _TOPICS = 5  # on the screen; the document lists all
 
