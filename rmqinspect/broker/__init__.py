@@ -1,1 +1,1 @@
-"""What brokers do, version by version."""
+"""What brokers do, by version."""

@@ -1,7 +1,7 @@
-"""Where very many queues end, in little time: one page of each, where that is enough.
+"""The ends of very many queues in little time: one page of each where that is enough.
 
-A store may have ten thousand queues, most of them with few units in one file. Such a queue is told
-from its first page and one search; every other is left to `queue_ends`.
+A store may have ten thousand queues, most of them with a few units in one file. The first page and one look for
+further allocated bytes settle such a queue; every other is left to `queue_ends`.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from rmqinspect.codec.layout import dtype_of
-from rmqinspect.consumequeue.units import QueueSummary, queue_end, queue_files_of
+from rmqinspect.consumequeue.units import SHORT_FILE, QueueSummary, queue_end, queue_files_of
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas.consumequeue import PRE_BLANK_SIZE, QueueUnit
 from rmqinspect.store.model import QueueFile, Store
@@ -19,13 +19,12 @@ _UNIT = dtype_of(QueueUnit)
 _BLOCK = 4096
 _PAGE = _BLOCK // _UNIT.itemsize * _UNIT.itemsize
 _ZEROS = bytes(_PAGE)
-_SHORT = 64 << 10  # bytes on disk that `queue_ends` reads whole
 
 
 def peek_queues(store: Store, problems: list[str]) -> Iterator[QueueSummary]:
-    """Yield the summary of every queue, by topic and queue id; as sure as that of `queue_ends`.
+    """Yield the summary of every queue, by topic and queue id; the same as that of `queue_ends`.
 
-    Queues that cannot be read are left out; why is added to `problems`.
+    Queues that cannot be read are left out, and the errors added to `problems`.
     """
     for files in queue_files_of(store):
         try:
@@ -35,14 +34,14 @@ def peek_queues(store: Store, problems: list[str]) -> Iterator[QueueSummary]:
 
 
 def _peek(files: tuple[QueueFile, ...], log_start: int) -> QueueSummary | None:
-    """Return the summary of a queue of one file whose units end in the first page and are plain."""
+    """Return the summary of a queue of one file whose units are plain and end in its first page, else None."""
     file = files[0]
     if len(files) > 1 or file.kind != "queue":
         return None
     with open_file(file) as reader:
         page = reader.read(0, _PAGE)
-        # Few bytes on disk that go on behind the page: zeros between units, perhaps. They are read.
-        if len(page) == _PAGE and reader.allocated <= _SHORT and reader.next_allocated(_BLOCK) < reader.size:
+        # Few bytes on disk that go on behind the page, perhaps with zeros between units: `queue_ends` reads them.
+        if len(page) == _PAGE and reader.allocated <= SHORT_FILE and reader.next_allocated(_BLOCK) < reader.size:
             return None
     units = np.frombuffer(page, _UNIT, len(page) // _UNIT.itemsize)
     sizes = units["size"]

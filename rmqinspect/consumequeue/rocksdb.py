@@ -1,9 +1,10 @@
-"""Consume queues that live in RocksDB (5.2.0+), unpacked into files of 20-byte units.
+"""Consume queues in RocksDB (5.2.0+), unpacked into queue files of 20-byte units.
 
-The database is copied first: even a reader that promises to write nothing leaves a lock and a log in
-its folder. The copy is opened by another process, because RocksDB may end the process that opens a
-damaged database. What comes out are the queues as a broker without RocksDB would have them, so every
-table and every check of queue files works on them.
+    consumequeue/*.sst  -- copy -->  folder/database  -- another process -->  folder/queues/00000001 ...
+
+The database is copied because RocksDB leaves a lock and a log even in a folder that it opens for reading. Another
+process opens the copy because RocksDB may end the process that opens a damaged database. The result are queue
+files, so every table and every check of queue files works on them.
 
 Needs the library `rocksdict`, an extra. Source: RocksDBConsumeQueueTable,
 RocksDBConsumeQueueOffsetTable; RocketMQ 5.2.0 to 5.5.0.
@@ -19,7 +20,7 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
 
-from rmqinspect.consumequeue.rocksdb_reader import INDEX, TALK, unpack_database
+from rmqinspect.consumequeue.rocksdb_reader import INDEX, PROCESS_OUTPUT, unpack_database
 from rmqinspect.errors import Refused, Unreadable
 from rmqinspect.schemas.consumequeue import QueueUnit
 from rmqinspect.store.model import QueueFile, Store, StoreFile
@@ -27,18 +28,18 @@ from rmqinspect.store.reader import open_file
 from rmqinspect.system import uri
 from rmqinspect.text import describe_size, escape
 
-# Where the queues' database lies: 5.2.0, and 5.5.0 with useSeparateStorePathForRocksdbCQ.
+# Folders of the database: since 5.2.0, and since 5.5.0 with useSeparateStorePathForRocksdbCQ.
 FOLDERS = ("consumequeue", "consumequeue_rocksdb")
 
-# What stands behind the folder's name in the names of unpacked files.
+# Follows the folder in the names of unpacked files.
 UNPACKED = " (RocksDB)"
 
 _UNIT_SIZE = QueueUnit.sizeof()
 _COPY_WINDOW = 4 << 20
-# A copy, and the units: 20 bytes for an entry of which RocksDB keeps some 20 after compression.
+# The copy and the units: RocksDB keeps some 20 bytes of an entry after compression, a unit has 20.
 _SPACE_PER_BYTE = 3
-_SPACE_BESIDES = 16 << 20
-_MOST_WORDS = 300
+_SPACE_MARGIN = 16 << 20
+_MAX_REASON = 300
 
 
 class NoRocksdict(Unreadable):
@@ -47,24 +48,24 @@ class NoRocksdict(Unreadable):
 
 @dataclass(frozen=True, slots=True)
 class QueueEnd:
-    """An end of a queue of which the column family `offset` says something else than the entries."""
+    """An end of a queue where the column family `offset` contradicts the entries."""
 
     topic: str
     queue_id: int
-    which: str  # max: the last message; min: the first one
+    which: str  # max: the last message; min: the first
     physical_offset: int  # as the column family says
     queue_offset: int
-    found: tuple[int, int] | None  # (physical offset, queue offset) of the entry there, None without any
+    found: tuple[int, int] | None  # (physical offset, queue offset) of that entry; None without entries
 
 
 @dataclass(frozen=True, slots=True)
 class RocksQueues:
     """What a database of consume queues holds."""
 
-    store: Store  # its queue files are the unpacked ones, and no others
+    store: Store  # its queue files are the unpacked ones only
     entries: int
-    malformed: int  # keys or values that are no entry of a queue, and were left out
-    ends: tuple[QueueEnd, ...]  # that contradict the entries
+    malformed: int  # keys or values that are no entry of a queue; skipped
+    ends: tuple[QueueEnd, ...]  # those that contradict the entries
 
 
 def has_rocksdict() -> bool:
@@ -75,7 +76,7 @@ def has_rocksdict() -> bool:
 def database_files(store: Store) -> list[StoreFile]:
     """Return the files of the database that holds a store's consume queues, [] without one.
 
-    :raises Unreadable: there are two databases; a broker's setting, which is not in the store, decides.
+    :raises Unreadable: there are two databases: a setting of the broker decides, which is not in the store.
     """
     files = {folder: [file for file in store.of_kind("rocksdb") if _folder_of(file) == folder] for folder in FOLDERS}
     found = [folder for folder in FOLDERS if any(os.path.basename(file.name) == "CURRENT" for file in files[folder])]
@@ -87,16 +88,15 @@ def database_files(store: Store) -> list[StoreFile]:
 
 
 def _folder_of(file: StoreFile) -> str:
-    # A folder that was given by itself is not in the names.
+    # Names do not have a folder that was given by itself.
     return os.path.dirname(file.name) or uri.basename(uri.dirname(file.path))
 
 
 def unpack_queues(store: Store, folder: str) -> RocksQueues:
-    """Write the consume queues that a store has in RocksDB as queue files below `folder`.
+    """Write a store's consume queues in RocksDB as queue files below `folder`.
 
-    `folder` exists, is empty and lies outside of the evidence; the files are needed as long as the
-    returned store is used. A queue is one file, its first unit that of the first entry; entries
-    that are missing between two others are unused units.
+    `folder` is an empty directory outside of the evidence; the files are needed as long as the returned store is
+    used. Each queue is one file that begins with its first entry; missing entries in between are unused units.
 
     :raises NoRocksdict: the library is not installed.
     :raises Refused: too little space in `folder`.
@@ -120,7 +120,7 @@ def unpack_queues(store: Store, folder: str) -> RocksQueues:
 
 
 def _expect_space(store: Store, folder: str, size: int) -> None:
-    needed, free = _SPACE_PER_BYTE * size + _SPACE_BESIDES, shutil.disk_usage(folder).free
+    needed, free = _SPACE_PER_BYTE * size + _SPACE_MARGIN, shutil.disk_usage(folder).free
     if free < needed:
         raise Refused(
             f"{store.name}: unpacking its RocksDB queues takes about {describe_size(needed)} in {folder}, "
@@ -141,7 +141,8 @@ def _copy(files: Iterable[StoreFile], folder: str) -> None:
 def _read_apart(name: str, copy: str, units: str) -> None:
     """Let another process unpack the database.
 
-    :raises Unreadable: it ended without an answer; the message has the library's own words.
+    :raises Refused: no space left.
+    :raises Unreadable: the process failed; the message is the library's.
     """
     process = multiprocessing.get_context("spawn").Process(target=unpack_database, args=(copy, units), daemon=True)
     process.start()
@@ -155,23 +156,23 @@ def _read_apart(name: str, copy: str, units: str) -> None:
     if status < 0:
         raise Unreadable(f"{name}: RocksDB cannot read it: it ended its process with signal {-status}")
     if status > 0:
-        reason = _last_words(os.path.join(units, TALK))
+        reason = _error_of(os.path.join(units, PROCESS_OUTPUT))
         if os.strerror(errno.ENOSPC) in reason:
             raise Refused(f"{name}: no space left to unpack it in {units}: TMPDIR names another place")
         raise Unreadable(f"{name}: RocksDB cannot read it: {reason}")
 
 
-def _last_words(path: str) -> str:
+def _error_of(path: str) -> str:
     """Return the message of the exception that ended the other process."""
     if not os.path.exists(path):
-        return "no word why"
-    with open(path, encoding="utf-8", errors="replace") as talk:
-        lines = [line.strip() for line in talk if line.strip()]
-    return escape(lines[-1][:_MOST_WORDS].removeprefix("Exception: ")) if lines else "no word why"
+        return "no reason given"
+    with open(path, encoding="utf-8", errors="replace") as output:
+        lines = [line.strip() for line in output if line.strip()]
+    return escape(lines[-1][:_MAX_REASON].removeprefix("Exception: ")) if lines else "no reason given"
 
 
 def _collect(store: Store, folder: str, units: str) -> RocksQueues:
-    """Return what the other process wrote, and which ends contradict the entries."""
+    """Return what the other process wrote, and the ends that contradict the entries."""
     queues: dict[tuple[str, int], _Queue] = {}
     ends: list[QueueEnd] = []
     totals: dict[str, Any] = {}
@@ -197,7 +198,7 @@ def _collect(store: Store, folder: str, units: str) -> RocksQueues:
 
 @dataclass(frozen=True, slots=True)
 class _Queue:
-    """One unpacked queue: a line of the index that the other process writes."""
+    """One unpacked queue: a line of the index written by the other process."""
 
     topic: str  # hex
     queue_id: int
@@ -218,15 +219,15 @@ def _queue_file(queue: _Queue, folder: str, units: str) -> QueueFile:
 
 
 def _topic_text(raw: str) -> str:
-    # As names of folders come from the system.
+    # As the names of folders are decoded.
     return bytes.fromhex(raw).decode("utf-8", "surrogateescape")
 
 
 def _judge(end: QueueEnd, queue: _Queue | None, log_start: int) -> QueueEnd | None:
-    """Return an end that contradicts the entries, with the entry that is there.
+    """Return an end if it contradicts the entries, with the entry that is there.
 
-    `max` is the last entry; without entries its message must have expired. `min` is written only when
-    it is corrected, and a compaction may leave older entries: it must lie among the entries.
+    `max` must be the last entry; without entries, its message must have expired. `min` must lie among the entries:
+    it is written only when it is corrected, and a compaction may leave older entries.
     """
     if queue is None:
         never_used = end.which == "min" or end.queue_offset < 0

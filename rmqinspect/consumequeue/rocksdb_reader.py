@@ -1,7 +1,7 @@
-"""A RocksDB database of consume queues, read and written as queue files, in a process of its own.
+"""Reads consume queues from RocksDB and writes them as queue files, in a process of its own.
 
-RocksDB may end the process that opens a damaged database, or ask for any amount of memory: both must
-cost no more than this process. Whoever starts it reads the index that it leaves, or its last words.
+RocksDB may end the process that opens a damaged database, or allocate without bound: both may cost this process
+only. The parent reads the index that it leaves, or its error output.
 
 Source: RocksDBConsumeQueueTable, RocksDBConsumeQueueOffsetTable; RocketMQ 5.2.0 to 5.5.0.
 """
@@ -21,14 +21,14 @@ from rmqinspect.codec.layout import dtype_of
 from rmqinspect.schemas import rocksdb
 from rmqinspect.schemas.consumequeue import QueueUnit
 
-INDEX = "index.jsonl"  # a line for each queue, for each end that RocksDB has noted, and last the totals
-TALK = "talk.txt"  # what this process says: tracebacks, and the words of the library
+INDEX = "index.jsonl"  # one line per queue, one per end that RocksDB has noted, then the totals
+PROCESS_OUTPUT = "output.txt"  # stdout and stderr: tracebacks, messages of the library
 
-_CHUNK = 1 << 16  # entries taken from the database at a time
+_CHUNK = 1 << 16  # entries per read
 _OPEN_FILES = 64
-_MOST_MEMORY = 4 << 30  # address space
+_MAX_MEMORY = 4 << 30  # address space
 
-# Between two entries of a queue; a damaged key must not make a file of exabytes.
+# Queue offsets between two entries: a damaged key must not make a file of exabytes.
 _LONGEST_HOLE = 1 << 24
 _LAST_QUEUE_OFFSET = 2**58  # its file name is still a Java long
 
@@ -39,18 +39,18 @@ _UNIT = dtype_of(QueueUnit)
 _AFTER_QUEUE = _TAIL.itemsize - rocksdb.KeyHead.sizeof()  # separator and queue offset
 
 Columns = NDArray[Any]
-Chunk = Sequence[tuple[bytes, bytes]]  # keys and values of consecutive items; not empty
+Chunk = Sequence[tuple[bytes, bytes]]  # keys and values of consecutive items, at least one
 
 
 def unpack_database(copy: str, units: str) -> None:
-    """Read the database in folder `copy`; write a file for each queue, and the index, into `units`."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
-    _keep_talk(os.path.join(units, TALK))
+    """Read the database in folder `copy`; write one file per queue, and the index, into `units`."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
+    _redirect_output(os.path.join(units, PROCESS_OUTPUT))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY, _MOST_MEMORY))
+    resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY, _MAX_MEMORY))
     from rocksdict import AccessType, Options, Rdict
 
-    # Options of our own: those in the folder name paths of the host where the broker ran.
+    # Not the options in the folder: they name paths of the broker's host.
     options = Options(raw_mode=True)
     options.set_max_open_files(_OPEN_FILES)
     families = {name: Options(raw_mode=True) for name in Rdict.list_cf(copy, options)}
@@ -68,11 +68,11 @@ def unpack_database(copy: str, units: str) -> None:
         _write_line(index, totals)
 
 
-def _keep_talk(path: str) -> None:
-    talk = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+def _redirect_output(path: str) -> None:
+    output = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     for descriptor in (1, 2):
-        os.dup2(talk, descriptor)
-    os.close(talk)
+        os.dup2(output, descriptor)
+    os.close(output)
 
 
 def _write_line(index: TextIO, line: dict[str, Any]) -> None:
@@ -82,8 +82,8 @@ def _write_line(index: TextIO, line: dict[str, Any]) -> None:
 def _chunks(family: Any) -> Iterator[Chunk]:
     """Yield the items of a column family.
 
-    rocksdict ends its items at a block that RocksDB cannot read as if they were all: only an iterator
-    of RocksDB's own says whether anything follows the last one.
+    At a block that RocksDB cannot read, rocksdict ends its items as if there were no more: only RocksDB's own
+    iterator says whether anything follows.
     """
     items, last = iter(family.items()), None
     while chunk := tuple(islice(items, _CHUNK)):
@@ -95,15 +95,15 @@ def _chunks(family: Any) -> Iterator[Chunk]:
     else:
         rest.seek(last)
         rest.next()
-    rest.status()  # raises what RocksDB says
+    rest.status()  # raises RocksDB's error
     if rest.valid():
         raise EOFError("the entries end before the database does")
 
 
 def write_queues(chunks: Iterable[Chunk], folder: str, index: TextIO) -> dict[str, Any]:
-    """Write the entries of column family `default`, in the order of their keys, as a file for each queue.
+    """Write the entries of column family `default`, in the order of their keys, as one file per queue.
 
-    Returns the totals: `entries` that were written, `malformed` ones that were left out.
+    Return the totals: `entries` written, `malformed` ones skipped.
     """
     files = _QueueFiles(folder, index)
     for chunk in chunks:
@@ -121,7 +121,7 @@ class _QueueFiles:
         self.index = index
         self.entries = 0
         self.malformed = 0
-        self._queue: bytes | None = None  # the beginning of the keys of the queue that is being written
+        self._queue: bytes | None = None  # the part of the keys that names the queue being written
         self._file: BinaryIO | None = None
         self._line: dict[str, Any] = {}
         self._number = 0
@@ -129,12 +129,12 @@ class _QueueFiles:
     def take(self, keys: tuple[bytes, ...], values: tuple[bytes, ...]) -> None:
         """Take the next entries."""
         sizes = np.fromiter(map(len, keys), np.int64, len(keys))
-        # Sorted keys begin with the size of the topic, so those of one size stand together.
+        # Keys begin with the size of the topic: sorted, those of one size are together.
         borders = [0, *(np.flatnonzero(np.diff(sizes)) + 1).tolist(), len(keys)]
         for start, end in pairwise(borders):
-            self._take_alike(keys[start:end], values[start:end])
+            self._take_same_size(keys[start:end], values[start:end])
 
-    def _take_alike(self, keys: tuple[bytes, ...], values: tuple[bytes, ...]) -> None:
+    def _take_same_size(self, keys: tuple[bytes, ...], values: tuple[bytes, ...]) -> None:
         """Take entries whose keys have the same size."""
         topic_size = len(keys[0]) - _HEAD.itemsize - _TAIL.itemsize
         if topic_size <= 0:
@@ -162,7 +162,7 @@ class _QueueFiles:
             self._add(queues[start].tobytes(), offsets[start:end], units[start:end])
 
     def _add(self, queue: bytes, offsets: Columns, units: Columns) -> None:
-        """Write units of one queue; what comes behind a hole that no queue has is left out."""
+        """Write units of one queue; entries behind an impossibly long hole are malformed."""
         before = self._line["last"][1] if queue == self._queue else int(offsets[0]) - 1
         far = np.flatnonzero(np.diff(offsets, prepend=before) > _LONGEST_HOLE)
         if len(far):
@@ -191,7 +191,7 @@ class _QueueFiles:
         self._line = {"topic": topic, "queue_id": queue_id, "file": name, "first": first, "last": first}
 
     def close(self) -> None:
-        """End the file of the last queue, and tell it to the index."""
+        """Close the file of the last queue and add it to the index."""
         if self._file is not None:
             self._file.close()
             _write_line(self.index, self._line)
@@ -199,12 +199,12 @@ class _QueueFiles:
 
 
 def _cut(raw: Columns, start: int, dtype: np.dtype[Any]) -> Columns:
-    """Return the struct that stands at the same place in every row."""
+    """Return the struct at one position of every row."""
     return np.ascontiguousarray(raw[:, start : start + dtype.itemsize]).view(dtype)[:, 0]
 
 
 def read_end(key: bytes, value: bytes) -> dict[str, Any] | None:
-    """Return what an item of column family `offset` says, None if it is none.
+    """Return what an item of column family `offset` says, None if it is malformed.
 
     The first or last message of a queue: topic in hex, queue_id, which, physical_offset, queue_offset.
     {} for the checkpoint, the physical offset up to which the queues are built.

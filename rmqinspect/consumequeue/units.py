@@ -1,9 +1,8 @@
 """The units of consume queues, and where each queue begins and ends.
 
-Two ways lead to a queue's ends. `survey_queues` reads every unit, so it also sees what lies behind
-a hole of zeros. `queue_ends` reads the first page and the end of each queue and believes that the
-units between them are ascending and without a hole, as a broker writes them; where what it reads
-contradicts that, it reads the queue whole.
+`survey_queues` reads every unit, so it also sees units behind a hole of zeros. `queue_ends` reads the first page
+and the end of each queue and assumes that the units between ascend without a hole, as a broker writes them; where
+what it reads contradicts that, it reads the whole queue.
 
 Source: ConsumeQueue, BatchConsumeQueue; RocketMQ 4.0.0 to 5.5.0.
 """
@@ -34,22 +33,21 @@ from rmqinspect.store.reader import FileReader, allocated_size, open_file
 LAYOUTS = {"queue": QueueUnit, "batch_queue": BatchUnit}  # by kind of file
 _KIND_NAMES = {"queue": "file", "batch_queue": "batch"}
 
-# A file is read in windows that grow: most files of a store with many queues hold few units in
-# megabytes of preallocated zeros, and a long file is read in few calls.
+# Windows grow: most files of a store with many queues hold few units in megabytes of preallocated zeros, and a
+# long file still takes few calls.
 FIRST_WINDOW = 16 << 10
 LAST_WINDOW = 4 << 20
-# What the quick look reads at a time: one page holds 204 units.
-PAGE = 4096
-SHORT_FILE = 64 << 10  # bytes on disk: to read so few of them whole costs no more than to search them
-_EXT_WINDOW = 4 << 20  # bytes of an ext file read at a time
+PAGE = 4096  # bytes per read of a quick look: 204 units
+SHORT_FILE = 64 << 10  # bytes on disk: reading so few whole costs no more than searching them
+_EXT_WINDOW = 4 << 20  # bytes per read of an ext file
 _LAST_OFFSET = 2**63 - 1  # a damaged batch unit must not push a sum out of int64
 
 
 def read_units(reader: FileReader, kind: str, done: Callable[[int], None] | None = None) -> Iterator[tuple[int, Units]]:
     """Yield (row of the first unit, units) for the windows of a file that may hold units.
 
-    The units are of the layout's dtype. Holes of a sparse file are skipped: they are zeros. Bytes
-    behind the last whole unit are not read.
+    Units have the layout's dtype. Holes of a sparse file are skipped: they are zeros. Bytes behind the last whole
+    unit are not read. `done` is called with the bytes of each window.
 
     :raises Unreadable: the system reports an I/O error.
     """
@@ -70,7 +68,7 @@ def read_units(reader: FileReader, kind: str, done: Callable[[int], None] | None
 
 
 def valid_units(units: Units) -> Units:
-    """Return which units a broker takes for valid; filler is. Source: ConsumeQueue#recover."""
+    """Return which units a broker accepts; filler is among them. Source: ConsumeQueue#recover."""
     good = (units["physical_offset"] >= 0) & (units["size"] > 0)
     if "message_count" in (units.dtype.names or ()):
         good &= (units["queue_offset"] >= 0) & (units["message_count"] > 0)
@@ -104,10 +102,10 @@ def _behind(queue_offset: np.int64, message_count: np.int32) -> int:
 
 
 def read_ext_tags(files: Sequence[QueueFile], tags: Units, found: Units, known: Units) -> None:
-    """Put the tags code of each ext unit that `tags` has the address of into `found`, and mark it in `known`.
+    """Look up the ext units whose addresses are in `tags`: tags codes go into `found`, successes into `known`.
 
-    An ext unit counts when its size is that of its head and bitmap: an address is only a number,
-    and a damaged one leads anywhere. Source: ConsumeQueueExt#get.
+    An ext unit counts when its size is that of its head and bitmap: a damaged address points anywhere.
+    Source: ConsumeQueueExt#get.
 
     :raises Unreadable: the system reports an I/O error.
     """
@@ -115,7 +113,7 @@ def read_ext_tags(files: Sequence[QueueFile], tags: Units, found: Units, known: 
     if not len(rows) or not files:
         return
     layout = dtype_of(ExtHead)
-    positions = tags[rows] ^ np.int64(EXT_ADDRESS_BASE)  # flips the sign bit: adds 2^63
+    positions = tags[rows] ^ np.int64(EXT_ADDRESS_BASE)  # flips the sign bit, which adds 2^63
     for file in files:
         local = positions - file.base
         inside = np.flatnonzero((local >= 0) & (local <= file.size - layout.itemsize))
@@ -123,13 +121,13 @@ def read_ext_tags(files: Sequence[QueueFile], tags: Units, found: Units, known: 
         if not len(inside):
             continue
         with open_file(file) as reader:
-            # One read for the addresses of each window, from the first to the last one.
+            # One read per window, from its first address to its last.
             windows = local[inside] // _EXT_WINDOW
             for group in np.split(inside, np.flatnonzero(np.diff(windows)) + 1):
                 first, last = int(local[group[0]]), int(local[group[-1]])
                 raw = reader.read(first, last - first + layout.itemsize)
                 if len(raw) < last - first + layout.itemsize:
-                    continue  # cut since it was listed
+                    continue  # truncated since it was listed
                 heads: Units = np.ndarray((last - first + 1,), layout, raw, 0, (1,))[local[group] - first]
                 good = heads["size"] == layout.itemsize + heads["bitmap_size"].astype(np.int32)
                 good &= heads["bitmap_size"] >= 0
@@ -139,21 +137,21 @@ def read_ext_tags(files: Sequence[QueueFile], tags: Units, found: Units, known: 
 
 @dataclass(frozen=True, slots=True)
 class QueueSummary:
-    """Where a queue begins and ends. Offsets are logical unless they are called physical."""
+    """Where a queue begins and ends. Offsets are queue offsets unless called physical."""
 
     topic: str
     queue_id: int
     kind: str  # file, batch
     files: tuple[QueueFile, ...]
-    min_offset: int  # first message whose record starts in the log or behind it, else max_offset
-    max_offset: int  # behind the last valid unit; where the first file begins, if there is none
-    units: int  # of messages; filler is none
+    min_offset: int  # first message whose record lies in the log or behind it, else max_offset
+    max_offset: int  # behind the last valid unit; without one, where the first file begins
+    units: int  # of messages, without filler
     first_physical_offset: int | None
     last_physical_offset: int | None
     last_size: int | None  # bytes of the record of the last message unit
 
     def bytes_on_disk(self) -> int:
-        """Return what the files take on disk; holes take nothing.
+        """Return the bytes that the files take on disk; holes take none.
 
         :raises Unreadable: a file cannot be opened.
         """
@@ -161,14 +159,14 @@ class QueueSummary:
 
 
 def queue_files_of(store: Store) -> Iterator[tuple[QueueFile, ...]]:
-    """Yield the files of each queue, by topic, queue and kind; ext files are no queue of their own."""
+    """Yield the files of each queue, by topic, queue and kind; ext files are not included."""
     files = (file for file in store.queue_files if file.kind in LAYOUTS)
     for _, group in groupby(files, lambda file: (file.topic, file.queue_id, file.kind)):
         yield tuple(group)
 
 
 def survey_queues(store: Store, done: Callable[[int], None] | None = None) -> Iterator[QueueSummary]:
-    """Yield every queue's summary after reading all of its units.
+    """Yield the summary of every queue from all of its units.
 
     :raises Unreadable: the system reports an I/O error.
     """
@@ -178,9 +176,8 @@ def survey_queues(store: Store, done: Callable[[int], None] | None = None) -> It
 def queue_ends(store: Store, only: Collection[tuple[str, int]] | None = None) -> Iterator[QueueSummary]:
     """Yield the summary of every queue, or of those in `only`, reading little of each.
 
-    A queue of one file that takes up to 64 KiB on disk is read whole, so its summary is exact. Of
-    any other the first and last units are read, and those between are believed to be ascending and
-    without a hole: `survey_queues` need not believe that, and `verify` checks it.
+    A queue of one file that takes up to 64 KiB on disk is read whole: its summary is exact. Of any other, the
+    first and last units are read, and those between are assumed to ascend without a hole; `verify` checks that.
 
     :raises Unreadable: the system reports an I/O error.
     """
@@ -249,7 +246,7 @@ def _summary(
 
 
 class _Rows:
-    """The units of a queue's files as one row of units; keeps the file of the last read open."""
+    """The units of a queue's files under one numbering of rows; keeps the file of the last read open."""
 
     def __init__(self, files: Sequence[QueueFile]) -> None:
         self.files = files
@@ -269,9 +266,9 @@ class _Rows:
             self._reader.close()
 
     def raw(self, row: int, count: int) -> bytes:
-        """Return the bytes of up to `count` units from `row` of the queue on, of one file.
+        """Return the bytes of up to `count` units from `row` on, at most to the end of that row's file.
 
-        :raises Unreadable: an I/O error, or the file became shorter than it was when listed.
+        :raises Unreadable: an I/O error, or the file became shorter since it was listed.
         """
         which = self.file_of(row)
         file = self.files[which]
@@ -306,7 +303,7 @@ def _is_message(unit: Units) -> bool:
 
 
 def _look(files: tuple[QueueFile, ...], log_start: int) -> QueueSummary | None:
-    """Return a summary from the first page and the end; None where it takes the whole queue."""
+    """Return a summary from the first page and the end; None where that needs the whole queue."""
     with _Rows(files) as rows:
         page = PAGE // rows.layout.itemsize
         if rows.starts[-1] == 0:
@@ -334,8 +331,8 @@ def _find_end(rows: _Rows, page: int) -> int | None:
         start, stop = rows.starts[which], rows.starts[which + 1]
         if start == stop or not any(rows.raw(start, 1)):
             continue
-        # Page `low` begins with a used unit; page `high` does not, or is the file's end. Most
-        # files are used at their beginning only, so the search goes up in growing steps first.
+        # Page `low` begins with a used unit; page `high` does not, or is the file's end. Most files are used at
+        # their beginning only, so the search first goes up in growing steps.
         low, high, step = 0, -(-(stop - start) // page), 1
         while high - low > 1:
             middle = min(low + step, (low + high) // 2)
@@ -349,7 +346,7 @@ def _find_end(rows: _Rows, page: int) -> int | None:
 
 
 def _first_reached(rows: _Rows, low: int, high: int, log_start: int) -> int:
-    """Return the first row of [low, high) whose record starts at or behind the log's start, else `high`."""
+    """Return the first row of [low, high) that points into the log or behind it, else `high`."""
     if rows.unit(low)["physical_offset"][0] >= log_start:
         return low
     while low < high:
@@ -364,7 +361,7 @@ def _first_reached(rows: _Rows, low: int, high: int, log_start: int) -> int:
 def find_unit(files: Sequence[QueueFile], queue_offset: int) -> tuple[int, int] | None:
     """Return (physical offset, record size) of the message unit that holds a queue offset.
 
-    None when no file has the unit, or when it is filler, unused or damaged.
+    None where no file has the unit, or it is filler, unused or damaged.
 
     :raises Unreadable: the system reports an I/O error.
     """
@@ -378,7 +375,7 @@ def find_unit(files: Sequence[QueueFile], queue_offset: int) -> tuple[int, int] 
 
 
 def _row_in_queue(rows: _Rows, queue_offset: int) -> int | None:
-    """Return the row that file names and positions say; files may be missing between two others."""
+    """Return the row by file names and positions; files may be missing in between."""
     for which, file in enumerate(rows.files):
         row = rows.starts[which] + queue_offset - file.base // rows.layout.itemsize
         if rows.starts[which] <= row < rows.starts[which + 1]:
@@ -387,7 +384,7 @@ def _row_in_queue(rows: _Rows, queue_offset: int) -> int | None:
 
 
 def _row_in_batch_queue(rows: _Rows, queue_offset: int) -> int | None:
-    """Return the row whose unit says that it holds the offset; units are ascending."""
+    """Return the row of the unit that holds the offset, by binary search: units ascend."""
     low, high = 0, rows.starts[-1]
     while low < high:
         middle = (low + high) // 2

@@ -1,1 +1,1 @@
-"""Checks of consume queues, and of queues against the log."""
+"""The rules of consume queues."""

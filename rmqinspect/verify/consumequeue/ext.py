@@ -1,8 +1,8 @@
-"""The rule that the files of an ext consume queue decide by themselves: EX-SIZE.
+"""Ext consume queues by themselves: EX-SIZE.
 
-Whether a queue unit's address leads to one of their units is judged with the unit (`queue_join`).
+Whether a queue unit's address points to an ext unit is judged with the queue unit (`verify.consumequeue.tags`).
 
-Source: ConsumeQueueExt#recover, #putAndFlush; core 4.8.
+Source: ConsumeQueueExt#recover, #putAndFlush; RocketMQ 4.1.0 to 5.5.0.
 """
 
 from collections.abc import Sequence
@@ -18,21 +18,21 @@ from rmqinspect.store.reader import FileReader, open_file
 from rmqinspect.verify.findings import Finding, unread_finding
 
 _HEAD = dtype_of(ExtHead)
-WINDOW_SIZE = 1 << 20
-_SIZE = np.dtype(">i2")
+WINDOW_SIZE = 1 << 20  # bytes per read
+_SIZE = _HEAD["size"]
 
 
 @dataclass(slots=True)
 class ExtSurvey:
-    """What ext files say by themselves."""
+    """What ext files show by themselves."""
 
-    findings: list[Finding] = field(default_factory=list)  # one a file at most: what lies behind is not found again
+    findings: list[Finding] = field(default_factory=list)  # at most one per file: the units behind it cannot be found
     units: int = 0
     unread: list[Finding] = field(default_factory=list)  # ST-IO
 
 
 def survey_ext(files: Sequence[QueueFile]) -> ExtSurvey:
-    """Follow the sizes of the units of each file."""
+    """Follow the sizes of the units of each file; return the units and what breaks the walk."""
     survey = ExtSurvey()
     for file in files:
         try:
@@ -44,9 +44,9 @@ def survey_ext(files: Sequence[QueueFile]) -> ExtSurvey:
 
 
 def _follow(reader: FileReader, file: QueueFile, survey: ExtSurvey) -> None:
-    """Step from unit to unit; neighbours of one size, as nearly all are, in one step."""
+    """Step from unit to unit. Runs of units of one size, as nearly all are, take one step."""
     start, raw = 0, reader.read(0, WINDOW_SIZE)
-    at = 0  # in the window
+    at = 0  # position in the window
     while True:
         if at + _HEAD.itemsize > len(raw) and start + len(raw) < reader.size:
             start, at = start + at, 0
@@ -54,7 +54,7 @@ def _follow(reader: FileReader, file: QueueFile, survey: ExtSurvey) -> None:
         left = len(raw) - at
         size = int(np.frombuffer(raw, _SIZE, 1, at)[0]) if left >= _SIZE.itemsize else 0
         if size == 0 or size == EXT_END_OF_FILE:
-            return  # the end of what was written, or of a full file
+            return  # end of the written part, or of a full file
         if size < _HEAD.itemsize or start + at + size > reader.size:
             survey.findings.append(_finding(file, start + at, None, size))
             return
@@ -74,7 +74,7 @@ def _follow(reader: FileReader, file: QueueFile, survey: ExtSurvey) -> None:
 
 
 def _finding(file: QueueFile, position: int, expected: int | None, found: int) -> Finding:
-    what = "its bitmap's length" if expected is not None else "its file"
+    what = "the length of its bitmap" if expected is not None else "the file"
     return Finding(
         "EX-SIZE",
         f"the ext unit's size does not fit {what}: a start that recovers the file ends it here",

@@ -1,7 +1,13 @@
-"""Which units of a queue are out of order: CQ-ORDER and BQ-ORDER.
+"""Units of a queue that are out of order: CQ-ORDER and BQ-ORDER.
 
-Judged over the units that are not wrong otherwise: a unit that leads nowhere says nothing about the
-order of its neighbours. So it is asked last, and only of the queues that do not ascend.
+Physical offsets must ascend along a queue. Where they do not, one of three units is the outlier: the one whose
+removal lets the others ascend.
+
+    100  200  900  300  400      900 is reported: 200, 300 ascend without it
+    100  200   50  300  400       50 is reported
+
+Units that are wrong otherwise are left out: a dangling unit says nothing about its neighbours. So this runs last,
+and only for queues that do not ascend.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,8 +25,7 @@ from rmqinspect.verify.findings import Finding
 
 Spans = Sequence[tuple[int, int]]  # [start, end) in bytes of a file
 
-# Two units and the one before them tell which of the three is out of order.
-_CARRIED = 3
+_CARRIED = 3  # units of the window before: an outlier is judged with its two neighbours
 
 
 class _Unit(NamedTuple):
@@ -32,9 +37,9 @@ class _Unit(NamedTuple):
 
 
 def find_disorder(files: Sequence[QueueFile], wrong: Mapping[str, Spans]) -> Iterator[Finding]:
-    """Yield the units of a queue that are out of order, leaving out those in the `wrong` spans of its files.
+    """Yield the units of a queue that are out of order, without those in the `wrong` spans of its files.
 
-    Files that cannot be read are left out too: that was told.
+    Files that cannot be read are skipped: the survey has reported them.
     """
     carried: list[_Unit] = []
     reported: set[tuple[str, int]] = set()
@@ -86,7 +91,7 @@ def _within(rows: Ints, spans: Spans, size: int) -> np.ndarray[tuple[int], np.dt
 
 
 def _outliers(places: Ints, times: Ints, lead: int) -> Iterator[int]:
-    """Yield which of consecutive units, judged before `lead` already, the others ascend without."""
+    """Yield the outliers among consecutive units; those before `lead` were judged in the window before."""
     wrong = (places[1:] <= places[:-1]) | (times[1:] < times[:-1])
     for at in (np.flatnonzero(wrong) + 1).tolist():
         if at < lead:
@@ -98,13 +103,13 @@ def _outliers(places: Ints, times: Ints, lead: int) -> Iterator[int]:
 
 def _finding(unit: _Unit, before: int | None) -> Finding:
     behind = before is not None and unit.place > before
-    what = "its record stands before, or at, that of the unit before it"
+    what = "the unit points before, or at, the record of the unit before it"
     if behind:
-        what = "its record stands behind that of the unit after it"
+        what = "the unit points behind the record of the unit after it"
     size = dtype_of(LAYOUTS[unit.file.kind]).itemsize
     batch = unit.file.kind == "batch_queue"
     if batch:
-        what = "physical offsets or store times of the batch units do not ascend here"
+        what = "physical offsets or store times of batch units do not ascend here"
     return Finding(
         "BQ-ORDER" if batch else "CQ-ORDER",
         f"the queue is out of order: {what}",

@@ -1,10 +1,13 @@
-"""The rules that a consume queue's own units decide, and where its units point into the log.
+"""A consume queue by itself: CQ-SIZE, CQ-HOLE, CQ-DANGLING, BQ-COUNT, and which units point into which split.
 
-`survey_queue` reads a queue once, window by window. What its units say of the log's records is
-judged where those records are read (`queue_join`); the survey only tells which rows point into
-which split.
+`survey_queue` reads a queue once, window by window. What its units say about records is judged where the records
+are read (`verify.consumequeue.join`). Rows are numbered through the whole queue by the names of its files:
 
-Source: ConsumeQueue#recover, #correctMinOffset, #fillPreBlank, BatchConsumeQueue; core 4.
+    file 00000000000000000000        file 00000000000000006000
+    | pre-blank | unit | unit | ... | unit | unit | zeros, preallocated
+      row 0                           row 300
+
+Source: ConsumeQueue#recover, #correctMinOffset, #fillPreBlank, BatchConsumeQueue; RocketMQ 4.0.0 to 5.5.0.
 """
 
 from collections import Counter
@@ -27,7 +30,7 @@ from rmqinspect.verify.runs import Run, append_run, cut_runs
 
 
 def check_sizes(store: Store) -> Iterator[Finding]:
-    """Yield CQ-SIZE: files whose length is not that of their kind in this store, or holds part of a unit.
+    """Yield CQ-SIZE: files whose length is not the usual one of their kind in this store, or cuts a unit.
 
     Source: MappedFileQueue#load, which compares each length with the setting.
     """
@@ -42,9 +45,9 @@ def check_sizes(store: Store) -> Iterator[Finding]:
         for file in files:
             if file.size == usual and not file.size % step:
                 continue
-            what = "the file has not the length that the store's other queue files have"
+            what = "the queue file has another length than the store's other queue files"
             if file.size % step:
-                what = f"the file's length is no multiple of {step}, the size of a unit"
+                what = f"the queue file ends inside a unit: its length is not a multiple of {step}"
             yield Finding(
                 "CQ-SIZE",
                 what,
@@ -58,18 +61,18 @@ def check_sizes(store: Store) -> Iterator[Finding]:
 
 @dataclass(slots=True)
 class QueueSurvey:
-    """What one queue says by itself. Offsets are logical unless they are called physical."""
+    """What one queue shows by itself. Offsets are queue offsets unless called physical."""
 
     topic: str
     queue_id: int
     kind: str  # queue, batch_queue
     runs: Ints = field(default_factory=lambda: np.empty((0, 4), np.int64))  # as `plan.Runs` has them
     findings: list[Finding] = field(default_factory=list)
-    suppressed: Counter[str] = field(default_factory=Counter)  # more findings of a code, not kept
-    ascends: bool = True  # each unit points behind the one before it
+    suppressed: Counter[str] = field(default_factory=Counter)  # findings over the limit, by code
+    ascends: bool = True  # every unit points behind the one before it
     units: int = 0  # of messages
-    expired: int = 0  # of them before the log's first segment
-    zero_behind: int = 0  # of them that have offset 0 while the log begins later
+    expired: int = 0  # those that point before the log's first segment
+    zero_behind: int = 0  # those with physical offset 0, while the log begins later
     min_offset: int = 0
     max_offset: int = 0
     last_physical_offset: int | None = None  # that the newest unit of a message points at
@@ -115,16 +118,15 @@ class _Survey:
             min_offset=-1,
             max_offset=start,
         )
-        # Rows are counted through the queue by the names of its files. A broker fills up with
-        # pre-blanks what lies before a queue's first message, so a queue begins with its first file.
-        self.last_used: int | None = first.base // self.unit_size - 1  # None: not known
+        # A broker fills the rows before a queue's first message with pre-blanks: none is unused.
+        self.last_used: int | None = first.base // self.unit_size - 1  # row; None: not known
         self.last_place = self.last_time = -(2**63)
         self.runs: list[tuple[int, Run]] = []  # (number of the file, rows of it)
         self.forget()
 
     def forget(self) -> None:
-        """Forget what came before: rows are missing."""
-        self.next_offset: int | None = None  # of a batch queue
+        """Forget the state of the rows before: some could not be read."""
+        self.next_offset: int | None = None  # that the next batch unit must begin with
 
     def take_file(self, number: int, file: QueueFile) -> None:
         with open_file(file) as reader:
@@ -135,11 +137,11 @@ class _Survey:
         used = np.flatnonzero(used_units(units))
         if not len(used):
             return
-        self._holes(file.base // self.unit_size + row + used)
+        self._check_holes(file.base // self.unit_size + row + used)
         valid = valid_units(units)
         bad = used[~valid[used]]
         if len(bad):
-            self._invalid(file, row, units, bad)
+            self._report_invalid(file, row, units, bad)
         good = used[valid[used]]
         if not len(good):
             return
@@ -154,7 +156,7 @@ class _Survey:
         self._count(places, offsets[messages])
         self._follow_order(units[messages], places)
         if file.kind == "batch_queue":
-            self._counts_lead_on(file, row, units, messages)
+            self._check_counts(file, row, units, messages)
         for run in cut_runs(places, self.borders):
             rows = messages[run.first], messages[run.first + run.rows - 1]
             append_run(self.runs, number, Run(row + int(rows[0]), int(rows[1] - rows[0]) + 1, run.split))
@@ -174,24 +176,24 @@ class _Survey:
 
     # --- rules ----------------------------------------------------------------------------------
 
-    def _holes(self, rows: Ints) -> None:
-        """Tell rows without a unit between used ones; `rows` are those in use, counted through the queue."""
+    def _check_holes(self, rows: Ints) -> None:
+        """Report unused rows between used ones; `rows` are the used ones, numbered through the queue."""
         last = rows[0] - 1 if self.last_used is None else self.last_used
         before = np.concatenate(([last], rows[:-1]))
         for at in np.flatnonzero(rows - before > 1).tolist():
-            self._hole(int(before[at]) + 1, int(rows[at] - before[at]) - 1)
+            self._report_hole(int(before[at]) + 1, int(rows[at] - before[at]) - 1)
         self.last_used = int(rows[-1])
 
-    def _hole(self, row: int, count: int) -> None:
+    def _report_hole(self, row: int, count: int) -> None:
         position = row * self.unit_size
-        # Rows behind the end of a file that was cut are its own.
+        # Rows behind the end of a file that was cut still belong to it.
         usual = max(file.size for file in self.files)
         file = next((file for file in reversed(self.files) if file.base <= position < file.base + usual), None)
-        what = "unused units" if file is not None else "a file is missing"
+        what = "unused units between used ones" if file is not None else "a queue file is missing"
         self.kept.add(
             Finding(
                 "CQ-HOLE",
-                f"{what}, and used ones behind: a start that reads this ends the queue here",
+                f"{what}: a start that reads this ends the queue here",
                 file=file.name if file is not None else f"{self.files[0].name.rpartition('/')[0]}/{position:020}",
                 offset=position - file.base if file is not None else None,
                 length=count * self.unit_size,
@@ -204,13 +206,13 @@ class _Survey:
             )
         )
 
-    def _invalid(self, file: QueueFile, row: int, units: Units, bad: Ints) -> None:
+    def _report_invalid(self, file: QueueFile, row: int, units: Units, bad: Ints) -> None:
         for at in self.kept.admit("CQ-DANGLING", bad.tolist()):
             unit = units[at]
             self.kept.add(
                 self._unit_finding(
                     "CQ-DANGLING",
-                    "no unit: its offset is negative or its size not above 0; "
+                    "invalid unit: its offset is negative or its size is not positive; "
                     "a start that reads it ends the queue here",
                     file,
                     row + at,
@@ -221,7 +223,7 @@ class _Survey:
             )
 
     def _follow_order(self, units: Units, places: Ints) -> None:
-        """Note whether all ascends; which unit is out of order is told when it is known which ones are wrong."""
+        """Note whether units ascend. Which one is out of order is judged later, without the wrong ones (`order`)."""
         times = unit_times(units)
         ascends = places[0] > self.last_place and (places[1:] > places[:-1]).all()
         if times is not None:
@@ -230,7 +232,7 @@ class _Survey:
         self.last_place = int(places[-1])
         self.result.ascends &= bool(ascends)
 
-    def _counts_lead_on(self, file: QueueFile, row: int, units: Units, messages: Ints) -> None:
+    def _check_counts(self, file: QueueFile, row: int, units: Units, messages: Ints) -> None:
         """BQ-COUNT: each batch unit begins where the one before it ends. Source: BatchConsumeQueue#recover."""
         base = units["queue_offset"][messages].astype(np.int64)
         after = base + units["message_count"][messages].astype(np.int64)
@@ -240,7 +242,7 @@ class _Survey:
             self.kept.add(
                 self._unit_finding(
                     "BQ-COUNT",
-                    "the batch unit does not begin where the one before it ends",
+                    "the batch unit does not begin at the queue offset where the one before it ends",
                     file,
                     row + int(messages[at]),
                     int(base[at]),
@@ -277,21 +279,21 @@ class _Survey:
         )
 
     def finish(self) -> None:
-        """Settle what only the queue's end tells."""
-        # As numbers they take a tenth of the memory: there may be ten thousand queues and as many splits.
+        """Settle what is known only at the queue's end."""
+        # An array takes a tenth of the memory: there may be ten thousand queues and as many splits.
         self.result.runs = Runs.of(self.runs).rows
         if self.result.min_offset < 0:
             self.result.min_offset = self.result.max_offset
 
 
 def retention_findings(surveys: Iterable[QueueSurvey], log_start: int) -> Iterator[Finding]:
-    """Yield one row each for units that retention left behind: CQ-EXPIRED and CQ-ZERO-BEHIND."""
+    """Yield one row each for units whose records retention deleted: CQ-EXPIRED and CQ-ZERO-BEHIND."""
     surveys = list(surveys)
     expired = [survey for survey in surveys if survey.expired]
     if expired:
         yield Finding(
             "CQ-EXPIRED",
-            f"units of {count(len(expired), 'queue')} point before the log's first segment, as retention leaves them",
+            f"units of {count(len(expired), 'queue')} point before the log: retention deleted their records",
             file="consumequeue",
             count=sum(survey.expired for survey in expired),
             expected=f"{log_start} or behind",

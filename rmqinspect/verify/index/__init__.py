@@ -1,1 +1,1 @@
-"""Checks of index files, and of the index against the log."""
+"""The rules of index files."""

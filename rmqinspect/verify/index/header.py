@@ -1,10 +1,13 @@
 """IX-HEADER: the header of an index file against itself and against the entries.
 
-Each field is told once, by the rule that knows most of it. A put writes the entry, the slot, then
-the header field by field: a broker that was killed in between leaves a header that is one put
-behind, which is no damage.
+A put writes in this order, so a broker that was killed in between leaves a header that is one put behind, which is
+no damage:
 
-Source: IndexFile#putKey, IndexHeader; core 5.2 and 5.5.
+    entry, slot, [first put: begin offset and time], slot count, entry count, end offset, end time
+
+Each field is reported once, by the first rule that breaks.
+
+Source: IndexFile#putKey, IndexHeader; RocketMQ 4.0.0 to 5.5.0.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,7 +31,7 @@ _ENTRY_SIZE = dtype_of(IndexEntry).itemsize
 _MAX_INT = 2**31 - 1
 _BLOCK = 1 << 20
 
-# Clocks are set back a little all the time; beyond this it is worth a word.
+# Clocks are set back a little all the time; more than this is reported.
 _SET_BACK_MS = 1000
 
 _OFFSETS = ("begin_physical_offset", "end_physical_offset")
@@ -36,15 +39,15 @@ _TIMES = ("begin_timestamp", "end_timestamp")
 
 
 class Content(NamedTuple):
-    """What the slots and entries of a file say of its header."""
+    """What the slots and entries of a file say about its header."""
 
-    newest: int  # number of the newest entry in use, 0 for none; where nothing contradicts it, the header's
-    pending_slot: int = -1  # the slot of a put that was cut short behind the newest entry; -1: none
-    used_slots: int = 0  # at least so many
+    newest: int  # number of the newest entry in use, 0 for none; the header's unless contradicted
+    pending_slot: int = -1  # slot of a put that was cut short behind the newest entry; -1: none
+    used_slots: int = 0  # a lower bound
 
 
 class _Wrong(NamedTuple):
-    """A rule that the header breaks, and the fields it is about."""
+    """A broken rule, and the header fields it is about."""
 
     fields: tuple[str, ...]
     words: str
@@ -59,7 +62,7 @@ class _Wrong(NamedTuple):
 def check_index_headers(store: Store) -> Iterator[Finding]:
     """Yield IX-HEADER as far as the header and a few entries show it.
 
-    The survey of a file tells all of this and more, so this is for the levels without one.
+    For the levels without a survey, which finds all of this and more.
     """
     for index in read_index_files(store, unread=[]):
         try:
@@ -70,9 +73,9 @@ def check_index_headers(store: Store) -> Iterator[Finding]:
 
 
 def header_findings(index: IndexFile, reader: FileReader, content: Content | None = None) -> Iterator[Finding]:
-    """Yield IX-HEADER of one file. Without its content, the header's word is taken and few entries are looked at.
+    """Yield IX-HEADER of one file. Without `content`, the header is believed and few entries are read.
 
-    A file without a whole header has none to judge: IX-SIZE tells it.
+    A file without a whole header is left to IX-SIZE.
 
     :raises Unreadable: the system reports an I/O error.
     """
@@ -86,7 +89,7 @@ def header_findings(index: IndexFile, reader: FileReader, content: Content | Non
 def header_finding(
     index: IndexFile, fields: Sequence[str], words: str, expected: str, found: str, severity: str = ""
 ) -> Finding:
-    """Return IX-HEADER about neighbouring fields of a file's header."""
+    """Return IX-HEADER about adjacent fields of a header."""
     begin = place_of(IndexHeader, fields[0])
     end = place_of(IndexHeader, fields[-1]) + getattr(IndexHeader, fields[-1]).sizeof()
     return Finding(
@@ -107,29 +110,29 @@ def _wrong(index: IndexFile, reader: FileReader, content: Content | None) -> Ite
     fields = tuple(part.name for part in IndexHeader.subcons)
     if not any(header[name] for name in fields):
         if found := _entries_behind_zeros(index, reader, content):
-            yield _Wrong(fields, "all zeros, but entries are in use: key searches find none of them", found, "zeros")
+            yield _Wrong(fields, "all zeros, but entries are in use: key searches find none", found, "zeros")
         return
     counts = list(_wrong_counts(index, reader, content))
     yield from counts
     if content is None and any("index_count" in wrong.fields for wrong in counts):
-        return  # which entry is the newest is not known
+        return  # the newest entry is not known
     if content is None:
         newest, geometry = _stated(header), index.geometry
         follows = geometry is not None and _read_entry(reader, geometry, newest + 1) is not None
         content = Content(newest, 0 if follows else -1)
     if not content.newest and content.pending_slot >= 0:
-        return  # the first put of all was cut short: it may have set any of the fields
+        return  # the first put was cut short: it may have set any of the fields
     edges = _Edges.read(reader, index.geometry, content.newest)
     yield from _wrong_offsets(header, content, edges)
     yield from _wrong_times(header, content, edges)
 
 
 def _entries_behind_zeros(index: IndexFile, reader: FileReader, content: Content | None) -> str:
-    """Return how many entries are in use behind a header of zeros; empty if none."""
+    """Return which entries are in use behind a header of zeros, in words; empty if none."""
     if content is not None:
         return f"{content.newest} entries" if content.newest else ""
     if index.geometry is not None:
-        # The first put of a file may have been cut short before it reached the header; no second one.
+        # A first put may have been cut short before it reached the header, a second one not.
         return "entries" if _read_entry(reader, index.geometry, 2) else ""
     used = 0
     for start in range(_HEADER_SIZE, reader.size, _BLOCK):
@@ -146,14 +149,14 @@ def _wrong_counts(index: IndexFile, reader: FileReader, content: Content | None)
     capacity = geometry.entries if geometry else max(0, reader.size - _HEADER_SIZE) // _ENTRY_SIZE
     words, expected = "", ""
     if content is not None and (count < 0 or stated != content.newest):
-        words, expected = "the count is not that of the entries in use", str(content.newest + 1)
+        words, expected = "the entry count is not the number of entries in use", str(content.newest + 1)
     elif not 0 <= count <= capacity:
-        words, expected = "the count of entries is outside of what the file can hold", f"0 to {capacity}"
+        words, expected = "the entry count is outside of what the file can hold", f"0 to {capacity}"
     elif content is None and geometry and 0 < stated <= index.last_entry and not _read_entry(reader, geometry, stated):
-        words, expected = "it counts entries that hold only zeros", "fewer"
+        words, expected = "the entry count includes entries that hold only zeros", "fewer"
     elif content is None and geometry and stated + 2 <= index.last_entry and _read_entry(reader, geometry, stated + 2):
-        # One entry behind the newest may be of a put that was cut short.
-        words, expected = "entries are in use behind those that it counts: key searches miss them", "more"
+        # One entry behind the newest may be a put that was cut short.
+        words, expected = "entries are in use behind the entry count: key searches miss them", "more"
     if words:
         yield _Wrong(("index_count",), words, expected, str(count))
         if content is None:
@@ -161,10 +164,10 @@ def _wrong_counts(index: IndexFile, reader: FileReader, content: Content | None)
     newest, pending = (content.newest, content.pending_slot >= 0) if content else (stated, True)
     used = content.used_slots if content else min(stated, 1)
     if not used <= header.hash_slot_count <= newest + pending:
-        # Brokers up to 4.7.0 count entries here, later ones used slots; a file may have seen both.
+        # Up to 4.7.0 brokers count entries here, later ones used slots; both may have written a file.
         yield _Wrong(
             ("hash_slot_count",),
-            "the count of slots is neither that of used slots nor that of entries",
+            "the slot count is neither the number of used slots nor that of entries",
             f"{used} to {newest}",
             str(header.hash_slot_count),
         )
@@ -174,18 +177,18 @@ def _wrong_offsets(header: Container, content: Content, edges: "_Edges") -> Iter
     begin, end = (int(header[name]) for name in _OFFSETS)
     first = edges.first["physical_offset"] if edges.first else begin
     if begin != first:
-        yield _Wrong(_OFFSETS[:1], "the begin is not where the first entry points", str(first), str(begin))
+        yield _Wrong(_OFFSETS[:1], "the begin offset is not where the first entry points", str(first), str(begin))
     newest = edges.values("physical_offset")
     if newest and end not in newest:
         yield _Wrong(
             _OFFSETS[1:],
-            "the end is not where the newest entry points: a start indexes from the wrong record on",
+            "the end offset is not where the newest entry points: a start indexes from the wrong record on",
             str(newest[0]),
             str(end),
         )
     yield from _wrong_range(_OFFSETS, begin, end, content)
     if begin > end:
-        yield _Wrong(_OFFSETS, "it begins behind its end", "begin <= end", f"{begin} > {end}")
+        yield _Wrong(_OFFSETS, "the begin offset is behind the end offset", "begin <= end", f"{begin} > {end}")
 
 
 def _wrong_times(header: Container, content: Content, edges: "_Edges") -> Iterator[_Wrong]:
@@ -195,14 +198,14 @@ def _wrong_times(header: Container, content: Content, edges: "_Edges") -> Iterat
     if content.newest > 1 and seconds and java_seconds(begin, end) not in seconds:
         yield _Wrong(
             _TIMES,
-            "its times do not fit the newest entry's: key searches limited to a time go wrong",
+            "begin and end time do not fit the newest entry: key searches limited to a time go wrong",
             f"{seconds[0]} s apart",
             f"{java_seconds(begin, end)} s apart",
         )
     if begin > end + _SET_BACK_MS:
         yield _Wrong(
             _TIMES,
-            "it begins later than it ends: the clock was set back, or one of the times is wrong",
+            "the begin time is later than the end time: the clock was set back, or one of them is wrong",
             "begin <= end",
             f"{begin} > {end}",
             "info",
@@ -210,14 +213,14 @@ def _wrong_times(header: Container, content: Content, edges: "_Edges") -> Iterat
 
 
 def _wrong_range(fields: tuple[str, str], begin: int, end: int, content: Content) -> Iterator[_Wrong]:
-    """Tell values below 0, and a begin and an end that differ while one entry at most is in use.
+    """Yield negative values, and a begin and an end that differ while at most one entry is in use.
 
-    A new file has both from the end of the file before it, the first entry makes both its own.
+    A new file takes both from the end of the file before it; the first entry sets both.
     """
     if begin < 0 or end < 0:
-        yield _Wrong(fields, "a value below 0", "0 or more", str(min(begin, end)))
+        yield _Wrong(fields, "a value is negative", "0 or more", str(min(begin, end)))
     if content.newest <= 1 and begin != end:
-        yield _Wrong(fields, "begin and end differ, but one entry at most is in use", "the same", f"{begin}, {end}")
+        yield _Wrong(fields, "begin and end differ, but at most one entry is in use", "the same", f"{begin}, {end}")
 
 
 def java_seconds(begin: int, end: int) -> int:
@@ -229,7 +232,7 @@ def java_seconds(begin: int, end: int) -> int:
 
 
 class _Edges(NamedTuple):
-    """The first entry in use, the newest and the one before it; None where it is not there or holds zeros."""
+    """The first entry in use, the newest, and the one before it; None where there is none or zeros."""
 
     first: Entry | None
     newest: Entry | None
@@ -243,11 +246,11 @@ class _Edges(NamedTuple):
         return cls(*(_read_entry(reader, geometry, number) for number in numbers))
 
     def values(self, name: str) -> list[int]:
-        """Return what the header's end may say: the newest entry's value, or that of the one before it."""
+        """Return what the header's end may be: the newest entry's value, or that of the one before it."""
         if self.newest is None:
             return []
         before = self.before or self.newest
-        # The seconds of the first entry count from the file before, and its time is the begin.
+        # The first entry counts its seconds from the file before; its time is the begin.
         lagging = 0 if name == "time_diff" and before == self.first else before[name]
         return [self.newest[name], lagging]
 
@@ -255,8 +258,8 @@ class _Edges(NamedTuple):
 def find_content(reader: FileReader, index: IndexFile) -> Content:
     """Return what slots and entries say; `index` has a header and a geometry.
 
-    The newest entry is the highest number in any slot. Where the header says otherwise, the entry
-    in question decides: it is the newest if it is written and its own slot begins with it.
+    The newest entry is the highest number in any slot. Where the header says otherwise, the entry in question
+    decides: it is the newest if it is written and is the newest of its own slot.
 
     :raises Unreadable: the system reports an I/O error.
     """
@@ -278,7 +281,7 @@ def find_content(reader: FileReader, index: IndexFile) -> Content:
 
 
 def _slot_of_newest(reader: FileReader, geometry: Geometry, number: int) -> int:
-    """Return the slot of an entry that is the newest of its slot; -1 if it is not."""
+    """Return the slot of an entry if the entry is the newest in it, else -1."""
     entry = _read_entry(reader, geometry, number)
     if entry is None or entry["key_hash"] < 0 or not 0 <= entry["previous"] < number:
         return -1
@@ -287,7 +290,7 @@ def _slot_of_newest(reader: FileReader, geometry: Geometry, number: int) -> int:
 
 
 def _is_pending(reader: FileReader, header: Container, geometry: Geometry) -> bool:
-    """Whether the entry behind the stated ones is of a put that was cut short before it reached the header."""
+    """Whether the entry behind the stated ones is a put that was cut short before it reached the header."""
     stated = _stated(header)
     last, next_one = (_read_entry(reader, geometry, number) for number in (stated, stated + 1))
     if next_one is None or next_one["physical_offset"] < header.end_physical_offset:
@@ -298,7 +301,7 @@ def _is_pending(reader: FileReader, header: Container, geometry: Geometry) -> bo
 
 
 def _read_entry(reader: FileReader, geometry: Geometry, number: int) -> Entry | None:
-    """Return one entry; None if the file does not hold it, or if it holds only zeros."""
+    """Return one entry; None if the file does not hold it or it is all zeros."""
     if not 0 < number < geometry.entries:
         return None
     entries = read_entries(reader, geometry, number, 1)
