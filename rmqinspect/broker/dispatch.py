@@ -1,9 +1,14 @@
-"""What a broker dispatches of the log's records: the queue units and index entries that each is entitled to.
+"""What a broker dispatches for each record of the log: its queue units and index entries.
 
-Columns for the records of one split, gathered stretch by stretch, no Python object per record.
+Columns for the records of one split, collected run by run, without a Python object per record.
+
+    record    CommitLog dispatches       to
+    ------    one unit                   its own queue, unless prepared or rolled back
+              further units              the queues in INNER_MULTI_DISPATCH (4.9.3+)
+              index entries              UNIQ_KEY, each word of KEYS, TAGS (5.4.0+), unless rolled back
 
 Source: CommitLog#checkMessageAndReturnSize (DispatchRequest), CommitLogDispatcherBuildConsumeQueue,
-MultiDispatch (4.9.3+), IndexService#buildIndex; core 3.3, 4.3, 4.6, 5.4.
+MultiDispatch (4.9.3+), IndexService#buildIndex; RocketMQ 4.0.0 to 5.5.0.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -31,27 +36,27 @@ LMQ_PREFIX = "%LMQ%"
 _NOT_MULTIPLIED = (b"%RETRY%", SYSTEM_PREFIX.encode(), SCHEDULE_TOPIC.encode())
 
 _SPACE = 0x20  # MessageConst.KEY_SEPARATOR
-_TAG_KEY = b"T#"  # before the tags in the text that 5.4.0 and later index
+_TAG_KEY = b"T#"  # precedes the tags in the text that 5.4.0 and later index
 
-UNIQUE, KEY, TAG = 0, 1, 2  # kinds of index keys, in the order they are put
+UNIQUE, KEY, TAG = 0, 1, 2  # kinds of index keys, in the order in which they are written
 
 
 class Difference(NamedTuple):
-    """Something that brokers from one release to another do, and others do not."""
+    """A behaviour of the brokers from one release to another."""
 
     first: str
-    last: str | None  # None: all later ones do
+    last: str | None  # None: all later ones
     what: str
 
 
-# What is dispatched differently by versions. A rule may hold when any release that can have written
-# the store has it; what an older one wrote before may still be there, so none must.
+# Differences between versions. A rule may hold if any release that can have written the store has it. None must
+# hold: an older release may have written before.
 DIFFERENCES = {
     "multi_dispatch": Difference("4.9.3", None, "INNER_MULTI_DISPATCH gives further units"),
     "inner_batch": Difference("5.0.0", None, "a record with INNER_NUM takes so many queue offsets"),
     "tag_keys": Difference("5.4.0", None, "the tags are a key of the index"),
-    # Recovery runs before ScheduleMessageService#load has read the table of delays.
-    # Up to 4.9.8; later versions leave such units as they are.
+    # Recovery runs before ScheduleMessageService#load has read the table of delays (up to 4.9.8; later versions
+    # keep such units).
     "plain_schedule_tags": Difference("4.9.2", None, "recovery may have given delayed messages the hash of their tags"),
 }
 
@@ -89,7 +94,7 @@ TRANSACTIONS_WITH_UNITS = tuple(
 
 
 class Extra(NamedTuple):
-    """A further unit that multi-dispatch gives a record."""
+    """A further unit of a record, by multi-dispatch."""
 
     record: int
     topic: str
@@ -101,7 +106,7 @@ class Extra(NamedTuple):
 class Dispatched:
     """Columns of n records in log order, and of their k index keys."""
 
-    place: Ints  # physical offset where the record stands
+    place: Ints  # physical offset of the record
     size: Ints
     queue: Ints  # index of `queues`
     queue_offset: Ints
@@ -109,7 +114,7 @@ class Dispatched:
     store_timestamp: Ints  # ms
     messages: Ints  # INNER_NUM of an inner batch, else 1
     entitled: Bools  # to a unit at all: neither prepared nor rolled back
-    sound: Bools  # body CRC and own offset are right: the head can be believed
+    sound: Bools  # body CRC and stored physical offset are right, so the head can be believed
     real_topic: Ints  # hash of REAL_TOPIC, 0 without
     delayed: Bools  # has a delay level
     extras: list[Extra]
@@ -123,12 +128,12 @@ class Dispatched:
 
 
 class Dispatcher:
-    """Collects what is dispatched of the records of a split."""
+    """Collects what is dispatched for the records of a split."""
 
     def __init__(
         self, *, keys: bool, real_topics: bool = False, rules: Collection[str] = frozenset(DIFFERENCES)
     ) -> None:
-        """Collect index keys, and hashes of real topics, as asked; `rules` are those of DIFFERENCES that may hold."""
+        """Collect index keys and hashes of real topics, if asked; `rules` are the DIFFERENCES that may hold."""
         self.keys, self.real_topics, self.rules = keys, real_topics, rules
         self.count = 0
         self._columns: dict[str, list[NDArray[Any]]] = {}
@@ -136,7 +141,7 @@ class Dispatcher:
         self._prefixes = np.zeros(0, np.int32)  # hash of "topic#" by number of the queue
 
     def take(self, records: Records, texts: PropertyTexts, numbers: Ints, queues: list[Queue], sound: Bools) -> None:
-        """Add records with their properties; `numbers` says for each which of `queues` it is in."""
+        """Add records with their properties; `numbers` has the index in `queues` of each."""
         count = len(records)
         transaction = records.sys_flag & message.TRANSACTION_MASK
         self._add(
@@ -193,8 +198,8 @@ class Dispatcher:
             )
             for kind, which, hashed, lengths in parts
         ]
-        # A record's keys stand together, in the order in which they are put; rollbacks are not indexed.
-        if all(len(which) == len(numbers) for which, _, _ in columns):  # each record has one of each kind
+        # Keys of a record together, in the order in which they are written; rollbacks are not indexed.
+        if all(len(which) == len(numbers) for which, _, _ in columns):  # each record has one key of each kind
             record, hashes, kind = (np.stack(column, axis=1).ravel() for column in zip(*columns, strict=True))
         else:
             record, hashes, kind = (np.concatenate(column) for column in zip(*columns, strict=True))
@@ -206,7 +211,7 @@ class Dispatcher:
         self._add(key_record=self.count + record, key_hash=hashes.astype(np.int64), key_kind=kind)
 
     def columns(self, queues: list[Queue]) -> Dispatched:
-        """Return all that was collected."""
+        """Return the columns of all records."""
 
         def whole(name: str, dtype: type = np.int64) -> NDArray[Any]:
             parts = self._columns.pop(name, [])
@@ -257,7 +262,7 @@ def _have(texts: PropertyTexts, name: bytes, count: int) -> Bools:
 
 
 def _numbers_in(texts: PropertyTexts, name: bytes, count: int) -> Ints:
-    """Return the small decimal number that a property is; 1 where there is none."""
+    """Return a property as a small decimal number, by record; 1 where it is none."""
     numbers: Ints = np.ones(count, np.int64)
     for at, begin, end in zip(*texts.find(name), strict=True):
         value = bytes(texts.raw[begin:end])
@@ -269,12 +274,12 @@ def _numbers_in(texts: PropertyTexts, name: bytes, count: int) -> Ints:
 def _pairs(names: bytes, offsets: bytes) -> tuple[tuple[str, int], ...]:
     """Return (queue name, queue offset) of a multi-dispatched record.
 
-    With another number of offsets than of names nothing is dispatched. A name without a number gets
-    no unit: 5.2.0 and later compute offsets of `%LMQ%` names only. A name that is a path is skipped.
+    Where offsets and names differ in number, nothing is dispatched. A name without an offset gets no unit: 5.2.0
+    and later compute offsets of `%LMQ%` names only. A name that is a path is skipped.
     """
     listed, numbers = names.decode("utf-8", "replace").split(","), offsets.decode("ascii", "replace").split(",")
     while numbers and not numbers[-1]:
-        numbers.pop()  # as Java's split does
+        numbers.pop()  # Java's split drops trailing empty strings
     if len(listed) != len(numbers):
         return ()
     pairs = zip(listed, numbers, strict=True)
@@ -284,7 +289,7 @@ def _pairs(names: bytes, offsets: bytes) -> tuple[tuple[str, int], ...]:
 def _hashed(
     texts: PropertyTexts, which: Ints, starts: Ints, ends: Ints, before: int = 0, before_length: int = 0
 ) -> tuple[Ints, NDArray[np.int32], Ints]:
-    """Return (records, hashes, lengths in UTF-16 units) of texts, each behind a text whose hash is `before`."""
+    """Return (records, hashes, lengths in UTF-16 units) of texts, each appended to a text with the hash `before`."""
     hashes, lengths = hash_texts(texts.raw, starts, ends)
     if before_length:
         hashes = joined_hashes(before, hashes, lengths)
@@ -292,7 +297,7 @@ def _hashed(
 
 
 def _tokens(texts: PropertyTexts, which: Ints, starts: Ints, ends: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return (records, starts, ends) of the words of each KEYS value; empty ones are none."""
+    """Return (records, starts, ends) of the words of each KEYS value; empty words are skipped."""
     values = take_ranges(texts.raw, starts, ends)
     content = values.buffers()[2]
     inside = (

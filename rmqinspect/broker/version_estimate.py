@@ -1,30 +1,33 @@
-"""Which broker versions can have written a store: no file says it, the content gives it away.
+"""Which broker versions can have written a store: no file says so, the content shows it.
 
-Each clue allows some releases. A clue that shows what a release introduced is believed. One that
-rests on something being absent may be wrong for a store that was copied in part or written through
-another program, so it is left out where it contradicts the others. Several versions can have
-written a store in turn: the last one is meant.
+Idea: each clue, a trace that only some releases leave, allows some releases. The estimate is what all clues allow.
+
+    lock                        4.2.0 ................................ 5.5.0
+    no separator at the end            4.9.1 ... 5.1.4
+    abort.bak                              5.0.0 ..................... 5.5.0
+    estimate                               5.0.0 - 5.1.4
+
+Invariants:
+  - a strong clue rests on something that is there, and is believed;
+  - a weak clue rests on something absent, which proves little for a store that was copied in part: it is dropped
+    where it contradicts the others;
+  - where strong clues contradict each other, several versions wrote in turn, and the last one is meant: only clues
+    without an upper end count;
+  - the clues shown are those without which the range would be wider.
 
 Source: the history of the store's classes, RocketMQ 4.0.0 to 5.5.0.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-import numpy as np
-
-from rmqinspect.codec.hashes import index_hash, index_key
-from rmqinspect.codec.layout import dtype_of, parse
+from rmqinspect.broker.version_evidence import Evidence, gather
 from rmqinspect.commitlog.sample import BROKER_NAMES, Sample, sample_edges
 from rmqinspect.commitlog.tail import find_log_end
-from rmqinspect.config.checkpoint import read_checkpoint
-from rmqinspect.errors import Unreadable
-from rmqinspect.index.geometry import DEFAULT_GEOMETRY, read_index_files
-from rmqinspect.schemas.index import IndexEntry, IndexHeader, IndexSlot
-from rmqinspect.store.model import QueueFile, Segment, Store
-from rmqinspect.store.reader import open_file
+from rmqinspect.schemas.index import IndexSlot
+from rmqinspect.store.model import Store
 
 RELEASES = (
     "4.0.0",
@@ -65,14 +68,14 @@ RELEASES = (
     "5.4.0",
     "5.5.0",
 )
-"""All releases that are known, in the order of their numbers; previews are left out."""
+"""All known releases in order, without previews."""
 
 OLDEST, YOUNGEST = RELEASES[0], RELEASES[-1]
 
 
 @dataclass(frozen=True, slots=True)
 class VersionEstimate:
-    """The releases from `low` to `high`, both included, and the clues that say so."""
+    """The releases from `low` to `high`, both included, and the clues that show it."""
 
     low: str
     high: str
@@ -89,147 +92,16 @@ class VersionEstimate:
         return self.low if self.low == self.high else f"{self.low} to {self.high}"
 
 
-# --- what is looked at --------------------------------------------------------------------------
-
-_INDEX_FILES = 3  # the last ones
-_INFERRED_SIZE = 64 << 20  # of an index file whose geometry is worth inferring
-_LAST_ENTRIES = 4096
-_CONFIG_LOOK = 1 << 20
-_QUEUE_FOLDERS = {"batch_queue": "batchconsumequeue", "ext_queue": "consumequeue_ext"}
-
-Answer = TypeVar("Answer")
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """What the clues are asked about."""
-
-    store: Store
-    first: Sample  # of the log's first records, and of fillers
-    last: Sample  # of the log's last records
-    names: frozenset[str]  # of files and folders, one and two components
-    topics: frozenset[str]  # with queue files, and the broker's own ones with records
-    checkpoint: Mapping[str, int]
-    abort: bytes | None  # its content
-    index_headers: tuple[tuple[int, int, int], ...]  # (used slots, entries, file size), newest first
-    tag_keys: tuple[int, int]  # sampled records in the index with, without an entry for their tag
-    attributes: bool | None  # whether topics.json has such a member; None without the file
-
-    @property
-    def whole(self) -> bool:
-        """Whether a store root was given, with the files that lie directly in it."""
-        return self.store.place == "store" and bool({"checkpoint", "lock"} & self.names)
-
-    @property
-    def served(self) -> bool:
-        """Whether a whole broker ran on the store: it keeps its topics there."""
-        return "config/topics.json" in self.names
-
-    @property
-    def dledger(self) -> bool:
-        """Whether the log is DLedger's, which stores batches in another way."""
-        return any(segment.kind == "dledger" for segment in self.store.segments)
-
-
-def gather(store: Store, first: Sample, last: Sample, problems: list[str]) -> Evidence:
-    """Read what the clues ask about; what cannot be read is missing, and told in `problems`."""
-
-    def attempt(read: Callable[[], Answer], otherwise: Answer) -> Answer:
-        try:
-            return read()
-        except Unreadable as error:
-            problems.append(str(error))
-            return otherwise
-
-    names: set[str] = {_QUEUE_FOLDERS.get(file.kind, "consumequeue") for file in store.queue_files}
-    for file in store.files:
-        if not isinstance(file, (QueueFile, Segment)):
-            parts = (f"config/{file.name}" if store.place == "config" else file.name).split("/")
-            names |= {parts[0], "/".join(parts[:2])}
-    own = {topic.decode("utf-8", "replace") for topic in first.system_topics | last.system_topics}
-    no_headers: tuple[tuple[int, int, int], ...] = ()
-    return Evidence(
-        store,
-        first,
-        last,
-        frozenset(names),
-        frozenset({file.topic for file in store.queue_files} | own),
-        attempt(lambda: read_checkpoint(store), {}),
-        attempt(lambda: _read_abort(store), None),
-        attempt(lambda: _index_headers(store), no_headers),
-        attempt(lambda: _tag_keys(store, last), (0, 0)),
-        attempt(lambda: _has_attributes(store), None),
-    )
-
-
-def _read_abort(store: Store) -> bytes | None:
-    for file in store.of_kind("abort"):
-        with open_file(file) as reader:
-            return reader.read(0, 64)
-    return None
-
-
-def _has_attributes(store: Store) -> bool | None:
-    file = store.config_files.get("topics.json")
-    if file is None:
-        return None
-    with open_file(file) as reader:
-        raw = reader.read(0, _CONFIG_LOOK)
-    return b'"attributes"' in raw if b'"topicName"' in raw else None
-
-
-def _index_headers(store: Store) -> tuple[tuple[int, int, int], ...]:
-    headers = []
-    for file in store.index_files[: -_INDEX_FILES - 1 : -1]:
-        with open_file(file) as reader:
-            raw = reader.read(0, IndexHeader.sizeof())
-        if len(raw) == IndexHeader.sizeof():
-            header = parse(IndexHeader, raw, lambda: "index header")
-            headers.append((int(header.hash_slot_count), int(header.index_count) - 1, file.size))
-    return tuple(headers)
-
-
-def _tag_keys(store: Store, sample: Sample) -> tuple[int, int]:
-    """Return how many sampled records of the newest index files have an entry for their tag, and not.
-
-    Only the last entries are read, and a file's geometry is inferred only where that is quick.
-    """
-    having = lacking = 0
-    for file in store.index_files[: -_INDEX_FILES - 1 : -1]:
-        if file.size > _INFERRED_SIZE and file.size != DEFAULT_GEOMETRY.size:
-            continue
-        [index] = read_index_files(store, files=[file])
-        count = min(index.readable_entries, _LAST_ENTRIES)
-        if index.geometry is None or not count:
-            continue
-        with open_file(file) as reader:
-            position = index.geometry.entry_position(index.readable_entries + 1 - count)
-            raw = reader.read(position, count * IndexEntry.sizeof())
-        layout = dtype_of(IndexEntry)
-        entries = np.frombuffer(raw, layout, len(raw) // layout.itemsize)
-        hashes: dict[int, set[int]] = {}
-        for offset, key_hash in zip(entries["physical_offset"].tolist(), entries["key_hash"].tolist(), strict=True):
-            hashes.setdefault(offset, set()).add(key_hash)
-        for offset, (topic, tags) in sample.tags.items():
-            if offset in hashes:
-                text = index_key(topic.decode("utf-8", "replace"), "T#" + tags.decode("utf-8", "replace"))
-                found = index_hash(text) in hashes[offset]
-                having, lacking = having + found, lacking + (not found)
-        if having + lacking:
-            break
-    return having, lacking
-
-
 # --- the clues ----------------------------------------------------------------------------------
 
 
 class Clue(NamedTuple):
-    """Something that only some releases leave behind."""
+    """A trace that only some releases leave."""
 
     text: str
-    spans: tuple[tuple[str, str], ...]  # of releases, both ends included
+    spans: tuple[tuple[str, str], ...]  # ranges of releases that leave it, both ends included
     applies: Callable[[Evidence], bool]
-    strong: bool = True  # it rests on something that is there
+    strong: bool = True  # rests on something that is there
 
 
 def _since(release: str) -> tuple[tuple[str, str], ...]:
@@ -256,7 +128,7 @@ def _property(release: str, name: str) -> Clue:
 
 def _field(release: str, name: str) -> Clue:
     def applies(evidence: Evidence) -> bool:
-        # A value behind the log's end is damage, and no trace of a version.
+        # A value behind the log's end is damage, not a trace of a version.
         ends = [segment.base + segment.size for segment in evidence.store.segments]
         return 0 < evidence.checkpoint.get(name, 0) <= max(ends, default=0)
 
@@ -268,12 +140,12 @@ def _either(name: str) -> Callable[[Evidence], bool]:
 
 
 def _mostly(one: int, other: int) -> bool:
-    # A batch keeps the habits of its client's version: a few records may differ from the rest.
+    # Batches are encoded by clients: a few records may differ from the rest.
     return one > 0 and other * 20 <= one
 
 
 def _counts_entries(evidence: Evidence) -> bool:
-    """Whether an index header's slot count is its number of entries, although slots must be shared.
+    """Whether an index header's slot count equals its entry count, although entries must share slots.
 
     n entries in m slots share none with a probability of about exp(-n² / 2m).
     """
@@ -319,7 +191,7 @@ CLUES: tuple[Clue, ...] = (
         lambda e: e.last.batched_with_cluster > 3 and e.last.singles > 9 and not e.last.singles_with_cluster,
     ),
     *(_property(release, name) for name, release in BROKER_NAMES.items()),
-    # Topics of the broker's own. Source: TopicValidator, MixAll.
+    # System topics. Source: TopicValidator, MixAll.
     _topic("4.3.0", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_(OP_)?HALF_TOPIC"),
     _topic("4.9.3", "%LMQ%", "%LMQ%.+"),
     _topic("5.0.0", "rmq_sys_wheel_timer", "rmq_sys_wheel_timer"),
@@ -360,7 +232,7 @@ CLUES: tuple[Clue, ...] = (
     Clue("index headers count slots", _since("4.7.1"), _counts_slots),
     Clue("tags in the index", _since("5.4.0"), _tag_entries),
     Clue("no tags in the index", _until("5.3.3"), _no_tag_entries),
-    # What is not there.
+    # What is absent.
     Clue(
         "an empty abort, no abort.bak",
         _until("4.9.8"),
@@ -418,11 +290,7 @@ CLUES: tuple[Clue, ...] = (
 
 
 def estimate(evidence: Evidence) -> VersionEstimate:
-    """Return the releases that all clues allow.
-
-    Where strong clues contradict each other, several versions wrote in turn: the last one is at
-    least as young as what is there demands.
-    """
+    """Return the releases that all clues allow, as the module describes."""
     believed = [clue for clue in CLUES if clue.strong and clue.applies(evidence)]
     notes: list[str] = []
     if not _allowed(believed):
@@ -432,7 +300,7 @@ def estimate(evidence: Evidence) -> VersionEstimate:
         if not clue.strong and clue.applies(evidence) and _allowed([*believed, clue]):
             believed.append(clue)
     allowed = _allowed(believed)
-    return VersionEstimate(allowed[0], allowed[-1], (*_telling(believed), *notes))
+    return VersionEstimate(allowed[0], allowed[-1], (*_decisive(believed), *notes))
 
 
 def _allowed(clues: list[Clue]) -> list[str]:
@@ -444,8 +312,8 @@ def _allowed(clues: list[Clue]) -> list[str]:
     ]
 
 
-def _telling(clues: list[Clue]) -> Iterator[str]:
-    """Yield the texts of the clues without which the range would be wider; of equals the first."""
+def _decisive(clues: list[Clue]) -> Iterator[str]:
+    """Yield the texts of the clues without which the range would be wider; of equal ones, the first."""
     kept = list(clues)
     for clue in reversed(clues):
         others = [other for other in kept if other is not clue]
@@ -459,18 +327,18 @@ def _ends(clues: list[Clue]) -> tuple[str, str]:
     return allowed[0], allowed[-1]
 
 
-def assume_writer(store: Store, hints: Sequence[int], release: str | None) -> VersionEstimate:
-    """Return the version whose rules to apply: `release` if given, else estimated from the store.
+def estimate_version(store: Store, hints: Sequence[int], release: str | None) -> VersionEstimate:
+    """Return the versions whose rules to apply: `release` if given, else an estimate from the store.
 
-    `hints` are physical offsets of records that may be the log's last ones.
+    `hints` are physical offsets of records that may be the log's last.
     """
     if release is not None:
         return VersionEstimate(release, release, ("as asked for",))
-    return estimate_writer(store, find_log_end(store, hints).sample)
+    return estimate_store(store, find_log_end(store, hints).sample)
 
 
-def estimate_writer(store: Store, last: Sample) -> VersionEstimate:
-    """Return the version estimated from the store and the sample of its last records, which `find_log_end` takes."""
+def estimate_store(store: Store, last: Sample) -> VersionEstimate:
+    """Return the versions estimated from the store and the sample of its last records, which `find_log_end` takes."""
     problems: list[str] = []
     first, last = sample_edges(store, last, problems)
     return estimate(gather(store, first, last, problems))

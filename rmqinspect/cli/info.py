@@ -87,10 +87,10 @@ def _rows(facts: "Overview", paths: tuple[str, ...], zone: "tzinfo") -> Iterator
         yield "stopped", _stopped(facts)
     if facts.log.segments:
         yield "last record", _last_record(facts.log.end, zone)
-    if facts.writer.clues:
-        yield "writer", f"{facts.writer}, from content: {', '.join(facts.writer.clues)}"
+    if facts.versions.clues:
+        yield "writer", f"{facts.versions}, from content: {', '.join(facts.versions.clues)}"
     elif root:
-        yield "writer", f"{facts.writer}: no evidence in the content"
+        yield "writer", f"{facts.versions}: no evidence in the content"
     absent = []
     for label, given, texts in (
         ("commit log", facts.log.segments > 0, _log(facts)),
@@ -279,7 +279,7 @@ def _document(facts: "Overview") -> dict[str, Any]:
         "tool": tool_name(),
         "complete": not facts.unread,
         **plain,
-        "writer": {"low": facts.writer.low, "high": facts.writer.high, "clues": facts.writer.clues},
+        "writer": {"low": facts.versions.low, "high": facts.versions.high, "clues": facts.versions.clues},
         "queues": {**plain["queues"], "deepest": deepest},
         "log": {
             **log,

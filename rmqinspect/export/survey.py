@@ -6,7 +6,7 @@ The end of the log is searched once. The records on the way are also the sample 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rmqinspect.broker.version_estimate import estimate_writer
+from rmqinspect.broker.version_estimate import estimate_store
 from rmqinspect.commitlog.tail import find_log_end
 from rmqinspect.consumequeue.bounds import peek_queues
 from rmqinspect.export.log_parts import LogReach
@@ -27,4 +27,4 @@ def survey_store(store: Store) -> StoreSurvey:
     found = find_log_end(store, hints)
     end = found.end if found.last_record is not None and found.end is not None else store.log_start
     reach = LogReach(store.log_start, end, store.segment_at(end), max(hints, default=None))
-    return StoreSurvey(reach, estimate_writer(store, found.sample).releases)
+    return StoreSurvey(reach, estimate_store(store, found.sample).releases)

@@ -8,7 +8,8 @@ import re
 from dataclasses import dataclass
 from itertools import pairwise
 
-from rmqinspect.broker.version_estimate import VersionEstimate, estimate, gather
+from rmqinspect.broker.version_estimate import VersionEstimate, estimate
+from rmqinspect.broker.version_evidence import gather
 from rmqinspect.codec.layout import parse
 from rmqinspect.commitlog.gaps import Gap, find_holes
 from rmqinspect.commitlog.sample import sample_edges
@@ -120,7 +121,7 @@ class Overview:
     features: tuple[str, ...]
     stop: Stop
     log: LogFacts
-    writer: VersionEstimate
+    versions: VersionEstimate
     checkpoint: dict[str, int] | None  # None: not there
     newer: tuple[str, ...]  # checkpoint fields that are newer than the log
     queues: QueueFacts
@@ -156,7 +157,7 @@ def overview(store: Store) -> Overview:
         features=_features(store),
         stop=_stop(store, unread),
         log=_log_facts(store, end, unread),
-        writer=estimate(gather(store, first, last, unread)),
+        versions=estimate(gather(store, first, last, unread)),
         checkpoint=checkpoint if store.checkpoint else None,
         newer=_newer(checkpoint, end),
         queues=_queue_facts(store, queues, end),

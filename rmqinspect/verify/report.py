@@ -90,8 +90,8 @@ def _loss(result: VerifyResult) -> dict[str, Any] | None:
 
 
 def _broker_version(result: VerifyResult) -> dict[str, Any] | None:
-    writer = result.writer
-    return None if writer is None else {"assumed": str(writer), "why": list(writer.clues)}
+    versions = result.versions
+    return None if versions is None else {"assumed": str(versions), "why": list(versions.clues)}
 
 
 def read_record(path: str) -> Record:

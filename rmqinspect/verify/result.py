@@ -23,7 +23,7 @@ class VerifyResult:
     log_read: bool = True  # False: the level reads only the end of the log
     warnings: int = 0
     errors: int = 0  # damage, without what could not be read
-    writer: VersionEstimate | None = None  # whose rules were applied; None at level quick
+    versions: VersionEstimate | None = None  # whose rules were applied; None at level quick
     loss: Loss = field(default_factory=Loss)
     joined_units: int = 0  # queue units that point at their record
     joined_entries: int = 0  # index entries that point at a record with their key

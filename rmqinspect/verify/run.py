@@ -20,7 +20,7 @@ from dataclasses import replace
 from functools import partial
 
 from rmqinspect.broker.dispatch import Dispatcher, holding
-from rmqinspect.broker.version_estimate import RELEASES, VersionEstimate, assume_writer
+from rmqinspect.broker.version_estimate import RELEASES, VersionEstimate, estimate_version
 from rmqinspect.commitlog.lenient_reader import Unread
 from rmqinspect.commitlog.scan import redo_where_borders_differ
 from rmqinspect.commitlog.splits import Split, plan_splits
@@ -95,7 +95,7 @@ class VerifyRun:
         self.splits = splits_to_read(store, options.level)
         self.listed: list[Finding] = []  # of the quick phase
         self.surveys = Surveys()
-        self.writer: VersionEstimate | None = None
+        self.versions: VersionEstimate | None = None
         self.plan: CrossPlan | None = None  # None: nothing that points into the log is read
         self.log = LogJudge(store, self.limit)
         self.cross: CrossJudge | None = None  # as `plan`
@@ -124,8 +124,8 @@ class VerifyRun:
         limits = SurveyLimits(log.borders, self.store.log_start, self.limit)
         size = sum(file.size for file in (*self.store.queue_files, *self.store.index_files))
         self.surveys = survey_pointers(self.store, limits, deep=self.deep, jobs=self._jobs(size))
-        self.writer = assume_writer(self.store, self.surveys.newest_offsets, self.options.broker_version)
-        rules = holding(self.writer.releases, RELEASES)
+        self.versions = estimate_version(self.store, self.surveys.newest_offsets, self.options.broker_version)
+        rules = holding(self.versions.releases, RELEASES)
         self.plan = make_plan(self.store, log, self.surveys, deep=self.deep, rules=rules)
         self.cross = CrossJudge(
             self.store, self.surveys.queues, deep=self.deep, elsewhere=self.plan.elsewhere, limit=self.limit
@@ -184,7 +184,7 @@ class VerifyRun:
             log_read=options.level != "quick",
             warnings=findings.severities["warning"],
             errors=findings.severities["error"] - findings.counts["ST-IO"],
-            writer=self.writer,
+            versions=self.versions,
             units=sum(survey.units for survey in self.surveys.queues),
         )
         if self.cross is not None:

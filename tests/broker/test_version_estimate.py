@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from rmqinspect.broker.version_estimate import CLUES, OLDEST, RELEASES, YOUNGEST, Evidence, estimate
+from rmqinspect.broker.version_estimate import CLUES, OLDEST, RELEASES, YOUNGEST, estimate
+from rmqinspect.broker.version_evidence import Evidence
 from rmqinspect.commitlog.sample import Sample
 from rmqinspect.commitlog.scan import RecordRun, scan_split
 from rmqinspect.commitlog.splits import plan_splits
@@ -47,18 +48,18 @@ WIDEST = {
 def test_the_writer_lies_in_a_narrow_range(family: oracle.Family, name: str) -> None:
     facts = overview(opened(family, name))
     writer = writer_of(family, name)
-    assert writer in facts.writer.releases
+    assert writer in facts.versions.releases
     assert not facts.unread
     if facts.log.end.last_record is not None:
         low, high = WIDEST[writer]
-        assert RELEASES.index(low) <= RELEASES.index(facts.writer.low)
-        assert RELEASES.index(facts.writer.high) <= RELEASES.index(high)
+        assert RELEASES.index(low) <= RELEASES.index(facts.versions.low)
+        assert RELEASES.index(facts.versions.high) <= RELEASES.index(high)
 
 
 @pytest.mark.parametrize("name", [n for n in oracle.cases("crash") if n.startswith("base-")])
 def test_a_bare_log_is_enough_for_a_range(name: str) -> None:
     store = open_store([str(oracle.store("crash", name) / "commitlog")])
-    assert writer_of("crash", name) in overview(store).writer.releases
+    assert writer_of("crash", name) in overview(store).versions.releases
 
 
 @pytest.mark.parametrize(("family", "name"), CASES)

@@ -293,7 +293,7 @@ def retention_findings(surveys: Iterable[QueueSurvey], log_start: int) -> Iterat
     if expired:
         yield Finding(
             "CQ-EXPIRED",
-            f"units of {count(len(expired), 'queue')} point before the log: retention deleted their records",
+            f"units of {count(len(expired), 'queue')} point before the log's start: retention deleted their records",
             file="consumequeue",
             count=sum(survey.expired for survey in expired),
             expected=f"{log_start} or behind",
