@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import click
 
-from rmqinspect.cli.labelled import Screen, pad
+from rmqinspect.cli.labelled import WIDTH, Screen, fold, pad
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.store.model import Store
 from rmqinspect.text import count, describe_size, escape, group_digits
@@ -161,29 +161,31 @@ def _given(outcome: VerifyResult) -> Iterator[str]:
 
 
 def _finding_lines(finding: Finding, run: FinishedRun, colour: bool) -> Iterator[str]:
+    """Yield what is wrong, where, at which record, with which values; then what a broker does and what to do next."""
     code = BY_CODE[finding.code]
-    place = where(finding)
-    severity = f"{finding.severity:8}"
-    if colour:
-        severity = click.style(severity, fg=_COLOURS[finding.severity])
-    yield f"{pad(finding.code, max(SCREEN.indent, len(finding.code) + 1))}{severity} {escape(place or finding.message)}"
-    details = []
-    if (record := _record(finding, run.zone)) is not None:
-        details.append(record)
-    if place:
-        details.append(finding.message)
+    yield from _headline(finding, colour)
+    details = [where(finding), _record(finding, run.zone) or ""]
     if finding.count > 1 and str(finding.count) not in finding.message:
         details.append(f"{group_digits(finding.count)} alike")
-    if finding.expected is not None or finding.found is not None:
-        pairs = (("expected", finding.expected), ("found", finding.found))
-        details.append(", ".join(f"{label} {value}" for label, value in pairs if value is not None))
+    pairs = (("expected", finding.expected), ("found", finding.found))
+    details.append(", ".join(f"{label} {value}" for label, value in pairs if value is not None))
     for detail in details:
         yield from SCREEN.rows("", detail)
-    if code.broker_effect and finding.severity != "info":
+    if finding.severity == "info":
+        return
+    if code.broker_effect:
         yield from _DETAIL.rows("broker", code.broker_effect)
-    command_next = next_command(finding, run.name)
-    if command_next and finding.severity != "info":
+    if command_next := next_command(finding, run.name):
         yield _DETAIL.line("next", command_next)
+
+
+def _headline(finding: Finding, colour: bool) -> Iterator[str]:
+    """Yield the lines of code, severity and message."""
+    label = pad(finding.code, max(SCREEN.indent, len(finding.code) + 1))
+    severity = f"{finding.severity:8} "
+    first, *rest = fold(escape(finding.message), WIDTH - SCREEN.indent, WIDTH - len(label) - len(severity))
+    yield f"{label}{click.style(severity, fg=_COLOURS[finding.severity]) if colour else severity}{first}"
+    yield from (f"{'':{SCREEN.indent}}{line}" for line in rest)
 
 
 def where(finding: Finding) -> str:
