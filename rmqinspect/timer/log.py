@@ -11,7 +11,7 @@ a file that has no room for another unit and a blank.
 Source: TimerLog#append, TimerMessageStore#isMagicOK; RocketMQ 5.0.0 to 5.5.0.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ import numpy as np
 from rmqinspect.codec.arrays import Bools, Ints, Units, groups
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.schemas.timer import BLANK_MAGIC, UNIT_MAGICS, UNIT_SIZE, TimerBlank, TimerUnit
-from rmqinspect.store.model import Store, StoreFile
+from rmqinspect.store.model import StoreFile
 from rmqinspect.store.reader import FileReader, open_file
 
 BLANK_SIZE: int = TimerBlank.sizeof()
@@ -41,15 +41,17 @@ class TimerLogFile(NamedTuple):
         return self.base + self.file.size
 
 
-def timer_log_files(store: Store) -> list[TimerLogFile]:
-    """Return the files of the timer log by offset; names that are no offset are skipped."""
-    files = []
-    for file in store.of_kind("timer_log"):
+def timer_log_files(files: Iterable[StoreFile]) -> list[TimerLogFile]:
+    """Return the files of the timer log among `files`, by offset; names that are no offset are skipped."""
+    found = []
+    for file in files:
+        if file.kind != "timer_log":
+            continue
         name = file.name.rpartition("/")[2]
         if name.isascii() and name.isdecimal() and int(name) + file.size < _LAST_BASE:
             # A unit is appended only where a blank fits behind it. Source: TimerLog#append.
-            files.append(TimerLogFile(file, int(name), max(0, file.size - BLANK_SIZE) // UNIT_SIZE))
-    return sorted(files, key=lambda part: part.base)
+            found.append(TimerLogFile(file, int(name), max(0, file.size - BLANK_SIZE) // UNIT_SIZE))
+    return sorted(found, key=lambda part: part.base)
 
 
 def are_units(units: Units) -> Bools:

@@ -4,14 +4,13 @@ Source: MessageStoreConfig.timerPrecisionMs, TimerMessageStore#formatTimeMs.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.schemas.timer import DEFAULT_PRECISION, TimerUnit
 from rmqinspect.store.broker_conf import setting_size
-from rmqinspect.store.model import Store
 from rmqinspect.store.reader import open_file
 from rmqinspect.timer.log import TimerLog, are_units, due_times, read_rows
 from rmqinspect.timer.wheel import Slots
@@ -23,12 +22,12 @@ _CANDIDATES = (1000, 500, 200, 100, 50, 20, 10, 5, 2, 1)  # ms
 _SHARE = 0.75
 
 
-def find_precision(store: Store, log: TimerLog, wheels: Iterable[Slots]) -> int:
+def find_precision(settings: Mapping[str, str], log: TimerLog, wheels: Iterable[Slots]) -> int:
     """Return the precision in ms: as configured, else as slots and their units show, else as enqueue times do.
 
     :raises Unreadable: the system reports an I/O error.
     """
-    configured = setting_size(store.settings, "timerPrecisionMs")
+    configured = setting_size(settings, "timerPrecisionMs")
     if configured and configured < _JAVA_INT:
         return configured
     if not log.files:

@@ -2,16 +2,15 @@
 
 from rmqinspect.codec.layout import Container, parse
 from rmqinspect.schemas.timer import TimerCheck
-from rmqinspect.store.model import Store
+from rmqinspect.store.model import StoreFile
 from rmqinspect.store.reader import open_file
 
 
-def read_timercheck(store: Store) -> Container:
-    """Return the fields of timercheck. What is missing is 0, as in the file that a broker maps.
+def read_timercheck(file: StoreFile | None) -> Container:
+    """Return the fields of timercheck; those that the file lacks are 0, as in the file that a broker maps.
 
     :raises Unreadable: the system reports an I/O error.
     """
-    file = store.config_files.get("timercheck")
     if file is None:
         return no_timercheck()
     with open_file(file) as reader:

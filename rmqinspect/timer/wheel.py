@@ -15,6 +15,7 @@ Source: TimerWheel, Slot, TimerMessageStore#doEnqueue; RocketMQ 5.0.0 to 5.5.0.
 """
 
 import re
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ import numpy as np
 from rmqinspect.codec.arrays import Ints, used_units
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.schemas.timer import WHEEL_SLOTS, WheelSlot
-from rmqinspect.store.model import Store, StoreFile
+from rmqinspect.store.model import StoreFile
 from rmqinspect.store.reader import open_file
 from rmqinspect.timer.log import read_rows
 
@@ -49,10 +50,10 @@ class Slots(NamedTuple):
         return Slots(*(column[which] for column in self))
 
 
-def wheel_files(store: Store) -> list[StoreFile]:
-    """Return the wheel and its snapshots."""
-    files = store.of_kind("timer_wheel")
-    return [file for file in files if _WHEEL_NAME.fullmatch(file.name.rpartition("/")[2])]
+def wheel_files(files: Iterable[StoreFile]) -> list[StoreFile]:
+    """Return the wheel and its snapshots among `files`."""
+    wheels = (file for file in files if file.kind == "timer_wheel")
+    return [file for file in wheels if _WHEEL_NAME.fullmatch(file.name.rpartition("/")[2])]
 
 
 def read_slots(file: StoreFile) -> Slots:

@@ -6,7 +6,7 @@ Tasks are small, so that all processes end together; results come in the order o
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -21,7 +21,7 @@ from rmqinspect.verify.consumequeue.survey import QueueSurvey, retention_finding
 from rmqinspect.verify.findings import Finding
 from rmqinspect.verify.index.survey import IndexSurvey, check_header_times, survey_index
 from rmqinspect.verify.plan import CrossPlan, LogMap, Runs
-from rmqinspect.verify.timer.survey import TimerSurvey, survey_timer
+from rmqinspect.verify.timer.survey import TimerFiles, TimerSurvey, survey_timer
 
 _PRELOAD = "rmqinspect.verify.commitlog.split"
 
@@ -37,7 +37,7 @@ class SurveyTask:
     queues: tuple[tuple[QueueFile, ...], ...] = ()
     ext: tuple[QueueFile, ...] = ()
     index: IndexFile | None = None
-    timer: Store | None = None
+    timer: TimerFiles | None = None
 
 
 @dataclass(slots=True)
@@ -142,10 +142,8 @@ def _unknown_geometry(index: IndexFile) -> Iterator[Finding]:
 def survey_tasks(store: Store, index_files: Iterable[IndexFile], *, timer: bool) -> list[SurveyTask]:
     """Cut the work into tasks, index files first: one may take long."""
     tasks = [SurveyTask(index=index) for index in index_files]
-    timer_files = [file for file in store.files if file.kind in ("timer_log", "timer_wheel", "config")]
-    if timer and any(file.kind != "config" for file in timer_files):
-        # Only what the survey reads is sent to the process.
-        tasks.append(SurveyTask(timer=replace(store, files=tuple(timer_files), queue_files=(), oddities=())))
+    if timer and any(file.kind in ("timer_log", "timer_wheel") for file in store.files):
+        tasks.append(SurveyTask(timer=TimerFiles.of(store)))
     if ext := tuple(file for file in store.queue_files if file.kind == "ext_queue"):
         tasks.append(SurveyTask(ext=ext))
     some: list[tuple[QueueFile, ...]] = []

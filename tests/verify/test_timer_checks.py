@@ -30,8 +30,9 @@ from rmqinspect.store.model import Store, StoreFile
 from rmqinspect.timer.wheel import WHEEL_SIZE
 from rmqinspect.verify.findings import Finding
 from rmqinspect.verify.runs import Run
+from rmqinspect.verify.survey import SurveyLimits, run_survey, survey_tasks
 from rmqinspect.verify.timer.join import judge_timer_units, read_timer_units, timer_unit_findings
-from rmqinspect.verify.timer.survey import TimerSurvey, survey_timer
+from rmqinspect.verify.timer.survey import TimerFiles, TimerSurvey, survey_timer
 from tests.support import oracle
 from tests.support.side_tables import BROKERS, broker, store_of, units_of, write
 
@@ -145,7 +146,7 @@ def some() -> Timer:
 
 
 def survey(store: Store, limit: int = 1000) -> TimerSurvey:
-    found = survey_timer(store, BORDERS, limit)
+    found = survey_timer(TimerFiles.of(store), BORDERS, limit)
     assert pickle.loads(pickle.dumps(found)).findings == found.findings
     assert all(finding.code == "TM-CHAIN" for finding in found.findings)
     assert not found.unread
@@ -174,7 +175,7 @@ def place(number: int) -> tuple[str, int]:
 @pytest.mark.parametrize("name", TIMERS)
 def test_real_stores_are_silent(name: str) -> None:
     store = broker(name)
-    found = survey_timer(store, np.array([segment.base for segment in store.segments], np.int64), 100)
+    found = survey_timer(TimerFiles.of(store), np.array([segment.base for segment in store.segments], np.int64), 100)
     assert (found.findings, found.suppressed, found.unread) == ([], {}, [])
     assert found.units > 2
     assert found.end == found.units * UNIT_SIZE
@@ -492,6 +493,17 @@ def test_slots_that_lead_behind_the_timer_log(tmp_path: Path, abort: bool, sever
     assert "behind the end of the timer log" in finding.message
 
 
+@pytest.mark.parametrize(("abort", "severity"), [(False, "error"), (True, "info")])
+def test_the_task_of_the_timer_knows_of_the_abort_file(tmp_path: Path, abort: bool, severity: str) -> None:
+    timer = some()
+    timer.abort = abort
+    store = timer.slot(NOW + 10, last=timer.end).write(tmp_path)
+    (task,) = survey_tasks(store, (), timer=True)
+    found = run_survey(task, SurveyLimits((0,), 0, 10)).timer
+    assert found is not None
+    assert [finding.severity for finding in found.findings] == [severity]
+
+
 def test_slots_that_lead_into_a_lost_page_are_silent(tmp_path: Path) -> None:
     timer = Timer().add(NOW + 5, *range(NOW + 10, NOW + 20), NOW + 5)
     for number in range(1, 11):
@@ -539,7 +551,7 @@ def test_runs_say_which_units_point_into_which_split(tmp_path: Path) -> None:
     store = timer.write(tmp_path)
     places = [unit["physical_offset"] for unit in timer.units.values()]
     borders = np.array([100, places[10], places[30]], np.int64)
-    found = survey_timer(store, borders, 10)
+    found = survey_timer(TimerFiles.of(store), borders, 10)
     assert found.runs == [
         (0, Run(0, 10, 0)),
         (0, Run(10, 9, 1)),
@@ -626,7 +638,7 @@ def test_without_records_all_units_are_lost_or_beyond() -> None:
 def test_units_of_real_stores_lead_to_their_records(name: str) -> None:
     store = broker(name)
     starts, sizes, hashes = records_of(store)
-    found = survey_timer(store, BORDERS, 10)
+    found = survey_timer(TimerFiles.of(store), BORDERS, 10)
     judged = 0
     for number, run in found.runs:
         _, units = read_timer_units(found.files[number], run, 0, 1 << 62)
@@ -697,7 +709,7 @@ def test_any_bytes_are_survived(tmp_path: Path, damage: Callable[[bytearray, ran
         part = bytearray(wheel)
         damage(part, chance)
         overwrite(tmp_path / "timerwheel", slots[0], bytes(part).ljust(len(wheel), b"\0"))
-        found = survey_timer(open_store([str(tmp_path)]), BORDERS, 5)
+        found = survey_timer(TimerFiles.of(open_store([str(tmp_path)])), BORDERS, 5)
         assert len(found.findings) <= 5
         assert not found.unread
         assert found.units <= 3 * ROOM

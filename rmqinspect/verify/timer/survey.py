@@ -4,6 +4,7 @@ Whether a unit leads to its message is judged where the records are read (`verif
 """
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -13,7 +14,7 @@ from rmqinspect.errors import Unreadable
 from rmqinspect.schemas.timer import DEFAULT_PRECISION
 from rmqinspect.store.model import Store, StoreFile
 from rmqinspect.tables.capped_list import CappedList
-from rmqinspect.timer.log import TimerLog, timer_log_files
+from rmqinspect.timer.log import TimerLog, TimerLogFile, timer_log_files
 from rmqinspect.timer.precision import find_precision
 from rmqinspect.timer.timercheck import no_timercheck, read_timercheck
 from rmqinspect.timer.wheel import Slots, read_slots, wheel_files
@@ -23,9 +24,33 @@ from rmqinspect.verify.timer.chains import LogCheck, check_lengths
 from rmqinspect.verify.timer.wheel import WheelCheck, check_length
 
 
+@dataclass(frozen=True, slots=True)
+class TimerFiles:
+    """The timer's files, and what else of the store decides how they are judged."""
+
+    log: tuple[TimerLogFile, ...]  # ascending
+    wheels: tuple[StoreFile, ...]  # the wheel and its snapshots
+    timercheck: StoreFile | None
+    settings: Mapping[str, str]
+    unclean: bool  # the abort file exists: the broker was not stopped properly
+    whole: bool  # a store root was given, so files that are absent are lost
+
+    @classmethod
+    def of(cls, store: Store) -> "TimerFiles":
+        """Return those of a store."""
+        return cls(
+            tuple(timer_log_files(store.files)),
+            tuple(wheel_files(store.files)),
+            store.config_files.get("timercheck"),
+            store.settings,
+            unclean=bool(store.of_kind("abort")),
+            whole=store.place == "store" and store.neighbours,
+        )
+
+
 @dataclass(slots=True)
 class TimerSurvey:
-    """What the timer files show by themselves, and where the units point. It travels between processes."""
+    """Findings of the timer files by themselves, and where the units point. Pickled between processes."""
 
     files: tuple[StoreFile, ...] = ()  # the timer log, ascending
     runs: list[tuple[int, Run]] = field(default_factory=list)  # (number of the file, rows); none before the log
@@ -36,22 +61,22 @@ class TimerSurvey:
     end: int = 0  # timer log offset behind the last unit
 
 
-def survey_timer(store: Store, borders: Ints, limit: int) -> TimerSurvey:
-    """Read timer log, wheel and timercheck; `limit` bounds the findings.
+def survey_timer(files: TimerFiles, borders: Ints, limit: int) -> TimerSurvey:
+    """Read timer log, wheel and timercheck; keep at most `limit` findings.
 
-    `borders` has the physical offsets where the splits of the commit log begin, as `cut_runs` wants them.
+    `borders`: physical offsets where the splits of the commit log begin, ascending (`cut_runs`).
     """
     kept, unread = capped_findings(limit), list[Finding]()
-    log = TimerLog(timer_log_files(store))
-    timercheck = _read_timercheck(store, unread)
-    wheels = _read_wheels(store, kept, unread)
-    kept.extend(check_lengths(log, store.settings))
+    log = TimerLog(files.log)
+    timercheck = _read_timercheck(files.timercheck, unread)
+    wheels = _read_wheels(files.wheels, kept, unread)
+    kept.extend(check_lengths(log, files.settings))
     precision = DEFAULT_PRECISION
     with suppress(Unreadable):  # reported when the units are read
-        precision = find_precision(store, log, [slots for _, slots in wheels])
-    chains = LogCheck(log, timercheck, precision, borders, kept, unread, unclean=bool(store.of_kind("abort")))
+        precision = find_precision(files.settings, log, [slots for _, slots in wheels])
+    chains = LogCheck(log, timercheck, precision, borders, kept, unread, unclean=files.unclean)
     chains.read()
-    wheel = WheelCheck(chains, timercheck, whole=store.place == "store" and store.neighbours)
+    wheel = WheelCheck(chains, timercheck, whole=files.whole)
     wheel.check_flushed()
     for file, slots in wheels:
         wheel.check_slots(file, slots)
@@ -67,18 +92,20 @@ def survey_timer(store: Store, borders: Ints, limit: int) -> TimerSurvey:
     )
 
 
-def _read_timercheck(store: Store, unread: list[Finding]) -> Container:
+def _read_timercheck(file: StoreFile | None, unread: list[Finding]) -> Container:
     try:
-        return read_timercheck(store)
+        return read_timercheck(file)
     except Unreadable as error:
         unread.append(unread_finding(error))
         return no_timercheck()
 
 
-def _read_wheels(store: Store, kept: CappedList[Finding, str], unread: list[Finding]) -> list[tuple[StoreFile, Slots]]:
+def _read_wheels(
+    files: Iterable[StoreFile], kept: CappedList[Finding, str], unread: list[Finding]
+) -> list[tuple[StoreFile, Slots]]:
     """Return the wheels that can be read, with their used slots."""
     wheels = []
-    for file in wheel_files(store):
+    for file in files:
         check_length(file, kept)
         try:
             wheels.append((file, read_slots(file)))
