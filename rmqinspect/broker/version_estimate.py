@@ -129,7 +129,7 @@ def _property(release: str, name: str) -> Clue:
 def _field(release: str, name: str) -> Clue:
     def applies(evidence: Evidence) -> bool:
         # A value behind the log's end is damage, not a trace of a version.
-        ends = [segment.base + segment.size for segment in evidence.store.segments]
+        ends = [segment.end for segment in evidence.store.segments]
         return 0 < evidence.checkpoint.get(name, 0) <= max(ends, default=0)
 
     return Clue(f"checkpoint field {name}", _since(release), applies)

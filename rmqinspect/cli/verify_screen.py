@@ -122,7 +122,7 @@ def _not_read(outcome: VerifyResult) -> str:
     reached, segments = outcome.interrupted_at, outcome.store.segments
     if reached is None:
         return ""
-    whole = sum(segment.base + segment.size <= reached for segment in segments)
+    whole = sum(segment.end <= reached for segment in segments)
     words = f"segments read: {group_digits(whole)} of {group_digits(len(segments))}"
     if whole < len(segments):
         words += (

@@ -46,11 +46,15 @@ class ByteAccount:
         if later.last_timestamp is not None:
             self.last_timestamp, self.end = later.last_timestamp, later.end
 
+    def merged_gaps(self) -> list[Gap]:
+        """Return the gaps as if the segment had been read in one split."""
+        return list(merge_gaps(self.gaps, self.segment.end))
+
     @property
     def gap_bytes(self) -> dict[str, int]:
         """Bytes by kind of gap, as in the table `gaps`: a few zeros beside unknown bytes are unknown."""
         sums = {"filler": self.records * self.segment.lead, "zeros": 0, "unknown": 0}
-        for gap in merge_gaps(self.gaps, self.segment.base + self.segment.size):
+        for gap in self.merged_gaps():
             sums[gap.kind] += gap.end - gap.start
         return sums
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rmqinspect.commitlog.lenient_reader import LenientReader
-from rmqinspect.store.model import Segment
+from rmqinspect.store.model import Segment, Store
 
 # Inside damage, zeros are a gap of their own from one disk sector on.
 ZERO_RUN = 512
@@ -44,6 +44,11 @@ REASONS = {
     "blank_size": "a blank record whose size is not the number of bytes left",
     "unreadable": "the system could not read these bytes",
 }
+
+
+def holes_in(store: Store) -> list[Gap]:
+    """Return the holes between a store's segments; none where loose ones were given, which lack their neighbours."""
+    return list(find_holes(store.segments, store.segment_size)) if store.neighbours else []
 
 
 def find_holes(segments: Sequence[Segment], segment_size: int | None) -> Iterator[Gap]:

@@ -52,7 +52,7 @@ class LogReach:
 
     def is_closed(self, segment: Segment) -> bool:
         """Whether a segment lies completely before the log's end."""
-        return segment.base + segment.size <= self.end
+        return segment.end <= self.end
 
 
 def plan_log(
@@ -71,7 +71,7 @@ def plan_log(
 
 
 def _cuts(segment: Segment, file_size: int, borders: set[int]) -> list[int]:
-    first, end = segment.base, segment.base + segment.size
+    first, end = segment.base, segment.end
     grid = range((first // file_size + 1) * file_size, end, file_size)
     return sorted({first, end, *grid, *(border for border in borders if first < border < end)})
 

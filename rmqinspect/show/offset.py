@@ -187,7 +187,7 @@ def _neighbours(store: Store, spot: Spot) -> Iterator[Fact]:
     if spot.end is None:
         yield Fact("next", "unknown: the end of this is not confirmed")
         return
-    if spot.end >= segment.base + segment.size:
+    if spot.end >= segment.end:
         after = next((other for other in store.segments if other.base == spot.end), None)
         name = f"segment {after.name} begins there" if after else "the last segment ends here"
         yield Fact("next", f"{describe_offset(spot.end)}: {name}")

@@ -11,7 +11,7 @@ from itertools import pairwise
 from rmqinspect.broker.version_estimate import VersionEstimate, estimate
 from rmqinspect.broker.version_evidence import gather
 from rmqinspect.codec.layout import parse
-from rmqinspect.commitlog.gaps import Gap, find_holes
+from rmqinspect.commitlog.gaps import Gap, holes_in
 from rmqinspect.commitlog.sample import sample_edges
 from rmqinspect.commitlog.tail import LogEnd, find_log_end, holds_data
 from rmqinspect.config.checkpoint import read_checkpoint
@@ -221,7 +221,7 @@ def _log_facts(store: Store, end: LogEnd, unread: list[str]) -> LogFacts:
         segment_size=size,
         first_base=segments[0].base if segments else 0,
         last_base=segments[-1].base if segments else 0,
-        holes=tuple(find_holes(segments, size)) if store.neighbours else (),
+        holes=tuple(holes_in(store)),
         duplicates=tuple(after.name for one, after in pairwise(segments) if one.base == after.base),
         odd_lengths=tuple((s.name, s.size) for s in segments if not s.size or (size is not None and s.size != size)),
         empty=tuple(empty),

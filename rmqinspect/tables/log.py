@@ -10,12 +10,12 @@ from typing import TypeVar
 import pyarrow as pa
 
 from rmqinspect.commitlog.byte_account import ByteAccount
-from rmqinspect.commitlog.gaps import Gap, find_holes, merge_gaps
+from rmqinspect.commitlog.gaps import Gap, holes_in, merge_gaps
 from rmqinspect.commitlog.lenient_reader import Unread
 from rmqinspect.commitlog.scan import RecordRun, redo_where_borders_differ, scan_split
 from rmqinspect.commitlog.splits import Borders, Split, plan_splits
 from rmqinspect.errors import Unreadable
-from rmqinspect.store.model import Store
+from rmqinspect.store.model import Segment, Store
 from rmqinspect.system.limits import keep_freed_memory
 from rmqinspect.system.workers import run_ordered
 from rmqinspect.tables import messages
@@ -79,13 +79,23 @@ class _Rows:
 
 def message_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     """Yield the table `messages` in log order, whatever the number of processes."""
-    keep_freed_memory()
-    splits = _splits_in(store, request)
-    unreported: list[Gap] = []
+    report_holes(holes_in(store), request)
+    yield from messages_in(store.segments, request)
+
+
+def report_holes(holes: Iterable[Gap], request: Request) -> None:
+    """Report the holes that reach into the range of offsets asked for."""
     first, last = request.offsets or (0, 1 << 63)
-    for hole in find_holes(store.segments, store.segment_size) if store.neighbours else ():
+    for hole in holes:
         if request.on_gap is not None and hole.start < last and first < hole.end:
             request.on_gap(hole.kind, hole.start, hole.end)
+
+
+def messages_in(segments: Sequence[Segment], request: Request) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of `messages` from some segments; holes between them are not reported."""
+    keep_freed_memory()
+    splits = _splits_in(segments, request)
+    unreported: list[Gap] = []
     for number, split in enumerate(splits) if request.jobs == 1 or len(splits) == 1 else ():
         yield from _stream(split, request, unreported)
         _report_gaps(unreported, split, splits[number + 1 : number + 2], request)
@@ -107,14 +117,24 @@ def _report_gaps(unreported: list[Gap], split: Split, following: list[Split], re
     if following and following[0].segment.path == split.segment.path:
         return
     if request.on_gap is not None:
-        for gap in merge_gaps(unreported, split.segment.base + split.segment.size):
+        for gap in merge_gaps(unreported, split.segment.end):
             request.on_gap(gap.kind, gap.start, gap.end)
     unreported.clear()
 
 
 def gap_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     """Yield the table `gaps`, in log order, missing segments included."""
-    gaps = gaps_in(store, _accounts(store, request))
+    yield from reported_gaps(gaps_in(store, _accounts(store.segments, request)), request)
+
+
+def segment_gap_rows(segment: Segment, request: Request) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of `gaps` for one segment."""
+    accounts = _accounts([segment], request)
+    yield from reported_gaps([gap for account in accounts.values() for gap in account.merged_gaps()], request)
+
+
+def reported_gaps(gaps: Sequence[Gap], request: Request) -> Iterator[pa.RecordBatch]:
+    """Report gaps, and yield them as rows of the table."""
     for gap in gaps if request.on_gap is not None else ():
         request.on_gap(gap.kind, gap.start, gap.end)  # type: ignore[misc]
     yield from gap_batches(gaps)
@@ -122,15 +142,14 @@ def gap_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
 
 def gaps_in(store: Store, accounts: Mapping[str, ByteAccount]) -> list[Gap]:
     """Return the gaps in log order; `accounts` has the segments that were read, by path."""
-    # Of loose segments nobody knows the neighbours: absent ones were just not given.
-    holes = list(find_holes(store.segments, store.segment_size)) if store.neighbours else []
+    holes = holes_in(store)
     gaps: list[Gap] = []
     for segment in store.segments:
         before = [gap for gap in holes if gap.start < segment.base]
         holes = holes[len(before) :]
         gaps += before
         if segment.path in accounts:
-            gaps += merge_gaps(accounts[segment.path].gaps, segment.base + segment.size)
+            gaps += accounts[segment.path].merged_gaps()
     return gaps
 
 
@@ -142,7 +161,7 @@ def gap_batches(gaps: Sequence[Gap], witnesses: Sequence[int] | None = None) -> 
 
 def segment_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     """Yield the table `segments`."""
-    accounts = _accounts(store, replace(request, offsets=None))
+    accounts = _accounts(store.segments, replace(request, offsets=None))
     for account in accounts.values():
         _report_gaps(list(account.gaps), Split(account.segment, 0, account.segment.size), [], request)
     yield from segment_batches(store, accounts)
@@ -150,8 +169,7 @@ def segment_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
 
 def segment_batches(store: Store, accounts: Mapping[str, ByteAccount]) -> Iterator[pa.RecordBatch]:
     """Yield the table `segments`; `accounts` has the segments that were read, by path."""
-    holes = find_holes(store.segments, store.segment_size) if store.neighbours else ()
-    rows = [_missing_row(gap) for gap in holes]
+    rows = [_missing_row(gap) for gap in holes_in(store)]
     last_base = max((account.segment.base for account in accounts.values() if account.records), default=-1)
     for segment in store.segments:
         account = accounts.get(segment.path) or ByteAccount(segment)
@@ -163,8 +181,8 @@ def segment_batches(store: Store, accounts: Mapping[str, ByteAccount]) -> Iterat
 # --- reading --------------------------------------------------------------------------------------
 
 
-def _splits_in(store: Store, request: Request) -> list[Split]:
-    splits = plan_splits(store.segments, SPLIT_SIZE if request.jobs > 1 else 1 << 62)
+def _splits_in(segments: Sequence[Segment], request: Request) -> list[Split]:
+    splits = plan_splits(segments, SPLIT_SIZE if request.jobs > 1 else 1 << 62)
     if request.offsets is None:
         return splits
     start, end = request.offsets
@@ -203,11 +221,11 @@ def _stream(split: Split, request: Request, gaps: list[Gap]) -> Iterator[pa.Reco
         request.progress(split.end - done)
 
 
-def _accounts(store: Store, request: Request) -> dict[str, ByteAccount]:
+def _accounts(segments: Sequence[Segment], request: Request) -> dict[str, ByteAccount]:
     """Read the log; return the byte account of each segment, by path."""
     accounts: dict[str, ByteAccount] = {}
     work = partial(read_log_split, request=_picklable(request))
-    for read in _in_order(work, _splits_in(store, request), request.jobs, lambda read: read):
+    for read in _in_order(work, _splits_in(segments, request), request.jobs, lambda read: read):
         accounts.setdefault(read.split.segment.path, ByteAccount(read.split.segment)).join(read.account)
         _report(read, request)
     return accounts

@@ -68,9 +68,17 @@ class _Run:
 
 
 def _unit_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
+    return units_in(store.queue_files, request)
+
+
+def units_in(files: Sequence[QueueFile], request: Request) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of `queue_units` from some queue files, with those of the ext files among them.
+
+    `files`: in the order of a store's, the ext files of a queue together.
+    """
     runs: list[_Run] = []
     rows = 0
-    for run in _runs(store, request):
+    for run in _runs(files, request):
         if rows + len(run.units) > BATCH_ROWS:
             yield _unit_batch(runs, request)
             runs, rows = [], 0
@@ -80,14 +88,12 @@ def _unit_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
         yield _unit_batch(runs, request)
 
 
-def _runs(store: Store, request: Request) -> Iterator[_Run]:
+def _runs(files: Sequence[QueueFile], request: Request) -> Iterator[_Run]:
     ext_files = {
-        key: list(files)
-        for key, files in groupby(
-            (file for file in store.queue_files if file.kind == "ext_queue"), lambda f: (f.topic, f.queue_id)
-        )
+        key: list(group)
+        for key, group in groupby((file for file in files if file.kind == "ext_queue"), lambda f: (f.topic, f.queue_id))
     }
-    for file in store.queue_files:
+    for file in files:
         if file.kind not in LAYOUTS:
             continue
         try:

@@ -45,7 +45,7 @@ def last_store_time(store: Store) -> int | None:
     Reads whole segments, the last one first, until one has a record with a time.
     """
     for segment in reversed(store.segments):
-        reach = (segment.base, segment.base + segment.size)
+        reach = (segment.base, segment.end)
         request = Request(offsets=reach, columns=frozenset({"physical_offset", "store_timestamp"}))
         times: list[int | None] = [
             pc.max(batch.column("store_timestamp").cast(pa.timestamp("us")).cast(pa.int64())).as_py()

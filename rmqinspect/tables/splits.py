@@ -42,8 +42,8 @@ from rmqinspect.system.uri import abspath, basename
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.arrow import batch_of
 from rmqinspect.tables.index import read_entries
-from rmqinspect.tables.log import GAPS, gap_rows, message_rows
-from rmqinspect.tables.queues import QUEUE_UNITS
+from rmqinspect.tables.log import GAPS, messages_in, report_holes, segment_gap_rows
+from rmqinspect.tables.queues import units_in
 from rmqinspect.tables.table import Request
 
 # Each split walks from the start of its segment: smaller ones cost more in walks than they gain in parallelism.
@@ -233,17 +233,15 @@ def _clip(split: TableSplit, start: int, end: int) -> TableSplit | None:
 def _read_messages(split: TableSplit, request: Request) -> Iterator[pa.RecordBatch]:
     segment = split.segment
     base = segment.base
-    lowest, beyond = request.offsets or (base, base + segment.size)
-    for hole in split.holes():
-        if request.on_gap is not None and (request.offsets is None or (hole.start < beyond and lowest < hole.end)):
-            request.on_gap(hole.kind, hole.start, hole.end)
+    lowest, beyond = request.offsets or (base, segment.end)
+    report_holes(split.holes(), request)
     # Without splits the scan starts at the first offset asked for, so later splits walk from there as well.
     origin = max(0, lowest - base)
     start, end = max(split.start, origin), min(split.end, beyond - base)
     if start < end:
         entry = walk_to(segment, origin, start) if start > origin else None
         inside = replace(request, offsets=(base + start, base + end), entry=entry)
-        yield from message_rows(_part(split), inside)
+        yield from messages_in([segment], inside)
 
 
 def _read_gaps(split: TableSplit, request: Request) -> Iterator[pa.RecordBatch]:
@@ -252,11 +250,11 @@ def _read_gaps(split: TableSplit, request: Request) -> Iterator[pa.RecordBatch]:
         request.on_gap(hole.kind, hole.start, hole.end)  # type: ignore[misc]
     if holes:
         yield batch_of(GAPS, [(*hole, None) for hole in holes])
-    yield from gap_rows(_part(split), request)
+    yield from segment_gap_rows(split.segment, request)
 
 
 def _read_units(split: TableSplit, request: Request) -> Iterator[pa.RecordBatch]:
-    return QUEUE_UNITS.rows(_part(split), request)
+    return units_in([file for file in split.files if isinstance(file, QueueFile)], request)
 
 
 def _read_entries(split: TableSplit, request: Request) -> Iterator[pa.RecordBatch]:
@@ -269,25 +267,3 @@ _READERS: dict[str, Callable[[TableSplit, Request], Iterator[pa.RecordBatch]]] =
     "queue_units": _read_units,
     "index_entries": _read_entries,
 }
-
-
-def _part(split: TableSplit) -> Store:
-    """Return a store that has the split's files only."""
-    queue_files = sorted(
-        (file for file in split.files if isinstance(file, QueueFile)),
-        key=lambda file: (file.topic, file.queue_id, file.kind, file.base),
-    )
-    return Store(
-        name="",
-        paths=split.origin.paths,
-        place="part",
-        files=split.files,
-        segments=tuple(file for file in split.files if isinstance(file, Segment)),
-        segment_size=split.segment_size,
-        queue_files=tuple(queue_files),
-        index_files=(),
-        checkpoint=None,
-        config_files={},
-        oddities=(),
-        neighbours=False,
-    )

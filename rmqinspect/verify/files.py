@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from rmqinspect.codec.layout import parse
-from rmqinspect.commitlog.gaps import find_holes
+from rmqinspect.commitlog.gaps import holes_in
 from rmqinspect.consumequeue.rocksdb import UNPACKED
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas import checkpoint
@@ -52,7 +52,7 @@ def check_files(store: Store) -> Iterator[Finding]:
     """Yield what names, sizes and the lock of the store show."""
     yield from _check_names(store)
     yield from _check_sizes(store)
-    for hole in find_holes(store.segments, store.segment_size) if store.neighbours else ():
+    for hole in holes_in(store):
         yield Finding(
             "CL-HOLE",
             "a segment is missing: the log continues after it",

@@ -21,7 +21,7 @@ from rmqinspect.verify.run import verify
 
 def log_end(store: Store) -> int:
     """Return the physical offset behind the last segment, 0 without segments."""
-    return max((segment.base + segment.size for segment in store.segments), default=0)
+    return max((segment.end for segment in store.segments), default=0)
 
 
 def can_verify(store: Store) -> bool:

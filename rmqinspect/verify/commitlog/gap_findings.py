@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from rmqinspect.commitlog.byte_account import ByteAccount
-from rmqinspect.commitlog.gaps import REASONS, ZERO_RUN, Gap, merge_gaps
+from rmqinspect.commitlog.gaps import REASONS, ZERO_RUN, Gap
 from rmqinspect.damage.diagnose import explain_gap
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas import dledger, message
@@ -44,14 +44,9 @@ class SegmentState:
     account: ByteAccount
     stale: list[tuple[int, int, int]] = field(default_factory=list)  # [start, end), records of an earlier life
 
-    @property
-    def end(self) -> int:
-        """Physical offset behind the segment."""
-        return self.segment.base + self.segment.size
-
     def gaps(self) -> list[list[Gap]]:
         """Return the gaps that are no filler, parts that touch together."""
-        return list(_touching(merge_gaps(self.account.gaps, self.end)))
+        return list(_touching(self.account.merged_gaps()))
 
 
 class Causes:
@@ -75,12 +70,12 @@ class GapJudge:
 
     def findings(self, state: SegmentState, *, more_follows: bool) -> Iterator[Finding]:
         """Yield the findings of a segment; `more_follows`: a later segment has records."""
-        for gap in merge_gaps(state.account.gaps, state.end):
+        for gap in state.account.merged_gaps():
             if gap.reason == "blank_size":
                 yield from self._judge_blank(state.segment, gap)
         stale_from = {start for start, _, _ in state.stale}
         for parts in state.gaps():
-            at_end = parts[-1].end == state.end and not more_follows
+            at_end = parts[-1].end == state.segment.end and not more_follows
             if parts[-1].end in stale_from:
                 yield _stale_tail(state, parts[0].start, parts[-1].end)
             elif not _is_preallocated(parts, at_end) and not _is_unread(parts):
@@ -91,13 +86,13 @@ class GapJudge:
         reason = unknown[0].reason or "magic" if unknown else "zero"
         head = self._read(segment, start, _HEAD)
         lost_pages = any(part.kind == "zeros" and part.end - part.start >= ZERO_RUN for part in parts)
-        after = "to the segment's end" if stop == segment.base + segment.size else "then the log continues"
+        after = "to the segment's end" if stop == segment.end else "then the log continues"
         if not unknown:
             code, what = "CL-ZERO-INSIDE", "zeros inside the log: pages were lost"
         elif at_end and parts[0].kind == "unknown" and self._is_torn(segment, start, unknown[-1].end):
             code, what = "CL-TORN-TAIL", f"the last record is incomplete: {REASONS[reason]}"
             stop, after = unknown[-1].end, "nothing follows"
-        elif _is_blank_without_magic(head, segment.base + segment.size - start):
+        elif _is_blank_without_magic(head, segment.end - start):
             code, what = "CL-MAGIC", "the blank record that ends this segment has a damaged magic"
         elif lost_pages and not at_end:
             code, what = "CL-ZERO-INSIDE", f"zeros inside the log: pages were lost; {REASONS[reason]}"
@@ -122,12 +117,12 @@ class GapJudge:
         begun = raw[4:7] if not wraps else raw[:4]
         magic = message.MAGIC_PREFIX if not wraps else dledger.ENTRY_MAGICS[0].to_bytes(4, "big")
         size = _stored_size(segment, raw)
-        plausible = message.FIXED_SIZE <= size <= segment.base + segment.size - start or len(raw) < _HEAD
+        plausible = message.FIXED_SIZE <= size <= segment.end - start or len(raw) < _HEAD
         return magic.startswith(begun.rstrip(b"\0")) and plausible and start + size > written
 
     def _judge_blank(self, segment: Segment, gap: Gap) -> Iterator[Finding]:
         stored = _stored_size(segment, self._read(segment, gap.start, _HEAD))
-        left = segment.base + segment.size - gap.start
+        left = segment.end - gap.start
         # In a file of a wrong length the blank record is right about the length that the file should have.
         if self._store.segment_size is not None and stored == segment.base + self._store.segment_size - gap.start:
             return

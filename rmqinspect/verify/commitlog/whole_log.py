@@ -76,7 +76,7 @@ class LogJudge:
         state.account.join(result.account)
         state.stale += result.stale
         self._kept.extend(result.findings)
-        self.unread += [part._replace(end=min(part.end, state.end)) for part in result.unread]
+        self.unread += [part._replace(end=min(part.end, state.segment.end)) for part in result.unread]
         self.suppressed.update(result.suppressed)
         self._follow_queues(result)
         self._follow_time(result)
@@ -86,7 +86,7 @@ class LogJudge:
         segment, last = result.split.segment, self.segments[-1] if self.segments else None
         if last is not None and (last.segment is segment or last.segment == segment):
             return last
-        if last is not None and last.end != segment.base:
+        if last is not None and last.segment.end != segment.base:
             self._next.clear()
             self._before = None
         self.segments.append(SegmentState(segment, ByteAccount(segment)))
