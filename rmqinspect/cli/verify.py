@@ -222,7 +222,8 @@ def _open(arguments: VerifyArguments) -> tuple[Store, Watch | None]:
 
 def _refuse_early(path: str, evidence: Sequence[str]) -> None:
     """Refuse at once what `open_destination` would refuse after hours of reading."""
-    from rmqinspect.system.output_file import local_file, refuse_inside
+    from rmqinspect.store.evidence import refuse_inside
+    from rmqinspect.system.output_file import local_file
 
     if path != "-":
         path = local_file(path)

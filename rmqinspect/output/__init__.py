@@ -13,7 +13,8 @@ from rmqinspect.output.columnar import ArrowStream, ParquetFile
 from rmqinspect.output.rows import CsvRows, JsonDocument, JsonLines
 from rmqinspect.output.screen import ScreenTable
 from rmqinspect.output.writer import PREVIEW_SIZE, SCHEMA_VERSION, View, Writer, cut_bodies
-from rmqinspect.system.output_file import open_destination
+from rmqinspect.store.evidence import refuse_inside
+from rmqinspect.system.output_file import Destination, local_file, open_output
 
 __all__ = [
     "BINARY_FORMATS",
@@ -36,6 +37,18 @@ FORMATS: dict[str, type[Writer]] = {
     "arrow": ArrowStream,
 }
 BINARY_FORMATS = frozenset({"parquet", "arrow"})  # never to a terminal
+
+
+@contextmanager
+def open_destination(path: str | None, evidence: Sequence[str] = ()) -> Iterator[Destination]:
+    """Yield the stream to write to: stdout for None and `-`, else a new file, which appears when the block ends.
+
+    :raises Refused: `path` exists, lies inside the evidence, or cannot be written.
+    """
+    if path is not None and path != "-":
+        refuse_inside(local_file(path), evidence)
+    with open_output(path) as out:
+        yield out
 
 
 @contextmanager

@@ -143,8 +143,8 @@ def _only_store_below(path: str, real: str, entries: "Sequence[Entry]", depth: i
 
 # --- a folder's place ---------------------------------------------------------------------------
 
-# Folders that only a store's root has.
-_ROOT_FOLDERS = ("commitlog", "consumequeue", "batchconsumequeue", "consumequeue_rocksdb")
+# Folders that only a store's root has. DLedger's has its group's name behind "dledger-".
+ROOT_FOLDERS = ("commitlog", "consumequeue", "batchconsumequeue", "consumequeue_rocksdb")
 # Folders whose name is enough.
 _NAMED_FOLDERS = ("commitlog", "timerlog")
 _QUEUE_FOLDERS = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
@@ -196,7 +196,7 @@ def _is_folder(entry: "Entry") -> bool:
 
 
 def _root(folder: _Folder) -> Place | None:
-    has_folder = any(name in _ROOT_FOLDERS or name.startswith("dledger-") for name in folder.folders)
+    has_folder = any(name in ROOT_FOLDERS or name.startswith("dledger-") for name in folder.folders)
     has_config = "config" in folder.folders and "checkpoint" in folder.names
     return () if has_folder or has_config else None
 

@@ -4,17 +4,13 @@ import os
 import secrets
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
 from rmqinspect.errors import Refused
-from rmqinspect.system import filesystem, uri
+from rmqinspect.system import uri
 from rmqinspect.system.new_file import as_refusal
-
-# A folder with one of these is a store's root, also when only a part of the store was given.
-_ROOT_FOLDERS = ("commitlog", "consumequeue", "batchconsumequeue", "consumequeue_rocksdb")
-_LEVELS = 4  # depth of a consume-queue file below its root
 
 
 class Destination:
@@ -54,35 +50,6 @@ class Destination:
         self._stream = None
 
 
-def store_roots(paths: Sequence[str]) -> list[str]:
-    """Return the directories that output must stay out of: those given, and the stores' roots above them."""
-    roots: list[str] = []
-    for path in map(uri.realpath, paths):
-        if filesystem.isdir(path):
-            roots.append(path)
-        ancestor = path
-        for _ in range(_LEVELS):
-            ancestor = uri.dirname(ancestor)
-            if any(filesystem.isdir(uri.join(ancestor, mark)) for mark in _ROOT_FOLDERS):
-                roots.append(ancestor)
-    return roots
-
-
-def refuse_inside(path: str, evidence: Sequence[str]) -> None:
-    """Check that `path` lies outside the evidence, links resolved.
-
-    :raises Refused: it lies inside.
-    """
-    path = uri.local_path(path)
-    real = uri.realpath(path)
-    # A local path never lies in a remote store, or the other way round: saves requests.
-    near = [other for other in evidence if uri.is_remote(other) == uri.is_remote(path)]
-    for root in store_roots(near):
-        if uri.is_below(real, root):
-            names = uri.shown(path), uri.shown(root)
-            raise Refused("{}: lies inside the store {}; nothing is ever written there".format(*names))
-
-
 def local_file(path: str) -> str:
     """Return the local path of an output file, which may be given as a `file:` URI.
 
@@ -94,22 +61,21 @@ def local_file(path: str) -> str:
 
 
 @contextmanager
-def open_destination(path: str | None, evidence: Sequence[str] = ()) -> Iterator[Destination]:
+def open_output(path: str | None) -> Iterator[Destination]:
     """Yield the stream to write to: stdout for None and `-`, else a new file.
 
     The file is written under a temporary name beside `path` and renamed at the end, or removed after
     an error. A FIFO or a device (/dev/null) is written to directly.
 
-    :raises Refused: `path` exists, lies inside the evidence, or cannot be written.
+    :raises Refused: `path` exists or cannot be written.
     """
-    if path in (None, "-"):
+    if path is None or path == "-":
         sys.stdout.flush()
         out = Destination(sys.stdout.buffer, "stdout")
         yield out
         out.flush()
         return
     path = local_file(path)
-    refuse_inside(path, evidence)
     if os.path.lexists(path):
         yield from _open_special(path)
     else:
