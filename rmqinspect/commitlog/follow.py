@@ -34,6 +34,7 @@ PART_SIZE = 4096  # bytes of a part at least
 FEW_PARTS = 8  # below this the loop in Python is faster
 STEPS = 8  # steps of all parts between two tests whether they have ended
 
+_MAGIC = place_of(message.HEADS[False, False], "magic")
 _PHYSICAL_OFFSET = place_of(message.HEADS[False, False], "physical_offset")
 _ENTRY_SIZE = place_of(dledger.EntryHead, "size")
 _ENTRY_BODY_SIZE = place_of(dledger.EntryHead, "body_size")
@@ -117,8 +118,8 @@ class Follower:
         step = max((last - at) // _PARTS, PART_SIZE)
         find, magic = window.buffer.find, message.MAGIC_PREFIX
         # -1, nothing found in a part, becomes an index before `at` and is dropped.
-        found = [find(magic, begin + 4, begin + step) for begin in range(at + step, last - 4, step)]
-        places = np.array(found, np.int64) - 4
+        found = [find(magic, begin + _MAGIC, begin + step) for begin in range(at + step, last - _MAGIC, step)]
+        places = np.array(found, np.int64) - _MAGIC
         places = places[(places > at) & (places <= last)]
         own = window.int64[places + _PHYSICAL_OFFSET] == window.physical_offset + places
         return np.concatenate(([at], places[own]))

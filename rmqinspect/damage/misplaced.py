@@ -11,7 +11,7 @@ import numpy as np
 
 from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.fields import walk_fields
-from rmqinspect.codec.layout import place_of
+from rmqinspect.codec.layout import place_of, span_of
 from rmqinspect.codec.record_proof import find_magics
 from rmqinspect.commitlog.records import SLACK
 from rmqinspect.damage.flips import flip_words, one_flip, place_words
@@ -31,7 +31,7 @@ _MOST_COPIES = 64  # misplaced records
 _COMPARED = PAGE  # bytes of a record that are compared with a copy of it
 
 _HEAD = message.HEADS[False, False]
-_SIZE_AT, _OWN_AT = place_of(_HEAD, "total_size"), place_of(_HEAD, "physical_offset")
+_OWN_AT = place_of(_HEAD, "physical_offset")
 
 
 def explain_misplaced_records(store: Store, around: Surroundings) -> str | None:
@@ -146,7 +146,7 @@ def _own_offset_at(segment: Segment, position: int) -> int | None:
 
 def _stands_at(segment: Segment, physical_offset: int, raw: bytes) -> bool:
     """Whether the record that begins `raw` stands at a physical offset of a segment as well."""
-    size = min(int.from_bytes(raw[_SIZE_AT : _SIZE_AT + 4], "big"), _COMPARED)
+    size = min(int.from_bytes(raw[span_of(_HEAD, "total_size")], "big"), _COMPARED)
     try:
         with open_file(segment) as reader:
             return reader.read(physical_offset - segment.base, size) == raw[:size]

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rmqinspect.codec.layout import dtype_of, place_of
+from rmqinspect.codec.layout import dtype_of, place_of, span_of
 from rmqinspect.codec.properties import split_properties
 from rmqinspect.commitlog.records import SLACK, Records
 from rmqinspect.damage.flips import one_flip
@@ -169,10 +169,10 @@ def _hosts_are_plausible(record: Records) -> bool:
 def _repair_blank(raw: bytes, left: int, *, wraps: bool) -> Repair | None:
     """Return the repair of a blank record's magic, known by its size: the bytes left in the file."""
     layout, magic = (dledger.EntryBlank, dledger.ENTRY_MAGIC_BLANK) if wraps else (message.Blank, message.MAGIC_BLANK)
-    at, size_at = place_of(layout, "magic"), place_of(layout, "total_size")
-    if len(raw) < message.Blank.sizeof() or left >= 1 << 31 or raw[size_at : size_at + 4] != left.to_bytes(4, "big"):
+    if len(raw) < layout.sizeof() or int.from_bytes(raw[span_of(layout, "total_size")], "big", signed=True) != left:
         return None
-    found, expected = raw[at : at + 4], magic.to_bytes(4, "big", signed=True)
+    at, found = place_of(layout, "magic"), raw[span_of(layout, "magic")]
+    expected = magic.to_bytes(4, "big", signed=True)
     known = expected, *(value.to_bytes(4, "big", signed=True) for value in message.RECORD_MAGICS)
     return None if found in known else Repair("MAGICCODE of the blank record", at, found, expected, left)
 

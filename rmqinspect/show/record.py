@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from rmqinspect.codec import message_id as ids
 from rmqinspect.codec.fields import Field, FieldRow, ParsedFields, walk_fields
 from rmqinspect.codec.hashes import java_string_hash, masked_crc32
+from rmqinspect.codec.layout import place_of
 from rmqinspect.schemas import dledger, message
 from rmqinspect.schemas.message import SysFlag
 from rmqinspect.show.field_notes import (
@@ -24,6 +25,7 @@ from rmqinspect.show.field_notes import (
 from rmqinspect.text import count, escape, escape_bytes
 from rmqinspect.times import format_millis
 
+_MAGIC_AT = place_of(message.HEADS[False, False], "magic")
 _TIMES = ("born_timestamp", "store_timestamp")
 
 NOT_PARSED = "(not parsed)"
@@ -141,8 +143,8 @@ def _leftover(record: ParsedFields) -> list[FieldRow]:
         note = "total_size counts them in" if any(rest) else "total_size counts them in; all are zero"
         return [FieldRow(BEYOND_FIELDS, end, rest, "", note, True)] if rest else []
     if stop == end:  # TOTALSIZE is wrong: up to what looks like the next record
-        magic = content.find(message.MAGIC_PREFIX, end + 4)
-        stop = magic - 4 if magic >= 0 else len(content)
+        magic = content.find(message.MAGIC_PREFIX, end + _MAGIC_AT)
+        stop = magic - _MAGIC_AT if magic >= 0 else len(content)
     return [FieldRow(NOT_PARSED, end, content[end:stop], "", escape(record.reason), problem=True)]
 
 

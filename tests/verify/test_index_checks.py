@@ -397,7 +397,7 @@ def flipped_hash(number: int, by: int) -> Callable[[Writer], None]:
 @pytest.mark.parametrize(
     ("damage", "offset", "expected", "found"),
     [
-        (lambda w: w.entry(5, previous=5), SMALL.entry_position(5), "2", "5"),  # core 5.5
+        (lambda w: w.entry(5, previous=5), SMALL.entry_position(5), "2", "5"),
         (lambda w: w.entry(5, previous=7), SMALL.entry_position(5), "2", "7"),
         (lambda w: w.entry(5, previous=-1), SMALL.entry_position(5), "2", "-1"),
         (lambda w: w.entry(5, previous=9), SMALL.entry_position(5), "2", "9"),
@@ -462,7 +462,10 @@ def test_every_flipped_bit_of_header_slots_and_links_is_one_finding(tmp_path: Pa
 
 
 def is_sound(writer: Writer, count: int) -> bool:
-    """Say whether each entry is reached from its own slot, once, each step to an older one [core 5.6]."""
+    """Return whether each entry is reached from its own slot, once, each step to an older one.
+
+    Source: IndexFile#selectPhyOffset.
+    """
     reached = []
     for slot in range(SMALL.slots):
         number, behind = writer.slot(slot), count + 1

@@ -13,6 +13,7 @@ Parts of a gap touch; one gap is one finding, named by what its first unknown by
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from rmqinspect.codec.layout import place_of, span_of
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.commitlog.gaps import REASONS, ZERO_RUN, Gap
 from rmqinspect.damage.diagnose import explain_gap
@@ -23,7 +24,9 @@ from rmqinspect.store.reader import open_file
 from rmqinspect.verify.findings import Finding
 
 _EXPLAINED = 200  # findings whose cause is searched for in the bytes
-_HEAD = 8  # bytes that hold size and magic, of a record, a blank record or an entry
+# Size and magic of a record or an entry stand where they stand in a blank record of the same kind of file.
+_BLANKS = {"segment": message.Blank, "dledger": dledger.EntryBlank}
+_HEAD: int = message.Blank.sizeof()
 
 _CODE_OF_REASON = {
     "magic": "CL-MAGIC",
@@ -114,10 +117,10 @@ class GapJudge:
         """Whether a record begins at `start`, and the bytes at the log's end stop before it would."""
         wraps = segment.kind == "dledger"
         raw = self._read(segment, start, min(_HEAD, written - start))
-        begun = raw[4:7] if not wraps else raw[:4]
         magic = message.MAGIC_PREFIX if not wraps else dledger.ENTRY_MAGICS[0].to_bytes(4, "big")
         size = _stored_size(segment, raw)
         plausible = message.FIXED_SIZE <= size <= segment.end - start or len(raw) < _HEAD
+        begun = raw[place_of(_BLANKS[segment.kind], "magic") :][: len(magic)]
         return magic.startswith(begun.rstrip(b"\0")) and plausible and start + size > written
 
     def _judge_blank(self, segment: Segment, gap: Gap) -> Iterator[Finding]:
@@ -173,15 +176,15 @@ def _is_preallocated(parts: Iterable[Gap], at_end: bool) -> bool:
 
 
 def _stored_size(segment: Segment, head: bytes) -> int:
-    """Return the size that stands first in a record, and behind the magic in a DLedger entry."""
-    return int.from_bytes(head[4:8] if segment.kind == "dledger" else head[:4], "big", signed=True)
+    """Return the size that a record, an entry or a blank record beginning with `head` claims."""
+    return int.from_bytes(head[span_of(_BLANKS[segment.kind], "total_size")], "big", signed=True)
 
 
 def _is_blank_without_magic(head: bytes, left: int) -> bool:
-    """Whether the size of a blank record stands here, and next to it not its magic."""
-    if len(head) < message.Blank.sizeof() or left > 1 << 30:
+    """Whether the size of a blank record stands here, but not its magic."""
+    if len(head) < _HEAD or left > 1 << 30:
         return False
-    return head[:4] == left.to_bytes(4, "big")
+    return int.from_bytes(head[span_of(message.Blank, "total_size")], "big") == left
 
 
 def _stale_tail(state: SegmentState, start: int, first: int) -> Finding:
