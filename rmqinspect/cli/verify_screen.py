@@ -165,8 +165,8 @@ def _finding_lines(finding: Finding, run: FinishedRun, colour: bool) -> Iterator
     code = BY_CODE[finding.code]
     yield from _headline(finding, colour)
     details = [where(finding), _record(finding, run.zone) or ""]
-    if finding.count > 1 and str(finding.count) not in finding.message:
-        details.append(f"{group_digits(finding.count)} alike")
+    if finding.count > 1 and not finding.counted:
+        details.append(f"{group_digits(finding.count)} in all")
     pairs = (("expected", finding.expected), ("found", finding.found))
     details.append(", ".join(f"{label} {value}" for label, value in pairs if value is not None))
     for detail in details:

@@ -159,6 +159,7 @@ def _shift_findings(shifts: Iterable[Shift]) -> Iterator[Finding]:
             queue_id=run.queue_id,
             queue_offset=run.unit,
             count=run.units,
+            counted=run.units > 1,
             expected=str(run.unit - run.by),
             found=str(run.unit),
         )

@@ -1,4 +1,4 @@
-"""Findings: what a check reports. Neighbours are merged, so ten million alike are one row."""
+"""Findings: what a check reports. Neighbours are merged, so ten million of one kind are one row."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ from rmqinspect.verify.codes import BY_CODE
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One problem, or several alike. The fields up to `found` are columns of the table `findings`."""
+    """One problem, or `count` of one kind in a row. The fields up to `found` are columns of the table `findings`."""
 
     code: str
     message: str
@@ -29,6 +29,7 @@ class Finding:
     expected: str | None = None
     found: str | None = None
     # For the screen.
+    counted: bool = False  # the message states `count`
     timestamp: int | None = None  # store time of the record, ms
     keys: str | None = None
     unchecked: str = ""  # of ST-UNCHECKED: the part of the store
@@ -88,7 +89,8 @@ class Findings:
         self.severities[finding.severity] += finding.count
         last = self.rows[-1] if self.rows else None
         if last is not None and _continues(last, finding):
-            self.rows[-1] = replace(last, count=last.count + finding.count, length=_span(last, finding))
+            number = last.count + finding.count
+            self.rows[-1] = replace(last, count=number, counted=False, length=_span(last, finding))
         elif finding.code in NEVER_CAPPED:
             self.rows.append(finding)
         else:

@@ -127,6 +127,7 @@ class MissingUnits:
             queue_id=run.queue_id,
             queue_offset=run.queue_offset,
             count=run.records,
+            counted=run.records > 1,
             expected=f"queue offset {run.queue_offset}{last}",
             found="no unit",
             timestamp=run.first_timestamp,
@@ -198,4 +199,4 @@ class MissingEntries:
             what = "a key of this record has no index entry: a key search misses it"
             if run.keys > 1:
                 what = f"{run.keys} keys of this record and following ones have no index entry: key searches miss them"
-            yield replace(run.finding, message=what, count=run.keys)
+            yield replace(run.finding, message=what, count=run.keys, counted=run.keys > 1)

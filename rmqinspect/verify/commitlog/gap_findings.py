@@ -201,4 +201,5 @@ def _stale_tail(state: SegmentState, start: int, first: int) -> Finding:
         length=end - start,
         physical_offset=start,
         count=records,
+        counted=True,
     )

@@ -139,6 +139,7 @@ class WheelCheck:
                 offset=int(slot) * SLOT_SIZE,
                 length=SLOT_SIZE,
                 count=len(which),
+                counted=True,
                 expected=f"last {replay.last[slot]}",
                 found=f"last {last[slot]}" if time[slot] == replay.time[slot] else "another time",
             )
@@ -160,6 +161,7 @@ class WheelCheck:
                 offset=int(slots.number[0]) * SLOT_SIZE,
                 length=SLOT_SIZE,
                 count=len(slots.number),
+                counted=True,
                 expected=f"before {self.end}",
                 found=str(max(slots.first.max(), slots.last.max())),
             )
