@@ -6,7 +6,6 @@ from itertools import groupby
 from docs.build.floors import FLOORS, LEAVES, Folder
 
 _CELL = 14  # characters of the widest folder name and the space behind it
-_WIDTH = 4 * _CELL + 2
 
 _HEAD = """\
 # Architecture
@@ -75,10 +74,12 @@ def page() -> str:
 
 
 def _picture() -> Iterator[str]:
-    border = f"   +{'-' * _WIDTH}+"
-    for floor, group in groupby(reversed(FLOORS), key=lambda folder: folder.floor):
+    rows = {floor: _cells(group) for floor, group in groupby(reversed(FLOORS), key=lambda folder: folder.floor)}
+    width = max(map(len, rows.values()))
+    border = f"   +{'-' * (width + 1)}+"
+    for floor, cells in rows.items():
         yield border
-        yield f"{floor:2} | {_cells(group):{_WIDTH - 1}}|"
+        yield f"{floor:2} | {cells:{width}}|"
     yield border
     yield f"leaves, for all floors: {', '.join(sorted(LEAVES))}"
 

@@ -172,18 +172,6 @@ def test_every_system_topic_is_explained(topic: str) -> None:
     assert only(topic).kind == "topic"
 
 
-def test_the_page_of_findings_is_up_to_date() -> None:
-    written = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
-    assert written == page(), "run: python -m docs.build.findings_page > docs/findings.md"
-
-
-def test_the_page_comes_from_the_documented_command() -> None:
-    command = [sys.executable, "-m", "docs.build.findings_page"]
-    printed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, encoding="utf-8").stdout
-    assert printed == page()
-    assert "python -m docs.build.findings_page > docs/findings.md" in printed
-
-
 # --- names and values ---------------------------------------------------------------------------
 
 

@@ -1,25 +1,9 @@
 """docs/tables.md has every table and column of the schemas."""
 
-import subprocess
-import sys
-
 import pytest
 
 from docs.build.tables_page import ROWS, page, schemas, type_words
 from rmqinspect.tables import TABLES
-from tests.support.samples import ROOT
-
-
-def test_the_page_of_tables_is_up_to_date() -> None:
-    written = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
-    assert written == page(), "run: python -m docs.build.tables_page > docs/tables.md"
-
-
-def test_the_page_comes_from_the_documented_command() -> None:
-    command = [sys.executable, "-m", "docs.build.tables_page"]
-    printed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, encoding="utf-8").stdout
-    assert printed == page()
-    assert "python -m docs.build.tables_page > docs/tables.md" in printed
 
 
 def test_every_table_has_a_section() -> None:

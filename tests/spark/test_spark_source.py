@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from docs.build.spark_page import page
 from rmqinspect.errors import BadOption
 from rmqinspect.export.request import FINDINGS
 from rmqinspect.spark.options import OPTIONS, SCHEMAS, STORE, read_options
@@ -289,12 +288,6 @@ def test_every_option_says_what_it_means() -> None:
 
 
 # --- what is written about it ---------------------------------------------------------------------
-
-
-def test_the_page_has_every_option() -> None:
-    written = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
-    assert written == page(), "run: python -m docs.build.spark_page > docs/spark.md"
-    assert "python -m docs.build.spark_page > docs/spark.md" in written
 
 
 def test_the_examples_run(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
