@@ -46,7 +46,7 @@ class Evidence:
     @property
     def whole(self) -> bool:
         """Whether a store root was given: only then does an absent file mean anything."""
-        return self.store.place == "store" and bool({"checkpoint", "lock"} & self.names)
+        return self.store.given == "store" and bool({"checkpoint", "lock"} & self.names)
 
     @property
     def served(self) -> bool:
@@ -72,7 +72,7 @@ def gather(store: Store, first: Sample, last: Sample, problems: list[str]) -> Ev
     names: set[str] = {_QUEUE_FOLDERS.get(file.kind, "consumequeue") for file in store.queue_files}
     for file in store.files:
         if not isinstance(file, (QueueFile, Segment)):
-            parts = (f"config/{file.name}" if store.place == "config" else file.name).split("/")
+            parts = (f"config/{file.name}" if store.given == "config" else file.name).split("/")
             names |= {parts[0], "/".join(parts[:2])}
     own = {topic.decode("utf-8", "replace") for topic in first.system_topics | last.system_topics}
     no_headers: tuple[tuple[int, int, int], ...] = ()

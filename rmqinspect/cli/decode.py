@@ -223,7 +223,7 @@ def _choose_table(name: str | None, stores: "list[Store]") -> "Table":
 
 
 def _table_of(store: "Store") -> str:
-    if store.place == "config":
+    if store.given == "config":
         names = {name.removesuffix(".bak") for name in store.config_files}
         if len(names) != 1:
             return "topics"
@@ -232,7 +232,7 @@ def _table_of(store: "Store") -> str:
             known = ", ".join(_TABLE_OF_CONFIG)
             raise NotAStore(f"{name}: no table shows this configuration file; there are tables of {known}")
         return _TABLE_OF_CONFIG[name]
-    return _TABLE_OF_PLACE.get(store.place, "messages")
+    return _TABLE_OF_PLACE.get(store.given, "messages")
 
 
 def _with_store(schema: "pa.Schema") -> "pa.Schema":

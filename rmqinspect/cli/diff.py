@@ -176,7 +176,7 @@ def _screen(outcome: DiffResult, names: Sequence[str], verbose: int) -> Iterator
 
 def _store_words(store: Store, log: LogDiff | None, side: int) -> str:
     if not store.segments:
-        return "no commit log" if store.place == "store" else store.place.replace("_", " ")
+        return "no commit log" if store.given == "store" else store.given.replace("_", " ")
     words = count(len(store.segments), "segment")
     if log is not None:
         covered = ", ".join(f"{group_digits(start)} to {group_digits(end)}" for start, end in log.ranges(side))

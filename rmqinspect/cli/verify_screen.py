@@ -49,7 +49,7 @@ class FinishedRun(NamedTuple):
 def screen(run: FinishedRun, colour: bool) -> Iterator[str]:
     """Yield the lines of the screen: findings, byte account, joins, what was not checked, the verdict."""
     outcome, store = run.outcome, run.outcome.store
-    if not store.neighbours or store.place != "store":
+    if not store.neighbours or store.given != "store":
         yield from _given(outcome)
     yield from SCREEN.rows("lost", str(outcome.loss) if outcome.loss else "")
     shown = [finding for finding in outcome.findings.rows if finding.code != "ST-UNCHECKED"]
@@ -85,7 +85,7 @@ def _unchecked(outcome: VerifyResult) -> list[str]:
     """Return what was not checked, each with the option that checks it."""
     store, options = outcome.store, outcome.options
     parts = []
-    if options.level != "deep" and store.place == "store" and store.segments:
+    if options.level != "deep" and store.given == "store" and store.segments:
         none = "" if store.queue_files else ", no consume queue files"
         parts.append(f"log -> queues, groups{none} (--level deep)")
     parts += [_unchecked_words(finding) for finding in outcome.findings.rows if finding.code == "ST-UNCHECKED"]
@@ -99,7 +99,7 @@ def _not_given(store: Store) -> str:
     """Return which parts of a store were not given and so not judged, "" for a whole store."""
     if not store.neighbours and store.segments:
         return "the segments before and after, queues, index, checkpoint, config: not judged"
-    if store.place == "store":
+    if store.given == "store":
         return ""
     return f"{'queues, index, checkpoint, config' if store.segments else 'the rest of its store'}: not judged"
 
@@ -155,7 +155,7 @@ def _given(outcome: VerifyResult) -> Iterator[str]:
     for segment in store.segments:
         what = "DLedger data file" if segment.kind == "dledger" else "commit-log segment"
         words.append(f"one {what}, base {group_digits(segment.base)}")
-    kind = store.place.replace("_", " ")
+    kind = store.given.replace("_", " ")
     folder = f"{kind} {'files' if store.neighbours else 'file'}, judged by their own content"
     yield from SCREEN.rows("given", "; ".join(words) if words and not store.neighbours else folder)
 

@@ -97,7 +97,7 @@ def compare_queues(
 def _is_piece(store: Store) -> bool:
     """Whether single queues were given, not the folder of all."""
     names = (uri.basename(uri.realpath(path)) for path in store.paths)
-    return store.place in LAYOUTS and not any(name in _ALL_QUEUES for name in names)
+    return store.given in LAYOUTS and not any(name in _ALL_QUEUES for name in names)
 
 
 def _name(file: QueueFile) -> Queue:

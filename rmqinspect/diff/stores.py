@@ -109,7 +109,7 @@ def _why_not(stores: Stores, part: str) -> str:
             return f"{side} keeps them in RocksDB"
     if len(lacking) == len(stores):
         return "none in either"
-    loose = [side for side, store in lacking if store.place != "store"]
+    loose = [side for side, store in lacking if store.given != "store"]
     return f"not given in {loose[0]}" if loose else ""
 
 

@@ -122,7 +122,7 @@ def _not_read(plan: StorePlan, spec: ExportSpec) -> list[str]:
         if oddity.is_unread and any(is_read_for(table, oddity.place) for table in tables)
     ]
     pointed_at = plan.reach.pointed_at
-    headless = store.place == "store" and not store.segments and pointed_at is not None
+    headless = store.given == "store" and not store.segments and pointed_at is not None
     if headless and not {MESSAGES, *LOG_TABLES}.isdisjoint(tables):
         where = describe_offset(pointed_at or 0)
         unread.append(f"{store.name}: no segment of a commit log is there, though queues point into one, up to {where}")

@@ -150,7 +150,7 @@ def overview(store: Store) -> Overview:
         unread.append(str(error))
     return Overview(
         name=store.name,
-        place=store.place,
+        place=store.given,
         files=len(store.files),
         total_bytes=sum(file.size for file in store.files),
         layout=_layout(store),
@@ -206,7 +206,7 @@ def _stop(store: Store, unread: list[str]) -> Stop:
     text = b"".join(_read(file, 20, unread) for file in aborts[:1])
     pid = int(text) if text.isdigit() and text.isascii() else None
     lock = bool(store.of_kind("lock"))
-    known = store.place == "store" and (lock or bool(aborts) or store.checkpoint is not None)
+    known = store.given == "store" and (lock or bool(aborts) or store.checkpoint is not None)
     state = "running" if holder is not None else "unknown" if not known else "unclean" if aborts else "clean"
     return Stop(state, bool(aborts), pid, lock, holder, sees_locks(store))
 

@@ -103,7 +103,7 @@ def _assemble(located: list[tuple[str, tuple[str, Place]]], settings: Mapping[st
     return Store(
         name=_name_of(first_path),
         paths=tuple(path for path, _ in located),
-        place=kind_of(first_place) if first_place else "store",
+        given=kind_of(first_place) if first_place else "store",
         files=ordered,
         segments=segments,
         segment_size=_segment_size(segments, settings, remarks),

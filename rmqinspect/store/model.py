@@ -69,7 +69,7 @@ class Store:
 
     name: str
     paths: tuple[str, ...]
-    place: str  # what was given: "store", or the kind of the first loose part
+    given: str  # what was given: "store", or the kind of its first loose part
     files: tuple[StoreFile, ...]
     segments: tuple[Segment, ...]
     segment_size: int | None

@@ -49,7 +49,7 @@ _PARTS = (
 
 
 def check_files(store: Store) -> Iterator[Finding]:
-    """Yield what names, sizes and the lock of the store show."""
+    """Yield the findings about names, sizes and the lock of the store."""
     yield from _check_names(store)
     yield from _check_sizes(store)
     for hole in holes_in(store):
@@ -132,11 +132,11 @@ def _check_lock(store: Store) -> Iterator[Finding]:
 def check_checkpoint(store: Store, last_timestamp: int | None, log_end: int) -> Iterator[Finding]:
     """Yield ST-CHECKPOINT, given the store time of the newest record and the end of the log.
 
-    A missing checkpoint is reported of whole stores only.
+    A missing checkpoint is reported for whole stores only.
     """
     file = store.checkpoint
     if file is None:
-        if store.place == "store" and store.segments:
+        if store.given == "store" and store.segments:
             yield Finding(
                 "ST-CHECKPOINT",
                 "no checkpoint: startup after an unclean shutdown scans the log from its beginning",
@@ -154,7 +154,7 @@ def check_checkpoint(store: Store, last_timestamp: int | None, log_end: int) -> 
         return
     used = checkpoint.Checkpoint.sizeof()
     yield from _check_rest(file, raw[used:], used)
-    if last_timestamp is not None or store.place == "store":  # else the log was not given
+    if last_timestamp is not None or store.given == "store":  # else the log was not given
         # The broker maps the file to its full length: missing bytes read as zeros.
         fields = parse(checkpoint.Checkpoint, raw[:used].ljust(used, b"\0"), lambda: file.name)
         offset = 0

@@ -27,7 +27,7 @@ def log_end(store: Store) -> int:
 def can_verify(store: Store) -> bool:
     """Return whether a store, or a part of one, contains a file that verify judges by itself."""
     files = (store.segments, store.queue_files, store.index_files, store.config_files, store.of_kind("timer_log"))
-    return store.place == "store" or any(files)
+    return store.given == "store" or any(files)
 
 
 def nothing_judged(store: Store, options: VerifyOptions) -> VerifyResult:

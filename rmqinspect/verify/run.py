@@ -145,7 +145,7 @@ class VerifyRun:
                     self.cross.take(result)
                 self.reached = result.split.segment.base + result.split.end
                 self.progress(result.split.end - result.split.start)
-        if self.cross is not None and self.plan is not None and (self.splits or self.store.place == "store"):
+        if self.cross is not None and self.plan is not None and (self.splits or self.store.given == "store"):
             _join_outside(self.plan, self.cross, self.limit)
 
     def _check_splits(self) -> Generator[SplitResult, None, None]:
@@ -219,7 +219,7 @@ def splits_to_read(store: Store, level: str) -> list[Split]:
 def _has_pointers(store: Store, *, deep: bool) -> bool:
     """Whether anything that points into the log was given, or should be there."""
     wraps = any(segment.kind == "dledger" for segment in store.segments)
-    more = store.place == "store" or len(store.files) > len(store.segments)
+    more = store.given == "store" or len(store.files) > len(store.segments)
     return wraps or bool(store.queue_files) or (deep and more)
 
 

@@ -42,7 +42,7 @@ class SurveyTask:
 
 @dataclass(slots=True)
 class SurveyResult:
-    """What the files of a task show by themselves."""
+    """Results of a task."""
 
     queues: list[QueueSurvey] = field(default_factory=list)
     ext: ExtSurvey | None = None
@@ -52,7 +52,7 @@ class SurveyResult:
 
 @dataclass(frozen=True, slots=True)
 class SurveyLimits:
-    """What a survey must know of the log, and how many findings of a code it keeps."""
+    """The borders of the log's splits, and how many findings of a code a survey keeps."""
 
     borders: tuple[int, ...]  # physical offsets where splits begin
     log_start: int
@@ -61,7 +61,7 @@ class SurveyLimits:
 
 @dataclass(slots=True)
 class Surveys:
-    """What all files that point into the log show by themselves."""
+    """Results of all files that point into the log."""
 
     queues: list[QueueSurvey] = field(default_factory=list)
     index: list[tuple[IndexFile, IndexSurvey]] = field(default_factory=list)
@@ -196,7 +196,7 @@ def make_plan(store: Store, log: LogMap, surveys: Surveys, *, deep: bool, rules:
         index_range=_covered(survey for _, survey in surveys.index) if deep else None,
         index_complete=_has_all_entries(store, surveys),
         index_used=tuple(survey.used_entries for _, survey in surveys.index),
-        timed=tuple(not survey.times_told for _, survey in surveys.index),
+        timed=tuple(not survey.times_reported for _, survey in surveys.index),
         timer_files=timer.files if timer is not None else (),
         timer_runs=Runs.of(timer.runs if timer is not None else ()),
         entry_index=tuple(store.of_kind("dledger_index")),
@@ -230,7 +230,7 @@ def _unread_folders(store: Store) -> frozenset[tuple[str, ...]]:
 def _has_all_queues(store: Store, rocksdb: str) -> bool:
     """Whether all queues of a whole store were given and listed."""
     given = rocksdb != "unread" or any(file.kind != "ext_queue" for file in store.queue_files)
-    return store.place == "store" and given and not any(len(place) == 1 for place in _unread_folders(store))
+    return store.given == "store" and given and not any(len(place) == 1 for place in _unread_folders(store))
 
 
 def _has_all_entries(store: Store, surveys: Surveys) -> bool:

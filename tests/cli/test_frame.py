@@ -42,7 +42,7 @@ class FakeFile:
 @dataclass
 class FakeStore:
     name: str
-    place: str = "store"
+    given: str = "store"
     paths: tuple[str, ...] = ()
     segments: tuple[FakeFile, ...] = (FakeFile(),)
     queue_files: tuple[FakeFile, ...] = ()

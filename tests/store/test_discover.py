@@ -55,7 +55,7 @@ def small(root: Path) -> Path:
 )
 def test_a_piece_is_told_by_where_it_lies_and_by_its_bytes(below: str, place: str, kinds: set[str]) -> None:
     store = listed(case() / below)
-    assert store.place == place
+    assert store.given == place
     assert {file.kind for file in store.files} == kinds
     assert not store.oddities
 
@@ -71,7 +71,7 @@ def test_a_piece_is_told_by_where_it_lies_and_by_its_bytes(below: str, place: st
 )
 def test_a_piece_of_a_broker_is_told(name: str, below: str, place: str, kinds: set[str]) -> None:
     store = listed(oracle.store("broker", name) / below)
-    assert (store.place, {file.kind for file in store.files}) == (place, kinds)
+    assert (store.given, {file.kind for file in store.files}) == (place, kinds)
 
 
 @pytest.mark.parametrize("below", ["commitlog", f"commitlog/{FIRST}", "consumequeue/TopicA/0", "index"])
@@ -100,7 +100,7 @@ def test_an_unpacked_archive_may_have_one_more_level(tmp_path: Path) -> None:
     small(tmp_path / "dump" / "store")
     (tmp_path / "dump" / "readme.txt").write_text("hello")
     assert len(listed(tmp_path).segments) == 1
-    assert listed(tmp_path).place == "store"
+    assert listed(tmp_path).given == "store"
 
 
 def test_several_stores_below_are_named_and_refused(tmp_path: Path) -> None:

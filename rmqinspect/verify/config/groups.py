@@ -91,7 +91,7 @@ class _ExpectedQueues:
         # After retention, or on a slave that joined later, a queue may be absent: its records are before the log.
         # Nothing is known of queues in RocksDB, or that were not given.
         kept = {file.name.split("/")[-2] for file in store.of_kind("rocksdb") if "/" in file.name}
-        self._all_known = store.place == "store" and not store.log_start and kept.isdisjoint(_ROCKSDB_QUEUES)
+        self._all_known = store.given == "store" and not store.log_start and kept.isdisjoint(_ROCKSDB_QUEUES)
 
     def had_files(self, topic: str, queue_id: int) -> bool:
         """Return whether a queue with consumer offsets should exist: not that of a deleted topic."""

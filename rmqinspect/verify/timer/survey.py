@@ -44,13 +44,13 @@ class TimerFiles:
             store.config_files.get("timercheck"),
             store.settings,
             unclean=bool(store.of_kind("abort")),
-            whole=store.place == "store" and store.neighbours,
+            whole=store.given == "store" and store.neighbours,
         )
 
 
 @dataclass(slots=True)
 class TimerSurvey:
-    """Findings of the timer files by themselves, and where the units point. Pickled between processes."""
+    """Result of reading the timer files, with where the units point. Pickled between processes."""
 
     files: tuple[StoreFile, ...] = ()  # the timer log, ascending
     runs: list[tuple[int, Run]] = field(default_factory=list)  # (number of the file, rows); none before the log
