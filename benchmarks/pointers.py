@@ -70,7 +70,7 @@ def _write_units(folder: str, dispatched: Dispatched, file_size: int) -> None:
     """Add the units of consecutive records to their queues."""
     order = np.argsort(dispatched.queue, kind="stable")
     units = np.empty(len(order), dtype_of(QueueUnit))
-    units["physical_offset"] = dispatched.place[order]
+    units["physical_offset"] = dispatched.physical_offset[order]
     units["size"] = dispatched.size[order]
     units["tags_code"] = dispatched.tags_code[order]
     begins = np.searchsorted(dispatched.queue[order], np.arange(len(dispatched.queues) + 1))
@@ -105,7 +105,7 @@ class _IndexWriter:
         """Add the keys of records, in the order of insertion."""
         keys = np.empty(len(dispatched.key_record), _KEY)
         keys["hash"] = dispatched.key_hash
-        keys["place"] = dispatched.place[dispatched.key_record]
+        keys["place"] = dispatched.physical_offset[dispatched.key_record]
         keys["time"] = dispatched.store_timestamp[dispatched.key_record]
         keys = np.concatenate((self.pending, keys))
         room = self.geometry.entries - 1

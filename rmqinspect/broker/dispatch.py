@@ -106,7 +106,7 @@ class Extra(NamedTuple):
 class Dispatched:
     """Columns of n records in log order, and of their k index keys."""
 
-    place: Ints  # physical offset of the record
+    physical_offset: Ints  # where the record lies, whatever it says
     size: Ints
     queue: Ints  # index of `queues`
     queue_offset: Ints
@@ -124,7 +124,7 @@ class Dispatched:
     queues: list[Queue] = field(default_factory=list)
 
     def __len__(self) -> int:
-        return len(self.place)
+        return len(self.physical_offset)
 
 
 class Dispatcher:
@@ -145,7 +145,7 @@ class Dispatcher:
         count = len(records)
         transaction = records.sys_flag & message.TRANSACTION_MASK
         self._add(
-            place=records.base + records.starts,
+            physical_offset=records.base + records.starts,
             size=records.total_size,
             queue=numbers.astype(np.int64),
             queue_offset=records.field("queue_offset"),
@@ -221,7 +221,7 @@ class Dispatcher:
         numbers = {
             name: whole(name)
             for name in (
-                "place",
+                "physical_offset",
                 "size",
                 "queue",
                 "queue_offset",

@@ -32,7 +32,7 @@ BATCH_SIZE = 256 << 10  # bytes of the first batch, and of every batch at least
 _PARTS = 96  # parts of a batch that are followed at once
 PART_SIZE = 4096  # bytes of a part at least
 FEW_PARTS = 8  # below this the loop in Python is faster
-STEPS = 8  # steps of all parts between two tests whether they have ended
+STEPS = 8  # steps between two tests whether all parts have ended
 
 _MAGIC = place_of(message.HEADS[False, False], "magic")
 _PHYSICAL_OFFSET = place_of(message.HEADS[False, False], "physical_offset")

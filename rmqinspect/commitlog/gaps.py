@@ -76,13 +76,13 @@ def describe_gap(reader: LenientReader, start: int, end: int, reason: str | None
     for first, last in _zero_runs(reader, start, end):
         if position < first:
             yield Gap(reader.base + position, reader.base + first, "unknown", reason)
-        yield from _without_dark(reader, first, last)
+        yield from _without_unread(reader, first, last)
         position = last
     if position < end:
         yield Gap(reader.base + position, reader.base + end, "unknown", reason)
 
 
-def _without_dark(reader: LenientReader, start: int, end: int) -> Iterator[Gap]:
+def _without_unread(reader: LenientReader, start: int, end: int) -> Iterator[Gap]:
     """Yield a run of zeros, except where the zeros only stand for what could not be read."""
     for dark_start, dark_end in reader.dark:
         first, last = max(start, dark_start), min(end, dark_end)

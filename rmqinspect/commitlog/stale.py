@@ -21,7 +21,7 @@ _OLDER_MS = 1000
 
 
 class LastTimes:
-    """The store times (ms) of the last records of this life, as the scan comes by them."""
+    """The store times (ms) of the last records of this life, as the scan meets them."""
 
     def __init__(self, finder: ChainFinder) -> None:
         self._finder = finder

@@ -1,4 +1,4 @@
-"""Where in a store a path lies, from names, and from first bytes where names say nothing.
+"""The place of a path in a store: from names, or from first bytes where names do not tell.
 
 A user may give a store's root, a folder or a file of it, or a folder around it. The answer is a
 `Place`: the components that such a file or folder has below a store's root.
@@ -143,7 +143,7 @@ def _only_store_below(path: str, real: str, entries: "Sequence[Entry]", depth: i
 
 # --- a folder's place ---------------------------------------------------------------------------
 
-# Folders that only a store's root has. DLedger's has its group's name behind "dledger-".
+# Folders that only a store's root has; a DLedger log's folder is named after its group: dledger-GROUP.
 ROOT_FOLDERS = ("commitlog", "consumequeue", "batchconsumequeue", "consumequeue_rocksdb")
 # Folders whose name is enough.
 _NAMED_FOLDERS = ("commitlog", "timerlog")
@@ -161,7 +161,7 @@ _FOLDER_OF_TYPE: dict[str, Place] = {
     "config": ("config",),
 }
 _QUEUE_TYPES = ("queue", "batch_queue")
-# Types that one numbered file shows for its whole folder.
+# One numbered file of such a type tells the type of its whole folder.
 _TYPES_OF_NUMBERED = ("segment", "dledger", "queue", "batch_queue", "index")
 
 
@@ -237,7 +237,7 @@ def _one_topic(folder: _Folder) -> Place | None:
     return (above if above in _QUEUE_FOLDERS else "consumequeue", folder.own_name)
 
 
-# The first rule with an answer counts: names are surer than bytes, and files surer than folders.
+# The first rule with an answer counts: names are more reliable than bytes, and files more than folders.
 _FOLDER_RULES: tuple[Callable[[_Folder], Place | None], ...] = (
     _root,
     _named,
@@ -286,7 +286,7 @@ def _folder_of_type(kind: str, folder: str) -> Place:
 
 
 def _queue_of(folder: str) -> Place:
-    """Return (topic, queue id) from the names of a queue's folder, "?" and "0" where they are others."""
+    """Return (topic, queue id) from the names of a queue's folder, "?" and "0" if it does not lie like one."""
     queue = uri.basename(folder)
     topic = uri.basename(uri.dirname(folder))
     return (topic, queue) if queue.isdecimal() and topic else ("?", "0")

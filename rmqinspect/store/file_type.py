@@ -25,7 +25,7 @@ _OFFSET_AT = place_of(_FRONT, "physical_offset")
 _OFFSET_SIZE = place_of(_FRONT, "sys_flag") - _OFFSET_AT
 # No log is 64 PiB long, so the first byte of an offset is 0; in text it never is.
 _OFFSET_LIMIT = 1 << 56
-# Milliseconds of the years 2004 and 3084: what a time of day of any store lies between.
+# Milliseconds of the years 2004 and 3084: the range of plausible store timestamps.
 _FIRST_TIME, _LAST_TIME = 1 << 40, 1 << 45
 
 # First bytes of archives: magic, where it stands, and the command that unpacks with holes kept.
@@ -59,7 +59,7 @@ def archive_advice(file: StoreFile) -> str | None:
 
 
 def file_type(file: StoreFile) -> str | None:
-    """Return the type of a file: a kind of `directory.PLACES`, "zeros", or None for none of a store.
+    """Return the type of a file: a kind of `directory.PLACES`, "zeros", or None if it is no file of a store.
 
     :raises Unreadable: the file cannot be read.
     """

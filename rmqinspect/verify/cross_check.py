@@ -31,13 +31,12 @@ from rmqinspect.verify.commitlog.whole_log import LogSummary
 from rmqinspect.verify.consumequeue.join import Shift, UnitResult, capped_shifts
 from rmqinspect.verify.consumequeue.order import find_disorder
 from rmqinspect.verify.consumequeue.survey import QueueSurvey
-from rmqinspect.verify.findings import Finding, capped_findings
+from rmqinspect.verify.findings import MERGED_ROWS, Finding, capped_findings
 from rmqinspect.verify.index.join import IndexResult
 from rmqinspect.verify.loss import DanglingJudge
 from rmqinspect.verify.missing import DispatchState, MissingEntries, MissingUnits
 from rmqinspect.verify.timer.join import TimerResult
 
-_ROOM = 8  # rows kept for each that is shown: many are merged into few
 _MOST_RUNS = 100_000  # over all splits; overflow is merged
 
 
@@ -54,7 +53,7 @@ class CrossJudge:
         """
         self._store, self._surveys, self._deep = store, surveys, deep
         self._state = _dispatch_state(store, surveys, elsewhere)
-        self._kept = capped_findings(_ROOM * limit)
+        self._kept = capped_findings(MERGED_ROWS * limit)
         self.suppressed = self._kept.suppressed
         self.unread: list[Finding] = []  # ST-IO
         self.joined_units = self.joined_entries = 0
@@ -117,7 +116,7 @@ class CrossJudge:
         return log + self._kept.rows
 
     def _take_surveys(self) -> None:
-        """Add what the queues show by themselves, and their disorder without units that are wrong anyway."""
+        """Add the findings of the surveys, and the disorder of each queue without units that are wrong anyway."""
         wrong: dict[str, list[tuple[int, int]]] = defaultdict(list)
         _mark_wrong_units(self._kept.rows, wrong)
         for survey, files in zip(self._surveys, queue_files_of(self._store), strict=True):

@@ -80,7 +80,7 @@ class LogRanges:
         return numbers
 
 
-def find_places(records: Ints, pointers: Ints) -> tuple[Ints, Bools]:
+def find_starts(records: Ints, pointers: Ints) -> tuple[Ints, Bools]:
     """Return (number of the record at or behind each pointer, whether it points at that record's start).
 
     Records ascend. The search is fast where pointers ascend too; where each record has one pointer, in order, as

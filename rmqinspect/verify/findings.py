@@ -40,6 +40,9 @@ class Finding:
             object.__setattr__(self, "severity", BY_CODE[self.code].severity)
 
 
+# Rows that the judges of the whole log keep for each row shown: many are merged into few.
+MERGED_ROWS = 8
+
 COLUMNS = (
     "code",
     "severity",

@@ -30,7 +30,7 @@ _FAR = 1 << 40  # bytes past the log's end: no messages were ever there
 
 @dataclass(slots=True)
 class Loss:
-    """Lower bounds of what queues and index know of and the log no longer holds."""
+    """Lower bounds of the messages that queues and index point at and the log no longer holds."""
 
     messages: dict[str, int] = field(default_factory=dict)  # by topic, from queue units
     entries: int = 0  # different records that index entries point at
@@ -92,7 +92,7 @@ class DanglingJudge:
     def _judge(self, row: Dangling, log_end: int | None) -> Finding:
         beyond = log_end is not None and row.low >= log_end and row.where != INSIDE
         points = f"{_NOUNS[row.kind]} points {'past the end of the log' if beyond else 'where no record starts'}"
-        # Rows are merged in the end, so the words do not count them.
+        # Rows are merged later, so the message states no count.
         what, expected = points, "the start of a record"
         if beyond:
             what, expected = f"{points}: its record is lost", f"below {log_end}"

@@ -47,13 +47,13 @@ class MissingUnits:
         self._reported = capped_missing(_MOST_RUNS)
         self._runs: list[Missing] = []
         self._of_queue: dict[tuple[str, int], list[Missing]] = defaultdict(list)  # by queue offset
-        self._last_place, self._last_timestamp = -1, 0  # of the last record in the log that has its unit
+        self._last_physical_offset, self._last_timestamp = -1, 0  # of the last record in the log that has its unit
 
     def take(self, units: UnitResult) -> None:
         """Take the runs of the next split."""
         self._reported.extend(units.missing)
-        if units.last_place is not None and units.last_place > self._last_place:
-            self._last_place, self._last_timestamp = units.last_place, units.last_timestamp
+        if units.last_physical_offset is not None and units.last_physical_offset > self._last_physical_offset:
+            self._last_physical_offset, self._last_timestamp = units.last_physical_offset, units.last_timestamp
 
     def settle(self, restarts: Mapping[tuple[str, int], int], *, sees_end: bool) -> None:
         """Join the runs of all splits.
@@ -62,7 +62,7 @@ class MissingUnits:
         log was read to its end.
         """
         known = (run for run in self._reported.rows if not self._is_deleted(run, restarts))
-        runs = _joined(run._replace(newest=run.newest and run.low > self._last_place) for run in known)
+        runs = _joined(run._replace(newest=run.newest and run.low > self._last_physical_offset) for run in known)
         # A run is judged as a whole, wherever splits cut it.
         self._runs = _joined(run._replace(newest=run.newest and self._may_follow(run, sees_end)) for run in runs)
         for run in self._runs:
@@ -133,7 +133,7 @@ class MissingUnits:
             timestamp=run.first_timestamp,
         )
 
-    # --- for pointers that lead nowhere ---------------------------------------------------------
+    # --- for dangling pointers ------------------------------------------------------------------
 
     def own_record(self, pointer: Dangling) -> int | None:
         """Return where the record with the queue offset of a single dangling unit is, if it has no unit."""

@@ -4,8 +4,8 @@ Each of them is a pointer: a row of a file that holds the physical offset of a r
 into one split and the records of that split.
 
     rows of files             the split                  outcome
-    place ------------------> a record starts here       hit: the join compares the two
-    place ------------------> inside a record, a gap,    dangling: one row for consecutive rows of
+    physical offset --------> a record starts here       hit: the join compares the two
+    physical offset --------> inside a record, a gap,    dangling: one row for consecutive rows of
                               or no segment at all       a file that point into the same range
 
 `Pointers` has the columns that every kind has; `PointerReport` turns rows of them into findings and `Dangling`.
@@ -32,7 +32,7 @@ Rows = TypeVar("Rows")
 class Pointers:
     """Columns of n rows: what every kind of pointer has."""
 
-    place: Ints  # physical offset that it points at
+    physical_offset: Ints  # that it points at
     file: Ints  # number of its file in the plan
     row: Ints  # number of the row in its file
 
@@ -89,7 +89,7 @@ class PointerReport:
                 code,
                 message,
                 **location._asdict(),
-                physical_offset=int(self.pointers.place[at]),
+                physical_offset=int(self.pointers.physical_offset[at]),
                 expected=None if expected is None else str(expected),
                 found=None if found is None else str(found),
             )
@@ -101,7 +101,7 @@ class PointerReport:
             return []
         pointers = self.pointers
         which = which[np.lexsort((pointers.row[which], pointers.file[which]))]
-        number = ranges.look_up(pointers.place[which])
+        number = ranges.look_up(pointers.physical_offset[which])
         consecutive = pointers.row[which] - np.arange(len(which))
         capped = capped_dangling(MOST_RUNS)
         for first, behind in groups(pointers.file[which], number, consecutive):
@@ -116,8 +116,8 @@ class PointerReport:
                 evidence.row,
                 location.topic,
                 location.queue_id,
-                int(pointers.place[at].min()),
-                int(pointers.place[at].max()),
+                int(pointers.physical_offset[at].min()),
+                int(pointers.physical_offset[at].max()),
                 where_of(int(number[first])),
                 evidence.messages,
                 evidence.newest,

@@ -383,7 +383,7 @@ def test_what_records_say_of_the_times_of_a_header(tmp_path: Path) -> None:
     assert list(check_header_times(index, found, None, [])) == []
     assert [row.offset for row in check_header_times(index, found, first + 1, [newest])] == [0]
     assert [row.offset for row in check_header_times(index, found, first, [before, newest + 1])] == [8]
-    reported = replace(found, times_told=True)
+    reported = replace(found, times_reported=True)
     assert list(check_header_times(index, reported, first + 1, [newest + 1])) == []
 
 

@@ -199,13 +199,13 @@ class _SplitCheck:
             )
 
     def _offsets(self, records: Records) -> None:
-        own, place = records.physical_offset, records.base + records.starts
+        stored, right = records.physical_offset, records.base + records.starts
         self._report(
             records,
-            own != place,
+            stored != right,
             "CL-OFFSET",
             "the stored physical offset is not the record's position",
-            lambda at: (str(place[at]), str(own[at]), ""),
+            lambda at: (str(right[at]), str(stored[at]), ""),
         )
 
     def _fields(self, records: Records, numbers: Ints, texts: PropertyTexts | None) -> None:
@@ -284,8 +284,8 @@ def _explain_crc(records: Records, segment_base: int) -> Callable[[int], Values]
 
     def explain(at: int) -> Values:
         first = int(records.starts[at])
-        raw, place = records.raw[first : int(records.ends[at])], records.base + first
-        why = explain_body_crc(raw, place - segment_base, place)
+        raw, physical_offset = records.raw[first : int(records.ends[at])], records.base + first
+        why = explain_body_crc(raw, physical_offset - segment_base, physical_offset)
         return str(stored[at]), str(computed[at]), f"; {why}" if why else ""
 
     return explain
@@ -305,15 +305,15 @@ def record_finding(
 ) -> Finding:
     """Return a finding about record `at`, with its place, queue, time and keys."""
     start, end = int(records.starts[at]), int(records.ends[at])
-    place = records.base + start
+    physical_offset = records.base + start
     topic = bytes(records.raw[int(records.topic_starts[at]) : int(records.topic_ends[at])])
     return Finding(
         code,
         what,
         file=split.segment.name,
-        offset=place - split.segment.base,
+        offset=physical_offset - split.segment.base,
         length=end - start,
-        physical_offset=place,
+        physical_offset=physical_offset,
         topic=topic.decode("utf-8", "replace"),
         queue_id=int(records.field("queue_id")[at]),
         queue_offset=int(records.field("queue_offset")[at]),

@@ -26,12 +26,10 @@ from rmqinspect.store.reader import open_file
 from rmqinspect.tables.capped_list import CappedList
 from rmqinspect.verify.commitlog.gap_findings import Causes, GapJudge, SegmentState
 from rmqinspect.verify.commitlog.split import BACKWARDS_MS, SplitResult
-from rmqinspect.verify.findings import Finding, capped_findings
+from rmqinspect.verify.findings import MERGED_ROWS, Finding, capped_findings
 
 # A chain that runs into old records jumps back in time and, within this many bytes, in a queue.
 _STALE_REACH = 1 << 20
-
-_ROOM = 8  # rows kept for each that is shown: many are merged into few
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +51,12 @@ class LogJudge:
         self.store = store
         self.segments: list[SegmentState] = []
         self.unread: list[Unread] = []
-        self._kept = capped_findings(_ROOM * limit)
+        self._kept = capped_findings(MERGED_ROWS * limit)
         self.suppressed = self._kept.suppressed
         self._last_timestamp: int | None = None  # of the newest record
         self._next: dict[Queue, int] = {}  # queue offset
-        self._jumps = CappedList[tuple[int, Jump], str](_ROOM * limit, lambda jump: "CL-QUEUE-OFFSET")
-        self._set_back = CappedList[tuple[int, int], str](_ROOM * limit, lambda back: "CL-TIME")
+        self._jumps = CappedList[tuple[int, Jump], str](MERGED_ROWS * limit, lambda jump: "CL-QUEUE-OFFSET")
+        self._set_back = CappedList[tuple[int, int], str](MERGED_ROWS * limit, lambda back: "CL-TIME")
         self._restarts: dict[tuple[str, int], int] = {}
         self._before: ByteAccount | None = None  # the last split with records, unless a gap follows it
         self._causes = Causes()
@@ -93,11 +91,11 @@ class LogJudge:
         return self.segments[-1]
 
     def _follow_queues(self, result: SplitResult) -> None:
-        for queue, (offset, place) in result.ends.firsts.items():
+        for queue, (offset, physical_offset) in result.ends.firsts.items():
             expected = self._next.get(queue, offset)
             if expected != offset:
                 # Not capped: at most one per queue and split.
-                self._jumps.rows.append((place, Jump(place, queue, expected, offset)))
+                self._jumps.rows.append((physical_offset, Jump(physical_offset, queue, expected, offset)))
         self._jumps.extend(result.jumps)
         if result.ends.gap:
             self._next = dict(result.ends.nexts)
@@ -196,16 +194,16 @@ class LogJudge:
 
     def _judge_jumps(self) -> Iterator[Finding]:
         oldest = _oldest_units(self.store, {_name(jump.queue) for _, jump in self._jumps.rows if jump.found == 0})
-        for place, jump in self._jumps.rows:
+        for physical_offset, jump in self._jumps.rows:
             topic, queue_id = _name(jump.queue)
             # A topic deleted and recreated starts at 0, and no unit of its earlier life is left.
-            restarted = jump.found == 0 and oldest.get((topic, queue_id), place) >= place
+            restarted = jump.found == 0 and oldest.get((topic, queue_id), physical_offset) >= physical_offset
             if restarted:
-                self._restarts[topic, queue_id] = max(place, self._restarts.get((topic, queue_id), 0))
-            yield self._jump_finding(place, jump, restarted=restarted)
+                self._restarts[topic, queue_id] = max(physical_offset, self._restarts.get((topic, queue_id), 0))
+            yield self._jump_finding(physical_offset, jump, restarted=restarted)
 
-    def _jump_finding(self, place: int, jump: Jump, *, restarted: bool) -> Finding:
-        segment = self.store.segment_at(place)
+    def _jump_finding(self, physical_offset: int, jump: Jump, *, restarted: bool) -> Finding:
+        segment = self.store.segment_at(physical_offset)
         topic, queue_id = _name(jump.queue)
         what = f"the queue offset {'repeats or goes back' if jump.found < jump.expected else 'skips ahead'}"
         if restarted:
@@ -218,8 +216,8 @@ class LogJudge:
             what,
             severity="info" if restarted else "",
             file=segment.name if segment else None,
-            offset=place - segment.base if segment else None,
-            physical_offset=place,
+            offset=physical_offset - segment.base if segment else None,
+            physical_offset=physical_offset,
             topic=topic,
             queue_id=queue_id,
             queue_offset=jump.found,
@@ -229,17 +227,17 @@ class LogJudge:
 
     def _judge_returns(self) -> Iterator[Finding]:
         """Yield CL-STALE-TAIL where a chain runs from new records into older ones without a gap."""
-        backwards = sorted(place for place, jump in self._jumps.rows if 0 < jump.found < jump.expected)
-        for place, back in self._set_back.rows:
-            if any(place <= other < place + _STALE_REACH for other in backwards):
-                segment = self.store.segment_at(place)
+        backwards = sorted(offset for offset, jump in self._jumps.rows if 0 < jump.found < jump.expected)
+        for physical_offset, back in self._set_back.rows:
+            if any(physical_offset <= other < physical_offset + _STALE_REACH for other in backwards):
+                segment = self.store.segment_at(physical_offset)
                 yield Finding(
                     "CL-STALE-TAIL",
                     f"the log runs into records that are {back} ms older and repeat queue offsets: "
                     "left from an earlier life of this file",
                     file=segment.name if segment else None,
-                    offset=place - segment.base if segment else None,
-                    physical_offset=place,
+                    offset=physical_offset - segment.base if segment else None,
+                    physical_offset=physical_offset,
                 )
 
 

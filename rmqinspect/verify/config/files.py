@@ -122,7 +122,7 @@ def _judge_value(copy: _Copy, parsed: JsonDocument, kind: Kind) -> None:
 
 
 def _doubts(file: StoreFile, parsed: JsonDocument, kind: Kind) -> Iterator[Finding]:
-    """Yield what every broker reads, although none writes it."""
+    """Yield the oddities of a file that every broker reads and none writes."""
     if parsed.duplicates:
         yield Finding(
             "ST-CONFIG",

@@ -25,7 +25,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A map of entries that are all alike."""
+    """A map whose entries all have one shape."""
 
     of: "Shape"
     key_bits: int | None = None  # of keys that are numbers
@@ -41,7 +41,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class List:
-    """Values that are all alike."""
+    """A list whose values all have one shape."""
 
     of: "Shape"
 

@@ -24,7 +24,7 @@ _SIZE = _HEAD["size"]
 
 @dataclass(slots=True)
 class ExtSurvey:
-    """What ext files show by themselves."""
+    """Result of reading all ext files."""
 
     findings: list[Finding] = field(default_factory=list)  # at most one per file: the units behind it cannot be found
     units: int = 0

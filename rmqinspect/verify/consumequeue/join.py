@@ -61,7 +61,7 @@ class UnitResult:
     shifts: list[Shift] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
     dangling: list[Dangling] = field(default_factory=list)
-    last_place: int | None = None  # physical offset of the last record that has its unit
+    last_physical_offset: int | None = None  # physical offset of the last record that has its unit
     last_timestamp: int = 0  # its store time, ms
     joined: int = 0  # units that point at their record
     unread: list[Finding] = field(default_factory=list)  # ST-IO
@@ -80,13 +80,13 @@ def join_units(records: Dispatched, plan: CrossPlan, number: int, ranges: LogRan
     result.joined = int(np.count_nonzero(match.good))
     if result.joined:
         last = match.record[match.good].max()
-        result.last_place = int(records.place[last])
+        result.last_physical_offset = int(records.physical_offset[last])
         result.last_timestamp = int(records.store_timestamp[last])
     result.shifts = _find_shifts(match, report)
     check_tags(match, report, result.unread)
     _check_batches(match, report)
     _, high = plan.range_of(number)
-    result.missing = find_missing(match, high, unread, result.last_place)
+    result.missing = find_missing(match, high, unread, result.last_physical_offset)
     return result
 
 
@@ -129,8 +129,8 @@ def _find_shifts(match: Match, report: PointerReport) -> list[Shift]:
         unit = int(at[first])
         file, position, _, topic, queue_id, offset = report.locate(unit)
         assert topic is not None and queue_id is not None and offset is not None
-        place = int(units.place[unit])
-        shifts.add(Shift(file, position, topic, queue_id, offset, behind - first, int(by[first]), place))
+        physical_offset = int(units.physical_offset[unit])
+        shifts.add(Shift(file, position, topic, queue_id, offset, behind - first, int(by[first]), physical_offset))
     return shifts.rows
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from rmqinspect.broker.dispatch import Dispatched
 from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.verify.consumequeue.units import QueuePointers
-from rmqinspect.verify.dangling import find_places
+from rmqinspect.verify.dangling import find_starts
 from rmqinspect.verify.plan import CrossPlan, QueueName
 
 
@@ -59,7 +59,7 @@ class Match:
 
 def match_units(plan: CrossPlan, records: Dispatched, queues: QueueNumbers, units: QueuePointers) -> Match:
     """Pair units with the records that start where they point."""
-    at, hit = _in_step(records, queues, units) or find_places(records.place, units.place)
+    at, hit = _in_step(records, queues, units) or find_starts(records.physical_offset, units.physical_offset)
     unit = np.flatnonzero(hit)
     record = at[unit]
     expected, own, extra = _expected_offsets(records, queues, record, queues.of_file[units.file[unit]])
@@ -70,13 +70,13 @@ def match_units(plan: CrossPlan, records: Dispatched, queues: QueueNumbers, unit
 
 
 def _in_step(records: Dispatched, queues: QueueNumbers, units: QueuePointers) -> tuple[Ints, Bools] | None:
-    """Return what `find_places` does where the units are those of the records, queue by queue; else None."""
+    """Return what `find_starts` does where the units are those of the records, queue by queue; else None."""
     queue = queues.of_record
-    if len(queue) != len(units.place) or not len(queue) or int(queue.min()) < 0:
+    if len(queue) != len(units.physical_offset) or not len(queue) or int(queue.min()) < 0:
         return None
     narrow = np.uint16 if len(queues.names) < 1 << 16 else np.int64  # numpy sorts 16 bits by radix
     order = np.argsort(queue.astype(narrow), kind="stable")
-    if (records.place[order] != units.place).any():
+    if (records.physical_offset[order] != units.physical_offset).any():
         return None
     return order, np.ones(len(order), np.bool_)
 

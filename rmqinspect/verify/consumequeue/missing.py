@@ -50,19 +50,19 @@ def capped_missing(limit: int) -> CappedList[Missing, tuple[str, int, bool]]:
     return CappedList(limit, lambda run: (run.topic, run.queue_id, run.newest), merge=Missing.merged)
 
 
-def find_missing(match: Match, high: int, unread: set[QueueName], last_place: int | None) -> list[Missing]:
+def find_missing(match: Match, high: int, unread: set[QueueName], last_physical_offset: int | None) -> list[Missing]:
     """Return the records without a unit, in runs.
 
-    `high`: end of the split's range; `unread`: queues whose units could not be read; `last_place`: physical
+    `high`: end of the split's range; `unread`: queues whose units could not be read; `last_physical_offset`: physical
     offset of the last record with a good unit.
     """
-    return _MissingFinder(match, high, unread, last_place).find() if len(match.records) else []
+    return _MissingFinder(match, high, unread, last_physical_offset).find() if len(match.records) else []
 
 
 class _MissingFinder:
-    def __init__(self, match: Match, high: int, unread: set[QueueName], last_place: int | None) -> None:
+    def __init__(self, match: Match, high: int, unread: set[QueueName], last_physical_offset: int | None) -> None:
         self.match, self.high, self.unread = match, high, unread
-        self.last_place = -1 if last_place is None else last_place
+        self.last_physical_offset = -1 if last_physical_offset is None else last_physical_offset
         self.missing = capped_missing(MOST_RUNS)
 
     def find(self) -> list[Missing]:
@@ -73,7 +73,7 @@ class _MissingFinder:
         judged = np.ones(len(records), np.bool_) if match.plan.whole else queues.of_record >= 0
         judged &= ~np.array([self._is_unread(name) for name in queues.own_names])[records.queue]
         # A record behind the split's range is in another segment too, and judged there.
-        judged &= records.place < self.high
+        judged &= records.physical_offset < self.high
         lacking = np.flatnonzero(records.entitled & records.sound & ~has & judged)
         self._add_runs(
             lacking, records.queue[lacking], records.queue_offset[lacking], records.messages[lacking], queues.own_names
@@ -127,7 +127,7 @@ class _MissingFinder:
         records = self.match.records
         order = np.lexsort((lacking, queue))
         lacking, queue, offset, messages = lacking[order], queue[order], offset[order], messages[order]
-        newest = records.place[lacking] > self.last_place
+        newest = records.physical_offset[lacking] > self.last_physical_offset
         # A queue offset minus all messages before it: constant along a run.
         lead = offset - (np.cumsum(messages) - messages)
         for first, behind in groups(queue, lead, newest.astype(np.int64)):
@@ -139,8 +139,8 @@ class _MissingFinder:
                 int(offset[first]),
                 len(at),
                 int(messages[first:behind].sum()),
-                int(records.place[at[0]]),
-                int(records.place[at[-1]]),
+                int(records.physical_offset[at[0]]),
+                int(records.physical_offset[at[-1]]),
                 int(records.store_timestamp[at[0]]),
                 int(records.store_timestamp[at[-1]]),
                 bool(newest[first]),

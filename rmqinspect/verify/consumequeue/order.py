@@ -29,7 +29,7 @@ _CARRIED = 3  # units of the window before: an outlier is judged with its two ne
 
 
 class _Unit(NamedTuple):
-    place: int  # physical offset
+    physical_offset: int  # that it points at
     time: int  # ms; 0 where units have none
     file: QueueFile
     row: int
@@ -54,7 +54,7 @@ def find_disorder(files: Sequence[QueueFile], wrong: Mapping[str, Spans]) -> Ite
                     times = unit_times(units[messages])
                     times = np.zeros_like(places) if times is None else times
                     lead = len(carried)
-                    places = np.concatenate(([unit.place for unit in carried], places)).astype(np.int64)
+                    places = np.concatenate(([unit.physical_offset for unit in carried], places)).astype(np.int64)
                     times = np.concatenate(([unit.time for unit in carried], times)).astype(np.int64)
 
                     def unit_at(
@@ -102,7 +102,7 @@ def _outliers(places: Ints, times: Ints, lead: int) -> Iterator[int]:
 
 
 def _finding(unit: _Unit, before: int | None) -> Finding:
-    behind = before is not None and unit.place > before
+    behind = before is not None and unit.physical_offset > before
     what = "the unit points before, or at, the record of the unit before it"
     if behind:
         what = "the unit points behind the record of the unit after it"
@@ -120,5 +120,5 @@ def _finding(unit: _Unit, before: int | None) -> Finding:
         queue_id=unit.file.queue_id,
         queue_offset=unit.offset,
         expected=None if before is None or behind else f"behind {before}",
-        found=str(unit.place),
+        found=str(unit.physical_offset),
     )

@@ -61,7 +61,7 @@ def check_sizes(store: Store) -> Iterator[Finding]:
 
 @dataclass(slots=True)
 class QueueSurvey:
-    """What one queue shows by itself. Offsets are queue offsets unless called physical."""
+    """Result of reading one queue. Offsets are queue offsets unless called physical."""
 
     topic: str
     queue_id: int
@@ -87,7 +87,7 @@ class QueueSurvey:
 def survey_queue(files: Sequence[QueueFile], borders: Ints, log_start: int, limit: int) -> QueueSurvey:
     """Read all units of one queue; `limit` bounds the findings of a code.
 
-    `borders` has the physical offsets where the log's splits begin, as `cut_runs` wants them.
+    `borders`: physical offsets where the log's splits begin, ascending (`cut_runs`).
     """
     survey = _Survey(files, borders, log_start, limit)
     for number, file in enumerate(files):
@@ -120,7 +120,7 @@ class _Survey:
         )
         # A broker fills the rows before a queue's first message with pre-blanks: none is unused.
         self.last_used: int | None = first.base // self.unit_size - 1  # row; None: not known
-        self.last_place = self.last_time = -(2**63)
+        self.last_physical_offset = self.last_time = -(2**63)
         self.runs: list[tuple[int, Run]] = []  # (number of the file, rows of it)
         self.forget()
 
@@ -225,11 +225,11 @@ class _Survey:
     def _follow_order(self, units: Units, places: Ints) -> None:
         """Note whether units ascend. Which one is out of order is judged later, without the wrong ones (`order`)."""
         times = unit_times(units)
-        ascends = places[0] > self.last_place and (places[1:] > places[:-1]).all()
+        ascends = places[0] > self.last_physical_offset and (places[1:] > places[:-1]).all()
         if times is not None:
             ascends &= times[0] >= self.last_time and (times[1:] >= times[:-1]).all()
             self.last_time = int(times[-1])
-        self.last_place = int(places[-1])
+        self.last_physical_offset = int(places[-1])
         self.result.ascends &= bool(ascends)
 
     def _check_counts(self, file: QueueFile, row: int, units: Units, messages: Ints) -> None:

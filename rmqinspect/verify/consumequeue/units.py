@@ -58,18 +58,18 @@ class _RawRuns:
         units = np.frombuffer(b"".join(self.raw), self.layout)
         number, first, rows = np.array(self.runs, np.int64).T
         begins = np.cumsum(rows) - rows
-        place = units["physical_offset"].astype(np.int64)
-        inside = valid_units(units) & ~filler_units(units) & (place >= low) & (place < high)
+        offsets = units["physical_offset"].astype(np.int64)
+        inside = valid_units(units) & ~filler_units(units) & (offsets >= low) & (offsets < high)
         file, row = np.repeat(number, rows), np.arange(len(units)) + np.repeat(first - begins, rows)
         if not inside.all():
-            units, place, file, row = units[inside], place[inside], file[inside], row[inside]
+            units, offsets, file, row = units[inside], offsets[inside], file[inside], row[inside]
         size, tags = units["size"].astype(np.int64), units["tags_code"].astype(np.int64)
         if "message_count" in (self.layout.names or ()):
             base, messages, stored = (
                 units[name].astype(np.int64) for name in ("queue_offset", "message_count", "store_timestamp")
             )
-            return QueuePointers(place, file, row, size, tags, base, messages, stored)
-        return QueuePointers(place, file, row, size, tags, firsts[file] + row, np.ones_like(row), np.zeros_like(row))
+            return QueuePointers(offsets, file, row, size, tags, base, messages, stored)
+        return QueuePointers(offsets, file, row, size, tags, firsts[file] + row, np.ones_like(row), np.zeros_like(row))
 
 
 def read_queue_pointers(plan: CrossPlan, number: int, problems: list[Finding], unread: set[QueueName]) -> QueuePointers:

@@ -55,17 +55,17 @@ class Window:
 
     first: int  # number of the first one
     hash: Ints
-    place: Ints  # physical offset
+    physical_offset: Ints  # that each points at
     previous: Ints
     written: Bools  # not all zeros
 
     @classmethod
     def of(cls, first: int, entries: Entries) -> "Window":
         """Return the columns of entries, the first of which has the number `first`."""
-        key_hash, place, previous = (
+        key_hash, physical_offset, previous = (
             entries[name].astype(np.int64) for name in ("key_hash", "physical_offset", "previous")
         )
-        return cls(first, key_hash, place, previous, written(entries))
+        return cls(first, key_hash, physical_offset, previous, written(entries))
 
 
 class MarkedEntries:

@@ -1,8 +1,8 @@
 """Index entries against the records of a split, both ways.
 
-    entry -> record    does a record start where the entry points? has it a key with the entry's hash? is the
-                       entry's time that of the record?                      IX-DANGLING, IX-KEY, IX-TIME
-    record -> entry    has each key of the records an entry?                 IX-MISSING
+    entry -> record    does a record start where the entry points? does it have a key with the entry's
+                       hash? is the entry's time that of the record?         IX-DANGLING, IX-KEY, IX-TIME
+    record -> entry    does each key of the records have an entry?           IX-MISSING
 
 A key is one number, record * 2^31 + hash, so both ways are a search among sorted numbers. Nearly always none is
 made: entries are written in the order of records and keys, and both columns are equal.
@@ -28,7 +28,7 @@ from rmqinspect.codec.arrays import Bools, Ints, groups
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.schemas.index import IndexEntry
 from rmqinspect.store.reader import open_file
-from rmqinspect.verify.dangling import Dangling, LogRanges, find_places
+from rmqinspect.verify.dangling import Dangling, LogRanges, find_starts
 from rmqinspect.verify.findings import Finding, capped_findings
 from rmqinspect.verify.index.entries import entry_columns, time_fits, written
 from rmqinspect.verify.plan import CrossPlan
@@ -97,13 +97,13 @@ def _read_entries(plan: CrossPlan, number: int, unread: list[Finding]) -> _Entri
         index = plan.index[which]
         with open_file(index.file) as reader:
             entries = entry_columns(index, first, count, reader)
-        place = entries["physical_offset"].astype(np.int64)
+        physical_offset = entries["physical_offset"].astype(np.int64)
         numbers = np.arange(first, first + len(entries))
-        inside = (place >= low) & (place < high) & written(entries)
+        inside = (physical_offset >= low) & (physical_offset < high) & written(entries)
         if not inside.all():
-            entries, place, numbers = entries[inside], place[inside], numbers[inside]
+            entries, physical_offset, numbers = entries[inside], physical_offset[inside], numbers[inside]
         others = [entries[name].astype(np.int64) for name in ("key_hash", "time_diff")]
-        return place, np.full(len(entries), which, np.int64), numbers, *others
+        return physical_offset, np.full(len(entries), which, np.int64), numbers, *others
 
     parts = [part for _, part in read_runs(plan.index_runs.of_split(number), read, unread) if part is not None]
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)] or [np.empty(0, np.int64)] * 5
@@ -132,12 +132,12 @@ class _IndexJoin:
         """Check where the entries point."""
         records, entries = self.records, self.entries
         if self._is_as_written():
-            self.result.joined = len(entries.place)
+            self.result.joined = len(entries.physical_offset)
             self.found = self.keys
-            self._check_times(np.arange(len(entries.place)), records.key_record)
+            self._check_times(np.arange(len(entries.physical_offset)), records.key_record)
             return
         self.keys = records.key_record * _HASHES + records.key_hash
-        at, hit = find_places(records.place, entries.place)
+        at, hit = find_starts(records.physical_offset, entries.physical_offset)
         self.result.dangling = self.report.dangling("entry", np.flatnonzero(~hit), ranges, self._prove)
         hits, record = np.flatnonzero(hit), at[hit]
         wanted = record * _HASHES + entries.hash[hits]
@@ -155,16 +155,16 @@ class _IndexJoin:
         """Whether the entries are all keys of the records, in the order in which a broker writes them."""
         records, entries = self.records, self.entries
         return (
-            len(entries.place) == len(records.key_record)
+            len(entries.physical_offset) == len(records.key_record)
             and bool((entries.hash == records.key_hash).all())
-            and bool((entries.place == records.place[records.key_record]).all())
+            and bool((entries.physical_offset == records.physical_offset[records.key_record]).all())
         )
 
     def _prove(self, at: Ints) -> Evidence:
         index = self.plan.index[int(self.entries.file[at[0]])]
         begin = int(index.header.begin_timestamp) if index.header else 0
         newest = begin + 1000 * int(self.entries.time_diff[at].max()) if begin > 0 else None
-        return Evidence(int(self.entries.row[at[0]]), len(np.unique(self.entries.place[at])), newest)
+        return Evidence(int(self.entries.row[at[0]]), len(np.unique(self.entries.physical_offset[at])), newest)
 
     def _check_times(self, hits: Ints, record: Ints) -> None:
         """IX-TIME, and the store times that the headers' judge needs."""
@@ -200,8 +200,8 @@ class _IndexJoin:
         records, covered = self.records, self.plan.index_range
         if covered is None or not self.plan.index_complete or not len(records.key_record):
             return
-        place = records.place[records.key_record]
-        asked = (place > covered[0]) & (place < covered[1]) & (records.key_kind != TAG) & (place < high)
+        offsets = records.physical_offset[records.key_record]
+        asked = (offsets > covered[0]) & (offsets < min(covered[1], high)) & (records.key_kind != TAG)
         asked &= records.sound[records.key_record]
         self.result.asked = int(np.count_nonzero(asked))
         if self.found is self.keys:
@@ -222,14 +222,14 @@ class _IndexJoin:
         """Return a finding without its message, which is known when all splits were read."""
         records, (name, base) = self.records, segment
         topic, queue_id = records.queues[int(records.queue[record])]
-        place = int(records.place[record])
+        physical_offset = int(records.physical_offset[record])
         return Finding(
             "IX-MISSING",
             "",
             file=name,
-            offset=place - base,
+            offset=physical_offset - base,
             length=int(records.size[record]),
-            physical_offset=place,
+            physical_offset=physical_offset,
             topic=topic.decode("utf-8", "replace"),
             queue_id=queue_id,
             queue_offset=int(records.queue_offset[record]),

@@ -117,7 +117,7 @@ def _size_words(index: IndexFile, expected: int | None) -> str:
 
 @dataclass(slots=True)
 class IndexSurvey:
-    """What one index file shows by itself."""
+    """Result of reading one index file."""
 
     findings: list[Finding] = field(default_factory=list)  # in file order
     suppressed: Counter[str] = field(default_factory=Counter)  # findings over the limit, by code
@@ -125,14 +125,14 @@ class IndexSurvey:
     used_entries: int = 0  # in use and in the file: numbers 1 to this
     first_physical_offset: int | None = None  # of the records of the first and the newest entry
     last_physical_offset: int | None = None
-    times_told: bool = False  # the header's times are reported as wrong
+    times_reported: bool = False  # the header's times are reported as wrong
     unread: list[Finding] = field(default_factory=list)  # ST-IO
 
 
 def survey_index(index: IndexFile, borders: Ints, limit: int) -> IndexSurvey:
     """Read an index file and judge it by itself.
 
-    `borders` has the physical offsets where the log's splits begin, as `cut_runs` wants them; `limit` bounds
+    `borders`: physical offsets where the log's splits begin, ascending (`cut_runs`); `limit` bounds
     the findings of a code. Without a geometry only the header is judged.
     """
     keep_freed_memory()
@@ -186,7 +186,7 @@ class _Survey:
     def _header(self, reader: FileReader, content: Content | None) -> None:
         for finding in header_findings(self.index, reader, content):
             self.result.findings.append(finding)
-            self.result.times_told |= (finding.offset or 0) < place_of(IndexHeader, "begin_physical_offset")
+            self.result.times_reported |= (finding.offset or 0) < place_of(IndexHeader, "begin_physical_offset")
 
     def _find_range(self, reader: FileReader) -> None:
         """Find the file's range in the log. Medians of header and entries: one damaged number does not move it."""
@@ -200,11 +200,11 @@ class _Survey:
 
     def _take_places(self, window: Window) -> None:
         """Note into which splits the entries point; report those that point where no split is."""
-        for run in cut_runs(window.place, self.borders):
+        for run in cut_runs(window.physical_offset, self.borders):
             append_run(self.runs, 0, run._replace(first=window.first + run.first))
         begin = self.result.first_physical_offset or 0
         log_start = int(self.borders[0]) if len(self.borders) else 0
-        lost = np.flatnonzero(window.written & (window.place < min(begin, log_start)))
+        lost = np.flatnonzero(window.written & (window.physical_offset < min(begin, log_start)))
         # The first entry is compared with the header: IX-HEADER reports it.
         lost = lost[window.first + lost > 1]
         for at, count in self._rows("IX-DANGLING", lost):
@@ -216,7 +216,7 @@ class _Survey:
                 row,
                 count,
                 f"{begin} or more",
-                str(window.place[row]),
+                str(window.physical_offset[row]),
             )
 
     def _report_links(self, window: Window, broken: tuple[Ints, Ints, Ints]) -> None:
@@ -240,7 +240,7 @@ class _Survey:
                 file=self.index.file.name,
                 offset=self.index.geometry.entry_position(number),
                 length=count * _ENTRY_SIZE,
-                physical_offset=int(window.place[row]) if window.written[row] else None,
+                physical_offset=int(window.physical_offset[row]) if window.written[row] else None,
                 count=count,
                 expected=expected,
                 found=found,
@@ -284,12 +284,12 @@ def check_header_times(
 ) -> Iterator[Finding]:
     """Yield IX-HEADER where the header's times are not the store times of its records.
 
-    `first_timestamp`: of the record of entry 1; `newest_timestamps`: of the newest entry and the one before it,
-    in any order, since a put cut short leaves the older one; ms. None, or none: not in the log. Yields nothing
-    where the survey has reported the times.
+    `first_timestamp`: ms, of the record of entry 1; None if it is not in the log. `newest_timestamps`: ms, of the
+    newest entry and the one before it, as far as they are in the log; a put cut short leaves the older one. Yields
+    nothing where the survey has reported the times.
     """
     header = index.header
-    if header is None or survey.times_told or not survey.used_entries:
+    if header is None or survey.times_reported or not survey.used_entries:
         return
     for name, times in (("begin_timestamp", [first_timestamp]), ("end_timestamp", newest_timestamps)):
         known = [time for time in times if time is not None]

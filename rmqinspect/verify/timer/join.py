@@ -66,7 +66,7 @@ def join_timer(records: Dispatched, plan: CrossPlan, number: int, ranges: LogRan
             continue
         file, (rows, units) = plan.timer_files[which], found
         # Whether a unit points behind the log's end is for the judge of the whole log to say.
-        verdict = judge_timer_units(units, records.place, records.size, records.real_topic, low, _ANYWHERE)
+        verdict = judge_timer_units(units, records.physical_offset, records.size, records.real_topic, low, _ANYWHERE)
         result.dangling += _dangling(file, rows, units, np.flatnonzero(verdict.lost), ranges)
         judged_here = verdict._replace(lost=np.zeros(len(units), np.bool_))
         result.findings += timer_unit_findings(file, rows, units, judged_here, records.size, records.real_topic, limit)
