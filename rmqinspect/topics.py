@@ -1,4 +1,9 @@
-"""Names of the broker's own topics. Source: TopicValidator."""
+"""Which names topics may have, and the names of the broker's own topics. Source: TopicValidator."""
+
+import re
+
+# VALID_PATTERN_STR, and the "+" of pop retry topics (5.2.0 and later).
+_LEGAL_NAME = re.compile(rb"[%|a-zA-Z0-9_+-]+")
 
 # Holds delayed messages until they are due: RMQ_SYS_SCHEDULE_TOPIC.
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
@@ -28,3 +33,8 @@ SYSTEM_PREFIX = "rmq_sys_"
 def is_system_topic(topic: str) -> bool:
     """Whether a topic is one of the broker's own."""
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIX)
+
+
+def is_legal_topic(topic: bytes) -> bool:
+    """Whether a broker accepts a topic of this name, as stored in records."""
+    return _LEGAL_NAME.fullmatch(topic) is not None

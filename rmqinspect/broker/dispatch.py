@@ -24,12 +24,11 @@ from rmqinspect.codec.byte_ranges import take_ranges
 from rmqinspect.codec.hash_columns import hash_texts, index_hashes, java_string_hashes, joined_hashes
 from rmqinspect.codec.hashes import java_string_hash
 from rmqinspect.codec.properties import PropertyTexts
+from rmqinspect.commitlog.queue_offsets import Queue
 from rmqinspect.commitlog.records import Records
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
 from rmqinspect.topics import SCHEDULE_TOPIC, SYSTEM_PREFIX
-
-Queue = tuple[bytes, int]  # topic, queue id
 
 LMQ_PREFIX = "%LMQ%"
 # Records of these topics are never multi-dispatched. Source: MultiDispatchUtils#checkMultiDispatchQueue.

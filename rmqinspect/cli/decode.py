@@ -58,8 +58,6 @@ _TABLE_OF_CONFIG = {
     "delayOffset.json": "delay_offsets",
 }
 
-_LOST_GAPS = frozenset({"unknown", "missing"})
-
 
 @dataclass(frozen=True, kw_only=True)
 class DecodeArguments(
@@ -356,9 +354,11 @@ class _Reading:
             self.bad_rows += pc.sum(bad).as_py() or 0
 
     def _note_gap(self, kind: str, start: int, end: int) -> None:
+        from rmqinspect.tables.log import LOST_KINDS
+
         first, beyond = self.plan.selection.offsets or (start, end)
         overlap = min(end, beyond) - max(start, first)
-        if kind in _LOST_GAPS and overlap > 0:
+        if kind in LOST_KINDS and overlap > 0:
             self.gaps += start != self._gap_end  # a gap may come in several adjoining parts
             self.gap_size += overlap
             self._gap_end = end

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rmqinspect.codec.arrays import Bytes, Ints
+from rmqinspect.codec.arrays import FIBONACCI, Bytes, Ints
 from rmqinspect.schemas.message import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 
 
@@ -98,7 +98,6 @@ _WORD = np.dtype("<u8")
 
 # Masks that keep the bytes of a name of 0 to 8 bytes; longer names fill the word.
 _MASKS = np.array([(1 << 8 * size) - 1 for size in range(_WORD.itemsize + 1)], np.uint64)
-_ODD = np.uint64(0x9E3779B97F4A7C15)  # odd, so the multiplication is invertible
 
 
 def _cut(words: NDArray[np.uint64], lengths: Ints) -> NDArray[np.uint64]:
@@ -108,7 +107,7 @@ def _cut(words: NDArray[np.uint64], lengths: Ints) -> NDArray[np.uint64]:
 
 def _hash_names(heads: NDArray[np.uint64], lengths: Ints) -> NDArray[np.uint64]:
     """Return a hash per name, from its length and its first eight bytes."""
-    return heads * _ODD + lengths.astype(np.uint64)
+    return heads * FIBONACCI + lengths.astype(np.uint64)
 
 
 class PropertyTexts:

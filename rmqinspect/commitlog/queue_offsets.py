@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rmqinspect.codec.arrays import Bools, Ints
+from rmqinspect.codec.arrays import FIBONACCI, Bools, Ints
 from rmqinspect.codec.properties import split_properties
 from rmqinspect.commitlog.records import Records
 from rmqinspect.schemas.message import SysFlag
@@ -25,7 +25,6 @@ Queue = tuple[bytes, int]  # topic, queue id
 _UNKNOWN = -1
 # Slots of the table from hash to queue number, by the top bits of the hash; a power of two.
 _SLOTS = 1 << 16
-_PRIME = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: Fibonacci hashing
 _WORD = np.dtype("<u8")
 _INNER_NUM = b"INNER_NUM"
 
@@ -177,7 +176,7 @@ def _hash_queues(records: Records) -> NDArray[np.uint64]:
     starts = records.topic_starts
     length = records.topic_ends - starts
     words = records.view(_WORD)
-    hashes: NDArray[np.uint64] = records.field("queue_id").view(np.uint64) * _PRIME
+    hashes: NDArray[np.uint64] = records.field("queue_id").view(np.uint64) * FIBONACCI
     hashes += length.view(np.uint64)
     last = np.maximum(length - 8, 0)
     short = np.flatnonzero(length < 8)
@@ -188,10 +187,10 @@ def _hash_queues(records: Records) -> NDArray[np.uint64]:
         if len(short):
             word[short] &= beyond
         hashes ^= word
-        hashes *= _PRIME
+        hashes *= FIBONACCI
         hashes ^= hashes >> np.uint64(29)
     # Never 0, which is "no queue yet" in the tables.
-    return hashes * _PRIME | np.uint64(1)
+    return hashes * FIBONACCI | np.uint64(1)
 
 
 def _steps(records: Records) -> Ints | None:

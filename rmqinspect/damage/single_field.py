@@ -15,7 +15,6 @@ by default are not repaired, so the cost is bounded.
 Source: CommitLog#checkMessageAndReturnSize for the proof, MessageExtEncoder#encode for the fields.
 """
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -27,12 +26,10 @@ from rmqinspect.commitlog.records import SLACK, Records
 from rmqinspect.damage.flips import one_flip
 from rmqinspect.schemas import dledger, message
 from rmqinspect.schemas.message import SysFlag
+from rmqinspect.topics import is_legal_topic
 
 # Bytes: the broker's largest record by default (4 MiB and 64 KiB).
 MOST_REPAIRED = (4 << 20) + (64 << 10)
-
-# TopicValidator's pattern, and the "+" that pop retry topics of 5.2.0 and later have.
-_LEGAL_TOPIC = re.compile(rb"[%|a-zA-Z0-9_+-]+")
 
 # Values of one field tried at most. Lengths add up by chance in one of 65,536 places; more are crafted.
 _MOST_VALUES = 64
@@ -127,7 +124,7 @@ class _Frame:
             return False
         if self.lead and not self._entry_agrees(raw, int(record.total_size[0])):
             return False
-        if not _LEGAL_TOPIC.fullmatch(_topic(record)) or not record.body_crc_ok[0]:
+        if not is_legal_topic(_topic(record)) or not record.body_crc_ok[0]:
             return False
         text = np.frombuffer(record.raw[int(record.properties_starts[0]) : int(record.ends[0])], np.uint8)
         return not len(split_properties(text, np.array([0, len(text)], np.int64)).malformed)

@@ -21,13 +21,11 @@ from rmqinspect.store.model import Store
 from rmqinspect.system.filesystem import Files, files_below, stat
 from rmqinspect.system.uri import is_below, realpath, shown
 from rmqinspect.tables import TABLES
-from rmqinspect.tables.log import gap_batches, gaps_in, segment_batches
+from rmqinspect.tables.log import LOST_KINDS, gap_batches, gaps_in, segment_batches
 from rmqinspect.tables.table import Request
 from rmqinspect.verify.options import VerifyOptions
 from rmqinspect.verify.run import verify
 from rmqinspect.verify.table import finding_batches
-
-LOST_KINDS = frozenset({"unknown", "missing"})
 
 
 @dataclass(slots=True)

@@ -19,13 +19,13 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
 from rmqinspect.errors import BadOption, DamageFound, Unreadable
-from rmqinspect.export.collect import LOST_KINDS
 from rmqinspect.export.request import FINDINGS
 from rmqinspect.spark.options import SCHEMAS, STORE, Settings, read_options
 from rmqinspect.spark.pushdown import Hints
 from rmqinspect.store.model import Store
 from rmqinspect.system.uri import shown
 from rmqinspect.tables.filters import Selection
+from rmqinspect.tables.log import LOST_KINDS
 from rmqinspect.tables.sources import is_read_for
 from rmqinspect.tables.splits import Origin, TableSplit, default_split_size, split_rows, split_table
 from rmqinspect.tables.table import Request

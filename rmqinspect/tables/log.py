@@ -41,6 +41,9 @@ GAPS = pa.schema(
     ]
 )
 
+# Kinds of gaps that no broker leaves: records stood there.
+LOST_KINDS = frozenset({"unknown", "missing"})
+
 SEGMENTS = pa.schema(
     [
         column("base", pa.int64(), "physical offset of the first byte"),

@@ -30,7 +30,7 @@ from rmqinspect.system.workers import run_ordered
 from rmqinspect.text import count
 from rmqinspect.verify.code_groups import FIELD_BITS, OF_RECORDS
 from rmqinspect.verify.codes import CODES, levels_up_to
-from rmqinspect.verify.commitlog.split import CheckLimits, SplitResult, check_split
+from rmqinspect.verify.commitlog.split import PRELOAD, CheckLimits, SplitResult, check_split
 from rmqinspect.verify.commitlog.whole_log import LogJudge
 from rmqinspect.verify.config.files import check_configs
 from rmqinspect.verify.config.groups import check_groups
@@ -48,8 +48,6 @@ from rmqinspect.verify.plan import CrossPlan, map_log
 from rmqinspect.verify.result import VerifyResult
 from rmqinspect.verify.survey import SurveyLimits, Surveys, make_plan, survey_findings, survey_pointers
 from rmqinspect.verify.timer.join import join_timer
-
-_PRELOAD = "rmqinspect.verify.commitlog.split"
 
 _ROWS = 1 << 16  # pointers outside of all splits that are judged at a time
 _LEAST_ROOM = 1000  # rows of a code that a process keeps at least: the judgement needs more than is shown
@@ -153,7 +151,7 @@ class VerifyRun:
         limits = CheckLimits(self.limit, frozenset(standard & self.options.codes))
         check = partial(check_split, limits=limits, plan=self.plan)
         jobs = self._jobs(sum(split.end - split.start for split in self.splits))
-        with closing(run_ordered(check, self.splits, jobs, preload=_PRELOAD)) as results:
+        with closing(run_ordered(check, self.splits, jobs, preload=PRELOAD)) as results:
             yield from redo_where_borders_differ(
                 results, lambda result: result.split, lambda result: result.borders, check
             )

@@ -16,14 +16,13 @@ from rmqinspect.consumequeue.units import queue_files_of
 from rmqinspect.index.geometry import IndexFile, read_index_files
 from rmqinspect.store.model import QueueFile, Store
 from rmqinspect.system.workers import run_ordered
+from rmqinspect.verify.commitlog.split import PRELOAD
 from rmqinspect.verify.consumequeue.ext import ExtSurvey, survey_ext
 from rmqinspect.verify.consumequeue.survey import QueueSurvey, retention_findings, survey_queue
 from rmqinspect.verify.findings import Finding
 from rmqinspect.verify.index.survey import IndexSurvey, check_header_times, survey_index
 from rmqinspect.verify.plan import CrossPlan, LogMap, Runs
 from rmqinspect.verify.timer.survey import TimerFiles, TimerSurvey, survey_timer
-
-_PRELOAD = "rmqinspect.verify.commitlog.split"
 
 # A task ends at so many bytes of queue files, or so many queues: in a store of many queues most files are nearly empty.
 _TASK_SIZE = 64 << 20
@@ -93,7 +92,7 @@ def survey_pointers(store: Store, limits: SurveyLimits, *, deep: bool, jobs: int
     tasks = survey_tasks(store, index_files, timer=deep and ("timerlog",) not in unread)
     surveys = Surveys()
     survey = partial(run_survey, limits=limits)
-    with closing(run_ordered(survey, tasks, jobs if len(tasks) > 1 else 1, preload=_PRELOAD)) as results:
+    with closing(run_ordered(survey, tasks, jobs if len(tasks) > 1 else 1, preload=PRELOAD)) as results:
         for task, result in zip(tasks, results, strict=True):
             surveys.queues += result.queues
             if task.index is not None and result.index is not None:

@@ -9,7 +9,6 @@
 that a gap breaks is a new one: queues and times are not compared across it.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -33,6 +32,7 @@ from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
 from rmqinspect.system.limits import keep_freed_memory
 from rmqinspect.tables.capped_list import CappedList
+from rmqinspect.topics import is_legal_topic
 from rmqinspect.verify.commitlog.dledger import ChainEnds, EntryChain
 from rmqinspect.verify.consumequeue.join import UnitResult, join_units
 from rmqinspect.verify.dangling import LogRanges
@@ -46,8 +46,8 @@ Values = tuple[str | None, str | None, str]  # expected, found, end of the messa
 # Clocks are often set back a little; from a second on, searches by time go wrong.
 BACKWARDS_MS = 1000
 
-# TopicValidator#VALID_PATTERN_STR, and the "+" of pop retry topics (5.2.0 and later).
-_LEGAL_TOPIC = re.compile(rb"[%|a-zA-Z0-9_+-]+")
+
+PRELOAD = __name__  # what a process imports before its first task
 
 # Property texts up to this size are checked in one block, longer ones one by one.
 _BLOCK_WIDTH = 512
@@ -231,7 +231,7 @@ class _SplitCheck:
             if bad.any():
                 self._report(records, bad, "CL-FIELD", what, _found_in(values))
         for topic, _ in self.queues.queues[len(self.legal) :]:
-            self.legal.append(_LEGAL_TOPIC.fullmatch(topic) is not None)
+            self.legal.append(is_legal_topic(topic))
         if not all(self.legal):
             self._report(
                 records, ~np.array(self.legal)[numbers], "CL-FIELD", "the topic is empty or has illegal characters"

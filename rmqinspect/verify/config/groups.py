@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from rmqinspect.config.json_files import integer, key_number, read_config, read_consumer_offsets, read_delay_offsets
+from rmqinspect.consumequeue.rocksdb import FOLDERS
 from rmqinspect.store.model import Store
 from rmqinspect.text import count, group_digits
 from rmqinspect.topics import SCHEDULE_TOPIC
@@ -23,7 +24,6 @@ Ends = Mapping[tuple[str, int], tuple[int, int]]  # (topic, queue id) → (first
 
 # Groups of the broker itself (MixAll#CID_RMQ_SYS_PREFIX): retention in its own topics loses nothing for them.
 _BROKER_GROUPS = "CID_RMQ_SYS_"
-_ROCKSDB_QUEUES = ("consumequeue", "consumequeue_rocksdb")  # folders of a RocksDB queue store
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class _ExpectedQueues:
         # After retention, or on a slave that joined later, a queue may be absent: its records are before the log.
         # Nothing is known of queues in RocksDB, or that were not given.
         kept = {file.name.split("/")[-2] for file in store.of_kind("rocksdb") if "/" in file.name}
-        self._all_known = store.given == "store" and not store.log_start and kept.isdisjoint(_ROCKSDB_QUEUES)
+        self._all_known = store.given == "store" and not store.log_start and kept.isdisjoint(FOLDERS)
 
     def had_files(self, topic: str, queue_id: int) -> bool:
         """Return whether a queue with consumer offsets should exist: not that of a deleted topic."""

@@ -22,13 +22,13 @@ from rmqinspect.schemas.index import IndexEntry, IndexHeader, IndexSlot
 from rmqinspect.store.model import Store
 from rmqinspect.store.reader import FileReader, open_file
 from rmqinspect.verify.findings import Finding, unread_finding
+from rmqinspect.verify.index.entries import MAX_INT
 
 Entry = dict[str, int]
 
 _HEADER_SIZE = dtype_of(IndexHeader).itemsize
 _SLOT_SIZE = dtype_of(IndexSlot).itemsize
 _ENTRY_SIZE = dtype_of(IndexEntry).itemsize
-_MAX_INT = 2**31 - 1
 _BLOCK = 1 << 20
 
 # Clocks are set back a little all the time; more than this is reported.
@@ -225,7 +225,7 @@ def _wrong_range(fields: tuple[str, str], begin: int, end: int, content: Content
 
 def java_seconds(begin: int, end: int) -> int:
     """Return the seconds that a put writes into its entry. Source: IndexFile#putKey."""
-    return min(max(0, (end - begin) // 1000), _MAX_INT) if begin > 0 else 0
+    return min(max(0, (end - begin) // 1000), MAX_INT) if begin > 0 else 0
 
 
 # --- what the entries say -----------------------------------------------------------------------
