@@ -38,6 +38,10 @@ class FakeFile:
     base: int = 0
     size: int = 1000
 
+    @property
+    def end(self) -> int:
+        return self.base + self.size
+
 
 @dataclass
 class FakeStore:
