@@ -269,6 +269,7 @@ def _document(facts: "Overview") -> dict[str, Any]:
 
     plain = asdict(facts)
     log, end = plain.pop("log"), facts.log.end
+    versions = plain.pop("versions")
     for part in ("end", "holes"):
         log.pop(part)
     deepest = plain["queues"].pop("deepest")
@@ -279,7 +280,7 @@ def _document(facts: "Overview") -> dict[str, Any]:
         "tool": tool_name(),
         "complete": not facts.unread,
         **plain,
-        "writer": {"low": facts.versions.low, "high": facts.versions.high, "clues": facts.versions.clues},
+        "writer": {name: versions[name] for name in ("low", "high", "clues")},
         "queues": {**plain["queues"], "deepest": deepest},
         "log": {
             **log,

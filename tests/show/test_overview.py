@@ -177,6 +177,8 @@ def test_a_lock_that_is_held_means_running(tmp_path: Path, capsys: pytest.Captur
 def test_json_holds_the_same_facts(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = info(capsys, str(oracle.store("crash", "flip_body_third-5.3.3-h")), "-f", "json")
     document = json.loads(out)
+    assert "versions" not in document  # the estimate is called `writer` in the document, and is there once
+    assert set(document["writer"]) == {"low", "high", "clues"}
     assert status == ExitStatus.DONE
     assert document["complete"] is True
     assert document["stop"] == {
