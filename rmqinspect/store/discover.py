@@ -44,7 +44,7 @@ def open_store(paths: Sequence[str], *, config: str | None = None, base: int | N
     """
     stores = open_stores(paths, config=config, base=base)
     if len(stores) > 1:
-        raise NotAStore("these are several stores, give one: " + ", ".join(store.name for store in stores))
+        raise NotAStore("several stores given, give one: " + ", ".join(store.name for store in stores))
     return stores[0]
 
 
@@ -54,14 +54,14 @@ def open_stores(paths: Sequence[str], *, config: str | None = None, base: int | 
     `config` names a broker.conf: its sizes override inferred ones, and its paths are used where none
     is given. `base` is the physical offset of a loose segment whose name is no offset.
 
-    :raises NotAStore: a path does not exist, or is no part of a store.
+    :raises NotAStore: a path does not exist, or is not part of a store.
     :raises Unreadable: a given path cannot be listed or read.
     :raises BadOption: `config` is malformed.
     """
     settings = read_settings(config) if config else {}
     paths = [uri.local_path(path) for path in paths] or _configured_paths(settings)
     if not paths:
-        raise NotAStore("no store given, and no --config that names one")
+        raise NotAStore(_no_store_given(config, settings))
     located = _locate(paths, settings)
     roots = [entry for entry in located if entry[1][1] == ()]
     loose = [entry for entry in located if entry[1][1] != ()]
@@ -225,19 +225,19 @@ class _Listing:
     def _file(self, path: str, name: str, size: int, place: Place, rows: tuple[Row, ...], loose: bool) -> StoreFile:
         kind = kind_in(rows, len(place))
         number = _file_number(place[-1])
-        stray = "the name is no number"
+        stray = "the name is not a number"
         if kind in _QUEUE_KINDS:
             queue_id = _queue_number(place[-2])
             if number is not None and queue_id is not None:
                 return QueueFile(path, name, size, kind, place[-3], queue_id, number)
-            stray = "no file of a consume queue"
+            stray = "not a file of a consume queue"
         elif kind in ("segment", "dledger"):
             if loose:
                 own = self.base if self.base is not None else own_base(StoreFile(path, uri.shown(path), size, kind))
                 return Segment(path, name, size, kind, own if own is not None else number or 0)
             if number is not None and place[-1].isascii():
                 if len(place[-1]) != 20:
-                    self._note("stray", name, "the name has not 20 digits", path, place)
+                    self._note("stray", name, "the name does not have 20 digits", path, place)
                 return Segment(path, name, size, kind, number)
         elif kind != "index" or number is not None or loose:
             return StoreFile(path, name, size, kind)
@@ -253,7 +253,7 @@ _LAST_BASE = 2**63 - 2**40
 
 
 def _file_number(name: str) -> int | None:
-    """Return a file name as an offset, None if it is no Java long."""
+    """Return a file name as an offset, None if it is not a Java long."""
     return int(name) if name.isdecimal() and int(name) < _LAST_BASE else None
 
 
@@ -292,6 +292,15 @@ def _configured_paths(settings: Mapping[str, str]) -> list[str]:
     if root and os.path.exists(root):
         return [root]
     return [path for path in _log_paths(settings) if os.path.exists(path)]
+
+
+def _no_store_given(config: str | None, settings: Mapping[str, str]) -> str:
+    """Return why neither the command line nor `config` leads to a store."""
+    if not config:
+        return "no store given, and no --config"
+    if paths := [path for path in (settings.get("storePathRootDir", ""), *_log_paths(settings)) if path]:
+        return f"{config}: the store it names does not exist: {', '.join(paths)}"
+    return f"{config}: names no store (storePathRootDir): give its path"
 
 
 def _log_paths(settings: Mapping[str, str]) -> list[str]:

@@ -6,8 +6,9 @@ import pytest
 
 from rmqinspect.cli import main
 from rmqinspect.cli.status import ExitStatus
-from rmqinspect.errors import BadOption, Unreadable
+from rmqinspect.errors import BadOption, NotAStore, Unreadable
 from rmqinspect.store.broker_conf import odd_settings, read_settings
+from rmqinspect.store.discover import open_store
 from tests.support import oracle
 
 
@@ -59,3 +60,18 @@ def test_a_malformed_escape_is_our_error(tmp_path: Path, capsys: pytest.CaptureF
 def test_a_file_that_is_not_there_is_unreadable(tmp_path: Path) -> None:
     with pytest.raises(Unreadable):
         read_settings(str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("storePathRootDir = /nowhere/store", "the store it names does not exist: /nowhere/store"),
+        ("storePathCommitLog = /nowhere/a, /nowhere/b", "the store it names does not exist: /nowhere/a, /nowhere/b"),
+        ("brokerName = a", "names no store"),
+    ],
+)
+def test_a_file_that_leads_to_no_store_says_why(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_text(text)
+    with pytest.raises(NotAStore, match=message):
+        open_store([], config=str(path))
