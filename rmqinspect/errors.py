@@ -10,7 +10,7 @@ class RmqinspectError(Exception):
 
 
 class NotAStore(RmqinspectError):
-    """The path does not exist, or is no part of a RocketMQ store."""
+    """The path does not exist, or is not part of a RocketMQ store."""
 
 
 class Unreadable(RmqinspectError):

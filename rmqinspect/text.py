@@ -144,7 +144,7 @@ def parse_size(text: str) -> int:
     """
     size = _WRITTEN_SIZE.fullmatch(text.strip())
     if not size or (size[3] and not size[2]):
-        raise ValueError(f"{text!r} is no size; write 65536, 200M or 64MiB")
+        raise ValueError(f"{text!r} is not a size; write 65536, 200M or 64MiB")
     number = int(size[1])
     unit = 1024 if size[3] else 1000
     for _ in range(_POWERS.index(size[2].lower())):

@@ -51,7 +51,7 @@ def parse_zone(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise ValueError(f"{name!r} is no time zone known here; UTC, Asia/Shanghai and +08:00 are") from error
+        raise ValueError(f"{name!r} is not a known time zone; write UTC, Asia/Shanghai or +08:00") from error
 
 
 def to_micros(moment: datetime) -> int:
@@ -109,7 +109,7 @@ def _parse_calendar(text: str) -> datetime:
     try:
         return datetime.fromisoformat(f"{mqadmin[1]}T{mqadmin[2]}.{mqadmin[3] or '000'}" if mqadmin else text)
     except ValueError as error:
-        raise ValueError(f"{text!r} is no time; write {_FORMS}") from error
+        raise ValueError(f"{text!r} is not a time; write {_FORMS}") from error
 
 
 def format_micros(micros: int, zone: tzinfo = UTC) -> str:

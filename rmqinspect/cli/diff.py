@@ -71,7 +71,8 @@ def command(arguments: DiffArguments) -> int:
     offsets and topics. Index files and checkpoints always differ and are not compared.
 
     \b
-    Exit status: 0 equal, 3 different, 4 not everything could be read, 130 interrupted.
+    Exit status: 0 equal, 3 different, 4 not everything could be read,
+    130 interrupted.
 
     \b
     Examples:
@@ -311,7 +312,8 @@ def _row_words(row: Difference) -> str:
             return f"{queue} ends at {_digits(row.a)} in A, {_digits(row.b)} in B"
         case "queue_units":
             offset = group_digits(row.queue_offset or 0)
-            return f"{queue}: {count(row.count, 'unit')} differ, first {offset}: A {row.a}; B {row.b}"
+            units = f"{count(row.count, 'unit')} {'differs' if row.count == 1 else 'differ'}"
+            return f"{queue}: {units}, first {offset}: A {row.a}; B {row.b}"
         case "group_offset":
             return f"{row.group} at {queue}: {_digits(row.a)} in A, {_digits(row.b)} in B"
     return f"{row.topic} only in {row.only_in}"

@@ -73,7 +73,7 @@ def _read_partitions(ctx: click.Context, param: click.Parameter, text: str | Non
     columns = tuple(dict.fromkeys(word.strip() for word in text.split(","))) if text is not None else ()
     for column in columns:
         if column not in PARTITIONS:
-            raise click.BadParameter(f"{escape(column)!r} is none of {', '.join(PARTITIONS)}", ctx, param)
+            raise click.BadParameter(f"{escape(column)!r} is not one of {', '.join(PARTITIONS)}", ctx, param)
     return columns
 
 
@@ -265,8 +265,8 @@ def _plan(
         asked = request.as_document()
         changed = [name for name in asked if earlier.request.get(name) != asked[name]]
         raise Refused(
-            f"{arguments.output}: the export there was made with another {', '.join(changed) or 'request'}; "
-            "rows of both would not fit together. --overwrite replaces it"
+            f"{arguments.output}: the export there was made with different {', '.join(changed) or 'options'}; "
+            "its rows and new ones would not fit together. --overwrite replaces it"
         )
     parts = sum(-(-segment.size // request.file_size) for store in stores for segment in store.segments)
     if parts > MOST_PARTS:

@@ -64,7 +64,7 @@ def _file_lines(table: str, files: "Sequence[ExportedFile]", screen: Screen) -> 
         yield screen.line("" if number else table, f"{name}  {count(file.rows, 'row'):>14}{beyond}")
     if files[_FILES:]:
         rows = sum(file.rows for file in files[_FILES:])
-        yield screen.line("", f"and {count(len(files) - _FILES, 'file')} more with {count(rows, 'row')}")
+        yield screen.line("", f"and {group_digits(len(files) - _FILES)} more with {count(rows, 'row')}")
 
 
 def _suppressed(manifest: "Manifest", plans: "Sequence[StorePlan]", request: ExportRequest) -> Iterator[str]:

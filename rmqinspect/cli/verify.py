@@ -160,8 +160,8 @@ def command(arguments: VerifyArguments) -> int:
     """Check a store, reading only: is the commit log whole, do queues and index agree? Ends with one verdict.
 
     \b
-    Exit status: 0 whole, 3 damage (--fail-on sets the lowest severity), 4 not everything could be
-    read, 130 interrupted.
+    Exit status: 0 whole, 3 damage (--fail-on sets the lowest severity),
+    4 not everything could be read, 130 interrupted.
 
     \b
     Examples:
@@ -234,7 +234,7 @@ def _refuse_early(path: str, evidence: Sequence[str]) -> None:
 
 def _end_unjudged(arguments: VerifyArguments) -> ExitStatus:
     if not arguments.quiet:
-        words = f"INCOMPLETE at level {arguments.level}: interrupted while the files were listed; nothing was judged"
+        words = f"INCOMPLETE at level {arguments.level}: interrupted while the files were listed; nothing was checked"
         click.echo(SCREEN.line("VERDICT", words), err=arguments.format not in (None, "table"))
     return ExitStatus.INTERRUPTED
 

@@ -96,12 +96,12 @@ def _unchecked(outcome: VerifyResult) -> list[str]:
 
 
 def _not_given(store: Store) -> str:
-    """Return which parts of a store were not given and so not judged, "" for a whole store."""
+    """Return which parts of a store were not given and so not checked, "" for a whole store."""
     if not store.neighbours and store.segments:
-        return "the segments before and after, queues, index, checkpoint, config: not judged"
+        return "the segments before and after, queues, index, checkpoint, config: not checked"
     if store.given == "store":
         return ""
-    return f"{'queues, index, checkpoint, config' if store.segments else 'the rest of its store'}: not judged"
+    return f"{'queues, index, checkpoint, config' if store.segments else 'the rest of its store'}: not checked"
 
 
 def _needs_deeper_level(code: str, options: VerifyOptions) -> bool:
@@ -125,9 +125,7 @@ def _not_read(outcome: VerifyResult) -> str:
     whole = sum(segment.end <= reached for segment in segments)
     words = f"segments read: {group_digits(whole)} of {group_digits(len(segments))}"
     if whole < len(segments):
-        words += (
-            f"; not judged: the log from physical offset {group_digits(reached)} on, and all that needs the whole log"
-        )
+        words += f"; not checked: the log from physical offset {group_digits(reached)} on, and what needs the whole log"
     return words
 
 
@@ -156,7 +154,7 @@ def _given(outcome: VerifyResult) -> Iterator[str]:
         what = "DLedger data file" if segment.kind == "dledger" else "commit-log segment"
         words.append(f"one {what}, base {group_digits(segment.base)}")
     kind = store.given.replace("_", " ")
-    folder = f"{kind} {'files' if store.neighbours else 'file'}, judged by their own content"
+    folder = f"{kind} files, checked on their own" if store.neighbours else f"one {kind} file, checked on its own"
     yield from SCREEN.rows("given", "; ".join(words) if words and not store.neighbours else folder)
 
 

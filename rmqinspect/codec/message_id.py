@@ -73,7 +73,7 @@ class ClientId:
             doubt
             for doubt, holds in (
                 # In an offset msg id these two bytes are the upper half of the port: 0.
-                ("pid 0 is no process of a client", self.pid == 0),
+                ("pid 0 is not a client process", self.pid == 0),
                 (f"{days:.1f} days is longer than a month", self.since_month_start > _MONTH_LIMIT),
             )
             if holds
@@ -112,7 +112,7 @@ MessageId = OffsetId | ClientId | GrpcId
 
 
 def decode(text: str) -> tuple[MessageId, ...]:
-    """Return every reading of an id, plausible ones first; () if the text is no id."""
+    """Return every reading of an id, plausible ones first; () if the text is not an id."""
     if not re.fullmatch(r"(?:[0-9A-Fa-f]{2})+", text.strip()):
         return ()
     raw = bytes.fromhex(text.strip())

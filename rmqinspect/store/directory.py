@@ -138,7 +138,9 @@ def _only_store_below(path: str, real: str, entries: "Sequence[Entry]", depth: i
         some = ", ".join(uri.relpath(child, real) for child, _ in inner[:4])
         more = ", …" if len(inner) > 4 else ""
         raise NotAStore(f"{shown(path)}: holds {len(inner)} stores ({some}{more}); give one")
-    raise NotAStore(f"{shown(path)}: not a store: no commitlog, consumequeue or dledger-* folder and no file of one")
+    raise NotAStore(
+        f"{shown(path)}: not a store: no commitlog, consumequeue or dledger-* folder in it, and not a file of a store"
+    )
 
 
 # --- a folder's place ---------------------------------------------------------------------------
@@ -274,9 +276,9 @@ def _place_of_file(file: StoreFile) -> Place:
         return ("checkpoint",)  # also for checkpoint.bak
     if kind in _FOLDER_OF_TYPE:
         return (*_folder_of_type(kind, folder), name)
-    reason = "no file of a store"
+    reason = "not a file of a store"
     if name.isdecimal():
-        reason = "named like a segment, but there is no commit-log record in it"
+        reason = "named like a segment, but without a commit-log record"
     raise NotAStore(f"{file.name}: {reason} ({count(file.size, 'byte')})")
 
 

@@ -110,7 +110,7 @@ def _open_s3(place: str, query: str) -> tuple[Any, str]:
         try:
             options[name] = _S3_OPTIONS[name](value)
         except ValueError as error:
-            raise NotAStore(f"s3://{bucket}: {name}={value} is no number") from error
+            raise NotAStore(f"s3://{bucket}: {name}={value} is not a number") from error
     if credentials:
         options["access_key"], _, options["secret_key"] = map(unquote, credentials.partition(":"))
     variables = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")

@@ -115,22 +115,22 @@ REFUSED: dict[str, tuple[Callable[[Path], Path], str]] = {
     "an empty folder": (lambda root: _folder(root / "store"), "an empty directory"),
     "a folder of other things": (_no_store, "not a store: no commitlog"),
     "two stores in one folder": (_two_stores, "holds 2 stores (a, b); give one"),
-    "a text": (lambda root: _text(root / "notes.txt"), "no file of a store (600 bytes)"),
+    "a text": (lambda root: _text(root / "notes.txt"), "not a file of a store (600 bytes)"),
     "a text named like a segment": (
         lambda root: _text(root / SEGMENT),
-        "named like a segment, but there is no commit-log record in it",
+        "named like a segment, but without a commit-log record",
     ),
     "an empty file named like a segment": (
         lambda root: write_file(root / SEGMENT, b""),
-        "named like a segment, but there is no commit-log record in it",
+        "named like a segment, but without a commit-log record",
     ),
-    "random bytes": (lambda root: _junk(root / "disk.img"), "no file of a store (100 000 bytes)"),
+    "random bytes": (lambda root: _junk(root / "disk.img"), "not a file of a store (100 000 bytes)"),
     "a tar.gz": (_tar, "tar -xSzf ticket.tar.gz -C DIR"),
     "a zip": (_zip, "unzip ticket.zip -d DIR"),
     "a tar.xz": (_xz, "tar -xSJf ticket.tar.xz -C DIR"),
     "a FIFO": (lambda root: _fifo(root / "pipe"), "neither a directory nor a regular file"),
     "a device": (lambda root: Path(os.devnull), "neither a directory nor a regular file"),
-    "a name with a comma": (lambda root: _text(root / "a, b,c"), "a, b,c: no file of a store"),
+    "a name with a comma": (lambda root: _text(root / "a, b,c"), "a, b,c: not a file of a store"),
 }
 
 

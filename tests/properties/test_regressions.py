@@ -96,7 +96,7 @@ def test_a_folder_without_its_log_is_judged_by_what_it_says_itself(
     store = oracle.store("broker", "main-5.3.3")
     assert main(["verify", str(store / name), "--level", "deep"]) == ExitStatus.DONE
     printed = capsys.readouterr().out
-    assert "judged by their own content" in printed
+    assert "checked on their own" in printed
     assert "no commit log" in printed
 
 

@@ -118,7 +118,7 @@ def test_several_stores_below_are_named_and_refused(tmp_path: Path) -> None:
         (lambda path: path.symlink_to("nowhere"), r"no such file or directory \(a dangling link\)"),
         (lambda path: path.mkdir(), "an empty directory"),
         (lambda path: os.mkfifo(path), "neither a directory nor a regular file"),
-        (lambda path: path.write_text("hello"), r"no file of a store \(5 bytes\)"),
+        (lambda path: path.write_text("hello"), r"not a file of a store \(5 bytes\)"),
         (lambda path: path.write_bytes(b"\x1f\x8b" + bytes(600)), "an archive cannot be read in place"),
     ],
 )
@@ -134,7 +134,7 @@ def test_a_text_named_like_a_segment_is_refused_by_itself_and_kept_in_its_folder
     (tmp_path / "commitlog").mkdir()
     text = tmp_path / "commitlog" / FIRST
     text.write_text("not a record\n" * 100)
-    with pytest.raises(NotAStore, match="named like a segment, but there is no commit-log record in it"):
+    with pytest.raises(NotAStore, match="named like a segment, but without a commit-log record"):
         listed(text)
     assert [segment.base for segment in listed(tmp_path).segments] == [0]
 
