@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqinspect.cli.id import command
+from rmqinspect.cli import group
 from rmqinspect.codec import message_id as ids
 from rmqinspect.codec.hashes import find_flipped_bits, index_hash, index_key, java_string_hash, masked_crc32
 from tests.support import oracle
@@ -21,7 +21,7 @@ BORN = datetime(2024, 5, 20, 8, 30, 15, 135_000, tzinfo=UTC)
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(command, arguments)
+    return CliRunner().invoke(group, ["id", *arguments])
 
 
 def test_an_offset_msg_id_names_broker_and_offset() -> None:

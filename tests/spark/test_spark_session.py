@@ -78,7 +78,7 @@ def test_a_java_that_will_do_is_asked_for_its_version(
 
 @pytest.mark.usefixtures("bare")
 def test_no_java_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(NotInstalled, match="none is found by JAVA_HOME or on PATH: install"):
+    with pytest.raises(NotInstalled, match="none found in JAVA_HOME or on PATH: install"):
         check_spark()
     monkeypatch.setenv("JAVA_HOME", "/no/such/folder")
     with pytest.raises(NotInstalled, match="JAVA_HOME=/no/such/folder has no working java"):
@@ -114,6 +114,7 @@ def test_no_pyspark_or_an_old_one(monkeypatch: pytest.MonkeyPatch) -> None:
         check_spark()
 
 
+@pytest.mark.usefixtures("bare")
 @pytest.mark.parametrize("master", ["", "local", "local[*]", "local[2,3]", "spark://h:7077", "k8s://https://h", "yarn"])
 def test_a_master_is_accepted_once_java_was_checked(master: str, monkeypatch: pytest.MonkeyPatch) -> None:
     checked: list[str] = []
