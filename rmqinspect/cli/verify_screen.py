@@ -11,6 +11,7 @@ from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.store.model import Store
 from rmqinspect.text import count, describe_size, escape, group_digits
 from rmqinspect.times import format_millis
+from rmqinspect.verify.code_groups import OF_UNITS
 from rmqinspect.verify.codes import BY_CODE, levels_up_to
 from rmqinspect.verify.custody import Custody
 from rmqinspect.verify.findings import Finding, next_command
@@ -26,11 +27,6 @@ _SEGMENT_ROWS = 20  # rows of the byte account; beyond that, sound segments shar
 _CHANGES = 20  # changed files listed; the others are counted
 
 _COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
-
-# Findings about queue units: their physical offset is where they point.
-_OF_UNITS = frozenset(
-    {"CQ-DANGLING", "CQ-BEYOND", "CQ-MISMATCH", "CQ-TAG", "CQ-SHIFT", "CQ-ORDER", "BQ-COUNT", "BQ-ORDER", "EX-ADDRESS"}
-)
 
 _COLUMNS = ("segment", "size", "records", "bytes", "filler", "zeros", "unknown")
 
@@ -206,7 +202,7 @@ def _record(finding: Finding, zone: tzinfo) -> str | None:
         place = "" if finding.queue_offset is None else f" offset {finding.queue_offset}"
         return f"{finding.topic} queue {finding.queue_id}{place}"
     queue = f"{finding.topic} queue {finding.queue_id} offset {finding.queue_offset}"
-    if finding.code in _OF_UNITS:
+    if finding.code in OF_UNITS:
         return f"unit of {queue}, points at {group_digits(finding.physical_offset)}"
     text = f"record {group_digits(finding.physical_offset)}: {queue}"
     if finding.keys:

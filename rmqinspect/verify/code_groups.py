@@ -9,6 +9,11 @@ OF_RECORDS = frozenset({"CQ-MISSING", "CQ-BEHIND", "IX-MISSING"})
 # Gaps of the log: a pointer into one shows what it held and is no finding of its own.
 GAPS = frozenset({"CL-MAGIC", "CL-LENGTH", "CL-TORN-TAIL", "CL-ZERO-INSIDE", "CL-HOLE"})
 
+# Findings about queue units: their physical offset is where the unit points.
+OF_UNITS = frozenset(
+    {"CQ-DANGLING", "CQ-BEYOND", "CQ-MISMATCH", "CQ-TAG", "CQ-SHIFT", "CQ-ORDER", "BQ-COUNT", "BQ-ORDER", "EX-ADDRESS"}
+)
+
 # Queue units so wrong that their order means nothing.
 WRONG_UNITS = frozenset({"CQ-DANGLING", "CQ-BEYOND", "CQ-MISMATCH"})
 
