@@ -145,9 +145,9 @@ def _shift_findings(shifts: Iterable[Shift]) -> Iterator[Finding]:
             runs.append(shift)
     for run in runs:
         by = f"{abs(run.by)} {'after' if run.by > 0 else 'before'}"
-        what = f"the unit stands {by} its record's queue offset"
+        what = f"the unit's queue offset is {by} its record's"
         if run.units > 1:
-            what = f"{run.units} units from queue offset {run.unit} on stand {by} their records' queue offsets"
+            what = f"{run.units} units from queue offset {run.unit} on are {by} their records' queue offsets"
         yield Finding(
             "CQ-SHIFT",
             what,

@@ -110,7 +110,7 @@ def read_record(path: str) -> Record:
     if not isinstance(document, dict) or not {"verdict", "custody", "run"} <= document.keys():
         raise ValueError(f"{path}: not a report of verify with a list of files")
     if document.get("schema_version") != SCHEMA_VERSION:
-        raise ValueError(f"{path}: a report of another schema version than {SCHEMA_VERSION}")
+        raise ValueError(f"{path}: a report with a schema version other than {SCHEMA_VERSION}")
     try:
         return Record(
             moment=str(document["run"]["ended"]),

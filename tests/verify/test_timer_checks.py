@@ -472,7 +472,7 @@ def test_a_slot_of_another_time_is_told(tmp_path: Path, time: int) -> None:
 
 def test_a_slot_two_weeks_off_is_told(tmp_path: Path) -> None:
     finding = only(some().slot(NOW + 10, time=NOW + 10 - WHEEL_SLOTS).write(tmp_path))
-    assert "the slot's last unit is none with its due time" in finding.message
+    assert "no unit with the slot's due time is at its last position" in finding.message
 
 
 def test_a_broken_slot_that_has_fired_is_a_warning(tmp_path: Path) -> None:

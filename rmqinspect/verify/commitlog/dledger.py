@@ -164,7 +164,7 @@ class EntryChain:
         for at in self.kept.admit("DL-POSITION", np.flatnonzero(own != place).tolist()):
             self._report(
                 "DL-POSITION",
-                "the entry's stored position is not where it stands: a startup that scans it ends the log here",
+                "the entry's stored position is not where it stands: startup truncates the log here if it scans it",
                 int(place[at]),
                 str(place[at]),
                 str(own[at]),
@@ -307,8 +307,8 @@ def _judge_first(before: ChainEnds, chain: ChainEnds, *, wrong_index: bool) -> I
         yield _entry_finding(chain.segment, "DL-TERM", _FALL, first.position, expected, found)
 
 
-_JUMP = "the entry's index does not follow the previous entry's: a startup that scans it ends the log here"
-_FALL = "the entry's term is lower than the previous entry's: a startup that scans it ends the log here"
+_JUMP = "the entry's index does not follow the previous entry's: startup truncates the log here if it scans it"
+_FALL = "the entry's term is lower than the previous entry's: startup truncates the log here if it scans it"
 
 
 def _entry_finding(segment: Segment, code: str, what: str, position: int, expected: str, found: str) -> Finding:

@@ -77,7 +77,7 @@ def _finding(file: QueueFile, position: int, expected: int | None, found: int) -
     what = "the length of its bitmap" if expected is not None else "the file"
     return Finding(
         "EX-SIZE",
-        f"the ext unit's size does not fit {what}: a start that recovers the file ends it here",
+        f"the ext unit's size does not fit {what}: startup truncates the file here if it scans it",
         file=file.name,
         offset=position + place_of(ExtHead, "size"),
         length=_SIZE.itemsize,

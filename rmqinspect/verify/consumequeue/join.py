@@ -109,10 +109,10 @@ def _check_records(match: Match, report: PointerReport) -> None:
             file = match.plan.queue_files[int(units.file[at])]
             expected, found = f"{file.topic} queue {file.queue_id}", f"{topic} queue {queue_id}"
         elif not match.same_size[number]:
-            what = "the unit has another size than the record it points at"
+            what = "the unit's size differs from that of the record it points at"
             expected, found = records.size[record], units.size[at]
         else:
-            what = "the unit points at a prepared or rolled-back message, which gets none"
+            what = "the unit points at a prepared or rolled-back message, which gets no unit"
         report.add("CQ-MISMATCH", what, at, expected, found)
 
 
@@ -141,13 +141,13 @@ def _check_batches(match: Match, report: PointerReport) -> None:
     for code, what, found, expected in (
         (
             "BQ-COUNT",
-            "the batch unit counts another number of messages than its record",
+            "the batch unit's message count differs from that of its record",
             match.units.messages[at],
             match.records.messages[record],
         ),
         (
             "CQ-MISMATCH",
-            "the batch unit has another store time than the record it points at",
+            "the batch unit's store timestamp differs from that of the record it points at",
             match.units.timestamp[at],
             match.records.store_timestamp[record],
         ),

@@ -103,9 +103,9 @@ def _outliers(places: Ints, times: Ints, lead: int) -> Iterator[int]:
 
 def _finding(unit: _Unit, before: int | None) -> Finding:
     behind = before is not None and unit.physical_offset > before
-    what = "the unit points before, or at, the record of the unit before it"
+    what = "the unit points at or before the record of the previous unit"
     if behind:
-        what = "the unit points behind the record of the unit after it"
+        what = "the unit points behind the record of the next unit"
     size = dtype_of(LAYOUTS[unit.file.kind]).itemsize
     batch = unit.file.kind == "batch_queue"
     if batch:

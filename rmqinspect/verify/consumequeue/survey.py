@@ -45,7 +45,7 @@ def check_sizes(store: Store) -> Iterator[Finding]:
         for file in files:
             if file.size == usual and not file.size % step:
                 continue
-            what = "the queue file has another length than the store's other queue files"
+            what = "the queue file's length differs from that of the store's other queue files"
             if file.size % step:
                 what = f"the queue file ends inside a unit: its length is not a multiple of {step}"
             yield Finding(
@@ -193,7 +193,7 @@ class _Survey:
         self.kept.add(
             Finding(
                 "CQ-HOLE",
-                f"{what}: a start that reads this ends the queue here",
+                f"{what}: startup truncates the queue here if it scans this",
                 file=file.name if file is not None else f"{self.files[0].name.rpartition('/')[0]}/{position:020}",
                 offset=position - file.base if file is not None else None,
                 length=count * self.unit_size,
@@ -213,7 +213,7 @@ class _Survey:
                 self._unit_finding(
                     "CQ-DANGLING",
                     "invalid unit: its offset is negative or its size is not positive; "
-                    "a start that reads it ends the queue here",
+                    "startup truncates the queue here if it scans it",
                     file,
                     row + at,
                     None,

@@ -88,7 +88,7 @@ def _check_delays(match: Match, report: PointerReport, which: Ints, at: Ints, ta
     for number in report.each("CQ-TAG", which[(delays <= 0) | (delays % _SECOND != 0)]):
         report.add(
             "CQ-TAG",
-            "the time of delivery is not the store time plus a delay of whole seconds",
+            "the delivery time is not the store timestamp plus whole seconds of delay",
             int(at[number]),
             f"{stored[record[number]]} and seconds",
             tags[number],

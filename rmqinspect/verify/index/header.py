@@ -182,7 +182,7 @@ def _wrong_offsets(header: Container, content: Content, edges: "_Edges") -> Iter
     if newest and end not in newest:
         yield _Wrong(
             _OFFSETS[1:],
-            "the end offset is not where the newest entry points: a start indexes from the wrong record on",
+            "the end offset is not where the newest entry points: startup indexes from the wrong record on",
             str(newest[0]),
             str(end),
         )

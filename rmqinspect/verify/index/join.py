@@ -188,7 +188,7 @@ class _IndexJoin:
         for number in self.report.each("IX-TIME", np.flatnonzero(~fits)):
             at = int(hits[number])
             seconds = (int(stored[number]) - int(begins[entries.file[at]])) // 1000
-            what = f"entry {entries.row[at]}: its time is not the store time of its record"
+            what = f"entry {entries.row[at]}: its time does not match its record's store timestamp"
             self.report.add("IX-TIME", what, at, f"{seconds} s", f"{entries.time_diff[at]} s")
 
     def find_missing(self, high: int, segment: tuple[str, int]) -> None:

@@ -104,7 +104,7 @@ def _size_words(index: IndexFile, expected: int | None) -> str:
     if index.file.size == 0:
         return "the index file is empty"
     if expected is None:
-        return "the index file has a length that no number of slots and entries gives"
+        return "the index file's length fits no number of slots and entries"
     if index.file.size > expected:
         return "the index file is longer than its settings make it: the broker does not read its end"
     missing = index.entries - index.readable_entries if index.geometry else 0
@@ -297,7 +297,7 @@ def check_header_times(
             yield header_finding(
                 index,
                 [name],
-                f"{name} is not the store time of its record: key searches limited to a time go wrong",
+                f"{name} is not the store timestamp of its record: key searches limited to a time go wrong",
                 str(known[-1]),
                 str(header[name]),
             )

@@ -204,7 +204,7 @@ class LogCheck:
             self.kept.add(
                 Finding(
                     _CODE,
-                    "the timer log ends in a torn unit: a start truncates it here and reads the messages behind "
+                    "the timer log ends in a torn unit: startup truncates it here and reads the messages behind "
                     "again from the timer queue",
                     file=part.file.name,
                     offset=self.position - part.base,
@@ -228,7 +228,7 @@ class LogCheck:
         )
 
     def _report_gap(self, start: int, end: int) -> None:
-        what = "no timer unit here, but units follow: a start truncates the timer log here"
+        what = "no timer unit here, but units follow: startup truncates the timer log here"
         if self.log.file_at(start) is None:
             what = "a timer log file is missing"
         self.kept.add(

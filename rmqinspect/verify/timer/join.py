@@ -39,8 +39,8 @@ _ANYWHERE = (1 << 63) - 1
 _FAULTS = {
     "beyond": ("TM-BEYOND", "the timer unit points behind the end of the commit log: its message is gone"),
     "lost": ("TM-CHAIN", "the timer unit points to no record: its message is not delivered when its time comes"),
-    "resized": ("TM-CHAIN", "the timer unit points to a record of another size, which is not its own"),
-    "retargeted": ("TM-CHAIN", "the timer unit points to a record bound for another topic, which is not its own"),
+    "resized": ("TM-CHAIN", "the timer unit points to a record of another size"),
+    "retargeted": ("TM-CHAIN", "the timer unit points to a record for another topic"),
 }
 
 

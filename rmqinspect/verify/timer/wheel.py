@@ -1,7 +1,7 @@
 """The timer wheel against the timer log: TM-CHAIN of slots.
 
 Normal, and not reported: slots are never cleared, so those of deleted units point before the log; the wheel is
-written once a second, so it may lag behind the log; a start puts the units of the last files in again.
+written once a second, so it may lag behind the log; startup puts the units of the last files in again.
 
 Source: TimerMessageStore#recover, #dequeue, TimerWheel; RocketMQ 5.0.0 to 5.5.0.
 """
@@ -29,8 +29,8 @@ class SlotFault(Enum):
     """What is wrong with a slot, in the words of its finding."""
 
     WRONG_SLOT = "the slot's time belongs in another slot"
-    LAST = "slot chain is broken: the slot's last unit is none with its due time"
-    FIRST = "slot chain is broken: the slot's first unit is none with its due time"
+    LAST = "slot chain is broken: no unit with the slot's due time is at its last position"
+    FIRST = "slot chain is broken: no unit with the slot's due time is at its first position"
     ORDER = "slot chain is broken: the slot's first unit lies behind its last"
 
 
@@ -113,12 +113,12 @@ class WheelCheck:
         return good
 
     def check_pending(self, wheels: Sequence[tuple[StoreFile, Slots]]) -> None:
-        """Report pending units that no slot leads to and that a start does not put in again.
+        """Report pending units that no slot leads to and that startup does not put in again.
 
-        A start reads the log from one file's size before the flushed offset on. Source: TimerMessageStore#recover.
+        Startup reads the log from one file's size before the flushed offset on. Source: TimerMessageStore#recover.
         """
         if not self.whole or not self.log.files or self.flushed <= 0 or self.due <= 0 or len(wheels) > 1:
-            return  # which of a wheel and its snapshots a start takes is not known
+            return  # which of a wheel and its snapshots startup takes is not known
         part = self.log.file_at(max(0, self.flushed - self.log.files[-1].file.size))
         time, last = np.full((2, WHEEL_SLOTS), NO_POSITION, np.int64)
         for _, slots in wheels:
@@ -134,7 +134,7 @@ class WheelCheck:
         self.kept.add(
             Finding(
                 _CODE,
-                f"{len(which)} pending due times have units that no slot leads to: a start does not repair that",
+                f"{len(which)} pending due times have units that no slot leads to: startup does not repair that",
                 file=wheels[0][0].name if wheels else "timerwheel",
                 offset=int(slot) * SLOT_SIZE,
                 length=SLOT_SIZE,
@@ -149,7 +149,7 @@ class WheelCheck:
         """Report slots that know of units which the timer log does not hold."""
         if not len(slots.number) or self.flushed > self.end:
             return  # the latter is `check_flushed`'s
-        what = f"{len(slots.number)} slots point behind the end of the timer log: it lost units that they had"
+        what = f"{len(slots.number)} slots point behind the end of the timer log: their units are lost"
         if self.checked.unclean:
             what += "; the next start reads their messages again from the timer queue"
         self.kept.add(
