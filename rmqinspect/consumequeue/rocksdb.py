@@ -62,7 +62,7 @@ class QueueEnd:
 class RocksQueues:
     """What a database of consume queues holds."""
 
-    store: Store  # its queue files are the unpacked ones only
+    files: tuple[QueueFile, ...]  # one per queue, by topic and queue id
     entries: int
     malformed: int  # keys or values that are no entry of a queue; skipped
     ends: tuple[QueueEnd, ...]  # those that contradict the entries
@@ -95,8 +95,8 @@ def _folder_of(file: StoreFile) -> str:
 def unpack_queues(store: Store, folder: str) -> RocksQueues:
     """Write a store's consume queues in RocksDB as queue files below `folder`.
 
-    `folder` is an empty directory outside of the evidence; the files are needed as long as the returned store is
-    used. Each queue is one file that begins with its first entry; missing entries in between are unused units.
+    `folder` is an empty directory outside of the evidence, which the caller removes. Each queue is one file that
+    begins with its first entry; missing entries in between are unused units.
 
     :raises NoRocksdict: the library is not installed.
     :raises Refused: too little space in `folder`.
@@ -116,7 +116,7 @@ def unpack_queues(store: Store, folder: str) -> RocksQueues:
         _read_apart(f"{store.name}/{_folder_of(files[0])}", copy, units)
     finally:
         shutil.rmtree(copy)
-    return _collect(store, _folder_of(files[0]), units)
+    return _collect(store.log_start, _folder_of(files[0]), units)
 
 
 def _expect_space(store: Store, folder: str, size: int) -> None:
@@ -171,7 +171,7 @@ def _error_of(path: str) -> str:
     return escape(lines[-1][:_MAX_REASON].removeprefix("Exception: ")) if lines else "no reason given"
 
 
-def _collect(store: Store, folder: str, units: str) -> RocksQueues:
+def _collect(log_start: int, folder: str, units: str) -> RocksQueues:
     """Return what the other process wrote, and the ends that contradict the entries."""
     queues: dict[tuple[str, int], _Queue] = {}
     ends: list[QueueEnd] = []
@@ -188,9 +188,9 @@ def _collect(store: Store, folder: str, units: str) -> RocksQueues:
                 totals = line
     found = [_queue_file(queue, folder, units) for queue in queues.values()]
     found.sort(key=lambda file: (file.topic, file.queue_id))
-    wrong = (_judge(end, queues.get((end.topic, end.queue_id)), store.log_start) for end in ends)
+    wrong = (_judge(end, queues.get((end.topic, end.queue_id)), log_start) for end in ends)
     return RocksQueues(
-        replace(store, queue_files=tuple(found)),
+        tuple(found),
         **totals,
         ends=tuple(end for end in wrong if end is not None),
     )

@@ -26,12 +26,11 @@ def with_unpacked_queues(store: Store, copies: ExitStack) -> tuple[Store, str]:
         raise
     except Unreadable as error:
         return store, str(error).replace(folder, "the copy")
-    files = unpacked.store.queue_files
-    if not files:
+    if not unpacked.files:
         return store, "consumequeue: its RocksDB contains no queue, as after the loss of its newest files"
-    names = {(file.topic, file.queue_id) for file in files}
+    names = {(file.topic, file.queue_id) for file in unpacked.files}
     others = [file for file in store.queue_files if file.kind != "queue" or (file.topic, file.queue_id) not in names]
-    merged = sorted((*files, *others), key=lambda file: (file.topic, file.queue_id, file.kind, file.base))
+    merged = sorted((*unpacked.files, *others), key=lambda file: (file.topic, file.queue_id, file.kind, file.base))
     malformed = unpacked.malformed
     unread = f"consumequeue: its RocksDB has {count(malformed, 'key')} of no queue" if malformed else ""
     return replace(store, queue_files=tuple(merged)), unread

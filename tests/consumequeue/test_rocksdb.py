@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -48,7 +49,8 @@ def unpacked(name: str, folder: Path) -> RocksQueues:
 @pytest.mark.parametrize("name", ROCKSDB)
 def test_queues_are_those_the_broker_serves(name: str, tmp_path: Path) -> None:
     queues, truth = unpacked(name, tmp_path), oracle.truth("broker", name)
-    units = {(row["topic"], row["queue_id"], row["queue_offset"]): row for row in rows(QUEUE_UNITS, queues.store)}
+    store = replace(broker(name), queue_files=queues.files)
+    units = {(row["topic"], row["queue_id"], row["queue_offset"]): row for row in rows(QUEUE_UNITS, store)}
     for row in truth["served"]:
         unit = units.pop((row["topic"], row["queue_id"], row["queue_offset"]))
         assert unit["physical_offset"] == row.get("cq_physical_offset", row["physical_offset"])
@@ -59,19 +61,16 @@ def test_queues_are_those_the_broker_serves(name: str, tmp_path: Path) -> None:
     assert queues.entries == len(truth["served"])
     assert (queues.malformed, queues.ends) == (0, ())
 
-    ends = {
-        (queue.topic, queue.queue_id): (queue.min_offset, queue.max_offset) for queue in survey_queues(queues.store)
-    }
+    ends = {(queue.topic, queue.queue_id): (queue.min_offset, queue.max_offset) for queue in survey_queues(store)}
     assert ends == {(row["topic"], row["queue_id"]): (row["min"], row["max"]) for row in truth["queues"] if row["max"]}
 
 
 @needs_rocksdict
 def test_what_is_unpacked_is_all_that_is_left(tmp_path: Path) -> None:
     queues = unpacked(ROCKSDB[0], tmp_path)
-    left = {Path(file.path) for file in queues.store.queue_files}
+    left = {Path(file.path) for file in queues.files}
     assert {path for path in tmp_path.rglob("*") if path.is_file() and path.stem.isdecimal()} == left
     assert not (tmp_path / "database").exists()
-    assert queues.store.segments == broker(ROCKSDB[0]).segments
 
 
 def test_a_store_without_the_database_is_told(tmp_path: Path) -> None:
@@ -309,9 +308,9 @@ def test_ends_that_contradict_the_entries_are_told(tmp_path: Path) -> None:
         QueueEnd("T", 3, "max", 5_004, 4, (5_005, 5)),
         QueueEnd("Lost", 0, "max", 5_050, 40, None),
     }
-    assert [file.base for file in queues.store.queue_files] == [60] * 4
-    assert find_unit(queues.store.queue_files[:1], 4) == (5_004, 100)
-    assert {file.topic for file in queues.store.queue_files} == {"T"}  # not the file queue beside it
+    assert [file.base for file in queues.files] == [60] * 4
+    assert find_unit(queues.files[:1], 4) == (5_004, 100)
+    assert {file.topic for file in queues.files} == {"T"}  # not the file queue beside it
 
 
 # --- verify --rocksdb -----------------------------------------------------------------------------
