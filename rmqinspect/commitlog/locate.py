@@ -1,6 +1,6 @@
 """What lies at one physical offset: a few small reads, whatever the size of the store.
 
-A record that begins at the offset shows itself. An offset inside of a record is found by looking back
+A record that begins at the offset proves itself. An offset inside of a record is found by looking back
 for one that reaches over it; damaged bytes begin where the record before them ends.
 """
 

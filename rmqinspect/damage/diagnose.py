@@ -15,7 +15,7 @@ tell, nothing is said. `verify` asks about the gaps and records that it found, `
 it was given: both get the same answer, for both come here.
 
 Invariants: all is decided by a few MiB around the damage, however large it is; a body is never taken for
-the cause, for it may hold text, zeros or records by right; nothing here raises for what the bytes are.
+the cause, for it may legitimately hold text, zeros or records; nothing here raises, whatever the bytes are.
 """
 
 from collections.abc import Callable

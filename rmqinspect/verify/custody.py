@@ -132,7 +132,7 @@ class Watch:
 
 
 class _Roots:
-    """The places whose files are the evidence of a run; found once, because the evidence may go."""
+    """The places whose files are the evidence of a run; resolved once, as the evidence may disappear meanwhile."""
 
     def __init__(self, store: Store) -> None:
         located = [find_place(path) for path in store.paths]

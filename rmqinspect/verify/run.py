@@ -256,7 +256,7 @@ def _in_file_order(finding: Finding) -> tuple[int, int, str, str, int]:
 
 
 def _with_flip(finding: Finding) -> Finding:
-    """Add it to the message where found and expected value differ in one bit."""
+    """Append the flipped bit to the message if found and expected value differ in one bit."""
     width = FIELD_BITS.get(finding.code)
     if width is None or finding.count > 1 or finding.expected is None or finding.found is None:
         return finding
