@@ -444,13 +444,13 @@ def slot_place(second: int) -> int:
 @pytest.mark.parametrize(
     ("fields", "words", "found"),
     [
-        ({"last": 5}, "last unit", "last 5"),
-        ({"last": UNIT_SIZE * 3}, "last unit", f"last {UNIT_SIZE * 3}"),
-        ({"last": -1}, "last unit", "last -1"),
-        ({"last": ROOM * UNIT_SIZE}, "last unit", f"last {ROOM * UNIT_SIZE}"),  # the blank
-        ({"first": 5}, "first unit", "first 5"),
-        ({"first": UNIT_SIZE * 3}, "first unit", f"first {UNIT_SIZE * 3}"),
-        ({"first": -1}, "first unit", "first -1"),
+        ({"last": 5}, "last position", "last 5"),
+        ({"last": UNIT_SIZE * 3}, "last position", f"last {UNIT_SIZE * 3}"),
+        ({"last": -1}, "last position", "last -1"),
+        ({"last": ROOM * UNIT_SIZE}, "last position", f"last {ROOM * UNIT_SIZE}"),  # the blank
+        ({"first": 5}, "first position", "first 5"),
+        ({"first": UNIT_SIZE * 3}, "first position", f"first {UNIT_SIZE * 3}"),
+        ({"first": -1}, "first position", "first -1"),
         ({"last": 0, "first": 8 * UNIT_SIZE}, "lies behind its last", f"first {8 * UNIT_SIZE}, last 0"),
     ],
 )
