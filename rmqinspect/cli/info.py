@@ -203,7 +203,7 @@ def _queues(facts: "Overview") -> str:
         span = f"{group_digits(deep.min_offset)} to {group_digits(deep.max_offset)}"
         text += f"; deepest {deep.topic} queue {deep.queue_id}: {span}"
     if queues.beyond:
-        text += f"; {count(queues.beyond, 'queue')} point beyond the log's end"
+        text += f"; {count(queues.beyond, 'queue')} {'points' if queues.beyond == 1 else 'point'} beyond the log's end"
     return text
 
 
@@ -219,7 +219,7 @@ def _index(facts: "Overview", zone: "tzinfo") -> str:
 def _groups(facts: "Overview") -> str:
     groups = facts.groups
     if groups.problems:
-        return f"{groups.source or 'consumer offsets'}: {_some(groups.problems)}"
+        return _some(groups.problems)
     if groups.source is None:
         rocks = any(feature.startswith("RocksDB config") for feature in facts.features)
         return "in RocksDB, not read" if rocks else "none: no consumer offsets"
