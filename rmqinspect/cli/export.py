@@ -183,7 +183,7 @@ def _refuse_contradictions(arguments: ExportArguments) -> None:
     if arguments.replace_changed and not arguments.incremental:
         raise click.UsageError("--replace-changed needs --incremental.")
     if arguments.master and arguments.engine == "local":
-        raise click.UsageError("--master is for --engine spark.")
+        raise click.UsageError("--master needs --engine spark.")
     if arguments.read_rate is not None and arguments.engine == "spark":
         raise click.UsageError("--read-rate limits processes of this machine: it needs --engine local.")
     if arguments.incremental and (relative := _relative_times(arguments)):

@@ -40,7 +40,7 @@ REASONS = {
     "cut": "a record runs past the end of the file",
     "short": "too few bytes are left for a record or a blank record",
     "entry": "no DLedger entry begins here, or its sizes disagree with its record",
-    "zero": "zeros stand where the magic of a record should",
+    "zero": "zeros where a record should begin",
     "blank_size": "a blank record whose size is not the number of bytes left",
     "unreadable": "the system could not read these bytes",
 }

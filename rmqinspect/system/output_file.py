@@ -56,7 +56,7 @@ def local_file(path: str) -> str:
     :raises Refused: the URI is remote.
     """
     if uri.is_remote(path):
-        raise Refused(f"{uri.shown(path)}: a single file is written on this machine only; export goes further")
+        raise Refused(f"{uri.shown(path)}: a single output is a local file; only export writes to object storage")
     return uri.local_path(path)
 
 
@@ -115,7 +115,7 @@ def _open_new(path: str) -> Iterator[Destination]:
     try:
         yield from _write_to(path, descriptor)
         if os.path.lexists(path):
-            raise Refused(f"{path}: was made by someone else meanwhile; nothing is overwritten")
+            raise Refused(f"{path}: was created by another process meanwhile; nothing is overwritten")
         with as_refusal(path):
             os.rename(temporary, path)
     except BaseException:

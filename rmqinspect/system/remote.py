@@ -56,7 +56,7 @@ def open_remote(uri: str) -> Location:
     """
     parts = _PARTS.fullmatch(uri)
     if parts is None or not (parts["place"] or parts["path"]):
-        raise NotAStore(f"{shown(uri)}: a URI that names nothing")
+        raise NotAStore(f"{shown(uri)}: a URI without a place or a path")
     if ":" in parts["place"] and "@" not in parts["place"] and "@" in (parts["path"] or ""):
         raise NotAStore(f"{shown(uri)}: a slash in a key or a password must be written %2F")
     scheme = parts["scheme"].lower()

@@ -32,7 +32,7 @@ class ReadRate:
         try:
             self._paid_until = get_context("forkserver").Value("d", 0.0)
         except (ImportError, OSError) as error:
-            raise Refused(f"--read-rate: the system lets processes share no number: {error}") from error
+            raise Refused(f"--read-rate: processes cannot share a counter on this system: {error}") from error
 
     def pay(self, size: int) -> None:
         """Sleep until `size` bytes just read fit into the rate."""

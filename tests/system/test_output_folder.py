@@ -136,7 +136,7 @@ def test_a_bucket_that_is_not_there_is_told(server: Server) -> None:
         ("zip://a/b", "zip://a: Unrecognized filesystem type"),
         ("s3://b/x?nonsense=1", "s3://b: no such option: nonsense"),
         ("s3://b/x?max_attempts=few", "max_attempts=few is not a number"),
-        ("s3://?a=1", "names nothing"),
+        ("s3://?a=1", "without a place or a path"),
     ],
 )
 def test_a_wrong_uri_is_told_at_once(uri: str, words: str) -> None:

@@ -131,7 +131,7 @@ def test_names_that_no_broker_reads_are_silent(tmp_path: Path) -> None:
     [
         (b"", None, "it is empty"),
         (bytes(9000), 0, "all of its 9 000 bytes are zero"),
-        (b"{", 1, "not JSON as brokers write it from 1 (0x1) on"),
+        (b"{", 1, "not JSON as brokers write it, from 1 (0x1) on"),
         (GOOD[:-1], 32, "the text ends within the value"),
         (GOOD[:20] + bytes(13), 20, "from 20 (0x14) on it is all zeros"),
         (GOOD[:17] + bytes(2) + GOOD[19:], 17, "it has zeros inside from 17 (0x11) on"),

@@ -77,7 +77,7 @@ def _judge_text(copy: _Copy, raw: bytes, kind: Kind) -> None:
         parsed = parse_json(raw)
     except NotJson as error:
         end, zeros = error.offset, len(raw.rstrip(b"\0"))
-        copy.trouble = f"it is not JSON as brokers write it from {describe_offset(end)} on: {error.reason}"
+        copy.trouble = f"it is not JSON as brokers write it, from {describe_offset(end)} on: {error.reason}"
         if end <= zeros < len(raw):
             end, copy.trouble = zeros, f"from {describe_offset(zeros)} on it is all zeros"
         copy.offset, copy.found = end, _excerpt(raw, end)

@@ -146,7 +146,7 @@ class _IndexJoin:
         self.result.joined = int(np.count_nonzero(known))
         for number in self.report.each("IX-KEY", np.flatnonzero(~known)):
             at_entry = int(hits[number])
-            what = f"entry {entries.row[at_entry]}: its hash is that of no key of the record it points at"
+            what = f"entry {entries.row[at_entry]}: its hash matches no key of the record it points at"
             self.report.add("IX-KEY", what, at_entry, None, entries.hash[at_entry])
         self.wrong_key = record[~known]
         self._check_times(hits[known], record[known])
