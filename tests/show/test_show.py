@@ -528,5 +528,5 @@ def test_the_limit_of_a_body_is_a_size_with_a_unit(tmp_path: Path) -> None:
     root = segment_of(tmp_path, record(0, body=body, sys_flag=message.SysFlag.COMPRESSED) + b"\0" * 9000)
     assert "decompressed from" in run(root, "--at", 0, "--max-body", "3kB").stdout
     assert "not decompressed" in run(root, "--at", 0, "--max-body", "2KiB").stdout
-    with pytest.raises(click.BadParameter, match="no size"):
+    with pytest.raises(click.BadParameter, match="is not a size"):
         raise run(root, "--at", 0, "--max-body", "big").exception or AssertionError

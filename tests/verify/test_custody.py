@@ -544,7 +544,7 @@ def test_ctrl_c_before_the_files_are_listed_says_that_nothing_was_judged(
     status, out, _ = run(store, "--report", tmp_path / "report.json")
     assert (status, out) == (
         130,
-        "VERDICT      INCOMPLETE at level standard: interrupted while the files were listed; nothing was judged\n",
+        "VERDICT      INCOMPLETE at level standard: interrupted while the files were listed; nothing was checked\n",
     )
     assert run(store, "-q")[1] == ""
 
