@@ -204,7 +204,7 @@ def test_only_what_reads_is_asked_for(server: Server, run: Run, tmp_path: Path) 
         run("decode", uri)
         run("verify", join(uri, "commitlog"), "--report", tmp_path / "report.json", "--hash", "sha256")
         status, _, err = run("decode", uri, "-o", join(uri, "rows.csv"))
-    assert (status, "written on this machine only" in err) == (ExitStatus.REFUSED, True)
+    assert (status, "only export writes to object storage" in err) == (ExitStatus.REFUSED, True)
     assert {*asked} == {"GET", "HEAD"}
 
 

@@ -142,7 +142,7 @@ def test_stores_behind_uris(spark: "SparkSession") -> None:
         uri = server.upload(store, "broker/store").replace("s3://", "s3://testing:testing@")
         for table in ("messages", "queue_units"):
             found = load(spark, f"b={uri}", table=table, split_size="70000")
-            assert rows(found, table).equals(local_rows(table, {"b": open_store([str(sample)])}))
+            assert rows(found, table).equals(local_rows(table, {"b": open_store([str(store)])}))
         assert not [row for row in load(spark, uri, table=FINDINGS).collect() if ":testing@" in str(row)]
 
 

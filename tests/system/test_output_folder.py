@@ -79,7 +79,7 @@ def test_an_object_stays_as_it_was_until_its_successor_is_whole(server: Server) 
 
 _FORGOTTEN = """
 import sys
-from rmqinspect.folders import open_folder
+from rmqinspect.system.output_folder import open_folder
 folder = open_folder(sys.argv[1])
 file = folder.create("small")
 file.write(b"x")

@@ -165,8 +165,8 @@ def _cached(path: str) -> list[bool]:
 
 
 def test_pages_that_a_bounded_run_brought_in_are_dropped_and_others_stay(tmp_path: Path) -> None:
-    # A page that another processor's kernel has at hand at the moment stays when it is told to go.
-    attempts = [_hot_pages_before_and_after(tmp_path) for _ in range(3)]
+    # Linux does not drop a page that another processor has in a batch of its own at the moment: a busy one needs tries.
+    attempts = (_hot_pages_before_and_after(tmp_path) for _ in range(20))
     assert any(before == after for before, after in attempts)
 
 
