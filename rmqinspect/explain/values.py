@@ -11,6 +11,7 @@ from rmqinspect.schemas import consumequeue, dledger, index, message
 from rmqinspect.show.field_notes import sys_flag_words
 from rmqinspect.text import count, describe_offset, escape, group_digits
 from rmqinspect.times import format_millis
+from rmqinspect.topics import SCHEDULE_TOPIC
 
 # Defaults of MessageStoreConfig, which nearly all stores use.
 _DEFAULT_SEGMENT = 1 << 30
@@ -163,7 +164,7 @@ def tags_code(text: str) -> str:
     if value <= consumequeue.EXT_ADDRESS_MAX:
         return f"an address in the ext files: position {group_digits(value - consumequeue.EXT_ADDRESS_BASE)}"
     if value >= _FIRST_DELIVERY_TIME:
-        return f"a delivery time, as in SCHEDULE_TOPIC_XXXX: {time(text)}"
+        return f"a delivery time, as in {SCHEDULE_TOPIC}: {time(text)}"
     if not -(1 << 31) <= value < 1 << 31:
         return f"{value} is neither a hash, nor a time, nor an ext address: damaged"
     if value == 0:
@@ -200,7 +201,7 @@ def delay_level(text: str) -> str:
         return "no delay"
     level = min(value, len(_DELAYS))
     more = f" (the highest level of the default table; {value} is treated like it)" if value > level else ""
-    return f"queue {level - 1} of SCHEDULE_TOPIC_XXXX, by default {_DELAYS[level - 1]}{more}"
+    return f"queue {level - 1} of {SCHEDULE_TOPIC}, by default {_DELAYS[level - 1]}{more}"
 
 
 def identity(text: str) -> str:
