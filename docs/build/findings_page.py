@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from rmqinspect.verify.codes import CODES, Code
+from rmqinspect.verify.codes import CODES, Code, fill_do
 
 _HEAD = """\
 # What verify finds
@@ -33,6 +33,8 @@ def _section(code: Code) -> Iterator[str]:
     yield f"{code.rule} ({code.severity}, level {code.level})\n"
     yield f"- cause: {code.cause}"
     yield f"- broker: {code.broker_effect}"
+    if code.do:
+        yield f"- do: {fill_do(code.do)}"
     yield f"- next: `{code.next.format(store='STORE', at='OFFSET')}`\n"
     yield "| versions | what a broker does |"
     yield "|---|---|"

@@ -118,6 +118,7 @@ def _lines(explanation: Explanation) -> Iterator[str]:
     effects = (effect if versions == ALL else f"{versions}: {effect}" for versions, effect in explanation.eras)
     yield from _SCREEN.several("note" if explanation.kind == "log line" else "versions", effects)
     yield from _SCREEN.several("logged as", explanation.logged)
+    yield from _SCREEN.rows("do", explanation.do)
     yield from _SCREEN.several("next", explanation.next)
     yield from _SCREEN.rows("explain too", ", ".join(explanation.see))
 

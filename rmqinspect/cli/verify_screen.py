@@ -14,7 +14,7 @@ from rmqinspect.times import format_millis
 from rmqinspect.verify.code_groups import OF_UNITS
 from rmqinspect.verify.codes import BY_CODE, levels_up_to
 from rmqinspect.verify.custody import Custody
-from rmqinspect.verify.findings import Finding, next_command
+from rmqinspect.verify.findings import Finding, next_command, what_to_do
 from rmqinspect.verify.options import VerifyOptions
 from rmqinspect.verify.partial import log_end
 from rmqinspect.verify.result import VerifyResult
@@ -169,6 +169,8 @@ def _finding_lines(finding: Finding, run: FinishedRun, colour: bool) -> Iterator
         return
     if code.broker_effect:
         yield from _DETAIL.rows("broker", code.broker_effect)
+    if action := what_to_do(finding):
+        yield from _DETAIL.rows("do", action)
     if command_next := next_command(finding, run.name):
         yield _DETAIL.line("next", command_next)
 

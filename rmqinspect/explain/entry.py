@@ -24,6 +24,7 @@ class Explanation:
     logged: tuple[str, ...] = ()  # lines of a broker's log that accompany it
     next: tuple[str, ...] = ()  # commands
     see: tuple[str, ...] = ()  # names that can be explained, too
+    do: str = ""  # what a person has to do
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from rmqinspect.explain.flags import bits
 from rmqinspect.explain.log_lines import HARMLESS, LOG_LINES, LogLine, Value
 from rmqinspect.explain.names import NUMBERS, PREFIX, PROPERTIES, TOPICS, WORDS
 from rmqinspect.explain.values import number, physical_offset
-from rmqinspect.verify.codes import CODES, Code
+from rmqinspect.verify.codes import CODES, Code, fill_do
 
 _MOST_NEAR = 6
 _LONGEST = 2000  # characters of a pasted line that are searched for values
@@ -113,6 +113,7 @@ def _of_code(code: Code) -> Explanation:
         eras=code.eras,
         logged=tuple(line.template for line in LOG_LINES if code.code in line.see and line.alarm != HARMLESS),
         next=(fill_command(code.next),),
+        do=fill_do(code.do),
     )
 
 

@@ -1,5 +1,6 @@
 """The codes that `verify` reports. Their texts are in codes.toml, whose head describes the columns."""
 
+import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,7 @@ class Code:
     next: str  # a command; {store} and {at} are filled in
     cause: str  # how it comes about
     eras: Eras  # what a broker of each version does
+    do: str = ""  # what a person has to do, "" if nothing; {file} and {folder} are filled in
 
 
 def _load() -> Iterator[Code]:
@@ -45,6 +47,13 @@ def _expand(rows: tuple[Any, ...], shared: dict[str, Eras]) -> Eras:
 
 CODES = tuple(_load())
 BY_CODE = {code.code: code for code in CODES}
+
+
+def fill_do(template: str, file: str | None = None) -> str:
+    """Return what a person has to do about a file, or without one in general; the file's name may hold braces."""
+    if not file:
+        return template.format(file="the file", folder="its folder")
+    return template.format(file=file, folder=posixpath.dirname(file) or ".")
 
 
 def levels_up_to(level: str) -> tuple[str, ...]:

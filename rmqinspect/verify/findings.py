@@ -8,7 +8,7 @@ from rmqinspect.commands import fill_command
 from rmqinspect.errors import Unreadable
 from rmqinspect.tables.capped_list import CappedList
 from rmqinspect.verify.code_groups import NEVER_CAPPED
-from rmqinspect.verify.codes import BY_CODE
+from rmqinspect.verify.codes import BY_CODE, fill_do
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,7 @@ class Finding:
     keys: str | None = None
     unchecked: str = ""  # of ST-UNCHECKED: the part of the store
     remedy: str = ""  # of ST-UNCHECKED: the option that checks it
+    do: str = ""  # what a person has to do; the code's own unless the check knows better
 
     def __post_init__(self) -> None:
         if not self.severity:
@@ -59,6 +60,7 @@ COLUMNS = (
     "message",
     "broker_effect",
     "next",
+    "do",
 )
 
 
@@ -114,6 +116,7 @@ class Findings:
             row = asdict(finding)
             row["broker_effect"] = code.broker_effect
             row["next"] = next_command(finding, store)
+            row["do"] = what_to_do(finding)
             yield {name: row[name] for name in COLUMNS}
 
 
@@ -124,6 +127,12 @@ def next_command(finding: Finding, store: str) -> str | None:
         return None
     at = {} if finding.physical_offset is None else {"at": finding.physical_offset}
     return template and fill_command(template, [store], **at)
+
+
+def what_to_do(finding: Finding) -> str | None:
+    """Return what a person has to do about a finding, None if nothing; paths are relative to the store."""
+    template = finding.do or BY_CODE[finding.code].do
+    return fill_do(template, finding.file) if template else None
 
 
 def _continues(last: Finding, finding: Finding) -> bool:

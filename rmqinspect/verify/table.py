@@ -24,6 +24,7 @@ SCHEMA = pa.schema(
         column("message", pa.string(), "what it is and why it matters"),
         column("broker_effect", pa.string(), "what a start or a consumer makes of it"),
         column("next", pa.string(), "the command to run next"),
+        column("do", pa.string(), "what a person has to do, null if nothing"),
     ]
 )
 

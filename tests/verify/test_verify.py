@@ -17,7 +17,7 @@ import pytest
 
 from rmqinspect.store.discover import open_store
 from rmqinspect.verify.codes import BY_CODE, CODES
-from rmqinspect.verify.findings import COLUMNS, Finding
+from rmqinspect.verify.findings import COLUMNS, Finding, what_to_do
 from rmqinspect.verify.options import VerifyOptions
 from rmqinspect.verify.run import verify
 from tests.support.building import STORED, blank, fill, lay, pad, record, write_segment
@@ -403,6 +403,13 @@ def test_findings_are_a_table_in_every_format(run: Run, tmp_path: Path, format_:
     assert tuple(rows[0]) == COLUMNS
     assert str(rows[0]["physical_offset"]) == "97187"
     assert rows[0]["next"] == f"rmqinspect show {FLIPPED} --at 97187"
+
+
+def test_what_a_person_has_to_do_names_the_file() -> None:
+    told = Finding("ST-IO", "unreadable", file="consumequeue/{odd}", do="move {file} out of {folder}/")
+    assert what_to_do(told) == "move consumequeue/{odd} out of consumequeue/"
+    assert what_to_do(Finding("ST-IO", "unreadable")) == BY_CODE["ST-IO"].do
+    assert what_to_do(Finding("CL-TIME", "backwards")) is None
 
 
 def test_what_a_stranger_named_a_topic_is_shown_escaped(run: Run, tmp_path: Path) -> None:
