@@ -50,9 +50,9 @@ def compare_with_report(options: AgainstOptions, report: str) -> ExitStatus:
     words, failed = _result(record, now, differences), len(now.unread) + len(now.changed)
     if interrupted:
         read = f"{group_digits(len(now.digests))} of {count(len(record.comparable(watch.before)), 'file')}"
-        words += f", INCOMPLETE: interrupted, {read} read"
+        words = f"INCOMPLETE: interrupted, {read} read: {words}"
     elif failed:
-        words += f", INCOMPLETE: {count(failed, 'place')} unreadable or changed meanwhile"
+        words = f"INCOMPLETE: {count(failed, 'place')} unreadable or changed meanwhile: {words}"
     _print(differences, words, quiet=options.quiet)
     if interrupted:
         return ExitStatus.INTERRUPTED

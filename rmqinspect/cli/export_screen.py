@@ -116,11 +116,11 @@ def _verdict(manifest: "Manifest", request: ExportRequest, status: ExitStatus) -
     if lost:
         parts.append(f"{count(len(lost), 'range')} without records")
     words = f"DAMAGED: {', '.join(parts)}" if parts else "EXPORTED"
+    if not manifest.complete:
+        words = f"INCOMPLETE: not everything could be read; {words if parts else 'the rest was exported'}"
     if manifest.findings is not None:
         found = ", ".join(count(number, severity) for severity, number in manifest.findings.items() if number)
         words += f"; verify found {found or 'nothing'}"
-    if not manifest.complete:
-        words += ", INCOMPLETE: not everything could be read"
     if status == ExitStatus.DAMAGE:
         words += f". Pipelines that accept {'rows marked in status' if rows else 'gaps'}: --fail-on never"
     return words

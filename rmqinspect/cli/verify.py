@@ -234,7 +234,7 @@ def _refuse_early(path: str, evidence: Sequence[str]) -> None:
 
 def _end_unjudged(arguments: VerifyArguments) -> ExitStatus:
     if not arguments.quiet:
-        words = f"INCOMPLETE at level {arguments.level}: interrupted while the files were listed; nothing was checked"
+        words = f"INCOMPLETE: nothing read, interrupted while the files were listed, at level {arguments.level}"
         click.echo(SCREEN.line("VERDICT", words), err=arguments.format not in (None, "table"))
     return ExitStatus.INTERRUPTED
 
@@ -326,7 +326,7 @@ def _status(outcome: VerifyResult, fail_on: str) -> ExitStatus:
     if outcome.interrupted_at is not None:
         return ExitStatus.INTERRUPTED
     if fail_on != "never":
-        if outcome.errors or (fail_on == "warning" and outcome.warnings):
+        if outcome.damage or (fail_on == "warning" and outcome.warnings):
             return ExitStatus.DAMAGE
         if outcome.unread:
             return ExitStatus.UNREADABLE

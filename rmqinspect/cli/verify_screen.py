@@ -273,9 +273,15 @@ def verdict_line(run: FinishedRun) -> str:
     suppressed = len(BY_CODE) - len(outcome.options.codes)
     if suppressed:
         scope += f", {len(outcome.options.codes)} of {len(BY_CODE)} checks"
-    words = f"{outcome.verdict} at level {outcome.options.level}{scope}: {count(outcome.errors, 'error')}, "
+    words = f"{outcome.verdict} at level {outcome.options.level}{scope}: {_errors(outcome)}, "
     words += f"{count(outcome.warnings, 'warning')} in {count(records, 'record')}; {_extent(outcome, run.custody)}"
     return SCREEN.line("VERDICT", words)
+
+
+def _errors(outcome: VerifyResult) -> str:
+    """Return the number of errors, and how many of them are only something that could not be read."""
+    words, unread = count(outcome.errors, "error"), outcome.errors - outcome.damage
+    return f"{words} ({'' if not outcome.damage else f'{group_digits(unread)} of them '}not read)" if unread else words
 
 
 def _extent(outcome: VerifyResult, custody: Custody | None) -> str:
@@ -283,12 +289,10 @@ def _extent(outcome: VerifyResult, custody: Custody | None) -> str:
     segments = outcome.store.segments
     changed = len(custody.changed) if custody else 0
     if outcome.interrupted_at is not None:
-        done = sum(account.total for account in outcome.accounts)
-        part = done * 100 // max(sum(segment.size for segment in segments), 1)
         if outcome.interrupted_at >= log_end(outcome.store) and custody is not None and custody.undigested:
             files = f"{group_digits(len(custody.digests))} of {count(len(custody.inventory.exhibits), 'file')}"
             return f"interrupted while the digests were taken: {files}"
-        return f"interrupted at {part} %, physical offset {group_digits(outcome.interrupted_at)}"
+        return f"interrupted at physical offset {group_digits(outcome.interrupted_at)}"
     if changed:
         return f"{count(changed, 'file')} changed while being read"
     if outcome.unread:

@@ -56,9 +56,11 @@ class DiffResult:
 
     @property
     def verdict(self) -> str:
-        """SAME or DIFFERENT, followed by `, INCOMPLETE` where that holds."""
-        words = "DIFFERENT" if any(self.differences.counts.values()) else "SAME"
-        return words if self.complete else words + ", INCOMPLETE"
+        """SAME or DIFFERENT; INCOMPLETE comes first, and never with SAME, if not everything was compared."""
+        different = any(self.differences.counts.values())
+        if self.complete:
+            return "DIFFERENT" if different else "SAME"
+        return f"INCOMPLETE, {'DIFFERENT' if different else 'no difference so far'}"
 
 
 def not_compared(result: DiffResult) -> list[str]:

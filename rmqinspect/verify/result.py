@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from rmqinspect.broker.version_estimate import VersionEstimate
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.store.model import Store
+from rmqinspect.text import count
 from rmqinspect.verify.findings import Findings
 from rmqinspect.verify.loss import Loss
 from rmqinspect.verify.options import VerifyOptions
@@ -22,7 +23,7 @@ class VerifyResult:
     interrupted_at: int | None = None  # physical offset up to which the log was read
     log_read: bool = True  # False: the level reads only the end of the log
     warnings: int = 0
-    errors: int = 0  # damage, without what could not be read
+    errors: int = 0  # damage, and what could not be read
     versions: VersionEstimate | None = None  # whose rules were applied; None at level quick
     loss: Loss = field(default_factory=Loss)
     joined_units: int = 0  # queue units that point at their record
@@ -36,11 +37,20 @@ class VerifyResult:
 
     @property
     def verdict(self) -> str:
-        """WHOLE, `WHOLE, n WARNINGS` or DAMAGED; `, INCOMPLETE` follows where something was not read."""
-        if self.errors:
-            words = "DAMAGED"
-        elif self.warnings:
-            words = f"WHOLE, {self.warnings} WARNING{'S' if self.warnings > 1 else ''}"
-        else:
-            words = "WHOLE"
-        return words if self.complete else words + ", INCOMPLETE"
+        """WHOLE, `WHOLE, n WARNINGS` or DAMAGED; `INCOMPLETE: 3 % read, no damage so far` if not everything was read."""
+        warnings = f", {self.warnings} WARNING{'S' if self.warnings > 1 else ''}" if self.warnings else ""
+        if self.complete:
+            return "DAMAGED" if self.damage else f"WHOLE{warnings}"
+        return f"INCOMPLETE: {self._extent()}, {'DAMAGED' if self.damage else f'no damage so far{warnings}'}"
+
+    @property
+    def damage(self) -> int:
+        """How many errors are damage, and not only something that could not be read."""
+        return self.errors - self.findings.counts["ST-IO"]
+
+    def _extent(self) -> str:
+        """Return how much of the log was read, or how many places were not."""
+        if self.interrupted_at is None:
+            return f"{count(len(self.unread), 'place')} could not be read"
+        done = sum(account.total for account in self.accounts)
+        return f"{done * 100 // max(sum(segment.size for segment in self.store.segments), 1)} % read"

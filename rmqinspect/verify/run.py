@@ -181,7 +181,7 @@ class VerifyRun:
             self.interrupted_at,
             log_read=options.level != "quick",
             warnings=findings.severities["warning"],
-            errors=findings.severities["error"] - findings.counts["ST-IO"],
+            errors=findings.severities["error"],
             versions=self.versions,
             units=sum(survey.units for survey in self.surveys.queues),
         )

@@ -7,6 +7,7 @@ import errno
 import json
 import lzma
 import os
+import re
 import random
 import signal
 import subprocess
@@ -21,6 +22,7 @@ import pytest
 
 import rmqinspect.verify.run
 from rmqinspect.store.discover import open_store
+from rmqinspect.text import count
 from rmqinspect.verify.options import VerifyOptions
 from rmqinspect.verify.run import verify
 from tests.support import oracle
@@ -190,8 +192,10 @@ INSIDE = {
     "random bytes": Inside(_junk, 3, 3, 3, "CL-MAGIC"),
     "nothing but zeros": Inside(_sparse, 0, 0, 5, "WHOLE, 1 WARNING at level standard"),
     "an empty file": Inside(lambda path: write_file(path, b""), 3, 0, 5, "CL-SIZE"),
-    "a FIFO": Inside(_fifo, 4, 4, 4, "WHOLE, INCOMPLETE"),
-    "a dangling link": Inside(lambda path: _link(path, "gone"), 4, 4, 4, "WHOLE, INCOMPLETE"),
+    "a FIFO": Inside(_fifo, 4, 4, 4, "INCOMPLETE: 1 place could not be read, no damage so far"),
+    "a dangling link": Inside(
+        lambda path: _link(path, "gone"), 4, 4, 4, "INCOMPLETE: 1 place could not be read, no damage so far"
+    ),
     "a link out of the store": Inside(
         lambda path: _link(path, HEALTHY / "commitlog" / SEGMENT), 4, 4, 4, "a link that leads out of the store"
     ),
@@ -231,9 +235,13 @@ def test_bytes_that_cannot_be_read_leave_the_rest_to_be_judged(
     assert start - 4096 < finding.offset <= start
     assert end <= finding.offset + finding.length < end + 4096 or finding.offset + finding.length == 65536
     assert "Input/output error" in finding.message
-    assert (outcome.complete, outcome.verdict) == (False, "WHOLE, INCOMPLETE")
+    places, errors = count(len(outcome.unread), "place"), count(len(outcome.unread), "error")
+    verdict = f"INCOMPLETE: {places} could not be read, no damage so far"
+    assert (outcome.complete, outcome.verdict) == (False, verdict)
     assert status == 4
-    assert out.splitlines()[-1].startswith("VERDICT      WHOLE, INCOMPLETE at level standard")
+    last = out.splitlines()[-1]
+    # What is printed as an error is counted as one.
+    assert last.startswith(f"VERDICT      {verdict} at level standard: {errors} (not read), 0 warnings in ")
     others = [account for account in outcome.accounts if account.segment.base != base]
     assert sum(account.records for account in others) == {0: 181, 65536: 171, 196608: 195}[base]
 
@@ -244,7 +252,10 @@ def test_damage_counts_more_than_what_cannot_be_read(run: Run, monkeypatch: pyte
         status, out, _ = call(run, "verify", store)
     assert status == 3
     assert "CL-CRC-BODY" in out
-    assert "VERDICT      DAMAGED, INCOMPLETE at level standard: 1 error" in out
+    assert (
+        "VERDICT      INCOMPLETE: 1 place could not be read, DAMAGED at level standard: 2 errors (1 of them not read),"
+        in out
+    )
 
 
 def test_a_segment_that_may_not_be_opened_leaves_the_rest_to_be_judged(
@@ -261,7 +272,7 @@ def test_a_segment_that_may_not_be_opened_leaves_the_rest_to_be_judged(
     status, out, _ = call(run, "verify", HEALTHY)
     assert status == 4
     assert "commitlog/00000000000000065536: Permission denied; 65 536 bytes not read" in out
-    assert "WHOLE, INCOMPLETE" in out
+    assert "INCOMPLETE: 1 place could not be read, no damage so far" in out
     status, out, err = call(run, "decode", HEALTHY)
     assert status == 4
     assert "Permission denied" in err
@@ -309,10 +320,10 @@ def test_ctrl_c_ends_verify_with_what_was_found_so_far(tmp_path: Path) -> None:
     assert "Traceback" not in err
     assert "CL-CRC-BODY" in out
     verdict = out.splitlines()[-1]
-    assert verdict.startswith("VERDICT      DAMAGED, INCOMPLETE at level standard: 1 error")
-    assert verdict.endswith("interrupted at 40 %, physical offset 131 072")
+    assert verdict.startswith("VERDICT      INCOMPLETE: 40 % read, DAMAGED at level standard: 1 error, ")
+    assert verdict.endswith("; interrupted at physical offset 131 072")
     reported = json.loads(document.read_text())
-    assert (reported["complete"], reported["verdict"]) == (False, "DAMAGED, INCOMPLETE")
+    assert (reported["complete"], reported["verdict"]) == (False, "INCOMPLETE: 40 % read, DAMAGED")
     assert [segment["base"] for segment in reported["segments"]] == [0, 65536]
 
 
@@ -327,7 +338,8 @@ def test_ctrl_c_ends_the_other_processes_too(monkeypatch: pytest.MonkeyPatch) ->
             raise KeyboardInterrupt
 
     outcome = verify(open_store([str(HEALTHY)]), VerifyOptions(jobs=2), progress=progress)
-    assert (outcome.verdict, outcome.interrupted_at) == ("WHOLE, INCOMPLETE", sum(seen))
+    part = sum(seen) * 100 // sum(segment.size for segment in outcome.store.segments)
+    assert (outcome.verdict, outcome.interrupted_at) == (f"INCOMPLETE: {part} % read, no damage so far", sum(seen))
 
 
 @pytest.mark.parametrize("words", [("decode", "-f", "jsonl"), ("verify", "-f", "jsonl", "--no-progress")])

@@ -615,7 +615,7 @@ def test_offsets_that_cannot_be_parsed_are_not_missing(run: Run, tmp_path: Path)
     a = config_store(tmp_path / "a", {"T@g": {"0": 5}})
     b = config_store(tmp_path / "b", "{not json")
     outcome = compare(a, b)
-    assert (outcome.verdict, kinds(outcome)) == ("SAME, INCOMPLETE", set())
+    assert (outcome.verdict, kinds(outcome)) == ("INCOMPLETE, no difference so far", set())
     status, out, _ = run(a, b)
     assert status == 4
     assert "not read     B: config/consumerOffset.json" in out
@@ -641,10 +641,10 @@ def test_bytes_that_cannot_be_read_are_no_difference(
     with broken_disk(monkeypatch, (b / f"{number * SIZE:020}").samefile, *span):
         outcome = compare(a, b)
         status, out, _ = run(a, b)
-    assert (outcome.verdict, kinds(outcome)) == ("SAME, INCOMPLETE", set())
+    assert (outcome.verdict, kinds(outcome)) == ("INCOMPLETE, no difference so far", set())
     assert all(line.startswith("B: ") and "Input/output error" in line for line in outcome.unread)
     assert status == 4
-    assert out.splitlines()[-1].startswith("VERDICT      SAME, INCOMPLETE; ")
+    assert out.splitlines()[-1].startswith("VERDICT      INCOMPLETE, no difference so far; ")
 
 
 @pytest.mark.parametrize("side", ["A", "B"])
@@ -654,7 +654,7 @@ def test_a_queue_that_cannot_be_read_is_no_difference(
     roots = {name: queue_store(tmp_path / name, queue(0, 40, 10)) for name in "AB"}
     with broken_disk(monkeypatch, (roots[side] / f"{T0}{400:020}").samefile, 0, 200):
         outcome = compare(roots["A"], roots["B"])
-    assert (outcome.verdict, kinds(outcome)) == ("SAME, INCOMPLETE", set())
+    assert (outcome.verdict, kinds(outcome)) == ("INCOMPLETE, no difference so far", set())
     assert [line.split(": ")[:2] for line in outcome.unread] == [[side, f"{T0}{400:020} at 0 (0x0)"]]
 
 
@@ -665,7 +665,7 @@ def test_a_difference_counts_more_than_what_cannot_be_read(
     with broken_disk(monkeypatch, (a / f"{0:020}").samefile, 4096, 8192):
         status, out, _ = run(a, b)
     assert status == 3
-    assert out.splitlines()[-1].startswith("VERDICT      DIFFERENT, INCOMPLETE: log, records; ")
+    assert out.splitlines()[-1].startswith("VERDICT      INCOMPLETE, DIFFERENT: log, records; ")
 
 
 def test_a_segment_that_may_not_be_opened_is_no_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -682,7 +682,7 @@ def test_a_segment_that_may_not_be_opened_is_no_difference(tmp_path: Path, monke
         monkeypatch.setattr(os, "open", refuse)
         outcome = compare(a, b)
         monkeypatch.undo()
-        assert (outcome.verdict, kinds(outcome)) == ("SAME, INCOMPLETE", set())
+        assert (outcome.verdict, kinds(outcome)) == ("INCOMPLETE, no difference so far", set())
         assert outcome.unread == [f"B: {number * SIZE:020}: Permission denied"]
 
 
@@ -840,7 +840,7 @@ def test_ctrl_c_tells_what_was_found_so_far(
     status, out, _ = run(a, b)
     assert status == 130
     assert "g at T queue 0: 5 in A, 6 in B" in out
-    assert out.splitlines()[-1] == f"VERDICT      DIFFERENT, INCOMPLETE: groups; interrupted, {words}"
+    assert out.splitlines()[-1] == f"VERDICT      INCOMPLETE, DIFFERENT: groups; interrupted, {words}"
 
 
 def test_a_long_read_is_announced(run: Run, tmp_path: Path) -> None:

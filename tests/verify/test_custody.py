@@ -260,7 +260,7 @@ def test_a_file_that_cannot_be_opened_has_no_digest_and_the_verdict_is_incomplet
     document = report(store, *HASH)
     assert (report.status, document["verdict"], document["unread"]) == (
         4,
-        "WHOLE, INCOMPLETE",
+        "INCOMPLETE: 1 place could not be read, no damage so far",
         ["odd: Permission denied"],
     )
     assert digests(document)["odd"] is None
@@ -328,7 +328,8 @@ def test_a_change_while_it_was_read_makes_the_outcome_incomplete(
     (reported,) = document["custody"]["changed"]
     assert (reported["file"], reported["kind"]) == (name, kind)
     assert reported["what"].startswith(what)
-    assert (report.status, document["complete"], document["verdict"]) == (4, False, "WHOLE, INCOMPLETE")
+    verdict = "INCOMPLETE: 1 place could not be read, no damage so far"
+    assert (report.status, document["complete"], document["verdict"]) == (4, False, verdict)
     assert document["unread"][-1] == f"{name}: changed while it was read: {reported['what']}"
     assert f"changed while it was read: {name}: " in report.out
     assert report.out.splitlines()[-1].endswith("; 1 file changed while being read")
@@ -454,7 +455,7 @@ def test_a_report_or_a_file_that_cannot_be_read_ends_with_4(
     monkeypatch.setattr(FileReader, "read_into", fail)
     status, out, err = report.run(store, "--against", report.path)
     assert (status, err) == (4, "checkpoint at 0: Input/output error\n")
-    assert out.endswith("INCOMPLETE: 1 place unreadable or changed meanwhile\n")
+    assert out.startswith("INCOMPLETE: 1 place unreadable or changed meanwhile: ")
 
 
 @pytest.mark.parametrize("words", [("--report", "x"), HASH, ("-f", "json"), ("-o", "x"), ("--check", "CL-MAGIC")])
@@ -484,11 +485,15 @@ def twice(*_: object, **__: object) -> Any:
 # Where it comes, and what the verdict then says of a store with one error that its names show.
 RUN = "rmqinspect.verify.run.VerifyRun"
 PLACES = {
-    "names": ("rmqinspect.verify.run.check_files", "WHOLE, INCOMPLETE", "interrupted at 0 %, physical offset 0"),
-    "surveys": (f"{RUN}.survey", "DAMAGED, INCOMPLETE", "interrupted at 0 %, physical offset 0"),
-    "log": (f"{RUN}.read_log", "DAMAGED, INCOMPLETE", "interrupted at 0 %, physical offset 0"),
-    "judgement": (f"{RUN}.result", "DAMAGED, INCOMPLETE", "interrupted at 0 %, physical offset 0"),
-    "digests": ("rmqinspect.verify.custody.Digests.wait", "DAMAGED, INCOMPLETE", ""),
+    "names": (
+        "rmqinspect.verify.run.check_files",
+        "INCOMPLETE: 0 % read, no damage so far",
+        "; interrupted at physical offset 0",
+    ),
+    "surveys": (f"{RUN}.survey", "INCOMPLETE: 0 % read, DAMAGED", "; interrupted at physical offset 0"),
+    "log": (f"{RUN}.read_log", "INCOMPLETE: 0 % read, DAMAGED", "; interrupted at physical offset 0"),
+    "judgement": (f"{RUN}.result", "INCOMPLETE: 0 % read, DAMAGED", "; interrupted at physical offset 0"),
+    "digests": ("rmqinspect.verify.custody.Digests.wait", "INCOMPLETE: 100 % read, DAMAGED", ""),
 }
 
 
@@ -544,7 +549,7 @@ def test_ctrl_c_before_the_files_are_listed_says_that_nothing_was_judged(
     status, out, _ = run(store, "--report", tmp_path / "report.json")
     assert (status, out) == (
         130,
-        "VERDICT      INCOMPLETE at level standard: interrupted while the files were listed; nothing was checked\n",
+        "VERDICT      INCOMPLETE: nothing read, interrupted while the files were listed, at level standard\n",
     )
     assert run(store, "-q")[1] == ""
 
@@ -557,8 +562,10 @@ def test_ctrl_c_ends_a_comparison_with_what_was_compared(
     monkeypatch.setattr(Digests, "wait", interrupt)
     status, out, _ = report.run(store, "--against", report.path)
     assert status == 130
-    assert out.startswith("added    new: was not there\nDIFFERENT from the 2 files recorded on ")
-    assert re.search(r", INCOMPLETE: interrupted, [0-2] of 2 files read\n$", out)
+    assert out.startswith("added    new: was not there\nINCOMPLETE: interrupted, ")
+    assert re.search(
+        r"INCOMPLETE: interrupted, [0-2] of 2 files read: DIFFERENT from the 2 files recorded on .*\n$", out
+    )
 
 
 def test_ctrl_c_while_modules_are_imported_ends_quietly() -> None:
@@ -627,7 +634,7 @@ def test_ctrl_c_after_the_quick_part_keeps_what_it_found(
         "rmqinspect.verify.run.VerifyRun.survey", lambda run: run.options.level == "quick" or interrupt()
     )
     document = report(store)
-    assert (report.status, document["verdict"], document["errors"]) == (130, "DAMAGED, INCOMPLETE", 1)
+    assert (report.status, document["verdict"], document["errors"]) == (130, "INCOMPLETE: 0 % read, DAMAGED", 1)
     assert [row["code"] for row in document["findings"]] == ["CL-NAME"]
 
 
