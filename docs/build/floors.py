@@ -17,7 +17,7 @@ class Folder(NamedTuple):
 
 
 # Modules that every folder may import; leaves import only each other.
-LEAVES = frozenset(["commands", "errors", "prose", "text", "times", "topics", "version"])
+LEAVES = frozenset(["commands", "errors", "prose", "statuses", "text", "times", "topics", "version"])
 
 FLOORS = (
     Folder(1, "schemas", "", "the layout of every record on disk, declared once, in construct"),

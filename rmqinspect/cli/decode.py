@@ -33,6 +33,9 @@ from rmqinspect.cli.options import (
 from rmqinspect.cli.progress import LONG_READ, Progress, least_time
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.errors import NotAStore, Unreadable
+from rmqinspect.statuses import SOUND
+from rmqinspect.store.without_rows import words_of_file, words_of_kind
+from rmqinspect.system.uri import shown
 from rmqinspect.text import count, describe_size, escape, group_digits
 
 if TYPE_CHECKING:
@@ -226,10 +229,15 @@ def _table_of(store: "Store") -> str:
         if len(names) != 1:
             return "topics"
         name = names.pop()
+        if words := words_of_file(name):
+            raise NotAStore(f"{name}: {words}")
         if name not in _TABLE_OF_CONFIG:
             known = ", ".join(_TABLE_OF_CONFIG)
             raise NotAStore(f"{name}: no table shows this configuration file; there are tables of {known}")
         return _TABLE_OF_CONFIG[name]
+    if words := words_of_kind(store.given):
+        files = f"{count(len(store.files), 'file')}, {count(sum(file.size for file in store.files), 'byte')}"
+        raise NotAStore(f"{shown(store.paths[0])} ({files}): {words}")
     return _TABLE_OF_PLACE.get(store.given, "messages")
 
 
@@ -343,6 +351,7 @@ class _Reading:
             progress=self.progress,
             on_gap=self._note_gap,
             on_unreadable=self._note_unreadable,
+            on_remark=self.progress.remark,
         )
 
     def _count(self, batch: "pa.RecordBatch") -> None:
@@ -350,8 +359,8 @@ class _Reading:
 
         self.rows += batch.num_rows
         if "status" in batch.schema.names:
-            bad = pc.fill_null(pc.not_equal(batch.column("status"), "ok"), False)
-            self.bad_rows += pc.sum(bad).as_py() or 0
+            counted = pc.value_counts(batch.column("status")).to_pylist()
+            self.bad_rows += sum(row["counts"] for row in counted if row["values"] not in (None, *SOUND["status"]))
 
     def _note_gap(self, kind: str, start: int, end: int) -> None:
         from rmqinspect.tables.log import LOST_KINDS

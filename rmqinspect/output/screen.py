@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from rmqinspect.output.rows import timestamp_texts
 from rmqinspect.output.writer import Out, View, Writer
+from rmqinspect.statuses import SOUND
 from rmqinspect.text import cell_width, escape, escape_bytes
 
 # Rows that set the column widths. On a terminal fewer do: see `ScreenTable.write`.
@@ -20,8 +21,6 @@ _NARROWEST = 12  # of a column that is narrowed to fit the terminal
 
 _ABSENT = "-"
 _BOLD, _RED, _PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[0m"
-# Values that are not highlighted; all others in these columns report a problem.
-_GOOD = {"status": ("ok",), "severity": ("info", "warning")}
 
 
 def _clip(text: str, width: int) -> str:
@@ -142,6 +141,6 @@ class ScreenTable(Writer):
             return self._line(row)
         padded = self._pad(row)
         for i, name in enumerate(self.schema.names):
-            if row[i] not in (*_GOOD.get(name, (row[i],)), _ABSENT):
+            if row[i] not in (*SOUND.get(name, (row[i],)), _ABSENT):
                 padded[i] = f"{_RED}{padded[i]}{_PLAIN}"
         return "  ".join(padded).rstrip(" ")

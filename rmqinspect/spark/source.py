@@ -22,6 +22,7 @@ from rmqinspect.errors import BadOption, DamageFound, Unreadable
 from rmqinspect.export.request import FINDINGS
 from rmqinspect.spark.options import SCHEMAS, STORE, Settings, read_options
 from rmqinspect.spark.pushdown import Hints
+from rmqinspect.statuses import SOUND
 from rmqinspect.store.model import Store
 from rmqinspect.system.uri import shown
 from rmqinspect.tables.filters import Selection
@@ -196,9 +197,10 @@ class _Strictness:
 
     def check(self, rows: pa.RecordBatch) -> None:
         """Raise for rows that show damage."""
-        for column, is_bad, value in (("status", pc.not_equal, "ok"), ("severity", pc.equal, "error")):
+        for column, sound in SOUND.items():
             if column in rows.schema.names:
-                bad = rows.filter(is_bad(rows.column(column), value))
+                values = rows.column(column)
+                bad = rows.filter(pc.and_not(pc.is_valid(values), pc.is_in(values, pa.array(sound))))
                 if bad.num_rows:
                     self._refuse(_describe(bad, column))
 

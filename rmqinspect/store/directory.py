@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from rmqinspect.errors import NotAStore, Unreadable
 from rmqinspect.store.file_type import archive_advice, file_type
 from rmqinspect.store.model import Place, StoreFile
+from rmqinspect.store.without_rows import words_of_file, words_of_folder
 from rmqinspect.system import filesystem, uri
 from rmqinspect.system.uri import shown
 from rmqinspect.text import count
@@ -120,6 +121,8 @@ def find_place(path: str, depth: int = 0) -> tuple[str, Place]:
         return real, place
     if not entries:
         raise NotAStore(f"{shown(path)}: an empty directory, not a store")
+    if words := words_of_folder(frozenset(entry.name for entry in entries)):
+        raise NotAStore(f"{shown(path)}: {words}")
     return _only_store_below(path, real, entries, depth)
 
 
@@ -148,7 +151,7 @@ def _only_store_below(path: str, real: str, entries: "Sequence[Entry]", depth: i
 # Folders that only a store's root has; a DLedger log's folder is named after its group: dledger-GROUP.
 ROOT_FOLDERS = ("commitlog", "consumequeue", "batchconsumequeue", "consumequeue_rocksdb")
 # Folders whose name is enough.
-_NAMED_FOLDERS = ("commitlog", "timerlog")
+_NAMED_FOLDERS = ("commitlog", "timerlog", "compaction")
 _QUEUE_FOLDERS = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
 
 # The folder that files of a type lie in, or the root; queue files lie two levels deeper.
@@ -206,6 +209,8 @@ def _root(folder: _Folder) -> Place | None:
 def _named(folder: _Folder) -> Place | None:
     if folder.own_name in _NAMED_FOLDERS:
         return (folder.own_name,)
+    if folder.own_name.startswith("dledger-") and "data" in folder.folders:
+        return (folder.own_name,)
     is_config = folder.own_name == "config" and any(name.endswith(".json") for name in folder.names)
     return ("config",) if is_config else None
 
@@ -217,7 +222,8 @@ def _with_typed_files(folder: _Folder) -> Place | None:
         if kind in _TYPES_OF_NUMBERED:
             return _folder_of_type(kind, folder.path)
         if folder.own_name == "index":
-            return ("index",)
+            above = uri.basename(uri.dirname(folder.path))
+            return (above, "index") if above.startswith("dledger-") else ("index",)
     return None
 
 
@@ -272,10 +278,14 @@ def _place_of_file(file: StoreFile) -> Place:
     kind = file_type(file)
     if kind == "zeros" and name.isdecimal():
         kind = "queue" if uri.basename(folder).isdecimal() else "segment"
+    if kind == "checkpoint" and (above := uri.basename(folder)).startswith("dledger-"):
+        return (above, name)
     if kind == "checkpoint":
         return ("checkpoint",)  # also for checkpoint.bak
     if kind in _FOLDER_OF_TYPE:
         return (*_folder_of_type(kind, folder), name)
+    if words := words_of_file(name):
+        raise NotAStore(f"{file.name} ({count(file.size, 'byte')}): {words}")
     reason = "not a file of a store"
     if name.isdecimal():
         reason = "named like a segment, but without a commit-log record"

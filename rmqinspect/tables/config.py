@@ -5,7 +5,7 @@ A store that keeps its configuration in RocksDB has none of these files; its tab
 Source: TopicConfigManager, SubscriptionGroupManager; RocketMQ 4.0.0 to 5.5.0.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ import pyarrow as pa
 from rmqinspect.commitlog.store_timestamps import StoreTimes
 from rmqinspect.config.json_files import (
     ConfigDocument,
+    ConsumerOffset,
     integer,
     key_number,
     read_config,
@@ -22,6 +23,7 @@ from rmqinspect.config.json_files import (
 from rmqinspect.consumequeue.units import QueueSummary, find_unit, queue_ends
 from rmqinspect.store.model import Store
 from rmqinspect.tables.arrow import batches_of, printable
+from rmqinspect.tables.expected_queues import ExpectedQueues
 from rmqinspect.tables.table import TIMESTAMP, Request, Table, column
 from rmqinspect.times import millis_to_micros
 from rmqinspect.topics import SCHEDULE_TOPIC
@@ -63,7 +65,11 @@ GROUPS_SCHEMA = pa.schema(
         column("max_offset", pa.int64(), "of the queue; null without its files"),
         column("lag", pa.int64(), "max_offset minus consumer_offset; negative beyond the maximum"),
         column("oldest_unconsumed", TIMESTAMP, "store time of the next message; null if none"),
-        column("status", pa.string(), "ok, behind_min (messages lost), beyond_max, no_queue; null without queues"),
+        column(
+            "status",
+            pa.string(),
+            "ok, behind_min (messages lost), beyond_max, no_queue; null without queues",
+        ),
     ]
 )
 
@@ -88,11 +94,20 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _report_unusable(document: ConfigDocument | None, request: Request) -> None:
-    """Report why no copy of a file could be read."""
-    if document is not None and document.source is None and request.on_unreadable is not None:
-        for problem in document.problems:
-            request.on_unreadable(problem)
+def _report(problems: Iterable[str], request: Request, *, readable: bool) -> None:
+    """Report what is wrong with the copies of a file: that none can be read, or that not the file itself was."""
+    tell = request.on_remark if readable else request.on_unreadable
+    if tell is not None:
+        for problem in problems:
+            tell(problem)
+
+
+def _read(document: ConfigDocument | None, request: Request) -> ConfigDocument | None:
+    """Return a document after what is wrong with it is reported; None if no copy can be read."""
+    if document is None:
+        return None
+    _report(document.problems, request, readable=document.source is not None)
+    return document if document.source is not None else None
 
 
 def _objects(document: ConfigDocument | None, table: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -106,8 +121,7 @@ def _objects(document: ConfigDocument | None, table: str) -> Iterator[tuple[str,
 
 
 def _topic_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
-    document = read_config(store, "topics.json")
-    _report_unusable(document, request)
+    document = _read(read_config(store, "topics.json"), request)
     rows = (
         (
             topic,
@@ -128,8 +142,7 @@ def _member(entry: Mapping[str, Any], name: str, inner: str) -> Any:
 
 
 def _subscription_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
-    document = read_config(store, "subscriptionGroup.json")
-    _report_unusable(document, request)
+    document = _read(read_config(store, "subscriptionGroup.json"), request)
     source = printable(document.source.name) if document and document.source else None
     rows = (
         (
@@ -153,9 +166,14 @@ def _subscription_rows(store: Store, request: Request) -> Iterator[pa.RecordBatc
 # --- consumer offsets ---------------------------------------------------------------------------
 
 
-def _status(offset: int, queue: QueueSummary | None) -> str:
+def _status(entry: ConsumerOffset, queue: QueueSummary | None, expected: ExpectedQueues) -> str:
+    """Return how an offset lies to its queue; a queue that nothing was written to has no files, and ends at 0.
+
+    Source: DefaultMessageStore#getMaxOffsetInQueue.
+    """
+    offset = entry.offset
     if queue is None:
-        return "no_queue"
+        return "beyond_max" if offset > 0 and expected.had_files(entry.topic, entry.queue_id) else "no_queue"
     if offset < queue.min_offset:
         return "behind_min"
     return "beyond_max" if offset > queue.max_offset else "ok"
@@ -167,9 +185,8 @@ def _ends_of(store: Store, wanted: set[tuple[str, int]]) -> dict[tuple[str, int]
 
 def _group_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     offsets, problems = read_consumer_offsets(store)
-    if not offsets and request.on_unreadable is not None:
-        for problem in problems:
-            request.on_unreadable(problem)
+    _report(problems, request, readable=bool(offsets))
+    expected = ExpectedQueues(store)
     queues = _ends_of(store, {(entry.topic, entry.queue_id) for entry in offsets})
     with_times = request.columns is None or "oldest_unconsumed" in request.columns
 
@@ -187,7 +204,7 @@ def _group_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
                     integer(queue.max_offset - entry.offset) if queue else None,
                     _oldest_unconsumed(entry.offset, queue, times) if queue and with_times else None,
                     # Without any queue file nothing can be compared: the queues were not given.
-                    _status(entry.offset, queue) if store.queue_files else None,
+                    _status(entry, queue, expected) if store.queue_files else None,
                 )
 
     yield from batches_of(GROUPS_SCHEMA, rows())
@@ -204,8 +221,8 @@ def _oldest_unconsumed(offset: int, queue: QueueSummary, times: StoreTimes) -> i
 # --- delay offsets ------------------------------------------------------------------------------
 
 
-def _delay_rows(store: Store, _request: Request) -> Iterator[pa.RecordBatch]:
-    document = read_delay_offsets(store)
+def _delay_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
+    document = _read(read_delay_offsets(store), request)
     if document is None or document.source is None:
         return
     source = printable(document.source.name)

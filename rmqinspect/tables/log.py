@@ -236,7 +236,7 @@ def _accounts(segments: Sequence[Segment], request: Request) -> dict[str, ByteAc
 
 def _picklable(request: Request) -> Request:
     """Return a request without callbacks, for another process."""
-    return replace(request, progress=None, on_gap=None, on_unreadable=None, jobs=1)
+    return replace(request, progress=None, on_gap=None, on_unreadable=None, on_remark=None, jobs=1)
 
 
 def _in_order(

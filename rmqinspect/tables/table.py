@@ -25,6 +25,7 @@ class Request:
     # Gets each range of the log without records (kind, start, end), possibly in several parts.
     on_gap: Callable[[str, int, int], None] | None = None
     on_unreadable: Callable[[str], None] | None = None  # gets a message for everything that could not be read
+    on_remark: Callable[[str], None] | None = None  # gets what a reader of the rows should know of their source
 
 
 @dataclass(frozen=True)

@@ -117,11 +117,60 @@ def test_consumer_offsets_alone_are_compared_with_nothing(capsys: pytest.Capture
     assert "no_queue" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["consumerFilter.json", "timercheck"])
-def test_a_file_without_a_table_is_said_to_have_none(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    file = oracle.store("broker", "main-5.3.3") / "config" / name
-    assert main(["decode", str(file)]) == ExitStatus.UNREADABLE
-    assert capsys.readouterr().out == ""
+@pytest.mark.parametrize(
+    ("store", "name", "words", "size"),
+    [
+        ("main-5.3.3", "config/consumerFilter.json", "SQL filters of consumer groups", ""),
+        ("main-5.3.3", "config/timercheck", "the timer checkpoint", "4 096 bytes"),
+        ("main-5.3.3", "config/timermetrics.bak", "counted by topic", ""),
+        ("main-5.3.3", "timerwheel", "the timer wheel", "38 707 200 bytes"),
+        ("main-5.3.3", "timerlog", "the timer log", "1 048 576 bytes"),
+        ("main-5.3.3", f"timerlog/{0:020}", "the timer log", "1 048 576 bytes"),
+        ("main-5.3.3", "lock", "the lock file", "4 bytes"),
+        ("main-5.3.3", "abort.bak", "says nothing about a crash", "0 bytes"),
+        ("compaction-5.3.3", "compaction", "a compacted copy", "6 files"),
+        ("dledger-5.3.3", "dledger-n0/index", "the DLedger index", "1 file"),
+        ("dledger-5.3.3", "dledger-n0/checkpoint", "state of the DLedger node", "1 file"),
+        ("rocksdb-5.4.0", "consumequeue", "a RocksDB database", ""),
+        ("ext-4.9.7", "consumequeue_ext", "consume queue extensions", "29 files"),
+    ],
+)
+def test_a_path_that_no_table_shows_is_named(
+    store: str, name: str, words: str, size: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["decode", str(oracle.store("broker", store) / name)]) == ExitStatus.UNREADABLE
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert words in printed.err
+    assert size in printed.err
+    assert "No table shows it; for the whole store: rmqinspect" in printed.err
+
+
+def test_the_folder_of_a_dledger_node_is_its_log(capsys: pytest.CaptureFixture[str]) -> None:
+    store = oracle.store("broker", "dledger-5.3.3")
+    rows = []
+    for path in (store, store / "dledger-n0"):
+        assert main(["decode", str(path), "-f", "jsonl", "-j", "2"]) == ExitStatus.DONE
+        rows.append(capsys.readouterr().out)
+    assert rows[0] == rows[1] != ""
+
+
+@pytest.mark.parametrize("name", ["main-4.7.1", "main-5.3.3", "lmq-4.9.7", "retention-5.3.3"])
+def test_a_subscription_of_a_queue_without_messages_is_no_damage(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """`%RETRY%` queues have no files before the first retry, and retention may overtake a group."""
+    assert main(["decode", str(oracle.store("broker", name)), "--table", "groups"]) == ExitStatus.DONE
+    assert "no_queue" in capsys.readouterr().out
+
+
+def test_a_backup_of_the_consumer_offsets_is_read_with_a_remark(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = oracle.copy("broker", "main-5.3.3", tmp_path)
+    (root / "config" / "consumerOffset.json").write_bytes(bytes(100))
+    assert main(["decode", str(root), "--table", "groups"]) == ExitStatus.DONE
+    printed = capsys.readouterr()
+    assert "config/consumerOffset.json.bak is used instead of config/consumerOffset.json" in printed.err
+    assert len(printed.out.splitlines()) > 10
 
 
 @pytest.mark.parametrize("redirection", [">/dev/full", ">&-", "2>&-"])

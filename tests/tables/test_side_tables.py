@@ -358,6 +358,14 @@ def test_every_status_of_a_group_and_its_oldest_unconsumed_record(tmp_path: Path
     assert len(problems) == 4
 
 
+def test_a_queue_whose_files_are_lost_is_no_queue_that_was_never_written_to(tmp_path: Path) -> None:
+    write(tmp_path, "config/topics.json", b'{"topicConfigTable":{"T":{"readQueueNums":2,"writeQueueNums":2}}}')
+    write(tmp_path, "config/consumerOffset.json", b'{"offsetTable":{"T@G":{1:5},"T@new":{1:0},"gone@G":{0:5}}}')
+    write(tmp_path, "consumequeue/T/0/00000000000000000000", units_of((0, 100, 0)))
+    statuses = [(row["group"], row["topic"], row["status"]) for row in rows(GROUPS, store_of(tmp_path))]
+    assert statuses == [("G", "T", "beyond_max"), ("G", "gone", "no_queue"), ("new", "T", "no_queue")]
+
+
 def test_hostile_configuration_gives_nulls(tmp_path: Path) -> None:
     topics = rb"""{"topicConfigTable":{"\ud800":{"perm":99999999999999999999,"order":1,
         "readQueueNums":4294967296,"writeQueueNums":true,"attributes":{"message.type":[1]}},"x":5,"y":{"attributes":"?"}}}"""

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
-from rmqinspect.config.json_files import integer, key_number, read_config, read_consumer_offsets, read_delay_offsets
-from rmqinspect.consumequeue.rocksdb import FOLDERS
+from rmqinspect.config.json_files import integer, key_number, read_consumer_offsets, read_delay_offsets
 from rmqinspect.store.model import Store
+from rmqinspect.tables.expected_queues import ExpectedQueues
 from rmqinspect.text import count, group_digits
 from rmqinspect.topics import SCHEDULE_TOPIC
 from rmqinspect.verify.findings import Finding
@@ -48,7 +48,7 @@ def check_groups(
     """
     if not ends:
         return
-    expected = _ExpectedQueues(store)
+    expected = ExpectedQueues(store)
     for position in chain(_groups(store, ends), _levels(store)):
         name = position.topic, position.queue_id
         first, behind = ends.get(name, (0, 0))
@@ -80,29 +80,6 @@ def _levels(store: Store) -> Iterator[_Position]:
     for level, offset in sorted((level, offset) for level, offset in found if level and offset is not None):
         if level > 0:
             yield _Position(f"delay level {level}", SCHEDULE_TOPIC, level - 1, offset, document.source.name, True)
-
-
-class _ExpectedQueues:
-    """Which queues without files must have had some."""
-
-    def __init__(self, store: Store) -> None:
-        document = read_config(store, "topics.json")
-        self._topics = document.table("topicConfigTable") if document else {}
-        # After retention, or on a slave that joined later, a queue may be absent: its records are before the log.
-        # Nothing is known of queues in RocksDB, or that were not given.
-        kept = {file.name.split("/")[-2] for file in store.of_kind("rocksdb") if "/" in file.name}
-        self._all_known = store.given == "store" and not store.log_start and kept.isdisjoint(FOLDERS)
-
-    def had_files(self, topic: str, queue_id: int) -> bool:
-        """Return whether a queue with consumer offsets should exist: not that of a deleted topic."""
-        if not self._all_known or topic == SCHEDULE_TOPIC:
-            return self._all_known
-        settings = self._topics.get(topic)
-        if not isinstance(settings, dict):
-            return False
-        # A topic with fewer queues than before keeps the offsets of the others.
-        numbers = (integer(settings.get(name), 32) or 0 for name in ("readQueueNums", "writeQueueNums"))
-        return queue_id < max(numbers)
 
 
 def _beyond(position: _Position, behind: int, *, has_files: bool) -> Finding:

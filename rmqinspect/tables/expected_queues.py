@@ -1,0 +1,32 @@
+"""Which queues a store must have had files of.
+
+A queue gets its files with its first message, so one without files is usually one that nothing was written to.
+"""
+
+from rmqinspect.config.json_files import integer, read_config
+from rmqinspect.consumequeue.rocksdb import FOLDERS
+from rmqinspect.store.model import Store
+from rmqinspect.topics import SCHEDULE_TOPIC
+
+
+class ExpectedQueues:
+    """Which queues without files must have had some, if a consumer offset lies behind their start."""
+
+    def __init__(self, store: Store) -> None:
+        document = read_config(store, "topics.json")
+        self._topics = document.table("topicConfigTable") if document else {}
+        # After retention, or on a slave that joined later, a queue may be absent: its records are before the log.
+        # Nothing is known of queues in RocksDB, or that were not given.
+        kept = {file.name.split("/")[-2] for file in store.of_kind("rocksdb") if "/" in file.name}
+        self._all_known = store.given == "store" and not store.log_start and kept.isdisjoint(FOLDERS)
+
+    def had_files(self, topic: str, queue_id: int) -> bool:
+        """Return whether a queue with consumer offsets should exist: not that of a deleted topic."""
+        if not self._all_known or topic == SCHEDULE_TOPIC:
+            return self._all_known
+        settings = self._topics.get(topic)
+        if not isinstance(settings, dict):
+            return False
+        # A topic with fewer queues than before keeps the offsets of the others.
+        numbers = (integer(settings.get(name), 32) or 0 for name in ("readQueueNums", "writeQueueNums"))
+        return queue_id < max(numbers)
