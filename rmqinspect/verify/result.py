@@ -37,7 +37,7 @@ class VerifyResult:
 
     @property
     def verdict(self) -> str:
-        """WHOLE, `WHOLE, n WARNINGS` or DAMAGED; `INCOMPLETE: 3 % read, no damage so far` if not everything was read."""
+        """WHOLE, `WHOLE, n WARNINGS` or DAMAGED; when not all was read, `INCOMPLETE: 3 % read, no damage so far`."""
         warnings = f", {self.warnings} WARNING{'S' if self.warnings > 1 else ''}" if self.warnings else ""
         if self.complete:
             return "DAMAGED" if self.damage else f"WHOLE{warnings}"
