@@ -35,7 +35,7 @@ from rmqinspect.cli.options import (
 )
 from rmqinspect.cli.progress import LONG_READ, Progress, least_time, running_broker
 from rmqinspect.cli.status import ExitStatus
-from rmqinspect.errors import Refused
+from rmqinspect.errors import NotInstalled, Refused
 from rmqinspect.export.request import FILE_SIZE, FINDINGS, MESSAGES, PARTITIONS, SCHEMAS, ExportRequest
 from rmqinspect.system.uri import abspath
 from rmqinspect.text import count, describe_size, escape, group_digits, parse_size
@@ -98,10 +98,10 @@ class ExportArguments(
     all: bool = option("--all", is_flag=True, help="All tables, and the findings of verify.")
     engine: str = option(
         "--engine",
-        type=click.Choice(("spark", "local")),
-        default="spark",
+        type=click.Choice(("auto", "spark", "local")),
+        default="auto",
         show_default=True,
-        help="What runs the parts; local needs no Java.",
+        help="What runs the parts: auto takes Spark if pyspark and Java 17 are installed. The files are the same.",
     )
     master: str | None = option(
         "--master", metavar="URL", help="Spark master. Default: $SPARK_REMOTE, $SPARK_MASTER, else local[*]."
@@ -147,17 +147,14 @@ def command(arguments: ExportArguments) -> int:
 
     \b
     Examples:
-      rmqinspect export STORE -o lake --engine local
+      rmqinspect export STORE -o lake
       rmqinspect export a=STORE b=STORE -o lake --all --partition-by topic,day
       rmqinspect export STORE -o lake --incremental --closed-only --fail-on never
     """
     from rmqinspect.export.stores import open_named_stores
 
     _refuse_contradictions(arguments)
-    if arguments.engine == "spark":
-        from rmqinspect.spark.session import check_spark
-
-        check_spark(arguments.master)
+    arguments = replace(arguments, engine=_choose_engine(arguments))
     started = datetime.now(UTC)
     stores = open_named_stores(arguments.paths, config=arguments.config, base=arguments.base)
     refuse_equal_names([store.name for store in stores], " Give NAME=STORE.")
@@ -184,10 +181,38 @@ def _refuse_contradictions(arguments: ExportArguments) -> None:
         raise click.UsageError("--replace-changed needs --incremental.")
     if arguments.master and arguments.engine == "local":
         raise click.UsageError("--master needs --engine spark.")
-    if arguments.read_rate is not None and arguments.engine == "spark":
+    if arguments.read_rate is not None and (arguments.engine == "spark" or arguments.master):
         raise click.UsageError("--read-rate limits processes of this machine: it needs --engine local.")
     if arguments.incremental and (relative := _relative_times(arguments)):
         raise click.UsageError(f"--incremental needs a fixed --{relative[0][0]}: an absolute time.")
+
+
+def _choose_engine(arguments: ExportArguments) -> str:
+    """Return the engine: for auto Spark, unless it is not there or cannot do what is asked for; a remark says why.
+
+    :raises NotInstalled: Spark is asked for and not there.
+    """
+    if arguments.engine == "local":
+        return "local"
+    insists = arguments.engine == "spark" or arguments.master is not None
+    if not insists and arguments.read_rate is not None:
+        _remark(arguments, "engine local: --read-rate limits processes of this machine")
+        return "local"
+    from rmqinspect.spark.session import WITHOUT, check_spark
+
+    try:
+        check_spark(arguments.master)
+    except NotInstalled as error:
+        if insists:
+            raise
+        _remark(arguments, f"{str(error).removesuffix(f'; {WITHOUT}')}. Engine local: the files are the same")
+        return "local"
+    return "spark"
+
+
+def _remark(arguments: ExportArguments, text: str) -> None:
+    if not arguments.quiet:
+        click.echo(escape(text), err=True)
 
 
 def _relative_times(arguments: ExportArguments) -> tuple[tuple[str, str], ...]:

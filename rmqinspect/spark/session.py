@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 OLDEST_PYSPARK = 4  # the Python Data Source API begins there
 OLDEST_JAVA = 17  # what Spark 4 runs on
 
-_WITHOUT = "--engine local needs neither Spark nor Java"
+WITHOUT = "--engine local needs neither Spark nor Java"
+"""The end of every message about a Spark that is not there."""
+
 _JRE = f"a Java runtime {OLDEST_JAVA} or later (Debian: apt-get install default-jre-headless)"
 
 # Known to org.apache.spark.deploy.SparkSubmit, whose error about any other is buried in a stack trace.
@@ -83,10 +85,10 @@ def _check_pyspark() -> None:
     try:
         import pyspark
     except ImportError as error:
-        raise NotInstalled(f"pyspark is not installed: pip install 'pyspark>={OLDEST_PYSPARK}'; {_WITHOUT}") from error
+        raise NotInstalled(f"pyspark is not installed: pip install 'pyspark>={OLDEST_PYSPARK}'; {WITHOUT}") from error
     if int(pyspark.__version__.partition(".")[0]) < OLDEST_PYSPARK:
         raise NotInstalled(
-            f"pyspark {pyspark.__version__} is too old: pip install 'pyspark>={OLDEST_PYSPARK}'; {_WITHOUT}"
+            f"pyspark {pyspark.__version__} is too old: pip install 'pyspark>={OLDEST_PYSPARK}'; {WITHOUT}"
         )
 
 
@@ -95,7 +97,7 @@ def check_java() -> None:
     home = os.environ.get("JAVA_HOME")
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")
     if java is None:
-        raise NotInstalled(f"Spark needs Java; none found in JAVA_HOME or on PATH: install {_JRE}; {_WITHOUT}")
+        raise NotInstalled(f"Spark needs Java; none found in JAVA_HOME or on PATH: install {_JRE}; {WITHOUT}")
     try:
         process = subprocess.run(
             [java, "-version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=ANSWER_TIMEOUT, check=True
@@ -103,10 +105,10 @@ def check_java() -> None:
         answer = (process.stderr + process.stdout).decode(errors="replace")
     except (OSError, subprocess.SubprocessError) as error:
         where = f"JAVA_HOME={home} has no working java" if home else f"{java} does not run"
-        raise NotInstalled(f"Spark needs Java; {where}: install {_JRE}; {_WITHOUT}") from error
+        raise NotInstalled(f"Spark needs Java; {where}: install {_JRE}; {WITHOUT}") from error
     version = _java_version(answer)
     if version is not None and version < OLDEST_JAVA:
-        raise NotInstalled(f"Java {version} ({java}) is too old for Spark: install {_JRE}; {_WITHOUT}")
+        raise NotInstalled(f"Java {version} ({java}) is too old for Spark: install {_JRE}; {WITHOUT}")
 
 
 def _java_version(answer: str) -> int | None:
@@ -188,7 +190,7 @@ def _connected(url: str) -> "Iterator[SparkSession]":
         session = SparkSession.builder.remote(url).getOrCreate()
     except ImportError as error:
         needs = "pip install 'pyspark[connect]'"
-        raise NotInstalled(f"Spark Connect: {first_line(error)}: {needs}; {_WITHOUT}") from error
+        raise NotInstalled(f"Spark Connect: {first_line(error)}: {needs}; {WITHOUT}") from error
     except PySparkException as error:
         raise BadOption(f"Spark Connect: {first_line(error)}") from error
     try:
@@ -239,7 +241,7 @@ def _start(stack: ExitStack, master: str | None, *, verbose: bool, settings: Map
             stack.callback(_end_gateway, gateway)
             context = SparkContext(conf=conf, gateway=gateway)
     except PySparkException as error:  # JAVA_GATEWAY_EXITED
-        raise NotInstalled(f"the JVM of Spark does not start: {_last_line(log) or error}; {_WITHOUT}") from error
+        raise NotInstalled(f"the JVM of Spark does not start: {_last_line(log) or error}; {WITHOUT}") from error
     except Py4JError as error:
         raise BadOption(f"Spark does not start with master {master}: {first_line(error)}") from error
     stack.callback(_stop, context)

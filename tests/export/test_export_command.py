@@ -89,9 +89,12 @@ def test_wrong_usage_ends_with_2_before_anything_is_written(words: tuple[str, ..
     assert not os.path.exists("lake")
 
 
-def test_a_bound_on_reading_is_for_processes_of_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["export", FLIPPED, "-o", "lake", "--read-rate", "1M"]) == ExitStatus.USAGE
-    assert "--engine local" in capsys.readouterr().err
+def test_a_bound_on_reading_is_for_processes_of_this_machine(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["--engine", "spark"], ["--master", "local[1]"]):
+        assert main(["export", FLIPPED, "-o", "lake", "--read-rate", "1M", *words]) == ExitStatus.USAGE
+        assert "--engine local" in capsys.readouterr().err
+    assert main(["export", FLIPPED, "-o", "lake", "--read-rate", "100M", "-j", "1"]) == ExitStatus.DAMAGE
+    assert "engine local: --read-rate" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("path", "complaint"), [("nowhere", "no such file"), (".", "an empty directory")])

@@ -151,7 +151,7 @@ def test_nothing_to_do_is_no_job(spark: "SparkSession", tmp_path: Path) -> None:
 # --- the command -----------------------------------------------------------------------------------
 
 
-def test_the_command_runs_on_spark_unless_told_otherwise(
+def test_the_command_runs_on_spark_where_it_is_there(
     spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In the context that is there; a Spark that is on the path and not installed says its version, too."""
@@ -174,16 +174,32 @@ def test_the_command_runs_on_spark_unless_told_otherwise(
     assert spark.range(3).count() == 3  # what was there stays
 
 
-def test_without_java_nothing_begins(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("words", [["--engine", "spark"], ["--master", "local[1]"]])
+def test_who_insists_on_spark_is_told_what_it_lacks_before_anything_begins(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(session, "running_context", lambda: None)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert main(["export", "no-store", "-o", str(tmp_path / "lake")]) == ExitStatus.USAGE
+    assert main(["export", "no-store", "-o", str(tmp_path / "lake"), *words]) == ExitStatus.USAGE
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.startswith("rmqinspect: Spark needs Java") and said.err.count("\n") == 1
     assert not (tmp_path / "lake").exists()
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_without_java_the_local_engine_writes_with_one_remark(
+    quiet: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(session, "running_context", lambda: None)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    words = ["export", str(oracle.store(*STORES[0])), "-o", str(tmp_path / "lake"), "-j", "1"]
+    assert main([*words, "-q"] if quiet else words) == ExitStatus.DONE
+    said = capsys.readouterr().err.splitlines()
+    why = [line for line in said if line.startswith(f"Spark needs Java; JAVA_HOME={tmp_path} has no working java")]
+    assert [line.endswith(". Engine local: the files are the same") for line in why] == [True] * (not quiet)
+    assert not any("--engine" in line for line in said)
+    assert json.loads((tmp_path / "lake" / "_manifest.json").read_bytes())["run"]["engine"] == "local"
 
 
 def test_the_local_engine_needs_no_pyspark(tmp_path: Path) -> None:
@@ -192,7 +208,7 @@ def test_the_local_engine_needs_no_pyspark(tmp_path: Path) -> None:
     command = [sys.executable, "-c", script, *words]
     ended = subprocess.run([*command, "--engine", "local"], capture_output=True, text=True, timeout=60)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    ended = subprocess.run([*command, "--engine", "spark"], capture_output=True, text=True, timeout=60)
     assert ended.returncode == ExitStatus.USAGE
     assert ended.stderr.startswith("rmqinspect: pyspark is not installed: pip install")
     assert ended.stderr.count("\n") == 1
