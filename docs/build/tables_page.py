@@ -18,6 +18,10 @@ Written by `python -m docs.build.tables_page > docs/tables.md` from the schemas 
 Timestamps are in UTC, nearly all in whole milliseconds. Any column may be null where the store does not provide the
 value. `store` is present in exports, and wherever several stores are read at once. The types in DuckDB, pandas and
 Spark: [export.md](export.md#types). Example queries: [recipes.md](recipes.md).
+
+`decode -f arrow -o rows.arrow` writes an Arrow file: `pandas.read_feather("rows.arrow")`,
+`polars.read_ipc("rows.arrow")`, or `pyarrow.dataset.dataset("rows.arrow", format="arrow")`, which DuckDB queries. A pipe
+gets an Arrow stream: `pyarrow.ipc.open_stream`.
 """
 
 # The meaning of a row of each table, and what its columns cannot say.

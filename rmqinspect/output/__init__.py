@@ -1,4 +1,4 @@
-"""Record batches as a text table, JSON lines, a JSON document, CSV, Parquet, or an Arrow stream.
+"""Record batches as a text table, JSON lines, a JSON document, CSV, Parquet, or Arrow.
 
 Each format is one Writer, and independent of the table it writes.
 """
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from rmqinspect.errors import Refused, RmqinspectError
-from rmqinspect.output.columnar import ArrowStream, ParquetFile
+from rmqinspect.output.columnar import ArrowBatches, ParquetFile
 from rmqinspect.output.rows import CsvRows, JsonDocument, JsonLines
 from rmqinspect.output.screen import ScreenTable
 from rmqinspect.output.writer import PREVIEW_SIZE, SCHEMA_VERSION, View, Writer, cut_bodies
@@ -34,7 +34,7 @@ FORMATS: dict[str, type[Writer]] = {
     "json": JsonDocument,
     "csv": CsvRows,
     "parquet": ParquetFile,
-    "arrow": ArrowStream,
+    "arrow": ArrowBatches,
 }
 BINARY_FORMATS = frozenset({"parquet", "arrow"})  # never to a terminal
 

@@ -1,4 +1,4 @@
-"""Record batches as Parquet, and as an Arrow IPC stream.
+"""Record batches as Parquet, and as an Arrow IPC file or stream.
 
 A full row group is encoded in a thread while the next one fills: one thread and one group at a time per process, for
 all its open files, so memory is bounded by two groups.
@@ -34,22 +34,26 @@ def _with_version(schema: pa.Schema, view: View) -> pa.Schema:
     return schema.with_metadata(notes)
 
 
-class ArrowStream(Writer):
-    """An Arrow IPC stream. It has no footer for `complete`; only the exit status says it."""
+class ArrowBatches(Writer):
+    """The Arrow IPC file format in a file, which most readers expect there; the stream format in a pipe.
+
+    A stream has no footer, and that of a file no room for `complete`: only the exit status says it.
+    """
 
     def __init__(self, schema: pa.Schema, out: Out, view: View) -> None:
         super().__init__(schema, out, view)
         self._schema = _with_version(schema, view)
-        self._stream = pa.ipc.new_stream(pa.PythonFile(out, mode="w"), self._schema)
+        begin = pa.ipc.new_file if out.is_file else pa.ipc.new_stream
+        self._batches = begin(pa.PythonFile(out, mode="w"), self._schema)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write the batch, in slices of at most one row group's size."""
         for piece in split_batch(batch, GROUP_ROWS, GROUP_SIZE):
-            self._stream.write_batch(piece.replace_schema_metadata(self._schema.metadata))
+            self._batches.write_batch(piece.replace_schema_metadata(self._schema.metadata))
 
     def finish(self) -> None:
-        """Write the end-of-stream marker."""
-        self._stream.close()
+        """Write the end-of-stream marker, and in a file the footer."""
+        self._batches.close()
 
 
 def _leaves(path: str, type_: pa.DataType) -> list[tuple[str, pa.DataType]]:

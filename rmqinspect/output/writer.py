@@ -33,6 +33,7 @@ class Out(Protocol):
     """A stream of bytes with a position, which Parquet needs: a pipe, a local file, or an object."""
 
     closed: bool
+    is_file: bool  # a reader can seek in it, once it is complete
 
     def write(self, content: bytes | memoryview) -> int:
         """Write all bytes; return their number."""

@@ -32,6 +32,7 @@ class NewFile:
     def __init__(self, name: str) -> None:
         self.name = name
         self.closed = False
+        self.is_file = True
         self._position = 0
 
     def __enter__(self) -> Self:

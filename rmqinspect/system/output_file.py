@@ -19,6 +19,7 @@ class Destination:
     def __init__(self, stream: BinaryIO, name: str) -> None:
         self.name = name
         self.closed = False  # expected by Arrow
+        self.is_file = _is_new_file(stream)
         self._stream: BinaryIO | None = stream
         self._position = 0
 
@@ -48,6 +49,14 @@ class Destination:
     def abandon(self) -> None:
         """Detach the stream: further writes are silently discarded."""
         self._stream = None
+
+
+def _is_new_file(stream: BinaryIO) -> bool:
+    """Whether a stream writes a regular file from its start: also stdout, redirected to a file."""
+    try:
+        return stat.S_ISREG(os.fstat(stream.fileno()).st_mode) and stream.tell() == 0
+    except OSError:  # stdout may be no descriptor, or one without a position
+        return False
 
 
 def local_file(path: str) -> str:

@@ -5,12 +5,16 @@ import io
 import json
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import duckdb
+import pandas as pd  # type: ignore[import-untyped]
 import pyarrow as pa
+import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -259,11 +263,45 @@ def test_parquet_row_groups_do_not_depend_on_how_rows_came(tmp_path: Path) -> No
     assert [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)] == [GROUP_ROWS, 10]
 
 
-def test_an_arrow_stream_is_read_back(tmp_path: Path) -> None:
-    raw = write(tmp_path, "arrow", batch_of({}), batch_of({"topic": "b"}))
-    with pa.ipc.open_stream(raw) as reader:
+def write_arrow(path: str | None) -> None:
+    with open_writer("arrow", SCHEMA, path) as writer:
+        writer.write(batch_of({}))
+        writer.write(batch_of({"topic": "b"}))
+
+
+def test_an_arrow_file_is_read_by_pandas_and_duckdb(tmp_path: Path) -> None:
+    path = str(tmp_path / "rows.arrow")
+    write_arrow(path)
+    with pa.ipc.open_file(path) as reader:
         assert reader.schema.metadata[b"schema_version"] == b"1"
-        assert reader.read_all().column("topic").to_pylist() == ["orders", "b"]
+    assert list(pd.read_feather(path)["topic"]) == ["orders", "b"]
+    rows = pa.dataset.dataset(path, format="arrow")  # noqa: F841  # DuckDB finds it by its name
+    assert duckdb.execute("SELECT topic FROM rows").fetchall() == [("orders",), ("b",)]
+
+
+def test_a_pipe_gets_an_arrow_stream(tmp_path: Path) -> None:
+    """A pipe cannot be read from its end, where the footer of an Arrow file is; stdout may also be a file."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    with ThreadPoolExecutor(1) as pool:
+        raw = pool.submit(fifo.read_bytes)
+        write_arrow(str(fifo))
+        assert pa.ipc.open_stream(raw.result()).read_all().column("topic").to_pylist() == ["orders", "b"]
+
+
+def test_stdout_that_is_a_file_gets_an_arrow_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open(tmp_path / "out", "w") as out:
+        monkeypatch.setattr(sys, "stdout", out)
+        write_arrow(None)
+        monkeypatch.undo()
+    with open(tmp_path / "out", "a") as out:
+        monkeypatch.setattr(sys, "stdout", out)
+        write_arrow(None)
+        monkeypatch.undo()
+    whole = (tmp_path / "out").read_bytes()
+    end = whole.index(b"ARROW1", 8) + len(b"ARROW1")
+    assert pa.ipc.open_file(whole[:end]).read_all().num_rows == 2
+    assert pa.ipc.open_stream(whole[end:]).read_all().num_rows == 2  # appended: not at the start of its file
 
 
 @pytest.mark.parametrize("format_", FORMATS)

@@ -398,7 +398,7 @@ def test_findings_are_a_table_in_every_format(run: Run, tmp_path: Path, format_:
         case "parquet":
             rows = pq.read_table(file).to_pylist()
         case "arrow":
-            rows = pa.ipc.open_stream(file.read_bytes()).read_all().to_pylist()
+            rows = pa.ipc.open_file(file).read_all().to_pylist()
     assert [row["code"] for row in rows] == ["CL-CRC-BODY", "ST-ABORT", "ST-UNCHECKED"]
     assert tuple(rows[0]) == COLUMNS
     assert str(rows[0]["physical_offset"]) == "97187"
