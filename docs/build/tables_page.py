@@ -38,7 +38,7 @@ outside the years 1 to 9999 is null.
     "segments": "One row per file of the commit log, and one per hole between two of them (`missing`).",
     "gaps": """
 One row per range of the commit log without records. `filler` is normal, and so are `zeros` at the end of the log.
-`unknown` (unexplained bytes) and `missing` (absent files) are lost data.
+`unknown` (unexplained bytes), `missing` (absent files), and `zeros` that records follow, are lost data.
 """,
     "queues": """
 One row per topic and queue with files; queues in RocksDB have no rows. `records` and `shift` need a scan of the whole

@@ -363,11 +363,9 @@ class _Reading:
             self.bad_rows += sum(row["counts"] for row in counted if row["values"] not in (None, *SOUND["status"]))
 
     def _note_gap(self, kind: str, start: int, end: int) -> None:
-        from rmqinspect.tables.log import LOST_KINDS
-
         first, beyond = self.plan.selection.offsets or (start, end)
         overlap = min(end, beyond) - max(start, first)
-        if kind in LOST_KINDS and overlap > 0:
+        if overlap > 0:
             self.gaps += start != self._gap_end  # a gap may come in several adjoining parts
             self.gap_size += overlap
             self._gap_end = end

@@ -198,7 +198,13 @@ def _segment_lines(outcome: DiffResult) -> Iterator[str]:
         name = ""
     yield from _more(outcome, "segment_only", "segment_length")
     if not counts["segment_only"] + counts["segment_length"]:
-        yield from _SCREEN.rows("segments", "the same bases and lengths")
+        yield from _SCREEN.rows("segments", _same_segments(outcome))
+
+
+def _same_segments(outcome: DiffResult) -> str:
+    """Return words for segments without a difference; one of zeros only, or a loose one, may lack its like."""
+    a, b = ({segment.base for segment in store.segments} for store in outcome.stores)
+    return "the same bases and lengths" if a == b else f"{count(len(a & b), 'segment')} in both, of the same lengths"
 
 
 def _log_lines(outcome: DiffResult, log: LogDiff, names: Sequence[str]) -> Iterator[str]:

@@ -87,9 +87,10 @@ def walk_fields(
         begin = stream.tell()
         try:
             value = field.parse_stream(stream, **values)
-        except ConstructError as error:
-            reason = f"{field.name}: {str(error).splitlines()[-1].strip()}"
-            return ParsedFields(content, physical_offset, found, reason)
+        except ConstructError:
+            size, left = field.sizeof(**values), len(content) - begin
+            words = f"only {left} of its {size} bytes are there" if size >= 0 else f"its length is {size}"
+            return ParsedFields(content, physical_offset, found, f"{field.name}: {words}")
         values[field.name] = value
         found[field.name] = Field(field.name, begin, stream.tell(), value)
     return ParsedFields(content, physical_offset, found, None)

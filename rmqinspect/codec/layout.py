@@ -81,5 +81,4 @@ def parse(layout: Construct, raw: bytes | memoryview, describe: Callable[[], str
     try:
         return layout.parse(bytes(raw))
     except ConstructError as error:
-        reason = str(error).splitlines()[-1].strip()
-        raise BadRecord(f"{describe()}: {reason}") from error
+        raise BadRecord(f"{describe()}: only {len(raw)} bytes are there") from error

@@ -44,7 +44,9 @@ class ByteAccount:
         if self.first_timestamp is None:
             self.first_timestamp, self.begin = later.first_timestamp, later.begin
         if later.last_timestamp is not None:
-            self.last_timestamp, self.end = later.last_timestamp, later.end
+            self.last_timestamp = later.last_timestamp
+        if later.end is not None:
+            self.end = later.end
 
     def merged_gaps(self) -> list[Gap]:
         """Return the gaps as if the segment had been read in one split."""

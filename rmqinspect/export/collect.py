@@ -21,7 +21,7 @@ from rmqinspect.store.model import Store
 from rmqinspect.system.filesystem import Files, files_below, stat
 from rmqinspect.system.uri import is_below, realpath, shown
 from rmqinspect.tables import TABLES
-from rmqinspect.tables.log import LOST_KINDS, gap_batches, gaps_in, segment_batches
+from rmqinspect.tables.log import end_of_log, gap_batches, gaps_in, lost_gaps, segment_batches
 from rmqinspect.tables.table import Request
 from rmqinspect.verify.options import VerifyOptions
 from rmqinspect.verify.run import verify
@@ -132,9 +132,10 @@ class StoreResult:
     # --- the entry of the manifest ----------------------------------------------------------------
 
     def lost_gaps(self) -> list[Gap]:
-        """Return the ranges without records that no broker leaves: unknown bytes, missing segments."""
+        """Return the ranges that lost their records: unknown bytes, missing segments, zeros that records follow."""
         first = self.plan.parts[0].start if self.plan.parts else 0
-        return [gap for gap in gaps_in(self.plan.store, self.accounts) if gap.kind in LOST_KINDS and gap.end > first]
+        gaps = [gap for gap in gaps_in(self.plan.store, self.accounts) if gap.end > first]
+        return lost_gaps(gaps, end_of_log(self.accounts))
 
     def as_store(self) -> ExportedStore:
         """Return the store's entry of the manifest, merged with that of the earlier export."""

@@ -66,7 +66,7 @@ class ExportedStore:
     start: int | None = None  # range of the log that is covered, physical offsets
     end: int | None = None
     segments: list[dict[str, Any]] = field(default_factory=list)  # fingerprints
-    lost: list[tuple[int, int, str]] = field(default_factory=list)  # start, end, kind: unknown, missing
+    lost: list[tuple[int, int, str]] = field(default_factory=list)  # start, end, kind: unknown, zeros, missing
     unread: list[str] = field(default_factory=list)
     releases: Sequence[str] = ()  # broker releases that may have written it
 

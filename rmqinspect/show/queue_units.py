@@ -3,15 +3,18 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from rmqinspect.broker.dispatch import LMQ_PREFIX, has_queue_unit
 from rmqinspect.codec.fields import ParsedFields, walk_fields
 from rmqinspect.codec.hashes import java_string_hash
 from rmqinspect.damage.flips import explain_difference
 from rmqinspect.schemas import consumequeue, message
 from rmqinspect.store.model import QueueFile, Store
 from rmqinspect.store.reader import open_file
+from rmqinspect.text import escape
 from rmqinspect.topics import SCHEDULE_TOPIC
 
 _UNITS = {"queue": consumequeue.QueueUnit, "batch_queue": consumequeue.BatchUnit}
+_MOST_OTHER_FILES = 2000  # each costs about ten small reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,9 @@ class Reference:
 def find_references(store: Store, record: ParsedFields) -> list[Reference]:
     """Return the queue units of a record: the one at its queue offset, and else also one that points at it.
 
+    Where none of the record's queue points at it, those of other queues are searched: topic or queue id of the record
+    may be wrong.
+
     :raises Unreadable: an I/O error.
     """
     found = []
@@ -44,16 +50,34 @@ def find_references(store: Store, record: ParsedFields) -> list[Reference]:
             found += [reference for reference in (here, there) if reference is not None]
         else:
             found.append(here)
+    pointed_at = any(reference.unit.number("physical_offset") == _place_of(record) for reference in found)
+    if not pointed_at and has_queue_unit(record.number("sys_flag")):
+        found += _in_other_queues(store, record)
     return found
+
+
+def _in_other_queues(store: Store, record: ParsedFields) -> Iterator[Reference]:
+    """Yield the units of other queues that point at a record; light queues hold records of other topics anyway."""
+    own = _queue_of(record)
+    others = [
+        file
+        for file in store.queue_files
+        if file.kind in _UNITS and (file.topic, file.queue_id) != own and not file.topic.startswith(LMQ_PREFIX)
+    ]
+    for file in others[:_MOST_OTHER_FILES]:
+        reference = _pointing_at([file], record)
+        if reference is not None:
+            yield reference
+
+
+def _queue_of(record: ParsedFields) -> tuple[str, int]:
+    return record.fields["topic"].value.decode(errors="replace"), record.number("queue_id")
 
 
 def _files_of(store: Store, record: ParsedFields, kind: str) -> list[QueueFile]:
     """Return the files of the record's queue, by base."""
-    topic = record.fields["topic"].value.decode(errors="replace")
-    queue_id = record.number("queue_id")
-    return [
-        file for file in store.queue_files if file.kind == kind and file.topic == topic and file.queue_id == queue_id
-    ]
+    own = _queue_of(record)
+    return [file for file in store.queue_files if file.kind == kind and (file.topic, file.queue_id) == own]
 
 
 def _nothing(files: list[QueueFile], record: ParsedFields) -> None:
@@ -101,10 +125,10 @@ def _read_unit(file: QueueFile, position: int, record: ParsedFields) -> Referenc
     number = unit.number("queue_offset")
     if file.kind == "queue":
         number = (file.base + position) // consumequeue.QueueUnit.sizeof()
-    return Reference(file, position, number, unit, tuple(_problems(unit, number, record)))
+    return Reference(file, position, number, unit, tuple(_problems(file, unit, number, record)))
 
 
-def _problems(unit: ParsedFields, number: int, record: ParsedFields) -> Iterator[str]:
+def _problems(file: QueueFile, unit: ParsedFields, number: int, record: ParsedFields) -> Iterator[str]:
     size, offset = unit.number("size"), unit.number("physical_offset")
     if size == 0:
         yield "not written"
@@ -116,6 +140,11 @@ def _problems(unit: ParsedFields, number: int, record: ParsedFields) -> Iterator
     if offset != place:
         yield f"points at {offset}, not here{_flip(place, offset, 64)}"
         return
+    topic, queue_id = _queue_of(record)
+    if (file.topic, file.queue_id) != (topic, queue_id):
+        flip = _flip(file.queue_id, queue_id, 32) if file.topic == topic else ""
+        own, named = f"{escape(file.topic)} queue {file.queue_id}", f"{escape(topic)} queue {queue_id}"
+        yield f"a unit of {own}, the record says {named}{flip}"
     total_size, queue_offset = record.number("total_size"), record.number("queue_offset")
     if size != total_size:
         yield f"size {size}, the record has {total_size}{_flip(total_size, size, 32)}"

@@ -26,7 +26,6 @@ from rmqinspect.statuses import SOUND
 from rmqinspect.store.model import Store
 from rmqinspect.system.uri import shown
 from rmqinspect.tables.filters import Selection
-from rmqinspect.tables.log import LOST_KINDS
 from rmqinspect.tables.sources import is_read_for
 from rmqinspect.tables.splits import Origin, TableSplit, default_split_size, split_rows, split_table
 from rmqinspect.tables.table import Request
@@ -205,9 +204,9 @@ class _Strictness:
                     self._refuse(_describe(bad, column))
 
     def refuse_gap(self, kind: str, start: int, end: int) -> None:
-        """Raise for a gap that no broker leaves."""
+        """Raise for a range that lost its records."""
         first, beyond = self._offsets
-        if kind in LOST_KINDS and start < beyond and first < end:
+        if start < beyond and first < end:
             self._refuse(f"{kind}: no record at physical offsets {start}..{end}")
 
     def refuse_unreadable(self, message: str) -> None:

@@ -10,7 +10,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from rmqinspect.commitlog.byte_account import ByteAccount
-from rmqinspect.commitlog.gaps import Gap, holes_in, merge_gaps
+from rmqinspect.commitlog.gaps import Gap, holes_in
 from rmqinspect.commitlog.lenient_reader import Unread
 from rmqinspect.commitlog.scan import RecordRun, redo_where_borders_differ, scan_split
 from rmqinspect.commitlog.splits import Borders, Split, plan_splits
@@ -41,8 +41,8 @@ GAPS = pa.schema(
     ]
 )
 
-# Kinds of gaps that no broker leaves: records stood there.
-LOST_KINDS = frozenset({"unknown", "missing"})
+# Kinds of gaps that no broker leaves: records stood there. So do zeros that records follow.
+_LOST_KINDS = frozenset({"unknown", "missing"})
 
 SEGMENTS = pa.schema(
     [
@@ -98,10 +98,11 @@ def messages_in(segments: Sequence[Segment], request: Request) -> Iterator[pa.Re
     """Yield the rows of `messages` from some segments; holes between them are not reported."""
     keep_freed_memory()
     splits = _splits_in(segments, request)
-    unreported: list[Gap] = []
+    lost = _LostRanges(request)
     for number, split in enumerate(splits) if request.jobs == 1 or len(splits) == 1 else ():
-        yield from _stream(split, request, unreported)
-        _report_gaps(unreported, split, splits[number + 1 : number + 2], request)
+        account = ByteAccount(split.segment)
+        yield from _stream(split, request, account)
+        lost.take(account, splits[number + 1 : number + 2])
     if request.jobs > 1 and len(splits) > 1:
         work = partial(_collect_rows, request=_picklable(request))
         for number, rows in enumerate(_in_order(work, splits, request.jobs, lambda rows: rows.read)):
@@ -109,38 +110,70 @@ def messages_in(segments: Sequence[Segment], request: Request) -> Iterator[pa.Re
             if rows.stream is not None:
                 yield from pa.ipc.open_stream(rows.stream)
             else:
-                yield from _stream(replace(read.split, entry=read.borders and read.borders.entry), request, [])
-            unreported += read.account.gaps
-            _report_gaps(unreported, read.split, splits[number + 1 : number + 2], request)
+                split = replace(read.split, entry=read.borders and read.borders.entry)
+                yield from _stream(split, request, ByteAccount(split.segment))
+            lost.take(read.account, splits[number + 1 : number + 2])
             _report(read, request)
 
 
-def _report_gaps(unreported: list[Gap], split: Split, following: list[Split], request: Request) -> None:
-    """Report the merged gaps of a segment after its last split."""
-    if following and following[0].segment.path == split.segment.path:
-        return
-    if request.on_gap is not None:
-        for gap in merge_gaps(unreported, split.segment.end):
-            request.on_gap(gap.kind, gap.start, gap.end)
-    unreported.clear()
+class _LostRanges:
+    """Reports the ranges that lost their records, when a segment was read: its splits cut gaps at their borders."""
+
+    def __init__(self, request: Request) -> None:
+        self._report = request.on_gap
+        self._account: ByteAccount | None = None  # of the segment that is read
+        self._zeros: list[Gap] = []  # at the end of what was read: unused space, unless records follow
+
+    def take(self, account: ByteAccount, following: Sequence[Split] = ()) -> None:
+        """Take the next split's account; `following` begins with the split after it."""
+        if self._account is None:
+            self._account = ByteAccount(account.segment)
+        self._account.join(account)
+        if self._report is None or (following and following[0].segment.path == account.segment.path):
+            return
+        gaps = [*self._zeros, *self._account.merged_gaps()]
+        lost = lost_gaps(gaps, self._account.end or 0)
+        for gap in lost:
+            self._report(*_told(gap))
+        self._zeros = [gap for gap in gaps if gap.kind == "zeros" and gap not in lost]
+        self._account = None
+
+
+def lost_gaps(gaps: Iterable[Gap], log_end: int) -> list[Gap]:
+    """Return the gaps that held records; `log_end` is the physical offset after the last record."""
+    return [gap for gap in gaps if gap.kind in _LOST_KINDS or (gap.kind == "zeros" and gap.start < log_end)]
+
+
+def _told(gap: Gap) -> tuple[str, int, int]:
+    return gap.kind, gap.start, gap.end
 
 
 def gap_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     """Yield the table `gaps`, in log order, missing segments included."""
-    yield from reported_gaps(gaps_in(store, _accounts(store.segments, request)), request)
+    accounts = _accounts(store.segments, request)
+    yield from _reported_gaps(gaps_in(store, accounts), accounts, request)
 
 
 def segment_gap_rows(segment: Segment, request: Request) -> Iterator[pa.RecordBatch]:
     """Yield the rows of `gaps` for one segment."""
     accounts = _accounts([segment], request)
-    yield from reported_gaps([gap for account in accounts.values() for gap in account.merged_gaps()], request)
+    gaps = [gap for account in accounts.values() for gap in account.merged_gaps()]
+    yield from _reported_gaps(gaps, accounts, request)
 
 
-def reported_gaps(gaps: Sequence[Gap], request: Request) -> Iterator[pa.RecordBatch]:
-    """Report gaps, and yield them as rows of the table."""
-    for gap in gaps if request.on_gap is not None else ():
-        request.on_gap(gap.kind, gap.start, gap.end)  # type: ignore[misc]
+def _reported_gaps(
+    gaps: Sequence[Gap], accounts: Mapping[str, ByteAccount], request: Request
+) -> Iterator[pa.RecordBatch]:
+    """Report the gaps that held records, and yield all as rows of the table."""
+    if request.on_gap is not None:
+        for gap in lost_gaps(gaps, end_of_log(accounts)):
+            request.on_gap(*_told(gap))
     yield from gap_batches(gaps)
+
+
+def end_of_log(accounts: Mapping[str, ByteAccount]) -> int:
+    """Return the physical offset after the last record of some segments, 0 without a record."""
+    return max((account.end for account in accounts.values() if account.end is not None), default=0)
 
 
 def gaps_in(store: Store, accounts: Mapping[str, ByteAccount]) -> list[Gap]:
@@ -165,8 +198,9 @@ def gap_batches(gaps: Sequence[Gap], witnesses: Sequence[int] | None = None) -> 
 def segment_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     """Yield the table `segments`."""
     accounts = _accounts(store.segments, replace(request, offsets=None))
+    lost = _LostRanges(request)
     for account in accounts.values():
-        _report_gaps(list(account.gaps), Split(account.segment, 0, account.segment.size), [], request)
+        lost.take(account)
     yield from segment_batches(store, accounts)
 
 
@@ -201,19 +235,20 @@ def _splits_in(segments: Sequence[Segment], request: Request) -> list[Split]:
     return [split for split in inside if split.start < split.end]
 
 
-def _stream(split: Split, request: Request, gaps: list[Gap]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a split as they are found; add its gaps to `gaps`, report what could not be read."""
+def _stream(split: Split, request: Request, account: ByteAccount) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a split as they are found; `account` takes its bytes, and what could not be read is told."""
     done = split.start
     try:
         for event in scan_split(split):
             if isinstance(event, RecordRun):
+                account.add(event)
                 yield from messages.message_batches(event, request)
                 now = event.records.base + int(event.records.ends[-1]) - split.segment.base
                 if request.progress is not None:
                     request.progress(now - done)
                 done = now
             elif isinstance(event, Gap):
-                gaps.append(event)
+                account.add(event)
             elif isinstance(event, Unread) and request.on_unreadable is not None:
                 request.on_unreadable(event.message)
     except Unreadable as error:

@@ -22,7 +22,7 @@ class Request:
     jobs: int = 1  # processes
     columns: frozenset[str] | None = None  # columns the caller uses; others may be null
     progress: Callable[[int], None] | None = None  # gets the bytes read since its last call
-    # Gets each range of the log without records (kind, start, end), possibly in several parts.
+    # Gets each range of the log that lost its records (kind, start, end), possibly in several parts.
     on_gap: Callable[[str, int, int], None] | None = None
     on_unreadable: Callable[[str], None] | None = None  # gets a message for everything that could not be read
     on_remark: Callable[[str], None] | None = None  # gets what a reader of the rows should know of their source

@@ -241,11 +241,14 @@ def test_a_replica_that_lags_ends_earlier(tmp_path: Path) -> None:
     assert [stand.kind for stand in outcome.at_first] == ["record", "zeros"]
 
 
-def test_a_replica_without_the_preallocated_segment_is_the_same(tmp_path: Path) -> None:
+def test_a_replica_without_the_preallocated_segment_is_the_same(run: Run, tmp_path: Path) -> None:
     a = log_of(tmp_path / "a", full(0), part(1), bytes(SIZE))
     b = log_of(tmp_path / "b", full(0), part(1))
     outcome = compare(a, b)
     assert (outcome.verdict, outcome.notes) == ("SAME", ["segment 32 768 only in A: preallocated, zeros only"])
+    status, screen, _ = run(a.parent, b.parent)
+    assert status == 0
+    assert re.search(r"^segments +2 segments in both, of the same lengths$", screen, re.MULTILINE)
 
 
 def test_a_segment_behind_the_end_with_any_byte_in_it_is_a_difference(tmp_path: Path) -> None:

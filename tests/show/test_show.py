@@ -1,6 +1,7 @@
 """One record, every byte of it: golden bytes, real stores, damage of every kind."""
 
 import json
+import re
 import time
 import zlib
 from collections.abc import Iterator
@@ -382,6 +383,30 @@ def test_records_of_real_stores_are_shown_whole(family: oracle.Family, name: str
 def test_the_queue_unit_of_a_record_is_found() -> None:
     text = run(sample("flipped-bit-5.3.3"), "--at", 97187).stdout
     assert "consumequeue/BatchTopic/1/00000000000000000000 at 260 (0x104): unit 13 -> 97187, 326" in text
+
+
+@pytest.mark.parametrize("kind", ["queueid_", "topicname_"])
+def test_the_unit_of_a_record_with_a_wrong_queue_is_found_in_its_own(kind: str) -> None:
+    """A record that says another topic or queue id than the queue that has its unit; prepared ones have none."""
+    for name in (case for case in oracle.cases("crash") if case.startswith(kind)):
+        base, position = re.findall(
+            r"commitlog/(\d{20}).* record at position (\d+)", oracle.case("crash", name)["damage"][0]
+        )[0]
+        place = int(base) + int(position)
+        served = [row for queue in oracle.truth("crash", name)["messages"] for row in queue["found"] if row[1] == place]
+        shown = json.loads(run(oracle.store("crash", name), "--at", place, "-f", "json").stdout)
+        facts = [fact for fact in shown["facts"] if fact["name"] == "queue unit"]
+        assert [fact["damage"] for fact in facts] == ([True] if served else [False])
+        assert all(f"-> {place}, " in fact["text"] and "the record says" in fact["text"] for fact in facts if served)
+
+
+def test_fields_that_are_cut_off_are_told_in_our_words() -> None:
+    """Not in those of the library that reads them."""
+    for size in (0, 2, 50, 90, 150, 200):
+        row = next(row for row in describe_record(PLAIN[:size]) if row.name == NOT_PARSED)
+        assert re.fullmatch(r"\w+: only \d+ of its \d+ bytes are there", row.note)
+    negative = PLAIN[:102] + b"\xff" + PLAIN[103:]
+    assert [row.note for row in describe_record(negative) if row.name == NOT_PARSED] == ["topic: its length is -1"]
 
 
 def test_a_flipped_bit_in_a_store_is_named_and_is_exit_3() -> None:

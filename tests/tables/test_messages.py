@@ -16,12 +16,16 @@ import pytest
 import rmqinspect.commitlog.scan
 import rmqinspect.tables.log
 from rmqinspect.codec.properties import split_properties
+from rmqinspect.commitlog.gaps import holes_in
 from rmqinspect.schemas.dledger import EntryHead
 from rmqinspect.schemas.message import COMPRESSIONS, CRC_MASK, BatchItem, SysFlag
 from rmqinspect.store.model import Store
 from rmqinspect.tables.log import GAPS_TABLE, MESSAGES_TABLE, SEGMENTS_TABLE
 from rmqinspect.tables.messages import SCHEMA
 from rmqinspect.tables.table import Request, Table
+from rmqinspect.verify.code_groups import GAPS as CODES_OF_GAPS
+from rmqinspect.verify.options import VerifyOptions
+from rmqinspect.verify.run import verify
 from tests.support import oracle
 from tests.support.scanning import host, scan, shown
 from tests.support.side_tables import BROKERS, UNDAMAGED, broker, crash, milliseconds, rows
@@ -277,6 +281,25 @@ def test_splits_and_windows_change_nothing(family: oracle.Family, name: str, mon
         parts = scan(segment, split_size=20_011, window_size=9_000)
         assert (parts.records, parts.gaps) == (whole.records, whole.gaps)
         assert parts.account.gap_bytes == whole.account.gap_bytes
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize(
+    "name", ["zero_page_last-4.7.1-h", "seg_missing_mid-4.9.7-c", "magic_third-5.5.0-h", "torn_last-5.2.0-h", "none"]
+)
+def test_the_bytes_without_records_are_those_that_verify_counts(
+    name: str, jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Zeros between records held records, too; those behind the last record did not."""
+    monkeypatch.setattr(rmqinspect.tables.log, "SPLIT_SIZE", 10_007)
+    store = crash(name if name in CRASHES else "base-5.5.0-halt")
+    findings = verify(store, VerifyOptions()).findings.rows
+    expected = sum(finding.length or 0 for finding in findings if finding.code in CODES_OF_GAPS)
+    for table in (MESSAGES_TABLE, GAPS_TABLE, SEGMENTS_TABLE):
+        lost: list[tuple[str, int, int]] = []
+        holes = sum(gap.end - gap.start for gap in holes_in(store)) if table is SEGMENTS_TABLE else 0
+        as_table(table, store, Request(jobs=jobs, on_gap=lambda *gap, lost=lost: lost.append(gap)))
+        assert sum(end - start for _, start, end in lost) + holes == expected
 
 
 @pytest.mark.parametrize("name", ["zero_page_last-4.7.1-h", "seg_missing_mid-4.9.7-c", "magic_third-5.5.0-h"])

@@ -310,13 +310,18 @@ def faults(shape: Shape, value: Any, path: str) -> Iterator[tuple[str, str]]:
             for number, entry in enumerate(value):
                 yield from faults(of, entry, f"{path}[{number}]")
         case Row(members) if isinstance(value, dict):
-            for name in members.keys() & value.keys():
+            for name in _members_in(value, members):
                 yield from faults(members[name], value[name], f"{path}.{name}" if path else name)
         case Table() if isinstance(value, dict):
             for key, entry in value.items():
                 yield from _entry_faults(shape, key, entry, f"{path}.{key}")
         case _:
             yield path, "a list" if isinstance(shape, List) else "an object"
+
+
+def _members_in(value: Mapping[str, Any], members: Mapping[str, Shape]) -> list[str]:
+    """Return the known members of an object in its own order: that of a set changes from run to run."""
+    return [name for name in value if name in members]
 
 
 def _entry_faults(table: Table, key: str, entry: Any, path: str) -> Iterator[tuple[str, str]]:
@@ -332,7 +337,7 @@ def misnamed(shape: Shape, value: Any, path: str) -> Iterator[tuple[str, str]]:
     """Yield (path, own name) for entries whose own name is not their key; the value must have its shape."""
     match shape:
         case Row(members):
-            for name in members.keys() & value.keys():
+            for name in _members_in(value, members):
                 yield from misnamed(members[name], value[name], f"{path}.{name}" if path else name)
         case Table(of, _, named) if isinstance(of, Row | Table):
             for key, entry in value.items():
@@ -348,11 +353,12 @@ def renamed(shape: Shape, value: Any, path: str) -> Iterator[tuple[str, str]]:
     """
     match shape:
         case Row(members):
-            for name in value.keys() - members.keys():
-                for member in members.keys() - value.keys():
+            missing = [member for member in members if member not in value]
+            for name in value:
+                for member in missing if name not in members else ():
                     if _is_one_bit_off(name, member):
                         yield f"{path}.{name}" if path else name, member
-            for name in members.keys() & value.keys():
+            for name in _members_in(value, members):
                 yield from renamed(members[name], value[name], f"{path}.{name}" if path else name)
         case Table(of) if not isinstance(of, Leaf):
             for key, entry in value.items():
