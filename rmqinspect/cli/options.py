@@ -40,14 +40,39 @@ Returned = TypeVar("Returned")
 
 FORMAT_NAMES = ("table", "jsonl", "json", "csv", "parquet", "arrow")
 _SUFFIXES = {f".{name}": name for name in FORMAT_NAMES if name != "table"}
+_SLOWEST = 1_000_000  # bytes a second that --read-rate takes without a unit: less is probably meant in MB
 _BINARY_FORMATS = ("parquet", "arrow")
 
 
 # --- fields as click parameters -------------------------------------------------------------------
 
 
+class _Text(click.types.StringParamType):
+    """A text that is compared or parsed. Bytes that are not UTF-8 arrive from the shell as surrogates."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the text.
+
+        :raises click.BadParameter: it is not UTF-8; nothing in Arrow could be compared with it.
+        """
+        text = super().convert(value, param, ctx)
+        if not _is_utf8(text):
+            self.fail(f"'{escape(text)}' is not UTF-8", param, ctx)
+        return text
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def option(*names: str, **settings: Any) -> Any:
-    """Return a dataclass field that is a click option; `settings` are click's."""
+    """Return a dataclass field that is a click option; `settings` are click's. Without a type it is a text."""
+    if not {"type", "is_flag", "count", "default"} & settings.keys() or isinstance(settings.get("default"), str):
+        settings.setdefault("type", _Text())
     return field(metadata={"add": lambda name: click.option(*names, name, **settings)})
 
 
@@ -118,6 +143,10 @@ def _limit_reads(ctx: click.Context, param: click.Parameter, text: str | None) -
     rate: int | None = parsed_by(parse_size)(ctx, param, text)
     if rate == 0:
         raise click.BadParameter("must be more than 0 bytes a second", ctx, param)
+    if rate is not None and rate < _SLOWEST and str(text).strip().isdigit():
+        raise click.BadParameter(
+            f"{rate} bytes a second? Give a unit: {rate}M for megabytes, {rate}B for bytes", ctx, param
+        )
     bound_reads(None if rate is None or ctx.resilient_parsing else ReadRate(rate))
     return rate
 
@@ -161,7 +190,7 @@ class SourceOptions:
         "--read-rate",
         metavar="SIZE",
         callback=_limit_reads,
-        help="Read at most SIZE bytes a second (200M) and leave the page cache as it was.",
+        help="Read at most SIZE a second (200M: 200 MB) and leave the page cache as it was.",
     )
 
     def __post_init__(self) -> None:

@@ -10,6 +10,7 @@ class BodyTooLarge(BadRecord):
 
 
 _CHUNK = 1 << 20  # bytes per read, so that the limit also bounds memory
+_LARGEST = (1 << 31) - 1  # bytes of a Java array: a broker and its clients cannot hold a larger body
 
 
 def decompress(body: bytes, compression: str, limit: int) -> bytes:
@@ -18,6 +19,7 @@ def decompress(body: bytes, compression: str, limit: int) -> bytes:
     :raises BadRecord: the stream is malformed or truncated.
     :raises BodyTooLarge: it has more than `limit` bytes.
     """
+    limit = min(limit, _LARGEST)
     raw = _zlib(body, limit) if compression == "zlib" else _by_arrow(body, compression, limit)
     if len(raw) > limit:
         raise BodyTooLarge(f"more than {limit} bytes after decompression")

@@ -8,8 +8,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from rmqinspect.cli import VERBS
+from rmqinspect.cli import VERBS, main
 from rmqinspect.cli.options import argument, option, takes
+from rmqinspect.cli.status import ExitStatus
+from tests.support.samples import sample
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,3 +63,26 @@ def test_every_command_declares_its_options_in_a_dataclass(verb: str) -> None:
     ]
     params = {param.name for param in module.command.params} - {"help"}
     assert params == {field.name for field in fields(arguments)}
+
+
+def options_of(verb: str) -> list[click.Option]:
+    command = import_module(VERBS[verb].module).command
+    return [param for param in command.params if isinstance(param, click.Option)]
+
+
+TEXTS = [(verb, one.opts[-1]) for verb in VERBS for one in options_of(verb) if one.type.name == "text"]
+
+
+@pytest.mark.parametrize(("verb", "name"), TEXTS)
+def test_a_text_that_is_not_utf_8_is_wrong_usage(verb: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([verb, "S", name, "\udcff"]) == ExitStatus.USAGE
+    assert r"'\udcff' is not UTF-8" in capsys.readouterr().err
+
+
+def test_texts_are_most_options() -> None:
+    assert len(TEXTS) > 40
+
+
+@pytest.mark.parametrize("size", [2**63 - 1, 10**20])
+def test_no_limit_of_a_body_is_too_large(size: int) -> None:
+    assert main(["decode", str(sample("healthy-5.5.0")), "-j", "1", "-q", "--max-body", str(size)]) == ExitStatus.DONE

@@ -210,11 +210,17 @@ def test_a_bounded_command_says_the_same(run: Run, words: tuple[str, ...]) -> No
     assert read_bound() is None
 
 
-@pytest.mark.parametrize("rate", ["0", "fast", "-1", "1.5M"])
+@pytest.mark.parametrize("rate", ["0", "fast", "-1", "1.5M", "10", "999999"])
 def test_what_is_no_rate_is_wrong_usage(run: Run, rate: str) -> None:
     status, out, err = run("verify", HEALTHY, "--read-rate", rate)
     assert (status, out) == (2, "")
     assert "--read-rate" in err
+
+
+def test_a_rate_so_low_that_mb_were_meant_needs_a_unit(run: Run) -> None:
+    assert "10 bytes a second? Give a unit: 10M for megabytes" in run("info", HEALTHY, "--read-rate", "10")[2]
+    assert run("info", HEALTHY, "--read-rate", "1000000")[0] == 0
+    assert run("info", HEALTHY, "--read-rate", "900000B")[0] == 0
 
 
 def test_a_long_bounded_read_says_how_long_it_takes_at_least(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
