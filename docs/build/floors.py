@@ -51,7 +51,12 @@ FLOORS = (
         "broker codec commitlog config consumequeue damage index schemas store system tables timer",
         "all checks, one verdict; one folder per kind of file",
     ),
-    Folder(7, "explain", "codec schemas show verify", "the meaning of codes, fields, flags and broker log lines"),
+    Folder(
+        7,
+        "explain",
+        "codec schemas show verify",
+        "the meaning of codes, fields, flags, and lines of broker logs",
+    ),
     Folder(
         7, "export", "broker commitlog consumequeue output store system tables verify", "whole stores as Parquet files"
     ),

@@ -3,22 +3,23 @@
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 import click
 
+from rmqinspect.cli.explain_log import are_logs, explain_logs
+from rmqinspect.cli.explain_screen import explanation_lines, explanation_row, name_lines
 from rmqinspect.cli.labelled import Screen
 from rmqinspect.cli.options import DocumentOptions, argument, takes, use_colour
+from rmqinspect.cli.status import ExitStatus
 from rmqinspect.errors import NothingFound
 from rmqinspect.explain.lookup import Explanation, everything, explain, near
 from rmqinspect.text import escape, escape_json
-from rmqinspect.verify.codes import ALL, CODES
+from rmqinspect.verify.codes import CODES
 from rmqinspect.version import tool_name
 
-_SCREEN = Screen(indent=13)
-_NAMES = Screen(indent=0)
 # The list of everything: codes beside their rules, other names in running lines.
 _CODES = Screen(indent=max(len(code.code) for code in CODES) + 2, lead=2)
 _LIST = Screen(indent=0, lead=2)
@@ -45,11 +46,17 @@ class ExplainArguments(DocumentOptions):
 # Values may be negative and a pasted line may contain anything: what looks like an option is checked below.
 @click.command("explain", context_settings={"ignore_unknown_options": True})
 @takes(ExplainArguments)
-def command(arguments: ExplainArguments) -> None:
+def command(arguments: ExplainArguments) -> ExitStatus:
     """Explain a code, field, flag or log line: meaning, cause, what a broker does, what to run next.
 
     WHAT is the code of a finding; a field, property, bit, topic or number, with its value if you have
-    one; or a line of a broker's log in quotes, whole or in part. Without WHAT: a list of everything.
+    one; a status or another word of rmqinspect's output, or the name of a file of a store; a line of a
+    broker's log in quotes, whole or in part; or one or several log files, or - for a log from stdin:
+    what each start of the broker cut and deleted, or why it was refused, and every kind of line with
+    its number. Files may be gzipped. Without WHAT: a list of everything.
+
+    \b
+    Exit status of a log: 0 read, 5 no known line in it, 4 not readable to its end, 130 interrupted.
 
     \b
     Examples:
@@ -58,9 +65,13 @@ def command(arguments: ExplainArguments) -> None:
       rmqinspect explain magicCode -626843481
       rmqinspect explain TAGS TagA
       rmqinspect explain "found a illegal magic code 0x66666"
-      rmqinspect explain "$(tail -n 50 store.log)"
+      rmqinspect explain store.log
+      rmqinspect explain store.1.log.gz store.log
+      kubectl logs broker-0 | rmqinspect explain -
     """
     words = arguments.words
+    if are_logs(words):
+        return explain_logs(words, arguments.format)
     if len(words) < 4 and (wrong := [word for word in words if re.fullmatch(r"--?[A-Za-z][\w-]*", word)]):
         raise click.UsageError(f"No such option: {escape(wrong[0])}")
     text = " ".join(words)
@@ -76,15 +87,11 @@ def command(arguments: ExplainArguments) -> None:
         colour = use_colour("auto")
         for line in _screen(found, colour) if words else _contents(found, colour):
             click.echo(line, color=colour)
+    return ExitStatus.DONE
 
 
 def _document(found: list[Explanation], text: str) -> dict[str, Any]:
-    rows = []
-    for explanation in found:
-        row = asdict(explanation)
-        row["values"] = [{"value": value, "meaning": meaning} for value, meaning in explanation.values]
-        row["eras"] = [{"versions": versions, "effect": effect} for versions, effect in explanation.eras]
-        rows.append(row)
+    rows = [explanation_row(explanation) for explanation in found]
     document = {"schema_version": 1, "tool": tool_name(), "complete": True, "rows": rows}
     return document if found else document | {"near": near(text)}
 
@@ -104,29 +111,8 @@ def _screen(found: list[Explanation], colour: bool) -> Iterator[str]:
     for number, explanation in enumerate(found):
         if number:
             yield ""
-        for line in _NAMES.rows("", explanation.name):
-            yield click.style(line, bold=True) if colour else line
-        yield from _lines(explanation)
-
-
-def _lines(explanation: Explanation) -> Iterator[str]:
-    yield from _SCREEN.rows(explanation.kind, explanation.where)
-    yield from _SCREEN.rows("means", explanation.meaning)
-    yield from _SCREEN.several("here", (_joined(value, meaning) for value, meaning in explanation.values))
-    yield from _SCREEN.rows("cause", explanation.cause)
-    yield from _SCREEN.rows("broker", explanation.effect)
-    effects = (effect if versions == ALL else f"{versions}: {effect}" for versions, effect in explanation.eras)
-    yield from _SCREEN.several("note" if explanation.kind == "log line" else "versions", effects)
-    yield from _SCREEN.several("logged as", explanation.logged)
-    yield from _SCREEN.rows("do", explanation.do)
-    yield from _SCREEN.several("next", explanation.next)
-    yield from _SCREEN.rows("explain too", ", ".join(explanation.see))
-
-
-def _joined(value: str, meaning: str) -> str:
-    if not meaning or meaning.startswith(value):
-        return meaning or value
-    return f"{value}: {meaning}"
+        yield from name_lines(explanation.name, colour)
+        yield from explanation_lines(explanation)
 
 
 def _contents(found: list[Explanation], colour: bool) -> Iterator[str]:

@@ -12,11 +12,9 @@ from rmqinspect.text import count
 from rmqinspect.verify.codes import Eras
 
 HARMLESS = "harmless"
-_ALARMS = {
-    "harmless": HARMLESS,
-    "depends": "harmless or not, see below",
-    "serious": "something is lost, wrong or stopped",
-}
+DEPENDS = "harmless or not, see below"
+SERIOUS = "something is lost, wrong or stopped"
+_ALARMS = {"harmless": HARMLESS, "depends": DEPENDS, "serious": SERIOUS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +38,13 @@ class LogLine:
     alarm: str
     meaning: str
     phrases: tuple[str, ...] = ()  # any of them identifies the line; by default the template up to its first value
+    pattern: str = ""  # identifies the line where no phrase does; searched for only if no other line has a phrase in it
     values: tuple[Value, ...] = ()
     quirks: Eras = ()  # what is different or misleading, by version
     next: tuple[str, ...] = ("rmqinspect verify {store}",)  # {store}, {at}, {topic} and {queue} are filled in
     see: tuple[str, ...] = ()
     judge: Callable[[Mapping[str, int]], str] | None = None  # compares the line's numbers, given by name
+    tells: str = ""  # what it tells of a start of the broker, see starts.py
 
 
 def offset_requested(numbers: Mapping[str, int]) -> str:
@@ -82,7 +82,13 @@ def redirected(numbers: Mapping[str, int]) -> str:
     )
 
 
-_JUDGES = {judge.__name__: judge for judge in (offset_requested, units_cut, redirected)}
+def expired(numbers: Mapping[str, int]) -> str:
+    """Say how many messages expired before a group asked for them."""
+    requested, first = numbers.get("requestOffset"), numbers.get("brokerMinOffset")
+    return "" if requested is None or first is None else f"{count(first - requested, 'message')} missed by this group"
+
+
+_JUDGES = {judge.__name__: judge for judge in (expired, offset_requested, units_cut, redirected)}
 _DESCRIBE = {**DESCRIBE, "running_flags": RUNNING_FLAGS.describe}
 
 

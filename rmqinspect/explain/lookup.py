@@ -13,13 +13,13 @@ from rmqinspect.commands import DECODE_TOPIC, fill_command
 from rmqinspect.explain.entry import Explanation, Named
 from rmqinspect.explain.fields import layout_fields
 from rmqinspect.explain.flags import bits
-from rmqinspect.explain.log_lines import HARMLESS, LOG_LINES, LogLine, Value
+from rmqinspect.explain.log_lines import HARMLESS, LOG_LINES, LogLine
 from rmqinspect.explain.names import NUMBERS, PREFIX, PROPERTIES, TOPICS, WORDS
+from rmqinspect.explain.recognition import explain_line, plain, recognise
 from rmqinspect.explain.values import number, physical_offset
 from rmqinspect.verify.codes import CODES, Code, fill_do
 
 _MOST_NEAR = 6
-_LONGEST = 2000  # characters of a pasted line that are searched for values
 
 
 def explain(text: str) -> list[Explanation]:
@@ -33,15 +33,20 @@ def explain(text: str) -> list[Explanation]:
     return _by_name(text) or _log_lines(text) or _with_value(text) or _by_prefix(text) or _parts_of_log_lines(text)
 
 
+def is_name(text: str) -> bool:
+    """Return whether `text` is the name of something, in any spelling."""
+    return bool(_by_name(text.strip()))
+
+
 def near(text: str) -> list[str]:
     """Return names similar to `text`, the most similar first."""
-    wanted, words = _key(text), set(_plain(text).split())
+    wanted, words = _key(text), set(plain(text).split())
     names = {_key(one.name): one.name for one in everything()}
     inside = [name for key, name in names.items() if len(wanted) > 1 and wanted in key]
     close = [names[key] for key in get_close_matches(wanted, names, n=_MOST_NEAR, cutoff=0.6)]
     alike = sorted(
-        (line.template for line in LOG_LINES if len(words & set(_plain(line.template).split())) > 2),
-        key=lambda template: -len(words & set(_plain(template).split())),
+        (line.template for line in LOG_LINES if len(words & set(plain(line.template).split())) > 2),
+        key=lambda template: -len(words & set(plain(template).split())),
     )
     return list(dict.fromkeys(inside or (*close, *alike)))[:_MOST_NEAR]
 
@@ -53,7 +58,7 @@ def everything() -> Iterator[Explanation]:
     for named in _named():
         yield _of_named(named)
     for line in LOG_LINES:
-        yield _of_log_line(line, "")
+        yield explain_line(line, "")
 
 
 @cache
@@ -132,78 +137,19 @@ def _of_named(named: Named, value: str = "") -> Explanation:
 # --- lines of a log -----------------------------------------------------------------------------
 
 
-def _plain(text: str) -> str:
-    """Return the words of a text in lower case, separated by one space, without punctuation."""
-    return " ".join(re.findall(r"\w+", text.lower()))
-
-
-@cache
-def _phrases() -> tuple[tuple[str, LogLine], ...]:
-    return tuple(
-        (_plain(phrase), line) for line in LOG_LINES for phrase in line.phrases or (line.template.split("{}")[0],)
-    )
-
-
 def _log_lines(text: str) -> list[Explanation]:
     """Explain every known line of `text`, each kind once, even if a terminal wrapped it."""
     found: dict[LogLine, str] = {}
     for row in (*text.splitlines(), " ".join(text.split())):
-        for line in _recognise(row):
+        for line in recognise(row):
             found.setdefault(line, row)
-    return [_of_log_line(line, row) for line, row in found.items()]
+    return [explain_line(line, row) for line, row in found.items()]
 
 
 def _parts_of_log_lines(text: str) -> list[Explanation]:
     """Explain the lines that contain `text`; a single word is not enough."""
-    part = _plain(text)
-    return [_of_log_line(line, text) for line in LOG_LINES if " " in part and part in _plain(line.template)]
+    part = plain(text)
+    return [explain_line(line, text) for line in LOG_LINES if " " in part and part in plain(line.template)]
 
 
-def _recognise(row: str) -> list[LogLine]:
-    """Return the lines whose phrase is in `row`; of overlapping phrases, the line with the longest."""
-    plain = _plain(row)
-    spans = [(start, start + len(phrase), line) for phrase, line in _phrases() if (start := plain.find(phrase)) >= 0]
-    return [
-        line
-        for start, end, line in sorted(spans, key=lambda span: span[0])
-        if not any(a <= start and end <= b and end - start < b - a for a, b, _ in spans)
-    ]
-
-
-def _of_log_line(line: LogLine, row: str) -> Explanation:
-    found = [(value, text) for value in line.values if (text := _read(value, row[:_LONGEST])) is not None]
-    # A value that begins with a hyphen would be parsed as an option.
-    fitting = {value.fills: text for value, text in found if value.fills and text[0] != "-"}
-    values = [(f"{value.name} {text}", _meaning(value, text)) for value, text in found]
-    if line.judge is not None:
-        numbers = {value.name: int(text) for value, text in found if re.fullmatch(r"-?\d{1,19}", text, re.ASCII)}
-        values += [("together", text) for text in (line.judge(numbers),) if text]
-    return Explanation(
-        kind="log line",
-        name=line.template,
-        where=f"{line.alarm}; {line.source}, seen in {line.seen}",
-        meaning=line.meaning,
-        values=tuple(values),
-        eras=line.quirks,
-        next=tuple(fill_command(command, **fitting) for command in line.next),
-        see=line.see,
-    )
-
-
-def _read(value: Value, row: str) -> str | None:
-    pattern = value.pattern or rf"(?<!\w){re.escape(value.name)}\s*[:=]\s*(-?\d+)"
-    match = re.search(pattern, row, re.IGNORECASE)
-    return None if match is None else match[1]
-
-
-def _meaning(value: Value, text: str) -> str:
-    parts = [value.meaning]
-    if value.describe is not None:
-        try:
-            parts.append(value.describe(text))
-        except ValueError as error:  # a number too large for Java
-            parts.append(str(error))
-    return "; ".join(filter(None, parts))
-
-
-__all__ = ["Explanation", "everything", "explain", "near"]
+__all__ = ["Explanation", "everything", "explain", "is_name", "near"]

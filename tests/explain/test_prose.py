@@ -66,7 +66,7 @@ def document(name: str) -> dict[str, Any]:
 LINES = document("log_lines")["line"]
 # (rows, columns that each row has, columns that it may have)
 TABLES: dict[str, tuple[Iterable[dict[str, Any]], str, str]] = {
-    "log lines": (LINES, "template source seen alarm meaning", "phrases values quirks next see judge"),
+    "log lines": (LINES, "template source seen alarm meaning", "phrases pattern values quirks next see judge tells"),
     "values": (
         [value for line in LINES for value in line.get("values", ())],
         "name",
