@@ -45,9 +45,38 @@ _POWERS = ("", "k", "m", "g", "t")
 def _escape_match(match: re.Match[str]) -> str:
     character = match.group()
     code = ord(character)
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that is not UTF-8: see PEP 383
+        return f"\\x{code - 0xDC00:02x}"
     if code < 0x100:
         return _SHORT_ESCAPES.get(character, f"\\x{code:02x}")
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def is_utf8(raw: bytes) -> bool:
+    """Return whether bytes are valid UTF-8."""
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def text_of(raw: bytes) -> str:
+    r"""Return the bytes of a name as text: UTF-8, and `\xNN` for each byte that is not.
+
+    Reversible, because a backslash before an x is written `\x5c`: each `\xNN` stands for one byte.
+    """
+    return raw.replace(rb"\x", rb"\x5cx").decode("utf-8", "backslashreplace")
+
+
+def name_text(name: str) -> str:
+    """Return a path or name as `os` functions return it, with the bytes that are not UTF-8 escaped as by `text_of`."""
+    return text_of(name.encode("utf-8", "surrogateescape"))
+
+
+def argument_text(argument: str) -> str:
+    """Return a name that was given on the command line, as its bytes or as `text_of` writes it, in the latter form."""
+    return argument.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def escape(text: str) -> str:

@@ -22,6 +22,11 @@ Spark: [export.md](export.md#types). Example queries: [recipes.md](recipes.md).
 `decode -f arrow -o rows.arrow` writes an Arrow file: `pandas.read_feather("rows.arrow")`,
 `polars.read_ipc("rows.arrow")`, or `pyarrow.dataset.dataset("rows.arrow", format="arrow")`, which DuckDB queries. A pipe
 gets an Arrow stream: `pyarrow.ipc.open_stream`.
+
+Names of topics, queues, groups and files are what they are on disk, in every table, report and message. A byte of a
+name that is not UTF-8 is written `\\xNN`, with two hex digits, and a backslash before an `x` as `\\x5c`: so no two
+names look alike, and each `\\xNN` stands for one byte. CSV and screens also escape characters that could control a
+terminal.
 """
 
 # The meaning of a row of each table, and what its columns cannot say.
@@ -32,7 +37,7 @@ that end them, retries, dead letters, delayed and timer messages in their system
 An inner batch is one row: its body is the encoded items, `properties` has `INNER_NUM`.
 
 `status` is `ok` or the first that applies of {", ".join(f"`{status}`" for status in STATUSES[1:])};
-`rmqinspect explain STATUS` explains each. In text that is not valid UTF-8, U+FFFD replaces the invalid bytes. A time
+`rmqinspect explain STATUS` explains each. Text that is not UTF-8 (`invalid_utf8`) is escaped as names are. A time
 outside the years 1 to 9999 is null.
 """,
     "segments": "One row per file of the commit log, and one per hole between two of them (`missing`).",

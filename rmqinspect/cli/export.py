@@ -476,11 +476,10 @@ class _Run:
 
 def _notes(plan: "StorePlan") -> dict[str, str]:
     """Return the metadata of each file of a store."""
-    from rmqinspect.export.stores import path_text
     from rmqinspect.system.uri import shown
 
     return {
-        "store_paths": path_text(" ".join(map(shown, plan.store.paths))),
+        "store_paths": " ".join(map(shown, plan.store.paths)),
         "broker_versions": " ".join(plan.releases),
     }
 

@@ -26,7 +26,7 @@ from rmqinspect.schemas.consumequeue import QueueUnit
 from rmqinspect.store.model import QueueFile, Store, StoreFile
 from rmqinspect.store.reader import open_file
 from rmqinspect.system import uri
-from rmqinspect.text import describe_size, escape
+from rmqinspect.text import describe_size, escape, text_of
 
 # Folders of the database: since 5.2.0, and since 5.5.0 with useSeparateStorePathForRocksdbCQ.
 FOLDERS = ("consumequeue", "consumequeue_rocksdb")
@@ -220,7 +220,7 @@ def _queue_file(queue: _Queue, folder: str, units: str) -> QueueFile:
 
 def _topic_text(raw: str) -> str:
     # As the names of folders are decoded.
-    return bytes.fromhex(raw).decode("utf-8", "surrogateescape")
+    return text_of(bytes.fromhex(raw))
 
 
 def _judge(end: QueueEnd, queue: _Queue | None, log_start: int) -> QueueEnd | None:

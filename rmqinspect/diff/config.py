@@ -3,7 +3,6 @@
 from rmqinspect.config.json_files import read_config, read_consumer_offsets
 from rmqinspect.diff.differences import SIDES, Difference, only_in
 from rmqinspect.diff.result import DiffResult
-from rmqinspect.tables.arrow import printable
 
 
 def compare_groups(result: DiffResult) -> None:
@@ -28,8 +27,8 @@ def compare_groups(result: DiffResult) -> None:
                     if in_both
                     else "the group has no offset for this queue in the other store",
                     only_in=only_in(key in a, key in b),
-                    topic=printable(topic),
-                    group=printable(group),
+                    topic=topic,
+                    group=group,
                     queue_id=queue_id,
                     a=str(a[key]) if key in a else None,
                     b=str(b[key]) if key in b else None,
@@ -54,6 +53,6 @@ def compare_topics(result: DiffResult) -> None:
                 "topic_only",
                 "topics.json of the other store does not have it",
                 only_in=only_in(topic in a, topic in b),
-                topic=printable(topic),
+                topic=topic,
             )
         )

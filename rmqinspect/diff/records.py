@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from rmqinspect.codec.arrays import FIBONACCI, Ints
 from rmqinspect.commitlog.queue_offsets import QueueOffsets
 from rmqinspect.commitlog.records import Records
+from rmqinspect.text import text_of
 
 Keys = NDArray[np.uint64]
 
@@ -117,14 +118,14 @@ class RecordDiff:
             topic, queue_id = self._queues.queues[int(columns.queue[at])]
             numbers = (int(columns.queue_offset[at]), int(columns.store_timestamp[at]))
             place = (int(columns.physical_offset[at]), int(columns.size[at]))
-            found.rows.append(OnlyRecord(*place, topic.decode("utf-8", "replace"), queue_id, *numbers, why))
+            found.rows.append(OnlyRecord(*place, text_of(topic), queue_id, *numbers, why))
 
     def finish(self) -> None:
         """Compute the totals."""
         for side, only in enumerate(self.only):
             totals: dict[str, int] = {}
             for number in np.flatnonzero(self._counts[side]).tolist():
-                topic = self._queues.queues[number][0].decode("utf-8", "replace")
+                topic = text_of(self._queues.queues[number][0])
                 totals[topic] = totals.get(topic, 0) + int(self._counts[side][number])
             only.by_topic = dict(sorted(totals.items(), key=lambda item: (-item[1], item[0])))
             only.elsewhere, only.elsewhere_exact = self._samples[side].count_in(self._samples[1 - side])

@@ -33,7 +33,6 @@ from rmqinspect.consumequeue.units import LAYOUTS, filler_units, read_units, uni
 from rmqinspect.errors import Unreadable
 from rmqinspect.store.model import Store
 from rmqinspect.store.reader import open_file
-from rmqinspect.tables.arrow import printable
 
 Queue = tuple[str, int]  # topic and queue id, as in the tables
 Words = NDArray[np.uint64]
@@ -141,7 +140,7 @@ def _units(store: Store, unread: list[str]) -> Iterator[tuple[Queue, NDArray[np.
     for file in store.queue_files:
         if file.kind not in LAYOUTS:
             continue
-        queue = printable(file.topic), file.queue_id
+        queue = file.topic, file.queue_id
         try:
             with open_file(file) as reader:
                 for row, units in read_units(reader, file.kind):

@@ -1,12 +1,12 @@
 """The stores of an export, each under a name of its own."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 
 from rmqinspect.store.discover import open_stores
 from rmqinspect.store.model import Store
 from rmqinspect.tables.splits import split_name
+from rmqinspect.text import name_text
 
 
 def open_named_stores(paths: Sequence[str], *, config: str | None = None, base: int | None = None) -> list[Store]:
@@ -20,10 +20,5 @@ def open_named_stores(paths: Sequence[str], *, config: str | None = None, base: 
     stores = open_stores(plain, config=config, base=base) if plain or not paths else []
     for place, (name, path) in enumerate(named):
         if name is not None:
-            stores.insert(place, replace(open_stores([path], config=config, base=base)[0], name=name))
-    return [replace(store, name=path_text(store.name)) for store in stores]
-
-
-def path_text(path: str) -> str:
-    """Return a path as valid Unicode for a column: bytes that are not UTF-8 as escapes."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
+            stores.insert(place, replace(open_stores([path], config=config, base=base)[0], name=name_text(name)))
+    return stores

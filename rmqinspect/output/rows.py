@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqinspect.output.writer import SCHEMA_VERSION, Out, View, Writer, split_batch
-from rmqinspect.text import HOSTILE_RE2, escape, escape_json
+from rmqinspect.text import HOSTILE_RE2, escape, escape_json, is_utf8
 from rmqinspect.times import format_micros
 from rmqinspect.version import tool_name
 
@@ -53,14 +53,6 @@ def timestamp_texts(array: pa.Array, zone: tzinfo) -> pa.Array:
     return pa.array([None if at is None else format_micros(at, zone) for at in micros], pa.string())
 
 
-def _is_utf8(raw: bytes | None) -> bool:
-    try:
-        (raw or b"").decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
 def _binary_texts(array: pa.Array, refuse: str | None = None) -> tuple[pa.Array, pa.Array]:
     """Return (texts, encodings) of a binary array.
 
@@ -71,7 +63,7 @@ def _binary_texts(array: pa.Array, refuse: str | None = None) -> tuple[pa.Array,
         array.cast(pa.string())
         odd = pa.repeat(False, len(array))
     except pa.ArrowInvalid:
-        odd = pa.array([not _is_utf8(raw) for raw in array.to_pylist()])
+        odd = pa.array([not is_utf8(raw or b"") for raw in array.to_pylist()])
     if refuse is not None:
         odd = pc.or_(odd, _mask(pc.if_else(odd, b"", array).cast(pa.string()), refuse))
     if pc.any(odd).as_py():

@@ -9,7 +9,7 @@ from rmqinspect.codec.fields import ParsedFields
 from rmqinspect.codec.hashes import masked_crc32
 from rmqinspect.schemas import dledger, message
 from rmqinspect.schemas.message import SysFlag
-from rmqinspect.text import count, describe_offset, escape_bytes
+from rmqinspect.text import count, describe_offset, escape_bytes, is_utf8
 from rmqinspect.times import format_millis
 
 # A field's value for people, what it means, and whether that is damage.
@@ -188,12 +188,3 @@ ENTRY_WORDS: Mapping[str, FieldWords] = {
     "body_crc": lambda value, _: (str(value), "not computed by the library", False),
     "body_size": _at_least_zero,
 }
-
-
-def is_utf8(raw: bytes) -> bool:
-    """Return whether the bytes are valid UTF-8."""
-    try:
-        raw.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -10,7 +10,7 @@ from rmqinspect.damage.flips import explain_difference
 from rmqinspect.schemas import consumequeue, message
 from rmqinspect.store.model import QueueFile, Store
 from rmqinspect.store.reader import open_file
-from rmqinspect.text import escape
+from rmqinspect.text import escape, text_of
 from rmqinspect.topics import SCHEDULE_TOPIC
 
 _UNITS = {"queue": consumequeue.QueueUnit, "batch_queue": consumequeue.BatchUnit}
@@ -71,7 +71,7 @@ def _in_other_queues(store: Store, record: ParsedFields) -> Iterator[Reference]:
 
 
 def _queue_of(record: ParsedFields) -> tuple[str, int]:
-    return record.fields["topic"].value.decode(errors="replace"), record.number("queue_id")
+    return text_of(record.fields["topic"].value), record.number("queue_id")
 
 
 def _files_of(store: Store, record: ParsedFields, kind: str) -> list[QueueFile]:

@@ -19,10 +19,9 @@ from rmqinspect.show.field_notes import (
     ENTRY_WORDS,
     MESSAGE_WORDS,
     FieldWords,
-    is_utf8,
     timestamp_words,
 )
-from rmqinspect.text import count, escape, escape_bytes
+from rmqinspect.text import count, escape, escape_bytes, is_utf8
 from rmqinspect.times import format_millis
 
 _MAGIC_AT = place_of(message.HEADS[False, False], "magic")

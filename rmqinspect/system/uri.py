@@ -4,6 +4,8 @@ import os
 import re
 from urllib.parse import unquote
 
+from rmqinspect.text import name_text
+
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
@@ -88,9 +90,9 @@ def _identity(path: str) -> str:
 
 
 def shown(path: str) -> str:
-    """Return a path or URI for display: without options and password."""
+    """Return a path or URI for display: without options and password, as valid text."""
     location, _ = _split_options(path)
-    return _PASSWORD.sub(r"\1:…@", location) if is_remote(path) else path
+    return name_text(_PASSWORD.sub(r"\1:…@", location) if is_remote(path) else path)
 
 
 def without_secrets(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Python values to Arrow: times, names, batches of rows."""
+"""Python values to Arrow: batches of rows."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -6,11 +6,6 @@ from typing import Any
 import pyarrow as pa
 
 BATCH_ROWS = 122_880  # most rows in a batch: DuckDB's row group size
-
-
-def printable(name: str) -> str:
-    """Return a file or folder name with U+FFFD for bytes that are not UTF-8."""
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def batch_of(schema: pa.Schema, rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:

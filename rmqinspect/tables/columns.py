@@ -9,7 +9,10 @@ from numpy.typing import NDArray
 
 from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.tables.table import TIMESTAMP
+from rmqinspect.text import is_utf8, text_of
 from rmqinspect.times import END_MILLI, FIRST_MILLI
+
+_ESCAPED = rb"\x"  # what `text_of` writes otherwise in valid UTF-8
 
 
 def is_text(raw: pa.Array) -> bool:
@@ -24,17 +27,26 @@ def is_text(raw: pa.Array) -> bool:
 def text(raw: pa.Array, known: bool = False) -> tuple[pa.Array, Bools]:
     """Return a binary array as strings, and which values were not valid UTF-8.
 
-    Invalid bytes become U+FFFD, as in Java. `known`: all values are valid, skip the check.
+    These are escaped as by `text_of`. `known`: all values are valid, skip the check.
     """
     count = len(raw)
     invalid: Bools = np.zeros(count, np.bool_)
     strings = _as_strings(raw)
     if not known and not is_text(raw):
         values = raw.to_pylist()
-        decoded = [value.decode("utf-8", "replace") for value in values]
-        invalid[:] = [one.encode() != value for one, value in zip(decoded, values, strict=True)]
+        invalid[:] = [not is_utf8(value) for value in values]
+        decoded = (text_of(value) if odd else value.decode() for value, odd in zip(values, invalid, strict=True))
         strings = pa.array(decoded, pa.string())
     return strings, invalid
+
+
+def name_column(raw: pa.Array) -> tuple[pa.Array, Bools]:
+    """Return a binary array of names as strings, escaped as by `text_of`, and which were not valid UTF-8."""
+    names, invalid = text(raw)
+    content = raw.buffers()[2]
+    if content is not None and _ESCAPED in content.to_pybytes():
+        names = pa.array([text_of(value) for value in raw.to_pylist()], pa.string())
+    return names, invalid
 
 
 def _as_strings(raw: pa.Array) -> pa.Array:

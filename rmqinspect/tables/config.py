@@ -22,7 +22,7 @@ from rmqinspect.config.json_files import (
 )
 from rmqinspect.consumequeue.units import QueueSummary, find_unit, queue_ends
 from rmqinspect.store.model import Store
-from rmqinspect.tables.arrow import batches_of, printable
+from rmqinspect.tables.arrow import batches_of
 from rmqinspect.tables.expected_queues import ExpectedQueues
 from rmqinspect.tables.table import TIMESTAMP, Request, Table, column
 from rmqinspect.times import millis_to_micros
@@ -143,7 +143,7 @@ def _member(entry: Mapping[str, Any], name: str, inner: str) -> Any:
 
 def _subscription_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     document = _read(read_config(store, "subscriptionGroup.json"), request)
-    source = printable(document.source.name) if document and document.source else None
+    source = document.source.name if document and document.source else None
     rows = (
         (
             group,
@@ -225,7 +225,7 @@ def _delay_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     document = _read(read_delay_offsets(store), request)
     if document is None or document.source is None:
         return
-    source = printable(document.source.name)
+    source = document.source.name
     table = document.table("offsetTable")
     numbers = ((key_number(level), integer(offset)) for level, offset in table.items())
     offsets = sorted((level, offset) for level, offset in numbers if level is not None and offset is not None)

@@ -11,7 +11,7 @@ from rmqinspect.index.geometry import IndexFile, read_index_files
 from rmqinspect.schemas.index import IndexEntry
 from rmqinspect.store.model import Store
 from rmqinspect.store.reader import open_file
-from rmqinspect.tables.arrow import BATCH_ROWS, batches_of, printable
+from rmqinspect.tables.arrow import BATCH_ROWS, batches_of
 from rmqinspect.tables.columns import millis
 from rmqinspect.tables.table import TIMESTAMP, Request, Table, column
 from rmqinspect.times import END_MILLI, millis_to_micros
@@ -48,7 +48,7 @@ ENTRIES_SCHEMA = pa.schema(
 def _file_row(index: IndexFile) -> tuple[Any, ...]:
     header, geometry = index.header, index.geometry
     return (
-        printable(index.file.name),
+        index.file.name,
         index.file.size,
         millis_to_micros(header.begin_timestamp) if header and header.begin_timestamp else None,
         millis_to_micros(header.end_timestamp) if header and header.end_timestamp else None,
@@ -79,7 +79,7 @@ def read_entries(index: IndexFile, request: Request) -> Iterator[pa.RecordBatch]
     if index.geometry is None or index.header is None:
         return
     layout = dtype_of(IndexEntry)
-    name, begin = printable(index.file.name), index.header.begin_timestamp
+    name, begin = index.file.name, index.header.begin_timestamp
     with open_file(index.file) as reader:
         for first in range(1, index.readable_entries + 1, BATCH_ROWS):
             count = min(BATCH_ROWS, index.readable_entries + 1 - first)

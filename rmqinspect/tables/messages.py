@@ -19,7 +19,7 @@ from rmqinspect.commitlog.scan import RecordRun
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
 from rmqinspect.tables.bodies import decompress_bodies
-from rmqinspect.tables.columns import is_text, millis, pick, repeat, text
+from rmqinspect.tables.columns import is_text, millis, name_column, pick, repeat, text
 from rmqinspect.tables.property_names import PropertyNames
 from rmqinspect.tables.table import TIMESTAMP, Request, column
 
@@ -148,7 +148,7 @@ def _message_batch(run: RecordRun, request: Request) -> pa.RecordBatch:
         status.mark("body_crc", ~records.body_crc_ok)
     status.mark("offset_mismatch", records.physical_offset != records.base + records.starts)
     columns["record_crc_ok"] = _record_crc(records, status)
-    columns["topic"], invalid = text(take_ranges(records.raw, records.topic_starts, records.topic_ends))
+    columns["topic"], invalid = name_column(take_ranges(records.raw, records.topic_starts, records.topic_ends))
     status.mark("invalid_utf8", invalid)
     columns |= _property_columns(records, status)
     if bodies is not None:

@@ -18,7 +18,7 @@ from rmqinspect.errors import Unreadable
 from rmqinspect.schemas.consumequeue import PRE_BLANK_SIZE
 from rmqinspect.store.model import QueueFile, Store
 from rmqinspect.store.reader import open_file
-from rmqinspect.tables.arrow import BATCH_ROWS, batches_of, printable
+from rmqinspect.tables.arrow import BATCH_ROWS, batches_of
 from rmqinspect.tables.columns import pick
 from rmqinspect.tables.table import TIMESTAMP, Request, Table, column
 from rmqinspect.times import millis_to_micros
@@ -132,7 +132,7 @@ def _unit_batch(runs: Sequence[_Run], request: Request) -> pa.RecordBatch:
             start = part.stop
     kinds = pick(("message", "pre_blank"), (size == PRE_BLANK_SIZE).astype(np.int32))
     columns = [
-        pick([printable(run.file.topic) for run in runs], which),
+        pick([run.file.topic for run in runs], which),
         pa.array(np.repeat(np.array([run.file.queue_id for run in runs], np.int32), lengths)),
         pa.array(np.concatenate([run.queue_offset for run in runs])),
         pa.array(np.concatenate([run.message_count for run in runs])),
@@ -141,7 +141,7 @@ def _unit_batch(runs: Sequence[_Run], request: Request) -> pa.RecordBatch:
         pa.array(tags),
         pa.array(ext_tags, mask=~known),
         kinds,
-        pick([printable(run.file.name) for run in runs], which),
+        pick([run.file.name for run in runs], which),
     ]
     return pa.record_batch(columns, QUEUE_UNITS_SCHEMA)
 
@@ -154,7 +154,7 @@ def _queue_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
                 if queue.last_physical_offset is not None and queue.last_size is not None:
                     stored = times.at(queue.last_physical_offset, queue.last_size)
                 yield (
-                    printable(queue.topic),
+                    queue.topic,
                     queue.queue_id,
                     queue.kind,
                     queue.min_offset,

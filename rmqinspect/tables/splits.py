@@ -45,6 +45,7 @@ from rmqinspect.tables.index import read_entries
 from rmqinspect.tables.log import GAPS, messages_in, report_holes, segment_gap_rows
 from rmqinspect.tables.queues import units_in
 from rmqinspect.tables.table import Request
+from rmqinspect.text import name_text
 
 # Each split walks from the start of its segment: smaller ones cost more in walks than they gain in parallelism.
 SMALLEST_PART = 64 << 20
@@ -148,7 +149,7 @@ def split_name(text: str) -> tuple[str | None, str]:
 def name_store(text: str) -> tuple[str, str]:
     """Parse `NAME=STORE` or `STORE` as (name, path); the default name is the last component of the path."""
     name, path = split_name(text)
-    return name or basename(abspath(path)), path
+    return name_text(name or basename(abspath(path))), path
 
 
 def default_split_size(sizes: Sequence[int], processes: int) -> int:

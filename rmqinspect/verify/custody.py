@@ -23,7 +23,7 @@ from rmqinspect.store.model import Segment, Store, StoreFile
 from rmqinspect.store.reader import open_file
 from rmqinspect.system.filesystem import Files, files_below, isfile
 from rmqinspect.system.uri import basename, is_remote, shown
-from rmqinspect.text import group_digits
+from rmqinspect.text import group_digits, name_text
 from rmqinspect.times import format_nanos
 
 ALGORITHM = "sha256"
@@ -159,16 +159,17 @@ class _Roots:
                     found.setdefault(path, (exhibit.file.name, exhibit))
                 elif stat.S_ISDIR(status.st_mode):
                     entries = files.scandir(path)
-                    waiting += [(e.path, f"{name}/{e.name}" if name else e.name, files) for e in entries]
+                    prefix = f"{name}/" if name else ""
+                    waiting += [(e.path, prefix + name_text(e.name), files) for e in entries]
                     others += [] if entries else [(f"{name}/", _EMPTY)]
                 elif stat.S_ISLNK(status.st_mode):
-                    others.append((name, f"a link to {os.readlink(path)}"))
+                    others.append((name, f"a link to {name_text(os.readlink(path))}"))
                 else:
                     others.append((name, "neither a folder nor a regular file"))
             except FileNotFoundError:
                 continue  # a broker that runs deletes files while they are listed
             except OSError as error:
-                unread.append(f"{name or path}: {error.strerror}")
+                unread.append(f"{name or shown(path)}: {error.strerror}")
         remote = any(is_remote(path) for path, _ in self._roots)
         return Inventory(_by_name(found.values()), _by_name(others), tuple(sorted(unread)), remote)
 
@@ -190,7 +191,7 @@ class _Roots:
 def _root_name(path: str, place: tuple[str, ...], number: int) -> str:
     """Return the prefix that the store has before names below a root."""
     if isfile(path):
-        return basename(path)
+        return name_text(basename(path))
     return "commitlog" if place == ("commitlog",) and number > 1 else ""
 
 

@@ -32,6 +32,7 @@ from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
 from rmqinspect.system.limits import keep_freed_memory
 from rmqinspect.tables.capped_list import CappedList
+from rmqinspect.text import text_of
 from rmqinspect.topics import is_legal_topic
 from rmqinspect.verify.commitlog.dledger import ChainEnds, EntryChain
 from rmqinspect.verify.consumequeue.join import UnitResult, join_units
@@ -314,7 +315,7 @@ def record_finding(
         offset=physical_offset - split.segment.base,
         length=end - start,
         physical_offset=physical_offset,
-        topic=topic.decode("utf-8", "replace"),
+        topic=text_of(topic),
         queue_id=int(records.field("queue_id")[at]),
         queue_offset=int(records.field("queue_offset")[at]),
         expected=expected,
@@ -329,7 +330,7 @@ def _keys_of(records: Records, at: int) -> str | None:
     items = split_properties(np.frombuffer(text, np.uint8), np.array([0, len(text)], np.int64))
     for item in range(len(items.name_starts)):
         if bytes(text[items.name_starts[item] : items.name_ends[item]]) == b"KEYS":
-            return bytes(text[items.value_starts[item] : items.value_ends[item]]).decode("utf-8", "replace")
+            return text_of(bytes(text[items.value_starts[item] : items.value_ends[item]]))
     return None
 
 

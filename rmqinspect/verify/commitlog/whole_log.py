@@ -24,6 +24,7 @@ from rmqinspect.schemas.consumequeue import PRE_BLANK_SIZE
 from rmqinspect.store.model import QueueFile, Store
 from rmqinspect.store.reader import open_file
 from rmqinspect.tables.capped_list import CappedList
+from rmqinspect.text import text_of
 from rmqinspect.verify.commitlog.gap_findings import Causes, GapJudge, SegmentState
 from rmqinspect.verify.commitlog.split import BACKWARDS_MS, SplitResult
 from rmqinspect.verify.findings import MERGED_ROWS, Finding, capped_findings
@@ -253,7 +254,7 @@ def _join_unread(parts: Iterable[Unread]) -> list[Unread]:
 
 
 def _name(queue: Queue) -> tuple[str, int]:
-    return queue[0].decode("utf-8", "replace"), queue[1]
+    return text_of(queue[0]), queue[1]
 
 
 def _oldest_units(store: Store, queues: set[tuple[str, int]]) -> dict[tuple[str, int], int]:

@@ -19,6 +19,7 @@ import numpy as np
 
 from rmqinspect.broker.dispatch import Dispatched
 from rmqinspect.codec.arrays import Bools, Ints
+from rmqinspect.text import text_of
 from rmqinspect.verify.consumequeue.units import QueuePointers
 from rmqinspect.verify.dangling import find_starts
 from rmqinspect.verify.plan import CrossPlan, QueueName
@@ -33,7 +34,7 @@ class QueueNumbers:
         self.number_of = {name: number for number, name in enumerate(self.names)}
         self.of_file = np.array([self.number_of[name] for name in names], np.int64)
         # The queues of the records, as the records number them.
-        self.own_names = [(topic.decode("utf-8", "surrogateescape"), queue_id) for topic, queue_id in records.queues]
+        self.own_names = [(text_of(topic), queue_id) for topic, queue_id in records.queues]
         numbers = np.array([self.number_of.get(name, -1) for name in self.own_names], np.int64)
         # By record; -1: its queue has no file.
         self.of_record = numbers[records.queue] if len(records) else np.empty(0, np.int64)

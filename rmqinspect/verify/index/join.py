@@ -28,6 +28,7 @@ from rmqinspect.codec.arrays import Bools, Ints, groups
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.schemas.index import IndexEntry
 from rmqinspect.store.reader import open_file
+from rmqinspect.text import text_of
 from rmqinspect.verify.dangling import Dangling, LogRanges, find_starts
 from rmqinspect.verify.findings import Finding, capped_findings
 from rmqinspect.verify.index.entries import entry_columns, time_fits, written
@@ -230,7 +231,7 @@ class _IndexJoin:
             offset=physical_offset - base,
             length=int(records.size[record]),
             physical_offset=physical_offset,
-            topic=topic.decode("utf-8", "replace"),
+            topic=text_of(topic),
             queue_id=queue_id,
             queue_offset=int(records.queue_offset[record]),
             timestamp=int(records.store_timestamp[record]),
