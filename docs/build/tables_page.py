@@ -20,8 +20,8 @@ value. `store` is present in exports, and wherever several stores are read at on
 Spark: [export.md](export.md#types). Example queries: [recipes.md](recipes.md).
 
 `decode -f arrow -o rows.arrow` writes an Arrow file: `pandas.read_feather("rows.arrow")`,
-`polars.read_ipc("rows.arrow")`, or `pyarrow.dataset.dataset("rows.arrow", format="arrow")`, which DuckDB queries. A pipe
-gets an Arrow stream: `pyarrow.ipc.open_stream`.
+`polars.read_ipc("rows.arrow")`, or `pyarrow.dataset.dataset("rows.arrow", format="arrow")`, which DuckDB queries. A
+pipe gets an Arrow stream: `pyarrow.ipc.open_stream`.
 
 Names of topics, queues, groups and files are what they are on disk, in every table, report and message. A byte of a
 name that is not UTF-8 is written `\\xNN`, with two hex digits, and a backslash before an `x` as `\\x5c`: so no two

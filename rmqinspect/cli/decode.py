@@ -326,8 +326,8 @@ class _Reading:
         from rmqinspect.tables.sources import is_read_for, last_store_time
 
         for store in self.plan.stores:
-            for oddity in store.oddities:
-                if oddity.is_unread and is_read_for(self.plan.table.name, oddity.place):
+            for oddity in store.unread_entries:
+                if is_read_for(self.plan.table.name, oddity.place):
                     self._note_unreadable(f"{oddity.name}: not read: {oddity.detail}")
             try:
                 last_time = cache(partial(last_store_time, store))

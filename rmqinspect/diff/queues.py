@@ -84,6 +84,8 @@ def compare_queues(
     # Units that point before the log count as expired only if both logs are known.
     log_starts = [store.log_start if all(one.segments for one in stores) else 0 for store in stores]
     for queue in sorted(queues):
+        if any(store.hides_queue(*queue[:2]) for store in stores):
+            continue  # the entries are reported
         sides = [
             _Side(files[queue], ext.get(queue[:2], ()), log_start, progress) if queue in files else None
             for files, ext, log_start in zip(found, ext_files, log_starts, strict=True)

@@ -13,7 +13,6 @@ from rmqinspect.diff.result import DiffResult
 from rmqinspect.errors import Unreadable
 from rmqinspect.store.model import Segment
 from rmqinspect.store.reader import open_file
-from rmqinspect.tables.arrow import printable
 from rmqinspect.text import group_digits
 
 _WINDOW_SIZE = 1 << 20
@@ -41,7 +40,7 @@ _QUEUE_ENDS = {
 
 def queue_rows(queue: QueueDiff) -> Iterator[Difference]:
     """Yield the differences of one queue."""
-    where: dict[str, Any] = {"topic": printable(queue.topic), "queue_id": queue.queue_id}
+    where: dict[str, Any] = {"topic": queue.topic, "queue_id": queue.queue_id}
     a, b = queue.ends
     if a is None or b is None:
         ends = a or b
@@ -122,7 +121,9 @@ def _segment_rows(result: DiffResult, log: LogDiff) -> Iterator[Difference]:
             if segment.size and base >= max(log.reach) and _is_zeros(result, side, segment):
                 result.notes.append(f"segment {group_digits(base)} only in {SIDES[side]}: preallocated, zeros only")
                 continue
-        elif sizes[0] == sizes[1]:
+        elif sizes[0] == sizes[1] or any(
+            by_base[side][base].path in store.unopened for side, store in enumerate(result.stores)
+        ):
             continue
         side_name = only_in(base in a, base in b)
         texts = [None if size is None else str(size) for size in sizes]

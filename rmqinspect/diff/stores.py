@@ -100,9 +100,21 @@ _PARTS: dict[str, tuple[Callable[[Store], bool], tuple[str, ...]]] = {
 }
 
 
+# Part → whether a store may have it in entries that could not be read.
+_HIDDEN: dict[str, Callable[[Store], bool]] = {
+    "log": lambda store: store.hides_log,
+    "queues": lambda store: False,  # each queue by itself
+    "groups": lambda store: store.hides("config", "consumerOffset.json"),
+    "topics": lambda store: store.hides("config", "topics.json"),
+}
+
+
 def _why_not(stores: Stores, part: str) -> str:
     """Return why a part cannot be compared, "" if it can. A complete store without the part has lost it."""
     has, in_rocksdb = _PARTS[part]
+    for side, store in zip(SIDES, stores, strict=True):
+        if _HIDDEN[part](store):
+            return f"{side} could not be read"
     lacking = [(side, store) for side, store in zip(SIDES, stores, strict=True) if not has(store)]
     for side, store in lacking:
         if in_rocksdb and any(file.name.startswith(in_rocksdb) for file in store.of_kind("rocksdb")):
@@ -125,9 +137,12 @@ def _is_disjoint(result: DiffResult) -> bool:
 
 def _note_oddities(result: DiffResult) -> None:
     """Report unreadable entries, and note odd ones that only one store has."""
+    logs = {segment.path for store in result.stores for segment in store.segments}
     found = [{oddity.name: oddity for oddity in store.oddities} for store in result.stores]
     for side, here, there in zip(SIDES, found, reversed(found), strict=True):
         for name, oddity in here.items():
+            if oddity.path in logs:
+                continue  # reported when it is opened
             if oddity.is_unread:
                 result.unread.append(f"{side}: {name}: {oddity.detail}")
             elif name not in there and len(result.notes) < _MAX_NOTES:

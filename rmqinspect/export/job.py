@@ -118,8 +118,8 @@ def _not_read(plan: StorePlan, spec: ExportSpec) -> list[str]:
     store, tables = plan.store, spec.request.tables
     unread = [
         f"{oddity.name}: not read: {oddity.detail}"
-        for oddity in store.oddities
-        if oddity.is_unread and any(is_read_for(table, oddity.place) for table in tables)
+        for oddity in store.unread_entries
+        if any(is_read_for(table, oddity.place) for table in tables)
     ]
     pointed_at = plan.reach.pointed_at
     headless = store.given == "store" and not store.segments and pointed_at is not None

@@ -115,8 +115,8 @@ class Reader(DataSourceReader):
 
     def _report_oddities(self, store: Store) -> None:
         """Warn about entries that are never read: links, and anything that is not a regular file."""
-        for oddity in store.oddities:
-            if oddity.is_unread and is_read_for(self.settings.table, oddity.place):
+        for oddity in store.unread_entries:
+            if is_read_for(self.settings.table, oddity.place):
                 message = f"{store.name}: {oddity.name}: not read: {oddity.detail}"
                 if self.settings.failfast:
                     raise Unreadable(message)

@@ -24,12 +24,17 @@ from rmqinspect.store.directory import Row, find_place, kind_in, kind_of, rows_a
 from rmqinspect.store.file_type import own_base
 from rmqinspect.store.model import Oddity, Place, QueueFile, Segment, Store, StoreFile
 from rmqinspect.system import filesystem, uri
+from rmqinspect.text import name_text
 
 if TYPE_CHECKING:
     from rmqinspect.system.filesystem import Entry
 
 
 _QUEUE_KINDS = ("queue", "batch_queue", "ext_queue")
+_LOG_KINDS = ("segment", "dledger")
+_SEGMENT_SIZE = 1 << 30  # MessageStoreConfig: mappedFileSizeCommitLog
+
+_Entry = tuple[str, Place, str, tuple[Row, ...]]  # path, place, name, matching rows of PLACES
 
 # No file of a store lies deeper. Keeps a wrong path ("/") from being walked for hours.
 _MAX_DEPTH = 6
@@ -73,7 +78,7 @@ def open_stores(paths: Sequence[str], *, config: str | None = None, base: int | 
 
 def _locate(paths: Sequence[str], settings: Mapping[str, str]) -> list[tuple[str, tuple[str, Place]]]:
     """Return (path as given, (real path, place)) of each path, and of a commit log that lies elsewhere."""
-    located = [(path, find_place(path)) for path in paths]
+    located = [(path, (real, tuple(map(name_text, place)))) for path in paths for real, place in (find_place(path),)]
     if not any("commitlog" in filesystem.listdir(real) for _, (real, place) in located if place == ()):
         # The commit log may lie elsewhere: storePathCommitLog.
         logs = [path for path in _log_paths(settings) if os.path.isdir(path) and path not in paths]
@@ -93,6 +98,7 @@ def _assemble(located: list[tuple[str, tuple[str, Place]]], settings: Mapping[st
         else:
             listing.add_folder(real, place, shown)
     listing.follow_links()
+    listing.add_unopened()
     ordered = tuple(listing.files.values())
     segments = tuple(sorted((f for f in ordered if isinstance(f, Segment)), key=lambda f: (f.base, f.path)))
     queues = sorted(
@@ -120,7 +126,7 @@ def _assemble(located: list[tuple[str, tuple[str, Place]]], settings: Mapping[st
 
 def _name_of(path: str) -> str:
     own = path if uri.is_remote(path) else os.path.normpath(os.path.abspath(path))
-    return uri.basename(own)
+    return name_text(uri.basename(own))
 
 
 class _Listing:
@@ -136,13 +142,16 @@ class _Listing:
         self.oddities: list[Oddity] = []
         self._followed: set[str] = set()  # real paths of folders reached through links
         # Followed after all real folders are listed, so that a file is listed where it lies.
-        self._links: list[tuple[str, Place, str, tuple[Row, ...]]] = []
+        self._links: list[_Entry] = []
+        self._unopened: list[_Entry] = []
+        self._follows = False
+        self._places: dict[str, Place] = {}  # of `files`
         self._scandir: Callable[[str], Sequence[Entry]] = filesystem.scandir
 
     def add_loose(self, path: str, place: Place) -> None:
         """Add a file given by itself."""
         size = filesystem.stat(path).st_size
-        self._add(path, uri.basename(path), size, place, rows_at(place), loose=True)
+        self._add(path, name_text(uri.basename(path)), size, place, rows_at(place), loose=True)
 
     def add_folder(self, folder: str, place: Place, shown: str) -> None:
         """Add all files below a given folder; `shown` is the prefix of their names."""
@@ -161,16 +170,18 @@ class _Listing:
             self._note_unread(error, folder, place, shown)
             return
         for entry in entries:
-            where, name = (*place, entry.name), shown + entry.name
+            own = name_text(entry.name)
+            where, name = (*place, own), shown + own
             try:
-                self._sort(entry, where, name, rows_below(rows, len(place), entry.name))
+                self._sort(entry, where, name, rows_below(rows, len(place), own))
             except FileNotFoundError:
                 continue  # a running broker deletes files
             except OSError as error:
-                self._note("unreadable", name, str(error.strerror), entry.path, where)
+                below = rows_below(rows, len(place), own)
+                self._note_unopened("unreadable", str(error.strerror), entry.path, where, name, below)
 
     def _note_unread(self, error: OSError, folder: str, place: Place, shown: str) -> None:
-        name = shown.rstrip("/") or uri.basename(folder)
+        name = shown.rstrip("/") or name_text(uri.basename(folder))
         self._note("unreadable", name, str(error.strerror), folder, place)
 
     def _sort(self, entry: "Entry", place: Place, name: str, rows: tuple[Row, ...]) -> None:
@@ -181,10 +192,11 @@ class _Listing:
         elif entry.is_symlink():
             self._links.append((entry.path, place, name, rows))
         else:
-            self._note("special", name, "neither a folder nor a regular file", entry.path, place)
+            self._note_unopened("special", "neither a folder nor a regular file", entry.path, place, name, rows)
 
     def follow_links(self) -> None:
         """Add the targets of the links found so far, and of links found there."""
+        self._follows = True
         self._scandir = filesystem.scandir  # only local file systems have links
         while self._links:
             links, self._links = self._links, []
@@ -202,13 +214,17 @@ class _Listing:
     def _follow(self, path: str, place: Place, name: str, rows: tuple[Row, ...]) -> None:
         target = os.path.realpath(path)
         if not os.path.exists(target):
-            self._note("link", name, "a dangling link", path, place)
+            self._note_unopened("link", "a dangling link", path, place, name, rows)
         elif not any(target == root or target.startswith(root + os.sep) for root in self.roots):
-            self._note("link", name, "a link that leads out of the store: not followed", path, place)
+            what = f"a link that leads out of the store: not followed; give {name_text(target)} as a second path"
+            self._note_unopened("link", what, path, place, name, rows)
+        elif os.path.isfile(target) and self._is_listed_elsewhere(target, place, rows):
+            what = f"a link to {self.files[target].name}, which is read there"
+            self._note_unopened("link", what, path, place, name, rows)
         elif os.path.isfile(target):
             self._add(target, name, os.stat(target).st_size, place, rows)
         elif not os.path.isdir(target):
-            self._note("special", name, "a link to neither a folder nor a regular file", path, place)
+            self._note_unopened("special", "a link to neither a folder nor a regular file", path, place, name, rows)
         elif target in self._followed or path.startswith(target + os.sep):
             self._note("link", name, "a link back to a folder that is listed already", path, place)
         else:
@@ -221,6 +237,15 @@ class _Listing:
         # A link may give files their place: commitlog -> another folder in the store.
         if path not in self.files or (self.files[path].kind == "other" and kind_in(rows, len(place)) != "other"):
             self.files[path] = self._file(path, name, size, place, rows, loose)
+            self._places[path] = place
+        elif self._is_listed_elsewhere(path, place, rows):
+            # Reached through the link of a folder; the name stands for the path, which is that of the other one.
+            self._note("link", name, f"{self.files[path].name} by another name, read there", name, place)
+
+    def _is_listed_elsewhere(self, path: str, place: Place, rows: tuple[Row, ...]) -> bool:
+        """Whether a link leads to a file that has another place in the store already: two queues, two segments."""
+        other = path not in self.files or "other" in (self.files[path].kind, kind_in(rows, len(place)))
+        return self._follows and not other and self._places[path] != place
 
     def _file(self, path: str, name: str, size: int, place: Place, rows: tuple[Row, ...], loose: bool) -> StoreFile:
         kind = kind_in(rows, len(place))
@@ -231,7 +256,7 @@ class _Listing:
             if number is not None and queue_id is not None:
                 return QueueFile(path, name, size, kind, place[-3], queue_id, number)
             stray = "not a file of a consume queue"
-        elif kind in ("segment", "dledger"):
+        elif kind in _LOG_KINDS:
             if loose:
                 own = self.base if self.base is not None else own_base(StoreFile(path, uri.shown(path), size, kind))
                 return Segment(path, name, size, kind, own if own is not None else number or 0)
@@ -243,6 +268,34 @@ class _Listing:
             return StoreFile(path, name, size, kind)
         self._note("stray", name, stray, path, place)
         return StoreFile(path, name, size, "other")
+
+    def _note_unopened(self, kind: str, detail: str, path: str, place: Place, name: str, rows: tuple[Row, ...]) -> None:
+        self._note(kind, name, detail, path, place)
+        self._unopened.append((path, place, name, rows))
+
+    def add_unopened(self) -> None:
+        """Add entries that are files by their names and cannot be opened: nothing about what they hold is judged.
+
+        Their size is taken from the other files of their kind, of a segment also from the distance to the next one.
+        """
+        sizes: dict[str, int] = {}
+        for file in self.files.values():
+            sizes[file.kind] = max(file.size, sizes.get(file.kind, 0))
+        bases = sorted(file.base for file in self.files.values() if isinstance(file, Segment))
+        for path, place, name, rows in self._unopened:
+            kind = kind_in(rows, len(place))
+            size = sizes.get(kind, 0)
+            if kind not in (*_QUEUE_KINDS, *_LOG_KINDS, "index") or (base := _file_number(place[-1])) is None:
+                continue
+            if path in self.files:
+                continue  # reached through the link of a folder, too
+            if kind in _LOG_KINDS:
+                if base in bases:
+                    continue
+                following = next((other for other in bases if other > base), None)
+                size = size or _SEGMENT_SIZE
+                size = size if following is None else min(size, following - base)
+            self._add(path, name, size, place, rows)
 
     def _note(self, kind: str, name: str, detail: str, path: str, place: Place) -> None:
         self.oddities.append(Oddity(kind, name, detail, path, place))

@@ -86,6 +86,38 @@ class Store:
         """Return the files of one kind, in listing order."""
         return [file for file in self.files if file.kind == kind]
 
+    @cached_property
+    def unread_entries(self) -> tuple[Oddity, ...]:
+        """Entries that may hide files and are none themselves: a file that cannot be opened is in `unopened`."""
+        return tuple(oddity for oddity in self.oddities if oddity.is_unread and oddity.path not in self.unopened)
+
+    @cached_property
+    def unopened(self) -> frozenset[str]:
+        """The paths of files that were listed, but not opened: their sizes are guessed."""
+        paths = {file.path for file in self.files}
+        return frozenset(oddity.path for oddity in self.oddities if oddity.is_unread and oddity.path in paths)
+
+    @property
+    def hides_log(self) -> bool:
+        """Whether a folder of the commit log could not be listed: nothing that needs the log can be judged."""
+        folders = (oddity.place for oddity in self.unread_entries)
+        return any(
+            place in ((), ("commitlog",)) or (place[0].startswith("dledger-") and place[1:] in ((), ("data",)))
+            for place in folders
+        )
+
+    def hides_queue(self, topic: str, queue_id: int) -> bool:
+        """Whether files of a queue could not be listed or opened."""
+        return any(self.hides(folder, topic, str(queue_id)) for folder in ("consumequeue", "batchconsumequeue"))
+
+    def hides(self, *place: str) -> bool:
+        """Whether files at a place, below it, or of a folder around it could not be read."""
+        return any(
+            all(a == b for a, b in zip(oddity.place, place, strict=False))
+            for oddity in self.oddities
+            if oddity.is_unread
+        )
+
     @property
     def log_start(self) -> int:
         """Physical offset of the first byte of the log; 0 without segments."""

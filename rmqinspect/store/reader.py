@@ -36,7 +36,7 @@ class FileReader:
             # O_NONBLOCK: opening a FIFO must not block.
             self._fd = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
         except OSError as error:
-            raise Unreadable(f"{file.name}: {error.strerror}", file.name) from error
+            raise Unreadable(f"{file.name}: {_why_not_opened(file.path, error)}", file.name) from error
         status = os.fstat(self._fd)
         if not stat.S_ISREG(status.st_mode):
             self.close()
@@ -135,6 +135,13 @@ class FileReader:
             # No data after `offset`: a hole, unless the file was truncated meanwhile.
             is_hole = error.errno == errno.ENXIO and os.fstat(self._fd).st_size >= self.size
             return self.size if is_hole else offset
+
+
+def _why_not_opened(path: str, error: OSError) -> str:
+    if error.errno != errno.ELOOP:
+        return error.strerror or type(error).__name__
+    target = uri.shown(os.path.realpath(path))
+    return f"a link to {target}: not followed; to read it there, give that path as well"
 
 
 class RemoteReader(FileReader):

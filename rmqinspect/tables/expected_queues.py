@@ -14,6 +14,7 @@ class ExpectedQueues:
 
     def __init__(self, store: Store) -> None:
         document = read_config(store, "topics.json")
+        self._store = store
         self._topics = document.table("topicConfigTable") if document else {}
         # After retention, or on a slave that joined later, a queue may be absent: its records are before the log.
         # Nothing is known of queues in RocksDB, or that were not given.
@@ -22,8 +23,10 @@ class ExpectedQueues:
 
     def had_files(self, topic: str, queue_id: int) -> bool:
         """Return whether a queue with consumer offsets should exist: not that of a deleted topic."""
-        if not self._all_known or topic == SCHEDULE_TOPIC:
-            return self._all_known
+        if not self._all_known or self._store.hides_queue(topic, queue_id):
+            return False
+        if topic == SCHEDULE_TOPIC:
+            return True
         settings = self._topics.get(topic)
         if not isinstance(settings, dict):
             return False

@@ -185,9 +185,11 @@ def _dispatch_state(store: Store, surveys: Iterable[QueueSurvey], elsewhere: boo
 def _known_topics(store: Store) -> frozenset[str] | None:
     """Return the topics that the broker knows, None where that cannot be known.
 
-    With the configuration in RocksDB, which is not read, none is known: a topic without a unit may have been
+    With the configuration in RocksDB or unreadable, none is known: a topic without a unit may have been
     deleted.
     """
+    if store.hides("config", "topics.json"):
+        return frozenset()
     topics = read_config(store, "topics.json")
     if topics is not None and topics.source:
         return frozenset(topics.table("topicConfigTable"))

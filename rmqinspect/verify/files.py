@@ -71,9 +71,8 @@ def check_files(store: Store) -> Iterator[Finding]:
                 physical_offset=after.base,
             )
     yield from _check_lock(store)
-    for oddity in store.oddities:
-        if oddity.is_unread:
-            yield Finding("ST-IO", f"not read: {oddity.detail}", file=oddity.name)
+    for oddity in store.unread_entries:
+        yield Finding("ST-IO", f"not read: {oddity.detail}", file=oddity.name)
 
 
 def _name_beside(store: Store, base: int) -> str:
@@ -136,7 +135,7 @@ def check_checkpoint(store: Store, last_timestamp: int | None, log_end: int) -> 
     """
     file = store.checkpoint
     if file is None:
-        if store.given == "store" and store.segments:
+        if store.given == "store" and store.segments and not store.hides("checkpoint"):
             yield Finding(
                 "ST-CHECKPOINT",
                 "no checkpoint: startup after an unclean shutdown scans the log from its beginning",

@@ -104,6 +104,7 @@ class CrossPlan:
     unread_topics: frozenset[str] = frozenset()  # whose folder could not be listed in full
     whole: bool = False  # all queues of the store were given: an absent one is lost
     ext_files: Mapping[QueueName, Sequence[QueueFile]] = field(default_factory=dict)
+    hidden_ext: frozenset[QueueName] = frozenset()  # queues whose ext files were not all listed and opened
     may_hold: frozenset[str] = frozenset()  # of dispatch.DIFFERENCES: what the assumed releases may have done
     elsewhere: bool = False  # units may be in RocksDB alone, which was not read
     index: tuple[IndexFile, ...] = ()

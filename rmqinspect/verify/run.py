@@ -143,7 +143,9 @@ class VerifyRun:
                     self.cross.take(result)
                 self.reached = result.split.segment.base + result.split.end
                 self.progress(result.split.end - result.split.start)
-        if self.cross is not None and self.plan is not None and (self.splits or self.store.given == "store"):
+        # Without a log nothing says where the pointers should lead.
+        has_log = self.splits or (self.store.given == "store" and not self.store.hides_log)
+        if self.cross is not None and self.plan is not None and has_log:
             _join_outside(self.plan, self.cross, self.limit)
 
     def _check_splits(self) -> Generator[SplitResult, None, None]:
@@ -193,7 +195,7 @@ class VerifyRun:
     def _judge(self) -> Iterator[Finding]:
         complete = self.interrupted_at is None
         log = [*self.listed, *self.log.finish()]
-        summary = self.log.summary(complete=complete)
+        summary = self.log.summary(complete=complete and not self.store.hides_log)
         if self.cross is None:
             yield from log
         else:
@@ -202,7 +204,7 @@ class VerifyRun:
             yield from dict.fromkeys((*self.cross.unread, *self.surveys.unread))
         if summary.end is not None:
             yield from check_checkpoint(self.store, summary.last_timestamp, summary.end_with_filler)
-        if self.cross is not None and self.deep and complete:
+        if self.cross is not None and self.deep and summary.end is not None:
             yield from check_groups(self.store, _ends(self.surveys.queues), self.cross.missing_units.behind)
 
 

@@ -188,6 +188,9 @@ def make_plan(store: Store, log: LogMap, surveys: Surveys, *, deep: bool, rules:
         unread_topics=frozenset(place[1] for place in _unread_folders(store) if len(place) > 1),
         whole=_has_all_queues(store, rocksdb),
         ext_files=_by_queue(file for file in store.queue_files if file.kind == "ext_queue"),
+        hidden_ext=frozenset(
+            s.name for s in surveys.queues if store.hides("consumequeue_ext", s.topic, str(s.queue_id))
+        ),
         may_hold=rules,
         elsewhere=rocksdb == "unread",
         index=tuple(file for file, _ in surveys.index),

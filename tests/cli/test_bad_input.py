@@ -197,7 +197,7 @@ INSIDE = {
         lambda path: _link(path, "gone"), 4, 4, 4, "INCOMPLETE: 1 place could not be read, no damage so far"
     ),
     "a link out of the store": Inside(
-        lambda path: _link(path, HEALTHY / "commitlog" / SEGMENT), 4, 4, 4, "a link that leads out of the store"
+        lambda path: _link(path, HEALTHY / "commitlog" / SEGMENT), 4, 4, 4, "not followed; to read it there"
     ),
 }
 

@@ -53,7 +53,7 @@ class FakeStore:
     index_files: tuple[FakeFile, ...] = ()
     config_files: dict[str, FakeFile] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
-    oddities: tuple[str, ...] = ()
+    unread_entries: tuple[str, ...] = ()
 
 
 def batch(first: int, count: int, topic: str = "orders", status: str = "ok") -> pa.RecordBatch:

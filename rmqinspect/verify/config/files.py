@@ -183,7 +183,8 @@ def check_configs(store: Store) -> Iterator[Finding]:
             if copy is not None and copy.unread is not None:
                 yield copy.unread
         if main is None:
-            if store.neighbours and (backup or files[".tmp"]):
+            hidden = store.hides(*filter(None, (*kind.folder.split("/"), kind.name)))
+            if store.neighbours and not hidden and (backup or files[".tmp"]):
                 yield _missing(kind, backup, files[".tmp"])
         elif main.unread is None:
             yield from _main(kind, main, backup, alone=not store.neighbours)

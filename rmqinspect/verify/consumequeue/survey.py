@@ -36,7 +36,7 @@ def check_sizes(store: Store) -> Iterator[Finding]:
     """
     by_kind: dict[str, list[QueueFile]] = {}
     for file in store.queue_files:
-        if UNPACKED not in file.name:
+        if UNPACKED not in file.name and file.path not in store.unopened:
             by_kind.setdefault(file.kind, []).append(file)
     for kind, files in by_kind.items():
         lengths = Counter(file.size for file in files if file.size)

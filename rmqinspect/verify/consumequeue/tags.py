@@ -58,6 +58,9 @@ def _plain_tags(match: Match, at: Ints, report: PointerReport, unread: list[Find
         if not exts and 2 * len(addresses) <= np.count_nonzero(of_file):
             continue
         found, known = np.zeros(len(addresses), np.int64), np.zeros(len(addresses), np.bool_)
+        if (file.topic, file.queue_id) in match.plan.hidden_ext:
+            all_known[addresses] = False
+            continue
         try:
             read_ext_tags(exts, tags[addresses], found, known)
         except Unreadable as error:
