@@ -227,8 +227,8 @@ def _cut(block: Block, low: int, high: int) -> Block:
 
 
 def _rest(block: Block, reach: int) -> Block | None:
-    rest = _cut(block, reach + 1, _LAST_OFFSET)
-    return rest if len(rest[0]) else None
+    begin = np.searchsorted(block[0], reach, "right")  # `reach` may be the last offset there is
+    return (block[0][begin:], block[1][begin:], block[2][begin:]) if begin < len(block[0]) else None
 
 
 def _compare_block(diff: QueueDiff, ours: Block, theirs: Block) -> None:

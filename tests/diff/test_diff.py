@@ -554,6 +554,13 @@ def test_batch_units_are_compared_by_their_queue_offsets(tmp_path: Path) -> None
     assert row.count <= 2
 
 
+def test_the_last_queue_offset_there_is_ends_a_comparison(tmp_path: Path) -> None:
+    name = f"batchconsumequeue/T/0/{0:020}"
+    raw = batch_units((0, 0, 1), (100, 1, 1), (200, 2**63 - 1, 1))
+    a, b = (queue_store(tmp_path / side, {name: raw}) for side in "ab")
+    assert compare(a, b).verdict == "SAME"
+
+
 def test_ext_addresses_are_compared_by_what_they_lead_to(tmp_path: Path) -> None:
     a, b = oracle.store("broker", "ext-5.3.3"), oracle.copy("broker", "ext-5.3.3", tmp_path)
     extended = next(file for file in open_store([str(b)]).queue_files if file.kind == "ext_queue")
