@@ -165,25 +165,58 @@ def queue_files_of(store: Store) -> Iterator[tuple[QueueFile, ...]]:
         yield tuple(group)
 
 
-def survey_queues(store: Store, done: Callable[[int], None] | None = None) -> Iterator[QueueSummary]:
+Note = Callable[[str], None] | None  # gets a message for each file that cannot be read
+
+
+def survey_queues(
+    store: Store, done: Callable[[int], None] | None = None, on_unreadable: Note = None
+) -> Iterator[QueueSummary]:
     """Yield the summary of every queue from all of its units.
 
-    :raises Unreadable: the system reports an I/O error.
+    With `on_unreadable`, a queue of which a file cannot be read has none, and one that a file vanishes from, as
+    retention removes the oldest, has that of its other files.
+
+    :raises Unreadable: the system reports an I/O error, if there is no `on_unreadable`.
     """
-    return (_survey(files, store.log_start, done) for files in queue_files_of(store))
+    for files in queue_files_of(store):
+        summary = _of_readable(files, lambda files: _survey(files, store.log_start, done), on_unreadable)
+        if summary is not None:
+            yield summary
 
 
-def queue_ends(store: Store, only: Collection[tuple[str, int]] | None = None) -> Iterator[QueueSummary]:
+def queue_ends(
+    store: Store, only: Collection[tuple[str, int]] | None = None, on_unreadable: Note = None
+) -> Iterator[QueueSummary]:
     """Yield the summary of every queue, or of those in `only`, reading little of each.
 
     A queue of one file that takes up to 64 KiB on disk is read whole: its summary is exact. Of any other, the
     first and last units are read, and those between are assumed to ascend without a hole; `verify` checks that.
+    `on_unreadable` is used as by `survey_queues`.
 
-    :raises Unreadable: the system reports an I/O error.
+    :raises Unreadable: the system reports an I/O error, if there is no `on_unreadable`.
     """
     for files in queue_files_of(store):
         if only is None or (files[0].topic, files[0].queue_id) in only:
-            yield queue_end(files, store.log_start)
+            summary = _of_readable(files, lambda files: queue_end(files, store.log_start), on_unreadable)
+            if summary is not None:
+                yield summary
+
+
+def _of_readable(
+    files: tuple[QueueFile, ...], read: Callable[[tuple[QueueFile, ...]], QueueSummary], note: Note
+) -> QueueSummary | None:
+    """Read a queue again without the files that vanish meanwhile; None if it cannot be read."""
+    while files:
+        try:
+            return read(files)
+        except Unreadable as error:
+            if note is None:
+                raise
+            note(str(error))
+            if not isinstance(error.__cause__, FileNotFoundError):
+                return None
+            files = tuple(file for file in files if file.name != error.file)
+    return None
 
 
 def queue_end(files: tuple[QueueFile, ...], log_start: int) -> QueueSummary:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
+from operator import eq
 
 from rmqinspect.schemas.dledger import EntryHead
 
@@ -112,11 +113,7 @@ class Store:
 
     def hides(self, *place: str) -> bool:
         """Whether files at a place, below it, or of a folder around it could not be read."""
-        return any(
-            all(a == b for a, b in zip(oddity.place, place, strict=False))
-            for oddity in self.oddities
-            if oddity.is_unread
-        )
+        return any(all(map(eq, hidden, place)) for hidden in self._unread_places)
 
     @property
     def log_start(self) -> int:
@@ -132,6 +129,10 @@ class Store:
         if number == len(self.segments) or physical_offset < self.segments[number].base:
             return None
         return self.segments[number]
+
+    @cached_property
+    def _unread_places(self) -> tuple[Place, ...]:
+        return tuple(oddity.place for oddity in self.oddities if oddity.is_unread)
 
     @cached_property
     def _reaches(self) -> list[int]:

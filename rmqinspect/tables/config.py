@@ -21,6 +21,7 @@ from rmqinspect.config.json_files import (
     read_delay_offsets,
 )
 from rmqinspect.consumequeue.units import QueueSummary, find_unit, queue_ends
+from rmqinspect.errors import Unreadable
 from rmqinspect.store.model import Store
 from rmqinspect.tables.arrow import batches_of
 from rmqinspect.tables.expected_queues import ExpectedQueues
@@ -179,21 +180,22 @@ def _status(entry: ConsumerOffset, queue: QueueSummary | None, expected: Expecte
     return "beyond_max" if offset > queue.max_offset else "ok"
 
 
-def _ends_of(store: Store, wanted: set[tuple[str, int]]) -> dict[tuple[str, int], QueueSummary]:
-    return {(queue.topic, queue.queue_id): queue for queue in queue_ends(store, wanted)}
+def _ends_of(store: Store, wanted: set[tuple[str, int]], request: Request) -> dict[tuple[str, int], QueueSummary]:
+    return {(queue.topic, queue.queue_id): queue for queue in queue_ends(store, wanted, request.on_unreadable)}
 
 
 def _group_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     offsets, problems = read_consumer_offsets(store)
     _report(problems, request, readable=bool(offsets))
     expected = ExpectedQueues(store)
-    queues = _ends_of(store, {(entry.topic, entry.queue_id) for entry in offsets})
+    queues = _ends_of(store, {(entry.topic, entry.queue_id) for entry in offsets}, request)
     with_times = request.columns is None or "oldest_unconsumed" in request.columns
 
     def rows() -> Iterator[tuple[Any, ...]]:
         with StoreTimes(store) as times:
             for entry in offsets:
-                queue = queues.get((entry.topic, entry.queue_id))
+                key = entry.topic, entry.queue_id
+                queue = queues.get(key)
                 yield (
                     entry.group,
                     entry.topic,
@@ -202,18 +204,24 @@ def _group_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
                     queue.min_offset if queue else None,
                     queue.max_offset if queue else None,
                     integer(queue.max_offset - entry.offset) if queue else None,
-                    _oldest_unconsumed(entry.offset, queue, times) if queue and with_times else None,
-                    # Without any queue file nothing can be compared: the queues were not given.
-                    _status(entry, queue, expected) if store.queue_files else None,
+                    _oldest_unconsumed(entry.offset, queue, times, request) if queue and with_times else None,
+                    # What was not given or not read cannot be compared.
+                    _status(entry, queue, expected) if queue or expected.was_read(*key) else None,
                 )
 
     yield from batches_of(GROUPS_SCHEMA, rows())
 
 
-def _oldest_unconsumed(offset: int, queue: QueueSummary, times: StoreTimes) -> int | None:
+def _oldest_unconsumed(offset: int, queue: QueueSummary, times: StoreTimes, request: Request) -> int | None:
     """Return the store time of the group's next record, at or above the queue's minimum."""
     following = max(offset, queue.min_offset)
-    unit = find_unit(queue.files, following) if following < queue.max_offset else None
+    try:
+        unit = find_unit(queue.files, following) if following < queue.max_offset else None
+    except Unreadable as error:  # vanished since the ends of the queue were read
+        if request.on_unreadable is None:
+            raise
+        request.on_unreadable(str(error))
+        return None
     stored = times.at(*unit) if unit else None
     return None if stored is None else millis_to_micros(stored)
 
@@ -229,7 +237,7 @@ def _delay_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     table = document.table("offsetTable")
     numbers = ((key_number(level), integer(offset)) for level, offset in table.items())
     offsets = sorted((level, offset) for level, offset in numbers if level is not None and offset is not None)
-    queues = _ends_of(store, {(SCHEDULE_TOPIC, level - 1) for level, _ in offsets})
+    queues = _ends_of(store, {(SCHEDULE_TOPIC, level - 1) for level, _ in offsets}, request)
 
     def rows() -> Iterator[tuple[Any, ...]]:
         for level, offset in offsets:

@@ -15,11 +15,17 @@ class ExpectedQueues:
     def __init__(self, store: Store) -> None:
         document = read_config(store, "topics.json")
         self._store = store
+        self._with_files = {(file.topic, file.queue_id) for file in store.queue_files if file.kind != "ext_queue"}
         self._topics = document.table("topicConfigTable") if document else {}
         # After retention, or on a slave that joined later, a queue may be absent: its records are before the log.
         # Nothing is known of queues in RocksDB, or that were not given.
         kept = {file.name.split("/")[-2] for file in store.of_kind("rocksdb") if "/" in file.name}
         self._all_known = store.given == "store" and not store.log_start and kept.isdisjoint(FOLDERS)
+
+    def was_read(self, topic: str, queue_id: int) -> bool:
+        """Return whether the files of a queue, if it has any, were given and could be read."""
+        absent = bool(self._with_files) and (topic, queue_id) not in self._with_files
+        return absent and not self._store.hides_queue(topic, queue_id)
 
     def had_files(self, topic: str, queue_id: int) -> bool:
         """Return whether a queue with consumer offsets should exist: not that of a deleted topic."""

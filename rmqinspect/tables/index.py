@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from rmqinspect.codec.layout import dtype_of
+from rmqinspect.errors import Unreadable
 from rmqinspect.index.geometry import IndexFile, read_index_files
 from rmqinspect.schemas.index import IndexEntry
 from rmqinspect.store.model import Store
@@ -61,14 +62,29 @@ def _file_row(index: IndexFile) -> tuple[Any, ...]:
     )
 
 
-def _file_rows(store: Store, _request: Request) -> Iterator[pa.RecordBatch]:
-    yield from batches_of(FILES_SCHEMA, map(_file_row, read_index_files(store)))
+def _file_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
+    yield from batches_of(FILES_SCHEMA, map(_file_row, _index_files(store, request)))
+
+
+def _index_files(store: Store, request: Request) -> list[IndexFile]:
+    """Return the index files that can be read; report the others."""
+    unread: list[tuple[str, str]] = []
+    found = read_index_files(store, None if request.on_unreadable is None else unread)
+    if request.on_unreadable is not None:
+        for _, message in unread:
+            request.on_unreadable(message)
+    return found
 
 
 def _entry_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     """Yield the entries of every file with a known geometry, oldest first."""
-    for index in read_index_files(store):
-        yield from read_entries(index, request)
+    for index in _index_files(store, request):
+        try:
+            yield from read_entries(index, request)
+        except Unreadable as error:
+            if request.on_unreadable is None:
+                raise
+            request.on_unreadable(str(error))
 
 
 def read_entries(index: IndexFile, request: Request) -> Iterator[pa.RecordBatch]:

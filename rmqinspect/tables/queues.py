@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from rmqinspect.codec.arrays import Units, used_units
 from rmqinspect.commitlog.store_timestamps import StoreTimes
-from rmqinspect.consumequeue.units import LAYOUTS, read_ext_tags, read_units, survey_queues, unit_numbers
+from rmqinspect.consumequeue.units import LAYOUTS, QueueSummary, read_ext_tags, read_units, survey_queues, unit_numbers
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas.consumequeue import PRE_BLANK_SIZE
 from rmqinspect.store.model import QueueFile, Store
@@ -149,7 +149,7 @@ def _unit_batch(runs: Sequence[_Run], request: Request) -> pa.RecordBatch:
 def _queue_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     def rows() -> Iterator[tuple[Any, ...]]:
         with StoreTimes(store) as times:
-            for queue in survey_queues(store, request.progress):
+            for queue in survey_queues(store, request.progress, request.on_unreadable):
                 stored = None
                 if queue.last_physical_offset is not None and queue.last_size is not None:
                     stored = times.at(queue.last_physical_offset, queue.last_size)
@@ -160,7 +160,7 @@ def _queue_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
                     queue.min_offset,
                     queue.max_offset,
                     queue.units,
-                    queue.bytes_on_disk(),
+                    _bytes_on_disk(queue, request),
                     queue.first_physical_offset,
                     queue.last_physical_offset,
                     None if stored is None else millis_to_micros(stored),
@@ -169,6 +169,16 @@ def _queue_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
                 )
 
     yield from batches_of(QUEUES_SCHEMA, rows())
+
+
+def _bytes_on_disk(queue: QueueSummary, request: Request) -> int | None:
+    try:
+        return queue.bytes_on_disk()
+    except Unreadable as error:  # vanished since its units were read
+        if request.on_unreadable is None:
+            raise
+        request.on_unreadable(str(error))
+        return None
 
 
 QUEUE_UNITS = Table(
