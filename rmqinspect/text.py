@@ -74,11 +74,6 @@ def name_text(name: str) -> str:
     return text_of(name.encode("utf-8", "surrogateescape"))
 
 
-def argument_text(argument: str) -> str:
-    """Return a name that was given on the command line, as its bytes or as `text_of` writes it, in the latter form."""
-    return argument.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-
-
 def escape(text: str) -> str:
     r"""Return `text` with unsafe characters written as `\x1b`, `\u202e`, `\U000e0041`, `\t`, `\n` or `\r`.
 

@@ -25,8 +25,8 @@ pipe gets an Arrow stream: `pyarrow.ipc.open_stream`.
 
 Names of topics, queues, groups and files are what they are on disk, in every table, report and message. A byte of a
 name that is not UTF-8 is written `\\xNN`, with two hex digits, and a backslash before an `x` as `\\x5c`: so no two
-names look alike, and each `\\xNN` stands for one byte. CSV and screens also escape characters that could control a
-terminal.
+names look alike, and each `\\xNN` stands for one byte. Filters take a name as it is printed. CSV and screens also
+escape characters that could control a terminal.
 """
 
 # The meaning of a row of each table, and what its columns cannot say.

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from rmqinspect.text import argument_text, escape, parse_size
+from rmqinspect.text import escape, parse_size
 from rmqinspect.times import parse_time, parse_zone
 
 if TYPE_CHECKING:
@@ -395,7 +395,7 @@ def read_selection(options: SelectionOptions) -> "Selection":
     from rmqinspect.tables.filters import Selection
 
     return Selection(
-        topics=tuple(map(argument_text, options.topics)),
+        topics=options.topics,
         queue_id=options.queue_id,
         queue_offsets=options.queue_offsets,
         offsets=options.offsets,

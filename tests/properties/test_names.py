@@ -69,7 +69,7 @@ def test_one_topic_has_one_name_in_all_tables(store: Path, tmp_path: Path, run: 
         run("decode", store, "--table", table, "-f", "parquet", "-o", tmp_path / table)
         names[table] = set(pq.read_table(tmp_path / table)["topic"].to_pylist())
     assert names == {table: {"T", ESCAPED} for table in names}
-    status, rows, _ = run("decode", store, "-t", f"T{chr(0xDCFF)}*", "-f", "csv", "--columns", "topic")
+    status, rows, _ = run("decode", store, "-t", ESCAPED, "-f", "csv", "--columns", "topic")
     assert (status, rows.split()) == (3, ["topic", ESCAPED, ESCAPED])
 
 
