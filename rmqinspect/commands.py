@@ -2,21 +2,24 @@
 
 A template is a command line with `{store}` and further names in braces; `fill_command` puts in values as a shell
 reads them. Templates with nothing known about the store show placeholders: `rmqinspect show STORE --at OFFSET`.
+What is in brackets is optional: `choose_parts` leaves it out where its values are not known.
 """
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from string import Formatter
 
 VERIFY = "rmqinspect verify {store}"
 DECODE = "rmqinspect decode {store}"
 DECODE_TOPIC = "rmqinspect decode {store} -t {topic}"
+EXPLAIN = "rmqinspect explain {what}"
 SHOW = "rmqinspect show {store} --at {at}"
 
 _ESCAPED = re.compile(r"\\x[0-9a-f]{2}")
 _SPECIAL = re.compile(r"\\(?!x)|'")
 
-PLACEHOLDERS = {"store": "STORE", "at": "OFFSET", "topic": "TOPIC", "queue": "N"}
+PLACEHOLDERS = {"store": "STORE", "at": "OFFSET", "topic": "TOPIC", "queue": "N", "file": "FILE"}
 """What a template shows for a value that is not known."""
 
 
@@ -25,7 +28,19 @@ def fill_command(template: str, stores: Sequence[str] = (), **values: str | int)
     known = {name: shlex.quote(str(value)) for name, value in values.items()}
     if stores:
         known["store"] = " ".join(map(_quote_path, stores))
-    return template.format_map(PLACEHOLDERS | known)
+    if "file" in values:
+        known["file"] = _quote_path(str(values["file"]))
+    return choose_parts(template).format_map(PLACEHOLDERS | known)
+
+
+def placeholders(template: str) -> set[str]:
+    """Return the names in braces."""
+    return {name for _, name, _, _ in Formatter().parse(template) if name}
+
+
+def choose_parts(template: str, known: Collection[str] = tuple(PLACEHOLDERS)) -> str:
+    """Return a template without brackets: with the parts whose names are all known, without the others."""
+    return re.sub(r"\[(.*?)\]", lambda part: part[1] if placeholders(part[1]) <= set(known) else "", template)
 
 
 def _quote_path(path: str) -> str:

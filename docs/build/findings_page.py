@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from rmqinspect.commands import fill_command
 from rmqinspect.verify.codes import CODES, Code, fill_do
 
 _HEAD = """\
@@ -35,7 +36,7 @@ def _section(code: Code) -> Iterator[str]:
     yield f"- broker: {code.broker_effect}"
     if code.do:
         yield f"- do: {fill_do(code.do)}"
-    yield f"- next: `{code.next.format(store='STORE', at='OFFSET')}`\n"
+    yield f"- next: `{fill_command(code.next)}`\n"
     yield "| versions | what a broker does |"
     yield "|---|---|"
     yield from (f"| {versions} | {effect} |" for versions, effect in code.eras)

@@ -3,24 +3,42 @@
     store         S: classic commit log, file queues; 31 files, 355 705 bytes
     checkpoint    log 08:48:40.000Z, queues 08:48:46.708Z, index 08:48:45.095Z: none newer than the
                   log
-    |-- indent --|------------------------- up to WIDTH cells -------------------------------------|
+    |-- indent --|------------------------- up to the width of the terminal -----------------------|
 
 Widths are cells of a terminal, not characters: a Chinese or Japanese character takes two, a combining one
 none. Texts may come from the evidence and are escaped here. A line folds at spaces, never inside a number with
 grouped digits (`97 187`); a word wider than a line, such as a path, stays whole unless `cut` is set. What is
-copied, such as a command, is not folded at all: `Screen.line` prints it.
+copied is not folded like that: `Screen.command` continues a command with backslashes, `Screen.line` prints one line.
 """
 
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from shutil import get_terminal_size
 
 from rmqinspect.text import cell_width, cut_cells, escape
 
-WIDTH = 100
-"""Cells of a line, on terminals of any width and in pipes, so that the output is the same everywhere."""
+WIDTH, HEIGHT = 100, 50
+"""Cells of a line and lines of a screen where there is no terminal."""
+
+_NARROWEST = 40  # cells; on a narrower terminal lines run over
 
 _TOKENS = re.compile(r" +|(?:[^ ]|(?<=\d) (?=\d{3}\b))+")
+
+
+# A word of a command, as a shell separates them: spaces in quotes belong to it.
+_WORD = re.compile(r"""(?:\$'(?:[^'\\]|\\.)*'|[^ '"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""")
+
+
+def line_width() -> int:
+    """Return the cells of a line: those of the terminal."""
+    return max(get_terminal_size((WIDTH, HEIGHT)).columns, _NARROWEST) if sys.stdout.isatty() else WIDTH
+
+
+def screen_height() -> int:
+    """Return the lines of a screen: those of the terminal."""
+    return get_terminal_size((WIDTH, HEIGHT)).lines if sys.stdout.isatty() else HEIGHT
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +54,9 @@ class Screen:
         """Yield the lines of one label and its text; none if the text is empty."""
         if not text:
             return
-        head = self._head(label)
+        head, width = self._head(label), line_width()
         first, *rest = fold(
-            escape(text), WIDTH - self.lead - self.indent, WIDTH - cell_width(head), phrases=self.phrases, cut=self.cut
+            escape(text), width - self.lead - self.indent, width - cell_width(head), phrases=self.phrases, cut=self.cut
         )
         yield f"{head}{first}".rstrip()
         yield from (f"{'':{self.lead + self.indent}}{line}" for line in rest)
@@ -47,6 +65,24 @@ class Screen:
         """Yield the lines of several texts under one label."""
         for number, text in enumerate(texts):
             yield from self.rows("" if number else label, text)
+
+    def command(self, label: str, text: str) -> Iterator[str]:
+        """Yield a label and a command, none if it is empty: in one line, or on a terminal continued with backslashes.
+
+        It can be copied either way: it is broken between its words only.
+        """
+        if not text:
+            return
+        head, blank = self._head(label), " " * (self.lead + self.indent)
+        room = line_width() - cell_width(blank)
+        line = ""
+        for word in _WORD.findall(escape(text)) if sys.stdout.isatty() and cell_width(text) > room else (escape(text),):
+            if line and cell_width(line) + cell_width(word) + len("  \\") > room:
+                yield f"{head}{line} \\"
+                head, line = blank, f"  {word}"
+            else:
+                line = f"{line} {word}" if line else word
+        yield f"{head}{line}"
 
     def line(self, label: str, text: str) -> str:
         """Return a label and its text in one line, however long."""

@@ -22,6 +22,7 @@ import click
 
 from rmqinspect.broker.version_estimate import RELEASES
 from rmqinspect.cli.against import AgainstOptions, compare_with_report
+from rmqinspect.cli.finding_blocks import SCREEN, where
 from rmqinspect.cli.interrupt import interrupt_no_more, interrupted_once
 from rmqinspect.cli.options import (
     FORMAT_NAMES,
@@ -35,7 +36,7 @@ from rmqinspect.cli.options import (
 )
 from rmqinspect.cli.progress import LONG_READ, Progress, least_time, running_broker
 from rmqinspect.cli.status import ExitStatus
-from rmqinspect.cli.verify_screen import SCREEN, FinishedRun, screen, verdict_line, where
+from rmqinspect.cli.verify_screen import FinishedRun, screen, verdict_line
 from rmqinspect.errors import NotAStore, Refused
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.lock import lock_holder
@@ -140,6 +141,13 @@ class VerifyArguments(OutputOptions, AgainstOptions, LookOptions):
         "--format",
         type=click.Choice(FORMAT_NAMES),
         help="Default: a screen. Other formats: the table of findings, with the verdict on stderr.",
+    )
+
+    quiet: bool = option(
+        "-q", "--quiet", is_flag=True, help="Only the exit status; -f, -o and --report write what they always do."
+    )
+    verbose: int = option(
+        "-v", "--verbose", count=True, help="Show each finding, and more remarks; -vv adds a traceback to a bug."
     )
 
     @property
@@ -344,7 +352,7 @@ def _print(run: FinishedRun, format_: str, arguments: VerifyArguments) -> None:
             click.echo(verdict_line(run), err=True)
     elif not arguments.quiet:
         colour = use_colour(arguments.color)
-        for line in screen(run, colour):
+        for line in screen(run, colour=colour, unfold=arguments.verbose > 0):
             click.echo(line, color=colour)
 
 

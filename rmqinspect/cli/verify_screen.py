@@ -1,34 +1,30 @@
 """The screen of `verify`: findings, byte account, what was not checked, verdict."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import NamedTuple
 
 import click
 
-from rmqinspect.cli.labelled import WIDTH, Screen, fold, pad
+from rmqinspect.cli.finding_blocks import SCREEN, FindingScreen
+from rmqinspect.cli.labelled import fold, line_width, screen_height
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.store.model import Store
-from rmqinspect.text import count, describe_size, escape, group_digits
-from rmqinspect.times import format_millis
-from rmqinspect.verify.code_groups import OF_UNITS
+from rmqinspect.text import count, describe_size, group_digits
 from rmqinspect.verify.codes import BY_CODE, levels_up_to
 from rmqinspect.verify.custody import Custody
-from rmqinspect.verify.findings import Finding, next_command, what_to_do
+from rmqinspect.verify.findings import Finding
 from rmqinspect.verify.options import VerifyOptions
 from rmqinspect.verify.partial import log_end
 from rmqinspect.verify.result import VerifyResult
 from rmqinspect.version import tool_name
 
-SCREEN = Screen(indent=13)
-_DETAIL = Screen(indent=8, lead=SCREEN.indent)
-
 _SEGMENT_ROWS = 20  # rows of the byte account; beyond that, sound segments share rows
 _CHANGES = 20  # changed files listed; the others are counted
 
-_COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
-
 _COLUMNS = ("segment", "size", "records", "bytes", "filler", "zeros", "unknown")
+_LEFT_OUT = ("size", "filler", "zeros", "bytes")  # of the byte account on a narrow terminal, in this order
 
 
 class FinishedRun(NamedTuple):
@@ -42,19 +38,24 @@ class FinishedRun(NamedTuple):
     zone: tzinfo  # of printed times
 
 
-def screen(run: FinishedRun, colour: bool) -> Iterator[str]:
-    """Yield the lines of the screen: findings, byte account, joins, what was not checked, the verdict."""
+def screen(run: FinishedRun, *, colour: bool, unfold: bool) -> list[str]:
+    """Return the lines of the screen: losses, findings, byte account, what was not checked, losses again, the verdict.
+
+    The findings are folded so that the rest fits on the screen, too, but get half of it at least.
+    """
+    store, loss = run.outcome.store, str(run.outcome.loss) if run.outcome.loss else ""
+    before = list(_given(run.outcome)) if not store.neighbours or store.given != "store" else []
+    before += SCREEN.rows("lost", loss)
+    after = [*_rest(run), *SCREEN.rows("lost", loss), *_verdict_lines(run, colour=colour)]
+    height = screen_height()
+    room = None if unfold else max(height // 2, height - len(before) - len(after) - 2)
+    found = FindingScreen(run.name, run.zone, colour, room).lines(run.outcome.findings)
+    return [*before, *found, *([""] if found else []), *after]
+
+
+def _rest(run: FinishedRun) -> Iterator[str]:
+    """Yield the lines between the findings and the verdict."""
     outcome, store = run.outcome, run.outcome.store
-    if not store.neighbours or store.given != "store":
-        yield from _given(outcome)
-    yield from SCREEN.rows("lost", str(outcome.loss) if outcome.loss else "")
-    shown = [finding for finding in outcome.findings.rows if finding.code != "ST-UNCHECKED"]
-    for finding in shown:
-        yield from _finding_lines(finding, run, colour)
-    if outcome.findings.suppressed:
-        yield SCREEN.line("", f"and {group_digits(outcome.findings.suppressed)} more: --max-findings shows them")
-    if shown:
-        yield ""
     yield from _account_lines(outcome)
     yield from _joined_lines(outcome)
     yield from SCREEN.rows("interrupted", _not_read(outcome))
@@ -64,7 +65,6 @@ def screen(run: FinishedRun, colour: bool) -> Iterator[str]:
         yield from _custody_lines(run.custody, run.report)
         moments = _span(run.started, datetime.now(UTC))
         yield from SCREEN.rows("run", f"{tool_name()}, {moments}, arguments in the report")
-    yield verdict_line(run)
 
 
 def _joined_lines(outcome: VerifyResult) -> Iterator[str]:
@@ -154,66 +154,6 @@ def _given(outcome: VerifyResult) -> Iterator[str]:
     yield from SCREEN.rows("given", "; ".join(words) if words and not store.neighbours else folder)
 
 
-def _finding_lines(finding: Finding, run: FinishedRun, colour: bool) -> Iterator[str]:
-    """Yield what is wrong, where, at which record, with which values; then what a broker does and what to do next."""
-    code = BY_CODE[finding.code]
-    yield from _headline(finding, colour)
-    details = [where(finding), _record(finding, run.zone) or ""]
-    if finding.count > 1 and not finding.counted:
-        details.append(f"{group_digits(finding.count)} in all")
-    pairs = (("expected", finding.expected), ("found", finding.found))
-    details.append(", ".join(f"{label} {value}" for label, value in pairs if value is not None))
-    for detail in details:
-        yield from SCREEN.rows("", detail)
-    if finding.severity == "info":
-        return
-    if code.broker_effect:
-        yield from _DETAIL.rows("broker", code.broker_effect)
-    if action := what_to_do(finding):
-        yield from _DETAIL.rows("do", action)
-    if command_next := next_command(finding, run.name):
-        yield _DETAIL.line("next", command_next)
-
-
-def _headline(finding: Finding, colour: bool) -> Iterator[str]:
-    """Yield the lines of code, severity and message."""
-    label = pad(finding.code, max(SCREEN.indent, len(finding.code) + 1))
-    severity = f"{finding.severity:8} "
-    first, *rest = fold(escape(finding.message), WIDTH - SCREEN.indent, WIDTH - len(label) - len(severity))
-    yield f"{label}{click.style(severity, fg=_COLOURS[finding.severity]) if colour else severity}{first}"
-    yield from (f"{'':{SCREEN.indent}}{line}" for line in rest)
-
-
-def where(finding: Finding) -> str:
-    """Return the file and range of a finding, "" for a remark about the whole store."""
-    place = finding.file or ""
-    if finding.severity == "info" and finding.offset is None:
-        return ""
-    if place and finding.offset is not None:
-        place += f" at {group_digits(finding.offset)} ({finding.offset:#x})"
-        if finding.length:
-            place += f", {group_digits(finding.length)} bytes"
-    return place
-
-
-def _record(finding: Finding, zone: tzinfo) -> str | None:
-    """Return the record or queue unit that a finding is about, None without one."""
-    if finding.topic is None:
-        return None
-    if finding.physical_offset is None:
-        place = "" if finding.queue_offset is None else f" offset {finding.queue_offset}"
-        return f"{finding.topic} queue {finding.queue_id}{place}"
-    queue = f"{finding.topic} queue {finding.queue_id} offset {finding.queue_offset}"
-    if finding.code in OF_UNITS:
-        return f"unit of {queue}, points at {group_digits(finding.physical_offset)}"
-    text = f"record {group_digits(finding.physical_offset)}: {queue}"
-    if finding.keys:
-        text += f", key {finding.keys.split(' ')[0]}"
-    if finding.timestamp is not None and (stored := format_millis(finding.timestamp, zone)) is not None:
-        text += f", {stored}"
-    return text
-
-
 def _account_lines(outcome: VerifyResult) -> Iterator[str]:
     """Yield the table of the byte account: one row per segment, and their sum."""
     accounts = outcome.accounts
@@ -234,10 +174,20 @@ def _account_lines(outcome: VerifyResult) -> Iterator[str]:
     if len(accounts) > 1:
         adds_up = all(account.total == account.segment.size for account in accounts)
         rows.append(_account_row("all", accounts, "adds up" if adds_up else "partly read"))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
+    yield from _account_table(rows)
+
+
+def _account_table(rows: list[tuple[str, ...]]) -> Iterator[str]:
+    """Yield the rows in columns; on a terminal without those of `_LEFT_OUT`, one after the other, until a line fits."""
+    columns = list(range(len(rows[0])))
+    widths = [max(len(row[column]) for row in rows) for column in columns]
+    for name in _LEFT_OUT:
+        if sys.stdout.isatty() and sum(widths[column] + 2 for column in columns) - 2 > line_width():
+            columns.remove(rows[0].index(name))
+    label, *numbers, remark = columns
     for row in rows:
-        numbers = (cell.rjust(width) for cell, width in zip(row[1:-1], widths[1:], strict=True))
-        yield "  ".join([row[0].ljust(widths[0]), *numbers, row[-1]]).rstrip()
+        cells = (row[column].rjust(widths[column]) for column in numbers)
+        yield "  ".join([row[label].ljust(widths[label]), *cells, row[remark]]).rstrip()
 
 
 def _shared_row(accounts: list[ByteAccount]) -> list[tuple[str, ...]]:
@@ -265,8 +215,23 @@ def _damaged(outcome: VerifyResult, account: ByteAccount) -> str:
     return count(number, "error") if number else ""
 
 
+def _verdict_lines(run: FinishedRun, *, colour: bool) -> Iterator[str]:
+    """Yield the verdict: in one line, which scripts read, or on a terminal folded."""
+    line = verdict_line(run)
+    lines = fold(line, line_width() - SCREEN.indent, line_width()) if sys.stdout.isatty() else [line]
+    for number, text in enumerate(lines):
+        shown = f"{'':{SCREEN.indent}}{text}" if number else text
+        yield click.style(shown, fg=_colour(run.outcome), bold=True) if colour else shown
+
+
+def _colour(outcome: VerifyResult) -> str:
+    if outcome.damage:
+        return "red"
+    return "green" if outcome.complete and not outcome.warnings else "yellow"
+
+
 def verdict_line(run: FinishedRun) -> str:
-    """Return the last line of the screen."""
+    """Return the verdict in one line."""
     outcome = run.outcome
     records = sum(account.records for account in outcome.accounts)
     scope = ", for this file only" if not outcome.store.neighbours and len(outcome.store.segments) == 1 else ""

@@ -142,6 +142,7 @@ def check_checkpoint(store: Store, last_timestamp: int | None, log_end: int) -> 
                 file="checkpoint",
                 expected=f"{checkpoint.CHECKPOINT_SIZE} bytes",
                 found="no file",
+                absent=True,
             )
         return
     yield from _check_length(file)

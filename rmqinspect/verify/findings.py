@@ -1,11 +1,13 @@
 """Findings: what a check reports. Neighbours are merged, so ten million of one kind are one row."""
 
+import posixpath
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 
-from rmqinspect.commands import fill_command
+from rmqinspect.commands import choose_parts, fill_command, placeholders
 from rmqinspect.errors import Unreadable
+from rmqinspect.system.uri import is_remote
 from rmqinspect.tables.capped_list import CappedList
 from rmqinspect.verify.code_groups import NEVER_CAPPED
 from rmqinspect.verify.codes import BY_CODE, fill_do
@@ -34,6 +36,7 @@ class Finding:
     keys: str | None = None
     unchecked: str = ""  # of ST-UNCHECKED: the part of the store
     remedy: str = ""  # of ST-UNCHECKED: the option that checks it
+    absent: bool = False  # the file is not there: no command can show it
     do: str = ""  # what a person has to do; the code's own unless the check knows better
 
     def __post_init__(self) -> None:
@@ -121,12 +124,24 @@ class Findings:
 
 
 def next_command(finding: Finding, store: str) -> str | None:
-    """Return the command to run next on `store`, quoted for a shell; None if the finding has none."""
+    """Return the command that shows what the finding is about, quoted for a shell; None if there is nothing to show."""
     template = BY_CODE[finding.code].next
-    if template and "{at}" in template and finding.physical_offset is None:
+    values = {
+        "at": finding.physical_offset,
+        "topic": finding.topic,
+        "queue": finding.queue_id,
+        "file": _path(finding.file, store) if finding.file and not finding.absent else None,
+    }
+    known = {name: value for name, value in values.items() if value is not None}
+    template = choose_parts(template, {"store", *known})
+    if not placeholders(template) <= {"store", *known} or (template.startswith("ls ") and is_remote(store)):
         return None
-    at = {} if finding.physical_offset is None else {"at": finding.physical_offset}
-    return template and fill_command(template, [store], **at)
+    return fill_command(template, [store], **known)
+
+
+def _path(file: str, store: str) -> str:
+    """Return the path of a file of the store, or of a store that is this one file."""
+    return store if f"/{store}".endswith(f"/{file}") else posixpath.join(store, file)
 
 
 def what_to_do(finding: Finding) -> str | None:

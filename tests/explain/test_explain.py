@@ -122,6 +122,8 @@ def test_every_command_has_options_that_exist(capsys: pytest.CaptureFixture[str]
     helps: dict[str, str] = {}
     for command in sorted(commands):
         tool, verb, *words = command.split()
+        if tool == "ls":
+            continue
         assert tool == "rmqinspect", command
         if verb not in helps:
             main([verb, "--help"])

@@ -1,0 +1,221 @@
+"""The findings on the screen of `verify`: one block per code and cause, together at most a screen long.
+
+    CQ-MISSING   error    18 records of the queue have no unit: consumers never receive them
+                 commitlog/00000000000000000000 at 0 (0x0)
+                 record 0: orders queue 0 offset 0, 2026-11-21T08:48:14.026Z
+                 expected queue offset 0 to 17, found no unit
+                 also TopicA queue 0 offset 0 (59)
+                 2 shown, 236 in all; -v shows each
+                 broker  startup after an unclean shutdown adds units only for the part of the log it scans
+                 next    rmqinspect show STORE --at 0
+                 explain rmqinspect explain CQ-MISSING
+
+The first finding of a block is shown in full, some others in a line each. With more blocks than fit, all become
+shorter (`_SHAPES`); at last only the worst are shown. `-v` makes every finding its own block.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import tzinfo
+from typing import NamedTuple
+
+import click
+
+from rmqinspect.cli.labelled import Screen, fold, line_width, pad
+from rmqinspect.commands import EXPLAIN, fill_command
+from rmqinspect.text import count, escape, group_digits
+from rmqinspect.times import format_millis
+from rmqinspect.verify.code_groups import OF_UNITS
+from rmqinspect.verify.codes import BY_CODE
+from rmqinspect.verify.findings import Finding, Findings, next_command, what_to_do
+
+SCREEN = Screen(indent=13)
+_DETAIL = Screen(indent=8, lead=SCREEN.indent)
+
+_COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
+_WORST_FIRST = ("error", "warning", "info")
+
+# More causes of one code than these are one block: what differs is then a name, not the cause.
+_CAUSES = 3
+
+
+class _Shape(NamedTuple):
+    """How much of each block is printed."""
+
+    others: int  # findings beside the first, in a line each
+    advice: bool  # what a broker does, and how to learn more
+    places: bool  # where, expected and found
+    action: bool  # what to do and to run next
+
+
+# Tried in this order until the blocks fit the screen.
+_SHAPES = (
+    _Shape(others=3, advice=True, places=True, action=True),
+    _Shape(others=1, advice=True, places=True, action=True),
+    _Shape(others=0, advice=False, places=True, action=True),
+    _Shape(others=0, advice=False, places=False, action=True),
+    _Shape(others=0, advice=False, places=False, action=False),
+)
+
+
+class Block(NamedTuple):
+    """Findings of one code and one cause."""
+
+    findings: list[Finding]
+    total: int  # with those that have no row
+
+    @property
+    def first(self) -> Finding:
+        """The finding that is shown in full."""
+        return self.findings[0]
+
+
+@dataclass(frozen=True, slots=True)
+class FindingScreen:
+    """How the findings of a run are printed."""
+
+    store: str  # as given: the commands name it
+    zone: tzinfo  # of printed times
+    colour: bool
+    height: int | None  # lines that all findings may take; None: each finding is shown
+
+    def lines(self, findings: Findings) -> list[str]:
+        """Return the lines of all findings but ST-UNCHECKED, in file order, folded if there is a height."""
+        rows = [finding for finding in findings.rows if finding.code != "ST-UNCHECKED"]
+        more = []
+        if findings.suppressed:
+            number = group_digits(findings.suppressed)
+            more = [SCREEN.line("", f"and {number} more: --max-findings shows them")]
+        if self.height is None:
+            return self._lines([Block([finding], finding.count) for finding in rows], _SHAPES[0]) + more
+        blocks = _blocks(rows, findings.counts)
+        for shape in _SHAPES:
+            lines = self._lines(blocks, shape) + more
+            if len(lines) <= self.height:
+                return lines
+        return self._worst(blocks, self.height)
+
+    def _worst(self, blocks: list[Block], height: int) -> list[str]:
+        """Return a headline of each block, errors first, as many as fit."""
+        worst = sorted(blocks, key=lambda block: _WORST_FIRST.index(block.first.severity))
+        lines: list[str] = []
+        for number, block in enumerate(worst):
+            more = self._lines([block], _SHAPES[-1])
+            if number and len(lines) + len(more) >= height:
+                left = count(len(worst) - number, "more kind")
+                lines.append(SCREEN.line("", f"and {left} of findings: -v shows all"))
+                break
+            lines += more
+        return lines
+
+    def _lines(self, blocks: list[Block], shape: _Shape) -> list[str]:
+        last = {block.first.code: number for number, block in enumerate(blocks)}
+        lines: list[str] = []
+        for number, block in enumerate(blocks):
+            first = block.first
+            lines += _headline(first, self.colour)
+            if shape.places:
+                lines += self._places(block, shape.others)
+            elif block.total > 1 and not (first.counted and block.total == first.count):
+                lines.append(SCREEN.line("", f"{group_digits(block.total)} in all"))
+            if first.severity == "info":
+                continue
+            if shape.advice:
+                lines += _DETAIL.rows("broker", BY_CODE[first.code].broker_effect)
+            if shape.action:
+                lines += _DETAIL.rows("do", what_to_do(first) or "")
+                lines += _DETAIL.command("next", next_command(first, self.store) or "")
+            if shape.advice and last[first.code] == number:
+                lines += _DETAIL.command("explain", fill_command(EXPLAIN, what=first.code))
+        return lines
+
+    def _places(self, block: Block, others: int) -> Iterator[str]:
+        """Yield where the first finding is and what it is about, some others, and how many there are."""
+        first, *rest = block.findings
+        pairs = (("expected", first.expected), ("found", first.found))
+        values = ", ".join(f"{label} {value}" for label, value in pairs if value is not None)
+        for detail in (where(first), _record(first, self.zone), values):
+            yield from SCREEN.rows("", detail)
+        for finding in rest[:others]:
+            number = f" ({group_digits(finding.count)})" if finding.count > 1 else ""
+            yield from SCREEN.rows("", f"also {_queue(finding) or where(finding) or finding.message}{number}")
+        shown = 1 + len(rest[:others])
+        if block.total > shown and not (first.counted and block.total == first.count):
+            more = "; -v shows each" if len(block.findings) > shown else ""
+            yield from SCREEN.rows("", f"{shown} shown, {group_digits(block.total)} in all{more}")
+
+
+def where(finding: Finding) -> str:
+    """Return the file and range of a finding, "" for a remark about the whole store."""
+    place = finding.file or ""
+    if finding.severity == "info" and finding.offset is None:
+        return ""
+    if place and finding.offset is not None:
+        place += f" at {group_digits(finding.offset)} ({finding.offset:#x})"
+        if finding.length:
+            place += f", {group_digits(finding.length)} bytes"
+    return place
+
+
+def _blocks(rows: Sequence[Finding], counts: Mapping[str, int]) -> list[Block]:
+    """Return the findings by code, severity and cause, in the order in which each was found first.
+
+    `counts` is the number of findings of each code, with those that have no row: they are in its last block.
+    """
+    causes: dict[tuple[str, str], set[str]] = {}
+    for finding in rows:
+        causes.setdefault((finding.code, finding.severity), set()).add(_cause(finding))
+    blocks: dict[tuple[str, str, str], list[Finding]] = {}
+    without_row = Counter(counts)
+    for finding in rows:
+        kind = (finding.code, finding.severity)
+        cause = _cause(finding) if len(causes[kind]) <= _CAUSES else ""
+        blocks.setdefault((*kind, cause), []).append(finding)
+        without_row[finding.code] -= finding.count
+    last = {code: key for key in blocks for code in key[:1]}
+    return [
+        Block(block, sum(row.count for row in block) + (without_row[key[0]] if last[key[0]] == key else 0))
+        for key, block in blocks.items()
+    ]
+
+
+def _cause(finding: Finding) -> str:
+    """Return what the message says before its details, without the numbers in it."""
+    message = finding.message
+    for name in (finding.topic, finding.file):
+        message = message.replace(name, "") if name else message
+    return re.sub(r"\d+", "", re.split("[;:]", message)[0])
+
+
+def _headline(finding: Finding, colour: bool) -> Iterator[str]:
+    """Yield the lines of code, severity and message."""
+    label = pad(finding.code, max(SCREEN.indent, len(finding.code) + 1))
+    severity, width = f"{finding.severity:8} ", line_width()
+    first, *rest = fold(escape(finding.message), width - SCREEN.indent, width - len(label) - len(severity))
+    yield f"{label}{click.style(severity, fg=_COLOURS[finding.severity]) if colour else severity}{first}"
+    yield from (f"{'':{SCREEN.indent}}{line}" for line in rest)
+
+
+def _record(finding: Finding, zone: tzinfo) -> str:
+    """Return the record or queue unit that a finding is about, "" without one."""
+    queue = _queue(finding)
+    if not queue or finding.physical_offset is None:
+        return queue
+    if finding.code in OF_UNITS:
+        return f"unit of {queue}, points at {group_digits(finding.physical_offset)}"
+    text = f"record {group_digits(finding.physical_offset)}: {queue}"
+    if finding.keys:
+        text += f", key {finding.keys.split(' ')[0]}"
+    if finding.timestamp is not None and (stored := format_millis(finding.timestamp, zone)) is not None:
+        text += f", {stored}"
+    return text
+
+
+def _queue(finding: Finding) -> str:
+    """Return the queue of a finding and the offset in it, "" without one."""
+    if finding.topic is None:
+        return ""
+    offset = "" if finding.queue_offset is None else f" offset {finding.queue_offset}"
+    return f"{finding.topic} queue {finding.queue_id}{offset}"
