@@ -40,6 +40,12 @@ FLOORS = (
     ),
     Folder(
         6,
+        "find",
+        "codec commitlog config consumequeue index store tables",
+        "look-ups: which few bytes of the log hold the records that a filter asks for",
+    ),
+    Folder(
+        6,
         "show",
         "broker codec commitlog config consumequeue damage schemas store system",
         "one record, or one store's summary",
@@ -60,11 +66,11 @@ FLOORS = (
     Folder(
         7, "export", "broker commitlog consumequeue output store system tables verify", "whole stores as Parquet files"
     ),
-    Folder(8, "spark", "export store system tables verify", "the Spark data source, exports as Spark jobs"),
+    Folder(8, "spark", "codec export store system tables verify", "the Spark data source, exports as Spark jobs"),
     Folder(
         9,
         "cli",
-        "broker codec commitlog config diff explain export output show spark store system tables verify",
+        "broker codec commitlog config diff explain export find index output show spark store system tables verify",
         "one module per command: options in, screens out",
     ),
     Folder(10, "__init__", "store tables verify", "the names that `import rmqinspect` offers"),
@@ -78,7 +84,7 @@ LIBRARIES = {
     "isal": "commitlog",
     "javaproperties": "store",
     "numpy": "codec commitlog consumequeue index config timer broker damage tables diff verify export",
-    "pyarrow": "codec system output commitlog tables diff verify export spark cli",
+    "pyarrow": "codec system output commitlog tables find diff verify export spark cli",
     "py4j": "spark",
     "pyspark": "spark",
     "rocksdict": "consumequeue",

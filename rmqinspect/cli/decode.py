@@ -1,5 +1,6 @@
 """`rmqinspect decode`: the rows of any table, of a store or of one file in it."""
 
+from collections import defaultdict
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -41,6 +42,7 @@ from rmqinspect.text import count, describe_size, escape, group_digits
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from rmqinspect.find.plan import LookUp
     from rmqinspect.output import View, Writer
     from rmqinspect.store.model import Store
     from rmqinspect.tables.filters import Selection
@@ -89,6 +91,11 @@ class DecodeArguments(
         "--body",
         type=click.Choice(("full", "preview", "none")),
         help="How much of each body. Default: preview in the table format, else full.",
+    )
+    scan: bool = option(
+        "--scan",
+        is_flag=True,
+        help="Read the whole log for a look-up, too: by id, key, queue offset or time.",
     )
 
 
@@ -144,13 +151,29 @@ def _read_view(arguments: DecodeArguments, body: str) -> "View":
 
 
 @dataclass(frozen=True, slots=True)
+class _StoreRead:
+    """What is read of one store."""
+
+    store: "Store"
+    selection: "Selection"
+    look_up: "LookUp | None"  # what of the log the filters ask for; None: all of the table
+
+    def size(self, table: str, *, scan: bool) -> int:
+        """Return the bytes to read."""
+        from rmqinspect.tables.sources import bytes_to_read
+
+        if self.look_up is None or scan:
+            return bytes_to_read(self.store, table, self.selection.offsets)
+        return self.look_up.size
+
+
+@dataclass(frozen=True, slots=True)
 class _Plan:
-    stores: "list[Store]"
+    reads: list[_StoreRead]
     table: "Table"
     shown_schema: "pa.Schema"
     selection: "Selection"  # without times: `last` is another time in each store
     arguments: DecodeArguments
-    now: datetime
     body: str  # full, preview, none
     cut: bool  # bodies are cut here; the table format cuts, and marks it, by itself
     wanted: frozenset[str]  # columns that are shown or compared
@@ -182,8 +205,6 @@ def _make_plan(stores: "list[Store]", arguments: DecodeArguments, format_: str) 
 
     :raises click.UsageError: an option does not fit the table or the stores.
     """
-    from rmqinspect.tables.sources import bytes_to_read
-
     table = _choose_table(arguments.table, stores)
     schema = _with_store(table.schema) if len(stores) > 1 else table.schema
     shown = _choose_columns(arguments.columns, table, schema, format_)
@@ -198,19 +219,35 @@ def _make_plan(stores: "list[Store]", arguments: DecodeArguments, format_: str) 
     wanted = {*shown, *compared, "status", "kind"} & set(table.schema.names)
     if body == "none" and selection.body_text is None:
         wanted.discard("body")
+    now = datetime.now(UTC)
+    reads = [_plan_read(store, table, selection, arguments, now) for store in stores]
     return _Plan(
-        stores,
+        reads,
         table,
         schema.empty_table().select(shown).schema,
         selection,
         arguments,
-        datetime.now(UTC),
         body,
         cut=body == "preview" and format_ != "table",
         wanted=frozenset(wanted),
-        size=sum(bytes_to_read(store, table.name, selection.offsets) for store in stores),
+        size=sum(read.size(table.name, scan=arguments.scan) for read in reads),
         filters=bool(compared),
     )
+
+
+def _plan_read(
+    store: "Store", table: "Table", selection: "Selection", arguments: DecodeArguments, now: datetime
+) -> _StoreRead:
+    from rmqinspect.find.plan import plan_look_up
+    from rmqinspect.tables.sources import last_store_time
+
+    look_up = None
+    try:
+        selection = with_times(selection, arguments, cache(partial(last_store_time, store)), now)
+        look_up = plan_look_up(store, selection) if table.name == "messages" else None
+    except Unreadable:
+        pass  # the scan meets it again, and reports it
+    return _StoreRead(store, selection, look_up)
 
 
 def _choose_table(name: str | None, stores: "list[Store]") -> "Table":
@@ -274,14 +311,13 @@ class _Reading:
         self.bad_rows = 0
         self.more: str | None = None  # whether rows follow the limit: more exist, more may exist
         self.unreadable = 0
-        self.gaps = 0
-        self.gap_size = 0
-        self._gap_end = -1
+        # Parts of gaps in the range asked for, by store; a gap may come in several, and a part twice.
+        self.gaps: dict[str, set[tuple[int, int]]] = defaultdict(set)
 
     def announce(self) -> None:
         """Announce a long read before it starts; with -v also what was inferred about the files."""
         arguments = self.plan.arguments
-        remarks = [remark for store in self.plan.stores for remark in store.remarks]
+        remarks = [remark for read in self.plan.reads for remark in read.store.remarks]
         for remark in remarks if arguments.verbose else ():
             self.progress.remark(remark)
         stops_early = arguments.limit is not None and not self.plan.filters
@@ -323,33 +359,39 @@ class _Reading:
 
     def _batches(self) -> "Generator[tuple[pa.RecordBatch, pa.RecordBatch], None, None]":
         """Yield (selected rows with all columns, the same rows as they are written)."""
-        from rmqinspect.tables.sources import is_read_for, last_store_time
+        from rmqinspect.tables.sources import is_read_for
 
-        for store in self.plan.stores:
-            for oddity in store.unread_entries:
+        for read in self.plan.reads:
+            for oddity in read.store.unread_entries:
                 if is_read_for(self.plan.table.name, oddity.place):
                     self._note_unreadable(f"{oddity.name}: not read: {oddity.detail}")
             try:
-                last_time = cache(partial(last_store_time, store))
-                selection = with_times(self.plan.selection, self.plan.arguments, last_time, self.plan.now)
-                for batch in self.plan.table.rows(store, self._request(selection)):
-                    rows = selection.select_rows(batch)
-                    yield rows, self.plan.shape(rows, store)
+                for batch in self._rows_of(read):
+                    rows = read.selection.select_rows(batch)
+                    yield rows, self.plan.shape(rows, read.store)
             except Unreadable as error:
                 self._note_unreadable(str(error))
 
-    def _request(self, selection: "Selection") -> "Request":
+    def _rows_of(self, read: _StoreRead) -> "Iterator[pa.RecordBatch]":
+        from rmqinspect.find.read import planned_rows
+
+        request = self._request(read)
+        if read.look_up is None or self.plan.arguments.scan:
+            return self.plan.table.rows(read.store, request)
+        return planned_rows(read.store, read.look_up.to_read, request)
+
+    def _request(self, read: _StoreRead) -> "Request":
         from rmqinspect.tables.table import Request
 
         arguments = self.plan.arguments
         return Request(
-            offsets=selection.offsets,
+            offsets=read.selection.offsets,
             raw_body=arguments.raw_body,
             max_body=arguments.max_body,
             jobs=count_jobs(arguments),
             columns=self.plan.wanted,
             progress=self.progress,
-            on_gap=self._note_gap,
+            on_gap=partial(self._note_gap, read),
             on_unreadable=self._note_unreadable,
             on_remark=self.progress.remark,
         )
@@ -362,13 +404,11 @@ class _Reading:
             counted = pc.value_counts(batch.column("status")).to_pylist()
             self.bad_rows += sum(row["counts"] for row in counted if row["values"] not in (None, *SOUND["status"]))
 
-    def _note_gap(self, kind: str, start: int, end: int) -> None:
-        first, beyond = self.plan.selection.offsets or (start, end)
-        overlap = min(end, beyond) - max(start, first)
-        if overlap > 0:
-            self.gaps += start != self._gap_end  # a gap may come in several adjoining parts
-            self.gap_size += overlap
-            self._gap_end = end
+    def _note_gap(self, read: _StoreRead, _kind: str, start: int, end: int) -> None:
+        """Note the parts of a gap that lie in the range asked for."""
+        asked = [read.selection.offsets or (start, end)] if read.look_up is None else read.look_up.spans
+        overlaps = ((max(start, first), min(end, beyond)) for first, beyond in asked)
+        self.gaps[read.store.name].update((first, beyond) for first, beyond in overlaps if first < beyond)
 
     def _note_unreadable(self, message: str) -> None:
         self.unreadable += 1
@@ -382,18 +422,49 @@ class _Reading:
             remark(f"shown {group_digits(self.rows)}, {self.more} (-n {self.plan.arguments.limit}){bad}")
         elif talkative or bad or self.unreadable:
             remark(f"{count(self.rows, 'row')}, {'incomplete' if self.unreadable else 'complete'}{bad}")
-        if self.gaps:
-            size = count(self.gap_size, "byte")
-            remark(f"{count(self.gaps, 'gap')} in the range read: {size} without a record (--table gaps)")
+        gaps = self._merged_gaps()
+        if gaps:
+            size = count(sum(end - start for start, end in gaps), "byte")
+            remark(f"{count(len(gaps), 'gap')} in the range read: {size} without a record (--table gaps)")
         unmatched = [] if self.more else self.plan.selection.unmatched_topics()
         for pattern in unmatched:
             near = ", ".join(self.plan.selection.near_topics(pattern))
             self.progress.complain(f"no topic matches {pattern}" + (f"; near: {near}" if near else ""))
-        return self._status(nothing_found=bool(unmatched))
+        missed = self._tell_look_ups()
+        return self._status(nothing_found=bool(unmatched) or missed)
+
+    def _tell_look_ups(self) -> bool:
+        """Tell what was read for look-ups, and which way; return whether records were asked for and none found."""
+        from rmqinspect.codec import message_id
+        from rmqinspect.store.reader import FileReader
+
+        look_ups = [read.look_up for read in self.plan.reads if read.look_up is not None]
+        if not look_ups:
+            return False
+        scan = self.plan.arguments.scan
+        ways = "by a scan, as asked" if scan else ", ".join(dict.fromkeys(one.way for one in look_ups))
+        # Other processes count what they read by themselves.
+        size = max(FileReader.bytes_read, min(self.plan.size, self.progress.done))
+        self.progress.remark(f"read {describe_size(size)}: {ways}")
+        missed = not self.rows and self.more is None and any(one.asks_for_records for one in look_ups)
+        if missed:
+            searched = "the whole log" if scan else "; ".join(dict.fromkeys(one.searched for one in look_ups))
+            advice = "" if scan or searched == "the whole log" else " (--scan reads the whole log)"
+            self.progress.complain(f"no such record; searched: {searched}{advice}")
+            for key in self.plan.selection.keys:
+                if message_id.decode(key):
+                    self.progress.complain(f"{key} looks like a message id: --id {key}")
+        return missed
+
+    def _merged_gaps(self) -> list[tuple[int, int]]:
+        from rmqinspect.index.lookup import merge
+
+        return [gap for found in self.gaps.values() for gap in merge(found)]
 
     def _status(self, *, nothing_found: bool) -> ExitStatus:
-        damaged = (self.bad_rows or self.gaps) and self.plan.arguments.fail_on != "never"
-        if damaged and not (nothing_found and not self.rows):
+        damaged = (self.bad_rows or any(self.gaps.values())) and self.plan.arguments.fail_on != "never"
+        asked = any(read.look_up is not None and read.look_up.asks_for_records for read in self.plan.reads)
+        if damaged and (asked or self.rows or not nothing_found):
             return ExitStatus.DAMAGE
         if self.unreadable:
             return ExitStatus.UNREADABLE

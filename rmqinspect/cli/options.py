@@ -398,6 +398,7 @@ def read_selection(options: SelectionOptions) -> "Selection":
         topics=options.topics,
         queue_id=options.queue_id,
         queue_offsets=options.queue_offsets,
+        in_queues=True,
         offsets=options.offsets,
         tags=options.tags,
         keys=options.keys,

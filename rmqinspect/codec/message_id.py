@@ -23,6 +23,7 @@ ID_FORMS = (
 
 _IPV4_SIZE = 4
 _MAX_PORT = 65535
+_LONGEST_LOG = 1 << 48  # bytes: 256 TiB
 # A month of 31 days in a zone that sets its clock back, plus the 12 hours that 4.0.0 may be wrong.
 _MONTH_LIMIT = timedelta(days=31, hours=13)
 _NEAR = timedelta(seconds=30)  # BORNTIMESTAMP is taken a moment after the id
@@ -122,6 +123,16 @@ def decode(text: str) -> tuple[MessageId, ...]:
         if layout.sizeof() == len(raw)
     ]
     return tuple(sorted(readings, key=lambda reading: bool(reading.doubts)))
+
+
+def offset_place(text: str) -> int | None:
+    """Return the physical offset that an offset msg id names; None for what is none.
+
+    A producer's id looks like one where its process number is a multiple of 65,536. Its offset would then begin
+    with half of a hash, which is more bytes than a log has.
+    """
+    readings = (reading for reading in decode(text) if isinstance(reading, OffsetId) and not reading.doubts)
+    return next((reading.physical_offset for reading in readings if reading.physical_offset < _LONGEST_LOG), None)
 
 
 def split_batch(text: str) -> list[str]:

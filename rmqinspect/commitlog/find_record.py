@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from rmqinspect.codec.hashes import masked_crc32
-from rmqinspect.codec.layout import place_of
+from rmqinspect.codec.layout import place_of, span_of
 from rmqinspect.codec.record_proof import (
     BLANKS,
     LONGEST_HEAD,
@@ -55,6 +55,9 @@ _BEHIND_MAGIC, _BEHIND_OFFSET = (
     place_of(_HEAD, name) + getattr(_HEAD, name).sizeof() for name in ("magic", "physical_offset")
 )
 
+_FRONT_SIZE = _HEAD.sizeof()
+_QUEUE_SPANS = tuple(span_of(_HEAD, name) for name in ("queue_id", "queue_offset"))
+
 
 class Frame(NamedTuple):
     """A record that proves itself: physical offsets, half-open."""
@@ -62,6 +65,15 @@ class Frame(NamedTuple):
     start: int
     end: int
     head: Head
+
+
+class Identity(NamedTuple):
+    """What a record says about its place: it is message `queue_offset` of a queue."""
+
+    size: int  # bytes
+    topic: str
+    queue_id: int
+    queue_offset: int
 
 
 class RecordFinder:
@@ -92,6 +104,18 @@ class RecordFinder:
             size = trailer_size(head, self.read(position + head.body_end, rest))
         return Frame(offset, offset + head.size, head) if size == rest else None
 
+    def identity_at(self, offset: int) -> Identity | None:
+        """Return what the record at an offset says about its queue; None if it does not prove itself."""
+        frame = self.frame_at(offset)
+        if frame is None:
+            return None
+        fields = self.read(offset - self.base, _FRONT_SIZE)
+        trailer = self.read(offset + frame.head.body_end - self.base, _USUAL_TRAILER)
+        width = 2 if frame.head.magic == message.MAGIC_V2 else 1
+        topic = trailer[width : width + int.from_bytes(trailer[:width], "big")]
+        queue_id, queue_offset = (int.from_bytes(fields[span], "big", signed=True) for span in _QUEUE_SPANS)
+        return Identity(frame.head.size, topic.decode(errors="replace"), queue_id, queue_offset)
+
     def frames_before(self, offset: int) -> Iterator[Frame]:
         """Yield the records that begin before an offset, the nearest first.
 
@@ -110,10 +134,21 @@ class RecordFinder:
             if low == self.base or left <= 0:
                 return
 
-    def next_frame(self, offset: int) -> Frame | None:
-        """Return the first record that begins at or behind an offset, within 16 MiB."""
-        starts = self._candidates(offset, offset + SEARCH)[:_MOST_CANDIDATES]
-        return next((frame for start in starts if (frame := self.frame_at(start)) is not None), None)
+    def next_frame(self, offset: int, limit: int | None = None) -> Frame | None:
+        """Return the first record that begins at or behind an offset, before `limit`, within 16 MiB."""
+        end = min(offset + SEARCH, self.end if limit is None else limit)
+        start, left = offset, _MOST_CANDIDATES
+        for span in WINDOWS:
+            stop = min(offset + span, end)
+            for candidate in self._candidates(start, stop)[:left]:
+                left -= 1
+                frame = self.frame_at(candidate)
+                if frame is not None:
+                    return frame
+            start = stop
+            if stop == end or left <= 0:
+                break
+        return None
 
     def _candidates(self, low: int, stop: int) -> list[int]:
         """Return the offsets in [low, stop) where a magic stands with its own offset."""

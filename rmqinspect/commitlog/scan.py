@@ -83,15 +83,15 @@ def scan_split(split: Split, window_size: int = WINDOW_SIZE) -> Iterator[Event]:
         yield Borders(chain.entry or chain.exit, chain.exit)
 
 
-def walk_to(segment: Segment, start: int, border: int) -> ScanState:
+def walk_to(segment: Segment, start: int, border: int, entry: ScanState | None = None) -> ScanState:
     """Return the state of the scan at `border`: the `entry` of a split that begins there.
 
-    Exact, and costs a walk over all that lies between, from `start` on. For splits whose border nobody
-    can repair later (`redo_where_borders_differ`).
+    Exact, and costs a walk over all that lies between, from `start` on, where `entry` is the state. For
+    splits whose border nobody can repair later (`redo_where_borders_differ`).
 
     :raises Unreadable: the file cannot be opened.
     """
-    exits = [event.exit for event in scan_split(Split(segment, start, border)) if isinstance(event, Borders)]
+    exits = [event.exit for event in scan_split(Split(segment, start, border, entry)) if isinstance(event, Borders)]
     return exits[-1]
 
 

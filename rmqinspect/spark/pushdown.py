@@ -13,6 +13,7 @@ from typing import Any
 from pyspark.sql import datasource as api
 from pyspark.sql.datasource import Filter
 
+from rmqinspect.codec.message_id import offset_place
 from rmqinspect.tables.filters import Range, Selection
 
 _FIRST, _LAST = -(1 << 63), (1 << 63) - 1  # of a column's numbers; those of damaged records may be negative
@@ -104,6 +105,6 @@ _VALUES: dict[str, Callable[[Selection, tuple[Any, ...]], Selection]] = {
     "topic": lambda s, names: replace(s, topics=tuple(map(glob.escape, names))),
     "queue_id": lambda s, ids: replace(s, queue_id=ids[0]) if len(ids) == 1 else s,
     "tags": lambda s, tags: replace(s, tags=tags),
-    "msg_id": lambda s, ids: replace(s, ids=ids),
-    "offset_msg_id": lambda s, ids: replace(s, ids=ids),
+    # An offset msg id is another question to a Selection: which record lies at the place that it names?
+    "msg_id": lambda s, ids: s if any(offset_place(one) is not None for one in ids) else replace(s, ids=ids),
 }

@@ -14,9 +14,12 @@ from fnmatch import fnmatchcase
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rmqinspect.codec.message_id import offset_place
 from rmqinspect.topics import is_system_topic
 
 Range = tuple[int, int]
+
+_PATTERN = re.compile(r"[*?\[]")
 
 _OPEN_END = 1 << 63  # above every offset
 
@@ -48,6 +51,16 @@ def _parse_number(text: str) -> int:
     if not 0 <= number < _OPEN_END:
         raise ValueError("not an offset")
     return number
+
+
+def is_pattern(topic: str) -> bool:
+    """Whether a topic filter may match several topics."""
+    return _PATTERN.search(topic) is not None
+
+
+def spellings(client_id: str) -> tuple[str, ...]:
+    """Return how a producer may have written an id: as given, or with the other hex digits."""
+    return tuple(dict.fromkeys((client_id, client_id.upper(), client_id.lower())))
 
 
 def parse_offset(text: str) -> int:
@@ -98,6 +111,7 @@ class Selection:
     topics: tuple[str, ...] = ()  # shell patterns, case-sensitive
     queue_id: int | None = None
     queue_offsets: Range | None = None
+    in_queues: bool = False  # queue offsets: only of what is in a queue; prepared and rollback records say 0
     offsets: Range | None = None  # physical
     tags: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
@@ -115,6 +129,12 @@ class Selection:
         """Return the columns of `schema` that the filters use."""
         alternatives = (names for rule in _RULES if rule.is_set(self) for names in rule.columns(self))
         return frozenset(name for names in alternatives for name in names if name in schema.names)
+
+    @property
+    def asks_for_records(self) -> bool:
+        """Whether certain records are asked for, by their name: an id, a key, an offset in a queue."""
+        in_queue = self.queue_offsets is not None and self.queue_id is not None and bool(self.topics)
+        return bool(self.ids or self.keys) or in_queue
 
     def missing_columns(self, schema: pa.Schema) -> list[str]:
         """Return the options in use for which a table with this schema has no column."""
@@ -196,6 +216,9 @@ def _range_mask(start: pa.Array, end: pa.Array | None, wanted: Range) -> pa.Arra
 def _queue_offset_mask(selection: Selection, batch: pa.RecordBatch, columns: Columns) -> pa.Array:
     assert selection.queue_offsets is not None
     first = batch.column(columns[0])
+    if columns[1:] == ("transaction",):
+        in_queue = pc.is_in(batch.column(columns[1]), pa.array(["none", "commit"]))
+        return pc.and_(in_queue, _range_mask(first, None, selection.queue_offsets))
     # A unit of a batch queue stands for several messages.
     end = pc.add(first, batch.column(columns[1]).cast(pa.int64())) if len(columns) > 1 else None
     return _range_mask(first, end, selection.queue_offsets)
@@ -226,9 +249,17 @@ def _rows_mask(rows: pa.Array, count: int) -> pa.Array:
 
 
 def _id_mask(selection: Selection, batch: pa.RecordBatch, columns: Columns) -> pa.Array:
-    wanted = [one.upper() for one in selection.ids]
-    masks = [pc.fill_null(_value_mask(wanted, pc.utf8_upper(batch.column(name))), False) for name in columns]
-    return masks[0] if len(masks) == 1 else pc.or_(*masks)
+    """Return the records whose offset msg id names their place, or whose producer gave them the id.
+
+    An offset msg id names one place: a record elsewhere that claims it has a damaged offset.
+    """
+    named = {one.strip().upper(): place for one in selection.ids if (place := offset_place(one)) is not None}
+    own = [spelling for one in selection.ids if offset_place(one) is None for spelling in spellings(one)]
+    mask = pc.fill_null(_value_mask(own, batch.column(columns[0])), False)
+    if not named:
+        return mask
+    here = pc.is_in(batch.column(columns[2]), pa.array(named.values(), pa.int64()))
+    return pc.or_(mask, pc.and_(here, pc.fill_null(_value_mask(list(named), batch.column(columns[1])), False)))
 
 
 def _property_mask(selection: Selection, batch: pa.RecordBatch, columns: Columns) -> pa.Array:
@@ -275,7 +306,11 @@ _RULES: tuple[_Rule, ...] = (
     _Rule(
         "--queue-offset",
         lambda s: s.queue_offsets is not None,
-        lambda s: [("queue_offset", "message_count"), ("queue_offset",)],
+        lambda s: [
+            ("queue_offset", "message_count"),
+            ("queue_offset", "transaction") if s.in_queues else ("queue_offset",),
+            ("queue_offset",),
+        ],
         _queue_offset_mask,
     ),
     _Rule(
@@ -291,7 +326,7 @@ _RULES: tuple[_Rule, ...] = (
         lambda s, batch, columns: _value_mask(s.tags, batch.column(columns[0])),
     ),
     _Rule("--key", lambda s: bool(s.keys), lambda s: [("keys",)], _key_mask),
-    _Rule("--id", lambda s: bool(s.ids), lambda s: [("msg_id", "offset_msg_id"), ("msg_id",)], _id_mask),
+    _Rule("--id", lambda s: bool(s.ids), lambda s: [("msg_id", "offset_msg_id", "physical_offset")], _id_mask),
     _Rule("--property", lambda s: bool(s.properties), lambda s: [("properties",)], _property_mask),
     _Rule("--body-contains", lambda s: s.body_text is not None, lambda s: [("body",)], _body_mask),
     _Rule(

@@ -12,7 +12,7 @@ import pyarrow as pa
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.commitlog.gaps import Gap, holes_in
 from rmqinspect.commitlog.lenient_reader import Unread
-from rmqinspect.commitlog.scan import RecordRun, redo_where_borders_differ, scan_split
+from rmqinspect.commitlog.scan import WINDOW_SIZE, RecordRun, redo_where_borders_differ, scan_split
 from rmqinspect.commitlog.splits import Borders, Split, plan_splits
 from rmqinspect.errors import Unreadable
 from rmqinspect.store.model import Segment, Store
@@ -27,6 +27,8 @@ Result = TypeVar("Result")
 
 # A split's rows go from process to process in one message: large enough to pay for it.
 SPLIT_SIZE = 16 << 20
+
+_SMALL_WINDOW = 64 << 10
 
 # Bytes of rows a process buffers for one split: four times its size, exceeded only where bodies compress well.
 _MAX_ROWS = 64 << 20
@@ -94,8 +96,13 @@ def report_holes(holes: Iterable[Gap], request: Request) -> None:
             request.on_gap(hole.kind, hole.start, hole.end)
 
 
-def messages_in(segments: Sequence[Segment], request: Request) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of `messages` from some segments; holes between them are not reported."""
+def messages_in(
+    segments: Sequence[Segment], request: Request, take: Callable[[ByteAccount], None] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of `messages` from some segments; holes between them are not reported.
+
+    `take` gets the byte account of each split.
+    """
     keep_freed_memory()
     splits = _splits_in(segments, request)
     lost = _LostRanges(request)
@@ -103,6 +110,8 @@ def messages_in(segments: Sequence[Segment], request: Request) -> Iterator[pa.Re
         account = ByteAccount(split.segment)
         yield from _stream(split, request, account)
         lost.take(account, splits[number + 1 : number + 2])
+        if take is not None:
+            take(account)
     if request.jobs > 1 and len(splits) > 1:
         work = partial(_collect_rows, request=_picklable(request))
         for number, rows in enumerate(_in_order(work, splits, request.jobs, lambda rows: rows.read)):
@@ -113,6 +122,8 @@ def messages_in(segments: Sequence[Segment], request: Request) -> Iterator[pa.Re
                 split = replace(read.split, entry=read.borders and read.borders.entry)
                 yield from _stream(split, request, ByteAccount(split.segment))
             lost.take(read.account, splits[number + 1 : number + 2])
+            if take is not None:
+                take(read.account)
             _report(read, request)
 
 
@@ -228,7 +239,7 @@ def _splits_in(segments: Sequence[Segment], request: Request) -> list[Split]:
             split,
             start=max(split.start, start - split.segment.base),
             end=min(split.end, end - split.segment.base),
-            entry=request.entry,
+            entry=request.entry if split.start <= start - split.segment.base < split.end else None,
         )
         for split in splits
     )
@@ -239,7 +250,7 @@ def _stream(split: Split, request: Request, account: ByteAccount) -> Iterator[pa
     """Yield the rows of a split as they are found; `account` takes its bytes, and what could not be read is told."""
     done = split.start
     try:
-        for event in scan_split(split):
+        for event in scan_split(split, _window_for(split)):
             if isinstance(event, RecordRun):
                 account.add(event)
                 yield from messages.message_batches(event, request)
@@ -257,6 +268,11 @@ def _stream(split: Split, request: Request, account: ByteAccount) -> Iterator[pa
         request.on_unreadable(str(error))
     if request.progress is not None:
         request.progress(split.end - done)
+
+
+def _window_for(split: Split) -> int:
+    """Return the bytes to read at a time: a split of few records needs no large window."""
+    return max(_SMALL_WINDOW, min(WINDOW_SIZE, split.end - split.start))
 
 
 def _accounts(segments: Sequence[Segment], request: Request) -> dict[str, ByteAccount]:

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import rmqinspect.find.plan
 import rmqinspect.store.discover
 import rmqinspect.tables.sources
 from rmqinspect import errors
@@ -100,6 +101,7 @@ def evidence(monkeypatch: pytest.MonkeyPatch) -> Evidence:
     monkeypatch.setattr(rmqinspect.tables, "TABLES", tables)
     monkeypatch.setattr(rmqinspect.tables.sources, "message_rows", made.rows)
     monkeypatch.setattr(rmqinspect.store.discover, "open_stores", made.open_stores)
+    monkeypatch.setattr(rmqinspect.find.plan, "plan_look_up", lambda *_: None)  # there are no files to look into
     return made
 
 

@@ -1,0 +1,1 @@
+"""Look-ups: which few bytes of a log hold the records that a filter asks for."""

@@ -1,0 +1,122 @@
+"""Spans of the log, and small looks into it: what the record at a place says, where it ends."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from rmqinspect.codec.record_proof import LONGEST_HEAD, read_head
+from rmqinspect.commitlog.find_record import Identity, RecordFinder
+from rmqinspect.errors import Unreadable
+from rmqinspect.index.lookup import Span
+from rmqinspect.store.model import Segment, Store
+from rmqinspect.store.reader import FileReader, open_file
+
+_PAGE = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How one filter finds its records: the spans of the log that may hold them, and what to say of it."""
+
+    name: str
+    spans: list[Span]
+    searched: str
+    beside: Sequence[Span] = ()  # to be read as well, for records that should not be there
+
+
+def whole_log(store: Store) -> Span:
+    """Return the span from the first byte of the log to its last; (0, 0) without segments."""
+    ends = [segment.end for segment in store.segments]
+    return store.log_start, max(ends, default=0)
+
+
+def place_span(store: Store, place: int) -> Span:
+    """Return the span to read for the record at a place: a DLedger record begins with its entry head."""
+    segment = store.segment_at(place)
+    return place - (segment.lead if segment is not None else 0), place + 1
+
+
+class Log:
+    """Looks at single records of a store's log; keeps the segment of the last look open."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._reader: FileReader | None = None
+        self._finder: RecordFinder | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+        self._reader = self._finder = None
+
+    def identity_at(self, offset: int) -> Identity | None:
+        """Return what the record at an offset says about its queue; None where no record proves itself."""
+        try:
+            finder = self._finder_at(offset)
+            return finder.identity_at(offset) if finder is not None else None
+        except Unreadable:
+            return None
+
+    def follows(self, offset: int, after: int) -> bool:
+        """Whether the record at an offset, as long as it says, ends where that at `after` begins."""
+        try:
+            finder = self._finder_at(offset)
+            head = None if finder is None else read_head(finder.read(offset - finder.base, LONGEST_HEAD))
+        except Unreadable:
+            return False
+        if head is None or finder is None or head.own_offset != offset:
+            return False
+        return offset + head.size + finder.lead == after
+
+    def next_record(self, offset: int, limit: int) -> Span | None:
+        """Return (place, store time in ms) of the first record at or behind an offset, before `limit`; None without.
+
+        Looks into one segment only, and not far.
+        """
+        try:
+            finder = self._finder_at(offset)
+            if finder is None:
+                return None
+            frame = finder.frame_at(offset + finder.lead) or finder.next_frame(offset, limit)
+        except Unreadable:
+            return None
+        if frame is None or frame.start >= limit:
+            return None
+        return frame.start - finder.lead, frame.head.store_timestamp
+
+    def _finder_at(self, offset: int) -> RecordFinder | None:
+        segment = self.store.segment_at(offset)
+        if segment is None:
+            return None
+        if self._finder is None or self._finder.segment is not segment:
+            self._finder = self._open(segment)
+        return self._finder
+
+    def _open(self, segment: Segment) -> RecordFinder:
+        self._close()
+        self._reader = open_file(segment)
+        return RecordFinder(segment, self._reader.size, _paged(self._reader))
+
+
+def _paged(reader: FileReader) -> Callable[[int, int], bytes]:
+    """Return a way to read a file that keeps the last page: the fields of one record lie close together."""
+    start, page = 0, b""
+
+    def read(position: int, size: int) -> bytes:
+        nonlocal start, page
+        if size > _PAGE:
+            return reader.read(position, size)
+        if not start <= position <= position + size <= start + len(page):
+            start, page = position, reader.read(position, _PAGE)
+        return page[position - start : position - start + size]
+
+    return read

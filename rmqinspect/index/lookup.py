@@ -1,0 +1,268 @@
+"""Key hashes to physical offsets by the index files, and for which of the log's bytes they speak.
+
+    slot of the hash -> newest entry -> previous -> previous -> 0      as IndexFile#selectPhyOffset walks
+    log     |....not covered....|a===========b===========c....not covered....|
+                                ^ entries: the record at `a` ends where that at `b` begins
+
+An index is complete for few logs: a broker that stopped uncleanly deletes its newest files, indexes nothing again
+below the end of the last file, and skips what it could not dispatch. So the index speaks only for records that it
+has entries for: from one entry's record to the next entry's, if the one ends where the other begins. A file with few
+entries is checked so as a whole, of a larger one samples are. A file that contradicts itself speaks for nothing.
+
+What is not covered is the caller's to scan. What an entry points at is the caller's to prove.
+
+Source: IndexFile, IndexService; RocketMQ 4.0.0 to 5.5.0.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+
+from rmqinspect.codec.arrays import Ints, Units
+from rmqinspect.errors import Unreadable
+from rmqinspect.index.geometry import (
+    DEFAULT_GEOMETRY,
+    Geometry,
+    IndexFile,
+    configured_geometry,
+    read_entries,
+    read_index_files,
+    reread_index_file,
+    slot_windows,
+)
+from rmqinspect.store.model import Store, StoreFile
+from rmqinspect.store.reader import FileReader, open_file
+
+Span = tuple[int, int]
+Follows = Callable[[int, int], bool]
+
+# A file with up to so many entries is read whole; of a larger one, chains and samples.
+FEW_ENTRIES = 1 << 14
+_FEW_SLOTS = 1 << 16  # read at once
+_SAMPLES, _SAMPLED = 64, 8  # places looked at in a large file, and entries read at each
+_MET = 256  # records looked at for their topics
+_LONGEST_CHAIN = 1 << 16
+_NEARBY_SLOTS = 512  # looked at around an empty slot: all empty in a file with many entries is a lost page
+_LIKELY_USED = 0.05  # entries per slot above which so many neighbours are never all empty
+
+
+@dataclass(slots=True)
+class Found:
+    """What the index knows about some keys. Offsets are physical."""
+
+    places: dict[str, set[int]]  # for each key: of records with one of its hashes, not proven
+    covered: list[Span] = field(default_factory=list)  # every indexed record in here was looked up; ascending
+    files: int = 0  # that could be used
+
+
+def look_up(files: Sequence[IndexFile], keys: Mapping[str, Sequence[int]], follows: Follows) -> Found:
+    """Look keys up in all usable files of an index, each by some hashes.
+
+    `follows(a, b)` says whether the record at `a` ends where that at `b` begins.
+    """
+    found = Found({key: set() for key in keys})
+    last: int | None = None  # the record of the last entry of the file before, if that is full
+    for index in files:
+        try:
+            spans = _look_up_in(index, keys, follows, found.places)
+        except (Unreadable, _Contradiction):
+            last = None
+            continue
+        found.files += 1
+        if spans and last is not None and (last == spans[0][0] or follows(last, spans[0][0])):
+            found.covered.append((last, spans[0][0]))
+        found.covered += spans
+        full = index.geometry is not None and index.entries >= index.geometry.entries - 1
+        last = spans[-1][1] if spans and full else None
+    found.covered = merge(found.covered)
+    return found
+
+
+def sample_places(files: Sequence[IndexFile]) -> Iterator[int]:
+    """Yield places that entries of all files point at, evenly spread."""
+    for index in files:
+        with suppress(Unreadable), open_file(index.file) as reader:
+            assert index.geometry is not None
+            most = min(index.readable_entries, max(_SAMPLED, _MET // len(files)))
+            for number in np.unique(np.linspace(1, index.readable_entries, most).astype(int)).tolist():
+                yield from _places(read_entries(reader, index.geometry, number, 1)).tolist()
+
+
+def merge(spans: Iterable[Span], within: int = 0) -> list[Span]:
+    """Return spans ascending and disjoint; those up to `within` bytes apart become one."""
+    merged: list[Span] = []
+    for start, end in sorted(span for span in spans if span[0] < span[1]):
+        if merged and start <= merged[-1][1] + within:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def uncovered(covered: Iterable[Span], whole: Span) -> list[Span]:
+    """Return what of `whole` no covered span holds; `covered` is ascending and disjoint."""
+    borders = [whole[0], *(border for span in covered for border in span), whole[1]]
+    pairs = ((max(start, whole[0]), min(end, whole[1])) for start, end in zip(borders[::2], borders[1::2], strict=True))
+    return [pair for pair in pairs if pair[0] < pair[1]]
+
+
+class _Contradiction(Exception):
+    """A file whose parts do not fit each other."""
+
+
+def usable_files(store: Store) -> list[IndexFile]:
+    """Return the index files with a header and a geometry, in order.
+
+    A geometry that fits the size is taken as it is: in a wrong one the file contradicts itself.
+    """
+    likely = (DEFAULT_GEOMETRY, configured_geometry(store))
+    known = {geometry.size: geometry for geometry in likely if geometry is not None}
+    files = []
+    for file in store.index_files:
+        with suppress(Unreadable):
+            index = _with_geometry(store, file, known)
+            if index is not None and index.geometry is not None and index.header is not None:
+                known[file.size] = index.geometry
+                files.append(index)
+    return files
+
+
+def _with_geometry(store: Store, file: StoreFile, known: dict[int, Geometry]) -> IndexFile | None:
+    if file.size in known:
+        return reread_index_file(file, known[file.size])
+    return next(iter(read_index_files(store, files=[file])), None)
+
+
+def _look_up_in(
+    index: IndexFile, keys: Mapping[str, Sequence[int]], follows: Follows, places: dict[str, set[int]]
+) -> list[Span]:
+    """Add the places of entries with a wanted hash; return the spans for which the file speaks.
+
+    :raises _Contradiction: it speaks for nothing.
+    :raises Unreadable: an I/O error.
+    """
+    assert index.geometry is not None
+    assert index.header is not None
+    count = index.readable_entries
+    if count < 1 or count != index.entries:
+        raise _Contradiction
+    with open_file(index.file) as reader:
+        ends = [_places(read_entries(reader, index.geometry, number, 1)) for number in (1, count)]
+        header = index.header.begin_physical_offset, index.header.end_physical_offset
+        if [end[:1].tolist() for end in ends] != [[header[0]], [header[1]]]:
+            raise _Contradiction
+        if count <= FEW_ENTRIES:
+            entries = _read_all(reader, index.geometry, count)
+            offsets, stored = _places(entries), entries["key_hash"].astype(np.int64)
+            for key, hashes in keys.items():
+                places[key].update(offsets[np.isin(stored, hashes)].tolist())
+            distinct = _distinct(offsets)
+            return [(a, b) for a, b in pairwise(distinct) if a < b and follows(a, b)]
+        for key, hashes in keys.items():
+            for key_hash in set(hashes):
+                places[key].update(_walk_chain(reader, index.geometry, count, key_hash))
+        return list(_sampled_spans(reader, index.geometry, count, follows))
+
+
+def _places(entries: Units) -> Ints:
+    return entries["physical_offset"].astype(np.int64)
+
+
+def _distinct(offsets: Ints) -> list[int]:
+    """Return offsets without their repetitions: a record has an entry for each of its keys."""
+    distinct: list[int] = offsets[np.append(True, np.diff(offsets) != 0)].tolist()
+    return distinct
+
+
+# --- small files: every entry ---------------------------------------------------------------------
+
+
+def _read_all(reader: FileReader, geometry: Geometry, count: int) -> Units:
+    """Return all entries of a file.
+
+    :raises _Contradiction: an entry is not in the chain of its slot, or a slot is wrong.
+    """
+    entries = read_entries(reader, geometry, 1, count)
+    if len(entries) != count:
+        raise _Contradiction
+    _check_chains(reader, geometry, entries)
+    return entries
+
+
+def _check_chains(reader: FileReader, geometry: Geometry, entries: Units) -> None:
+    """Compare every entry and every slot of a file with the chains that its hashes make.
+
+    :raises _Contradiction: an entry is not in the chain of its slot, or a slot is wrong.
+    """
+    hashes = entries["key_hash"].astype(np.int64)
+    numbers = np.arange(1, len(entries) + 1)
+    slots = hashes % geometry.slots
+    order = np.argsort(slots, kind="stable")  # by slot, the oldest entry first
+    first = np.append(True, np.diff(slots[order]) != 0)
+    expected = np.where(first, 0, np.roll(numbers[order], 1))
+    if (hashes < 0).any() or (entries["previous"][order] != expected).any():
+        raise _Contradiction
+    newest = order[np.append(np.flatnonzero(first)[1:] - 1, len(order) - 1)]
+    if not np.array_equal(_slot_heads(reader, geometry, slots[newest]), numbers[newest]):
+        raise _Contradiction
+
+
+def _slot_heads(reader: FileReader, geometry: Geometry, slots: Ints) -> Ints:
+    """Return the newest entry of each of some slots."""
+    if geometry.slots <= _FEW_SLOTS:
+        return _read_slots(reader, geometry, 0, geometry.slots)[slots]
+    return np.array([_read_slots(reader, geometry, slot, 1)[0] for slot in slots.tolist()], np.int64)
+
+
+# --- large files: the chain of a slot, and samples --------------------------------------------------
+
+
+def _walk_chain(reader: FileReader, geometry: Geometry, count: int, key_hash: int) -> Iterator[int]:
+    """Yield the places of the entries with a hash.
+
+    :raises _Contradiction: the chain leads to another slot's entries, or not downward.
+    """
+    slot = key_hash % geometry.slots
+    number = _read_slots(reader, geometry, slot, 1)[0]
+    if number == 0 and count > geometry.slots * _LIKELY_USED:
+        low = max(0, slot - _NEARBY_SLOTS // 2)
+        if not _read_slots(reader, geometry, low, _NEARBY_SLOTS).any():
+            raise _Contradiction
+    last = count + 1
+    for _ in range(_LONGEST_CHAIN):
+        if number == 0:
+            return
+        if not 0 < number < last:
+            raise _Contradiction
+        (entry,) = read_entries(reader, geometry, number, 1)
+        if entry["key_hash"] % geometry.slots != slot:
+            raise _Contradiction
+        if entry["key_hash"] == key_hash:
+            yield int(entry["physical_offset"])
+        last, number = number, int(entry["previous"])
+    raise _Contradiction
+
+
+def _read_slots(reader: FileReader, geometry: Geometry, first: int, count: int) -> Ints:
+    _, values = next(slot_windows(reader, geometry, first, min(first + count, geometry.slots)), (0, None))
+    if values is None or len(values) < min(count, geometry.slots - first):
+        raise _Contradiction
+    return values
+
+
+def _sampled_spans(reader: FileReader, geometry: Geometry, count: int, follows: Follows) -> Iterator[Span]:
+    """Yield the spans between neighbouring samples that show nothing wrong."""
+    starts = np.unique(np.linspace(1, count - _SAMPLED + 1, _SAMPLES).astype(int)).tolist()
+    before: int | None = None  # the last place of the sample before, if that was good
+    for start in starts:
+        offsets = _places(read_entries(reader, geometry, start, _SAMPLED))
+        distinct = _distinct(offsets)
+        good = all(a < b and follows(a, b) for a, b in pairwise(distinct))
+        if good and before is not None and before <= distinct[0]:
+            yield before, distinct[0]
+        if good and len(distinct) > 1:
+            yield distinct[0], distinct[-1]
+        before = distinct[-1] if good else None

@@ -1,0 +1,78 @@
+"""What a look-up of `decode` prints, and with which exit status it ends."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import Run, runner
+from tests.support.samples import sample
+
+decode = runner("decode", after=("-f", "jsonl", "--columns", "physical_offset,topic,queue_id,queue_offset", "-j", "1"))
+
+HEALTHY = sample("healthy-5.5.0")
+# Of the sample: a record with a key and both ids, the third of its log.
+OFFSET, TOPIC, KEY = 2306, "TopicA", "K2"
+OFFSET_ID, CLIENT_ID = "7F000001000055970000000000000902", "FD000000000000000000000000000002750C4E0E2F2A68E373DD0001"
+
+
+def offsets(out: str) -> list[int]:
+    """Return the physical offsets of the rows printed."""
+    return [json.loads(line)["physical_offset"] for line in out.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("way", "question"),
+    [
+        ("by the offset in the id", ("--id", OFFSET_ID)),
+        ("by the index", ("--id", CLIENT_ID.lower())),
+        ("by the index", ("-k", KEY)),
+        ("by the index", ("-k", KEY, "-t", TOPIC)),
+        ("by the queue's units", ("-t", TOPIC, "--queue", "0", "--queue-offset", "0")),
+    ],
+)
+def test_the_way_taken_is_said(decode: Run, way: str, question: tuple[str, ...]) -> None:
+    status, out, err = decode(HEALTHY, *question)
+    assert (status, offsets(out)) == (0, [OFFSET])
+    assert f": {way}\n" in err
+    scanned = decode(HEALTHY, *question, "--scan")
+    assert scanned[:2] == (status, out)
+    assert ": by a scan, as asked\n" in scanned[2]
+
+
+def test_an_id_of_another_place_finds_nothing(decode: Run) -> None:
+    beyond = OFFSET_ID[:-8] + "7FFFFFFF"
+    for question in (("--id", beyond), ("--id", beyond, "--scan")):
+        status, out, err = decode(HEALTHY, *question)
+        assert (status, out) == (5, "")
+        assert err.count("no such record; searched: ") == 1
+
+
+def test_no_hit_says_what_was_searched(decode: Run) -> None:
+    status, out, err = decode(HEALTHY, "-t", TOPIC, "--queue", "0", "--queue-offset", "999")
+    assert (status, out) == (5, "")
+    assert "searched: queue 0 of TopicA, which has units from 0 to 54" in err
+
+
+def test_a_key_that_looks_like_an_id_is_said_to(decode: Run) -> None:
+    status, _, err = decode(HEALTHY, "-k", OFFSET_ID)
+    assert status == 5
+    assert f"{OFFSET_ID} looks like a message id: --id {OFFSET_ID}" in err
+
+
+def test_a_record_in_a_gap_is_damage_but_a_gap_elsewhere_is_not(decode: Run) -> None:
+    """A lost page of zeros took message 21 of a queue; 20 and 22 stand on both sides of it."""
+    store = sample("zeroed-page-4.7.1")
+    for way in ((), ("--scan",)):
+        status, out, err = decode(store, "-t", "one", "--queue", "0", "--queue-offset", "21", *way)
+        assert (status, out) == (3, "")
+        assert "2 gaps in the range read: 194 bytes without a record" in err
+        assert "no such record" in err
+        assert decode(store, "-t", "one", "--queue", "0", "--queue-offset", "20", *way)[0] == 0
+
+
+def test_without_an_index_the_log_is_read(decode: Run, tmp_path: Path) -> None:
+    loose = [str(path) for path in sorted((HEALTHY / "commitlog").iterdir())]
+    status, out, err = decode(*loose, "-k", KEY)
+    assert (status, offsets(out)) == (0, [OFFSET])
+    assert ": by a scan, for there is no usable index\n" in err

@@ -1,0 +1,121 @@
+"""Look-ups by a plan find what a scan of the whole log finds, in every store that real brokers wrote.
+
+Half of the stores are damaged: their index files, queues and segments lead astray, or nowhere.
+"""
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from rmqinspect.find.plan import plan_look_up
+from rmqinspect.find.read import planned_rows
+from rmqinspect.store.discover import open_store
+from rmqinspect.store.model import Store
+from rmqinspect.tables.filters import Selection
+from rmqinspect.tables.log import message_rows
+from rmqinspect.tables.table import Request
+from tests.support import oracle
+
+COLUMNS = frozenset(
+    {
+        "physical_offset",
+        "topic",
+        "queue_id",
+        "queue_offset",
+        "msg_id",
+        "offset_msg_id",
+        "keys",
+        "store_timestamp",
+        "transaction",
+        "status",
+    }
+)
+RECORDS = 4  # of each store that could be asked for
+QUESTIONS = 3  # asked of each store
+
+Rows = list[tuple[int, str]]
+Gaps = set[tuple[int, int]]
+
+
+class Scanned:
+    """A store, read once as a whole."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.gaps: list[tuple[str, int, int]] = []
+        request = Request(columns=COLUMNS, on_gap=self._take)
+        self.batches = list(message_rows(store, request))
+        self.rows: list[dict[str, Any]] = [
+            row for batch in self.batches for row in batch.select(sorted(COLUMNS)).to_pylist()
+        ]
+
+    def _take(self, kind: str, start: int, end: int) -> None:
+        self.gaps.append((kind, start, end))
+
+    def questions(self, chance: random.Random) -> Iterator[Selection]:
+        """Yield look-ups of every kind for some records, and for what is not there."""
+        for row in chance.sample(self.rows, min(RECORDS, len(self.rows))):
+            yield Selection(ids=(row["offset_msg_id"],))
+            if row["msg_id"]:
+                yield Selection(ids=(row["msg_id"],))
+            yield from (Selection(keys=(key,)) for key in row["keys"][:1])
+            yield from (Selection(keys=(key,), topics=(row["topic"],)) for key in row["keys"][-1:])
+            yield from self._in_queue(row["topic"], row["queue_id"], row["queue_offset"])
+            if row["store_timestamp"] is not None:
+                since = int(row["store_timestamp"].timestamp() * 1_000_000)
+                yield Selection(since=since, until=since + 100_000)
+        for _, start, end in self.gaps[:RECORDS]:
+            if self.store.segments:
+                yield Selection(ids=(f"7F00000100002A9F{(start + end) // 2:016X}",))
+        if self.rows:
+            yield Selection(keys=("no such key",))
+
+    def _in_queue(self, topic: str, queue_id: int, offset: int) -> Iterator[Selection]:
+        if topic and not any(sign in topic for sign in "*?[") and queue_id >= 0 and 0 <= offset < 2**40:
+            for beyond in (offset + 1, offset + 5):
+                yield Selection(topics=(topic,), queue_id=queue_id, queue_offsets=(offset, beyond), in_queues=True)
+
+
+def clip(gaps: list[tuple[str, int, int]], spans: tuple[tuple[int, int], ...]) -> Gaps:
+    """Return the bytes of lost records in some spans."""
+    return {
+        (max(start, first), min(end, last))
+        for _, start, end in gaps
+        for first, last in spans
+        if max(start, first) < min(end, last)
+    }
+
+
+def ask(scanned: Scanned, selection: Selection) -> tuple[tuple[Rows, Gaps], tuple[Rows, Gaps]]:
+    """Return (rows and gaps by the plan, rows and gaps by the scan)."""
+    look_up = plan_look_up(scanned.store, selection)
+    assert look_up is not None
+    gaps: list[tuple[str, int, int]] = []
+    request = Request(columns=COLUMNS, on_gap=lambda kind, start, end: gaps.append((kind, start, end)))
+    planned = _select(selection, list(planned_rows(scanned.store, look_up.to_read, request)))
+    return (planned, clip(gaps, look_up.spans)), (
+        _select(selection, scanned.batches),
+        clip(scanned.gaps, look_up.spans),
+    )
+
+
+def _select(selection: Selection, batches: list[pa.RecordBatch]) -> Rows:
+    found = (selection.select_rows(batch) for batch in batches)
+    return [(row["physical_offset"], row["status"]) for rows in found for row in rows.to_pylist()]
+
+
+@pytest.mark.parametrize("family", ["crash", "broker"])
+def test_a_plan_finds_what_a_scan_finds(family: oracle.Family) -> None:
+    chance = random.Random(20)
+    different = []
+    for name in oracle.cases(family):
+        scanned = Scanned(open_store([str(oracle.store(family, name))]))
+        questions = list(scanned.questions(chance))
+        for selection in chance.sample(questions, min(QUESTIONS, len(questions))):
+            planned, expected = ask(scanned, selection)
+            if planned != expected:
+                different.append((name, selection, planned, expected))
+    assert different == []
