@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from rmqinspect.codec.message_id import offset_msg_id
 from rmqinspect.tables.filters import Selection, parse_host, parse_range
 from rmqinspect.times import format_micros, parse_time, parse_zone
 from rmqinspect.topics import is_system_topic
@@ -33,6 +34,10 @@ SCHEMA = pa.schema(
 )
 
 
+def offset_id(offset: int) -> str:
+    return offset_msg_id(bytes([127, 0, 0, 1]), 10911, offset)
+
+
 def row(n: int, **changes: Any) -> dict[str, Any]:
     return {
         "physical_offset": 100 * n,
@@ -40,7 +45,7 @@ def row(n: int, **changes: Any) -> dict[str, Any]:
         "queue_id": n % 2,
         "queue_offset": n // 2,
         "msg_id": f"ABCDEF{n:02d}",
-        "offset_msg_id": f"7F0000{n:02d}",
+        "offset_msg_id": offset_id(n * 100),
         "tags": ("TagA", None)[n % 2],
         "keys": [f"K{n}", "all"][: n % 3],
         "born_timestamp": T0 + timedelta(hours=1, seconds=n),
@@ -79,7 +84,8 @@ def chosen(**options: Any) -> list[int]:
         ({"tags": ("TagA", "TagB")}, [0, 2, 4, 6]),
         ({"keys": ("all", "K1")}, [1, 2, 5]),
         ({"keys": ("K",)}, []),
-        ({"ids": ("abcdef03", "7f000005")}, [3, 5]),
+        ({"ids": ("abcdef03", offset_id(500).lower())}, [3, 5]),
+        ({"ids": (offset_id(501),)}, []),
         ({"properties": (("color", None),)}, [0, 2, 4, 6]),
         ({"properties": (("color", "red"), ("n", "4"))}, [4]),
         ({"properties": (("color", "blue"),)}, []),
