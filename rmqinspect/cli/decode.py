@@ -238,6 +238,7 @@ def _make_plan(stores: "list[Store]", arguments: DecodeArguments, format_: str) 
 def _plan_read(
     store: "Store", table: "Table", selection: "Selection", arguments: DecodeArguments, now: datetime
 ) -> _StoreRead:
+    from rmqinspect.find.keys import known_topics
     from rmqinspect.find.plan import plan_look_up
     from rmqinspect.tables.sources import last_store_time
 
@@ -245,6 +246,9 @@ def _plan_read(
     try:
         selection = with_times(selection, arguments, cache(partial(last_store_time, store)), now)
         look_up = plan_look_up(store, selection) if table.name == "messages" else None
+        if look_up is not None and selection.topics:
+            # Records of a topic may lie elsewhere than where a look-up reads.
+            selection.topics_seen.update(known_topics(store))
     except Unreadable:
         pass  # the scan meets it again, and reports it
     return _StoreRead(store, selection, look_up)
