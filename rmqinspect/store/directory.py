@@ -70,6 +70,19 @@ def rows_below(rows: Iterable[Row], depth: int, name: str) -> tuple[Row, ...]:
     )
 
 
+def rows_in(rows: tuple[Row, ...], depth: int, names: Iterable[str]) -> tuple[Row, ...]:
+    """Return the rows that hold in a folder `depth` components below the root with these entries.
+
+    A folder is a RocksDB where it has a manifest, or the file that names the one in use. Other files do not make it
+    one: a desktop leaves its own in every folder.
+    """
+    if not any(kind == "rocksdb" and len(pattern) == depth + 1 for pattern, kind in rows):
+        return rows
+    if any(name == "CURRENT" or name.startswith("MANIFEST-") for name in names):
+        return rows
+    return tuple((pattern, kind) for pattern, kind in rows if kind != "rocksdb" or len(pattern) != depth + 1)
+
+
 def rows_at(place: Place) -> tuple[Row, ...]:
     """Return the rows of PLACES for a file at `place` or below it."""
     rows = PLACES

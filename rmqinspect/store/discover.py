@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from rmqinspect.errors import NotAStore
 from rmqinspect.store.broker_conf import read_settings, setting_size
-from rmqinspect.store.directory import Row, find_place, kind_in, kind_of, rows_at, rows_below
+from rmqinspect.store.directory import Row, find_place, kind_in, kind_of, rows_at, rows_below, rows_in
 from rmqinspect.store.file_type import own_base
 from rmqinspect.store.model import Oddity, Place, QueueFile, Segment, Store, StoreFile
 from rmqinspect.system import filesystem, uri
@@ -169,6 +169,7 @@ class _Listing:
         except OSError as error:
             self._note_unread(error, folder, place, shown)
             return
+        rows = rows_in(rows, len(place), (entry.name for entry in entries))
         for entry in entries:
             own = name_text(entry.name)
             where, name = (*place, own), shown + own

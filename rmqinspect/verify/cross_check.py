@@ -48,7 +48,7 @@ class CrossJudge:
     ) -> None:
         """Prepare for a store whose queues were surveyed.
 
-        `deep`: report records without a unit. `elsewhere`: newer units may be in RocksDB, which was not read.
+        `deep`: report every record without a unit. `elsewhere`: newer units may be in RocksDB, which was not read.
         `limit`: rows of a code that are shown.
         """
         self._store, self._surveys, self._deep = store, surveys, deep
@@ -105,8 +105,7 @@ class CrossJudge:
         """Return `log`, whose gaps now say what they held, and all findings of what points into the log."""
         sees_end = summary.end is not None
         self.missing_units.settle(summary.restarts, sees_end=sees_end)
-        if self._deep:
-            self._kept.extend(self.missing_units.findings(sees_end=sees_end))
+        self._kept.extend(self.missing_units.findings(sees_end=sees_end, deep=self._deep))
         log, dangling = self.dangling.finish(log, summary)
         self._kept.extend(dangling)
         self._kept.extend(_shift_findings(self._shifts.rows))
@@ -172,28 +171,42 @@ def _continues(last: Shift, shift: Shift) -> bool:
 # --- the store --------------------------------------------------------------------------------------
 
 
-def _dispatch_state(store: Store, surveys: Iterable[QueueSurvey], elsewhere: bool) -> DispatchState:
+def _dispatch_state(store: Store, surveys: Sequence[QueueSurvey], elsewhere: bool) -> DispatchState:
     return DispatchState(
         frozenset(survey.topic for survey in surveys if survey.units),
-        _known_topics(store),
+        _reaches(surveys),
+        # Where no queue has a unit, queues were lost, and no topic was deleted.
+        _known_topics(store, none_left=not any(survey.units for survey in surveys)),
         unclean=bool(store.of_kind("abort")),
         dispatched_to=_dispatched_to(store),
         elsewhere=elsewhere,
     )
 
 
-def _known_topics(store: Store) -> frozenset[str] | None:
+def _reaches(surveys: Iterable[QueueSurvey]) -> dict[tuple[str, int], tuple[int, int]]:
+    """Return the physical offsets of the first unit in the log and of the last one, by queue."""
+    reaches: dict[tuple[str, int], tuple[int, int]] = {}
+    for survey in surveys:
+        first, last = survey.first_physical_offset, survey.last_physical_offset
+        if first is not None and last is not None:
+            before = reaches.get(survey.name, (first, last))  # a topic may have had both types of queue
+            reaches[survey.name] = min(first, before[0]), max(last, before[1])
+    return reaches
+
+
+def _known_topics(store: Store, *, none_left: bool) -> frozenset[str] | None:
     """Return the topics that the broker knows, None where that cannot be known.
 
     With the configuration in RocksDB or unreadable, none is known: a topic without a unit may have been
-    deleted.
+    deleted. `none_left`: no topic has a unit.
     """
     if store.hides("config", "topics.json"):
         return frozenset()
     topics = read_config(store, "topics.json")
     if topics is not None and topics.source:
         return frozenset(topics.table("topicConfigTable"))
-    return frozenset() if any(file.name.startswith("config") for file in store.of_kind("rocksdb")) else None
+    in_rocksdb = any(file.name.startswith("config") for file in store.of_kind("rocksdb"))
+    return frozenset() if in_rocksdb and not none_left else None
 
 
 def _dispatched_to(store: Store) -> int:

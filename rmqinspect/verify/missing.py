@@ -8,13 +8,13 @@ run, judged as a whole. Whether a missing unit is damage is known only at the en
                                   lost    newest: behind the newest unit of all queues
 
 After an unclean shutdown the newest records may not have been dispatched yet (CQ-BEHIND); all others are
-CQ-MISSING.
+CQ-MISSING: each run at level deep; below, only what is missing at the ends of a queue, as one finding.
 """
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from rmqinspect.broker.dispatch import LMQ_PREFIX
 from rmqinspect.store.model import Store
@@ -23,6 +23,7 @@ from rmqinspect.verify.consumequeue.missing import Missing, capped_missing
 from rmqinspect.verify.dangling import Dangling
 from rmqinspect.verify.findings import Finding
 from rmqinspect.verify.index.join import IndexResult, MissingKeys
+from rmqinspect.verify.plan import QueueName
 
 _MOST_RUNS = 100_000  # over all splits; overflow is merged
 
@@ -32,6 +33,7 @@ class DispatchState:
     """How far the queues can be trusted to be complete."""
 
     topics_with_units: frozenset[str] = frozenset()
+    reaches: Mapping[QueueName, tuple[int, int]] = field(default_factory=dict)  # `_at_ends`
     topics: frozenset[str] | None = None  # of topics.json; None: not known
     unclean: bool = False  # the broker was killed, or runs
     dispatched_to: int = 0  # store time in ms up to which the checkpoint says that units were flushed
@@ -90,13 +92,13 @@ class MissingUnits:
             return False  # light queues are not in topics.json
         return run.topic not in self._state.topics_with_units
 
-    def findings(self, *, sees_end: bool) -> Iterator[Finding]:
+    def findings(self, *, sees_end: bool, deep: bool) -> Iterator[Finding]:
         """Yield CQ-MISSING by physical offset, then CQ-BEHIND."""
         may_have_units = not sees_end or self._state.elsewhere  # the newest: whether they have was not seen
         behind = [] if may_have_units else [run for run in self._runs if run.newest]
-        for run in self._runs:
-            if not run.newest:
-                yield self._missing(run)
+        lost = [run for run in self._runs if not run.newest]
+        for runs in ([run] for run in lost) if deep else self._at_ends(lost):
+            yield self._missing(runs)
         for run in behind:
             self.behind[run.topic, run.queue_id] += run.messages
         if behind:
@@ -111,26 +113,43 @@ class MissingUnits:
                 count=sum(run.records for run in behind),
             )
 
-    def _missing(self, run: Missing) -> Finding:
-        segment = self._store.segment_at(run.low)
-        what = "the record has no unit in its queue: consumers never receive it"
-        if run.records > 1:
-            what = f"{run.records} records of the queue have no unit: consumers never receive them"
-        last = f" to {run.queue_offset + run.messages - 1}" if run.messages > 1 else ""
+    def _at_ends(self, runs: Iterable[Missing]) -> Iterable[list[Missing]]:
+        """Return, by queue, the runs before its first unit and behind its last one; all of a queue without units.
+
+        By physical offset, which a shift of the units does not change. `DispatchState.reaches` has that of the
+        first unit that points into the log, and of the last one.
+        """
+        ends: dict[QueueName, list[Missing]] = {}
+        for run in runs:
+            name = run.topic, run.queue_id
+            first, last = self._state.reaches.get(name, (run.low, run.low - 1))
+            if run.low > last or run.high < first:
+                ends.setdefault(name, []).append(run)
+        return ends.values()
+
+    def _missing(self, runs: Sequence[Missing]) -> Finding:
+        """Return CQ-MISSING for runs of one queue, by physical offset."""
+        first, records = runs[0], sum(run.records for run in runs)
+        segment = self._store.segment_at(first.low)
+        what = "the record has no unit in its queue: consumers do not receive it"
+        if records > 1:
+            what = f"{records} records of the queue have no unit: consumers do not receive them"
+        if (first.topic, first.queue_id) not in self._state.reaches:
+            what += "; the queue is empty or gone"
         return Finding(
             "CQ-MISSING",
             what,
             file=segment.name if segment else None,
-            offset=run.low - segment.base if segment else None,
-            physical_offset=run.low,
-            topic=run.topic,
-            queue_id=run.queue_id,
-            queue_offset=run.queue_offset,
-            count=run.records,
-            counted=run.records > 1,
-            expected=f"queue offset {run.queue_offset}{last}",
+            offset=first.low - segment.base if segment else None,
+            physical_offset=first.low,
+            topic=first.topic,
+            queue_id=first.queue_id,
+            queue_offset=first.queue_offset,
+            count=records,
+            counted=records > 1,
+            expected=f"queue offset {_some_ranges(runs)}",
             found="no unit",
-            timestamp=run.first_timestamp,
+            timestamp=first.first_timestamp,
         )
 
     # --- for dangling pointers ------------------------------------------------------------------
@@ -153,6 +172,13 @@ class MissingUnits:
                 break
             found += max(0, min(end, run.queue_offset + run.messages) - max(pointer.row, run.queue_offset))
         return found
+
+
+def _some_ranges(runs: Sequence[Missing]) -> str:
+    """Return the queue offsets of runs in words; of many, the first and the last range."""
+    last = [f" to {run.queue_offset + run.messages - 1}" if run.messages > 1 else "" for run in runs]
+    ranges = [f"{run.queue_offset}{end}" for run, end in zip(runs, last, strict=True)]
+    return " and ".join(ranges) if len(ranges) <= 2 else f"{ranges[0]}, …, {ranges[-1]}"
 
 
 def _joined(runs: Iterable[Missing]) -> list[Missing]:

@@ -125,7 +125,7 @@ class CrossPlan:
     def needs_records(self) -> bool:
         """Whether anything points into the log, or something should."""
         pointers = self.queue_files or self.index_range is not None or self.timer_files
-        return bool(pointers) or (self.deep and self.whole)
+        return bool(pointers) or self.whole
 
     def number_of(self, split: Split) -> int | None:
         """Return the number of a split; None if later splits have all its offsets."""

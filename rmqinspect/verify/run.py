@@ -116,7 +116,7 @@ class VerifyRun:
 
     def survey(self) -> None:
         """Read what points into the log, each file by itself."""
-        if self.options.level == "quick" or not _has_pointers(self.store, deep=self.deep):
+        if self.options.level == "quick" or not _has_pointers(self.store):
             return
         log = map_log(self.splits)
         limits = SurveyLimits(log.borders, self.store.log_start, self.limit)
@@ -216,11 +216,11 @@ def splits_to_read(store: Store, level: str) -> list[Split]:
     return plan_splits(segments_for_quick(store) if level == "quick" else store.segments, size)
 
 
-def _has_pointers(store: Store, *, deep: bool) -> bool:
+def _has_pointers(store: Store) -> bool:
     """Whether anything that points into the log was given, or should be there."""
     wraps = any(segment.kind == "dledger" for segment in store.segments)
     more = store.given == "store" or len(store.files) > len(store.segments)
-    return wraps or bool(store.queue_files) or (deep and more)
+    return wraps or bool(store.queue_files) or more
 
 
 def _join_outside(plan: CrossPlan, cross: CrossJudge, limit: int) -> None:

@@ -230,8 +230,12 @@ def _unread_folders(store: Store) -> frozenset[tuple[str, ...]]:
 
 
 def _has_all_queues(store: Store, rocksdb: str) -> bool:
-    """Whether all queues of a whole store were given and listed."""
-    given = rocksdb != "unread" or any(file.kind != "ext_queue" for file in store.queue_files)
+    """Whether all queues of a whole store were given and listed.
+
+    A root with a log and neither queues nor the files of a broker is a copy of the log.
+    """
+    some = any(file.kind != "ext_queue" for file in store.queue_files)
+    given = some or (rocksdb != "unread" and any(store.of_kind(kind) for kind in ("checkpoint", "lock")))
     return store.given == "store" and given and not any(len(place) == 1 for place in _unread_folders(store))
 
 

@@ -8,9 +8,11 @@ one in zeros.
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import ip_address
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from rmqinspect.schemas.consumequeue import QueueUnit
 from rmqinspect.schemas.dledger import ENTRY_MAGIC_BLANK, EntryBlank, EntryHead
 from rmqinspect.schemas.message import (
     CRC32_DIGITS,
@@ -175,6 +177,15 @@ def write_segment(folder: Path, raw: bytes, base: int = 0, kind: str = "segment"
     path = folder / f"{base:020}"
     path.write_bytes(raw)
     return Segment(str(path), path.name, len(raw), kind, base)
+
+
+def write_queue(root: Path, *pieces: Piece) -> None:
+    """Write the queue of these records, which begin a log and have no tags, as TopicTest/0 of a store."""
+    ends = [len(lay(pieces[:number])) for number in range(len(pieces) + 1)]
+    units = [{"physical_offset": at, "size": end - at, "tags_code": 0} for at, end in pairwise(ends)]
+    folder = root / "consumequeue" / "TopicTest" / "0"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{0:020}").write_bytes(pad(b"".join(map(QueueUnit.build, units)), 20 * QueueUnit.sizeof()))
 
 
 def various(count: int, *, properties: int = 2) -> list[dict[str, Any]]:

@@ -113,7 +113,8 @@ class Unit(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    rows: list[Row]
+    rows: list[Row]  # of level deep
+    ends: list[Row]  # CQ-MISSING of level standard: the ends of queues, one row each
     witnesses: dict[int, int]  # start of a gap in the log -> messages known to have stood in it
     lost: dict[str, int]  # by topic: messages that queues know of behind the log's end, and the log does not hold
     joined: int  # units that lead to a record of their queue
@@ -129,6 +130,7 @@ def judge(root: Path, settings: Settings) -> Verdict:
     log = read_log(root, settings)
     index = [read_index_file(path, root, settings) for path in index_paths(root)]
     rows: list[Row] = []
+    ends: list[Row] = []
     joined = Joined(root, log, settings)
     if settings.file_queues:
         rows += queue_sizes(root, settings.queue_size)
@@ -136,7 +138,9 @@ def judge(root: Path, settings: Settings) -> Verdict:
             joined.take(units)
         joined.right.update(unit for unit in batches if unit[2] in log.records)
         joined.served.update(batches)
-        rows += [*joined.rows, *joined.retention_rows(), *missing_units(joined)]
+        lost, late = missing_units(joined)
+        rows += [*joined.rows, *joined.retention_rows(), *missing_rows(log, [[run] for _, run in lost]), *late]
+        ends += missing_rows(log, at_ends(lost, reached_by_units(log, queues, batches)))
     rows += judge_index(index, log, settings)
     # A broker opens every name that is a number.
     folders = (path for path in (root / "index").glob("*") if path.is_dir() and path.name.isdecimal())
@@ -149,6 +153,7 @@ def judge(root: Path, settings: Settings) -> Verdict:
     live = [place for _, _, place in batches] + [unit.physical_offset for unit in used]
     return Verdict(
         rows,
+        ends,
         {start: len(places) for start, places in joined.held.items()},
         lost_messages(log, used, settings),
         len(joined.right),
@@ -548,8 +553,8 @@ def lost_messages(log: Log, used: list[Unit], settings: Settings) -> dict[str, i
     return lost
 
 
-def missing_units(joined: Joined) -> Iterator[Row]:
-    """Yield CQ-MISSING by runs of queue offsets of a queue, and CQ-BEHIND.
+def missing_units(joined: Joined) -> tuple[list[tuple[tuple[str, int], list[Record]]], list[Row]]:
+    """Return the records that lost their unit, in runs of queue offsets with their queue, and CQ-BEHIND.
 
     After an unclean stop, the records behind the one that the newest unit of all queues leads to are not
     dispatched yet, unless the checkpoint says that the queue already had a unit for the first of them.
@@ -558,19 +563,56 @@ def missing_units(joined: Joined) -> Iterator[Row]:
     newest = max((place for _, _, place in joined.right), default=-1)
     dispatched_to = checkpoint_time(root)
     late: list[Record] = []
-    for run in runs_without_unit(joined):
+    lost = []
+    for queue, run in runs_without_unit(joined):
         tail = [record for record in run if record.physical_offset > newest]
         if tail and (root / "abort").exists() and tail[0].store_timestamp >= dispatched_to:
             late += tail
             run = run[: -len(tail)]
         if run:
-            yield Row("CQ-MISSING", *log.place_of(run[0]), run[0].physical_offset, len(run))
-    if late:
-        first = min(late, key=lambda record: record.physical_offset)
-        yield Row("CQ-BEHIND", *log.place_of(first), first.physical_offset, len(late))
+            lost.append((queue, run))
+    if not late:
+        return lost, []
+    first = min(late, key=lambda record: record.physical_offset)
+    return lost, [Row("CQ-BEHIND", *log.place_of(first), first.physical_offset, len(late))]
 
 
-def runs_without_unit(joined: Joined) -> Iterator[list[Record]]:
+def missing_rows(log: Log, groups: Iterable[list[list[Record]]]) -> Iterator[Row]:
+    """Yield CQ-MISSING, one for each group of runs."""
+    for runs in groups:
+        first = runs[0][0]
+        yield Row("CQ-MISSING", *log.place_of(first), first.physical_offset, sum(map(len, runs)))
+
+
+def at_ends(
+    lost: list[tuple[tuple[str, int], list[Record]]], reached: dict[tuple[str, int], list[int]]
+) -> Iterator[list[list[Record]]]:
+    """Yield the runs that have no unit of their queue in front of them, or none behind them, together by queue."""
+    by_queue: dict[tuple[str, int], list[list[Record]]] = {}
+    for queue, run in lost:
+        places = reached.get(queue, [])
+        if not places or run[-1].physical_offset < places[0] or run[0].physical_offset > places[-1]:
+            by_queue.setdefault(queue, []).append(run)
+    yield from by_queue.values()
+
+
+def reached_by_units(
+    log: Log, queues: dict[tuple[str, int], list[Unit]], batches: set[tuple[str, int, int]]
+) -> dict[tuple[str, int], list[int]]:
+    """Return where the units of each queue point, from the first one that leads into the log, in their order."""
+    reached: dict[tuple[str, int], list[int]] = {}
+    for topic, queue_id, place in sorted(batches):
+        reached.setdefault((topic, queue_id), []).append(place)
+    for queue, units in queues.items():
+        places = [unit.physical_offset for unit in units if is_message(unit) and is_valid(unit)]
+        while places and places[0] < log.start:
+            places.pop(0)
+        if places:
+            reached[queue] = sorted([*reached.get(queue, []), places[0], places[-1]])
+    return reached
+
+
+def runs_without_unit(joined: Joined) -> Iterator[tuple[tuple[str, int], list[Record]]]:
     """Yield the records that lack a unit that they are entitled to, by queue and consecutive queue offset."""
     runs: dict[tuple[str, int], list[list[Record]]] = {}
     last: dict[tuple[str, int], int] = {}
@@ -586,8 +628,8 @@ def runs_without_unit(joined: Joined) -> Iterator[list[Record]]:
                     of_queue.append([])
                 of_queue[-1].append(record)
                 last[queue] = number
-    for of_queue in runs.values():
-        yield from of_queue
+    for queue, of_queue in runs.items():
+        yield from ((queue, run) for run in of_queue)
 
 
 def deleted_topics(root: Path, log: Log) -> set[str]:

@@ -19,6 +19,7 @@ import rmqinspect.cli.verify as command
 import rmqinspect.verify.run
 from rmqinspect.cli.progress import LONG_READ, Progress
 from rmqinspect.errors import Unreadable
+from rmqinspect.schemas.message import SysFlag
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.reader import FileReader
 from rmqinspect.text import count
@@ -42,7 +43,8 @@ run = runner("verify")
 def store(tmp_path: Path) -> Path:
     """Return a whole small store that a test may change."""
     root = tmp_path / "S"
-    write_segment(root / "commitlog", pad(lay([{}, {"queue_offset": 1}]), SIZE))
+    prepared = {"sys_flag": int(SysFlag.TRANSACTION_PREPARED)}  # needs no queue
+    write_segment(root / "commitlog", pad(lay([prepared, prepared]), SIZE))
     (root / "checkpoint").write_bytes(struct.pack(">3q", STORED, STORED, STORED).ljust(4096, b"\0"))
     return root
 
@@ -107,6 +109,7 @@ def with_loss(root: Path) -> Path:
     """Add a queue whose second unit is of a record behind the log's end."""
     folder = root / "consumequeue" / "TopicTest" / "0"
     folder.mkdir(parents=True)
+    write_segment(root / "commitlog", pad(lay([{}, {"queue_offset": 1}]), SIZE))
     size = len(lay([{}]))
     units = [struct.pack(">qiq", at, size, 0) for at in (0, size, 2 * size)]
     (folder / f"{0:020}").write_bytes(b"".join(units).ljust(400, b"\0"))

@@ -20,7 +20,7 @@ from rmqinspect.verify.codes import BY_CODE, CODES
 from rmqinspect.verify.findings import COLUMNS, Finding, what_to_do
 from rmqinspect.verify.options import VerifyOptions
 from rmqinspect.verify.run import verify
-from tests.support.building import STORED, blank, fill, lay, pad, record, write_segment
+from tests.support.building import STORED, blank, fill, lay, pad, record, write_queue, write_segment
 from tests.support.command import Run, runner
 from tests.support.samples import sample
 
@@ -45,6 +45,7 @@ def _log(root: Path, *segments: bytes, base: int = 0) -> list[Path]:
 def _store(root: Path, **files: bytes) -> list[Path]:
     """Write a whole store with a small log, its checkpoint, and more files by name."""
     _log(root, pad(lay([{}]), SIZE))
+    write_queue(root, {})
     for name, raw in {"checkpoint": _checkpoint(STORED), **files}.items():
         (root / name).write_bytes(raw)
     return [root]

@@ -75,6 +75,7 @@ class QueueSurvey:
     zero_behind: int = 0  # those with physical offset 0, while the log begins later
     min_offset: int = 0
     max_offset: int = 0
+    first_physical_offset: int | None = None  # that the first unit of a message in the log points at
     last_physical_offset: int | None = None  # that the newest unit of a message points at
     unread: list[Finding] = field(default_factory=list)  # ST-IO
 
@@ -173,6 +174,7 @@ class _Survey:
         result.zero_behind += zeros
         if len(reached):
             result.min_offset = int(offsets[reached[0]])
+            result.first_physical_offset = int(places[reached[0]])
 
     # --- rules ----------------------------------------------------------------------------------
 
