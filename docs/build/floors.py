@@ -60,7 +60,7 @@ FLOORS = (
     Folder(
         7,
         "explain",
-        "codec schemas show verify",
+        "codec schemas show store verify",
         "the meaning of codes, fields, flags, and lines of broker logs",
     ),
     Folder(

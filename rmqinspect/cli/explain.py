@@ -31,6 +31,7 @@ _HEADINGS = {
     "bit": "bits",
     "number": "numbers",
     "topic": "topics",
+    "file": "files and folders of a store",
     "word": "terms of this tool",
     "log line": "log lines (in quotes; a part is enough)",
 }

@@ -18,7 +18,7 @@ from rmqinspect.cli.labelled import Screen
 from rmqinspect.cli.options import use_colour
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.explain.log import Log, Seen, read_log
-from rmqinspect.explain.log_lines import HARMLESS
+from rmqinspect.explain.log_lines import HARMLESS, SERIOUS
 from rmqinspect.explain.lookup import is_name
 from rmqinspect.explain.recognition import explain_line
 from rmqinspect.explain.starts import Start, commands, details, headline
@@ -78,9 +78,11 @@ def _read(names: Sequence[str], log: Log) -> ExitStatus:
 
 
 def _screen(log: Log, names: Sequence[str], colour: bool) -> Iterator[str]:
-    yield from _starts(log.starts.found)
-    yield from SCREEN.rows("log", _extent(log, names))
     kinds = log.by_alarm()
+    yield from _starts(log.starts.found)
+    serious = (f"{_times(seen.count)} {seen.line.template}" for seen in kinds if seen.line.alarm == SERIOUS)
+    yield from SCREEN.several("serious", list(serious) or ["no line"])
+    yield from SCREEN.rows("log", _extent(log, names))
     for seen in kinds:
         if seen.line.alarm != HARMLESS:
             yield ""

@@ -14,7 +14,7 @@ from rmqinspect.explain.entry import Explanation, Named
 from rmqinspect.explain.fields import layout_fields
 from rmqinspect.explain.flags import bits
 from rmqinspect.explain.log_lines import HARMLESS, LOG_LINES, LogLine
-from rmqinspect.explain.names import NUMBERS, PREFIX, PROPERTIES, TOPICS, WORDS
+from rmqinspect.explain.names import FILES, NUMBERS, PREFIX, PROPERTIES, TOPICS, WORDS
 from rmqinspect.explain.recognition import explain_line, plain, recognise
 from rmqinspect.explain.values import number, physical_offset
 from rmqinspect.verify.codes import CODES, Code, fill_do
@@ -63,7 +63,7 @@ def everything() -> Iterator[Explanation]:
 
 @cache
 def _named() -> tuple[Named, ...]:
-    return (*layout_fields(), *PROPERTIES, *bits(), *NUMBERS, *TOPICS, *WORDS)
+    return (*layout_fields(), *PROPERTIES, *bits(), *NUMBERS, *TOPICS, *FILES, *WORDS)
 
 
 # --- by name ------------------------------------------------------------------------------------

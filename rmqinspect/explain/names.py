@@ -1,15 +1,22 @@
-"""Message properties, topics, magic numbers and the words of rmqinspect, by name. The texts are in names.toml."""
+"""Message properties, topics, magic numbers, files of a store and the words of rmqinspect, by name.
 
-from collections.abc import Mapping
+The texts are in names.toml.
+"""
+
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rmqinspect.commands import fill_command
 from rmqinspect.explain import values
 from rmqinspect.explain.entry import Named
 from rmqinspect.prose import load_prose
 from rmqinspect.schemas import consumequeue
+from rmqinspect.store import without_rows
 
 NAMES = load_prose("rmqinspect.explain", "names.toml")
 PREFIX = "beginning of topic names"
+
+_IN_STORE = "file or folder of a store"
 
 _SHOW = "rmqinspect show STORE --at OFFSET"
 _QUEUE_UNITS = "rmqinspect decode STORE --table queue_units"
@@ -45,9 +52,20 @@ def _word(name: str, row: Mapping[str, Any]) -> Named:
     return Named("word", name, row["where"], row["meaning"], see=row.get("see", ()), next=(row["next"],))
 
 
+def _files() -> Iterator[Named]:
+    """Yield the files and folders of a store; what `names.toml` lacks comes from the files that no table shows."""
+    for name, row in NAMES["file"].items():
+        yield Named("file", name, _IN_STORE, row["meaning"], see=row.get("see", ()), next=(row["next"],))
+    for name, (meaning, command) in {**without_rows.KINDS, **without_rows.NAMES}.items():
+        if name not in NAMES["file"]:
+            where = _IN_STORE if name in without_rows.NAMES else "kind of a file"
+            yield Named("file", name, where, meaning, next=(fill_command(command),))
+
+
 PROPERTIES = tuple(_property(name, row) for name, row in NAMES["property"].items())
 TOPICS = tuple(_topic(name, row) for name, row in NAMES["topic"].items())
 WORDS = tuple(_word(name, row) for name, row in NAMES["word"].items())
+FILES = tuple(_files())
 
 
 def _number(value: int, size: int, where: str, meaning: str, see: tuple[str, ...], command: str) -> Named:

@@ -10,7 +10,7 @@ _DEEP = f"{VERIFY} --level deep"
 _ROCKSDB = f"{VERIFY} --rocksdb"
 
 # Kind of `directory.PLACES` -> what its files are, and the command.
-_KINDS: dict[str, tuple[str, str]] = {
+KINDS: dict[str, tuple[str, str]] = {
     "timer_log": ("the timer log: one unit per timer message that is not due yet", _DEEP),
     "timer_wheel": ("the timer wheel: per due second, where its units begin and end in the timer log", _DEEP),
     "ext_queue": ("consume queue extensions: tags and filter bits that queue units point at", _DEEP),
@@ -22,7 +22,7 @@ _KINDS: dict[str, tuple[str, str]] = {
 }
 
 # Name of a file, without `.bak` -> what it is, and the command.
-_NAMES: dict[str, tuple[str, str]] = {
+NAMES: dict[str, tuple[str, str]] = {
     "lock": ("the lock file that a running broker holds", _INFO),
     "abort": ("the mark of a running broker; what a clean stop deletes", _INFO),
     "abort.bak": ("a side effect of writing abort; it says nothing about a crash", _INFO),
@@ -42,15 +42,15 @@ _NAMES: dict[str, tuple[str, str]] = {
 
 def words_of_kind(kind: str) -> str | None:
     """Return what files of a kind of `directory.PLACES` are, and what to run; None if a table shows them."""
-    return _words(*_KINDS[kind]) if kind in _KINDS else None
+    return _words(*KINDS[kind]) if kind in KINDS else None
 
 
 def words_of_file(name: str) -> str | None:
     """Return what a file of this name is, and what to run; None if it is not known, or a table shows it."""
-    if name in _NAMES:
-        return _words(*_NAMES[name])
+    if name in NAMES:
+        return _words(*NAMES[name])
     plain = name.removesuffix(".bak").removesuffix(".tmp")
-    return f"a backup copy: {_words(*_NAMES[plain])}" if plain in _NAMES else None
+    return f"a backup copy: {_words(*NAMES[plain])}" if plain in NAMES else None
 
 
 def words_of_folder(names: frozenset[str]) -> str | None:
