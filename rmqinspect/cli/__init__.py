@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import click
 
+from rmqinspect.cli.completion import completes
 from rmqinspect.cli.status import ExitStatus, status_of
 from rmqinspect.errors import RmqinspectError
 from rmqinspect.text import escape
@@ -60,7 +61,7 @@ class _LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in VERBS and not args[0].startswith("-"):
+        if args and args[0] not in VERBS and not args[0].startswith("-") and not ctx.resilient_parsing:
             from difflib import get_close_matches
 
             near = get_close_matches(args[0], VERBS, n=1)
@@ -134,6 +135,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: Sequence[str] | None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
+        if completes(group):
+            return ExitStatus.DONE
         # Not `group.main`: it would exit with 1 when the reader of a pipe goes away.
         with group.make_context("rmqinspect", words) as context:
             return int(group.invoke(context) or ExitStatus.DONE)

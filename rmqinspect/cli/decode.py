@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rmqinspect.cli.completion import complete_tables
 from rmqinspect.cli.options import (
+    PATH,
     BodyOptions,
     JobOptions,
     LookOptions,
@@ -78,10 +80,11 @@ class DecodeArguments(
 ):
     """What `decode` is asked for."""
 
-    paths: tuple[str, ...] = argument("PATH...", type=click.Path(readable=False))
+    paths: tuple[str, ...] = argument("PATH...", type=PATH)
     table: str | None = option(
         "--table",
         metavar="NAME",
+        shell_complete=complete_tables,
         help="messages, segments, gaps, queues, queue_units, index_files, index_entries, groups, topics, "
         "subscription_groups, checkpoint, … Default: by the kind of PATH; messages for a store.",
     )

@@ -10,6 +10,7 @@ from rmqinspect.cli.interrupt import interrupt_no_more, interrupted_once
 from rmqinspect.cli.labelled import Screen
 from rmqinspect.cli.options import (
     FORMAT_NAMES,
+    PATH,
     LookOptions,
     OutputOptions,
     TalkOptions,
@@ -43,8 +44,8 @@ _TOPICS = 5  # on the screen; the document lists all
 class DiffArguments(OutputOptions, LookOptions, TalkOptions):
     """What `diff` is asked for."""
 
-    a: str = argument("A", nargs=1)
-    b: str = argument("B", nargs=1)
+    a: str = argument("A", nargs=1, type=PATH)
+    b: str = argument("B", nargs=1, type=PATH)
     limit: int = option(
         "-n",
         "--limit",

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rmqinspect.cli.completion import complete_tables
 from rmqinspect.cli.export_screen import bad_statuses, lost_ranges, screen
 from rmqinspect.cli.options import (
+    PATH,
     BodyOptions,
     JobOptions,
     LookOptions,
@@ -83,7 +85,7 @@ class ExportArguments(
 ):
     """What `export` is asked for."""
 
-    paths: tuple[str, ...] = argument("[NAME=]STORE...", type=click.Path(readable=False))
+    paths: tuple[str, ...] = argument("[NAME=]STORE...", type=PATH)
     output: str = option(
         "-o",
         "--output",
@@ -93,7 +95,11 @@ class ExportArguments(
         help="A new or empty folder, local or on object storage (s3://bucket/folder).",
     )
     tables: tuple[str, ...] = option(
-        "--table", multiple=True, metavar="NAME", help="Table; repeatable. Default: messages."
+        "--table",
+        multiple=True,
+        metavar="NAME",
+        shell_complete=complete_tables,
+        help="Table; repeatable. Default: messages.",
     )
     all: bool = option("--all", is_flag=True, help="All tables, and the findings of verify.")
     engine: str = option(

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from rmqinspect.cli.completion import complete_topics
 from rmqinspect.text import escape, parse_size
 from rmqinspect.times import parse_time, parse_zone
 
@@ -40,6 +41,7 @@ Returned = TypeVar("Returned")
 
 FORMAT_NAMES = ("table", "jsonl", "json", "csv", "parquet", "arrow")
 _SUFFIXES = {f".{name}": name for name in FORMAT_NAMES if name != "table"}
+PATH = click.Path(readable=False)  # a shell completes it; what cannot be read is not wrong usage but status 4
 _SLOWEST = 1_000_000  # bytes a second that --read-rate takes without a unit: less is probably meant in MB
 _BINARY_FORMATS = ("parquet", "arrow")
 
@@ -172,7 +174,7 @@ def _warn_of_settings(ctx: click.Context, _: click.Parameter, path: str | None) 
 class SourceOptions:
     """What is read."""
 
-    paths: tuple[str, ...] = argument("STORE...")
+    paths: tuple[str, ...] = argument("STORE...", type=PATH)
     config: str | None = option(
         "--config",
         type=click.Path(dir_okay=False),
@@ -299,7 +301,14 @@ class RedactOptions:
 class SelectionOptions(ZoneOptions):
     """Which rows. `read_selection` and `with_times` make a Selection of it."""
 
-    topics: tuple[str, ...] = option("-t", "--topic", multiple=True, metavar="GLOB", help="Topic; repeatable.")
+    topics: tuple[str, ...] = option(
+        "-t",
+        "--topic",
+        multiple=True,
+        metavar="GLOB",
+        shell_complete=complete_topics,
+        help="Topic; repeatable.",
+    )
     queue_id: int | None = option("--queue", type=click.IntRange(0, 2**31 - 1), metavar="N", help="Queue id.")
     queue_offsets: tuple[int, int] | None = option(
         "--queue-offset",

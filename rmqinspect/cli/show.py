@@ -11,6 +11,7 @@ import click
 
 from rmqinspect.cli.labelled import WIDTH, Screen, fold, pad
 from rmqinspect.cli.options import (
+    PATH,
     BodyOptions,
     DocumentOptions,
     SourceOptions,
@@ -41,7 +42,7 @@ _KINDS = {"unknown": "no record", "entry": "no record", "blank": "blank record"}
 class ShowArguments(DocumentOptions, BodyOptions, ZoneOptions, SourceOptions):
     """What `show` is asked for."""
 
-    paths: tuple[str, ...] = argument("PATH...")
+    paths: tuple[str, ...] = argument("PATH...", type=PATH)
     at: str = option(
         "--at",
         required=True,

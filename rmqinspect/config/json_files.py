@@ -54,7 +54,7 @@ def read_config(store: Store, name: str) -> ConfigDocument | None:
     readable: list[ConfigDocument] = []
     problems: list[str] = []
     for copy in copies:
-        document = _read_copy(copy, name)
+        document = read_copy(copy, name)
         problems += [f"{copy.name}: {problem}" for problem in document.problems]
         if document.source:
             readable.append(document)
@@ -68,7 +68,7 @@ def read_config(store: Store, name: str) -> ConfigDocument | None:
     return replace(best, problems=tuple(problems), others=tuple(others))
 
 
-def _read_copy(file: StoreFile, name: str) -> ConfigDocument:
+def read_copy(file: StoreFile, name: str) -> ConfigDocument:
     def unusable(problem: str) -> ConfigDocument:
         return ConfigDocument(name, {}, None, (problem,))
 
