@@ -274,6 +274,8 @@ def headline(start: Start) -> str:
 def _unfinished(start: Start) -> str:
     if start.end is not None:
         return "recovered; the end of the loading is not in these lines" + _ends(start)
+    if not start.last_exit:
+        return "the broker was started before these lines begin"
     return (
         "did not finish loading: killed, stuck, the log ends here, or an Error such as OutOfMemoryError ended it,"
         " which only stdout shows"
@@ -296,7 +298,7 @@ def details(start: Start) -> Iterator[tuple[str, str]]:
         yield "refused by", row
     for row in start.files:
         yield "file", row
-    if start.cut or start.cause:
+    if start.cut or (start.cause and start.end is not None):
         yield "because", start.cause or "no line says why: the log was longer after the start before"
     yield "scan", _scan(start)
     yield "loaded", _counted(start.files_loaded)

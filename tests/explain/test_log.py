@@ -177,6 +177,13 @@ def test_a_log_that_begins_in_the_middle_of_a_start_is_told() -> None:
     assert (start.last_exit, start.cut) == ("", 120_511)
 
 
+def test_lines_of_a_running_broker_are_no_start_that_failed() -> None:
+    rows = ("WARN ReputMessageService - found a illegal magic code 0x66666", "java.lang.OutOfMemoryError: Map failed")
+    (start,) = log_of(*rows).starts.found
+    assert headline(start) == "the broker was started before these lines begin"
+    assert [(label, text) for label, text in details(start) if text] == [("failed", rows[1])]
+
+
 # --- the lines ------------------------------------------------------------------------------------
 
 
