@@ -120,15 +120,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = _run(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader of the pipe is gone. Without this Python would print an error when it flushes at exit.
+        # The reader of the pipe is gone.
         _silence_streams()
         return ExitStatus.DONE
     except OSError as error:
         if error.errno not in _FULL:
             raise
-        print(f"rmqinspect: cannot write the output: {error.strerror}", file=sys.stderr)
+        status = ExitStatus.REFUSED
+        try:
+            print(f"rmqinspect: cannot write the output: {error.strerror}", file=sys.stderr, flush=True)
+        except OSError:
+            status = ExitStatus.UNREADABLE  # stderr is full: nothing more can be said
         _silence_streams()
-        return ExitStatus.REFUSED
+        return status
     return status
 
 
@@ -161,6 +165,7 @@ def _set_up_streams() -> None:
 
 
 def _silence_streams() -> None:
+    """Send what cannot be written nowhere, or Python would print an error when it flushes at exit."""
     null = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         try:

@@ -113,7 +113,7 @@ def command(arguments: DecodeArguments) -> int:
     \b
     Examples:
       rmqinspect decode STORE -t orders -n 5
-      rmqinspect decode STORE --offset 96253..97955 -f jsonl --columns physical_offset,keys,status
+      rmqinspect decode STORE --offset 96253..97955 -f jsonl --columns keys,status
       rmqinspect decode STORE/index -f csv
       rmqinspect decode STORE --since last-5m -o rows.parquet
     """

@@ -71,15 +71,13 @@ def command(arguments: DiffArguments) -> int:
     Compares segments, the bytes of the log ranges that both have, records, consume queues, consumer
     offsets and topics. Index files and checkpoints always differ and are not compared.
 
-    \b
-    Exit status: 0 equal, 3 different, 4 not everything could be read,
-    130 interrupted.
+    Exit status: 0 equal, 3 different, 4 not everything could be read, 130 interrupted.
 
     \b
     Examples:
       rmqinspect diff MASTER REPLICA
       rmqinspect diff BEFORE AFTER -f json
-      rmqinspect diff A/commitlog/00000000001073741824 B/commitlog/00000000001073741824
+      rmqinspect diff A/commitlog B/commitlog
     """
     names = (shown(arguments.a), shown(arguments.b))
     format_ = choose_format(arguments)

@@ -56,7 +56,6 @@ def command(arguments: ExplainArguments) -> ExitStatus:
     what each start of the broker cut and deleted, or why it was refused, and every kind of line with
     its number. Files may be gzipped. Without WHAT: a list of everything.
 
-    \b
     Exit status of a log: 0 read, 5 no known line in it, 4 not readable to its end, 130 interrupted.
 
     \b

@@ -58,7 +58,10 @@ def command(arguments: IdArguments) -> None:
     32 hex digits can be an offset message id or a message id: both readings are shown, the plausible
     one first. Commas join the ids of a batch.
 
-    Example: rmqinspect id C0A8010A1A2B18B4AAC263ABFA530007 --year-month 2024-05 --tz Asia/Shanghai
+    \b
+    Examples:
+      rmqinspect id 7F000001000055970000000000038270
+      rmqinspect id C0A8010A1A2B18B4AAC263ABFA530007 --year-month 2024-05
     """
     if arguments.anchor is not None and arguments.year_month is not None:
         raise click.UsageError("give --anchor or --year-month, not both")

@@ -63,7 +63,6 @@ def command(arguments: ShowArguments) -> int:
 
     Any offset inside a record finds it. A damaged record is shown as far as it can be parsed.
 
-    \b
     Exit status: 0 a sound record, 3 damage, 4 unreadable, 5 no record there.
 
     Example: rmqinspect show STORE --at 97187

@@ -167,9 +167,8 @@ class VerifyArguments(OutputOptions, AgainstOptions, LookOptions):
 def command(arguments: VerifyArguments) -> int:
     """Check a store, reading only: is the commit log whole, do queues and index agree? Ends with one verdict.
 
-    \b
-    Exit status: 0 whole, 3 damage (--fail-on sets the lowest severity),
-    4 not everything could be read, 130 interrupted.
+    Exit status: 0 whole, 3 damage (--fail-on sets the lowest severity), 4 not everything could be read,
+    130 interrupted.
 
     \b
     Examples:

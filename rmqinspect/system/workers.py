@@ -18,19 +18,21 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
-from rmqinspect.errors import RmqinspectError
+from rmqinspect.errors import RmqinspectError, WorkerKilled
 from rmqinspect.system.throttle import ReadRate, bound_reads, read_bound
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 _PIPE_SIZE = 1 << 20  # the limit for unprivileged users on Linux
+_PATIENCE = 5.0  # seconds for a process that has closed its pipe to end
 
 
 class WorkerLost(RmqinspectError):
-    """A worker process ended without a result: killed, or out of memory."""
+    """A worker process ended without a result."""
 
 
 def default_jobs() -> int:
@@ -47,6 +49,7 @@ def run_ordered(
     that the fork server imports once. Closing the generator ends the processes. Only this process
     handles Ctrl-C. All share this process's `--read-rate`.
 
+    :raises WorkerKilled: a process was killed.
     :raises WorkerLost: a process ended without a result.
     """
     jobs = min(jobs, len(tasks))
@@ -70,7 +73,10 @@ def run_ordered(
             processes.append(process)
             pipes.append(ours)
         for number in range(len(tasks)):
-            outcome = _receive(pipes[number % jobs])
+            try:
+                outcome = _receive(pipes[number % jobs])
+            except EOFError as error:
+                raise _lost(processes[number % jobs]) from error
             if isinstance(outcome, RmqinspectError):
                 raise outcome
             yield outcome
@@ -127,12 +133,21 @@ def _send(pipe: Connection, outcome: Any) -> None:
 
 
 def _receive(pipe: Connection) -> Any:
-    try:
-        head, sizes = pickle.loads(pipe.recv_bytes())
-        buffers = [_read_exactly(pipe.fileno(), size) for size in sizes]
-    except EOFError as error:
-        raise WorkerLost("a worker process ended without a result (killed, or out of memory?)") from error
-    return pickle.loads(head, buffers=buffers)
+    """Return the next outcome of a process.
+
+    :raises EOFError: it has ended before that.
+    """
+    head, sizes = pickle.loads(pipe.recv_bytes())
+    return pickle.loads(head, buffers=[_read_exactly(pipe.fileno(), size) for size in sizes])
+
+
+def _lost(process: BaseProcess) -> RmqinspectError:
+    """Return why a process has ended before its last result."""
+    process.join(_PATIENCE)
+    if (process.exitcode or 0) < 0:
+        name = signal.Signals(-process.exitcode).name  # type: ignore[operator]
+        return WorkerKilled(f"a worker process was killed ({name}): if memory ran out, -j 1 needs less")
+    return WorkerLost("a worker process ended without a result")
 
 
 def _read_exactly(descriptor: int, size: int) -> bytearray:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqinspect.cli import finding_blocks, main
+from rmqinspect.cli import VERBS, finding_blocks, main
 from rmqinspect.store.discover import open_store
 from rmqinspect.text import cell_width
 from rmqinspect.verify.findings import Finding, next_command
@@ -158,6 +158,24 @@ def test_the_byte_account_leaves_out_columns_on_a_narrow_terminal(run: Run, monk
     on_terminal(monkeypatch, 60)
     header = next(line for line in run(sample("healthy-5.5.0"))[1].splitlines() if line.startswith("segment"))
     assert header.split() == ["segment", "records", "bytes", "filler", "zeros", "unknown"]
+
+
+@pytest.mark.parametrize("columns", [80, 100, 200])
+def test_prose_and_options_of_a_help_page_end_at_the_same_width(
+    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At most 100 cells, as wider prose is hard to read; examples are whole commands."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for words in ([], *([verb] for verb in VERBS)):
+        main([*words, "--help"])
+        lines = capsys.readouterr().out.splitlines()
+        assert max(map(len, lines)) <= min(columns, 100), words
+        examples = [line for line in lines if line.startswith("    rmqinspect ")]
+        assert all(shlex.split(line) for line in examples)
+    main(["verify", "--help"])
+    prose, options = capsys.readouterr().out.split("Options:")
+    ends = [max(map(len, part.splitlines())) for part in (prose, options)]
+    assert min(ends) > min(columns, 100) - 8
 
 
 def test_the_verdict_is_coloured(run: Run) -> None:
