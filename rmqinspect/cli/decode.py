@@ -145,6 +145,7 @@ def _read_view(arguments: DecodeArguments, body: str) -> "View":
         zone=arguments.zone,
         colour=use_colour(arguments.color, arguments.output),
         width=terminal_width(arguments.output),
+        chosen=arguments.columns is not None,
         preview=PREVIEW_SIZE if body == "preview" else None,
         redacted=arguments.redact.words if arguments.redact else (),
     )
@@ -320,6 +321,7 @@ class _Reading:
         self.unreadable = 0
         # Parts of gaps in the range asked for, by store; a gap may come in several, and a part twice.
         self.gaps: dict[str, set[tuple[int, int]]] = defaultdict(set)
+        self.left_out: list[str] = []  # columns for which the terminal is too narrow
 
     def announce(self) -> None:
         """Announce a long read before it starts; with -v also what was inferred about the files."""
@@ -352,6 +354,7 @@ class _Reading:
                     break
         writer.complete = not self.unreadable
         writer.more = bool(self.more)
+        self.left_out = writer.left_out
 
     def _forward(self, writer: "Writer", shaped: "pa.RecordBatch") -> None:
         self.progress.clear()  # stdout and stderr may be the same terminal
@@ -429,6 +432,8 @@ class _Reading:
             remark(f"shown {group_digits(self.rows)}, {self.more} (-n {self.plan.arguments.limit}){bad}")
         elif talkative or bad or self.unreadable:
             remark(f"{count(self.rows, 'row')}, {'incomplete' if self.unreadable else 'complete'}{bad}")
+        if self.left_out:
+            remark(f"left out for lack of width: {', '.join(self.left_out)}; --columns prints any")
         gaps = self._merged_gaps()
         if gaps:
             size = count(sum(end - start for start, end in gaps), "byte")

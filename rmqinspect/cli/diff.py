@@ -99,7 +99,7 @@ def _print(outcome: DiffResult, names: Sequence[str], format_: str, arguments: D
         for line in _screen(outcome, names, arguments.verbose):
             click.echo(line, color=colour)
     if (format_ != "table" or arguments.output) and not arguments.quiet:
-        click.echo(_verdict_line(outcome), err=True)
+        click.echo(_SCREEN.line("VERDICT", _verdict(outcome)), err=True)
 
 
 def _compare(stores: tuple[Store, Store], arguments: DiffArguments) -> DiffResult:
@@ -171,7 +171,7 @@ def _screen(outcome: DiffResult, names: Sequence[str], verbose: int) -> Iterator
     if verbose:
         yield from _checkpoint_lines(outcome)
     yield from _SCREEN.several("not read", outcome.unread)
-    yield _verdict_line(outcome)
+    yield from _SCREEN.fitted("VERDICT", _verdict(outcome))
 
 
 def _store_words(store: Store, log: LogDiff | None, side: int) -> str:
@@ -242,11 +242,11 @@ def _first_difference_lines(outcome: DiffResult, log: LogDiff, first: int) -> It
 
 
 def _next_lines(outcome: DiffResult, first: int, names: Sequence[str]) -> Iterator[str]:
-    """Yield the commands that show the first difference, each in one line, to be copied."""
+    """Yield the commands that show the first difference."""
     for number, (name, stand) in enumerate(zip(names, outcome.at_first or (), strict=True)):
         at = first if stand.start is None else stand.start
         if stand.kind != "nothing":
-            yield _SCREEN.line("" if number else "next", fill_command(SHOW, [name], at=at))
+            yield from _SCREEN.command("" if number else "next", fill_command(SHOW, [name], at=at))
 
 
 def _compared(log: LogDiff) -> str:
@@ -345,7 +345,7 @@ def _checkpoint_lines(outcome: DiffResult) -> Iterator[str]:
         yield from _SCREEN.rows("" if number else "checkpoint", f"{name}: {' in A, '.join(values)} in B")
 
 
-def _verdict_line(outcome: DiffResult) -> str:
+def _verdict(outcome: DiffResult) -> str:
     words = outcome.verdict
     if outcome.differences.parts:
         words += f": {', '.join(outcome.differences.parts)}"
@@ -353,4 +353,4 @@ def _verdict_line(outcome: DiffResult) -> str:
         words += f"; interrupted, {outcome.interrupted}"
     elif outcome.unread:
         words += f"; {count(len(outcome.unread), 'place')} could not be read"
-    return _SCREEN.line("VERDICT", words)
+    return words

@@ -39,7 +39,8 @@ def explanation_lines(explanation: Explanation) -> Iterator[str]:
     yield from SCREEN.several("note" if explanation.kind == "log line" else "versions", effects)
     yield from SCREEN.several("logged as", explanation.logged)
     yield from SCREEN.rows("do", explanation.do)
-    yield from SCREEN.several("next", explanation.next)
+    for number, command in enumerate(explanation.next):
+        yield from SCREEN.command("" if number else "next", command)
     yield from SCREEN.rows("explain too", ", ".join(explanation.see))
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from rmqinspect.cli.labelled import Screen
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.export.request import ExportRequest
-from rmqinspect.text import count, describe_size, escape, group_digits
+from rmqinspect.text import count, describe_size, group_digits
 
 if TYPE_CHECKING:
     from rmqinspect.export.job import ExportResult
@@ -53,8 +53,8 @@ def screen(
         yield from _file_lines(table, [file for file in new if file.table == table], files)
     yield from _suppressed(manifest, plans, request)
     yield from _damaged(outcome)
-    yield _manifest_line(manifest, request, target)
-    yield _SCREEN.line("VERDICT", _verdict(manifest, request, status))
+    yield from Screen(indent=0).fitted("", _manifest_line(manifest, request, target))
+    yield from _SCREEN.fitted("VERDICT", _verdict(manifest, request, status))
 
 
 def _file_lines(table: str, files: "Sequence[ExportedFile]", screen: Screen) -> Iterator[str]:
@@ -72,13 +72,19 @@ def _suppressed(manifest: "Manifest", plans: "Sequence[StorePlan]", request: Exp
         segment = plan.reach.open_segment
         if segment is not None:
             size = describe_size(plan.reach.end - segment.base)
-            yield _SCREEN.line("left out", f"segment {segment.base} of {plan.store.name} is open ({size} so far)")
+            yield from _SCREEN.fitted(
+                "left out", f"segment {segment.base} of {plan.store.name} is open ({size} so far)"
+            )
     lost = lost_ranges(manifest, request)
     for store, start, end, kind in lost[:_RANGES]:
         where = f"physical {group_digits(start)} to {group_digits(end)}"
-        yield _SCREEN.line("left out", f"{count(end - start, 'byte')} of {store} without a record ({kind}), {where}")
+        yield from _SCREEN.fitted(
+            "left out", f"{count(end - start, 'byte')} of {store} without a record ({kind}), {where}"
+        )
     if lost[_RANGES:]:
-        yield _SCREEN.line("", f"and {count(len(lost) - _RANGES, 'range')} more: lost in _manifest.json, --table gaps")
+        yield from _SCREEN.fitted(
+            "", f"and {count(len(lost) - _RANGES, 'range')} more: lost in _manifest.json, --table gaps"
+        )
 
 
 def _damaged(outcome: "ExportResult") -> Iterator[str]:
@@ -93,7 +99,7 @@ def _damaged(outcome: "ExportResult") -> Iterator[str]:
             store, offset = firsts[status]
             first = "" if rows == 1 else "first at "
             where = f" ({first}{store}, physical offset {group_digits(offset)})"
-        yield _SCREEN.line("damaged", f"{count(rows, 'row')} {verb} status {status}{where}")
+        yield from _SCREEN.fitted("damaged", f"{count(rows, 'row')} {verb} status {status}{where}")
 
 
 def _manifest_line(manifest: "Manifest", request: ExportRequest, target: "Target") -> str:
@@ -107,7 +113,7 @@ def _manifest_line(manifest: "Manifest", request: ExportRequest, target: "Target
         words.append(f"{complete} for physical {group_digits(only.start)} to {group_digits(only.end)}")
     elif len(manifest.stores) > 1:
         words.append(count(len(manifest.stores), "store"))
-    return escape(f"{shown(target.path)}/{MANIFEST}: {', '.join(words)}")
+    return f"{shown(target.path)}/{MANIFEST}: {', '.join(words)}"
 
 
 def _verdict(manifest: "Manifest", request: ExportRequest, status: ExitStatus) -> str:

@@ -50,7 +50,6 @@ class _Shape(NamedTuple):
     action: bool  # what to do and to run next
 
 
-# Tried in this order until the blocks fit the screen.
 _SHAPES = (
     _Shape(others=3, advice=True, places=True, action=True),
     _Shape(others=1, advice=True, places=True, action=True),
@@ -58,6 +57,8 @@ _SHAPES = (
     _Shape(others=0, advice=False, places=False, action=True),
     _Shape(others=0, advice=False, places=False, action=False),
 )
+# The shapes of the worst findings and of the others, tried in this order until all fit the screen.
+_STEPS = ((0, 0), (1, 1), (1, 4), (2, 4), (3, 4), (4, 4))
 
 
 class Block(NamedTuple):
@@ -89,10 +90,10 @@ class FindingScreen:
             number = group_digits(findings.suppressed)
             more = [SCREEN.line("", f"and {number} more: --max-findings shows them")]
         if self.height is None:
-            return self._lines([Block([finding], finding.count) for finding in rows], _SHAPES[0]) + more
+            return self._lines([Block([finding], finding.count) for finding in rows], (0, 0)) + more
         blocks = _blocks(rows, findings.counts)
-        for shape in _SHAPES:
-            lines = self._lines(blocks, shape) + more
+        for step in _STEPS:
+            lines = self._lines(blocks, step) + more
             if len(lines) <= self.height:
                 return lines
         return self._worst(blocks, self.height)
@@ -102,7 +103,7 @@ class FindingScreen:
         worst = sorted(blocks, key=lambda block: _WORST_FIRST.index(block.first.severity))
         lines: list[str] = []
         for number, block in enumerate(worst):
-            more = self._lines([block], _SHAPES[-1])
+            more = self._lines([block], _STEPS[-1])
             if number and len(lines) + len(more) >= height:
                 left = count(len(worst) - number, "more kind")
                 lines.append(SCREEN.line("", f"and {left} of findings: -v shows all"))
@@ -110,11 +111,13 @@ class FindingScreen:
             lines += more
         return lines
 
-    def _lines(self, blocks: list[Block], shape: _Shape) -> list[str]:
+    def _lines(self, blocks: list[Block], step: tuple[int, int]) -> list[str]:
+        worst = min((_WORST_FIRST.index(block.first.severity) for block in blocks), default=0)
         last = {block.first.code: number for number, block in enumerate(blocks)}
         lines: list[str] = []
         for number, block in enumerate(blocks):
             first = block.first
+            shape = _SHAPES[step[first.severity != _WORST_FIRST[worst]]]
             lines += _headline(first, self.colour)
             if shape.places:
                 lines += self._places(block, shape.others)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rmqinspect.cli.labelled import WIDTH, Screen
+from rmqinspect.cli.labelled import Screen, line_width
 from rmqinspect.cli.options import DocumentOptions, JobOptions, LookOptions, SourceOptions, option, takes
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.commands import DECODE, VERIFY, fill_command
@@ -65,9 +65,11 @@ def command(arguments: InfoArguments) -> int:
     if arguments.format == "json":
         click.echo(escape_json(json.dumps(_document(facts), ensure_ascii=False)))
     else:
-        for label, text in _rows(facts, tuple(map(shown, arguments.paths)) or (facts.name,), arguments.zone):
+        for label, text in _rows(facts, arguments.zone):
             for line in _SCREEN.rows(label, text):
                 click.echo(line)
+        for line in _next(facts, tuple(map(shown, arguments.paths)) or (facts.name,)):
+            click.echo(line)
     for problem in facts.unread:
         print(f"not read: {escape(problem)}", file=sys.stderr)
     return ExitStatus.UNREADABLE if facts.unread else ExitStatus.DONE
@@ -76,7 +78,7 @@ def command(arguments: InfoArguments) -> int:
 # --- the screen ---------------------------------------------------------------------------------
 
 
-def _rows(facts: "Overview", paths: tuple[str, ...], zone: "tzinfo") -> Iterator[tuple[str, str]]:
+def _rows(facts: "Overview", zone: "tzinfo") -> Iterator[tuple[str, str]]:
     """Yield (label, text) of the screen; the texts are not escaped yet."""
     parts = ", ".join(facts.layout) or f"no log, queues or index ({facts.place.replace('_', ' ')})"
     yield "store", f"{facts.name}: {parts}; {count(facts.files, 'file')}, {count(facts.total_bytes, 'byte')}"
@@ -106,7 +108,6 @@ def _rows(facts: "Overview", paths: tuple[str, ...], zone: "tzinfo") -> Iterator
     if absent:
         yield "not given", ", ".join(absent)
     yield from _oddities(facts)
-    yield from _next(facts, paths)
 
 
 def _stopped(facts: "Overview") -> str:
@@ -233,18 +234,18 @@ def _oddities(facts: "Overview") -> Iterator[tuple[str, str]]:
         yield "", f"and {count(len(facts.oddities) - _LISTED, 'more entry').replace('entrys', 'entries')}"
 
 
-def _next(facts: "Overview", paths: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Yield the commands to run next; the reason follows in the line if there is room."""
+def _next(facts: "Overview", paths: tuple[str, ...]) -> Iterator[str]:
+    """Yield the lines of the commands to run next; the reason follows in the line if there is room."""
     steps = [(VERIFY, f"reads everything: {describe_size(facts.total_bytes)}")]
     if facts.place != "store":
         steps.append((DECODE, "prints its rows"))
     for number, (template, reason) in enumerate(steps):
         line, label = fill_command(template, stores=paths), "" if number else "next"
-        if len(line) + len(reason) + 2 <= WIDTH - _SCREEN.indent:
-            yield label, f"{line:<26}  {reason}"
+        if max(len(line), 26) + 2 + len(reason) <= line_width() - _SCREEN.indent:
+            yield _SCREEN.line(label, f"{line:<26}  {reason}")
         else:
-            yield label, line
-            yield "", f"  {reason}"
+            yield from _SCREEN.command(label, line)
+            yield _SCREEN.line("", f"  {reason}")
 
 
 def _some(texts: "list[str] | tuple[str, ...]") -> str:

@@ -84,6 +84,10 @@ class Screen:
                 line = f"{line} {word}" if line else word
         yield f"{head}{line}"
 
+    def fitted(self, label: str, text: str) -> Iterator[str]:
+        """Yield a label and its text, such as a verdict: in one line, which scripts read, but folded on a terminal."""
+        yield from self.rows(label, text) if sys.stdout.isatty() else (self.line(label, text),)
+
     def line(self, label: str, text: str) -> str:
         """Return a label and its text in one line, however long."""
         return f"{self._head(label)}{escape(text)}"

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from rmqinspect.cli.labelled import WIDTH, Screen, fold, pad
+from rmqinspect.cli.labelled import Screen, fold, line_width, pad
 from rmqinspect.cli.options import (
     PATH,
     BodyOptions,
@@ -145,12 +145,12 @@ def _field_lines(row: FieldRow, position: int, prefix: str) -> Iterator[str]:
     place = f"{row.offset:>5} {position + row.offset:08x} {row.size:>5}  {raw:<16}  "
     text = f"{pad('  ' * row.depth + prefix + row.name, _NAME_WIDTH)} {row.value}"
     note = f"! {row.note}" if row.problem else row.note
-    if note and len(place) + 2 + cell_width(text) + cell_width(note) <= WIDTH:
+    if note and len(place) + 2 + cell_width(text) + cell_width(note) <= line_width():
         text, note = f"{text}  {note}", ""
     indent = " " * (len(place) + 2 * row.depth + 2)
-    lines = fold(text, WIDTH - len(indent), cut=True)
+    lines = fold(text, line_width() - len(indent), cut=True)
     yield f"{place}{lines[0]}"
-    for line in (*lines[1:], *fold(note, WIDTH - len(indent), cut=True)):
+    for line in (*lines[1:], *fold(note, line_width() - len(indent), cut=True)):
         if line:
             yield indent + line
 
@@ -180,9 +180,9 @@ def _body_lines(found: Inspected, body: bytes, full: bool) -> Iterator[str]:
 
 def _cut_lines(text: str) -> Iterator[str]:
     """Yield a text in lines of equal width, cut anywhere: spaces of a body are shown as they are."""
-    at = 0
+    at, width = 0, line_width()
     while at < len(text):
-        line = cut_cells(text[at : at + WIDTH], WIDTH - _SCREEN.indent)
+        line = cut_cells(text[at : at + width], width - _SCREEN.indent)
         yield line
         at += len(line)
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import click
 
 from rmqinspect.cli.finding_blocks import SCREEN, FindingScreen
-from rmqinspect.cli.labelled import fold, line_width, screen_height
+from rmqinspect.cli.labelled import line_width, screen_height
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.store.model import Store
 from rmqinspect.text import count, describe_size, group_digits
@@ -217,11 +217,8 @@ def _damaged(outcome: VerifyResult, account: ByteAccount) -> str:
 
 def _verdict_lines(run: FinishedRun, *, colour: bool) -> Iterator[str]:
     """Yield the verdict: in one line, which scripts read, or on a terminal folded."""
-    line = verdict_line(run)
-    lines = fold(line, line_width() - SCREEN.indent, line_width()) if sys.stdout.isatty() else [line]
-    for number, text in enumerate(lines):
-        shown = f"{'':{SCREEN.indent}}{text}" if number else text
-        yield click.style(shown, fg=_colour(run.outcome), bold=True) if colour else shown
+    for line in SCREEN.fitted("VERDICT", _verdict(run)):
+        yield click.style(line, fg=_colour(run.outcome), bold=True) if colour else line
 
 
 def _colour(outcome: VerifyResult) -> str:
@@ -232,6 +229,10 @@ def _colour(outcome: VerifyResult) -> str:
 
 def verdict_line(run: FinishedRun) -> str:
     """Return the verdict in one line."""
+    return SCREEN.line("VERDICT", _verdict(run))
+
+
+def _verdict(run: FinishedRun) -> str:
     outcome = run.outcome
     records = sum(account.records for account in outcome.accounts)
     scope = ", for this file only" if not outcome.store.neighbours and len(outcome.store.segments) == 1 else ""
@@ -240,7 +241,7 @@ def verdict_line(run: FinishedRun) -> str:
         scope += f", {len(outcome.options.codes)} of {len(BY_CODE)} checks"
     words = f"{outcome.verdict} at level {outcome.options.level}{scope}: {_errors(outcome)}, "
     words += f"{count(outcome.warnings, 'warning')} in {count(records, 'record')}; {_extent(outcome, run.custody)}"
-    return SCREEN.line("VERDICT", words)
+    return words
 
 
 def _errors(outcome: VerifyResult) -> str:
@@ -261,7 +262,7 @@ def _extent(outcome: VerifyResult, custody: Custody | None) -> str:
     if changed:
         return f"{count(changed, 'file')} changed while being read"
     if outcome.unread:
-        return f"{count(len(outcome.unread), 'place')} could not be read"
+        return "the rest was read"
     if not segments:
         return "no commit log"
     return "all bytes read" if outcome.log_read else "only the end of the log read"

@@ -1,6 +1,7 @@
 """Record batches as a text table, streamed."""
 
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Iterator
 from datetime import tzinfo
 from typing import Any
 
@@ -10,7 +11,7 @@ import pyarrow.compute as pc
 from rmqinspect.output.rows import timestamp_texts
 from rmqinspect.output.writer import Out, View, Writer
 from rmqinspect.statuses import SOUND
-from rmqinspect.text import cell_width, escape, escape_bytes
+from rmqinspect.text import cell_width, cut_cells, escape, escape_bytes
 
 # Rows that set the column widths. On a terminal fewer do: see `ScreenTable.write`.
 _FIRST_ROWS = 200
@@ -18,6 +19,9 @@ _FIRST_ROWS = 200
 # Widest padding: one long value must not push the other columns out of sight.
 _WIDEST = 60
 _NARROWEST = 12  # of a column that is narrowed to fit the terminal
+
+# Columns that are never left out.
+_STAY = ("status", "severity", "kind")
 
 _ABSENT = "-"
 _BOLD, _RED, _PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[0m"
@@ -69,15 +73,18 @@ def cells(array: pa.Array, zone: tzinfo, preview: int | None) -> list[str]:
 class ScreenTable(Writer):
     """A header and one line per row, columns two spaces apart, numbers right-aligned.
 
-    The first rows set the widths; a longer value later shifts the rest of its line. On a terminal, columns are narrowed
-    until a line fits; a cut value ends in `…`.
+    The first rows set the widths; a longer value later shifts the rest of its line. On a terminal a line has to fit:
+    texts are narrowed first, a cut value ends in `…`; then columns are left out, the widest first, the last of equals;
+    the first column and `_STAY` are kept.
+    Where that would leave less than half of them, or the user chose the columns, each value has a line of its own.
     """
 
     def __init__(self, schema: pa.Schema, out: Out, view: View) -> None:
         super().__init__(schema, out, view)
         self._right = [pa.types.is_integer(field.type) for field in schema]
         self._waiting: list[tuple[str, ...]] = []
-        self._widths: list[int] | None = None
+        self._widths: dict[int, int] | None = None  # of the columns that are shown; empty: a line for each value
+        self._rows = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write the rows, once there are enough to set the widths.
@@ -87,7 +94,7 @@ class ScreenTable(Writer):
         """
         columns = [cells(array, self.view.zone, self.view.preview) for array in batch.columns]
         self._waiting += zip(*columns, strict=True)
-        if self._widths or len(self._waiting) >= _FIRST_ROWS or (self.view.width and self._waiting):
+        if self._widths is not None or len(self._waiting) >= _FIRST_ROWS or (self.view.width and self._waiting):
             self._flush()
 
     def finish(self) -> None:
@@ -97,50 +104,111 @@ class ScreenTable(Writer):
     def _flush(self) -> None:
         lines = []
         if self._widths is None:
-            self._widths = self._fit(self._waiting[:_FIRST_ROWS])
-            header = self._line(self.schema.names)
-            lines.append(f"{_BOLD}{header}{_PLAIN}" if self.view.colour else header)
-        lines += [self._coloured(row) for row in self._waiting]
+            self._widths = self._lay_out(self._waiting[:_FIRST_ROWS])
+            if self._widths:
+                header = "  ".join(self._pad(self.schema.names)).rstrip(" ")
+                lines.append(self._bold(header))
+            elif not self._waiting:
+                lines += textwrap.wrap("  ".join(self.schema.names), self.view.width or _WIDEST)
+        for row in self._waiting:
+            lines += self._line(row) if self._widths else self._value_lines(row)
         self._waiting = []
         self.out.write("".join(f"{line}\n" for line in lines).encode())
         self.out.flush()
 
-    def _fit(self, rows: list[tuple[str, ...]]) -> list[int]:
+    def _bold(self, text: str) -> str:
+        return f"{_BOLD}{text}{_PLAIN}" if self.view.colour else text
+
+    # --- columns --------------------------------------------------------------------------------
+
+    def _lay_out(self, rows: list[tuple[str, ...]]) -> dict[int, int]:
+        """Return the width of each column that is shown, none of which is in `left_out`; {} for a line per value."""
         names = self.schema.names
-        widths = [max([len(name), *(cell_width(row[i]) for row in rows)]) for i, name in enumerate(names)]
-        widths = [w if right else min(w, _WIDEST) for w, right in zip(widths, self._right, strict=True)]
+        shown = list(range(len(names)))
+        widths = self._fit(rows, shown)
+        if self.view.width is None or _length(widths) <= self.view.width:
+            return widths
+        while not self.view.chosen and _length(widths) > self.view.width:
+            droppable = [column for column in shown[1:] if names[column] not in _STAY]
+            if not droppable:
+                break
+            shown.remove(max(droppable, key=lambda column: (widths[column], column)))
+            widths = self._fit(rows, shown)
+        if _length(widths) > self.view.width or 2 * len(shown) < len(names):
+            return {}
+        self.left_out = [name for column, name in enumerate(names) if column not in shown]
+        return widths
+
+    def _fit(self, rows: list[tuple[str, ...]], shown: list[int]) -> dict[int, int]:
+        """Return the widths of the columns `shown`, narrowed as far as they can be if a line is too wide."""
+        names = self.schema.names
+        widths = {i: max([len(names[i]), *(cell_width(row[i]) for row in rows)]) for i in shown}
+        widths = {i: width if self._right[i] else min(width, _WIDEST) for i, width in widths.items()}
         if self.view.width is None:
             return widths
-        floors = [
-            w if right or pa.types.is_timestamp(field.type) else max(len(field.name), min(w, _NARROWEST))
-            for w, right, field in zip(widths, self._right, self.schema, strict=True)
-        ]
-        room = self.view.width - 2 * (len(widths) - 1)
-        while sum(widths) > room:
-            spare = [width - floor for width, floor in zip(widths, floors, strict=True)]
-            if max(spare) <= 0:
+        floors = {
+            i: width
+            if self._right[i] or pa.types.is_timestamp(self.schema.field(i).type)
+            else max(len(names[i]), min(width, _NARROWEST))
+            for i, width in widths.items()
+        }
+        while _length(widths) > self.view.width:
+            spare = {i: width - floors[i] for i, width in widths.items()}
+            widest = max(spare, key=lambda i: spare[i])
+            if spare[widest] <= 0:
                 break
-            widths[spare.index(max(spare))] -= 1
+            widths[widest] -= 1
         return widths
+
+    # --- lines ----------------------------------------------------------------------------------
 
     def _pad(self, row: tuple[str, ...] | list[str]) -> list[str]:
         assert self._widths is not None
         padded = []
-        for text, width, right in zip(row, self._widths, self._right, strict=True):
-            if self.view.width is not None and not right:
+        for i, width in self._widths.items():
+            text = row[i]
+            if self.view.width is not None and not self._right[i]:
                 text = _clip(text, width)
             blank = " " * (width - cell_width(text))
-            padded.append(blank + text if right else text + blank)
+            padded.append(blank + text if self._right[i] else text + blank)
         return padded
 
-    def _line(self, row: tuple[str, ...] | list[str]) -> str:
-        return "  ".join(self._pad(row)).rstrip(" ")
-
-    def _coloured(self, row: tuple[str, ...]) -> str:
-        if not self.view.colour:
-            return self._line(row)
+    def _line(self, row: tuple[str, ...]) -> list[str]:
+        assert self._widths is not None
         padded = self._pad(row)
-        for i, name in enumerate(self.schema.names):
-            if row[i] not in (*SOUND.get(name, (row[i],)), _ABSENT):
-                padded[i] = f"{_RED}{padded[i]}{_PLAIN}"
-        return "  ".join(padded).rstrip(" ")
+        for position, i in enumerate(self._widths):
+            padded[position] = self._coloured(i, row[i], padded[position])
+        return ["  ".join(padded).rstrip(" ")]
+
+    def _value_lines(self, row: tuple[str, ...]) -> list[str]:
+        """Return a line for each value, more for one that is wider than the terminal, after a blank one."""
+        label = max(map(len, self.schema.names)) + 2
+        room = max((self.view.width or _WIDEST) - label, 1)
+        lines = [""] if self._rows else []
+        self._rows += 1
+        for i, (name, text) in enumerate(zip(self.schema.names, row, strict=True)):
+            head = self._bold(name) + " " * (label - len(name))
+            for part in _parts(text, room):
+                lines.append(f"{head}{self._coloured(i, text, part)}")
+                head = " " * label
+        return lines
+
+    def _coloured(self, column: int, value: str, shown: str) -> str:
+        good = SOUND.get(self.schema.names[column])
+        bad = self.view.colour and good is not None and value not in (*good, _ABSENT)
+        return f"{_RED}{shown}{_PLAIN}" if bad else shown
+
+
+def _length(widths: dict[int, int]) -> int:
+    """Return the cells of a line."""
+    return sum(widths.values()) + 2 * (len(widths) - 1)
+
+
+def _parts(text: str, room: int) -> Iterator[str]:
+    """Yield a text in parts of at most `room` cells, at least one."""
+    while True:
+        head = cut_cells(text, room)
+        yield head
+        text = text[len(head) :]
+        if not text:
+            return

@@ -26,6 +26,7 @@ class View:
     colour: bool = False
     width: int | None = None  # of the terminal, in cells; None: not a terminal, nothing is cut
     preview: int | None = None  # bytes of a binary value in the table; None: all
+    chosen: bool = False  # the user named the columns: none is left out for lack of width
     redacted: tuple[str, ...] = ()  # words of --redact, for the metadata
 
 
@@ -54,6 +55,7 @@ class Writer(ABC):
         self.view = view
         self.complete = True  # False: something could not be read
         self.more = False  # True: --limit cut rows off
+        self.left_out: list[str] = []  # columns for which the terminal is too narrow
 
     @abstractmethod
     def write(self, batch: pa.RecordBatch) -> None:

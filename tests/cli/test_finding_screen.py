@@ -29,6 +29,7 @@ def without_units(tmp_path: Path) -> Path:
     """A store of many queues, one record each, that has lost its consume queues."""
     topics = [{"topic": f"Topic{number:03}"} for number in range(QUEUES)]
     write_segment(tmp_path / "store" / "commitlog", fill(lay(topics), 65536))
+    (tmp_path / "store" / "lock").touch()  # without it, this would be a copy of the log alone
     return tmp_path / "store"
 
 

@@ -197,6 +197,29 @@ def test_a_pipe_cuts_nothing_and_a_terminal_cuts_to_its_width(tmp_path: Path) ->
     assert "t…  ok" in lines[1]
 
 
+@pytest.mark.parametrize(
+    ("width", "chosen", "header", "left_out"),
+    [
+        (62, False, "physical_offset  topic  keys  store_timestamp           status", []),
+        (50, False, "physical_offset  topic  keys  status", ["store_timestamp"]),
+        (25, False, "physical_offset  0", []),
+        (50, True, "physical_offset  0", []),
+    ],
+)
+def test_a_narrow_terminal_leaves_out_the_widest_columns_and_at_last_shows_a_value_per_line(
+    tmp_path: Path, width: int, chosen: bool, header: str, left_out: list[str]
+) -> None:
+    batch = batch_of({"physical_offset": 0, "topic": "t", "keys": ["k"]}).select(
+        ["physical_offset", "topic", "keys", "store_timestamp", "status"]
+    )
+    with open_writer("table", batch.schema, str(tmp_path / "out"), view=View(width=width, chosen=chosen)) as writer:
+        writer.write(batch)
+    lines = (tmp_path / "out").read_text().splitlines()
+    assert lines[0] == header
+    assert max(map(len, lines)) <= width
+    assert writer.left_out == left_out
+
+
 def test_the_same_rows_look_the_same_in_any_batches(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [{"topic": "x" * n} for n in range(1, 30)]
     whole = write(tmp_path, "table", batch_of(*rows))
