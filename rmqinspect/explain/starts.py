@@ -77,7 +77,6 @@ class Starts:
 
     def __init__(self) -> None:
         self.found: list[Start] = []
-        self.more = 0  # starts that were not kept
         self._unmapped = False  # a file of the index folder could not be mapped
 
     def add(self, line: LogLine, row: str, time: str) -> None:
@@ -94,7 +93,6 @@ class Starts:
         if before is not None and not before.ended and last_exit == "abnormally":
             before.ended = "not in order: killed, crashed, or power was lost"
         if len(self.found) == _MOST_STARTS:
-            self.more += 1
             self.found.pop(1)  # the first and the newest are kept
         start = Start(self._next_number(), time, last_exit, index_refuses=_INDEX_REFUSES in row)
         if before is not None:
