@@ -165,7 +165,7 @@ def _only_store_below(path: str, real: str, entries: "Sequence[Entry]", depth: i
 ROOT_FOLDERS = ("commitlog", "consumequeue", "batchconsumequeue", "consumequeue_rocksdb")
 # Folders whose name is enough.
 _NAMED_FOLDERS = ("commitlog", "timerlog", "compaction")
-_QUEUE_FOLDERS = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
+QUEUE_FOLDERS = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
 
 # The folder that files of a type lie in, or the root; queue files lie two levels deeper.
 _FOLDER_OF_TYPE: dict[str, Place] = {
@@ -247,7 +247,7 @@ def _with_zero_files(folder: _Folder) -> Place | None:
 
 
 def _all_queues(folder: _Folder) -> Place | None:
-    return (folder.own_name,) if folder.own_name in _QUEUE_FOLDERS and folder.folders else None
+    return (folder.own_name,) if folder.own_name in QUEUE_FOLDERS and folder.folders else None
 
 
 def _one_topic(folder: _Folder) -> Place | None:
@@ -255,7 +255,7 @@ def _one_topic(folder: _Folder) -> Place | None:
     if folder.own_name == "index" or not queues or not _holds_numbers(uri.join(folder.path, queues[0])):
         return None
     above = uri.basename(uri.dirname(folder.path))
-    return (above if above in _QUEUE_FOLDERS else "consumequeue", folder.own_name)
+    return (above if above in QUEUE_FOLDERS else "consumequeue", folder.own_name)
 
 
 # The first rule with an answer counts: names are more reliable than bytes, and files more than folders.

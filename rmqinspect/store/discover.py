@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from rmqinspect.errors import NotAStore
 from rmqinspect.store.broker_conf import read_settings, setting_size
-from rmqinspect.store.directory import Row, find_place, kind_in, kind_of, rows_at, rows_below, rows_in
+from rmqinspect.store.directory import QUEUE_FOLDERS, Row, find_place, kind_in, kind_of, rows_at, rows_below, rows_in
 from rmqinspect.store.file_type import own_base
 from rmqinspect.store.model import Oddity, Place, QueueFile, Segment, Store, StoreFile
 from rmqinspect.system import filesystem, uri
@@ -205,10 +205,8 @@ class _Listing:
                 self._follow(path, place, name, rows)
 
     def _enter_below(self, path: str, real: str, place: Place, name: str, rows: tuple[Row, ...]) -> None:
-        if place[:-1] == ("commitlog",):
-            self._note("directory", name, "a folder among the segments", path, place)
-        if place[:-1] == ("index",) and place[-1].isdecimal():
-            self._note("directory", name, "a folder among the index files", path, place)
+        if stray := _stray_folder(place):
+            self._note("directory", name, stray, path, place)
         if len(place) < _MAX_DEPTH:
             self.enter(real, place, name + "/", rows)
 
@@ -256,7 +254,8 @@ class _Listing:
             queue_id = _queue_number(place[-2])
             if number is not None and queue_id is not None:
                 return QueueFile(path, name, size, kind, place[-3], queue_id, number)
-            stray = "not a file of a consume queue"
+            if queue_id is None:
+                return StoreFile(path, name, size, "other")  # of a folder that is no queue
         elif kind in _LOG_KINDS:
             if loose:
                 own = self.base if self.base is not None else own_base(StoreFile(path, uri.shown(path), size, kind))
@@ -265,6 +264,8 @@ class _Listing:
                 if len(place[-1]) != 20:
                     self._note("stray", name, "the name does not have 20 digits", path, place)
                 return Segment(path, name, size, kind, number)
+        elif kind == "other" and place[0] in QUEUE_FOLDERS and len(place) in (2, 3):
+            stray = "a file in the place of a topic" if len(place) == 2 else "a file in the place of a queue"
         elif kind != "index" or number is not None or loose:
             return StoreFile(path, name, size, kind)
         self._note("stray", name, stray, path, place)
@@ -314,6 +315,20 @@ def _file_number(name: str) -> int | None:
 def _queue_number(name: str) -> int | None:
     digits = name.removeprefix("-")
     return int(name) if digits.isdecimal() and int(digits) < 2**31 else None
+
+
+def _stray_folder(place: Place) -> str:
+    """Return what is odd about a folder at a place; nothing about one that belongs there."""
+    root, depth = place[0], len(place)
+    if (root, depth) == ("commitlog", 2) or (root.startswith("dledger-") and place[1:-1] == ("data",)):
+        return "a folder among the segments"
+    if (root, depth) == ("index", 2):
+        return "a folder among the index files"
+    if root in QUEUE_FOLDERS and depth == 4:
+        return "a folder among the files of a queue"
+    if root in QUEUE_FOLDERS and depth == 3 and _queue_number(place[-1]) is None:
+        return "a folder whose name is no queue's number"
+    return ""
 
 
 def _segment_size(segments: Sequence[Segment], settings: Mapping[str, str], remarks: list[str]) -> int | None:

@@ -10,7 +10,7 @@ from rmqinspect.consumequeue.rocksdb import UNPACKED
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas import checkpoint
 from rmqinspect.store.lock import lock_holder
-from rmqinspect.store.model import Oddity, Segment, Store, StoreFile
+from rmqinspect.store.model import Segment, Store, StoreFile
 from rmqinspect.store.reader import open_file
 from rmqinspect.text import count
 from rmqinspect.verify.codes import levels_up_to
@@ -50,7 +50,6 @@ _PARTS = (
 
 def check_files(store: Store) -> Iterator[Finding]:
     """Yield the findings about names, sizes and the lock of the store."""
-    yield from _check_names(store)
     yield from _check_sizes(store)
     for hole in holes_in(store):
         yield Finding(
@@ -80,22 +79,6 @@ def _name_beside(store: Store, base: int) -> str:
     before = max((segment for segment in store.segments if segment.base < base), key=lambda segment: segment.base)
     folder, slash, _ = before.name.rpartition("/")
     return f"{folder}{slash}{base:020}"
-
-
-def _check_names(store: Store) -> Iterator[Finding]:
-    for oddity in store.oddities:
-        if _is_in_log(oddity) and not oddity.is_unread:
-            yield Finding(
-                "CL-NAME",
-                f"not a commit-log segment: {oddity.detail}",
-                file=oddity.name,
-                expected="20 digits",
-                found=oddity.place[-1],
-            )
-
-
-def _is_in_log(oddity: Oddity) -> bool:
-    return len(oddity.place) == 2 and oddity.place[0] == "commitlog"
 
 
 def _check_sizes(store: Store) -> Iterator[Finding]:

@@ -24,6 +24,7 @@ from rmqinspect.broker.version_estimate import RELEASES, VersionEstimate, estima
 from rmqinspect.commitlog.lenient_reader import Unread
 from rmqinspect.commitlog.scan import redo_where_borders_differ
 from rmqinspect.commitlog.splits import Split, plan_splits
+from rmqinspect.consumequeue.bounds import peek_queues
 from rmqinspect.damage.flips import explain_difference
 from rmqinspect.store.model import Store
 from rmqinspect.system.workers import run_ordered
@@ -43,6 +44,7 @@ from rmqinspect.verify.findings import Finding, Findings
 from rmqinspect.verify.index.header import check_index_headers
 from rmqinspect.verify.index.join import join_entries
 from rmqinspect.verify.index.survey import check_index_sizes
+from rmqinspect.verify.names import check_names, has_strays
 from rmqinspect.verify.options import VerifyOptions
 from rmqinspect.verify.plan import CrossPlan, map_log
 from rmqinspect.verify.result import VerifyResult
@@ -105,6 +107,11 @@ class VerifyRun:
     def quick(self) -> list[Finding]:
         """Judge names, sizes, headers, configuration and lock."""
         self.listed = [*check_files(self.store), *check_sizes(self.store), *check_configs(self.store)]
+        if has_strays(self.store):
+            hints = [queue.last_physical_offset for queue in peek_queues(self.store, [])]
+            known = [offset for offset in hints if offset is not None]
+            versions = estimate_version(self.store, known, self.options.broker_version)
+            self.listed += check_names(self.store, versions.releases)
         self.listed += check_index_sizes(self.store)
         if self.options.unread:
             self.listed.append(Finding("ST-IO", self.options.unread, file="consumequeue"))

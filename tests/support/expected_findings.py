@@ -102,7 +102,6 @@ POINTER_DAMAGE: dict[str, frozenset[str]] = {
     r"content shifted down by one unit": frozenset({"CQ-HOLE", "CQ-SHIFT", "CQ-MISSING"}),
     r"^consumequeue/.*: length 400 -> 393": frozenset({"CQ-SIZE"}),
     r"^removed consumequeue/": frozenset({"CQ-MISSING"}),
-    r"^created index/\d+/": frozenset({"IX-SIZE"}),  # a folder with the name of an index file
     r"^index/.*: length 5440 -> (0|5540)": frozenset({"IX-SIZE"}),
     r"^index/.*: length 5440 -> 1000": frozenset({"IX-SIZE", "IX-MISSING"}),
     r"header of the first index file zeroed": frozenset({"IX-HEADER"}),
@@ -281,7 +280,28 @@ def _by_rules(name: str) -> Iterator[Expected]:
         yield from _lost_end(name)
 
 
+# Words about an entry that does not belong where it is: what it is, its code, and its severity.
+STRAYS = (
+    (r"created (index/\d+)/", "IX-NAME", "error"),  # a folder with the name of an index file
+    (r"created (index/[^/,]*[^/,\d][^/,]*)", "IX-NAME", "info"),
+    (r"created (consumequeue/[^/,]+),", "CQ-NAME", "info"),
+    (r"created (consumequeue/[^/,]+/[^/,]*[^/,\d][^/,]*)[/,]", "CQ-NAME", "info"),
+    (r"created (consumequeue/[^/,]+/\d+/[^/,]*[^/,\d][^/,]*),", "CQ-NAME", "error"),
+)
+
+
+def _version(name: str) -> tuple[int, ...]:
+    return tuple(map(int, oracle.case("crash", name)["written_by"].split(".")))
+
+
+def _stray(words: str) -> Iterator[Expected]:
+    for pattern, code, severity in STRAYS:
+        if (entry := re.match(pattern, words)) is not None:
+            yield Expected(code, severity, entry[1], None, None)
+
+
 def _one_damage(name: str, words: str) -> Iterator[Expected]:
+    yield from _stray(words)
     named = re.match(r"(?:created |removed )?(commitlog|checkpoint)\b", words)
     if named is None or any(harmless in words for harmless in HARMLESS):
         return
@@ -321,7 +341,8 @@ def _names(name: str, words: str) -> Iterator[Expected]:
         return  # the whole folder
     file = f"commitlog/{entry[1]}"
     if not re.fullmatch(r"\d{20}", entry[1]):
-        yield Expected("CL-NAME", "error", file, None, None)
+        skipped = "/" in words.partition("commitlog/")[2] and _version(name) >= (5, 1, 0)
+        yield Expected("CL-NAME", "info" if skipped else "error", file, None, None)
     elif words.startswith("created"):
         yield Expected("CL-SIZE", "error", file, None, int(entry[1]))
     else:

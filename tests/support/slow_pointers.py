@@ -142,9 +142,6 @@ def judge(root: Path, settings: Settings) -> Verdict:
         rows += [*joined.rows, *joined.retention_rows(), *missing_rows(log, [[run] for _, run in lost]), *late]
         ends += missing_rows(log, at_ends(lost, reached_by_units(log, queues, batches)))
     rows += judge_index(index, log, settings)
-    # A broker opens every name that is a number.
-    folders = (path for path in (root / "index").glob("*") if path.is_dir() and path.name.isdecimal())
-    rows += [Row("IX-SIZE", f"index/{path.name}", None, None) for path in folders]
     for start, end in log.gaps:
         # The index knows messages that have no unit: prepared ones.
         entries = {e.physical_offset for file in index for e in file.entries if start <= e.physical_offset < end}

@@ -622,9 +622,9 @@ def test_a_long_read_is_announced_with_the_reason_and_the_cheaper_way(
 def test_the_quick_part_tells_its_errors_at_once(run: Run, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "LONG_READ", 1000)
     for number in range(5):
-        (store / "commitlog" / f"x{number}").touch()
+        (store / "commitlog" / f".x{number}").touch()
     said = run(store)[2]
-    words = ", ".join(f"CL-NAME commitlog/x{number}" for number in range(3))
+    words = ", ".join(f"CL-NAME commitlog/.x{number}" for number in range(3))
     assert f"quick part done in 0 s: 5 errors: {words}, …\n" in said
 
 
@@ -632,7 +632,7 @@ def test_ctrl_c_after_the_quick_part_keeps_what_it_found(
     report: Reports, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(command, "LONG_READ", 1000)
-    (store / "commitlog" / "x").touch()
+    (store / "commitlog" / ".x").touch()
     monkeypatch.setattr(
         "rmqinspect.verify.run.VerifyRun.survey", lambda run: run.options.level == "quick" or interrupt()
     )

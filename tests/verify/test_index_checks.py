@@ -133,8 +133,6 @@ def places(findings: list[Finding]) -> list[tuple[str, str | None, int | None, i
 FAMILIES: tuple[oracle.Family, ...] = ("crash", "broker")
 FIRST, SECOND = "index/20261121084813701", "index/20261121084850556"
 DAMAGED: dict[str, tuple[tuple[str, str | None, int | None, int], ...]] = {
-    "idx_dir-4.9.7-c": (("IX-SIZE", "index/20200101000000000", None, 1),),
-    "idx_dir-5.3.3-c": (("IX-SIZE", "index/20200101000000000", None, 1),),
     "idx_empty-5.1.4-c": (("IX-SIZE", "index/20261121084826378", None, 1),),
     "idx_header_zero-4.9.7-c": (("IX-HEADER", FIRST, 0, 1),),
     "idx_header_zero-5.4.0-h": (("IX-HEADER", SECOND, 0, 1),),

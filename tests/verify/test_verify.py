@@ -168,6 +168,8 @@ SHOWN_ELSEWHERE = {
     "DL-": "test_dledger_checks",
     "ST-GROUP": "test_group_checks",
     "ST-CONFIG": "test_config_checks",
+    "CQ-NAME": "test_names",
+    "IX-NAME": "test_names",
 }
 SHOWS: dict[str, Show] = {
     "CL-NAME": Show(lambda r: _stray(r, "commitlog/x.bak"), lambda r: _stray(r, "x.bak")),

@@ -29,6 +29,15 @@ from rmqinspect.verify.plan import Runs
 from rmqinspect.verify.runs import Run, append_run, cut_runs
 
 
+def usual_sizes(store: Store) -> dict[str, int]:
+    """Return the length of most queue files, by kind; of equally frequent ones the greatest."""
+    lengths: dict[str, Counter[int]] = {}
+    for file in store.queue_files:
+        if UNPACKED not in file.name and file.size:
+            lengths.setdefault(file.kind, Counter())[file.size] += 1
+    return {kind: max(of_kind, key=lambda size: (of_kind[size], size)) for kind, of_kind in lengths.items()}
+
+
 def check_sizes(store: Store) -> Iterator[Finding]:
     """Yield CQ-SIZE: files whose length is not the usual one of their kind in this store, or cuts a unit.
 
@@ -38,9 +47,9 @@ def check_sizes(store: Store) -> Iterator[Finding]:
     for file in store.queue_files:
         if UNPACKED not in file.name and file.path not in store.unopened:
             by_kind.setdefault(file.kind, []).append(file)
+    sizes = usual_sizes(store)
     for kind, files in by_kind.items():
-        lengths = Counter(file.size for file in files if file.size)
-        usual = max(lengths, key=lambda size: (lengths[size], size), default=None)
+        usual = sizes.get(kind)
         step = dtype_of(LAYOUTS[kind]).itemsize if kind in LAYOUTS else 1
         for file in files:
             if file.size == usual and not file.size % step:

@@ -60,17 +60,6 @@ def check_index_sizes(store: Store) -> Iterator[Finding]:
     files = read_index_files(store, unread)
     for name, message in unread:
         yield Finding("ST-IO", message, file=name)
-    for oddity in store.oddities:
-        if oddity.kind == "directory" and oddity.place[:-1] == ("index",):
-            # IndexService#load opens every name that is a number, and fails at a folder.
-            yield Finding(
-                "IX-SIZE",
-                "a folder among the index files has a number for a name: 5.1.0 and later do not start, "
-                "older versions ignore it and the files behind it",
-                file=oddity.name,
-                expected="a file",
-                found="a folder",
-            )
     configured = configured_geometry(store)
     expected = configured.size if configured else _usual_size(files)
     for index in files:
