@@ -24,8 +24,8 @@ Spark: [export.md](export.md#types). Example queries: [recipes.md](recipes.md).
 pipe gets an Arrow stream: `pyarrow.ipc.open_stream`.
 
 On a terminal, `decode` fits a table to its width: texts are cut to 12 cells, then the widest columns are left out and
-named on stderr; the first column, `status` and `kind` always stay. If less than half would be left, or with `--columns`,
-each value has a line of its own. In a pipe or a file nothing is cut or left out.
+named on stderr; the first column, `status` and `kind` always stay. If less than half would be left, or with
+`--columns`, each value has a line of its own. In a pipe or a file nothing is cut or left out.
 
 Names of topics, queues, groups and files are what they are on disk, in every table, report and message. A byte of a
 name that is not UTF-8 is written `\\xNN`, with two hex digits, and a backslash before an `x` as `\\x5c`: so no two

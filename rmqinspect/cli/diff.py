@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import tzinfo
 
 import click
 
@@ -34,6 +35,7 @@ from rmqinspect.store.lock import lock_holder
 from rmqinspect.store.model import Store
 from rmqinspect.system.uri import shown
 from rmqinspect.text import count, describe_offset, describe_size, escape_json, group_digits
+from rmqinspect.times import format_millis
 
 _SCREEN = Screen(indent=13, cut=True)
 _RANGES = 3  # of physical offsets, on the screen
@@ -96,7 +98,7 @@ def _print(outcome: DiffResult, names: Sequence[str], format_: str, arguments: D
         _write_table(outcome, format_, arguments)
     elif not arguments.quiet:
         colour = use_colour(arguments.color)
-        for line in _screen(outcome, names, arguments.verbose):
+        for line in _screen(outcome, names, arguments.verbose, arguments.zone):
             click.echo(line, color=colour)
     if (format_ != "table" or arguments.output) and not arguments.quiet:
         click.echo(_SCREEN.line("VERDICT", _verdict(outcome)), err=True)
@@ -157,7 +159,7 @@ def _evidence(outcome: DiffResult) -> tuple[str, ...]:
 # --- the screen -----------------------------------------------------------------------------------
 
 
-def _screen(outcome: DiffResult, names: Sequence[str], verbose: int) -> Iterator[str]:
+def _screen(outcome: DiffResult, names: Sequence[str], verbose: int, zone: tzinfo) -> Iterator[str]:
     log = outcome.log
     for side, (name, store) in enumerate(zip(names, outcome.stores, strict=True)):
         yield from _SCREEN.rows(SIDES[side], f"{name}: {_store_words(store, log, side)}")
@@ -169,7 +171,7 @@ def _screen(outcome: DiffResult, names: Sequence[str], verbose: int) -> Iterator
     yield from _SCREEN.several("noted", outcome.notes)
     yield from _SCREEN.rows("not compared", "; ".join(not_compared(outcome)))
     if verbose:
-        yield from _checkpoint_lines(outcome)
+        yield from _checkpoint_lines(outcome, zone)
     yield from _SCREEN.several("not read", outcome.unread)
     yield from _SCREEN.fitted("VERDICT", _verdict(outcome))
 
@@ -334,15 +336,22 @@ def _more(outcome: DiffResult, *kinds: str) -> Iterator[str]:
         yield from _SCREEN.rows("", f"and {group_digits(left)} more: --limit shows them")
 
 
-def _checkpoint_lines(outcome: DiffResult) -> Iterator[str]:
+def _checkpoint_lines(outcome: DiffResult, zone: tzinfo) -> Iterator[str]:
     try:
         a, b = (read_checkpoint(store) for store in outcome.stores)
     except Unreadable as error:
         yield from _SCREEN.rows("checkpoint", str(error))
         return
     for number, name in enumerate(dict.fromkeys((*a, *b))):
-        values = (str(found.get(name, "none")) for found in (a, b))
+        values = (_checkpoint_value(name, found.get(name), zone) for found in (a, b))
         yield from _SCREEN.rows("" if number else "checkpoint", f"{name}: {' in A, '.join(values)} in B")
+
+
+def _checkpoint_value(name: str, value: int | None, zone: tzinfo) -> str:
+    if value is None:
+        return "none"
+    time = format_millis(value, zone) if value and name.endswith("_timestamp") else None
+    return time or str(value)
 
 
 def _verdict(outcome: DiffResult) -> str:
