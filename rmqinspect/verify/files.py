@@ -136,6 +136,18 @@ def check_checkpoint(store: Store, last_timestamp: int | None, log_end: int) -> 
         yield unread_finding(error)
         return
     used = checkpoint.Checkpoint.sizeof()
+    # The broker writes the times of its records at each stop, and every minute.
+    if file.size and not any(raw) and last_timestamp is not None:
+        yield Finding(
+            "ST-CHECKPOINT",
+            "the checkpoint is all zeros: startup after an unclean shutdown scans the log as without one",
+            file=file.name,
+            offset=0,
+            length=len(raw),
+            expected="times of the newest records",
+            found="zeros",
+        )
+        return
     yield from _check_rest(file, raw[used:], used)
     if last_timestamp is not None or store.given == "store":  # else the log was not given
         # The broker maps the file to its full length: missing bytes read as zeros.

@@ -187,7 +187,12 @@ def test_the_folder_of_the_log_alone_shows_the_damage_of_the_log() -> None:
             for finding in expected("crash", name)
             if finding.code.startswith("CL-")
         ]
-        if (now := found(check(folder))) != sorted(inside, key=in_order):
+        # Without the rest of the store, more versions may have written it: a stray may count less.
+        now, inside = (
+            [f._replace(severity="" if f.code == "CL-NAME" else f.severity) for f in findings]
+            for findings in (found(check(folder)), sorted(inside, key=in_order))
+        )
+        if now != inside:
             different[name] = now
     assert not different
 

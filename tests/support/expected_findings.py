@@ -61,9 +61,6 @@ LOG_DAMAGE = (
 # Zeros do not say where the record began that they hit; the broker does, which ended the log there.
 ZEROS = (Words("second half of the last record zeroed", "CL-TORN-TAIL"), Words("page zeroed", "CL-ZERO-INSIDE"))
 
-# Harmless by itself: a start that finds it reads the log from its beginning.
-HARMLESS = ("checkpoint zeroed",)
-
 # Words about damage that takes the newest records away; the checkpoint remembers them.
 LOST_END = ("removed commitlog/", "whole last used segment zeroed", "length 65536 -> 0")
 
@@ -303,7 +300,7 @@ def _stray(words: str) -> Iterator[Expected]:
 def _one_damage(name: str, words: str) -> Iterator[Expected]:
     yield from _stray(words)
     named = re.match(r"(?:created |removed )?(commitlog|checkpoint)\b", words)
-    if named is None or any(harmless in words for harmless in HARMLESS):
+    if named is None:
         return
     if named[1] == "checkpoint":
         yield from _checkpoint(words)
@@ -355,6 +352,8 @@ def _names(name: str, words: str) -> Iterator[Expected]:
 def _checkpoint(words: str) -> Iterator[Expected]:
     if words.startswith("removed") or "length 4096 -> 20" in words:
         yield Expected("ST-CHECKPOINT", "warning", "checkpoint", None, None)
+    elif "checkpoint zeroed" in words:
+        yield Expected("ST-CHECKPOINT", "warning", "checkpoint", 0, None)
     else:
         assert "three timestamps of the checkpoint moved 10^10 ms into the future" in words
         yield Expected("ST-CHECKPOINT", "warning", "checkpoint", 0, None, 3)
