@@ -47,7 +47,7 @@ FLOORS = (
     Folder(
         6,
         "show",
-        "broker codec commitlog config consumequeue damage schemas store system",
+        "broker codec commitlog config consumequeue damage schemas store system tables",
         "one record, or one store's summary",
     ),
     Folder(6, "diff", "codec commitlog config consumequeue schemas store system tables", "differences of two stores"),

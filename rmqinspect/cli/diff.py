@@ -14,7 +14,10 @@ from rmqinspect.cli.options import (
     PATH,
     LookOptions,
     OutputOptions,
+    ReadOptions,
+    RedactOptions,
     TalkOptions,
+    VerdictOptions,
     argument,
     choose_format,
     option,
@@ -27,6 +30,7 @@ from rmqinspect.commands import SHOW, fill_command
 from rmqinspect.config.checkpoint import read_checkpoint
 from rmqinspect.diff.differences import SIDES, Difference
 from rmqinspect.diff.log_diff import LogDiff
+from rmqinspect.diff.redacted import redact_result
 from rmqinspect.diff.result import DiffResult, diff_document, not_compared
 from rmqinspect.diff.stores import compare_stores
 from rmqinspect.errors import Unreadable
@@ -43,7 +47,7 @@ _TOPICS = 5  # on the screen; the document lists all
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiffArguments(OutputOptions, LookOptions, TalkOptions):
+class DiffArguments(OutputOptions, RedactOptions, LookOptions, ReadOptions, VerdictOptions, TalkOptions):
     """What `diff` is asked for."""
 
     a: str = argument("A", nargs=1, type=PATH)
@@ -83,12 +87,14 @@ def command(arguments: DiffArguments) -> int:
     """
     names = (shown(arguments.a), shown(arguments.b))
     format_ = choose_format(arguments)
-    stores = open_store([arguments.a]), open_store([arguments.b])
+    a, b = (open_store([path], config=arguments.config, base=arguments.base) for path in (arguments.a, arguments.b))
     with interrupted_once():
-        outcome = _compare(stores, arguments)
+        outcome = _compare((a, b), arguments)
         interrupt_no_more()
+        if arguments.redact is not None:
+            redact_result(outcome, arguments.redact)
         _print(outcome, names, format_, arguments)
-    return _status(outcome)
+    return _status(outcome, arguments.fail_on)
 
 
 def _print(outcome: DiffResult, names: Sequence[str], format_: str, arguments: DiffArguments) -> None:
@@ -124,10 +130,10 @@ def _size(store: Store) -> int:
     return sum(file.size for file in (*store.segments, *store.queue_files))
 
 
-def _status(outcome: DiffResult) -> ExitStatus:
+def _status(outcome: DiffResult, fail_on: str) -> ExitStatus:
     if outcome.interrupted is not None:
         return ExitStatus.INTERRUPTED
-    if any(outcome.differences.counts.values()):
+    if any(outcome.differences.counts.values()) and fail_on != "never":
         return ExitStatus.DAMAGE
     return ExitStatus.UNREADABLE if outcome.unread else ExitStatus.DONE
 

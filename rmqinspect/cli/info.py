@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rmqinspect.cli.labelled import Screen, line_width
-from rmqinspect.cli.options import DocumentOptions, JobOptions, LookOptions, SourceOptions, option, takes
+from rmqinspect.cli.options import DocumentOptions, JobOptions, LookOptions, RemarkOptions, SourceOptions, takes
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.commands import DECODE, VERIFY, fill_command
 from rmqinspect.system.uri import shown
@@ -36,10 +36,8 @@ _FIELD_NAMES = dict((*_TIMES, *_OFFSETS))
 
 
 @dataclass(frozen=True, kw_only=True)
-class InfoArguments(DocumentOptions, LookOptions, SourceOptions, JobOptions):
+class InfoArguments(DocumentOptions, LookOptions, SourceOptions, JobOptions, RemarkOptions):
     """What `info` is asked for."""
-
-    quiet: bool = option("-q", "--quiet", is_flag=True, help="No remarks on stderr, only errors.")
 
 
 @click.command("info")

@@ -171,10 +171,9 @@ def _warn_of_settings(ctx: click.Context, _: click.Parameter, path: str | None) 
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceOptions:
-    """What is read."""
+class ReadOptions:
+    """How stores are read."""
 
-    paths: tuple[str, ...] = argument("STORE...", type=PATH)
     config: str | None = option(
         "--config",
         type=click.Path(dir_okay=False),
@@ -194,6 +193,13 @@ class SourceOptions:
         callback=_limit_reads,
         help="Read at most SIZE a second (200M: 200 MB) and leave the page cache as it was.",
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions(ReadOptions):
+    """What is read."""
+
+    paths: tuple[str, ...] = argument("STORE...", type=PATH)
 
     def __post_init__(self) -> None:
         if not self.paths and not self.config:
@@ -236,11 +242,19 @@ class LookOptions(ZoneOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TalkOptions:
+class RemarkOptions:
+    """What is said on stderr."""
+
+    quiet: bool = option(
+        "-q", "--quiet", is_flag=True, help="No remarks on stderr, only errors; verify, diff: no screen either."
+    )
+    verbose: int = option("-v", "--verbose", count=True, help="More remarks; -vv adds a traceback to a bug.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TalkOptions(RemarkOptions):
     """What goes to stderr."""
 
-    quiet: bool = option("-q", "--quiet", is_flag=True, help="No remarks on stderr, only errors.")
-    verbose: int = option("-v", "--verbose", count=True, help="More remarks; -vv adds a traceback to a bug.")
     progress: bool | None = option("--progress/--no-progress", default=None, help="Default: when stderr is a terminal.")
 
 

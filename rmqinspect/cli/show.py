@@ -14,8 +14,11 @@ from rmqinspect.cli.options import (
     PATH,
     BodyOptions,
     DocumentOptions,
+    LookOptions,
+    RedactOptions,
+    RemarkOptions,
     SourceOptions,
-    ZoneOptions,
+    VerdictOptions,
     argument,
     option,
     takes,
@@ -39,7 +42,9 @@ _KINDS = {"unknown": "no record", "entry": "no record", "blank": "blank record"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShowArguments(DocumentOptions, BodyOptions, ZoneOptions, SourceOptions):
+class ShowArguments(
+    DocumentOptions, BodyOptions, RedactOptions, LookOptions, SourceOptions, VerdictOptions, RemarkOptions
+):
     """What `show` is asked for."""
 
     paths: tuple[str, ...] = argument("PATH...", type=PATH)
@@ -72,6 +77,12 @@ def command(arguments: ShowArguments) -> int:
     found = inspect_offset(
         store, asked, identity, raw_body=arguments.raw_body, max_body=arguments.max_body, zone=arguments.zone
     )
+    if arguments.redact is not None:
+        from rmqinspect.show.redacted import redact_record
+
+        found = redact_record(found, arguments.redact)
+    for remark in store.remarks if arguments.verbose and not arguments.quiet else ():
+        click.echo(escape(remark), err=True)
     if arguments.format == "json":
         click.echo(escape_json(json.dumps(_document(found, arguments.body or "full"), ensure_ascii=False)))
     else:
@@ -79,7 +90,7 @@ def command(arguments: ShowArguments) -> int:
             click.echo(line)
     if found.spot.kind == "zeros":
         return ExitStatus.NOTHING_FOUND
-    return ExitStatus.DAMAGE if found.damaged else ExitStatus.DONE
+    return ExitStatus.DAMAGE if found.damaged and arguments.fail_on != "never" else ExitStatus.DONE
 
 
 def _parse_at(text: str) -> tuple[int, ids.OffsetId | None]:
@@ -140,7 +151,13 @@ def _title(found: Inspected) -> Iterator[str]:
 
 def _field_lines(row: FieldRow, position: int, prefix: str) -> Iterator[str]:
     """Yield the lines of one field; `position` is where its record begins in the file."""
-    raw = row.raw.hex() if row.size <= _SHOWN_BYTES else row.raw[: _SHOWN_BYTES - 1].hex() + "…"
+    raw = (
+        "hidden"
+        if row.hidden
+        else row.raw.hex()
+        if row.size <= _SHOWN_BYTES
+        else row.raw[: _SHOWN_BYTES - 1].hex() + "…"
+    )
     # The position has the format of hexdump -C.
     place = f"{row.offset:>5} {position + row.offset:08x} {row.size:>5}  {raw:<16}  "
     text = f"{pad('  ' * row.depth + prefix + row.name, _NAME_WIDTH)} {row.value}"
@@ -158,7 +175,7 @@ def _field_lines(row: FieldRow, position: int, prefix: str) -> Iterator[str]:
 def _unparsed_lines(found: Inspected, full: bool) -> Iterator[str]:
     """Yield the bytes that no field explains, up to the size of a preview."""
     for row in found.rows:
-        if row.name.startswith("(") and row.depth == 0 and row.problem:
+        if row.name.startswith("(") and row.depth == 0 and row.problem and not row.hidden:
             position = found.position + row.offset
             yield ""
             yield f"{row.name} at {describe_offset(position)}: {row.note}"
@@ -230,7 +247,7 @@ def _document(found: Inspected, body_form: str) -> dict[str, Any]:
 
 
 def _json_row(row: FieldRow, start: int, spot: Spot, body_form: str) -> dict[str, Any]:
-    hidden = row.name == "body" and row.depth == 0 and start == spot.start and body_form != "full"
+    left_out = row.name == "body" and row.depth == 0 and start == spot.start and body_form != "full"
     return {
         "name": row.name,
         "depth": row.depth,
@@ -238,7 +255,7 @@ def _json_row(row: FieldRow, start: int, spot: Spot, body_form: str) -> dict[str
         "position": start - spot.segment.base + row.offset,
         "physical_offset": start + row.offset,
         "size": row.size,
-        "bytes": None if hidden else row.raw.hex(),
+        "bytes": None if left_out or row.hidden else row.raw.hex(),
         "value": row.value,
         "note": row.note,
         "problem": row.problem,

@@ -28,6 +28,7 @@ from rmqinspect.cli.options import (
     FORMAT_NAMES,
     LookOptions,
     OutputOptions,
+    RedactOptions,
     choose_format,
     count_jobs,
     option,
@@ -55,6 +56,7 @@ from rmqinspect.verify.partial import (
     verify_after,
     with_custody,
 )
+from rmqinspect.verify.redacted import redact_findings
 from rmqinspect.verify.report import report_document
 from rmqinspect.verify.result import VerifyResult
 from rmqinspect.verify.run import splits_to_read
@@ -86,7 +88,7 @@ def _list_checks(ctx: click.Context, _: click.Parameter, asked: bool) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class VerifyArguments(OutputOptions, AgainstOptions, LookOptions):
+class VerifyArguments(OutputOptions, AgainstOptions, RedactOptions, LookOptions):
     """What `verify` is asked for."""
 
     level: str = option(
@@ -194,6 +196,8 @@ def command(arguments: VerifyArguments) -> int:
             arguments.level, codes, arguments.max_findings, count_jobs(arguments), arguments.broker_version, unread
         )
         outcome, custody = _verify(store, watch, options, arguments)
+        if arguments.redact is not None:
+            redact_findings(outcome.findings, arguments.redact)
         # The store may be a folder inside the path: print the path that was given.
         name = name_of(arguments.paths, given)
         run = FinishedRun(outcome, custody, name, arguments.report or "", started, arguments.zone)
@@ -269,7 +273,9 @@ def _verify(
             for remark in store.remarks if arguments.verbose else ():
                 progress.remark(remark)
             if log > LONG_READ and options.level != "quick":
-                outcome, was_interrupted = _check_quickly(store, options, progress)
+                outcome, was_interrupted = _check_quickly(
+                    store, options, progress, redacts=arguments.redact is not None
+                )
                 if was_interrupted:
                     raise KeyboardInterrupt
             if watch is not None and arguments.hash:
@@ -311,7 +317,9 @@ def _announce(store: Store, options: VerifyOptions, log: int, hashed: int, progr
     progress.remark(words)
 
 
-def _check_quickly(store: Store, options: VerifyOptions, progress: Progress) -> tuple[VerifyResult, bool]:
+def _check_quickly(
+    store: Store, options: VerifyOptions, progress: Progress, *, redacts: bool
+) -> tuple[VerifyResult, bool]:
     """Run the quick part and print its errors at once; return its result, and whether Ctrl-C ended it."""
     begin = time.monotonic()
     outcome, was_interrupted = quick_part(store, options)
@@ -319,7 +327,8 @@ def _check_quickly(store: Store, options: VerifyOptions, progress: Progress) -> 
         return outcome, True
     words = f"quick part done in {describe_duration(time.monotonic() - begin)}: {count(outcome.errors, 'error')}"
     errors = [finding for finding in outcome.findings.rows if finding.severity == "error"]
-    named = ", ".join(f"{finding.code} {where(finding) or finding.message}" for finding in errors[:_QUICK_ERRORS])
+    places = (where(finding) or ("" if redacts else finding.message) for finding in errors[:_QUICK_ERRORS])
+    named = ", ".join(f"{finding.code} {place}".rstrip() for finding, place in zip(errors, places, strict=False))
     more = ", …" if len(errors) > _QUICK_ERRORS else ""
     progress.remark(f"{words}: {named}{more}" if errors else words)
     return outcome, False

@@ -21,6 +21,7 @@ class FieldRow:
     note: str = ""  # meaning of the value, escaped
     problem: bool = False  # the note describes damage
     depth: int = 0
+    hidden: bool = False  # --redact: the bytes are not shown
 
     @property
     def size(self) -> int:

@@ -48,7 +48,7 @@ def read_content(store: Store, offset: int, zone: tzinfo = UTC) -> OffsetContent
         return OffsetContent("unread", str(error))
     row = _read_row(spot.segment, spot.start, zone) if spot.kind == "record" else {}
     if row:
-        return OffsetContent("record", _describe(row), spot.start, row)
+        return OffsetContent("record", describe_row(row), spot.start, row)
     return OffsetContent(spot.kind, f"{_GAPS[spot.kind]}, from {group_digits(spot.start)} on", spot.start)
 
 
@@ -67,7 +67,8 @@ def _read_row(segment: Segment, offset: int, zone: tzinfo) -> Mapping[str, Any]:
     return row | {"store_timestamp": format_store_time(int(record.field("store_timestamp")[0]), zone)}
 
 
-def _describe(row: Mapping[str, Any]) -> str:
+def describe_row(row: Mapping[str, Any]) -> str:
+    """Return a record in words: place, queue, first key, time."""
     key = f", key {row['keys'][0]}" if row["keys"] else ""
     status = "" if row["status"] == "ok" else f", status {row['status']}"
     return (

@@ -58,6 +58,24 @@ class Redaction:
         """The masked words, sorted, for metadata."""
         return tuple(sorted(self.keys))
 
+    def hides(self, word: str) -> bool:
+        """Return whether values of a word are masked."""
+        return word in self.keys
+
+    def value(self, word: str, raw: bytes) -> str | None:
+        """Return the keyed hash that stands for a masked value, None without a key."""
+        key = self.keys[word]
+        return None if key is None else hash_value(raw, key)
+
+    def of_property(self, name: str) -> str | None:
+        """Return the word that masks a property, None if it is shown."""
+        words = (word for word in self.keys if word == "properties" or name in _PROPERTIES[word])
+        return next(words, None)
+
+    def one_key(self, key: str) -> str | None:
+        """Return one of the keys of a message as it may be shown; None: not at all."""
+        return self.value("keys", key.encode("utf-8", "surrogateescape")) if self.hides("keys") else key
+
     def mask(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the batch with masked values; the schema stays."""
         for word, key in self.keys.items():
