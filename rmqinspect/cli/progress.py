@@ -3,11 +3,12 @@
 import os
 import sys
 import time
+from shutil import get_terminal_size
 from types import TracebackType
 from typing import Self, TextIO
 
 from rmqinspect.system.throttle import read_bound
-from rmqinspect.text import describe_duration, describe_size, escape
+from rmqinspect.text import cut_cells, describe_duration, describe_size, escape
 
 LONG_READ = 1 << 30
 """Bytes above which a read is announced before it starts: how much, why, and the cheaper way."""
@@ -84,6 +85,8 @@ class Progress:
             parts.append(escape(self.note))
         line = "  ".join(parts)
         if self._terminal:
+            # A line that runs over could not be updated in place.
+            line = cut_cells(line, get_terminal_size((100, 24)).columns - 1)
             self._stream.write(f"\r{line}\x1b[K")
             self._stream.flush()
             self._shown = True
