@@ -137,6 +137,11 @@ def format_millis(millis: int, zone: tzinfo = UTC) -> str | None:
     return None if micros is None else format_micros(micros, zone)
 
 
+def time_words(millis: int, zone: tzinfo = UTC) -> str:
+    """Return milliseconds since 1970 as `format_micros` does; outside the years 1 to 9999 as a number."""
+    return format_millis(millis, zone) or f"{millis} ms since 1970"
+
+
 def format_nanos(nanos: int) -> str:
     """Return nanoseconds since 1970 as ISO 8601: `2026-11-21T08:48:46.708123456Z`.
 

@@ -47,6 +47,8 @@ class QueueEnds:
     # Next queue offset of each queue seen since the last gap.
     nexts: dict[Queue, int] = field(default_factory=dict)
     gap: bool = False  # a gap lies in the split
+    # Physical offsets of the jumps behind which the queue goes on as if the record had the expected offset.
+    undone: set[int] = field(default_factory=set)
 
 
 class QueueOffsets:
@@ -58,7 +60,9 @@ class QueueOffsets:
         self._slots = np.zeros(_SLOTS, np.int64)
         self._hashes = np.zeros(1, np.uint64)
         self._next = np.full(1, _UNKNOWN, np.int64)
-        self._healing: dict[int, set[int]] = {}  # queues whose last record jumped: offsets that heal the jump
+        # Queues whose last record jumped: the expected offset, the one behind it, and the place of the jump.
+        self._healing: dict[int, tuple[int, int, int]] = {}
+        self._undone: set[int] = set()
         self.firsts: dict[Queue, tuple[int, int]] = {}
         self.gap = False
 
@@ -72,7 +76,7 @@ class QueueOffsets:
         """Return what the neighbouring splits need."""
         known = np.flatnonzero(self._next[: len(self.queues)] != _UNKNOWN)
         nexts = {self.queues[number]: int(self._next[number]) for number in known}
-        return QueueEnds(self.firsts, nexts, self.gap)
+        return QueueEnds(self.firsts, nexts, self.gap, self._undone)
 
     def number(self, records: Records) -> Ints:
         """Return the number of each record's queue, an index into `queues`; adds queues not seen before."""
@@ -130,12 +134,15 @@ class QueueOffsets:
                 place = records.base + int(records.starts[order[at]])
                 self.firsts.setdefault(self.queues[queue[at]], (int(offset[at]), place))
         lasts = np.concatenate((begins[1:] - 1, [len(order) - 1]))
-        jumps = self._explain(order, queue, offset, after, expected, wrong) if wrong.any() or self._healing else []
+        jumps = (
+            self._explain(records, order, queue, offset, after, expected, wrong) if wrong.any() or self._healing else []
+        )
         self._next[heads] = after[lasts]
         return [Jump(int(records.starts[at]), self.queues[number], want, got) for at, number, want, got in jumps]
 
     def _explain(
         self,
+        records: Records,
         order: Ints,
         queue: Ints,
         offset: Ints,
@@ -149,16 +156,18 @@ class QueueOffsets:
         back. Only the first is reported; the next record of the queue may heal it.
         """
         jumps: list[tuple[int, int, int, int]] = []
-        carried, healing = self._healing, dict[int, set[int]]()
+        carried, healing = self._healing, dict[int, tuple[int, int, int]]()
         jumped: dict[int, int] = {}  # queue -> where in the sorted columns it jumped last
         for at in np.flatnonzero(wrong).tolist():
             number, found = int(queue[at]), int(offset[at])
             is_first = at == 0 or queue[at - 1] != number
-            heals = carried.get(number, set()) if is_first else healing.get(number, set())
-            if found in heals and (is_first or jumped.get(number) == at - 1):
+            heals = (carried if is_first else healing).get(number)
+            if heals is not None and found in heals[:2] and (is_first or jumped.get(number) == at - 1):
+                if found == heals[1]:
+                    self._undone.add(heals[2])
                 continue
-            want = int(expected[at])
-            healing[number], jumped[number] = {want, want + int(after[at]) - found}, at
+            want, place = int(expected[at]), records.base + int(records.starts[order[at]])
+            healing[number], jumped[number] = (want, want + int(after[at]) - found, place), at
             jumps.append((int(order[at]), number, want, found))
         lasts = {number for number, at in jumped.items() if at + 1 == len(queue) or queue[at + 1] != number}
         seen = set(queue.tolist())

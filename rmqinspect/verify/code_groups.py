@@ -24,5 +24,4 @@ FIELD_BITS = {
     "CQ-MISMATCH": 32,
     "CQ-TAG": 64,
     "BQ-COUNT": 64,
-    "CL-QUEUE-OFFSET": 64,
 }

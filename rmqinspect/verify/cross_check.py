@@ -24,10 +24,12 @@ from rmqinspect.consumequeue.units import queue_files_of
 from rmqinspect.errors import Unreadable
 from rmqinspect.store.model import Store
 from rmqinspect.system import uri
+from rmqinspect.times import time_words
 from rmqinspect.verify.code_groups import WRONG_UNITS
 from rmqinspect.verify.commitlog.dledger import ChainEnds, join_chains
 from rmqinspect.verify.commitlog.split import SplitResult
-from rmqinspect.verify.commitlog.whole_log import LogSummary
+from rmqinspect.verify.commitlog.time_steps import Stamp
+from rmqinspect.verify.commitlog.whole_log import LogSummary, finding_at
 from rmqinspect.verify.consumequeue.join import Shift, UnitResult, capped_shifts
 from rmqinspect.verify.consumequeue.order import find_disorder
 from rmqinspect.verify.consumequeue.survey import QueueSurvey
@@ -36,6 +38,7 @@ from rmqinspect.verify.index.join import IndexResult
 from rmqinspect.verify.loss import DanglingJudge
 from rmqinspect.verify.missing import DispatchState, MissingEntries, MissingUnits
 from rmqinspect.verify.timer.join import TimerResult
+from rmqinspect.verify.wrong_records import Misnamed, WrongTime, is_step, misnamed_records, without_followers
 
 _MOST_RUNS = 100_000  # over all splits; overflow is merged
 
@@ -57,7 +60,9 @@ class CrossJudge:
         self.suppressed = self._kept.suppressed
         self.unread: list[Finding] = []  # ST-IO
         self.joined_units = self.joined_entries = 0
-        self.edge_times: dict[tuple[int, int], int] = {}  # of index entries: see IndexResult
+        self.edge_times: dict[tuple[int, int], Stamp] = {}  # of index entries: see IndexResult
+        self._wrong_times: list[WrongTime] = []
+        self._misnamed: list[Misnamed] = []
         self.missing_units = MissingUnits(store, self._state)
         self._missing_entries = MissingEntries()
         self.dangling = DanglingJudge(self.missing_units, whole_log=not _is_loose(store))
@@ -86,10 +91,12 @@ class CrossJudge:
             self.joined_units += units.joined
             self._shifts.extend(units.shifts)
             self.missing_units.take(units)
+            self._misnamed += units.misnamed
         if entries is not None:
             self.suppressed.update(entries.suppressed)
             self.joined_entries += entries.joined
             self.edge_times.update(entries.edge_times)
+            self._wrong_times += entries.wrong_times
             self._missing_entries.take(entries)
 
     def _take_chain(self, chain: ChainEnds) -> None:
@@ -112,7 +119,35 @@ class CrossJudge:
         self._kept.extend(self._missing_entries.findings())
         self._kept.extend(join_chains(self._chains, unclean=self._state.unclean))
         self._take_surveys()
-        return log + self._kept.rows
+        return self._without_followers(log, summary)
+
+    @property
+    def misnamed(self) -> dict[int, Misnamed]:
+        """Return the records that name the wrong queue, by physical offset."""
+        return misnamed_records(self._misnamed)
+
+    def _without_followers(self, log: Sequence[Finding], summary: LogSummary) -> list[Finding]:
+        """Return all findings, and those of the records whose times the index contradicts."""
+        wrong = [one for one in self._wrong_times if one.place not in summary.misdated]
+        misdated = summary.misdated | {one.place for one in wrong}
+        steps = [step.low.place for step in summary.time_steps if not misdated.isdisjoint(step.places)]
+        self.edge_times = {key: stamp for key, stamp in self.edge_times.items() if stamp.place not in misdated}
+        return [
+            *(finding for finding in log if not (is_step(finding) and finding.physical_offset in steps)),
+            *without_followers(self._kept.rows, self.misnamed, misdated),
+            *(
+                finding_at(
+                    self._store,
+                    one.place,
+                    "CL-TIME",
+                    "the store timestamp is not the one in the index entries of the record: it was changed",
+                    f"{time_words(one.indexed)} and less than 1 s",
+                    time_words(one.time),
+                    severity="error",
+                )
+                for one in wrong
+            ),
+        ]
 
     def _take_surveys(self) -> None:
         """Add the findings of the surveys, and the disorder of each queue without units that are wrong anyway."""

@@ -201,13 +201,14 @@ class VerifyRun:
 
     def _judge(self) -> Iterator[Finding]:
         complete = self.interrupted_at is None
-        log = [*self.listed, *self.log.finish()]
+        log = [*self.listed, *self.log.finish(self.cross.misnamed if self.cross is not None else {})]
         summary = self.log.summary(complete=complete and not self.store.hides_log)
         if self.cross is None:
             yield from log
         else:
             yield from self.cross.finish(log, summary)
-            yield from survey_findings(self.surveys, self.store.log_start, self.cross.edge_times)
+            edge_times = {key: stamp.time for key, stamp in self.cross.edge_times.items()}
+            yield from survey_findings(self.surveys, self.store.log_start, edge_times)
             yield from dict.fromkeys((*self.cross.unread, *self.surveys.unread))
         if summary.end is not None:
             yield from check_checkpoint(self.store, summary.last_timestamp, summary.end_with_filler)

@@ -30,11 +30,13 @@ from rmqinspect.damage.checksums import explain_body_crc, explain_record_crc
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
+from rmqinspect.store.model import Segment
 from rmqinspect.system.limits import keep_freed_memory
 from rmqinspect.tables.capped_list import CappedList
 from rmqinspect.text import text_of
 from rmqinspect.topics import is_legal_topic
 from rmqinspect.verify.commitlog.dledger import ChainEnds, EntryChain
+from rmqinspect.verify.commitlog.time_steps import SplitTimes, TimeSteps
 from rmqinspect.verify.consumequeue.join import UnitResult, join_units
 from rmqinspect.verify.dangling import LogRanges
 from rmqinspect.verify.findings import Finding, capped_findings
@@ -43,10 +45,6 @@ from rmqinspect.verify.plan import CrossPlan
 from rmqinspect.verify.timer.join import TimerResult, join_timer
 
 Values = tuple[str | None, str | None, str]  # expected, found, end of the message
-
-# Clocks are often set back a little; from a second on, searches by time go wrong.
-BACKWARDS_MS = 1000
-
 
 PRELOAD = __name__  # what a process imports before its first task
 
@@ -67,6 +65,7 @@ class SplitResult:
     jumps: list[tuple[int, Jump]] = field(default_factory=list)  # physical offset, jump
     ends: QueueEnds = field(default_factory=QueueEnds)
     set_back: list[tuple[int, int]] = field(default_factory=list)  # physical offset, milliseconds
+    times: SplitTimes = field(default_factory=SplitTimes)
     borders: Borders | None = None  # None: the file could not be opened
     newest: int | None = None  # store time in ms of the newest record
     units: UnitResult | None = None  # None: the plan has none
@@ -123,6 +122,7 @@ class _SplitCheck:
         self.kept = capped_findings(limits.per_code)
         self.jumps = CappedList[tuple[int, Jump], str](limits.per_code, lambda jump: "CL-QUEUE-OFFSET")
         self.set_back = CappedList[tuple[int, int], str](limits.per_code, lambda back: "CL-TIME")
+        self.times = TimeSteps(limits.per_code)
         self.result = SplitResult(split, ByteAccount(split.segment), self.kept.rows, self.kept.suppressed)
         self.queues = QueueOffsets()
         self.legal: list[bool] = []  # by number of the queue
@@ -132,6 +132,7 @@ class _SplitCheck:
         self.result.account.add(gap)
         if gap.kind != "filler":
             self.queues.forget()
+            self.times.forget()
             self.last_time = None
 
     def take_run(self, run: RecordRun) -> None:
@@ -160,7 +161,8 @@ class _SplitCheck:
     def finish(self) -> None:
         result = self.result
         result.ends, result.jumps, result.set_back = self.queues.ends(), self.jumps.rows, self.set_back.rows
-        result.suppressed.update(self.jumps.suppressed)
+        result.times = self.times.result()
+        result.suppressed.update(self.jumps.suppressed + self.times.suppressed)
 
     def join(self, plan: CrossPlan) -> None:
         """Check the units and entries that point into the split."""
@@ -255,13 +257,7 @@ class _SplitCheck:
         if (back > 0).any():
             for at in self.set_back.admit("CL-TIME", np.flatnonzero(back > 0).tolist()):
                 self.set_back.add((records.base + int(records.starts[at]), int(back[at])))
-            self._report(
-                records,
-                back > BACKWARDS_MS,
-                "CL-TIME",
-                "store timestamp earlier than the previous record's",
-                lambda at: (f"{before[at]} or later", str(times[at]), ""),
-            )
+        self.times.follow(records.base + records.starts, times)
 
     # --- reporting ------------------------------------------------------------------------------
 
@@ -273,7 +269,7 @@ class _SplitCheck:
             return
         for at in self.kept.admit(code, np.flatnonzero(bad).tolist()):
             expected, found, why = values(at) if values is not None else (None, None, "")
-            self.kept.add(record_finding(self.split, records, at, code, what + why, expected, found))
+            self.kept.add(record_finding(self.split.segment, records, at, code, what + why, expected, found))
 
 
 def _found_in(column: Ints) -> Callable[[int], Values]:
@@ -302,7 +298,7 @@ def _explain_record_crc(records: Records, segment_base: int) -> Callable[[int], 
 
 
 def record_finding(
-    split: Split, records: Records, at: int, code: str, what: str, expected: str | None, found: str | None
+    segment: Segment, records: Records, at: int, code: str, what: str, expected: str | None, found: str | None
 ) -> Finding:
     """Return a finding about record `at`, with its place, queue, time and keys."""
     start, end = int(records.starts[at]), int(records.ends[at])
@@ -311,8 +307,8 @@ def record_finding(
     return Finding(
         code,
         what,
-        file=split.segment.name,
-        offset=physical_offset - split.segment.base,
+        file=segment.name,
+        offset=physical_offset - segment.base,
         length=end - start,
         physical_offset=physical_offset,
         topic=text_of(topic),

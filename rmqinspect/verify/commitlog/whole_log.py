@@ -14,20 +14,26 @@ Invariants:
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from rmqinspect.codec.record_proof import LONGEST_HEAD, read_head
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.commitlog.lenient_reader import Unread
 from rmqinspect.commitlog.queue_offsets import Jump, Queue
+from rmqinspect.commitlog.records import Records
 from rmqinspect.consumequeue.units import read_units, valid_units
+from rmqinspect.damage.flips import explain_difference
 from rmqinspect.damage.misplaced import explain_own_offset
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas.consumequeue import PRE_BLANK_SIZE
 from rmqinspect.store.model import QueueFile, Store
 from rmqinspect.store.reader import open_file
 from rmqinspect.tables.capped_list import CappedList
-from rmqinspect.text import text_of
+from rmqinspect.text import describe_duration, text_of
+from rmqinspect.times import time_words
 from rmqinspect.verify.commitlog.gap_findings import Causes, GapJudge, SegmentState
-from rmqinspect.verify.commitlog.split import BACKWARDS_MS, SplitResult
+from rmqinspect.verify.commitlog.split import SplitResult, record_finding
+from rmqinspect.verify.commitlog.time_steps import LogTimes, TimeStep
 from rmqinspect.verify.findings import MERGED_ROWS, Finding, capped_findings
+from rmqinspect.verify.wrong_records import Misnamed
 
 # A chain that runs into old records jumps back in time and, within this many bytes, in a queue.
 _STALE_REACH = 1 << 20
@@ -42,6 +48,12 @@ class LogSummary:
     last_timestamp: int | None = None  # store time in ms of the newest record
     unread: Sequence[tuple[int, int]] = ()  # physical offsets [start, end) of which nothing is known
     restarts: Mapping[tuple[str, int], int] = field(default_factory=dict)  # where a queue counts from 0 again
+    time_steps: Sequence[TimeStep] = ()  # where store timestamps run backwards
+
+    @property
+    def misdated(self) -> frozenset[int]:
+        """The physical offsets of the records whose store timestamps their neighbours contradict."""
+        return frozenset(step.odd.place for step in self.time_steps if step.odd is not None)
 
 
 class LogJudge:
@@ -57,9 +69,11 @@ class LogJudge:
         self._last_timestamp: int | None = None  # of the newest record
         self._next: dict[Queue, int] = {}  # queue offset
         self._jumps = CappedList[tuple[int, Jump], str](MERGED_ROWS * limit, lambda jump: "CL-QUEUE-OFFSET")
+        self._undone: set[int] = set()  # see QueueEnds
         self._set_back = CappedList[tuple[int, int], str](MERGED_ROWS * limit, lambda back: "CL-TIME")
         self._restarts: dict[tuple[str, int], int] = {}
         self._before: ByteAccount | None = None  # the last split with records, unless a gap follows it
+        self._times = LogTimes(MERGED_ROWS * limit)
         self._causes = Causes()
 
     @property
@@ -88,6 +102,7 @@ class LogJudge:
         if last is not None and last.segment.end != segment.base:
             self._next.clear()
             self._before = None
+            self._times.forget()
         self.segments.append(SegmentState(segment, ByteAccount(segment)))
         return self.segments[-1]
 
@@ -98,6 +113,7 @@ class LogJudge:
                 # Not capped: at most one per queue and split.
                 self._jumps.rows.append((physical_offset, Jump(physical_offset, queue, expected, offset)))
         self._jumps.extend(result.jumps)
+        self._undone |= result.ends.undone
         if result.ends.gap:
             self._next = dict(result.ends.nexts)
         else:
@@ -105,6 +121,7 @@ class LogJudge:
 
     def _follow_time(self, result: SplitResult) -> None:
         account = result.account
+        self._times.take(result.times)
         gaps = [gap for gap in account.gaps if gap.kind != "filler"]
         if account.begin is not None and not (gaps and gaps[0].start < account.begin):
             self._compare_times(result, account.begin)
@@ -124,31 +141,22 @@ class LogJudge:
             return
         if last > first:
             self._set_back.rows.append((begin, last - first))
-        if last - first > BACKWARDS_MS:
-            self._kept.add(
-                Finding(
-                    "CL-TIME",
-                    "store timestamp earlier than the previous record's",
-                    file=result.split.segment.name,
-                    offset=begin - result.split.segment.base,
-                    physical_offset=begin,
-                    expected=f"{last} or later",
-                    found=str(first),
-                )
-            )
 
     # --- at the end of the log ------------------------------------------------------------------
 
-    def finish(self) -> list[Finding]:
-        """Return all findings of the log, in log order."""
+    def finish(self, misnamed: Mapping[int, Misnamed]) -> list[Finding]:
+        """Return all findings of the log, in log order; `misnamed` records, by place, leave jumps in two queues."""
+        rows = self._jumps.rows
+        rows[:] = [row for row in rows if not any(wrong.explains(*row) for wrong in misnamed.values())]
         last_data = max((n for n, state in enumerate(self.segments) if state.account.records), default=-1)
-        self.suppressed.update(self._jumps.suppressed)
+        self.suppressed.update(self._jumps.suppressed + self._times.suppressed)
         found = list(self._kept.rows)
         gaps = GapJudge(self.store, self._causes)
         for number, state in enumerate(self.segments):
             found += gaps.findings(state, more_follows=number < last_data)
         found += self._judge_jumps()
         found += self._judge_returns()
+        found += map(self._judge_step, self._times.steps)
         self.unread = _join_unread(self.unread)
         found = [self._with_cause(finding) for finding in found if not self._is_unread(finding)]
         return sorted(found, key=lambda finding: (finding.physical_offset or 0, finding.code))
@@ -165,6 +173,7 @@ class LogJudge:
             self._last_timestamp,
             self._unread_ranges(),
             self._restarts,
+            self._times.steps,
         )
 
     def _unread_ranges(self) -> list[tuple[int, int]]:
@@ -207,6 +216,8 @@ class LogJudge:
         segment = self.store.segment_at(physical_offset)
         topic, queue_id = _name(jump.queue)
         what = f"the queue offset {'repeats or goes back' if jump.found < jump.expected else 'skips ahead'}"
+        if physical_offset in self._undone and (why := explain_difference(jump.expected, jump.found, 64)):
+            what = f"{what}; {why}"
         if restarted:
             what = (
                 "the queue restarts at 0 and has no older unit: its topic was deleted and recreated, "
@@ -240,6 +251,53 @@ class LogJudge:
                     offset=physical_offset - segment.base if segment else None,
                     physical_offset=physical_offset,
                 )
+
+    def _judge_step(self, step: TimeStep) -> Finding:
+        """Return CL-TIME: an error about the one record that is out of line, else where the clock went back."""
+        if (odd := step.odd) is None:
+            return finding_at(
+                self.store,
+                step.low.place,
+                "CL-TIME",
+                "store timestamp earlier than the previous record's",
+                f"{time_words(step.high.time)} or later",
+                time_words(step.low.time),
+            )
+        low, high = (step.before, step.low.time) if odd == step.high else (step.high.time, step.after)
+        assert low is not None and high is not None
+        return finding_at(
+            self.store,
+            odd.place,
+            "CL-TIME",
+            f"the store timestamp is {describe_duration(abs(odd.time - low) / 1000)} "
+            f"{'later' if odd == step.high else 'earlier'} than those of both its neighbours: it was changed",
+            f"{time_words(low)} to {time_words(high)}",
+            time_words(odd.time),
+            severity="error",
+        )
+
+
+def finding_at(
+    store: Store, place: int, code: str, what: str, expected: str | None, found: str | None, severity: str = ""
+) -> Finding:
+    """Return a finding about the record at a physical offset; without its fields where it cannot be read."""
+    segment = store.segment_at(place)
+    assert segment is not None, "a record lies in a segment"
+    position = place - segment.base
+    try:
+        with open_file(segment) as reader:
+            head = read_head(reader.read(position, LONGEST_HEAD))
+            raw = b"" if head is None else reader.read(position, head.size)
+    except Unreadable:
+        raw = b""
+    finding = (
+        record_finding(segment, Records.of_one(raw, place), 0, code, what, expected, found)
+        if raw
+        else Finding(
+            code, what, file=segment.name, offset=position, physical_offset=place, expected=expected, found=found
+        )
+    )
+    return replace(finding, severity=severity)
 
 
 def _join_unread(parts: Iterable[Unread]) -> list[Unread]:

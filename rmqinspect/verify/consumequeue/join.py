@@ -32,6 +32,7 @@ from rmqinspect.verify.dangling import Dangling, LogRanges
 from rmqinspect.verify.findings import Finding, capped_findings
 from rmqinspect.verify.plan import CrossPlan, QueueName
 from rmqinspect.verify.pointers import MOST_RUNS, Evidence, PointerReport
+from rmqinspect.verify.wrong_records import Misnamed
 
 
 class Shift(NamedTuple):
@@ -65,6 +66,7 @@ class UnitResult:
     last_timestamp: int = 0  # its store time, ms
     joined: int = 0  # units that point at their record
     unread: list[Finding] = field(default_factory=list)  # ST-IO
+    misnamed: list[Misnamed] = field(default_factory=list)
 
 
 def join_units(records: Dispatched, plan: CrossPlan, number: int, ranges: LogRanges, limit: int) -> UnitResult:
@@ -76,7 +78,7 @@ def join_units(records: Dispatched, plan: CrossPlan, number: int, ranges: LogRan
     report = PointerReport(units, partial(locate_unit, plan, units), kept)
     match = match_units(plan, records, QueueNumbers(records, plan), units)
     result.dangling = report.dangling("unit", match.dangling, ranges, partial(_prove, units))
-    _check_records(match, report)
+    _check_records(match, report, result.misnamed)
     result.joined = int(np.count_nonzero(match.good))
     if result.joined:
         last = match.record[match.good].max()
@@ -96,8 +98,8 @@ def _prove(units: QueuePointers, at: Ints) -> Evidence:
     return Evidence(int(units.offset[at[0]]), int(units.messages[at].sum()), newest)
 
 
-def _check_records(match: Match, report: PointerReport) -> None:
-    """Report units that point at a record which is not theirs."""
+def _check_records(match: Match, report: PointerReport, misnamed: list[Misnamed]) -> None:
+    """Report units that point at a record which is not theirs; add those whose record may be wrong to `misnamed`."""
     records, units, queues = match.records, match.units, match.queues
     for number in report.each("CQ-MISMATCH", np.flatnonzero(~match.good)):
         at, record = int(match.unit[number]), int(match.record[number])
@@ -108,6 +110,14 @@ def _check_records(match: Match, report: PointerReport) -> None:
             topic, queue_id = queues.own_names[records.queue[record]]
             file = match.plan.queue_files[int(units.file[at])]
             expected, found = f"{file.topic} queue {file.queue_id}", f"{topic} queue {queue_id}"
+            if (
+                match.same_size[number]
+                and records.queue_offset[record] == units.offset[at]
+                and records.entitled[record]
+            ):
+                queue = file.topic.encode("utf-8", "surrogateescape"), file.queue_id
+                place, named = int(records.physical_offset[record]), records.queues[int(records.queue[record])]
+                misnamed.append(Misnamed(place, int(units.offset[at]), queue, named))
         elif not match.same_size[number]:
             what = "the unit's size differs from that of the record it points at"
             expected, found = records.size[record], units.size[at]

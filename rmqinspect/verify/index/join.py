@@ -29,11 +29,13 @@ from rmqinspect.codec.layout import dtype_of
 from rmqinspect.schemas.index import IndexEntry
 from rmqinspect.store.reader import open_file
 from rmqinspect.text import text_of
+from rmqinspect.verify.commitlog.time_steps import Stamp
 from rmqinspect.verify.dangling import Dangling, LogRanges, find_starts
 from rmqinspect.verify.findings import Finding, capped_findings
 from rmqinspect.verify.index.entries import entry_columns, time_fits, written
 from rmqinspect.verify.plan import CrossPlan
 from rmqinspect.verify.pointers import MOST_RUNS, Evidence, Location, PointerReport, Pointers, read_runs
+from rmqinspect.verify.wrong_records import WrongTime, wrong_times
 
 _ENTRY_SIZE = dtype_of(IndexEntry).itemsize
 _HASHES = 1 << 31  # hashes are below: a record's number and a hash make one number
@@ -57,8 +59,9 @@ class IndexResult:
     dangling: list[Dangling] = field(default_factory=list)
     missing: list[MissingKeys] = field(default_factory=list)
     asked: int = 0  # keys that should have an entry
-    # Store time in ms of the records that a file's header is about, by (number of the file, entry).
-    edge_times: dict[tuple[int, int], int] = field(default_factory=dict)
+    # The records that a file's header is about, by (number of the file, entry).
+    edge_times: dict[tuple[int, int], Stamp] = field(default_factory=dict)
+    wrong_times: list[WrongTime] = field(default_factory=list)
     joined: int = 0  # entries that point at a record with their key
     unread: list[Finding] = field(default_factory=list)  # ST-IO
 
@@ -183,14 +186,24 @@ class _IndexJoin:
                 continue
             used = self.plan.index_used[which]
             for number in of_file[np.isin(entries.row[hits[of_file]], (1, used - 1, used))].tolist():
-                self.result.edge_times[which, int(entries.row[hits[number]])] = int(stored[number])
+                stamp = Stamp(int(entries.physical_offset[hits[number]]), int(stored[number]))
+                self.result.edge_times[which, int(entries.row[hits[number]])] = stamp
             first = entries.row[hits[of_file]] == 1
             fits[of_file] = time_fits(entries.time_diff[hits[of_file]], int(begins[which]), stored[of_file], first)
+        self._blame(hits[~fits], record[~fits], begins)
         for number in self.report.each("IX-TIME", np.flatnonzero(~fits)):
             at = int(hits[number])
             seconds = (int(stored[number]) - int(begins[entries.file[at]])) // 1000
             what = f"entry {entries.row[at]}: its time does not match its record's store timestamp"
             self.report.add("IX-TIME", what, at, f"{seconds} s", f"{entries.time_diff[at]} s")
+
+    def _blame(self, hits: Ints, record: Ints, begins: Ints) -> None:
+        """Find the records that are wrong, of those that differ from entries; of many it is the file's begin."""
+        if not 0 < len(np.unique(record)) <= max(1, len(self.records.physical_offset) // 2):
+            return
+        indexed = begins[self.entries.file[hits]] + 1000 * self.entries.time_diff[hits]
+        records = self.records
+        self.result.wrong_times += wrong_times(records.physical_offset, records.store_timestamp, record, indexed)
 
     def find_missing(self, high: int, segment: tuple[str, int]) -> None:
         """Find keys without an entry, in the range that the index covers.

@@ -1,0 +1,126 @@
+"""Records whose own topic, queue id or store timestamp was changed, as what points at them proves.
+
+No checksum covers the head of a record, and a changed field is first noticed elsewhere: in the record behind it, in
+the unit or in the index entries that lead to it. Those are sound, so the record is reported and they are not.
+
+    unit 10 of orders/0  ---->  record: orders/1, offset 10       the record was of orders/0: CQ-MISMATCH alone
+    record 11 of orders/0       "skips ahead", follows from it
+    entries: 1 s         ---->  record: one hour later            its time was changed: CL-TIME alone
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from rmqinspect.codec.arrays import Ints
+from rmqinspect.commitlog.queue_offsets import Jump, Queue
+from rmqinspect.damage.flips import explain_difference, flip_words, one_flip
+from rmqinspect.topics import SCHEDULE_TOPIC
+from rmqinspect.verify.findings import Finding
+
+
+class Misnamed(NamedTuple):
+    """A record of another queue than the one whose unit, at the record's queue offset, has its place and size."""
+
+    place: int  # physical offset of the record
+    queue_offset: int
+    queue: Queue  # of the unit
+    named: Queue  # by the record
+
+    def explains(self, place: int, jump: Jump) -> bool:
+        """Whether a jump of queue offsets at `place` only follows from the wrong name."""
+        if jump.queue == self.queue:
+            return place > self.place and jump.expected == self.queue_offset
+        follows = place > self.place and jump.expected == self.queue_offset + 1
+        return jump.queue == self.named and (place == self.place or follows)
+
+    @property
+    def message(self) -> str:
+        """What is wrong with the record."""
+        (topic, queue_id), (named_topic, named_id) = self.queue, self.named
+        if topic == named_topic:
+            what, why = "queue id", explain_difference(queue_id, named_id, 32)
+        else:
+            what, why = "topic" if queue_id == named_id else "topic and queue id", _flipped_letter(topic, named_topic)
+        return f"the unit agrees with its record but for the {what}, which was changed in the record" + (
+            f"; {why}" if why else ""
+        )
+
+
+class WrongTime(NamedTuple):
+    """A record whose store timestamp is not the one that its index entries hold."""
+
+    place: int  # physical offset
+    time: int  # that the record holds, ms
+    indexed: int  # that its entries hold, ms: within a second
+
+
+def _flipped_letter(expected: bytes, found: bytes) -> str | None:
+    at = one_flip(found, expected) if len(found) == len(expected) else None
+    if at is None:
+        return None
+    return f"one flipped bit explains it: {flip_words(f'byte +{at} of the topic', expected[at], found[at])}"
+
+
+def misnamed_records(candidates: Iterable[Misnamed]) -> dict[int, Misnamed]:
+    """Return the records that are misnamed, by place.
+
+    Where several are of one queue and name one other, the folder of the queue may have been renamed or copied.
+    """
+    every = list(candidates)
+    pairs = Counter((one.queue, one.named) for one in every)
+    return {one.place: one for one in every if pairs[one.queue, one.named] == 1}
+
+
+def without_followers(
+    findings: Iterable[Finding], misnamed: Mapping[int, Misnamed], misdated: frozenset[int]
+) -> Iterator[Finding]:
+    """Yield the findings of units and entries, but those that only follow from a wrong field of their record."""
+    for finding in findings:
+        wrong = misnamed.get(finding.physical_offset) if finding.physical_offset is not None else None
+        if wrong is not None and finding.code == "CQ-MISMATCH":
+            yield replace(finding, message=wrong.message)
+        elif wrong is not None and finding.code == "IX-KEY" and wrong.queue[0] != wrong.named[0]:
+            continue  # the hash is that of the true topic and the key
+        elif finding.physical_offset in misdated and _is_of_time(finding):
+            continue
+        else:
+            yield finding
+
+
+def is_step(finding: Finding) -> bool:
+    """Whether a finding only says where times run backwards, not which record is wrong."""
+    return finding.code == "CL-TIME" and finding.severity == "info"
+
+
+def _is_of_time(finding: Finding) -> bool:
+    """Whether a finding compares the record's store timestamp; a delayed message's tags code is counted from it."""
+    return finding.code == "IX-TIME" or (finding.code == "CQ-TAG" and finding.topic == SCHEDULE_TOPIC)
+
+
+def wrong_times(places: Ints, times: Ints, records: Ints, indexed: Ints) -> Iterator[WrongTime]:
+    """Yield the records that are wrong, of those that differ from their index entries.
+
+    `places` and `times` (ms) are columns of all records in log order; `records` and `indexed` (ms, within a second)
+    of all entries that differ, each with the number of its record. The entries are right where they agree and fit
+    between the record's neighbours better than its own time does.
+    """
+    for record in np.unique(records).tolist():
+        held = indexed[records == record]
+        if len(held) and (held == held[0]).all():
+            right, own = int(held[0]), int(times[record])
+            neighbours = times[max(0, record - 1) : record].tolist(), times[record + 1 : record + 2].tolist()
+            off, own_off = _off_line(right, right + 999, *neighbours), _off_line(own, own, *neighbours)
+            if off < own_off or (off == 0 and len(held) > 1):
+                yield WrongTime(int(places[record]), own, right)
+
+
+def _off_line(low: int, high: int, before: Sequence[int], after: Sequence[int]) -> int:
+    """Return how many ms [low, high] is off the line of its neighbours, of which one may be unknown."""
+    if before and after:
+        return max(before[0] - high, low - after[0], 0)
+    near = [*before, *after]
+    return max(near[0] - high, low - near[0], 0) if near else 0
