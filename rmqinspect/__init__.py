@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rmqinspect.errors import NotAStore, RmqinspectError, Unreadable
+    from rmqinspect.rocksdb.unpack import Unpacking, unpacked
     from rmqinspect.store.discover import open_store
     from rmqinspect.store.model import Store
     from rmqinspect.tables import TABLES
@@ -27,7 +28,9 @@ _HOMES = {
     "Table": ("rmqinspect.tables.table", "Table"),
     "Unreadable": ("rmqinspect.errors", "Unreadable"),
     "VerifyOptions": ("rmqinspect.verify.options", "VerifyOptions"),
+    "Unpacking": ("rmqinspect.rocksdb.unpack", "Unpacking"),
     "open_store": ("rmqinspect.store.discover", "open_store"),
+    "unpacked": ("rmqinspect.rocksdb.unpack", "unpacked"),
     "verify_store": ("rmqinspect.verify.run", "verify"),
 }
 
@@ -38,10 +41,12 @@ __all__ = [
     "RmqinspectError",
     "Store",
     "Table",
+    "Unpacking",
     "Unreadable",
     "VerifyOptions",
     "VerifyResult",
     "open_store",
+    "unpacked",
     "verify_store",
 ]
 

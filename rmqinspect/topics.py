@@ -29,6 +29,9 @@ SYSTEM_TOPICS = frozenset(
 )
 SYSTEM_PREFIX = "rmq_sys_"
 
+# Queues of light messages (4.9.3). Source: MixAll.LMQ_PREFIX.
+LMQ_PREFIX = "%LMQ%"
+
 
 def is_system_topic(topic: str) -> bool:
     """Whether a topic is one of the broker's own."""

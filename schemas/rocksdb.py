@@ -1,11 +1,12 @@
-"""The consume queue in RocksDB (5.2.0+): keys and values of its two column families.
+"""RocksDB: keys and values of the consume queue (5.2.0+), and of the configuration in its second form (5.3.2+).
 
-Keys hold a topic of any length, so they are declared as what stands before it and behind it.
+Keys hold names of any length, so they are declared as what stands before them and behind them.
 
-Source: RocksDBConsumeQueueTable, RocksDBConsumeQueueOffsetTable; RocketMQ 5.2.0 to 5.5.0.
+Source: RocksDBConsumeQueueTable, RocksDBConsumeQueueOffsetTable, ConfigHelper, ConsumerOffsetManagerV2,
+TopicConfigManagerV2, SubscriptionGroupManagerV2; RocketMQ 5.2.0 to 5.5.0.
 """
 
-from construct import Bytes, Int8sb, Int32sb, Int64sb, Struct
+from construct import Bytes, Int8sb, Int8ub, Int16ub, Int32sb, Int64sb, Struct, this
 
 SEPARATOR = 1  # AbstractRocksDBStorage.CTRL_1; 0 and 2 stand in the bounds of range scans only
 
@@ -46,3 +47,41 @@ EndValue = Struct(
 CHECKPOINT_TOPIC = b"CHECKPOINT_TOPIC"
 
 CheckpointValue = Struct("physical_offset" / Int64sb)  # 8
+
+# --- configManagerVersion=v2 ------------------------------------------------------------------------
+
+# Every key in `config/rdb` begins with it; behind it `data_version`, or what the record is about.
+ConfigKeyHead = Struct(
+    "prefix" / Int8ub,   # 0  TablePrefix.TABLE
+    "table" / Int16ub,   # 1  TableId
+    "record" / Int8ub,   # 3  RecordPrefix
+)                        # 4
+
+ConsumerOffsetKey = Struct(
+    *ConfigKeyHead.subcons,
+    "group_size" / Int16ub,
+    "group" / Bytes(this.group_size),
+    "group_separator" / Int8sb,
+    "topic_size" / Int16ub,
+    "topic" / Bytes(this.topic_size),
+    "topic_separator" / Int8sb,
+    "queue_id" / Int32sb,
+)
+
+ConsumerOffsetValue = Struct("queue_offset" / Int64sb)  # 8  the next to consume
+
+# Of a topic or a group; behind the head of its value its text.
+ConfigKey = Struct(*ConfigKeyHead.subcons, "name_size" / Int16ub, "name" / Bytes(this.name_size))
+
+ConfigValueHead = Struct("serialization" / Int8ub)  # 1
+
+ConfigDataVersion = Struct(
+    "state_version" / Int64sb,  # 0
+    "timestamp" / Int64sb,      # 8   ms
+    "counter" / Int64sb,        # 16
+)                               # 24
+
+CONFIG_PREFIX = 1  # TablePrefix.TABLE
+CONSUMER_OFFSETS, TOPICS, SUBSCRIPTION_GROUPS = 1, 3, 4  # TableId; 2 are offsets of pull consumers
+RECORD_DATA_VERSION, RECORD_DATA = 1, 2  # RecordPrefix
+JSON_TEXT = 1  # SerializationType.JSON

@@ -50,12 +50,12 @@ One row per range of the commit log without records. `filler` is normal, and so 
 `unknown` (unexplained bytes), `missing` (absent files), and `zeros` that records follow, are lost data.
 """,
     "queues": """
-One row per topic and queue with files; queues in RocksDB have no rows. `records` and `shift` need a scan of the whole
+One row per topic and queue, in files or in [RocksDB](rocksdb.md). `records` and `shift` need a scan of the whole
 log: `export` fills them, `decode` does not.
 """,
     "queue_units": """
 One row per used unit of the consume queues, light queues (`%LMQ%…`) included. A record may have several units: one in
-its own queue, and one in each light queue it was sent to. Queues in RocksDB have no rows.
+its own queue, and one in each light queue it was sent to. Queues in [RocksDB](rocksdb.md) are included.
 """,
     "index_files": "One row per index file.",
     "index_entries": """

@@ -28,9 +28,8 @@ from rmqinspect.commitlog.queue_offsets import Queue
 from rmqinspect.commitlog.records import Records
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
-from rmqinspect.topics import SCHEDULE_TOPIC, SYSTEM_PREFIX
+from rmqinspect.topics import LMQ_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX
 
-LMQ_PREFIX = "%LMQ%"
 # Records of these topics are never multi-dispatched. Source: MultiDispatchUtils#checkMultiDispatchQueue.
 _NOT_MULTIPLIED = (b"%RETRY%", SYSTEM_PREFIX.encode(), SCHEDULE_TOPIC.encode())
 

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from rmqinspect.cli.options import (
     LookOptions,
     OutputOptions,
     RedactOptions,
+    RocksdbOptions,
     SelectionOptions,
     SourceOptions,
     TalkOptions,
@@ -74,6 +75,7 @@ class DecodeArguments(
     SelectionOptions,
     LookOptions,
     SourceOptions,
+    RocksdbOptions,
     JobOptions,
     VerdictOptions,
     TalkOptions,
@@ -369,18 +371,27 @@ class _Reading:
 
     def _batches(self) -> "Generator[tuple[pa.RecordBatch, pa.RecordBatch], None, None]":
         """Yield (selected rows with all columns, the same rows as they are written)."""
-        from rmqinspect.tables.sources import is_read_for
+        from rmqinspect.rocksdb.unpack import unpacked
+        from rmqinspect.tables.sources import databases_of
 
+        needed = databases_of(self.plan.table.name)
         for read in self.plan.reads:
-            for oddity in read.store.unread_entries:
-                if is_read_for(self.plan.table.name, oddity.place):
-                    self._note_unreadable(f"{oddity.name}: not read: {oddity.detail}")
-            try:
-                for batch in self._rows_of(read):
-                    rows = read.selection.select_rows(batch)
-                    yield rows, self.plan.shape(rows, read.store)
-            except Unreadable as error:
-                self._note_unreadable(str(error))
+            with unpacked(read.store, self.plan.arguments.unpacking, needed) as store:
+                for remark in store.remarks[len(read.store.remarks) :]:
+                    self.progress.remark(f"{store.name}: {remark}")
+                yield from self._batches_of(replace(read, store=store))
+
+    def _batches_of(self, read: _StoreRead) -> "Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]":
+        from rmqinspect.tables.sources import unread_places
+
+        for message in unread_places(read.store, (self.plan.table.name,)):
+            self._note_unreadable(message)
+        try:
+            for batch in self._rows_of(read):
+                rows = read.selection.select_rows(batch)
+                yield rows, self.plan.shape(rows, read.store)
+        except Unreadable as error:
+            self._note_unreadable(str(error))
 
     def _rows_of(self, read: _StoreRead) -> "Iterator[pa.RecordBatch]":
         from rmqinspect.find.read import planned_rows

@@ -6,8 +6,8 @@ arguments -> ExportRequest -> plan of each store -> engine writes parts -> commi
 
 import secrets
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -23,6 +23,7 @@ from rmqinspect.cli.options import (
     JobOptions,
     LookOptions,
     RedactOptions,
+    RocksdbOptions,
     SelectionOptions,
     SourceOptions,
     TalkOptions,
@@ -81,7 +82,15 @@ def _read_partitions(ctx: click.Context, param: click.Parameter, text: str | Non
 
 @dataclass(frozen=True, kw_only=True)
 class ExportArguments(
-    SelectionOptions, BodyOptions, RedactOptions, LookOptions, SourceOptions, JobOptions, VerdictOptions, TalkOptions
+    SelectionOptions,
+    BodyOptions,
+    RedactOptions,
+    LookOptions,
+    SourceOptions,
+    RocksdbOptions,
+    JobOptions,
+    VerdictOptions,
+    TalkOptions,
 ):
     """What `export` is asked for."""
 
@@ -158,13 +167,27 @@ def command(arguments: ExportArguments) -> int:
       rmqinspect export STORE -o lake --incremental --closed-only --fail-on never
     """
     from rmqinspect.export.stores import open_named_stores
+    from rmqinspect.rocksdb.unpack import unpacked
 
     _refuse_contradictions(arguments)
     arguments = replace(arguments, engine=_choose_engine(arguments))
     started = datetime.now(UTC)
-    stores = open_named_stores(arguments.paths, config=arguments.config, base=arguments.base)
-    refuse_equal_names([store.name for store in stores], " Give NAME=STORE.")
     request = _make_request(arguments)
+    listed = open_named_stores(arguments.paths, config=arguments.config, base=arguments.base)
+    refuse_equal_names([store.name for store in listed], " Give NAME=STORE.")
+    with ExitStack() as copies:
+        stores = [copies.enter_context(unpacked(store, arguments.unpacking, _databases(request))) for store in listed]
+        return _export(stores, request, arguments, started)
+
+
+def _databases(request: ExportRequest) -> Collection[str] | None:
+    """Return which RocksDB databases are read; None: all."""
+    from rmqinspect.tables.sources import databases_of
+
+    return None if FINDINGS in request.tables else {name for table in request.tables for name in databases_of(table)}
+
+
+def _export(stores: "Sequence[Store]", request: ExportRequest, arguments: ExportArguments, started: datetime) -> int:
     selections = _select(stores, request, arguments)
 
     from rmqinspect.export.target import Target
@@ -310,7 +333,15 @@ def _plan(
         raise Refused(f"{arguments.output}: the export there also has a store {gone}; give it as {gone}=STORE")
     replace_changed = arguments.replace_changed
     return [
-        plan_store(store, survey_store(store), request, earlier, replace_changed=replace_changed) for store in stores
+        plan_store(
+            store,
+            survey_store(store),
+            request,
+            earlier,
+            replace_changed=replace_changed,
+            unpacking=arguments.unpacking,
+        )
+        for store in stores
     ]
 
 

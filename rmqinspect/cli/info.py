@@ -4,13 +4,21 @@ import gc
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from rmqinspect.cli.labelled import Screen, line_width
-from rmqinspect.cli.options import DocumentOptions, JobOptions, LookOptions, RemarkOptions, SourceOptions, takes
+from rmqinspect.cli.options import (
+    DocumentOptions,
+    JobOptions,
+    LookOptions,
+    RemarkOptions,
+    RocksdbOptions,
+    SourceOptions,
+    takes,
+)
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.commands import DECODE, VERIFY, fill_command
 from rmqinspect.system.uri import shown
@@ -36,7 +44,7 @@ _FIELD_NAMES = dict((*_TIMES, *_OFFSETS))
 
 
 @dataclass(frozen=True, kw_only=True)
-class InfoArguments(DocumentOptions, LookOptions, SourceOptions, JobOptions, RemarkOptions):
+class InfoArguments(DocumentOptions, LookOptions, SourceOptions, RocksdbOptions, JobOptions, RemarkOptions):
     """What `info` is asked for."""
 
 
@@ -47,13 +55,16 @@ def command(arguments: InfoArguments) -> int:
 
     Example: rmqinspect info STORE
     """
+    from rmqinspect.rocksdb.unpack import unpacked
     from rmqinspect.show.overview import overview
     from rmqinspect.store.discover import open_store
 
     # Ten thousand files make many objects, all of which live to the end: a collection would free nothing.
     gc.disable()
     try:
-        facts = overview(open_store(arguments.paths, config=arguments.config, base=arguments.base))
+        store = open_store(arguments.paths, config=arguments.config, base=arguments.base)
+        with unpacked(store, replace(arguments.unpacking, ends_only=True)) as whole:
+            facts = overview(whole)
     finally:
         gc.enable()
     if not arguments.quiet:

@@ -33,6 +33,7 @@ from rmqinspect.text import escape, parse_size
 from rmqinspect.times import parse_time, parse_zone
 
 if TYPE_CHECKING:
+    from rmqinspect.rocksdb.unpack import Unpacking
     from rmqinspect.tables.filters import Selection
     from rmqinspect.tables.redact import Redaction
 
@@ -204,6 +205,30 @@ class SourceOptions(ReadOptions):
     def __post_init__(self) -> None:
         if not self.paths and not self.config:
             raise click.UsageError("Missing argument: give a path, or --config.", click.get_current_context())
+
+
+@dataclass(frozen=True, kw_only=True)
+class RocksdbOptions:
+    """Whether and where RocksDB is read."""
+
+    rocksdb: bool | None = option(
+        "--rocksdb/--no-rocksdb",
+        default=None,
+        help="Read queues and configuration in RocksDB, from a private copy. Default: if rmqinspect[rocksdb] is there.",
+    )
+    rocksdb_copy: str | None = option(
+        "--rocksdb-copy",
+        type=click.Path(exists=True, file_okay=False),
+        metavar="DIR",
+        help="Make the private copy in DIR; it is removed afterwards. Default: $TMPDIR.",
+    )
+
+    @property
+    def unpacking(self) -> "Unpacking":
+        """The same for `rocksdb.unpack`."""
+        from rmqinspect.rocksdb.unpack import Unpacking
+
+        return Unpacking(self.rocksdb, self.rocksdb_copy)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,6 +29,7 @@ from rmqinspect.cli.options import (
     LookOptions,
     OutputOptions,
     RedactOptions,
+    RocksdbOptions,
     choose_format,
     count_jobs,
     option,
@@ -39,6 +40,7 @@ from rmqinspect.cli.progress import LONG_READ, Progress, least_time, running_bro
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.cli.verify_screen import FinishedRun, screen, verdict_line
 from rmqinspect.errors import NotAStore, Refused
+from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.lock import lock_holder
 from rmqinspect.store.model import Store
@@ -60,7 +62,6 @@ from rmqinspect.verify.redacted import redact_findings
 from rmqinspect.verify.report import report_document
 from rmqinspect.verify.result import VerifyResult
 from rmqinspect.verify.run import splits_to_read
-from rmqinspect.verify.unpacked_queues import with_unpacked_queues
 
 _QUICK_ERRORS = 3  # named when the quick part is done; the screen lists all
 _WHY = {
@@ -88,7 +89,7 @@ def _list_checks(ctx: click.Context, _: click.Parameter, asked: bool) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class VerifyArguments(OutputOptions, AgainstOptions, RedactOptions, LookOptions):
+class VerifyArguments(OutputOptions, AgainstOptions, RedactOptions, LookOptions, RocksdbOptions):
     """What `verify` is asked for."""
 
     level: str = option(
@@ -124,11 +125,6 @@ class VerifyArguments(OutputOptions, AgainstOptions, RedactOptions, LookOptions)
         type=click.Choice(RELEASES),
         metavar="VERSION",
         help="Broker version whose rules apply. Default: estimated from the content of the store.",
-    )
-    rocksdb: bool = option(
-        "--rocksdb",
-        is_flag=True,
-        help="Also check consume queues in RocksDB, on a temporary copy; needs rmqinspect[rocksdb].",
     )
     report: str | None = option(
         "--report", type=click.Path(dir_okay=False), metavar="FILE", help="Write everything to FILE as JSON."
@@ -189,11 +185,11 @@ def command(arguments: VerifyArguments) -> int:
     with interrupted_once(), ExitStack() as copies:
         try:
             given, watch = _open(arguments)
-            store, unread = with_unpacked_queues(given, copies) if arguments.rocksdb else (given, "")
+            store = copies.enter_context(unpacked(given, arguments.unpacking, _databases(arguments)))
         except KeyboardInterrupt:
             return _end_unjudged(arguments)
         options = VerifyOptions(
-            arguments.level, codes, arguments.max_findings, count_jobs(arguments), arguments.broker_version, unread
+            arguments.level, codes, arguments.max_findings, count_jobs(arguments), arguments.broker_version
         )
         outcome, custody = _verify(store, watch, options, arguments)
         if arguments.redact is not None:
@@ -229,6 +225,11 @@ def _open(arguments: VerifyArguments) -> tuple[Store, Watch | None]:
     for path in filter(None, (arguments.report, arguments.output)):
         _refuse_early(path, store.paths)
     return store, Watch(store) if arguments.report else None
+
+
+def _databases(arguments: VerifyArguments) -> tuple[str, ...] | None:
+    """Return which RocksDB databases to read: at level quick none, unless asked for; None: all."""
+    return () if arguments.level == "quick" and not arguments.rocksdb else None
 
 
 def _refuse_early(path: str, evidence: Sequence[str]) -> None:

@@ -45,8 +45,13 @@ def read_config(store: Store, name: str) -> ConfigDocument | None:
 
     Copies are the file, its `.tmp` (up to 5.0.0) and its `.bak`. If all readable copies have a
     dataVersion the highest counts, else the file itself, else the one modified last. A broker only
-    takes the file, or `.bak` if the file is missing or unreadable.
+    takes the file, or `.bak` if the file is missing or unreadable. Copies unpacked from RocksDB count as `_choose`
+    says.
     """
+    return _choose(_read_from_files(store, name), _read_unpacked(store, name))
+
+
+def _read_from_files(store: Store, name: str) -> ConfigDocument | None:
     files = store.config_files
     copies = [files[name + end] for end in ("", ".tmp", ".bak") if name + end in files]
     if not copies:
@@ -66,6 +71,56 @@ def read_config(store: Store, name: str) -> ConfigDocument | None:
     if best.source and best.source.name != copies[0].name:
         problems.append(f"{best.source.name} is used instead of {copies[0].name}")
     return replace(best, problems=tuple(problems), others=tuple(others))
+
+
+# --- copies in RocksDB ----------------------------------------------------------------------------------
+
+_ALL_IN_ONE, _V2 = "metadata", "rdb"  # folders of databases; the others have one for each document
+
+
+def _read_unpacked(store: Store, name: str) -> dict[str, ConfigDocument]:
+    """Return the readable copies in RocksDB, by the name of the database's folder."""
+    files = {folder: file for (folder, document), file in store.unpacked_config.items() if document == name}
+    found = {folder: read_copy(file, name) for folder, file in files.items()}
+    return {folder: document for folder, document in found.items() if document.source}
+
+
+def _choose(in_files: ConfigDocument | None, unpacked: Mapping[str, ConfigDocument]) -> ConfigDocument | None:
+    """Return the configuration as a broker that uses RocksDB loads it.
+
+    Files, and databases of the older layout, are merged into the database where the counter of their dataVersion is
+    greater. Source: RocksDBTopicConfigManager#merge, #migrateFromSeparateRocksDBs, from 5.3.1 on. A broker with
+    configManagerVersion=v2 reads `config/rdb` alone; whether it did so last, only the times tell.
+    """
+    first = {folder: document for folder, document in unpacked.items() if folder != _V2}
+    chosen = first.pop(_ALL_IN_ONE, None)
+    for other in (*first.values(), in_files):
+        if other is not None:
+            chosen = other if chosen is None else _merge(chosen, other)
+    v2 = unpacked.get(_V2)
+    if v2 is not None and (chosen is None or not chosen.source or _changed(v2) >= _changed(chosen)):
+        return v2
+    return chosen
+
+
+def _merge(base: ConfigDocument, other: ConfigDocument) -> ConfigDocument:
+    """Return `base`, with the entries of `other` if its counter is greater."""
+    if not other.source or _counter(other) <= _counter(base):
+        return base
+    note = f"{other.source.name} has the greater dataVersion: its entries count"
+    value = {
+        name: {**base.table(name), **member} if isinstance(member, dict) and name != "dataVersion" else member
+        for name, member in {**base.value, **other.value}.items()
+    }
+    return replace(other, value=value, problems=(*base.problems, *other.problems, note))
+
+
+def _counter(document: ConfigDocument) -> int:
+    return integer(document.table("dataVersion").get("counter")) or 0
+
+
+def _changed(document: ConfigDocument) -> int:
+    return integer(document.table("dataVersion").get("timestamp")) or 0
 
 
 def read_copy(file: StoreFile, name: str) -> ConfigDocument:

@@ -1,1 +1,1 @@
-"""Consume queues: units in files and in RocksDB."""
+"""Consume queues: their units and ends."""

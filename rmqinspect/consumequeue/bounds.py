@@ -36,7 +36,7 @@ def peek_queues(store: Store, problems: list[str]) -> Iterator[QueueSummary]:
 def _peek(files: tuple[QueueFile, ...], log_start: int) -> QueueSummary | None:
     """Return the summary of a queue of one file whose units are plain and end in its first page, else None."""
     file = files[0]
-    if len(files) > 1 or file.kind != "queue":
+    if len(files) > 1 or file.kind != "queue" or file.noted is not None:
         return None
     with open_file(file) as reader:
         page = reader.read(0, _PAGE)

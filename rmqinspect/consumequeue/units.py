@@ -27,11 +27,12 @@ from rmqinspect.schemas.consumequeue import (
     ExtHead,
     QueueUnit,
 )
-from rmqinspect.store.model import QueueFile, Store
+from rmqinspect.store.model import NotedEnds, QueueFile, Store
 from rmqinspect.store.reader import FileReader, allocated_size, open_file
 
 LAYOUTS = {"queue": QueueUnit, "batch_queue": BatchUnit}  # by kind of file
 _KIND_NAMES = {"queue": "file", "batch_queue": "batch"}
+_IN_ROCKSDB = "rocksdb"
 
 # Windows grow: most files of a store with many queues hold few units in megabytes of preallocated zeros, and a
 # long file still takes few calls.
@@ -141,20 +142,22 @@ class QueueSummary:
 
     topic: str
     queue_id: int
-    kind: str  # file, batch
+    kind: str  # file, batch, rocksdb
     files: tuple[QueueFile, ...]
     min_offset: int  # first message whose record lies in the log or behind it, else max_offset
-    max_offset: int  # behind the last valid unit; without one, where the first file begins
+    max_offset: int  # behind the last valid unit; without one, where the first file begins; RocksDB: as noted there
     units: int  # of messages, without filler
     first_physical_offset: int | None
     last_physical_offset: int | None
     last_size: int | None  # bytes of the record of the last message unit
 
-    def bytes_on_disk(self) -> int:
-        """Return the bytes that the files take on disk; holes take none.
+    def bytes_on_disk(self) -> int | None:
+        """Return the bytes that the files take on disk; holes take none. None for a queue in RocksDB.
 
         :raises Unreadable: a file cannot be opened.
         """
+        if self.kind == _IN_ROCKSDB:
+            return None
         return sum(map(allocated_size, self.files))
 
 
@@ -261,6 +264,8 @@ def _summary(
     last: Units | None,
 ) -> QueueSummary:
     file = files[0]
+    if file.noted is not None:
+        return _noted_summary(files, file.noted, min_offset, count, first, last)
     if max_offset is None:
         # The file names of a batch queue say nothing about its queue offsets.
         max_offset = file.base // dtype_of(QueueUnit).itemsize if file.kind == "queue" else 0
@@ -274,6 +279,32 @@ def _summary(
         count,
         None if first is None else int(first["physical_offset"]),
         None if last is None else int(last["physical_offset"]),
+        None if last is None else int(last["size"]),
+    )
+
+
+def _noted_summary(
+    files: tuple[QueueFile, ...],
+    noted: NotedEnds,
+    min_offset: int | None,
+    count: int,
+    first: Units | None,
+    last: Units | None,
+) -> QueueSummary:
+    """Return the summary of a queue in RocksDB: its ends are noted there, also where its units were not read."""
+    behind = noted.max_offset
+    begin = noted.min_offset if noted.min_offset is not None else behind if min_offset is None else min_offset
+    unread = noted.last_physical_offset is not None
+    return QueueSummary(
+        files[0].topic,
+        files[0].queue_id,
+        _IN_ROCKSDB,
+        files,
+        begin,
+        behind,
+        behind - begin if unread else count,
+        None if first is None else int(first["physical_offset"]),
+        noted.last_physical_offset if unread else None if last is None else int(last["physical_offset"]),
         None if last is None else int(last["size"]),
     )
 

@@ -30,7 +30,7 @@ from rmqinspect.export.part import ExportSpec, LogPartRead, Part, PartRead, writ
 from rmqinspect.export.plan import StorePlan
 from rmqinspect.export.request import FINDINGS, LOG_TABLES, MESSAGES
 from rmqinspect.system.workers import run_ordered
-from rmqinspect.tables.sources import is_read_for
+from rmqinspect.tables.sources import unread_places
 from rmqinspect.text import describe_offset
 
 
@@ -116,11 +116,7 @@ def run_export(
 def _not_read(plan: StorePlan, spec: ExportSpec) -> list[str]:
     """Return a message for everything the tables need and the plan cannot read, such as unreadable folders."""
     store, tables = plan.store, spec.request.tables
-    unread = [
-        f"{oddity.name}: not read: {oddity.detail}"
-        for oddity in store.unread_entries
-        if any(is_read_for(table, oddity.place) for table in tables)
-    ]
+    unread = unread_places(store, tables)
     pointed_at = plan.reach.pointed_at
     headless = store.given == "store" and not store.segments and pointed_at is not None
     if headless and not {MESSAGES, *LOG_TABLES}.isdisjoint(tables):

@@ -17,6 +17,7 @@ from rmqinspect.export.names import numbered_name
 from rmqinspect.export.part import SidePart
 from rmqinspect.export.request import FINDINGS, LOG_TABLES, MESSAGES, ExportRequest
 from rmqinspect.export.survey import StoreSurvey
+from rmqinspect.rocksdb.unpack import Unpacking
 from rmqinspect.store.model import Store
 from rmqinspect.tables.splits import split_table
 
@@ -51,8 +52,9 @@ def plan_store(
     earlier: Manifest | None = None,
     *,
     replace_changed: bool = False,
+    unpacking: Unpacking | None = None,
 ) -> StorePlan:
-    """Decide what to read of a store.
+    """Decide what to read of a store, which has what its RocksDB databases hold, unpacked as `unpacking` says.
 
     :raises Refused: segments of the earlier export have changed and may not be replaced.
     :raises Unreadable: queue files that are to be split cannot be opened.
@@ -63,7 +65,7 @@ def plan_store(
     plan.parts = _mark_cold(_log_parts(plan, request))
     for table in request.tables:
         if table not in (MESSAGES, FINDINGS) and table not in LOG_TABLES:
-            for number, split in enumerate(split_table(table, store, request.file_size)):
+            for number, split in enumerate(split_table(table, store, request.file_size, unpacking=unpacking)):
                 plan.side_parts.append(SidePart(store.name, table, numbered_name(store.name, number), split))
     return plan
 

@@ -163,11 +163,20 @@ def overview(store: Store) -> Overview:
         queues=_queue_facts(store, queues, end),
         index=index,
         groups=_group_facts(store, unread),
-        oddities=tuple((oddity.name, oddity.detail) for oddity in store.oddities),
-        remarks=store.remarks,
+        oddities=tuple((oddity.name, oddity.detail) for oddity in store.oddities if oddity.kind != "rocksdb"),
+        remarks=(*store.remarks, *_not_asked_for(store)),
         unread=tuple(dict.fromkeys(unread)),
         bytes_read=FileReader.bytes_read - before,
     )
+
+
+def _not_asked_for(store: Store) -> list[str]:
+    """Return a line for each reason why databases were not read."""
+    names: dict[str, list[str]] = {}
+    for oddity in store.oddities:
+        if oddity.kind == "rocksdb":
+            names.setdefault(oddity.detail, []).append(oddity.name)
+    return [f"{', '.join(places)}: not read: {detail}" for detail, places in names.items()]
 
 
 def _read(file: StoreFile, size: int, unread: list[str]) -> bytes:
@@ -184,7 +193,7 @@ def _layout(store: Store) -> tuple[str, ...]:
     kinds = {segment.kind for segment in store.segments}
     logs = [word for kind, word in (("segment", "classic"), ("dledger", "DLedger")) if kind in kinds]
     parts = [f"{' and '.join(logs)} commit log"] if logs else []
-    parts += ["file queues"] if any(file.kind == "queue" for file in store.queue_files) else []
+    parts += ["file queues"] if any(file.kind == "queue" and not file.noted for file in store.queue_files) else []
     parts += ["file index"] if store.index_files else []
     return tuple(parts)
 
@@ -280,6 +289,7 @@ def _index_facts(store: Store, unread: list[str]) -> tuple[IndexFacts, list[int]
 def _group_facts(store: Store, unread: list[str]) -> GroupFacts:
     names = [name for name in ("consumerOffset.json", "lmqConsumerOffset.json") if name in store.config_files]
     files = [store.config_files[name] for name in names]
+    files += [file for (_, name), file in store.unpacked_config.items() if name == "consumerOffset.json"]
     size = sum(file.size for file in files)
     source = " and ".join(file.name for file in files) or None
     if size > _COUNTED_SIZE:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rmqinspect.broker.dispatch import LMQ_PREFIX, has_queue_unit
+from rmqinspect.broker.dispatch import has_queue_unit
 from rmqinspect.codec.fields import ParsedFields, walk_fields
 from rmqinspect.codec.hashes import java_string_hash
 from rmqinspect.damage.flips import explain_difference
@@ -11,7 +11,7 @@ from rmqinspect.schemas import consumequeue, message
 from rmqinspect.store.model import QueueFile, Store
 from rmqinspect.store.reader import open_file
 from rmqinspect.text import escape, text_of
-from rmqinspect.topics import SCHEDULE_TOPIC
+from rmqinspect.topics import LMQ_PREFIX, SCHEDULE_TOPIC
 
 _UNITS = {"queue": consumequeue.QueueUnit, "batch_queue": consumequeue.BatchUnit}
 _MOST_OTHER_FILES = 2000  # each costs about ten small reads

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from rmqinspect.errors import BadOption
 from rmqinspect.export.request import FINDINGS, MESSAGES
+from rmqinspect.rocksdb.unpack import Unpacking
 from rmqinspect.store.model import Store
 from rmqinspect.system.uri import abspath
 from rmqinspect.tables import TABLES
@@ -118,6 +119,12 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option("config", str, "A broker.conf with sizes and paths. Default: inferred."),
     Option("base", parse_offset, "Physical offset where a loose segment starts."),
+    Option(
+        "rocksdb",
+        _parse_flag,
+        "Read RocksDB. Default: if `rmqinspect[rocksdb]` is installed.",
+    ),
+    Option("rocksdb_copy", str, "Folder on each worker for the private copy of RocksDB, removed afterwards."),
     Option("split_size", _parse_split_size, "Bytes per partition. Default: segments, or parts of at least 64 MiB."),
     Option("mode", _one_of("PERMISSIVE", "FAILFAST"), "`FAILFAST`: damage fails the job.", "PERMISSIVE"),
     Option("pushdown", _parse_flag, "Use Spark's filters to read less; needs the configuration below.", "false"),
@@ -184,7 +191,7 @@ def read_options(options: Mapping[str, str]) -> Settings:
     if table not in SCHEMAS:
         raise BadOption(f"option table: no table {table!r}; there are: {', '.join(SCHEMAS)}")
     settings = Settings(
-        stores=_stores(options, values["config"], values["base"]),
+        stores=_stores(options, values),
         table=table,
         columns=_columns(table, values["columns"]),
         selection=Selection(**{option.filter: values[option.name] for option in OPTIONS if option.filter}),
@@ -268,7 +275,9 @@ def _columns(table: str, names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-def _stores(options: Mapping[str, str], config: str | None, base: int | None) -> tuple[tuple[str, Origin], ...]:
+def _stores(options: Mapping[str, str], values: Mapping[str, Any]) -> tuple[tuple[str, Origin], ...]:
+    config, base = values["config"], values["base"]
+    unpacking = Unpacking(values["rocksdb"], values["rocksdb_copy"])
     given = {name.casefold(): text for name, text in options.items()}
     texts: list[str] = _parse("paths", given.get("paths", "[]"), json.loads)
     texts = texts or ([given["path"]] if "path" in given else [])
@@ -280,5 +289,5 @@ def _stores(options: Mapping[str, str], config: str | None, base: int | None) ->
     for name in names:
         if names.count(name) > 1:
             raise BadOption(f"two stores are called {name!r}: their rows would look alike; load NAME=PATH")
-    stores = tuple((name, Origin((abspath(path),), where, base)) for name, path in named)
-    return stores or (("", Origin((), where, base)),)
+    stores = tuple((name, Origin((abspath(path),), where, base, unpacking)) for name, path in named)
+    return stores or (("", Origin((), where, base, unpacking)),)

@@ -20,13 +20,14 @@ from pyspark.sql.types import StructField, StructType
 
 from rmqinspect.errors import BadOption, DamageFound, Unreadable
 from rmqinspect.export.request import FINDINGS
+from rmqinspect.rocksdb.unpack import with_unread_databases
 from rmqinspect.spark.options import SCHEMAS, STORE, Settings, read_options
 from rmqinspect.spark.pushdown import Hints
 from rmqinspect.statuses import SOUND
 from rmqinspect.store.model import Store
 from rmqinspect.system.uri import shown
 from rmqinspect.tables.filters import Selection
-from rmqinspect.tables.sources import is_read_for
+from rmqinspect.tables.sources import databases_of, unread_places
 from rmqinspect.tables.splits import Origin, TableSplit, default_split_size, split_rows, split_table
 from rmqinspect.tables.table import Request
 from rmqinspect.verify.options import VerifyOptions
@@ -95,7 +96,7 @@ class Reader(DataSourceReader):
         partitions: list[InputPartition] = []
         for given, origin, store in stores:
             name = given or store.name
-            self._report_oddities(store)
+            self._report_oddities(with_unread_databases(store, origin.unpacking, databases_of(self.settings.table)))
             if self.hints.stores is not None and name not in self.hints.stores:
                 continue
             since, until = self.settings.times(store, now)
@@ -115,12 +116,11 @@ class Reader(DataSourceReader):
 
     def _report_oddities(self, store: Store) -> None:
         """Warn about entries that are never read: links, and anything that is not a regular file."""
-        for oddity in store.unread_entries:
-            if is_read_for(self.settings.table, oddity.place):
-                message = f"{store.name}: {oddity.name}: not read: {oddity.detail}"
-                if self.settings.failfast:
-                    raise Unreadable(message)
-                warnings.warn(message, stacklevel=1)
+        for line in unread_places(store, (self.settings.table,)):
+            message = f"{store.name}: {line}"
+            if self.settings.failfast:
+                raise Unreadable(message)
+            warnings.warn(message, stacklevel=1)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a partition.
@@ -146,8 +146,8 @@ class Reader(DataSourceReader):
     ) -> Iterator[pa.RecordBatch]:
         settings, schema = self.settings, SCHEMAS[self.settings.table]
         if split.table == FINDINGS:
-            store = split.origin.open()
-            result = verify(store, VerifyOptions(level=settings.level))
+            with split.origin.opened(None) as store:
+                result = verify(store, VerifyOptions(level=settings.level))
             for message in result.unread if strict is not None else ():
                 raise Unreadable(message)
             return finding_batches(result.findings, shown(store.paths[0]))

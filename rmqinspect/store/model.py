@@ -40,19 +40,29 @@ class Segment(StoreFile):
 
 
 @dataclass(frozen=True, slots=True)
+class NotedEnds:
+    """Where a queue in RocksDB begins and ends, as the broker has noted it."""
+
+    min_offset: int | None  # None: as its units say
+    max_offset: int
+    last_physical_offset: int | None = None  # known where the units were not read
+
+
+@dataclass(frozen=True, slots=True)
 class QueueFile(StoreFile):
     """A consume-queue, batch-queue or ext-queue file."""
 
     topic: str
     queue_id: int
     base: int  # byte offset in the queue, from the file name
+    noted: NotedEnds | None = None  # of a queue in RocksDB, which was unpacked into this file
 
 
 @dataclass(frozen=True, slots=True)
 class Oddity:
     """A directory entry that does not fit its place in the store."""
 
-    kind: str  # stray, directory, link, special, unreadable
+    kind: str  # stray, directory, link, special, unreadable, rocksdb (a database that was not asked for)
     name: str
     detail: str
     path: str
@@ -81,6 +91,9 @@ class Store:
     oddities: tuple[Oddity, ...]
     settings: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()  # inferred values, for people
+    unpacked: frozenset[Place] = frozenset()  # folders of the RocksDB databases that were unpacked
+    # (folder's last name, name of the JSON file) -> configuration unpacked from RocksDB
+    unpacked_config: Mapping[tuple[str, str], StoreFile] = field(default_factory=dict)
     neighbours: bool = True  # False for loose files: absent files were not given, rather than lost
 
     def of_kind(self, kind: str) -> list[StoreFile]:

@@ -4,7 +4,7 @@ A queue gets its files with its first message, so one without files is usually o
 """
 
 from rmqinspect.config.json_files import integer, read_config
-from rmqinspect.consumequeue.rocksdb import FOLDERS
+from rmqinspect.rocksdb.databases import QUEUES, unread_databases
 from rmqinspect.store.model import Store
 from rmqinspect.topics import SCHEDULE_TOPIC
 
@@ -18,9 +18,9 @@ class ExpectedQueues:
         self._with_files = {(file.topic, file.queue_id) for file in store.queue_files if file.kind != "ext_queue"}
         self._topics = document.table("topicConfigTable") if document else {}
         # After retention, or on a slave that joined later, a queue may be absent: its records are before the log.
-        # Nothing is known of queues in RocksDB, or that were not given.
-        kept = {file.name.split("/")[-2] for file in store.of_kind("rocksdb") if "/" in file.name}
-        self._all_known = store.given == "store" and not store.log_start and kept.isdisjoint(FOLDERS)
+        # Nothing is known of queues in a RocksDB that was not read, or that were not given.
+        unread = unread_databases(store, QUEUES)
+        self._all_known = store.given == "store" and not store.log_start and not unread
 
     def was_read(self, topic: str, queue_id: int) -> bool:
         """Return whether the files of a queue, if it has any, were given and could be read."""

@@ -1,5 +1,7 @@
 """The sources of a table: which files of a store, how many bytes; and the time of the log's last record."""
 
+from collections.abc import Iterable
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -12,10 +14,27 @@ _QUEUE_TABLES = frozenset({"queue_units", "queues"})
 _INDEX_TABLES = frozenset({"index_files", "index_entries"})
 _SMALL_TABLES = frozenset({"topics", "subscription_groups", "checkpoint", "delay_offsets", "groups"})
 
+# Table -> folders of the RocksDB databases that it may be read from.
+_QUEUE_DATABASES = ("consumequeue", "consumequeue_rocksdb")
+_ALL_CONFIG = ("config/metadata", "config/rdb")
+_DATABASES: dict[str, tuple[str, ...]] = {
+    "queues": _QUEUE_DATABASES,
+    "queue_units": _QUEUE_DATABASES,
+    "topics": ("config/topics", *_ALL_CONFIG),
+    "subscription_groups": ("config/subscriptionGroups", *_ALL_CONFIG),
+    "groups": ("config/consumerOffsets", "config/topics", *_ALL_CONFIG, *_QUEUE_DATABASES),
+    "delay_offsets": _QUEUE_DATABASES,
+}
+
+
+def databases_of(table: str) -> tuple[str, ...]:
+    """Return the folders of the RocksDB databases that a table may be read from."""
+    return _DATABASES.get(table, ())
+
 
 def is_read_for(table: str, place: tuple[str, ...]) -> bool:
     """Whether a table is read from files in this folder of a store; () is the store itself."""
-    if not place:
+    if not place or "/".join(place) in databases_of(table):
         return True
     if table in _QUEUE_TABLES:
         return place[0] in ("consumequeue", "batchconsumequeue")
@@ -24,6 +43,20 @@ def is_read_for(table: str, place: tuple[str, ...]) -> bool:
     if table in _SMALL_TABLES:
         return place[0] in ("config", "checkpoint")
     return place[0] == "commitlog" or place[0].startswith("dledger-")
+
+
+def unread_places(store: Store, tables: Iterable[str]) -> list[str]:
+    """Return a line for everything that these tables need and that is not read, such as folders.
+
+    Databases that are not read for one reason share a line.
+    """
+    names: dict[tuple[str, str], list[str]] = {}
+    databases = (oddity for oddity in store.oddities if oddity.kind == "rocksdb")
+    for oddity in (*store.unread_entries, *databases):
+        if any(is_read_for(table, oddity.place) for table in tables):
+            apart = "" if oddity.kind == "rocksdb" else oddity.name
+            names.setdefault((apart, oddity.detail), []).append(oddity.name)
+    return [f"{', '.join(places)}: not read: {detail}" for (_, detail), places in names.items()]
 
 
 def bytes_to_read(store: Store, table: str, offsets: tuple[int, int] | None = None) -> int:

@@ -7,6 +7,9 @@
     index_entries    an index file                         reading
     any other        the whole store                       opening the store again
 
+Tables from RocksDB are not cut. A task uses what the planning process has unpacked; on another machine, where that is
+not to be seen, it unpacks the store again.
+
 The hard case is a range that starts inside a segment. Where its first record begins, and in which state the scan is
 there, only the records before it tell:
 
@@ -26,8 +29,9 @@ Invariants:
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -36,6 +40,8 @@ from rmqinspect.commitlog.scan import walk_to
 from rmqinspect.consumequeue.units import LAYOUTS
 from rmqinspect.errors import Unreadable
 from rmqinspect.index.geometry import Geometry, read_index_files, reread_index_file
+from rmqinspect.rocksdb.databases import databases
+from rmqinspect.rocksdb.unpack import Unpacking, still_unpacked, unpacked
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import QueueFile, Segment, Store, StoreFile
 from rmqinspect.system.uri import abspath, basename
@@ -44,6 +50,7 @@ from rmqinspect.tables.arrow import batch_of
 from rmqinspect.tables.index import read_entries
 from rmqinspect.tables.log import GAPS, messages_in, report_holes, segment_gap_rows
 from rmqinspect.tables.queues import units_in
+from rmqinspect.tables.sources import databases_of, unread_places
 from rmqinspect.tables.table import Request
 from rmqinspect.text import name_text
 
@@ -56,19 +63,34 @@ _OPENING = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The arguments of `open_store`, for opening a store again in another process."""
+    """What opens a store again in another process: the arguments of `open_store`, and how its RocksDB is unpacked."""
 
     paths: tuple[str, ...]
     config: str | None = None
     base: int | None = None
+    unpacking: Unpacking = field(default_factory=Unpacking)
+    given: Store | None = None  # with what the planning process has unpacked
 
     def open(self) -> Store:
-        """Open the store.
+        """Open the store, without what its RocksDB databases hold.
 
         :raises NotAStore: nothing of a store is there.
         :raises Unreadable: a path cannot be listed.
         """
         return open_store(self.paths, config=self.config, base=self.base)
+
+    @contextmanager
+    def opened(self, only: Collection[str] | None) -> Iterator[Store]:
+        """Open the store, with what these databases hold, None: all, until the block ends.
+
+        :raises NotAStore: nothing of a store is there.
+        :raises Unreadable: a path cannot be listed.
+        """
+        if self.given is not None and still_unpacked(self.given):
+            yield self.given
+            return
+        with unpacked(self.open(), self.unpacking, only) as store:
+            yield store
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,15 +126,25 @@ class TableSplit:
 
 
 def split_table(
-    table: str, store: Store, split_size: int, origin: Origin | None = None, offsets: tuple[int, int] | None = None
+    table: str,
+    store: Store,
+    split_size: int,
+    origin: Origin | None = None,
+    offsets: tuple[int, int] | None = None,
+    unpacking: Unpacking | None = None,
 ) -> list[TableSplit]:
     """Cut a table of a store into splits of about `split_size` bytes, in the order of the rows.
 
     Only segments of the log are cut, other files stay whole. `origin` says how the store was opened, if not by its
-    paths alone. `offsets` [start, end), physical, limits the splits of `messages`.
+    paths alone; without it, the store has what its RocksDB databases hold, unpacked as `unpacking` says.
+    `offsets` [start, end), physical, limits the splits of `messages`.
     """
-    one = TableSplit(table, origin or Origin(tuple(map(abspath, store.paths))))
-    plan = _PLANS.get(table)
+    in_rocksdb = any(database.name in databases_of(table) for database in databases(store))
+    if origin is None:
+        given = store if in_rocksdb else None
+        origin = Origin(tuple(map(abspath, store.paths)), unpacking=unpacking or Unpacking(), given=given)
+    one = TableSplit(table, origin)
+    plan = None if in_rocksdb else _PLANS.get(table)
     splits = [one] if plan is None else list(plan(one, store, split_size))
     if table != "messages" or offsets is None:
         return splits
@@ -126,9 +158,9 @@ def split_rows(split: TableSplit, request: Request) -> Iterator[pa.RecordBatch]:
     :raises NotAStore: the store no longer exists.
     """
     request = replace(request, jobs=1)
-    read = _READERS.get(split.table)
+    read = _READERS.get(split.table) if split.files else None
     try:
-        yield from TABLES[split.table].rows(split.origin.open(), request) if read is None else read(split, request)
+        yield from _read_whole(split, request) if read is None else read(split, request)
     except Unreadable as error:
         if request.on_unreadable is None:
             raise
@@ -229,6 +261,16 @@ def _clip(split: TableSplit, start: int, end: int) -> TableSplit | None:
 
 
 # --- reading --------------------------------------------------------------------------------------
+
+
+def _read_whole(split: TableSplit, request: Request) -> Iterator[pa.RecordBatch]:
+    only = databases_of(split.table)
+    with split.origin.opened(only) as store:
+        yield from TABLES[split.table].rows(store, request)
+        # The planning process tells of what it could not unpack.
+        tried = tuple(oddity for oddity in store.oddities if "/".join(oddity.place) in only)
+        for message in unread_places(replace(store, oddities=tried), (split.table,)) if not split.origin.given else ():
+            raise Unreadable(message)
 
 
 def _read_messages(split: TableSplit, request: Request) -> Iterator[pa.RecordBatch]:

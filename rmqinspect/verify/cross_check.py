@@ -22,6 +22,7 @@ from rmqinspect.config.checkpoint import read_checkpoint
 from rmqinspect.config.json_files import read_config
 from rmqinspect.consumequeue.units import queue_files_of
 from rmqinspect.errors import Unreadable
+from rmqinspect.rocksdb.databases import CONFIG, unread_databases
 from rmqinspect.store.model import Store
 from rmqinspect.system import uri
 from rmqinspect.times import time_words
@@ -232,16 +233,15 @@ def _reaches(surveys: Iterable[QueueSurvey]) -> dict[tuple[str, int], tuple[int,
 def _known_topics(store: Store, *, none_left: bool) -> frozenset[str] | None:
     """Return the topics that the broker knows, None where that cannot be known.
 
-    With the configuration in RocksDB or unreadable, none is known: a topic without a unit may have been
-    deleted. `none_left`: no topic has a unit.
+    With the configuration unreadable, or in a RocksDB that was not read, none is known: a topic without a unit may
+    have been deleted. `none_left`: no topic has a unit.
     """
     if store.hides("config", "topics.json"):
         return frozenset()
     topics = read_config(store, "topics.json")
     if topics is not None and topics.source:
         return frozenset(topics.table("topicConfigTable"))
-    in_rocksdb = any(file.name.startswith("config") for file in store.of_kind("rocksdb"))
-    return frozenset() if in_rocksdb and not none_left else None
+    return frozenset() if unread_databases(store, CONFIG) and not none_left else None
 
 
 def _dispatched_to(store: Store) -> int:

@@ -1,13 +1,14 @@
 """The rules for names, sizes, the lock and the checkpoint: the quick phase of verify."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from rmqinspect.codec.layout import parse
 from rmqinspect.commitlog.gaps import holes_in
-from rmqinspect.consumequeue.rocksdb import UNPACKED
 from rmqinspect.errors import Unreadable
+from rmqinspect.rocksdb.databases import CONFIG, QUEUES, Database, databases, unread_databases
+from rmqinspect.rocksdb.unpack import INSTALL, has_rocksdict
 from rmqinspect.schemas import checkpoint
 from rmqinspect.store.lock import lock_holder
 from rmqinspect.store.model import Segment, Store, StoreFile
@@ -29,7 +30,7 @@ class _Part:
     what: str
     costs: str  # what is not judged then
     level: str | None  # the lowest that reads it
-    folder: str = ""  # of the files
+    holds: str = ""  # of a RocksDB database: what it holds
 
 
 _PARTS = (
@@ -40,8 +41,8 @@ _PARTS = (
     _Part("index", "index files", "key search against the log", "deep"),
     _Part("timer_log", "timer log", "pending timer messages", "deep"),
     _Part("timer_wheel", "timer wheel", "pending timer messages", "deep"),
-    _Part("rocksdb", "consume queues in RocksDB", "queue -> log, log -> queue", None, "consumequeue"),
-    _Part("rocksdb", "configuration in RocksDB", "topics, groups", None, "config"),
+    _Part("rocksdb", "consume queues in RocksDB", "queue -> log, log -> queue", "standard", QUEUES),
+    _Part("rocksdb", "configuration in RocksDB", "topics, groups", "standard", CONFIG),
     _Part("rocksdb", "RocksDB of timers and transactions", "everything kept in it", None),
     _Part("compaction_log", "compaction logs", "compacted topics", None),
     _Part("compaction_queue", "compaction queues", "compacted topics", None),
@@ -217,16 +218,9 @@ def _check_rest(file: StoreFile, raw: bytes, start: int) -> Iterator[Finding]:
 
 def list_unchecked(store: Store, level: str) -> Iterator[Finding]:
     """Yield ST-UNCHECKED for each part of the store that the level does not read."""
-    reported: set[str] = set()
     for part in _PARTS:
-        files = [file for file in store.of_kind(part.kind) if file.name.startswith(part.folder)]
-        files = [file for file in files if file.name not in reported]
-        reported.update(file.name for file in files)
-        queues_in_rocksdb = part.kind == "rocksdb" and part.folder == "consumequeue"
-        if queues_in_rocksdb and any(UNPACKED in file.name for file in store.queue_files):
-            continue
-        if files and part.level not in levels_up_to(level):
-            remedy = "--rocksdb" if queues_in_rocksdb else f"--level {part.level}" if part.level else ""
+        files, remedy = _unchecked_files(store, part, level)
+        if files:
             yield Finding(
                 "ST-UNCHECKED",
                 f"not checked: {part.what}, {count(len(files), 'file')}; not judged: {part.costs}"
@@ -237,6 +231,31 @@ def list_unchecked(store: Store, level: str) -> Iterator[Finding]:
                 unchecked=part.what,
                 remedy=remedy,
             )
+
+
+def _unchecked_files(store: Store, part: _Part, level: str) -> tuple[list[StoreFile], str]:
+    """Return the files of a part that were not read, and what would read them."""
+    deeper = part.level if part.level not in levels_up_to(level) else None
+    remedy = f"--level {deeper}" if deeper else ""
+    if part.kind != "rocksdb":
+        return (store.of_kind(part.kind), remedy) if deeper or not part.level else ([], "")
+    if not part.holds:
+        known = {file.path for database in databases(store) for file in database.files}
+        return [file for file in store.of_kind("rocksdb") if file.path not in known], ""
+    unread = unread_databases(store, part.holds)
+    if unread and not remedy and not _failed(store, unread):
+        remedy = "--rocksdb" if has_rocksdict() else INSTALL
+    in_files = any(file.kind == "queue" and file.noted is None for file in store.queue_files)
+    if not unread and part.holds == QUEUES and in_files:
+        # The same queues are in files, which count.
+        unread = [one for one in databases(store) if one.holds == QUEUES]
+    return [file for database in unread for file in database.files], remedy
+
+
+def _failed(store: Store, unread: Sequence[Database]) -> bool:
+    """Whether it was tried to read all of these."""
+    tried = {oddity.place for oddity in store.oddities if oddity.kind == "unreadable"}
+    return all(database.place in tried for database in unread)
 
 
 def segments_for_quick(store: Store) -> list[Segment]:

@@ -16,8 +16,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from rmqinspect.broker.dispatch import LMQ_PREFIX
 from rmqinspect.store.model import Store
+from rmqinspect.topics import LMQ_PREFIX
 from rmqinspect.verify.consumequeue.join import UnitResult
 from rmqinspect.verify.consumequeue.missing import Missing, capped_missing
 from rmqinspect.verify.dangling import Dangling

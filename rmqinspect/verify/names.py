@@ -16,7 +16,6 @@ from rmqinspect.broker.strays import (
     in_words,
     severity_of,
 )
-from rmqinspect.consumequeue.rocksdb import UNPACKED
 from rmqinspect.store.model import Oddity, Place, Store
 from rmqinspect.verify.consumequeue.survey import usual_sizes
 from rmqinspect.verify.findings import Finding
@@ -124,7 +123,7 @@ def _misfits(store: Store) -> Iterator[str]:
     """Yield the names of queue files that lie between the places where files of the queue begin."""
     sizes = usual_sizes(store)
     for kind, usual in sizes.items():
-        files = [file for file in store.queue_files if file.kind == kind and UNPACKED not in file.name]
+        files = [file for file in store.queue_files if file.kind == kind and file.noted is None]
         fitting = [file for file in files if file.size == usual]
         # A single file may have been cut: its length says nothing.
         if len(fitting) > 1:

@@ -14,4 +14,3 @@ class VerifyOptions:
     max_findings: int = 1000  # rows per code; counts stay exact
     jobs: int = 1  # processes
     broker_version: str | None = None  # a release of version_estimate.RELEASES; None: estimated from the store
-    unread: str = ""  # why queues that live in RocksDB could not be unpacked

@@ -113,8 +113,6 @@ class VerifyRun:
             versions = estimate_version(self.store, known, self.options.broker_version)
             self.listed += check_names(self.store, versions.releases)
         self.listed += check_index_sizes(self.store)
-        if self.options.unread:
-            self.listed.append(Finding("ST-IO", self.options.unread, file="consumequeue"))
         if not self.deep:
             self.listed += check_index_headers(self.store)
         return list(_wanted(self.listed, self.options))

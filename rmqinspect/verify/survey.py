@@ -11,9 +11,9 @@ from functools import partial
 
 import numpy as np
 
-from rmqinspect.consumequeue.rocksdb import UNPACKED
 from rmqinspect.consumequeue.units import queue_files_of
 from rmqinspect.index.geometry import IndexFile, read_index_files
+from rmqinspect.rocksdb.databases import QUEUES, unread_databases
 from rmqinspect.store.model import QueueFile, Store
 from rmqinspect.system.workers import run_ordered
 from rmqinspect.verify.commitlog.split import PRELOAD
@@ -217,10 +217,9 @@ def _number_queue_files(store: Store, surveys: Iterable[QueueSurvey]) -> tuple[t
 
 def _rocksdb_queues(store: Store) -> str:
     """Return how queues are in RocksDB: "read" (unpacked into files), "unread" or "none"."""
-    if any(UNPACKED in file.name for file in store.queue_files):
+    if any(file.noted is not None for file in store.queue_files):
         return "read"
-    in_rocksdb = any(file.name.startswith("consumequeue") for file in store.of_kind("rocksdb"))
-    return "unread" if in_rocksdb else "none"
+    return "unread" if unread_databases(store, QUEUES) else "none"
 
 
 def _unread_folders(store: Store) -> frozenset[tuple[str, ...]]:

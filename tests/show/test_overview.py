@@ -67,8 +67,6 @@ def test_the_screen_of_the_transcript(
     [
         ("dledger-5.3.3", "store", "store: DLedger commit log, file queues, file index"),
         ("rocksdb-5.3.3", "layout", "RocksDB queues, RocksDB config, timer wheel"),
-        ("rocksdb-5.3.3", "queues", "in RocksDB, not read"),
-        ("rocksdb-5.3.3", "groups", "in RocksDB, not read"),
         ("main-5.3.3", "layout", "batch queues, timer wheel"),
         ("ext-4.9.7", "layout", "ext queues"),
         ("compaction-5.3.3", "layout", "timer wheel, compaction"),

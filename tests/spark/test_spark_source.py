@@ -13,6 +13,7 @@ import pytest
 
 from rmqinspect.errors import BadOption
 from rmqinspect.export.request import FINDINGS
+from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.spark.options import OPTIONS, SCHEMAS, STORE, read_options
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
@@ -65,11 +66,12 @@ def rows(frame: "DataFrame", table: str = "messages") -> pa.Table:
 
 def local_rows(table: str, stores: dict[str, Store]) -> pa.Table:
     found = [pa.Table.from_batches([], SCHEMAS[table].insert(0, STORE))]
-    for name, store in stores.items():
-        if table == FINDINGS:
-            batches = list(finding_batches(verify(store, VerifyOptions()).findings, store.paths[0]))
-        else:
-            batches = list(TABLES[table].rows(store, Request()))
+    for name, listed in stores.items():
+        with unpacked(listed) as store:
+            if table == FINDINGS:
+                batches = list(finding_batches(verify(store, VerifyOptions()).findings, store.paths[0]))
+            else:
+                batches = list(TABLES[table].rows(store, Request()))
         own = pa.Table.from_batches(batches, SCHEMAS[table])
         found.append(own.add_column(0, STORE, pa.repeat(pa.scalar(name), own.num_rows)))
     return pa.concat_tables(found)

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rmqinspect.broker.dispatch import LMQ_PREFIX
 from rmqinspect.codec.arrays import Ints, groups
 from rmqinspect.tables.capped_list import CappedList
+from rmqinspect.topics import LMQ_PREFIX
 from rmqinspect.verify.consumequeue.match import Match
 from rmqinspect.verify.plan import QueueName
 from rmqinspect.verify.pointers import MOST_RUNS

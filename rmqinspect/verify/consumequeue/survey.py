@@ -18,7 +18,6 @@ import numpy as np
 
 from rmqinspect.codec.arrays import Ints, Units, used_units
 from rmqinspect.codec.layout import dtype_of
-from rmqinspect.consumequeue.rocksdb import UNPACKED
 from rmqinspect.consumequeue.units import LAYOUTS, filler_units, read_units, unit_numbers, unit_times, valid_units
 from rmqinspect.errors import Unreadable
 from rmqinspect.store.model import QueueFile, Store
@@ -33,7 +32,7 @@ def usual_sizes(store: Store) -> dict[str, int]:
     """Return the length of most queue files, by kind; of equally frequent ones the greatest."""
     lengths: dict[str, Counter[int]] = {}
     for file in store.queue_files:
-        if UNPACKED not in file.name and file.size:
+        if file.noted is None and file.size:
             lengths.setdefault(file.kind, Counter())[file.size] += 1
     return {kind: max(of_kind, key=lambda size: (of_kind[size], size)) for kind, of_kind in lengths.items()}
 
@@ -45,7 +44,7 @@ def check_sizes(store: Store) -> Iterator[Finding]:
     """
     by_kind: dict[str, list[QueueFile]] = {}
     for file in store.queue_files:
-        if UNPACKED not in file.name and file.path not in store.unopened:
+        if file.noted is None and file.path not in store.unopened:
             by_kind.setdefault(file.kind, []).append(file)
     sizes = usual_sizes(store)
     for kind, files in by_kind.items():

@@ -1,32 +1,23 @@
-"""Reads consume queues from RocksDB and writes them as queue files, in a process of its own.
+"""Consume queues in RocksDB, written as queue files of 20-byte units.
 
-RocksDB may end the process that opens a damaged database, or allocate without bound: both may cost this process
-only. The parent reads the index that it leaves, or its error output.
+    column family default    one entry for each message        -> a file for each queue; holes are unused units
+    column family offset     first and last message of a queue -> lines of the index
 
 Source: RocksDBConsumeQueueTable, RocksDBConsumeQueueOffsetTable; RocketMQ 5.2.0 to 5.5.0.
 """
 
-import json
 import os
-import resource
-import signal
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice, pairwise
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby, pairwise
 from typing import Any, BinaryIO, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rmqinspect.codec.layout import dtype_of
+from rmqinspect.rocksdb.job import write_line
 from rmqinspect.schemas import rocksdb
 from rmqinspect.schemas.consumequeue import QueueUnit
-
-INDEX = "index.jsonl"  # one line per queue, one per end that RocksDB has noted, then the totals
-PROCESS_OUTPUT = "output.txt"  # stdout and stderr: tracebacks, messages of the library
-
-_CHUNK = 1 << 16  # entries per read
-_OPEN_FILES = 64
-_MAX_MEMORY = 4 << 30  # address space
 
 # Queue offsets between two entries: a damaged key must not make a file of exabytes.
 _LONGEST_HOLE = 1 << 24
@@ -40,64 +31,6 @@ _AFTER_QUEUE = _TAIL.itemsize - rocksdb.KeyHead.sizeof()  # separator and queue 
 
 Columns = NDArray[Any]
 Chunk = Sequence[tuple[bytes, bytes]]  # keys and values of consecutive items, at least one
-
-
-def unpack_database(copy: str, units: str) -> None:
-    """Read the database in folder `copy`; write one file per queue, and the index, into `units`."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
-    _redirect_output(os.path.join(units, PROCESS_OUTPUT))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY, _MAX_MEMORY))
-    from rocksdict import AccessType, Options, Rdict
-
-    # Not the options in the folder: they name paths of the broker's host.
-    options = Options(raw_mode=True)
-    options.set_max_open_files(_OPEN_FILES)
-    families = {name: Options(raw_mode=True) for name in Rdict.list_cf(copy, options)}
-    access = AccessType.read_only(error_if_log_file_exist=False)
-    database = Rdict(copy, options=options, column_families=families, access_type=access)
-    ends = _chunks(database.get_column_family("offset")) if "offset" in families else ()
-    with open(os.path.join(units, INDEX), "w", encoding="ascii") as index:
-        totals = write_queues(_chunks(database), units, index)
-        for key, value in chain.from_iterable(ends):
-            end = read_end(key, value)
-            if end is None:
-                totals["malformed"] += 1
-            elif end:
-                _write_line(index, end)
-        _write_line(index, totals)
-
-
-def _redirect_output(path: str) -> None:
-    output = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    for descriptor in (1, 2):
-        os.dup2(output, descriptor)
-    os.close(output)
-
-
-def _write_line(index: TextIO, line: dict[str, Any]) -> None:
-    index.write(json.dumps(line) + "\n")
-
-
-def _chunks(family: Any) -> Iterator[Chunk]:
-    """Yield the items of a column family.
-
-    At a block that RocksDB cannot read, rocksdict ends its items as if there were no more: only RocksDB's own
-    iterator says whether anything follows.
-    """
-    items, last = iter(family.items()), None
-    while chunk := tuple(islice(items, _CHUNK)):
-        last = chunk[-1][0]
-        yield chunk
-    rest = family.iter()
-    if last is None:
-        rest.seek_to_first()
-    else:
-        rest.seek(last)
-        rest.next()
-    rest.status()  # raises RocksDB's error
-    if rest.valid():
-        raise EOFError("the entries end before the database does")
 
 
 def write_queues(chunks: Iterable[Chunk], folder: str, index: TextIO) -> dict[str, Any]:
@@ -194,7 +127,7 @@ class _QueueFiles:
         """Close the file of the last queue and add it to the index."""
         if self._file is not None:
             self._file.close()
-            _write_line(self.index, self._line)
+            write_line(self.index, self._line)
         self._file = self._queue = None
 
 
@@ -231,3 +164,68 @@ def read_end(key: bytes, value: bytes) -> dict[str, Any] | None:
         "physical_offset": int(end["physical_offset"]),
         "queue_offset": int(end["queue_offset"]),
     }
+
+
+# --- the ends alone -------------------------------------------------------------------------------
+
+
+def find_ends(
+    ends: Iterable[tuple[bytes, bytes]], get: Callable[[bytes], bytes | None], log_start: int
+) -> Iterator[dict[str, Any]]:
+    """Yield topic in hex, queue_id, min, max and last physical offset of each queue, from few of its entries.
+
+    `ends` are the items of column family `offset`, sorted by topic; `get` returns an entry.
+    Source: RocksDBConsumeQueueOffsetTable#getMinCqOffset, #getMaxCqOffset.
+    """
+    parsed = (end for key, value in ends if (end := read_end(key, value)))
+    for topic, of_topic in groupby(parsed, lambda end: str(end["topic"])):
+        yield from _ends_of_topic(topic, of_topic, get, log_start)
+
+
+def _ends_of_topic(
+    topic: str, ends: Iterable[dict[str, Any]], get: Callable[[bytes], bytes | None], log_start: int
+) -> Iterator[dict[str, Any]]:
+    noted: dict[int, dict[str, dict[str, Any]]] = {}
+    for end in ends:
+        noted.setdefault(end["queue_id"], {})[end["which"]] = end
+    for queue_id, both in noted.items():
+        if "max" not in both or both["max"]["queue_offset"] < 0:
+            continue
+        last = both["max"]["queue_offset"]
+        first = _first_reached(bytes.fromhex(topic), queue_id, last, get, log_start)
+        low = both.get("min")
+        if low is not None and low["physical_offset"] >= log_start:
+            first = low["queue_offset"]
+        yield {
+            "topic": topic,
+            "queue_id": queue_id,
+            "min": min(first, last + 1),
+            "max": last + 1,
+            "last_physical_offset": both["max"]["physical_offset"],
+        }
+
+
+def _first_reached(topic: bytes, queue_id: int, last: int, get: Callable[[bytes], bytes | None], log_start: int) -> int:
+    """Return the first queue offset whose record lies in the log or behind it, else the one behind the last."""
+    low, high = 0, last + 1
+    while low < high:
+        middle = (low + high) // 2
+        value = get(_unit_key(topic, queue_id, middle))
+        # Entries that a compaction has removed were those of expired records.
+        if value is None or int(np.frombuffer(value, _VALUE, 1)["physical_offset"][0]) < log_start:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _unit_key(topic: bytes, queue_id: int, queue_offset: int) -> bytes:
+    head = rocksdb.KeyHead.build({"topic_size": len(topic), "separator": rocksdb.SEPARATOR})
+    tail = {
+        "separator": rocksdb.SEPARATOR,
+        "queue_id": queue_id,
+        "queue_separator": rocksdb.SEPARATOR,
+        "queue_offset": queue_offset,
+    }
+    key: bytes = head + topic + rocksdb.UnitKeyTail.build(tail)
+    return key

@@ -1,0 +1,87 @@
+"""Which RocksDB databases a store has, and what each of them holds.
+
+Sources: RocksDBConsumeQueueStore, RocksDBConfigManager, ConfigStorage, MessageRocksDBStorage; RocketMQ 5.1.4 to 5.5.0.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rmqinspect.store.model import Place, Store, StoreFile
+from rmqinspect.system import uri
+
+QUEUES, CONFIG = "queues", "config"
+
+# Folder of a database -> what it holds. No other is read.
+# consumequeue_rocksdb: since 5.5.0, with useSeparateStorePathForRocksdbCQ. config/metadata: since 5.4.0, with
+# useSingleRocksDBForAllConfigs. config/rdb: since 5.3.2, with configManagerVersion=v2.
+HOLDS: dict[Place, str] = {
+    ("consumequeue",): QUEUES,
+    ("consumequeue_rocksdb",): QUEUES,
+    ("config", "topics"): CONFIG,
+    ("config", "subscriptionGroups"): CONFIG,
+    ("config", "consumerOffsets"): CONFIG,
+    ("config", "metadata"): CONFIG,
+    ("config", "rdb"): CONFIG,
+}
+
+# The files that RocksDB needs to open a database for reading. All others are logs, locks and options.
+_TABLE = re.compile(r"\d+\.(sst|blob)", re.ASCII)
+_STATE = re.compile(r"CURRENT|MANIFEST-\d+|\d+\.log", re.ASCII)
+_MARKS = re.compile(r"CURRENT|MANIFEST-\d+", re.ASCII)  # of a folder that is a database, even a damaged one
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """A folder of a store that RocksDB wrote."""
+
+    place: Place
+    files: tuple[StoreFile, ...]
+
+    @property
+    def name(self) -> str:
+        """The folder below the store's root, as `config/topics`."""
+        return "/".join(self.place)
+
+    @property
+    def holds(self) -> str:
+        """What it holds: one of HOLDS."""
+        return HOLDS[self.place]
+
+    @property
+    def tables(self) -> list[StoreFile]:
+        """Files that RocksDB never changes after it has written them."""
+        return [file for file in self.files if _TABLE.fullmatch(_basename(file))]
+
+    @property
+    def state(self) -> list[StoreFile]:
+        """Files that say which tables count, and what is in none of them yet."""
+        return [file for file in self.files if _STATE.fullmatch(_basename(file))]
+
+
+def databases(store: Store) -> list[Database]:
+    """Return the databases of a store that hold queues or configuration, by folder."""
+    found = (Database(place, tuple(_files_in(store, place))) for place in HOLDS)
+    return [one for one in found if any(_MARKS.fullmatch(_basename(file)) for file in one.files)]
+
+
+def unread_databases(store: Store, holds: str) -> list[Database]:
+    """Return the databases that hold something and were not unpacked."""
+    return [one for one in databases(store) if one.holds == holds and one.place not in store.unpacked]
+
+
+def _files_in(store: Store, place: Place) -> Iterable[StoreFile]:
+    # A name lacks the folder that was given by itself; behind a link, a path has another folder.
+    return (
+        file
+        for file in store.of_kind("rocksdb")
+        if place in (_parents(file.name, len(place)), _parents(file.path, len(place)))
+    )
+
+
+def _parents(path: str, depth: int) -> Place:
+    return tuple(path.split("/")[-depth - 1 : -1])
+
+
+def _basename(file: StoreFile) -> str:
+    return uri.basename(file.path)

@@ -1,0 +1,26 @@
+"""Small RocksDB databases."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pytest
+
+from rmqinspect.rocksdb.unpack import has_rocksdict
+
+needs_rocksdict = pytest.mark.skipif(not has_rocksdict(), reason="rocksdict is not installed")
+
+
+def database(folder: Path, families: Mapping[str, Iterable[tuple[bytes, bytes]]]) -> None:
+    """Make a database with these items, by column family."""
+    from rocksdict import Options, Rdict
+
+    folder.mkdir(parents=True, exist_ok=True)
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    with Rdict(str(folder), options=options) as made:
+        for name, items in families.items():
+            family = made if name == "default" else made.create_column_family(name, Options(raw_mode=True))
+            for key, value in items:
+                family[key] = value
+            family.flush()
+    (folder / "rocksdict-config.json").unlink()
