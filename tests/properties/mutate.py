@@ -1,0 +1,372 @@
+"""Structured damage through all commands: `python -m tests.properties.mutate --seconds 60 --seed 1`.
+
+A round copies a small store, changes fields, ends, names or kinds of its files at the borders of its records, units
+and entries, and runs some commands on it in this process. Each must end by itself, with a documented status, write
+output that parses, and leave the evidence as it is. A failure prints the round; `--round N` runs that one alone.
+"""
+
+import argparse
+import contextlib
+import csv
+import io
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rmqinspect.cli import main
+from rmqinspect.cli.status import ExitStatus
+from rmqinspect.codec.layout import dtype_of
+from rmqinspect.schemas import checkpoint, consumequeue, dledger, index, message, timer
+from rmqinspect.store.discover import open_store
+from rmqinspect.store.model import StoreFile
+from rmqinspect.tables import TABLES
+from rmqinspect.verify.codes import LEVELS
+from tests.support import oracle
+from tests.support.building import fields_of
+from tests.support.samples import NAMES, sample
+
+LONGEST = 30  # seconds that a command may take
+FORMATS = ("table", "jsonl", "json", "csv", "parquet", "arrow")
+STATUSES = {ExitStatus.DONE, ExitStatus.DAMAGE, ExitStatus.UNREADABLE, ExitStatus.NOTHING_FOUND}
+# Beside the samples: batch and ext queues, DLedger, timers.
+BROKERS = ("main-5.1.4", "ext-4.9.7", "dledger-4.9.7", "halt-5.1.4")
+LAYOUTS = {
+    "queue": consumequeue.QueueUnit,
+    "batch_queue": consumequeue.BatchUnit,
+    "ext_queue": consumequeue.ExtHead,
+    "timer_log": timer.TimerUnit,
+    "timer_wheel": timer.WheelSlot,
+    "checkpoint": checkpoint.Checkpoint,
+    "dledger_index": dledger.EntryIndexUnit,
+}
+_MOST_FIELDS = 4000  # of a file, from its start
+_MOST_READ = 1 << 20  # bytes of a file that are looked at for fields
+_TEXT = re.compile(rb"-?\d+|[{}\[\]:,]|\"[^\"]*\"")
+_NAMES = ("\udcff", "9" * 20, "0" * 20, "-1", "x\n", "\x1b[31m", str(2**63 - 1), "٣" * 20, "\\x41", "a" * 200)
+
+
+class Span(NamedTuple):
+    """A field: its bytes in the file."""
+
+    start: int
+    end: int
+
+
+class TooLong(BaseException):
+    """A command took longer than LONGEST. No OSError, which commands handle."""
+
+
+# --- where the fields are ---------------------------------------------------------------------------------
+
+
+def spans_of(file: StoreFile, raw: bytes) -> list[Span]:
+    """Return the fields of the records, units or entries at the start of a file."""
+    find = {"segment": _of_records, "dledger": _of_records, "index": _of_index, "config": _of_text}.get(file.kind)
+    layout = LAYOUTS.get(file.kind)
+    found = find(raw) if find else _repeated(layout, raw, 0) if layout is not None else _of_text(raw)
+    some = [span for _, span in zip(range(_MOST_FIELDS), found, strict=False)]
+    return some or [Span(0, min(8, len(raw)))]
+
+
+@cache
+def _parts(layout: Any) -> tuple[Span, ...]:
+    fields = (dtype_of(layout).fields or {}).values()
+    return tuple(Span(place[1], place[1] + place[0].itemsize) for place in fields)
+
+
+def _repeated(layout: Any, raw: bytes, start: int) -> Iterator[Span]:
+    size = dtype_of(layout).itemsize
+    for at in range(start, len(raw) - size + 1, size):
+        if any(raw[at : at + size]):
+            yield from (Span(at + part.start, at + part.end) for part in _parts(layout))
+
+
+def _of_records(raw: bytes) -> Iterator[Span]:
+    at = 0
+    while at + 8 <= len(raw):
+        size, magic = (int.from_bytes(raw[at + place : at + place + 4], "big", signed=True) for place in (0, 4))
+        if magic not in message.RECORD_MAGICS or not message.FIXED_SIZE <= size <= len(raw) - at:
+            following = raw.find(message.MAGIC_V1.to_bytes(4, "big", signed=True), at + 8)
+            yield from (Span(at, at + 4), Span(at + 4, at + 8))
+            if following < 0:
+                return
+            at = following - 4
+            continue
+        place = at
+        for _, octets in groupby(fields_of(raw[at : at + size])):
+            length = len(list(octets))
+            yield Span(place, place + length)
+            place += length
+        at += size
+
+
+def _of_index(raw: bytes) -> Iterator[Span]:
+    yield from _parts(index.IndexHeader)
+    header = dtype_of(index.IndexHeader).itemsize
+    yield from _repeated(index.IndexSlot, raw, header)
+    yield from _repeated(index.IndexEntry, raw, header)
+
+
+def _of_text(raw: bytes) -> Iterator[Span]:
+    return (Span(*match.span()) for match in _TEXT.finditer(raw))
+
+
+# --- what is done to them ---------------------------------------------------------------------------------
+
+
+def set_field(chance: random.Random, raw: bytearray, spans: Sequence[Span]) -> str:
+    """Set a field to an interesting number, or flip one of its bits."""
+    span = chance.choice(spans)
+    old, size = bytes(raw[span.start : span.end]), span.end - span.start
+    number = int.from_bytes(old, "big", signed=True)
+    top = 1 << (8 * size - 1)
+    choices = (0, -1, 1, -top, top - 1, number + 1, number - 1, -number, chance.randrange(-top, top))
+    new = chance.choice((*choices, number ^ 1 << chance.randrange(8 * size), number ^ 1 << chance.randrange(8 * size)))
+    raw[span.start : span.end] = (new & (2 * top - 1)).to_bytes(size, "big")
+    return f"field {span.start} to {span.end}: {old[:16].hex()} to {bytes(raw[span.start : span.end])[:16].hex()}"
+
+
+def cut(chance: random.Random, raw: bytearray, spans: Sequence[Span]) -> str:
+    """End the file at a border."""
+    at = chance.choice(chance.choice(spans))
+    del raw[at:]
+    return f"cut at {at}"
+
+
+def lengthen(chance: random.Random, raw: bytearray, spans: Sequence[Span]) -> str:
+    """Append zeros, noise, or a copy of the start."""
+    size = chance.choice((1, 3, 8, 20, 46, 4096))
+    raw += chance.choice((bytes(size), chance.randbytes(size), bytes(raw[:size])))
+    return f"lengthened by {size}"
+
+
+def zero(chance: random.Random, raw: bytearray, spans: Sequence[Span]) -> str:
+    """Zero what lies between two borders."""
+    start, end = sorted((chance.choice(spans).start, chance.choice(spans).end))
+    raw[start:end] = bytes(end - start)
+    return f"zeros from {start} to {end}"
+
+
+def duplicate(chance: random.Random, raw: bytearray, spans: Sequence[Span]) -> str:
+    """Repeat what lies between two borders; the rest moves behind it or is overwritten."""
+    start, end = sorted((chance.choice(spans).start, chance.choice(spans).end))
+    part, moves = raw[start : min(end, start + (1 << 16))], chance.random() < 0.5
+    raw[end : end if moves else end + len(part)] = part
+    return f"{start} to {end} repeated"
+
+
+CHANGES: tuple[Callable[[random.Random, bytearray, Sequence[Span]], str], ...] = (
+    *[set_field] * 6,
+    cut,
+    lengthen,
+    zero,
+    duplicate,
+)
+
+
+def change_bytes(chance: random.Random, path: Path, file: StoreFile) -> str:
+    """Change a file a few times, sparing holes behind what is read."""
+    with path.open("r+b") as stream:
+        raw = bytearray(stream.read(_MOST_READ))
+        size, whole = len(raw), path.stat().st_size <= _MOST_READ
+        spans = spans_of(file, bytes(raw)) if raw else []
+        done = []
+        for _ in range(chance.choice((1, 1, 2, 5)) if spans else 0):
+            fitting = [span for span in spans if span.end <= len(raw)]
+            if fitting:
+                done.append(chance.choice(CHANGES)(chance, raw, fitting))
+        stream.seek(0)
+        stream.write(raw if whole else raw[:size])
+        if whole:
+            stream.truncate()
+    return f"{file.name}: {'; '.join(done)}"
+
+
+def change_name(chance: random.Random, path: Path, file: StoreFile) -> str:
+    """Rename a file or the folder that holds it, or put something else in its place."""
+    if chance.random() < 0.3 and path.parent.name != "store":
+        path = path.parent
+    how = chance.choice(("rename", "link", "folder", "pipe", "gone"))
+    name = chance.choice(_NAMES)
+    target = path.with_name(name)
+    if how == "rename" and not target.exists():
+        path.rename(target)
+        return f"{file.name}: {path.name} renamed to {name!r}"
+    away = path.parents[len(path.parts) - 1 - path.parts.index("store")] / "away"
+    path.rename(away)
+    if how == "link":
+        path.symlink_to(away)
+    elif how == "folder":
+        path.mkdir()
+    elif how == "pipe":
+        os.mkfifo(path)
+    return f"{file.name}: {path.name} replaced: {how}"
+
+
+# --- the commands -----------------------------------------------------------------------------------------
+
+
+def commands(chance: random.Random, store: Path, whole: Path, changed: Path, out: Path) -> list[list[str]]:
+    """Return some commands, most with a structured output to `out`."""
+    at = str(chance.choice((0, chance.randrange(1 << 17), 2**63 - 1)))
+    table, format_, level = (chance.choice(tuple(names)) for names in (TABLES, FORMATS, LEVELS))
+    report = str(out.with_name("report"))
+    every = [
+        ["decode", str(store), "--table", table, "-f", format_, "-o", str(out)],
+        ["decode", str(store), "--table", chance.choice(("messages", "queue_units", "index_entries")), "-f", format_],
+        ["decode", str(store), "-f", format_, "-t", "*e*", "--key", "k1", "-o", str(out)],
+        ["decode", str(store), "-f", "table", "--body", "full"],
+        ["verify", str(store), "--level", level, "-f", format_, "-o", str(out)],
+        ["verify", str(store), "--level", level, "--report", report, "--hash", "sha256"],
+        ["info", str(store)],
+        ["info", str(store), "-f", "json"],
+        ["show", str(store), "--at", at],
+        ["show", str(store), "--at", at, "-f", "json"],
+        ["diff", str(store), str(whole)],
+        ["diff", str(whole), str(store), "-f", format_, "-o", str(out)],
+        ["export", str(store), "--all", "--engine", "local", "-j", "1", "-o", str(out.with_name("exported"))],
+    ]
+    if os.path.lexists(changed):
+        every += [["verify", str(changed), "--level", "deep"], ["decode", str(changed), "-f", format_, "-o", str(out)]]
+    always = ["verify", str(store), "--level", "deep", "-f", chance.choice(FORMATS), "-o", str(out)]
+    return [always, *chance.sample(every, 5)]
+
+
+def run(words: list[str], out: Path) -> None:
+    """Run one command; raises an AssertionError, or what it raised, if anything is wrong."""
+    stdout, stderr = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    hook, handler = sys.excepthook, signal.getsignal(signal.SIGTERM)
+    signal.setitimer(signal.ITIMER_REAL, LONGEST)
+    try:
+        with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
+            status = main(words)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        sys.excepthook = hook
+        signal.signal(signal.SIGTERM, handler)
+    errors = stderr.buffer.getvalue().decode()
+    assert "this is a bug" not in errors, errors
+    assert status in STATUSES, (status, errors)
+    written = stdout.buffer.getvalue()
+    format_ = words[words.index("-f") + 1] if "-f" in words else "table"
+    if "-o" in words and words[0] != "export":
+        written = out.read_bytes() if out.exists() else b""
+    if written:
+        parse(format_, written)
+    for folder in out.parent.glob("exported"):
+        for path in (*folder.rglob("*.parquet"), *folder.rglob("*.json")):
+            parse("parquet" if path.suffix == ".parquet" else "json", path.read_bytes())
+    if "--report" in words and status != ExitStatus.UNREADABLE:
+        json.loads(out.with_name("report").read_text())
+
+
+def parse(format_: str, written: bytes) -> None:
+    """Read a whole output as its readers would."""
+    match format_:
+        case "json":
+            json.loads(written)
+        case "jsonl":
+            for line in written.decode().splitlines():
+                json.loads(line)
+        case "csv":
+            rows = list(csv.reader(io.StringIO(written.decode(), newline="")))
+            assert len({len(row) for row in rows}) == 1, "rows of different lengths"
+        case "parquet":
+            pq.read_table(io.BytesIO(written)).validate(full=True)
+        case "arrow":
+            is_file = written.startswith(b"ARROW1")
+            (pa.ipc.open_file if is_file else pa.ipc.open_stream)(io.BytesIO(written)).read_all().validate(full=True)
+        case _:
+            written.decode()
+
+
+# --- rounds -----------------------------------------------------------------------------------------------
+
+
+def look(store: Path) -> dict[str, tuple[int, int]]:
+    """Return size and time of everything in a store."""
+    found = {}
+    for path in (store, *store.rglob("*")):
+        status = path.lstat()
+        found[str(path)] = status.st_size, status.st_mtime_ns
+    return found
+
+
+def play(seed: int, number: int, place: Path) -> list[str]:
+    """Play one round in an empty folder; return its failures, one text each."""
+    chance = random.Random(f"{seed}/{number}")
+    if chance.random() < 0.6:
+        whole = sample(chance.choice(NAMES))
+        shutil.copytree(whole, place / "store")
+    else:
+        name = chance.choice(BROKERS)
+        whole = oracle.store("broker", name)
+        oracle.copy("broker", name, place)
+    store = place / "store"
+    files = [file for file in open_store([str(store)]).files if file.size]
+    kind = chance.choice(sorted({file.kind for file in files}))
+    file = chance.choice([file for file in files if file.kind == kind])
+    path = Path(file.path)
+    what = (change_name if chance.random() < 0.1 else change_bytes)(chance, path, file)
+    before, failures = look(store), []
+    for words in commands(chance, store, whole, path, place / "out" / "rows"):
+        shutil.rmtree(place / "out", ignore_errors=True)
+        (place / "out").mkdir()
+        try:
+            run(words, place / "out" / "rows")
+            assert look(store) == before, "the evidence changed"
+        except (Exception, TooLong, SystemExit):  # noqa: BLE001 (any is a failure)
+            failures.append(f"--seed {seed} --round {number}\n{what}\n{' '.join(words)}\n{traceback.format_exc()}")
+    return failures
+
+
+def _end_command(*_: object) -> None:
+    raise TooLong
+
+
+def play_for(seconds: float, seed: int, first: int = 0, most: int | None = None) -> tuple[int, list[str]]:
+    """Play rounds until the time is over; return their number and the failures."""
+    end, number, failures = time.monotonic() + seconds, first, list[str]()
+    handler = signal.signal(signal.SIGALRM, _end_command)
+    try:
+        while time.monotonic() < end and (most is None or number < first + most):
+            with tempfile.TemporaryDirectory(prefix="mutate-") as place:
+                for failure in play(seed, number, Path(place)):
+                    print(failure, flush=True)
+                    failures.append(failure)
+            number += 1
+    finally:
+        signal.signal(signal.SIGALRM, handler)
+    return number - first, failures
+
+
+def _main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seed", type=int, help="default: a random one, which is printed")
+    parser.add_argument("--round", type=int, help="only this one")
+    given = parser.parse_args()
+    seed = random.SystemRandom().randrange(1 << 32) if given.seed is None else given.seed
+    print(f"seed {seed}", flush=True)
+    rounds, failures = play_for(given.seconds, seed, given.round or 0, None if given.round is None else 1)
+    print(f"seed {seed}: {rounds} rounds, {len(failures)} failures")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main())
