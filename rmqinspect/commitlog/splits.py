@@ -43,10 +43,18 @@ class Borders(NamedTuple):
 SEGMENT_START = ScanState(0)
 
 
+# Splits of one segment. No broker writes segments of 2 GiB or more; one that seems to have a terabyte is a hole.
+_MOST_SPLITS = 256
+
+
 def plan_splits(segments: Iterable[Segment], split_size: int) -> list[Split]:
-    """Return the splits of segments, cut at multiples of `split_size` bytes; an empty segment has none."""
+    """Return the splits of segments, cut at multiples of `split_size` bytes; an empty segment has none.
+
+    A segment of more than 256 times that is cut into 256 splits.
+    """
     return [
-        Split(segment, start, min(start + split_size, segment.size))
+        Split(segment, start, min(start + step, segment.size))
         for segment in segments
-        for start in range(0, segment.size, split_size)
+        for step in (max(split_size, -(-segment.size // _MOST_SPLITS)),)
+        for start in range(0, segment.size, step)
     ]

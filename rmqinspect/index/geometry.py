@@ -39,6 +39,7 @@ _TRIED_SLOTS = 256
 # few in a wrong one. One half tolerates damage in small files.
 _ENOUGH = 0.5
 _MAX_CANDIDATES = 1000
+_LARGEST = 2**31 - 1  # bytes: a broker maps the file with a Java int as its size (IndexFile, MappedFile)
 _WINDOW = (4 << 20) // _ENTRY_SIZE  # entries read at a time
 _SLOT_WINDOW = (1 << 20) // _SLOT_SIZE  # slots read at a time; as int64 they take twice the bytes
 
@@ -165,7 +166,11 @@ def _choose(reader: FileReader, header: Container, known: list[Geometry]) -> Geo
     if inferred := _infer(reader, header):
         return inferred
     # A truncated or extended file keeps its geometry.
-    return next((geometry for geometry in known if _agreement(reader, header, geometry) >= _ENOUGH), None)
+    for geometry in known:
+        if _agreement(reader, header, geometry) >= _ENOUGH:
+            return geometry
+    # The header is wrong, or most entries are: the file's length is all there is.
+    return next((geometry for geometry in known if geometry.size == reader.size), None)
 
 
 def _with_usual(index: IndexFile, usual: Geometry | None) -> IndexFile:
@@ -236,6 +241,8 @@ def _read_slot(reader: FileReader, geometry: Geometry, slot: int) -> int:
 
 def _infer(reader: FileReader, header: Container) -> Geometry | None:
     """Return the one geometry that agrees best with the chains, None if it is not clear."""
+    if reader.size > _LARGEST:
+        return None
     if header.index_count <= 1 or (reader.size - _HEADER_SIZE) % _SLOT_SIZE:
         return None
     found = [(_agreement(reader, header, geometry), geometry) for geometry in _candidates(reader, header)]
@@ -254,6 +261,10 @@ def _candidates(reader: FileReader, header: Container) -> Iterator[Geometry]:
     grid = Geometry(phase, rows)
     yielded = 0
     for start in range(count, rows, _WINDOW):
+        if header.end_physical_offset and reader.next_allocated(grid.entry_position(start)) >= grid.entry_position(
+            start + _WINDOW
+        ):
+            continue  # a hole: rows of zeros do not have that offset
         entries = read_entries(reader, grid, start, min(_WINDOW, rows - start))
         fits = entries["physical_offset"] == header.end_physical_offset
         fits &= (entries["key_hash"] >= 0) & (entries["previous"] >= 0) & (entries["previous"] < count)

@@ -11,8 +11,9 @@ import rmqinspect.tables.bodies
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.commitlog.lenient_reader import Unread
 from rmqinspect.commitlog.scan import scan_split
-from rmqinspect.commitlog.splits import Split
+from rmqinspect.commitlog.splits import Split, plan_splits
 from rmqinspect.schemas.messageid import GrpcClientId
+from rmqinspect.store.model import Segment
 from rmqinspect.tables.table import Request
 from tests.support.building import STORED, blank, entry, lay, record, various, write_segment
 from tests.support.scanning import scan, statuses, table
@@ -122,3 +123,12 @@ def test_a_negative_topic_length_is_no_record(tmp_path: Path) -> None:
     raw = bytearray(record(0, topic=b""))
     raw[-3] = 0xFF
     assert not scan(write_segment(tmp_path, bytes(raw))).records
+
+
+def test_a_hole_of_a_terabyte_is_not_cut_into_as_many_splits() -> None:
+    splits = plan_splits(
+        [Segment("", "", 1 << 40, "segment", 0), Segment("", "", 1 << 30, "segment", 1 << 40)], 16 << 20
+    )
+    assert len([split for split in splits if split.segment.base == 0]) == 256
+    assert len([split for split in splits if split.segment.base]) == 64
+    assert splits[255].end == 1 << 40
