@@ -4,7 +4,7 @@
 NEVER_CAPPED = frozenset({"ST-UNCHECKED", "ST-IO"})
 
 # Findings about records that stand among those of the log (CL-), by physical offset.
-OF_RECORDS = frozenset({"CQ-MISSING", "CQ-BEHIND", "IX-MISSING"})
+OF_RECORDS = frozenset({"CQ-MISSING", "CQ-BEHIND", "IX-MISSING", "IX-NONE"})
 
 # Gaps of the log: a pointer into one shows what it held and is no finding of its own.
 GAPS = frozenset({"CL-MAGIC", "CL-LENGTH", "CL-TORN-TAIL", "CL-ZERO-INSIDE", "CL-HOLE"})

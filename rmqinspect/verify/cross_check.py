@@ -25,10 +25,11 @@ from rmqinspect.errors import Unreadable
 from rmqinspect.rocksdb.databases import CONFIG, unread_databases
 from rmqinspect.store.model import Store
 from rmqinspect.system import uri
+from rmqinspect.text import count
 from rmqinspect.times import time_words
 from rmqinspect.verify.code_groups import WRONG_UNITS
 from rmqinspect.verify.commitlog.dledger import ChainEnds, join_chains
-from rmqinspect.verify.commitlog.split import SplitResult
+from rmqinspect.verify.commitlog.split import SplitResult, joined_unindexed
 from rmqinspect.verify.commitlog.time_steps import Stamp
 from rmqinspect.verify.commitlog.whole_log import LogSummary, finding_at
 from rmqinspect.verify.consumequeue.join import Shift, UnitResult, capped_shifts
@@ -69,12 +70,14 @@ class CrossJudge:
         self.dangling = DanglingJudge(self.missing_units, whole_log=not _is_loose(store))
         self._shifts = capped_shifts(_MOST_RUNS)
         self._chains: list[ChainEnds] = []
+        self._unindexed: tuple[int, int, int] | None = None  # as SplitResult has it
 
     # --- results of the splits ------------------------------------------------------------------
 
     def take(self, result: SplitResult) -> None:
         """Take the next split's result."""
         self.take_pointers(result.units, result.entries, result.timer)
+        self._unindexed = joined_unindexed(self._unindexed, result.unindexed)
         if result.chain is not None:
             self._take_chain(result.chain)
 
@@ -100,6 +103,24 @@ class CrossJudge:
             self._wrong_times += entries.wrong_times
             self._missing_entries.take(entries)
 
+    def _without_index(self) -> Iterator[Finding]:
+        """Yield IX-NONE."""
+        if self._unindexed is None:
+            return
+        records, first, timestamp = self._unindexed
+        segment = self._store.segment_at(first)
+        yield Finding(
+            "IX-NONE",
+            f"keys of {count(records, 'record')} since {time_words(timestamp)} are in no index file: key look-ups miss "
+            "them (or messageIndexEnable=false)",
+            file=segment.name if segment else None,
+            offset=first - segment.base if segment else None,
+            physical_offset=first,
+            count=records,
+            counted=True,
+            timestamp=timestamp,
+        )
+
     def _take_chain(self, chain: ChainEnds) -> None:
         self.suppressed.update(chain.suppressed)
         self._kept.extend(chain.findings)
@@ -118,6 +139,7 @@ class CrossJudge:
         self._kept.extend(dangling)
         self._kept.extend(_shift_findings(self._shifts.rows))
         self._kept.extend(self._missing_entries.findings())
+        self._kept.extend(self._without_index())
         self._kept.extend(join_chains(self._chains, unclean=self._state.unclean))
         self._take_surveys()
         return self._without_followers(log, summary)

@@ -110,6 +110,7 @@ class CrossPlan:
     index: tuple[IndexFile, ...] = ()
     index_runs: Runs = NO_RUNS
     index_range: tuple[int, int] | None = None  # physical offsets of the first and the last entry
+    index_end: int | None = None  # physical offset of the last entry, -1 without files; None: newer keys are not judged
     index_complete: bool = True  # all index files could be read
     index_used: tuple[int, ...] = ()  # by index file: number of the newest entry
     timed: tuple[bool, ...] = ()  # by index file: its header's begin time can be trusted

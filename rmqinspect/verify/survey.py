@@ -196,6 +196,7 @@ def make_plan(store: Store, log: LogMap, surveys: Surveys, *, deep: bool, rules:
         index=tuple(file for file, _ in surveys.index),
         index_runs=Runs.of((n, run) for n, (_, survey) in enumerate(surveys.index) for run in survey.runs),
         index_range=_covered(survey for _, survey in surveys.index) if deep else None,
+        index_end=_index_end(store),
         index_complete=_has_all_entries(store, surveys),
         index_used=tuple(survey.used_entries for _, survey in surveys.index),
         timed=tuple(not survey.times_reported for _, survey in surveys.index),
@@ -241,6 +242,20 @@ def _has_all_queues(store: Store, rocksdb: str) -> bool:
 def _has_all_entries(store: Store, surveys: Surveys) -> bool:
     """Whether all index files could be read."""
     return len(surveys.index) == len(store.index_files) and not any(survey.unread for _, survey in surveys.index)
+
+
+def _index_end(store: Store) -> int | None:
+    """Return the physical offset of the last index entry by the headers, -1 without index files.
+
+    None where that is not known, or where newer records may rightly have no entry yet: after an unclean stop.
+    """
+    of_broker = store.given == "store" and any(store.of_kind(kind) for kind in ("checkpoint", "lock"))
+    if not of_broker or store.of_kind("abort") or store.hides("index"):
+        return None
+    unread: list[tuple[str, str]] = []
+    headers = [index.header for index in read_index_files(store, unread)]
+    ends = [int(header.end_physical_offset) for header in headers if header is not None and header.index_count > 0]
+    return None if unread or len(ends) < len(headers) else max(ends, default=-1)
 
 
 def _by_queue(files: Iterable[QueueFile]) -> dict[tuple[str, int], list[QueueFile]]:

@@ -87,6 +87,7 @@ POINTER_SEVERITIES = {
     "IX-BEYOND": "warning",
     "IX-TIME": "warning",
     "IX-MISSING": "warning",
+    "IX-NONE": "info",
 }
 
 # Words about a damage, as a regular expression, and the codes about queues and index that it gives. A number in
@@ -215,7 +216,9 @@ def pointer_codes(name: str) -> frozenset[str]:
     if described["base_variant"] == "r" and has_units:
         codes |= RETENTION
     if described["base_variant"] == "b":
-        codes.add("CQ-BEHIND" if "abort" in _files(name) else "CQ-MISSING")
+        codes |= {"CQ-BEHIND"} if "abort" in _files(name) else {"CQ-MISSING", "IX-NONE"}
+    if "removed index/" in described["damage"] and "abort" not in _files(name):
+        codes.add("IX-NONE")
     return frozenset(codes)
 
 

@@ -141,7 +141,7 @@ def judge(root: Path, settings: Settings) -> Verdict:
         lost, late = missing_units(joined)
         rows += [*joined.rows, *joined.retention_rows(), *missing_rows(log, [[run] for _, run in lost]), *late]
         ends += missing_rows(log, at_ends(lost, reached_by_units(log, queues, batches)))
-    rows += judge_index(index, log, settings)
+    rows += [*judge_index(index, log, settings), *not_indexed(root, index, log)]
     for start, end in log.gaps:
         # The index knows messages that have no unit: prepared ones.
         entries = {e.physical_offset for file in index for e in file.entries if start <= e.physical_offset < end}
@@ -812,6 +812,21 @@ def missing_entries(files: list[IndexFile], log: Log, settings: Settings) -> Ite
                 run = None
     if run is not None:
         yield run
+
+
+def not_indexed(root: Path, files: list[IndexFile], log: Log) -> Iterator[Row]:
+    """Yield IX-NONE after a clean stop: records with keys behind the last entry that the headers tell of."""
+    unknown = any(file.size < HEADER or file.header.index_count <= 0 for file in files)
+    if unknown or (root / "abort").exists() or not ((root / "lock").exists() or (root / "checkpoint").exists()):
+        return
+    end = max((file.header.end_physical_offset for file in files), default=-1)
+    late = [
+        record
+        for place, record in log.records.items()
+        if place > end and record.transaction != ROLLBACK and {"UNIQ_KEY", "KEYS"} & record.properties.keys()
+    ]
+    if late:
+        yield Row("IX-NONE", *log.place_of(late[0]), late[0].physical_offset, len(late))
 
 
 # --- both -----------------------------------------------------------------------------------------

@@ -106,13 +106,7 @@ def test_a_lost_index_file_between_two_others_is_missing_and_one_at_the_end_is_n
     assert reported(judge(folder)) == [("IX-MISSING", 23)]
     folder = stored.write(tmp_path / "other")
     index_file(folder, -1).unlink()
-    assert reported(judge(folder)) == []
-
-
-def test_a_store_without_an_index_is_silent(folder: Path) -> None:
-    for path in list((folder / "index").iterdir()):
-        path.unlink()
-    assert reported(judge(folder)) == []
+    assert [code for code, _ in reported(judge(folder))] == ["IX-NONE"]
 
 
 def test_entries_behind_the_log_are_one_row_and_prove_a_loss(tmp_path: Path) -> None:
@@ -166,3 +160,30 @@ def test_keys_of_any_text_are_hashed_as_java_does(text: str, tmp_path: Path) -> 
     hashed = {index_hash(f"orders#{key}") for key in text.split(" ")}
     assert hashed <= {entry(index_file(folder), number)["key_hash"] for number in range(1, 9)}
     assert reported(judge(folder)) == []
+
+
+# --- keys behind the index ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("files_left", "newer"), [(0, 20), (1, 8)])
+@pytest.mark.parametrize("level", ["standard", "deep"])
+def test_keys_that_no_index_file_reaches_are_counted_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, level: str, files_left: int, newer: int
+) -> None:
+    """Two keys a record, and 23 entries in a file: the first file ends within the twelfth record."""
+    for path in sorted((folder / "index").iterdir())[files_left:]:
+        path.unlink()
+    outcome = judge(folder, level)
+    row = only(outcome, "IX-NONE")
+    assert (row.severity, row.count, row.timestamp) == ("info", newer, STORED + 20 - newer)
+    assert outcome.verdict == "WHOLE"
+    monkeypatch.setattr(rmqinspect.verify.run, "SPLIT_SIZE", 700)
+    assert only(judge(folder, level), "IX-NONE") == row
+
+
+def test_keys_behind_the_index_are_expected_after_an_unclean_stop_and_in_a_copy_of_the_log(folder: Path) -> None:
+    for path in (folder / "index").iterdir():
+        path.unlink()
+    (folder / "abort").touch()
+    assert not [row for row in judge(folder, "standard").findings.rows if row.code == "IX-NONE"]
+    assert not [row for row in judge(folder / "commitlog", "standard").findings.rows if row.code == "IX-NONE"]

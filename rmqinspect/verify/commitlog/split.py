@@ -68,10 +68,20 @@ class SplitResult:
     times: SplitTimes = field(default_factory=SplitTimes)
     borders: Borders | None = None  # None: the file could not be opened
     newest: int | None = None  # store time in ms of the newest record
+    unindexed: tuple[int, int, int] | None = None  # records with keys behind the index; offset and time of the first
     units: UnitResult | None = None  # None: the plan has none
     entries: IndexResult | None = None
     timer: TimerResult | None = None
     chain: ChainEnds | None = None  # of a DLedger segment
+
+
+def joined_unindexed(
+    before: tuple[int, int, int] | None, after: tuple[int, int, int] | None
+) -> tuple[int, int, int] | None:
+    """Return what two neighbouring parts of the log have in `SplitResult.unindexed`, together."""
+    if before is None or after is None:
+        return before or after
+    return before[0] + after[0], before[1], before[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +128,7 @@ class _SplitCheck:
             self.dispatcher = Dispatcher(
                 keys=plan.index_range is not None, real_topics=bool(plan.timer_files), rules=plan.may_hold
             )
+        self.index_end = None if plan is None else plan.index_end
         self.limits = limits
         self.kept = capped_findings(limits.per_code)
         self.jumps = CappedList[tuple[int, Jump], str](limits.per_code, lambda jump: "CL-QUEUE-OFFSET")
@@ -153,10 +164,25 @@ class _SplitCheck:
         if self.dispatcher is not None and texts is not None:
             sound = (records.physical_offset == records.base + records.starts) & records.body_crc_ok
             self.dispatcher.take(records, texts, numbers, self.queues.queues, sound)
+            self._find_unindexed(records, texts)
         if self.chain is not None:
             self.chain.take(records)
         for jump in self.queues.follow(records, numbers):
             self.jumps.add((records.base + jump.position, jump))
+
+    def _find_unindexed(self, records: Records, texts: PropertyTexts) -> None:
+        """Count the records with keys that are newer than the index."""
+        places = records.base + records.starts
+        if self.index_end is None or not len(places) or places[-1] <= self.index_end:
+            return
+        keyed = np.zeros(len(records), np.bool_)
+        for name in (b"UNIQ_KEY", b"KEYS"):
+            keyed[texts.find(name)[0]] = True
+        keyed &= (records.sys_flag & message.TRANSACTION_MASK) != message.TRANSACTION_MASK  # rolled back
+        newer = np.flatnonzero(keyed & (places > self.index_end))
+        if len(newer):
+            first = int(places[newer[0]]), int(records.field("store_timestamp")[newer[0]])
+            self.result.unindexed = joined_unindexed(self.result.unindexed, (len(newer), *first))
 
     def finish(self) -> None:
         result = self.result
