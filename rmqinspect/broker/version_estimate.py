@@ -71,6 +71,7 @@ RELEASES = (
 """All known releases in order, without previews."""
 
 OLDEST, YOUNGEST = RELEASES[0], RELEASES[-1]
+_MOST_NAMED = 5  # clues
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,7 @@ class VersionEstimate:
     low: str
     high: str
     clues: tuple[str, ...]
+    contradiction: str = ""  # why the version that was named cannot be the only writer
 
     @property
     def releases(self) -> tuple[str, ...]:
@@ -303,6 +305,11 @@ def estimate(evidence: Evidence) -> VersionEstimate:
     return VersionEstimate(allowed[0], allowed[-1], (*_decisive(believed), *notes))
 
 
+def _allows(clue: Clue, release: str) -> bool:
+    number = RELEASES.index(release)
+    return any(RELEASES.index(low) <= number <= RELEASES.index(high) for low, high in clue.spans)
+
+
 def _allowed(clues: list[Clue]) -> list[str]:
     ranges = [[(RELEASES.index(low), RELEASES.index(high)) for low, high in clue.spans] for clue in clues]
     return [
@@ -332,13 +339,31 @@ def estimate_version(store: Store, hints: Sequence[int], release: str | None) ->
 
     `hints` are physical offsets of records that may be the log's last.
     """
-    if release is not None:
+    last = find_log_end(store, hints).sample
+    return estimate_store(store, last) if release is None else named_version(release, _evidence(store, last))
+
+
+def named_version(release: str, evidence: Evidence) -> VersionEstimate:
+    """Return the version that a user named; where the store contradicts it, also those that the store shows.
+
+    Then the rules of all of them apply, so that a wrong name makes no sound file look damaged.
+    """
+    clues = [clue.text for clue in CLUES if clue.strong and clue.applies(evidence) and not _allows(clue, release)]
+    if not clues:
         return VersionEstimate(release, release, ("as asked for",))
-    return estimate_store(store, find_log_end(store, hints).sample)
+    shown = estimate(evidence)
+    low, high = (choose((release, edge), key=RELEASES.index) for choose, edge in ((min, shown.low), (max, shown.high)))
+    more = f" and {len(clues) - _MOST_NAMED} more" if clues[_MOST_NAMED:] else ""
+    contradiction = f"{release} was asked for, but the store contradicts it: {', '.join(clues[:_MOST_NAMED])}{more}"
+    return VersionEstimate(low, high, shown.clues, contradiction)
 
 
 def estimate_store(store: Store, last: Sample) -> VersionEstimate:
     """Return the versions estimated from the store and the sample of its last records, which `find_log_end` takes."""
+    return estimate(_evidence(store, last))
+
+
+def _evidence(store: Store, last: Sample) -> Evidence:
     problems: list[str] = []
     first, last = sample_edges(store, last, problems)
-    return estimate(gather(store, first, last, problems))
+    return gather(store, first, last, problems)

@@ -59,6 +59,8 @@ def _rest(run: FinishedRun) -> Iterator[str]:
     yield from _account_lines(outcome)
     yield from _joined_lines(outcome)
     yield from SCREEN.rows("interrupted", _not_read(outcome))
+    if outcome.versions is not None:
+        yield from SCREEN.rows("version", outcome.versions.contradiction)
     yield from SCREEN.rows("not checked", "; ".join(_unchecked(outcome)))
     yield from SCREEN.rows("not given", _not_given(store))
     if run.custody is not None and run.custody.algorithm:

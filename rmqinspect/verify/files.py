@@ -183,7 +183,9 @@ def _check_field(
     # A slave keeps its master's offset, which it may not have reached.
     if value >= 0 and (value <= limit or name == _OF_MASTER):
         return
-    what = "newer than the newest record: the log lost its end" if is_time else "past the end of the log"
+    what = "past the end of the log"
+    if is_time:
+        what = "newer than the newest record: the log lost its end, or the checkpoint was changed"
     if last_timestamp is None:
         what = "set, but the log has no record: stored messages are lost"
     newest = "no record" if last_timestamp is None else str(last_timestamp)

@@ -91,7 +91,10 @@ def _loss(result: VerifyResult) -> dict[str, Any] | None:
 
 def _broker_version(result: VerifyResult) -> dict[str, Any] | None:
     versions = result.versions
-    return None if versions is None else {"assumed": str(versions), "why": list(versions.clues)}
+    if versions is None:
+        return None
+    why = [versions.contradiction] if versions.contradiction else []
+    return {"assumed": str(versions), "why": [*why, *versions.clues]}
 
 
 def read_record(path: str) -> Record:

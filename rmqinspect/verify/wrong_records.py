@@ -16,10 +16,12 @@ from typing import NamedTuple
 import numpy as np
 
 from rmqinspect.codec.arrays import Ints
-from rmqinspect.commitlog.queue_offsets import Jump, Queue
+from rmqinspect.commitlog.queue_offsets import Jump
 from rmqinspect.damage.flips import explain_difference, flip_words, one_flip
+from rmqinspect.text import text_of
 from rmqinspect.topics import SCHEDULE_TOPIC
 from rmqinspect.verify.findings import Finding
+from rmqinspect.verify.plan import QueueName
 
 
 class Misnamed(NamedTuple):
@@ -27,15 +29,16 @@ class Misnamed(NamedTuple):
 
     place: int  # physical offset of the record
     queue_offset: int
-    queue: Queue  # of the unit
-    named: Queue  # by the record
+    queue: QueueName  # of the unit
+    named: QueueName  # by the record
 
     def explains(self, place: int, jump: Jump) -> bool:
         """Whether a jump of queue offsets at `place` only follows from the wrong name."""
-        if jump.queue == self.queue:
+        queue = text_of(jump.queue[0]), jump.queue[1]
+        if queue == self.queue:
             return place > self.place and jump.expected == self.queue_offset
         follows = place > self.place and jump.expected == self.queue_offset + 1
-        return jump.queue == self.named and (place == self.place or follows)
+        return queue == self.named and (place == self.place or follows)
 
     @property
     def message(self) -> str:
@@ -44,7 +47,10 @@ class Misnamed(NamedTuple):
         if topic == named_topic:
             what, why = "queue id", explain_difference(queue_id, named_id, 32)
         else:
-            what, why = "topic" if queue_id == named_id else "topic and queue id", _flipped_letter(topic, named_topic)
+            what, why = (
+                "topic" if queue_id == named_id else "topic and queue id",
+                _flipped_letter(topic.encode(), named_topic.encode()),
+            )
         return f"the unit agrees with its record but for the {what}, which was changed in the record" + (
             f"; {why}" if why else ""
         )

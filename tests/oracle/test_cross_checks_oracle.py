@@ -190,8 +190,12 @@ def difference(store: Changeable) -> Difference:
         verdict = judge(store.root, store.settings)
     finally:
         store.undo()
-    reported = (row for row in outcome.findings.rows if row.code in POINTER_SEVERITIES)
-    found = {_compared(Row(row.code, row.file or "", row.offset, row.physical_offset, row.count)) for row in reported}
+    reported = [
+        Row(row.code, row.file or "", row.offset, row.physical_offset, row.count)
+        for row in outcome.findings.rows
+        if row.code in POINTER_SEVERITIES
+    ]
+    found = {_compared(row) for row in without_followers(reported)}
     expected = {_compared(row) for row in without_followers(verdict.rows)}
     return Difference(found - expected, expected - found)
 

@@ -115,9 +115,8 @@ def _check_records(match: Match, report: PointerReport, misnamed: list[Misnamed]
                 and records.queue_offset[record] == units.offset[at]
                 and records.entitled[record]
             ):
-                queue = file.topic.encode("utf-8", "surrogateescape"), file.queue_id
-                place, named = int(records.physical_offset[record]), records.queues[int(records.queue[record])]
-                misnamed.append(Misnamed(place, int(units.offset[at]), queue, named))
+                place, queue = int(records.physical_offset[record]), (file.topic, file.queue_id)
+                misnamed.append(Misnamed(place, int(units.offset[at]), queue, (topic, queue_id)))
         elif not match.same_size[number]:
             what = "the unit's size differs from that of the record it points at"
             expected, found = records.size[record], units.size[at]
