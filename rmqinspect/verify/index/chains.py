@@ -13,12 +13,14 @@ slot must hold its newest entry.
 Invariants:
   - the links that are followed are those of the replay, never those of the file: a loop in the file ends nothing;
   - one damaged entry makes up to three links wrong: its own, the one that leads to it, and the one that should.
-    The first that is met is reported and what it names is marked; a wrong link that names a marked entry is not;
+    The first that is met is reported and what it names is marked; a wrong link that names a marked entry is not, if it
+    would be right had that entry another slot;
   - memory is bounded by SLOTS_AT_ONCE: a larger file takes a pass over its entries per so many slots.
 
 Source: IndexFile#putKey, #selectPhyOffset; RocketMQ 4.0.0 to 5.5.0.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -32,6 +34,7 @@ from rmqinspect.verify.index.header import Content
 
 # Slots per pass over the entries; a default file has five million.
 SLOTS_AT_ONCE = 1 << 23
+_MOST_LOOKED_UP = 10_000  # entries read one by one; of more wrong links each that names a marked entry follows from it
 _SHARED = -1  # marks slots that several entries of a window share
 _ROW_BITS = 24  # low bits of a sort key: the row in the window; the slot is above
 
@@ -68,30 +71,50 @@ class Window:
         return cls(first, key_hash, physical_offset, previous, written(entries))
 
 
-class MarkedEntries:
-    """A set of entry numbers, one bit each. The number 0 means no entry and is never marked."""
+class EntrySet:
+    """A set of entry numbers, one bit each. The number 0 means no entry and is never in it."""
 
     def __init__(self, last: int) -> None:
         self._bits = np.zeros((last >> 3) + 1, np.uint8)
 
     def add(self, numbers: Ints) -> None:
-        """Mark entries."""
+        """Add entries."""
         numbers = numbers[numbers > 0]
         np.bitwise_or.at(self._bits, numbers >> 3, (1 << (numbers & 7)).astype(np.uint8))
 
     def has(self, numbers: Ints) -> Bools:
-        """Return which entries are marked."""
+        """Return which entries are in the set."""
         found: Bools = (self._bits[numbers >> 3] >> (numbers & 7) & 1).astype(np.bool_)
         return found
+
+
+class MarkedEntries:
+    """The entries of a file that may explain wrong links."""
+
+    def __init__(self, last: int) -> None:
+        """`last` is the last entry that will be taken."""
+        self.last = last
+        self.lost = EntrySet(last)  # of no slot: what leads to them is wrong anyway
+        self.named = EntrySet(last)  # have a wrong link themselves, or a reported one names them
+        self.wanted: dict[int, int] = {}  # which entry those with a wrong link should lead to
 
 
 class Chains:
     """The chains of up to SLOTS_AT_ONCE slots, from slot `low` on."""
 
-    def __init__(self, geometry: Geometry, low: int, content: Content, last: int, marked: MarkedEntries) -> None:
-        """`last` is the last entry that will be taken; `marked` is shared by all slots of the file."""
+    def __init__(
+        self,
+        geometry: Geometry,
+        low: int,
+        content: Content,
+        marked: MarkedEntries,
+        previous_of: Callable[[int], int],
+    ) -> None:
+        """`marked` is shared by all slots of the file; `previous_of` reads the link of one entry."""
+        last = marked.last
         self.low, self.slots = low, geometry.slots
         self.content, self.last, self.marked = content, last, marked
+        self._previous_of = previous_of
         self.heads = np.zeros(min(SLOTS_AT_ONCE, geometry.slots - low), np.int32)  # newest entry of each slot so far
 
     def take(self, window: Window) -> tuple[Ints, Ints, Ints]:
@@ -114,7 +137,7 @@ class Chains:
         slots = window.hash % self.slots - self.low
         lie = window.written & (window.hash >= 0)
         if not lie.all():
-            self.marked.add(window.first + np.flatnonzero(~lie))
+            self.marked.lost.add(window.first + np.flatnonzero(~lie))
         if self.low or len(self.heads) < self.slots:
             lie &= (slots >= 0) & (slots < len(self.heads))
         rows = np.flatnonzero(lie)
@@ -144,7 +167,9 @@ class Chains:
 
     def _judge(self, numbers: Ints, previous: Ints, expected: Ints) -> Ints:
         """Return how the links of these entries are broken; 0 where a marked entry explains it."""
-        self.marked.add(numbers)
+        self.marked.named.add(numbers)
+        if len(self.marked.wanted) < _MOST_LOOKED_UP:
+            self.marked.wanted.update(zip(numbers.tolist(), expected.tolist(), strict=True))
         outside = (previous < 0) | (previous > self.content.newest)
         loops = ~outside & (previous >= numbers)
         kinds = np.where(outside, Broken.OUTSIDE, np.where(loops, Broken.LOOP, Broken.LINK)).astype(np.int64)
@@ -180,14 +205,32 @@ class Chains:
         return self.heads[first - self.low : first - self.low + len(heads)].astype(np.int64)
 
     def _explained(self, found: Ints, expected: Ints) -> Bools:
-        """Return which wrong links name a marked entry, and mark what the others name."""
-        explained = self.marked.has(found) | self.marked.has(expected)
+        """Return which wrong links follow from a marked entry, and mark what the others name."""
+        marked = self.marked
+        left, joined = self._if_moved(found, expected)
+        explained = marked.lost.has(found) | marked.lost.has(expected)
+        explained |= (marked.named.has(found) & left) | (marked.named.has(expected) & joined)
         new = np.flatnonzero(~explained)
         # Of two links that name the same entry, the first is reported.
         names, owners = np.concatenate((found[new], expected[new])), np.concatenate((new, new))
+        follows = np.concatenate((left[new], joined[new]))
         order = np.lexsort((owners, names))
-        names, owners = names[order], owners[order]
+        names, owners, follows = names[order], owners[order], follows[order]
         again = np.flatnonzero((names[1:] == names[:-1]) & (names[1:] > 0) & (owners[1:] != owners[:-1])) + 1
-        explained[owners[again]] = True
-        self.marked.add(names)
+        explained[owners[again[follows[again]]]] = True
+        marked.named.add(names)
         return explained
+
+    def _if_moved(self, found: Ints, expected: Ints) -> tuple[Bools, Bools]:
+        """Return which links would be right had the entry found, or the one expected, stayed in another slot.
+
+        The links behind an entry whose hash changed: in its old slot it is found where its own previous one is
+        expected, in its new one it is expected where the one that it should lead to is found.
+        """
+        if len(found) > _MOST_LOOKED_UP:
+            return np.ones(len(found), np.bool_), np.ones(len(found), np.bool_)
+        pairs = list(zip(found.tolist(), expected.tolist(), strict=True))
+        wanted = self.marked.wanted
+        left = [f > 0 and self._previous_of(f) == e for f, e in pairs]
+        joined = [e > 0 and (wanted[e] if e in wanted else self._previous_of(e)) == f for f, e in pairs]
+        return np.array(left, np.bool_), np.array(joined, np.bool_)

@@ -152,9 +152,14 @@ class _Survey:
         self.result.used_entries = min(content.newest, self.index.last_entry)
         self._find_range(reader)
         marked = MarkedEntries(self.result.used_entries)
+
+        def previous_of(number: int) -> int:
+            entries = read_entries(reader, geometry, number, 1)
+            return int(entries["previous"][0]) if len(entries) else -1
+
         used_slots = 0
         for low in range(0, geometry.slots, SLOTS_AT_ONCE):
-            chains = Chains(geometry, low, content, self.result.used_entries, marked)
+            chains = Chains(geometry, low, content, marked, previous_of)
             for window in self._windows(reader):
                 if low == 0:
                     self._take_places(window)
