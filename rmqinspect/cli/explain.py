@@ -9,10 +9,11 @@ from typing import Any
 
 import click
 
+from rmqinspect.cli.documents import document_format, printed_to
 from rmqinspect.cli.explain_log import are_logs, explain_logs
 from rmqinspect.cli.explain_screen import explanation_lines, explanation_row, name_lines
 from rmqinspect.cli.labelled import Screen
-from rmqinspect.cli.options import DocumentOptions, argument, takes, use_colour
+from rmqinspect.cli.options import ColorOptions, DocumentOptions, argument, takes, use_colour
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.errors import NothingFound
 from rmqinspect.explain.lookup import Explanation, everything, explain, near
@@ -38,7 +39,7 @@ _HEADINGS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExplainArguments(DocumentOptions):
+class ExplainArguments(DocumentOptions, ColorOptions):
     """What `explain` is asked for."""
 
     words: tuple[str, ...] = argument("[WHAT]...")
@@ -69,9 +70,14 @@ def command(arguments: ExplainArguments) -> ExitStatus:
       rmqinspect explain store.1.log.gz store.log
       kubectl logs broker-0 | rmqinspect explain -
     """
-    words = arguments.words
+    with printed_to(arguments.output):
+        return _print(arguments)
+
+
+def _print(arguments: ExplainArguments) -> ExitStatus:
+    words, format_ = arguments.words, document_format(arguments)
     if are_logs(words):
-        return explain_logs(words, arguments.format)
+        return explain_logs(words, format_, arguments.color)
     if len(words) < 4 and (wrong := [word for word in words if re.fullmatch(r"--?[A-Za-z][\w-]*", word)]):
         raise click.UsageError(f"No such option: {escape(wrong[0])}")
     text = " ".join(words)
@@ -79,12 +85,12 @@ def command(arguments: ExplainArguments) -> ExitStatus:
         found = explain(text) if words else list(everything())
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    if arguments.format == "json":
+    if format_ == "json":
         click.echo(escape_json(json.dumps(_document(found, text), ensure_ascii=False)))
     if not found:
         raise NothingFound(_unknown(text))
-    if arguments.format == "table":
-        colour = use_colour("auto")
+    if format_ == "table":
+        colour = use_colour(arguments.color, arguments.output)
         for line in _screen(found, colour) if words else _contents(found, colour):
             click.echo(line, color=colour)
     return ExitStatus.DONE

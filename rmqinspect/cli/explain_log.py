@@ -39,7 +39,7 @@ def are_logs(words: Sequence[str]) -> bool:
     return bool(words) and not named and all(map(os.path.isfile, words))
 
 
-def explain_logs(names: Sequence[str], format_: str) -> ExitStatus:
+def explain_logs(names: Sequence[str], format_: str, color: str) -> ExitStatus:
     """Read logs, in the given order as if they were one, and print what they say."""
     log = Log()
     with interrupted_once():
@@ -52,7 +52,7 @@ def explain_logs(names: Sequence[str], format_: str) -> ExitStatus:
         if format_ == "json":
             click.echo(escape_json(json.dumps(_document(log, names), ensure_ascii=False)))
         else:
-            colour = use_colour("auto")
+            colour = use_colour(color)
             for line in _screen(log, names, colour):
                 click.echo(line, color=colour)
     return ExitStatus.NOTHING_FOUND if status == ExitStatus.DONE and not log.known else status

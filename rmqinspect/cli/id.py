@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
@@ -10,8 +10,9 @@ from typing import Any
 import click
 
 from rmqinspect import times
+from rmqinspect.cli.documents import document_format, printed_to
 from rmqinspect.cli.labelled import Screen
-from rmqinspect.cli.options import DocumentOptions, ZoneOptions, argument, option, parsed_by, takes
+from rmqinspect.cli.options import DocumentOptions, LookOptions, argument, option, takes, use_colour
 from rmqinspect.codec import message_id as ids
 from rmqinspect.commands import SHOW, fill_command
 from rmqinspect.text import escape
@@ -30,7 +31,7 @@ _SCREEN = Screen(indent=17, lead=4)
 
 
 @dataclass(frozen=True, kw_only=True)
-class IdArguments(DocumentOptions, ZoneOptions):
+class IdArguments(DocumentOptions, LookOptions):
     """What `id` is asked for."""
 
     texts: tuple[str, ...] = argument("ID...", required=True)
@@ -40,14 +41,6 @@ class IdArguments(DocumentOptions, ZoneOptions):
         help="A time near the message, best its born timestamp (ISO 8601, epoch ms): the id contains no month.",
     )
     year_month: str | None = option("--year-month", metavar="YYYY-MM", help="Month of the id, instead of --anchor.")
-    zone: tzinfo = option(
-        "--tz",
-        metavar="ZONE",
-        callback=parsed_by(times.parse_zone),
-        default="UTC",
-        show_default=True,
-        help="Time zone of the client, in which its month began: a name or +HH:MM.",
-    )
 
 
 @click.command("id")
@@ -56,7 +49,8 @@ def command(arguments: IdArguments) -> None:
     """Decode a message id: broker and physical offset, or client, process and time.
 
     32 hex digits can be an offset message id or a message id: both readings are shown, the plausible
-    one first. Commas join the ids of a batch.
+    one first. Commas join the ids of a batch. An id counts from the start of a month in the client's
+    zone: --tz names it.
 
     \b
     Examples:
@@ -74,16 +68,27 @@ def command(arguments: IdArguments) -> None:
         if not readings:
             raise click.UsageError(f"'{escape(text[:80])}' is not a message id; an id has {ids.ID_FORMS}")
     rows = [_row(reading, when, month, zone) for _, readings in decoded for reading in readings]
-    if arguments.format == "json":
-        click.echo(json.dumps(_document(rows), ensure_ascii=False))
-        return
+    with printed_to(arguments.output):
+        if document_format(arguments) == "json":
+            click.echo(json.dumps(_document(rows), ensure_ascii=False))
+        else:
+            _print(decoded, when, month, arguments)
+
+
+def _print(
+    decoded: Sequence[tuple[str, Sequence[ids.MessageId]]],
+    when: datetime | None,
+    month: tuple[int, int] | None,
+    arguments: IdArguments,
+) -> None:
+    colour = use_colour(arguments.color, arguments.output)
     for number, (_, readings) in enumerate(decoded):
         if number:
             click.echo()
-        click.echo(readings[0].text)
+        click.echo(click.style(readings[0].text, bold=True) if colour else readings[0].text, color=colour)
         for reading in readings:
             doubtful = all(other.doubts for other in readings)
-            for line in _block(reading, when, month, zone, full=doubtful or not reading.doubts):
+            for line in _block(reading, when, month, arguments.zone, full=doubtful or not reading.doubts):
                 click.echo(line)
 
 

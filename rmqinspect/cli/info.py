@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rmqinspect.cli.documents import document_format, print_line, printed_to
 from rmqinspect.cli.labelled import Screen, line_width
 from rmqinspect.cli.options import (
     DocumentOptions,
@@ -18,6 +19,7 @@ from rmqinspect.cli.options import (
     RocksdbOptions,
     SourceOptions,
     takes,
+    use_colour,
 )
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.commands import DECODE, VERIFY, fill_command
@@ -71,14 +73,16 @@ def command(arguments: InfoArguments) -> int:
         print(f"read {facts.bytes_read / 1e6:.1f} MB", file=sys.stderr)
         for remark in facts.remarks:
             print(escape(remark), file=sys.stderr)
-    if arguments.format == "json":
-        click.echo(escape_json(json.dumps(_document(facts), ensure_ascii=False)))
-    else:
-        for label, text in _rows(facts, arguments.zone):
-            for line in _SCREEN.rows(label, text):
-                click.echo(line)
-        for line in _next(facts, tuple(map(shown, arguments.paths)) or (facts.name,)):
-            click.echo(line)
+    colour = use_colour(arguments.color, arguments.output)
+    with printed_to(arguments.output, store.paths):
+        if document_format(arguments) == "json":
+            click.echo(escape_json(json.dumps(_document(facts), ensure_ascii=False)))
+        else:
+            for label, text in _rows(facts, arguments.zone):
+                for line in _SCREEN.rows(label, text):
+                    print_line(line, colour=colour)
+            for line in _next(facts, tuple(map(shown, arguments.paths)) or (facts.name,)):
+                print_line(line, colour=colour)
     for problem in facts.unread:
         print(f"not read: {escape(problem)}", file=sys.stderr)
     return ExitStatus.UNREADABLE if facts.unread else ExitStatus.DONE

@@ -255,8 +255,8 @@ class ZoneOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LookOptions(ZoneOptions):
-    """How a screen looks."""
+class ColorOptions:
+    """Colours."""
 
     color: str = option(
         "--color",
@@ -267,11 +267,16 @@ class LookOptions(ZoneOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class LookOptions(ZoneOptions, ColorOptions):
+    """How a screen looks."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class RemarkOptions:
     """What is said on stderr."""
 
     quiet: bool = option(
-        "-q", "--quiet", is_flag=True, help="No remarks on stderr, only errors; verify, diff: no screen either."
+        "-q", "--quiet", is_flag=True, help="No remarks on stderr, only errors; diff: no screen either."
     )
     verbose: int = option("-v", "--verbose", count=True, help="More remarks; -vv adds a traceback to a bug.")
 
@@ -284,28 +289,29 @@ class TalkOptions(RemarkOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DocumentOptions:
-    """A screen for people, or one JSON document."""
+class FileOptions:
+    """Where the output goes."""
 
-    format: str = option(
-        "-f",
-        "--format",
-        type=click.Choice(("table", "json")),
-        default="table",
-        show_default=True,
-        help="Output format.",
+    output: str | None = option(
+        "-o", "--output", type=click.Path(dir_okay=False), help="Write a new file; it appears when it is complete."
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class OutputOptions:
+class DocumentOptions(FileOptions):
+    """A screen for people, or one JSON document."""
+
+    format: str | None = option(
+        "-f", "--format", type=click.Choice(("table", "json")), help="Default: the suffix of the -o file, else table."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputOptions(FileOptions):
     """Where rows go, and in which format."""
 
     format: str | None = option(
         "-f", "--format", type=click.Choice(FORMAT_NAMES), help="Default: the suffix of the -o file, else table."
-    )
-    output: str | None = option(
-        "-o", "--output", type=click.Path(dir_okay=False), help="Write a new file; it appears when it is complete."
     )
 
 

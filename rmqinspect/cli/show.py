@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from rmqinspect.cli.documents import document_format, print_line, printed_to
 from rmqinspect.cli.labelled import Screen, fold, line_width, pad
 from rmqinspect.cli.options import (
     PATH,
@@ -22,6 +23,7 @@ from rmqinspect.cli.options import (
     argument,
     option,
     takes,
+    use_colour,
 )
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.codec import message_id as ids
@@ -83,11 +85,13 @@ def command(arguments: ShowArguments) -> int:
         found = redact_record(found, arguments.redact)
     for remark in store.remarks if arguments.verbose and not arguments.quiet else ():
         click.echo(escape(remark), err=True)
-    if arguments.format == "json":
-        click.echo(escape_json(json.dumps(_document(found, arguments.body or "full"), ensure_ascii=False)))
-    else:
-        for line in _lines(found, arguments.body or "preview"):
-            click.echo(line)
+    colour = use_colour(arguments.color, arguments.output)
+    with printed_to(arguments.output, store.paths):
+        if document_format(arguments) == "json":
+            click.echo(escape_json(json.dumps(_document(found, arguments.body or "full"), ensure_ascii=False)))
+        else:
+            for line in _lines(found, arguments.body or "preview"):
+                print_line(line, colour=colour)
     if found.spot.kind == "zeros":
         return ExitStatus.NOTHING_FOUND
     return ExitStatus.DAMAGE if found.damaged and arguments.fail_on != "never" else ExitStatus.DONE

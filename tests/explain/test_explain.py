@@ -542,5 +542,5 @@ def test_no_heavy_library_is_loaded() -> None:
 
 def test_colours_are_for_a_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b" not in run("CL-CRC-BODY")[1]
-    monkeypatch.setattr("rmqinspect.cli.explain.use_colour", lambda choice: True)
+    monkeypatch.setattr("rmqinspect.cli.explain.use_colour", lambda *_: True)
     assert run("CL-CRC-BODY")[1].startswith("\x1b[1mCL-CRC-BODY\x1b[0m\n")
