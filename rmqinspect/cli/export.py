@@ -177,6 +177,10 @@ def command(arguments: ExportArguments) -> int:
     refuse_equal_names([store.name for store in listed], " Give NAME=STORE.")
     with ExitStack() as copies:
         stores = [copies.enter_context(unpacked(store, arguments.unpacking, _databases(request))) for store in listed]
+        if not arguments.quiet and not arguments.verbose:  # -v shows all remarks
+            for store, before in zip(stores, listed, strict=True):
+                for remark in store.remarks[len(before.remarks) :]:
+                    click.echo(escape(f"{store.name}: {remark}"), err=True)
         return _export(stores, request, arguments, started)
 
 

@@ -7,7 +7,6 @@ from rmqinspect.commands import VERIFY, fill_command
 
 _INFO = "rmqinspect info {store}"
 _DEEP = f"{VERIFY} --level deep"
-_ROCKSDB = f"{VERIFY} --rocksdb"
 
 # Kind of `directory.PLACES` -> what its files are, and the command.
 KINDS: dict[str, tuple[str, str]] = {
@@ -18,7 +17,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "dledger_state": ("state of the DLedger node", VERIFY),
     "compaction_log": ("a compacted copy of a topic's records, which the broker makes again from the log", _INFO),
     "compaction_queue": ("the consume queue of a compacted copy", _INFO),
-    "rocksdb": ("a RocksDB database", _ROCKSDB),
+    "rocksdb": ("a RocksDB database", _INFO),
 }
 
 # Name of a file, without `.bak` -> what it is, and the command.

@@ -25,7 +25,7 @@ from rmqinspect.tables import TABLES
 from rmqinspect.tables.splits import split_rows, split_table
 from rmqinspect.tables.table import Request
 from tests.support import oracle
-from tests.support.rocksdb import needs_rocksdict
+from tests.support.rocksdb import database, needs_rocksdict
 from tests.support.side_tables import ROCKSDB, broker, write
 
 ALL = ["consumequeue", "config/topics", "config/subscriptionGroups", "config/consumerOffsets"]
@@ -266,6 +266,18 @@ def test_a_database_that_cannot_be_read_leaves_the_rest_to_be_judged(
     assert re.search("VERDICT .*INCOMPLETE", printed)
     assert main(["decode", str(folder), "--table", "queues"]) == ExitStatus.UNREADABLE
     assert main(["decode", str(folder), "--table", "topics"]) == ExitStatus.DONE
+
+
+@needs_rocksdict
+def test_a_database_without_queues_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As after a crash: RocksDB writes queues without a log of its own."""
+    write(tmp_path, "store/commitlog/00000000000000000000", bytes(100))
+    database(tmp_path / "store" / "consumequeue", {"default": [], "offset": []})
+    told = "no queue is in RocksDB, as after a crash"
+    store = str(tmp_path / "store")
+    for command in (["decode", store], ["export", store, "-o", str(tmp_path / "out"), "--engine", "local"]):
+        assert main([*command, "--table", "queues"]) == ExitStatus.DONE
+        assert told in capsys.readouterr().err
 
 
 @needs_rocksdict
