@@ -9,8 +9,9 @@ RocketMQ 4.0.0 to 5.5.0.
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any
 
 from rmqinspect.codec.fastjson import MAX_PROBLEMS, NotJson, parse_json
@@ -201,7 +202,7 @@ def read_consumer_offsets(store: Store) -> tuple[list[ConsumerOffset], tuple[str
     With enableLmq a broker writes lmqConsumerOffset.json instead of consumerOffset.json, which may
     remain: entries of the former take precedence.
     """
-    offsets: dict[tuple[str, str, int], tuple[int, str]] = {}
+    found: list[ConsumerOffset] = []
     problems: list[str] = []
     for name in ("consumerOffset.json", "lmqConsumerOffset.json"):
         document = read_config(store, name)
@@ -209,23 +210,46 @@ def read_consumer_offsets(store: Store) -> tuple[list[ConsumerOffset], tuple[str
             continue
         problems += document.problems
         file = document.source.name if document.source else name
-        for key, queues in document.table("offsetTable").items():
-            # Topic and group names cannot contain "@"; a third part marks a proxy's broadcast consumer.
-            topic, _, group = key.partition("@")
-            for queue, offset in queues.items() if isinstance(queues, dict) else [(str(queues), None)]:
-                queue_id, number = key_number(queue), integer(offset)
-                if queue_id is None or number is None or not group:
-                    problems.append(f"{name}: no consumer offset: {key!r} {queue!r} {offset!r}"[:200])
-                else:
-                    offsets[group, topic, queue_id] = number, file
-        for key, offset in document.table("lmqOffsetTable").items():
-            topic, _, group = key.partition("@")
-            if (number := integer(offset)) is None or not group:
-                problems.append(f"{name}: no consumer offset: {key!r} {offset!r}"[:200])
-            else:
-                offsets[group, topic, 0] = number, file
-    found = [ConsumerOffset(*key, *offsets[key]) for key in sorted(offsets)]
-    return found, tuple(problems[:MAX_PROBLEMS])
+        for member, queues_of in (("offsetTable", _queues), ("lmqOffsetTable", _light_queue)):
+            # Taken out one by one: the table of a large broker takes many times the bytes of its file.
+            for key, value in _taken(document.table(member)):
+                # Topic and group names cannot contain "@"; a third part marks a proxy's broadcast consumer.
+                topic, _, group = key.partition("@")
+                for queue, queue_id, offset in queues_of(value):
+                    number = integer(offset)
+                    if queue_id is None or number is None or not group:
+                        problems.append(f"{name}: no consumer offset: {key!r} {queue}{offset!r}"[:200])
+                    else:
+                        found.append(ConsumerOffset(group, topic, queue_id, number, file))
+        del document
+    found.sort(key=_place_of)
+    # The sort is stable: of several entries of one queue the last one counts.
+    return [_last(same) for _, same in groupby(found, _place_of)], tuple(problems[:MAX_PROBLEMS])
+
+
+def _taken(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the members of a parsed table, removing each."""
+    members = table if isinstance(table, dict) else {}
+    for name in list(members):
+        yield name, members.pop(name)
+
+
+def _queues(value: Any) -> Iterator[tuple[str, int | None, Any]]:
+    for queue, offset in value.items() if isinstance(value, dict) else [(str(value), None)]:
+        yield f"{queue!r} ", key_number(queue), offset
+
+
+def _light_queue(value: Any) -> Iterator[tuple[str, int | None, Any]]:
+    yield "", 0, value
+
+
+def _place_of(entry: ConsumerOffset) -> tuple[str, str, int]:
+    return entry.group, entry.topic, entry.queue_id
+
+
+def _last(entries: Iterable[ConsumerOffset]) -> ConsumerOffset:
+    *_, newest = entries
+    return newest
 
 
 def read_delay_offsets(store: Store) -> ConfigDocument | None:
