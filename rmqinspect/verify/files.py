@@ -14,6 +14,7 @@ from rmqinspect.store.lock import lock_holder
 from rmqinspect.store.model import Segment, Store, StoreFile
 from rmqinspect.store.reader import open_file
 from rmqinspect.text import count
+from rmqinspect.times import time_words
 from rmqinspect.verify.codes import levels_up_to
 from rmqinspect.verify.findings import Finding, unread_finding
 
@@ -188,7 +189,7 @@ def _check_field(
         what = "newer than the newest record: the log lost its end, or the checkpoint was changed"
     if last_timestamp is None:
         what = "set, but the log has no record: stored messages are lost"
-    newest = "no record" if last_timestamp is None else str(last_timestamp)
+    newest = "no record" if last_timestamp is None else time_words(last_timestamp)
     yield Finding(
         "ST-CHECKPOINT",
         f"{name} is {'negative' if value < 0 else what}",
@@ -197,7 +198,7 @@ def _check_field(
         offset=offset,
         length=getattr(checkpoint.Checkpoint, name).sizeof(),
         expected=f"at most {newest if is_time else log_end}",
-        found=str(value),
+        found=time_words(value) if is_time else str(value),
     )
 
 

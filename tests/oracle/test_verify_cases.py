@@ -67,6 +67,14 @@ def test_a_store_has_the_findings_of_its_damage_and_no_others(family: oracle.Fam
     assert all(account.total == account.segment.size for account in outcome.accounts)
 
 
+def test_times_are_told_as_times_and_not_in_milliseconds() -> None:
+    raw = re.compile(r"\b1[78]\d{11}\b")  # of the years 2023 to 2030
+    rows = [row for name in oracle.cases("crash") for row in outcome_of("crash", name).findings.rows]
+    texts = [text for row in rows for text in (row.message, row.expected, row.found) if text is not None]
+    assert not [text for text in texts if raw.search(text)]
+    assert [text for text in texts if "T08:4" in text]
+
+
 @pytest.mark.parametrize(("family", "name"), UNDAMAGED)
 def test_a_store_that_nobody_damaged_is_whole(family: oracle.Family, name: str) -> None:
     lost = [finding for finding in expected(family, name) if finding.severity != "info"]

@@ -21,6 +21,7 @@ from rmqinspect.index.geometry import Geometry, IndexFile, read_entries, read_in
 from rmqinspect.schemas.index import IndexEntry, IndexHeader, IndexSlot
 from rmqinspect.store.model import Store
 from rmqinspect.store.reader import FileReader, open_file
+from rmqinspect.times import time_words
 from rmqinspect.verify.findings import Finding, unread_finding
 from rmqinspect.verify.index.entries import MAX_INT
 
@@ -207,7 +208,7 @@ def _wrong_times(header: Container, content: Content, edges: "_Edges") -> Iterat
             _TIMES,
             "the begin time is later than the end time: the clock was set back, or one of them is wrong",
             "begin <= end",
-            f"{begin} > {end}",
+            f"{time_words(begin)} > {time_words(end)}",
             "info",
         )
 

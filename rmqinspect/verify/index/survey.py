@@ -20,6 +20,7 @@ from rmqinspect.schemas.index import IndexEntry, IndexHeader, IndexSlot
 from rmqinspect.store.model import Store
 from rmqinspect.store.reader import FileReader, open_file
 from rmqinspect.system.limits import keep_freed_memory
+from rmqinspect.times import time_words
 from rmqinspect.verify.findings import Finding, capped_findings, unread_finding
 from rmqinspect.verify.index.chains import SLOTS_AT_ONCE, Broken, Chains, MarkedEntries, Window
 from rmqinspect.verify.index.header import Content, find_content, header_finding, header_findings
@@ -292,6 +293,6 @@ def check_header_times(
                 index,
                 [name],
                 f"{name} is not the store timestamp of its record: key searches limited to a time go wrong",
-                str(known[-1]),
-                str(header[name]),
+                time_words(known[-1]),
+                time_words(int(header[name])),
             )
