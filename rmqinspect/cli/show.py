@@ -32,10 +32,12 @@ from rmqinspect.commitlog.locate import Spot
 from rmqinspect.show.offset import Inspected, inspect_offset
 from rmqinspect.show.record import hex_lines
 from rmqinspect.store.discover import open_store
+from rmqinspect.store.model import Store
 from rmqinspect.text import cell_width, count, cut_cells, describe_offset, escape, escape_bytes, escape_json
 from rmqinspect.version import tool_name
 
 _SCREEN = Screen(indent=14, cut=True)
+_MOST_NAMED = 8  # of several records that an answer has
 _PREVIEW_LINES = 8
 _PREVIEW_TEXT = 400  # bytes
 _SHOWN_BYTES = 8  # of a field, in the table
@@ -50,11 +52,17 @@ class ShowArguments(
     """What `show` is asked for."""
 
     paths: tuple[str, ...] = argument("PATH...", type=PATH)
-    at: str = option(
+    at: str | None = option(
         "--at",
-        required=True,
         metavar="OFFSET",
         help="Physical offset, decimal or 0x hex; SEGMENT+POSITION; or an offset message id.",
+    )
+    id: str | None = option("--id", metavar="ID", help="Message id or offset message id.")
+    key: str | None = option("-k", "--key", metavar="KEY", help="A key that one record has.")
+    topic: str | None = option("-t", "--topic", metavar="TOPIC", help="With -k, or with --queue and --queue-offset.")
+    queue_id: int | None = option("--queue", type=click.IntRange(0, 2**31 - 1), metavar="N", help="Queue id.")
+    queue_offset: int | None = option(
+        "--queue-offset", type=click.IntRange(0, 2**63 - 2), metavar="N", help="Logical offset in the queue."
     )
     body: str | None = option(
         "--body",
@@ -72,10 +80,14 @@ def command(arguments: ShowArguments) -> int:
 
     Exit status: 0 a sound record, 3 damage, 4 unreadable, 5 no record there.
 
-    Example: rmqinspect show STORE --at 97187
+    Examples:
+      rmqinspect show STORE --at 97187
+      rmqinspect show STORE -k ORDER-1001
+      rmqinspect show STORE -t orders --queue 3 --queue-offset 12
     """
-    asked, identity = _parse_at(arguments.at)
+    place = _parse_place(arguments)
     store = open_store(arguments.paths, config=arguments.config, base=arguments.base)
+    asked, identity = place if place is not None else (_find_one(store, arguments), None)
     found = inspect_offset(
         store, asked, identity, raw_body=arguments.raw_body, max_body=arguments.max_body, zone=arguments.zone
     )
@@ -95,6 +107,50 @@ def command(arguments: ShowArguments) -> int:
     if found.spot.kind == "zeros":
         return ExitStatus.NOTHING_FOUND
     return ExitStatus.DAMAGE if found.damaged and arguments.fail_on != "never" else ExitStatus.DONE
+
+
+def _parse_place(arguments: ShowArguments) -> tuple[int, ids.OffsetId | None] | None:
+    """Return the physical offset that is named, and the id it was read from, if any; None: it has to be looked up.
+
+    :raises click.UsageError: not exactly one record is named.
+    """
+    ways = [arguments.at, arguments.id, arguments.key, arguments.queue_offset]
+    if sum(way is not None for way in ways) != 1:
+        raise click.UsageError("Name one record: --at, --id, -k, or -t with --queue and --queue-offset.")
+    queue = (arguments.queue_id, arguments.queue_offset)
+    if queue != (None, None) and None in (arguments.topic, *queue):
+        raise click.UsageError("A queue offset needs all of -t, --queue and --queue-offset.")
+    if arguments.at is not None:
+        return _parse_at(arguments.at)
+    if arguments.id is not None and ids.offset_place(arguments.id) is not None:
+        return _parse_at(arguments.id)
+    return None
+
+
+def _find_one(store: Store, arguments: ShowArguments) -> int:
+    """Return the physical offset of the one record that is asked for.
+
+    :raises click.UsageError: there are several.
+    :raises NothingFound: there is none.
+    """
+    from rmqinspect.find.records import find_records
+    from rmqinspect.tables.filters import Selection
+
+    offset = arguments.queue_offset
+    selection = Selection(
+        topics=() if arguments.topic is None else (arguments.topic,),
+        queue_id=arguments.queue_id,
+        queue_offsets=None if offset is None else (offset, offset + 1),
+        in_queues=True,
+        keys=() if arguments.key is None else (arguments.key,),
+        ids=() if arguments.id is None else (arguments.id,),
+    )
+    places, look_up = find_records(store, selection, _MOST_NAMED + 1)
+    if len(places) > 1:
+        shown = ", ".join(f"--at {place}" for place in places[:_MOST_NAMED])
+        more = ", …" if len(places) > _MOST_NAMED else ""
+        raise click.UsageError(f"Several records, found {look_up.way}; show one of them: {shown}{more}")
+    return places[0]
 
 
 def _parse_at(text: str) -> tuple[int, ids.OffsetId | None]:

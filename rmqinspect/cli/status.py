@@ -39,7 +39,7 @@ MEANINGS = {
     " not ok, or missing records; `diff`, `verify --against`: different",
     ExitStatus.UNREADABLE: "something requested could not be read: no such file, not a store, an archive, permission,"
     " I/O error; a worker process was killed, or stderr is full",
-    ExitStatus.NOTHING_FOUND: "nothing found: no such offset, no matching topic",
+    ExitStatus.NOTHING_FOUND: "nothing found: no such offset, id or key, no matching topic",
     ExitStatus.REFUSED: "refused for safety: the output exists, lies inside the store or has no room; segments of an"
     " earlier export have changed",
     ExitStatus.INTERRUPTED: "interrupted; results so far are printed",

@@ -9,6 +9,7 @@ from tests.support.command import Run, runner
 from tests.support.samples import sample
 
 decode = runner("decode", after=("-f", "jsonl", "--columns", "physical_offset,topic,queue_id,queue_offset", "-j", "1"))
+show = runner("show")
 
 HEALTHY = sample("healthy-5.5.0")
 # Of the sample: a record with a key and both ids, the third of its log.
@@ -76,3 +77,40 @@ def test_without_an_index_the_log_is_read(decode: Run, tmp_path: Path) -> None:
     status, out, err = decode(*loose, "-k", KEY)
     assert (status, offsets(out)) == (0, [OFFSET])
     assert ": by a scan, for there is no usable index\n" in err
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        ("--id", OFFSET_ID),
+        ("--id", CLIENT_ID),
+        ("-k", KEY),
+        ("-k", KEY, "-t", TOPIC),
+        ("-t", TOPIC, "--queue", "0", "--queue-offset", "0"),
+    ],
+)
+def test_show_takes_every_name_of_a_record(show: Run, question: tuple[str, ...]) -> None:
+    status, out, _ = show(HEALTHY, *question)
+    assert status == 0
+    assert "(0x902)" in out.splitlines()[0]
+
+
+def test_show_names_the_records_that_share_a_key(show: Run) -> None:
+    status, out, err = show(sample("zeroed-page-4.7.1"), "-k", "U13")
+    assert (status, out) == (2, "")
+    assert "Several records, found by the index; show one of them: --at " in err
+
+
+@pytest.mark.parametrize(
+    ("question", "status", "text"),
+    [
+        (("-k", "nothing"), 5, "no such record; searched: the whole log"),
+        ((), 2, "Name one record: "),
+        (("--at", "0", "-k", "K1"), 2, "Name one record: "),
+        (("--queue-offset", "1", "-t", "TopicA"), 2, "needs all of -t, --queue and --queue-offset"),
+    ],
+)
+def test_show_asks_for_one_record(show: Run, question: tuple[str, ...], status: int, text: str) -> None:
+    answer = show(HEALTHY, *question)
+    assert answer[:2] == (status, "")
+    assert text in answer[2]
