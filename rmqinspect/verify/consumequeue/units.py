@@ -15,6 +15,8 @@ from rmqinspect.verify.findings import Finding
 from rmqinspect.verify.plan import CrossPlan, QueueName
 from rmqinspect.verify.pointers import Location, Pointers, read_runs
 
+_UNIT_SIZE: int = QueueUnit.sizeof()
+
 
 @dataclass(slots=True)
 class QueuePointers(Pointers):
@@ -88,7 +90,7 @@ def read_queue_pointers(plan: CrossPlan, number: int, problems: list[Finding], u
     for file, done in read_runs(plan.queue_runs.of_split(number), read, problems):
         if not done:
             unread.add((plan.queue_files[file].topic, plan.queue_files[file].queue_id))
-    firsts = np.array([file.base // QueueUnit.sizeof() for file in plan.queue_files], np.int64)
+    firsts = np.array([file.base // _UNIT_SIZE for file in plan.queue_files], np.int64)
     parts = [runs.columns(low, high, firsts) for runs in raw.values() if runs.runs]
     return parts[0] if len(parts) == 1 else QueuePointers.joined(parts)
 
