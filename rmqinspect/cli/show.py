@@ -80,6 +80,7 @@ def command(arguments: ShowArguments) -> int:
 
     Exit status: 0 a sound record, 3 damage, 4 unreadable, 5 no record there.
 
+    \b
     Examples:
       rmqinspect show STORE --at 97187
       rmqinspect show STORE -k ORDER-1001

@@ -34,7 +34,7 @@ COLUMNS = frozenset(
     }
 )
 RECORDS = 4  # of each store that could be asked for
-QUESTIONS = 3  # asked of each store
+QUESTIONS = 2  # asked of each store
 
 Rows = list[tuple[int, str]]
 Gaps = set[tuple[int, int]]
