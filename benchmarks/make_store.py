@@ -114,6 +114,24 @@ def make_store(
     return len(bases) * segment_size
 
 
+def write_sparse_store(store: str, segments: int, segment_size: int, used: int) -> None:
+    """Write a store whose segments hold `used` bytes of records each, and a blank record over a hole.
+
+    :raises FileExistsError: `store` exists.
+    """
+    os.makedirs(os.path.join(store, "commitlog"))
+    writer = _LogWriter(PROFILES["mid"], 1)
+    for base in range(0, segments * segment_size, segment_size):
+        with open(os.path.join(store, "commitlog", f"{base:020}"), "wb") as file:
+            *records, blank = writer.write_segment(base, used)
+            file.writelines(records)
+            left = segment_size - file.tell()
+            file.write(message.Blank.build({"total_size": left, "magic": message.MAGIC_BLANK}))
+            file.truncate(segment_size)
+            assert not any(blank[message.Blank.sizeof() :])
+    write_pointers(store, QUEUE_FILE_SIZE, geometry_for(writer.serial * KEYS_PER_RECORD))
+
+
 class _LogWriter:
     """Lays out templates one after the other; holds the state that continues across segments."""
 

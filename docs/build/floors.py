@@ -47,7 +47,7 @@ FLOORS = (
     Folder(
         7,
         "find",
-        "codec commitlog config consumequeue index store tables",
+        "codec commitlog config consumequeue index schemas store tables",
         "look-ups: which few bytes of the log hold the records that a filter asks for",
     ),
     Folder(

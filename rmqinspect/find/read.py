@@ -23,11 +23,12 @@ from rmqinspect.errors import Unreadable
 from rmqinspect.find.spans import Log
 from rmqinspect.index.lookup import Span, merge
 from rmqinspect.store.model import QueueFile, Segment, Store
-from rmqinspect.tables.log import SPLIT_SIZE, lost_gaps, messages_in, report_holes
+from rmqinspect.tables.log import lost_gaps, messages_in, report_holes
 from rmqinspect.tables.table import Request
 
 # Spans nearer than this are read as one: entering a span costs as much.
 _NEAR = 512 << 10
+LARGE_SPAN = 256 << 20  # bytes read by several processes; starting them costs as much as reading fewer
 _AROUND = 64 << 10  # bytes around a span that ends in a gap; sixteen times as many at each further look
 
 
@@ -51,7 +52,7 @@ def planned_rows(store: Store, spans: Sequence[Span], request: Request) -> Itera
 
 def _rows_inside(segment: Segment, span: Span, doors: "_Doors", request: Request) -> Iterator[pa.RecordBatch]:
     account = ByteAccount(segment)
-    jobs = request.jobs if span[1] - span[0] > SPLIT_SIZE else 1
+    jobs = request.jobs if span[1] - span[0] > LARGE_SPAN else 1
     try:
         inside = replace(request, offsets=span, entry=doors.entry(segment, span[0]), jobs=jobs, on_gap=None)
         yield from messages_in([segment], inside, account.join)

@@ -5,14 +5,16 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from rmqinspect.codec.record_proof import LONGEST_HEAD, read_head
+from rmqinspect.codec.record_proof import LONGEST_HEAD, blank_size, read_head
 from rmqinspect.commitlog.find_record import Identity, RecordFinder
 from rmqinspect.errors import Unreadable
 from rmqinspect.index.lookup import Span
+from rmqinspect.schemas import message
 from rmqinspect.store.model import Segment, Store
 from rmqinspect.store.reader import FileReader, open_file
 
 _PAGE = 2048
+_BLANK_SIZE = message.Blank.sizeof()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +69,22 @@ class Log:
             return None
 
     def follows(self, offset: int, after: int) -> bool:
-        """Whether the record at an offset, as long as it says, ends where that at `after` begins."""
+        """Whether the record at an offset, as long as it says, ends where that at `after` begins.
+
+        Between the last record of a segment and the next segment is a blank record.
+        """
         try:
             finder = self._finder_at(offset)
             head = None if finder is None else read_head(finder.read(offset - finder.base, LONGEST_HEAD))
+            if head is None or finder is None or head.own_offset != offset:
+                return False
+            end = offset + head.size
+            if finder.end + finder.lead == after:
+                blank = blank_size(finder.read(end - finder.base, _BLANK_SIZE), in_dledger=bool(finder.lead))
+                return blank == finder.end - end or end == finder.end
         except Unreadable:
             return False
-        if head is None or finder is None or head.own_offset != offset:
-            return False
-        return offset + head.size + finder.lead == after
+        return end + finder.lead == after
 
     def next_record(self, offset: int, limit: int) -> Span | None:
         """Return (place, store time in ms) of the first record at or behind an offset, before `limit`; None without.
@@ -86,12 +95,24 @@ class Log:
             finder = self._finder_at(offset)
             if finder is None:
                 return None
-            frame = finder.frame_at(offset + finder.lead) or finder.next_frame(offset, limit)
+            frame = finder.frame_at(offset + finder.lead)
+            if frame is None:
+                frame = finder.next_frame(max(offset, self.next_data(offset)), limit)
         except Unreadable:
             return None
         if frame is None or frame.start >= limit:
             return None
         return frame.start - finder.lead, frame.head.store_timestamp
+
+    def next_data(self, offset: int) -> int:
+        """Return the first offset from one on that is not in a hole of its file, else the end of the segment.
+
+        :raises Unreadable: the segment cannot be opened.
+        """
+        finder = self._finder_at(offset)
+        if finder is None or self._reader is None:
+            return offset
+        return finder.base + self._reader.next_allocated(offset - finder.base)
 
     def _finder_at(self, offset: int) -> RecordFinder | None:
         segment = self.store.segment_at(offset)

@@ -76,16 +76,18 @@ class _Search:
             yield from self._halve(start, end)
         elif size > _LARGE and end.time is not None:
             looks = [self._look(start.offset + size * number // (_LOOKS + 1), end) for number in range(1, _LOOKS + 1)]
-            if any(look.time is None or not self._in_order(start, look, end) for look in looks):
+            if any(look.time is not None and not self._in_order(start, look, end) for look in looks):
                 yield start.offset, end.offset
 
     def _halve(self, start: _Spot, end: _Spot) -> Iterator[Span]:
         middle = self._look((start.offset + end.offset) // 2, end)
         if middle.time is None or middle.offset >= end.offset:
-            # Behind the middle is nothing to go by.
-            half = _Spot((start.offset + end.offset) // 2, None)
-            yield from self._narrow(start, half)
-            yield half.offset, end.offset
+            # Behind the middle is no record to go by: damage, zeros, or a hole that need not be read.
+            half = (start.offset + end.offset) // 2
+            yield from self._narrow(start, _Spot(half, None))
+            data = self._log.next_data(half)
+            if data < end.offset:
+                yield data, end.offset
         elif not self._in_order(start, middle, end):
             yield start.offset, end.offset
         else:
