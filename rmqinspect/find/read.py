@@ -28,7 +28,7 @@ from rmqinspect.tables.table import Request
 
 # Spans nearer than this are read as one: entering a span costs as much.
 _NEAR = 512 << 10
-LARGE_SPAN = 256 << 20  # bytes read by several processes; starting them costs as much as reading fewer
+LARGE_SPAN = 1 << 30  # bytes read by several processes; starting them costs as much as reading fewer
 _AROUND = 64 << 10  # bytes around a span that ends in a gap; sixteen times as many at each further look
 
 
