@@ -54,6 +54,7 @@ class FakeStore:
     index_files: tuple[FakeFile, ...] = ()
     config_files: dict[str, FakeFile] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    oddities: tuple[str, ...] = ()
     unread_entries: tuple[str, ...] = ()
 
 
