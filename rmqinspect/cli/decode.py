@@ -333,8 +333,11 @@ class _Reading:
             self.progress.remark(remark)
         stops_early = arguments.limit is not None and not self.plan.filters
         if self.plan.size > LONG_READ and not stops_early:
+            why = f"the table {self.plan.table.name} needs all of it"
+            if not arguments.scan and all(read.look_up is not None for read in self.plan.reads):
+                why = ", ".join(dict.fromkeys(read.look_up.way for read in self.plan.reads if read.look_up is not None))
             self.progress.remark(
-                f"{describe_size(self.plan.size)} to read: the table {self.plan.table.name} needs all of it. "
+                f"{describe_size(self.plan.size)} to read: {why}. "
                 "Cheaper: --offset A..B reads only that range, rmqinspect info reads almost nothing"
                 + least_time(self.plan.size)
             )
