@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from construct import ConstructError
 
 from rmqinspect.cli import main
 from rmqinspect.cli.status import ExitStatus
@@ -107,12 +108,20 @@ def _of_records(raw: bytes) -> Iterator[Span]:
                 return
             at = following - 4
             continue
-        place = at
-        for _, octets in groupby(fields_of(raw[at : at + size])):
-            length = len(list(octets))
-            yield Span(place, place + length)
-            place += length
+        yield from _of_record(raw[at : at + size], at)
         at += size
+
+
+def _of_record(raw: bytes, place: int) -> Iterator[Span]:
+    try:
+        names = fields_of(raw)
+    except (AssertionError, ConstructError):  # damaged already, in a sample
+        yield from (Span(place + part.start, place + part.end) for part in _parts(message.HEADS[False, False]))
+        return
+    for _, octets in groupby(names):
+        length = len(list(octets))
+        yield Span(place, place + length)
+        place += length
 
 
 def _of_index(raw: bytes) -> Iterator[Span]:
