@@ -146,8 +146,10 @@ class FindingScreen:
             yield from SCREEN.rows("", f"also {_queue(finding) or where(finding) or finding.message}{number}")
         shown = 1 + len(rest[:others])
         if block.total > shown and not (first.counted and block.total == first.count):
-            more = "; -v shows each" if len(block.findings) > shown else ""
-            yield from SCREEN.rows("", f"{shown} shown, {group_digits(block.total)} in all{more}")
+            total = f"{group_digits(block.total)} in all"
+            if len(block.findings) > shown:
+                total = f"{shown} shown, {total}; -v shows each"
+            yield from SCREEN.rows("", total)
 
 
 def where(finding: Finding) -> str:

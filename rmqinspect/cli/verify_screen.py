@@ -21,6 +21,8 @@ from rmqinspect.verify.result import VerifyResult
 from rmqinspect.version import tool_name
 
 _SEGMENT_ROWS = 20  # rows of the byte account; beyond that, sound segments share rows
+_FEWEST_ROWS = 3  # on a low terminal
+_OTHER_LINES = 20  # that the findings and the verdict take on a screen
 _CHANGES = 20  # changed files listed; the others are counted
 
 _COLUMNS = ("segment", "size", "records", "bytes", "filler", "zeros", "unknown")
@@ -161,12 +163,13 @@ def _account_lines(outcome: VerifyResult) -> Iterator[str]:
     accounts = outcome.accounts
     if not accounts:
         return
+    most = min(_SEGMENT_ROWS, max(_FEWEST_ROWS, screen_height() - _OTHER_LINES))
     rows: list[tuple[str, ...]] = [(*_COLUMNS, "")]
     sound: list[ByteAccount] = []
     troubled = {finding.file for finding in outcome.findings.rows if finding.severity != "info"}
     for account in accounts:
         listed = account.segment.name in troubled or account.gap_bytes["unknown"] or account is accounts[-1]
-        if len(accounts) > _SEGMENT_ROWS and not listed:
+        if len(accounts) > most and not listed:
             sound.append(account)
             continue
         rows += _shared_row(sound)
@@ -193,10 +196,12 @@ def _account_table(rows: list[tuple[str, ...]]) -> Iterator[str]:
 
 
 def _shared_row(accounts: list[ByteAccount]) -> list[tuple[str, ...]]:
-    """Return one row for several sound segments, none for no segment."""
+    """Return one row for all these sound segments, none for no segment."""
     if not accounts:
         return []
-    label = f"{accounts[0].segment.base} to …: {count(len(accounts), 'segment')}"
+    label = str(accounts[0].segment.base)
+    if len(accounts) > 1:
+        label += f" to …: {count(len(accounts), 'segment')}"
     return [_account_row(label, accounts, "")]
 
 

@@ -56,7 +56,7 @@ def check_files(store: Store) -> Iterator[Finding]:
     for hole in holes_in(store):
         yield Finding(
             "CL-HOLE",
-            "a segment is missing: the log continues after it",
+            "a segment is missing: a later one is there",
             file=_name_beside(store, hole.start),
             physical_offset=hole.start,
             length=hole.end - hole.start,
@@ -184,15 +184,20 @@ def _check_field(
     # A slave keeps its master's offset, which it may not have reached.
     if value >= 0 and (value <= limit or name == _OF_MASTER):
         return
-    what = "past the end of the log"
-    if is_time:
-        what = "newer than the newest record: the log lost its end, or the checkpoint was changed"
-    if last_timestamp is None:
-        what = "set, but the log has no record: stored messages are lost"
+    # The name stands behind the colon: fields in the same state are one block on the screen.
+    noun = "a time" if is_time else "an offset"
+    if value < 0:
+        what = f"{noun} is negative: {name}"
+    elif last_timestamp is None:
+        what = f"{noun} is set, but the log has no record: {name}; stored messages are lost"
+    elif is_time:
+        what = f"{noun} is newer than the newest record: {name}; the log lost its end, or the checkpoint was changed"
+    else:
+        what = f"{noun} is past the end of the log: {name}"
     newest = "no record" if last_timestamp is None else time_words(last_timestamp)
     yield Finding(
         "ST-CHECKPOINT",
-        f"{name} is {'negative' if value < 0 else what}",
+        what,
         severity="error" if last_timestamp is None and value > 0 else "",
         file=file.name,
         offset=offset,

@@ -1,6 +1,7 @@
 """Findings: what a check reports. Neighbours are merged, so ten million of one kind are one row."""
 
 import posixpath
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -43,6 +44,8 @@ class Finding:
         if not self.severity:
             object.__setattr__(self, "severity", BY_CODE[self.code].severity)
 
+
+_NUMBER = re.compile(r"\d+")
 
 # Rows that the judges of the whole log keep for each row shown: many are merged into few.
 MERGED_ROWS = 8
@@ -92,7 +95,7 @@ class Findings:
         return self._capped.suppressed.total()
 
     def add(self, finding: Finding) -> None:
-        """Add a finding; one that continues the last row (code, severity, file, next byte) is merged into it."""
+        """Add a finding; one that continues the last row (same words and file, next byte) is merged into it."""
         self.counts[finding.code] += finding.count
         self.severities[finding.severity] += finding.count
         last = self.rows[-1] if self.rows else None
@@ -156,7 +159,13 @@ def _continues(last: Finding, finding: Finding) -> bool:
         and last.offset is not None
         and last.length is not None
         and finding.offset == last.offset + last.length
+        and _words(last) == _words(finding)
     )
+
+
+def _words(finding: Finding) -> str:
+    """Return what the message says before its likely cause, without numbers; other words are about another thing."""
+    return _NUMBER.sub("", finding.message.partition(";")[0])
 
 
 def _span(last: Finding, finding: Finding) -> int | None:

@@ -1,5 +1,6 @@
 """The screen of `verify`: findings folded to a screen, commands that can be copied, lines as wide as the terminal."""
 
+import json
 import re
 import shlex
 import shutil
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rmqinspect.cli import VERBS, finding_blocks, main
+from rmqinspect.schemas.checkpoint import TIMESTAMP_FIELDS
 from rmqinspect.store.discover import open_store
 from rmqinspect.text import cell_width
 from rmqinspect.verify.findings import Finding, next_command
@@ -52,10 +54,38 @@ def test_findings_of_one_cause_are_one_block_and_v_unfolds_it(run: Run, without_
 
 def test_the_total_of_a_block_includes_findings_without_a_row(run: Run, without_units: Path) -> None:
     lines = deep(run, without_units, "--skip", "ST-CHECKPOINT", "--max-findings", "2")
-    assert f"             2 shown, {QUEUES} in all" in lines
+    assert f"             {QUEUES} in all" in lines
     # The formats have all rows that there are.
     status, out, _ = run(without_units, "--level", "deep", "-f", "jsonl", "--skip", "ST-CHECKPOINT")
     assert (status, out.count("CQ-MISSING")) == (3, QUEUES)
+
+
+@pytest.mark.parametrize(
+    ("height", "labels"),
+    [
+        (24, ["0", "65536", "131072 to …: 2 segments", "262144", "all"]),
+        (50, ["0", "65536", "131072", "196608", "262144", "all"]),
+    ],
+)
+def test_sound_segments_share_a_row_where_the_screen_is_low(
+    run: Run, monkeypatch: pytest.MonkeyPatch, height: int, labels: list[str]
+) -> None:
+    monkeypatch.setattr("rmqinspect.cli.verify_screen.screen_height", lambda: height)
+    lines = run(oracle.store("crash", "flip_body_third-5.3.3-h"))[1].splitlines()
+    rows = [re.split("  +", line)[0] for line in lines]
+    assert rows[rows.index("segment") + 1 : rows.index("queues")] == labels
+
+
+def test_fields_of_the_checkpoint_are_one_block_and_a_row_each(run: Run) -> None:
+    """They lie side by side like findings of one kind, but each has a value of its own."""
+    store = oracle.store("crash", "log_dir_lost-5.3.3-c")
+    out = run(store, "--check", "ST-CHECKPOINT", "-f", "jsonl")[1]
+    messages = [json.loads(line)["message"] for line in out.splitlines()]
+    assert [message.split(": ")[1].split(";")[0] for message in messages] == list(TIMESTAMP_FIELDS)
+    lines = run(store, "--check", "ST-CHECKPOINT")[1].splitlines()
+    assert sum(line.startswith("ST-CHECKPOINT ") for line in lines) == 1
+    assert "             also checkpoint at 16 (0x10), 8 bytes" in lines
+    assert not any(" shown, " in line for line in lines)  # all are
 
 
 def test_blocks_become_shorter_until_they_fit(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

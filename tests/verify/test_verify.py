@@ -379,7 +379,7 @@ def test_a_limit_of_findings_keeps_the_counts_exact(run: Run, tmp_path: Path, ap
     assert [row["count"] for row in rows] == ([1, 1, 1] if apart else [10])
     assert "DAMAGED at level standard: 10 errors, 0 warnings" in err
     printed = run(path, "--max-findings", "3")[1]
-    assert f"{3 if apart else 1} shown, 10 in all" in printed
+    assert "             10 in all\n" in printed
     assert ("and 7 more: --max-findings shows them" in printed) == apart
     assert "10 errors" in printed
     rows = json.loads(run(path, "-f", "json")[1])["rows"]

@@ -89,7 +89,7 @@ class GapJudge:
         reason = unknown[0].reason or "magic" if unknown else "zero"
         head = self._read(segment, start, _HEAD)
         lost_pages = any(part.kind == "zeros" and part.end - part.start >= ZERO_RUN for part in parts)
-        after = "to the segment's end" if stop == segment.end else "then the log continues"
+        after = "up to the segment's end" if stop == segment.end else "the log continues after it"
         if not unknown:
             code, what = "CL-ZERO-INSIDE", "zeros inside the log: pages were lost"
         elif at_end and parts[0].kind == "unknown" and self._is_torn(segment, start, unknown[-1].end):
@@ -104,7 +104,7 @@ class GapJudge:
         why = self._causes.explain(lambda: explain_gap(self._store, segment, start, stop)) if unknown else ""
         return Finding(
             code,
-            f"{what}; {stop - start} bytes, {after}{why}",
+            f"{what}; {after}{why}",
             file=segment.name,
             offset=start - segment.base,
             length=stop - start,
