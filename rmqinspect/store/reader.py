@@ -141,6 +141,8 @@ def _why_not_opened(path: str, error: OSError) -> str:
     if error.errno != errno.ELOOP:
         return error.strerror or type(error).__name__
     target = uri.shown(os.path.realpath(path))
+    if not os.path.exists(path):
+        return f"a link to {target}, which does not exist"
     return f"a link to {target}: not followed; to read it there, give that path as well"
 
 

@@ -193,9 +193,7 @@ INSIDE = {
     "nothing but zeros": Inside(_sparse, 0, 0, 5, "WHOLE, 1 WARNING at level standard"),
     "an empty file": Inside(lambda path: write_file(path, b""), 3, 0, 5, "CL-SIZE"),
     "a FIFO": Inside(_fifo, 4, 4, 4, "INCOMPLETE: 1 place could not be read, no damage so far"),
-    "a dangling link": Inside(
-        lambda path: _link(path, "gone"), 4, 4, 4, "INCOMPLETE: 1 place could not be read, no damage so far"
-    ),
+    "a dangling link": Inside(lambda path: _link(path, "gone"), 4, 4, 4, "gone, which does not exist"),
     "a link out of the store": Inside(
         lambda path: _link(path, HEALTHY / "commitlog" / SEGMENT), 4, 4, 4, "not followed; to read it there"
     ),
