@@ -1,9 +1,10 @@
-"""RocksDB: keys and values of the consume queue (5.2.0+), and of the configuration in its second form (5.3.2+).
+"""RocksDB: keys and values of the consume queue (5.2.0+), of timer and half messages (5.4.0+), and of the
+configuration in its second form (5.3.2+).
 
 Keys hold names of any length, so they are declared as what stands before them and behind them.
 
 Source: RocksDBConsumeQueueTable, RocksDBConsumeQueueOffsetTable, ConfigHelper, ConsumerOffsetManagerV2,
-TopicConfigManagerV2, SubscriptionGroupManagerV2; RocketMQ 5.2.0 to 5.5.0.
+TopicConfigManagerV2, SubscriptionGroupManagerV2, TimerRocksDBRecord, TransRocksDBRecord; RocketMQ 5.2.0 to 5.5.0.
 """
 
 from construct import Bytes, Int8sb, Int8ub, Int16ub, Int32sb, Int64sb, Struct, this
@@ -47,6 +48,33 @@ EndValue = Struct(
 CHECKPOINT_TOPIC = b"CHECKPOINT_TOPIC"
 
 CheckpointValue = Struct("physical_offset" / Int64sb)  # 8
+
+# --- rocksdbstore -----------------------------------------------------------------------------------
+
+# Column family `timer`. Behind it in the key: UNIQ_KEY.
+TimerKeyHead = Struct("deliver_timestamp" / Int64sb)  # 8  ms; TIMER_OUT_MS
+
+TimerValue = Struct(
+    "record_size" / Int32sb,      # 0
+    "physical_offset" / Int64sb,  # 4   of the record, topic rmq_sys_wheel_timer
+)                                 # 12  TimerRocksDBRecord.VALUE_LENGTH
+
+# Column family `trans`. Behind it in the key: @, the real topic, @, the transaction id.
+HalfKeyHead = Struct("physical_offset" / Int64sb)  # 8  of the half message
+
+HalfValue = Struct(
+    "check_times" / Int32sb,  # 0  how often the producer was asked
+    "record_size" / Int32sb,  # 4
+)                             # 8  TransRocksDBRecord.VALUE_LENGTH
+
+HALF_KEY_SEPARATOR = b"@"  # TransRocksDBRecord.KEY_SPLIT
+
+# Keys of MessageRocksDBStorage that are no entries; each value is one number.
+TIMELINE_CHECKPOINT = b"timeline_checkpoint"  # ms; what is due before it was delivered
+TIMER_KEYS = frozenset({TIMELINE_CHECKPOINT, b"sys_topic_scan_offset_checkpoint"})
+HALF_KEYS = frozenset({b"lastOffsetPy"})
+
+NumberValue = Struct("number" / Int64sb)  # 8
 
 # --- configManagerVersion=v2 ------------------------------------------------------------------------
 

@@ -36,7 +36,7 @@ FLOORS = (
         5,
         "rocksdb",
         "codec consumequeue schemas store system",
-        "queues and configuration in RocksDB, unpacked into files",
+        "queues, timers and configuration in RocksDB, unpacked into files",
     ),
     Folder(
         6,
@@ -53,7 +53,7 @@ FLOORS = (
     Folder(
         7,
         "show",
-        "broker codec commitlog config consumequeue damage schemas store system tables",
+        "broker codec commitlog config consumequeue damage rocksdb schemas store system tables",
         "one record, or one store's summary",
     ),
     Folder(7, "diff", "codec commitlog config consumequeue schemas store system tables", "differences of two stores"),

@@ -118,6 +118,8 @@ def _rows(facts: "Overview", zone: "tzinfo") -> Iterator[tuple[str, str]]:
             yield from ((label if not number else "", text) for number, text in enumerate(texts))
         else:
             absent.append(label)
+    if facts.waiting.source is not None:
+        yield "waiting", _waiting(facts)
     if absent:
         yield "not given", ", ".join(absent)
     yield from _oddities(facts)
@@ -238,6 +240,11 @@ def _groups(facts: "Overview") -> str:
         rocks = any(feature.startswith("RocksDB config") for feature in facts.features)
         return "in RocksDB, not read" if rocks else "none: no consumer offsets"
     return f"{count(groups.groups, 'group')}, {count(groups.subscriptions, 'subscription')}, in {groups.source}"
+
+
+def _waiting(facts: "Overview") -> str:
+    waiting = facts.waiting
+    return f"{count(waiting.timers, 'timer message')}, {count(waiting.halves, 'half message')}, in {waiting.source}"
 
 
 def _oddities(facts: "Overview") -> Iterator[tuple[str, str]]:

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from rmqinspect.store.model import Place, Store, StoreFile
 from rmqinspect.system import uri
 
-QUEUES, CONFIG = "queues", "config"
+QUEUES, CONFIG, ENTRIES = "queues", "config", "entries"
 
 # Folder of a database -> what it holds. No other is read.
 # consumequeue_rocksdb: since 5.5.0, with useSeparateStorePathForRocksdbCQ. config/metadata: since 5.4.0, with
-# useSingleRocksDBForAllConfigs. config/rdb: since 5.3.2, with configManagerVersion=v2.
+# useSingleRocksDBForAllConfigs. config/rdb: since 5.3.2, with configManagerVersion=v2. rocksdbstore: since 5.4.0, with
+# timerRocksDBEnable, transRocksDBEnable or indexRocksDBEnable; without them it is made all the same, and stays unused.
 HOLDS: dict[Place, str] = {
     ("consumequeue",): QUEUES,
     ("consumequeue_rocksdb",): QUEUES,
@@ -23,6 +24,7 @@ HOLDS: dict[Place, str] = {
     ("config", "consumerOffsets"): CONFIG,
     ("config", "metadata"): CONFIG,
     ("config", "rdb"): CONFIG,
+    ("rocksdbstore",): ENTRIES,
 }
 
 # The files that RocksDB needs to open a database for reading. All others are logs, locks and options.
@@ -58,16 +60,28 @@ class Database:
         """Files that say which tables count, and what is in none of them yet."""
         return [file for file in self.files if _STATE.fullmatch(_basename(file))]
 
+    @property
+    def is_unused(self) -> bool:
+        """Whether it is one that every broker makes, and nothing was ever written to it."""
+        begun = any(_basename(file).startswith("MANIFEST") for file in self.files)
+        written = self.tables or any(file.size for file in self.state if _basename(file).endswith(".log"))
+        return self.holds == ENTRIES and begun and not written
+
 
 def databases(store: Store) -> list[Database]:
-    """Return the databases of a store that hold queues or configuration, by folder."""
+    """Return the databases of a store that can be read, by folder."""
     found = (Database(place, tuple(_files_in(store, place))) for place in HOLDS)
     return [one for one in found if any(_MARKS.fullmatch(_basename(file)) for file in one.files)]
 
 
+def used_databases(store: Store) -> list[Database]:
+    """Return the databases of a store that were ever written to."""
+    return [one for one in databases(store) if not one.is_unused]
+
+
 def unread_databases(store: Store, holds: str) -> list[Database]:
     """Return the databases that hold something and were not unpacked."""
-    return [one for one in databases(store) if one.holds == holds and one.place not in store.unpacked]
+    return [one for one in used_databases(store) if one.holds == holds and one.place not in store.unpacked]
 
 
 def _files_in(store: Store, place: Place) -> Iterable[StoreFile]:

@@ -16,7 +16,7 @@ PROCESS_OUTPUT = "output.txt"  # stdout and stderr: tracebacks, messages of the 
 class Job:
     """One database to read. `index` gets a line of JSON for each file written, and the totals."""
 
-    reads: str  # of readers.READERS: queues, ends, config, config_v2
+    reads: str  # of readers.READERS: queues, ends, config, config_v2, entries
     copy: str  # folder of the database
     folder: str  # where to write
     name: str = ""  # of the database's folder in the store, its last part
@@ -29,6 +29,8 @@ TABLE_OF_DOCUMENT = {
     "subscriptionGroup.json": "subscriptionGroupTable",
     "consumerOffset.json": "offsetTable",
 }
+
+ENTRIES, TIMER_UNITS = "entries.jsonl", "timer_units"  # documents of rocksdbstore
 
 
 def write_line(index: TextIO, line: dict[str, Any]) -> None:

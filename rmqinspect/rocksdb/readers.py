@@ -14,6 +14,7 @@ from itertools import chain, islice
 from typing import TextIO, cast
 
 from rmqinspect.rocksdb.config_reader import write_config, write_config_v2
+from rmqinspect.rocksdb.entry_reader import write_entries
 from rmqinspect.rocksdb.job import INDEX, Job, write_line
 from rmqinspect.rocksdb.queue_reader import Chunk, find_ends, read_end, write_queues
 
@@ -80,9 +81,11 @@ class _Families:
         """Yield the items of a column family one by one."""
         return chain.from_iterable(self.chunks(name))
 
-    def get(self, key: bytes) -> bytes | None:
-        """Return a value of column family `default`."""
-        value: bytes | None = self._database.get(key)
+    def get(self, key: bytes, name: str = "default") -> bytes | None:
+        """Return a value of a column family, None if there is no such family or key."""
+        if name not in self.names:
+            return None
+        value: bytes | None = self._database.get_column_family(name).get(key)
         return value
 
 
@@ -107,6 +110,7 @@ READERS: dict[str, Callable[[_Families, Job, TextIO], None]] = {
     "ends": _read_ends,
     "config": lambda families, job, index: write_config(job.name, families.names, families.items, job.folder, index),
     "config_v2": lambda families, job, index: write_config_v2(families.items("default"), job.folder, index),
+    "entries": lambda families, job, index: write_entries(families.items, families.get, job.folder, index),
 }
 
 

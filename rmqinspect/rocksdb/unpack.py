@@ -5,8 +5,8 @@
 
 RocksDB leaves a lock and a log even in a folder that it opens for reading, so it opens a private copy. What it never
 changes, the tables (.sst), is linked by name there: opened for reading only. Another process opens the copy, because
-RocksDB may end the process that opens a damaged database. The result are queue files of 20-byte units and JSON files,
-so every table and every check works on them.
+RocksDB may end the process that opens a damaged database. The result are queue files of 20-byte units, timer log units
+and JSON files, so every table and every check works on them.
 
 Needs the library `rocksdict`, an extra. Sources: RocksDBConsumeQueueTable, RocksDBConsumeQueueOffsetTable,
 RocksDBConfigManager; RocketMQ 5.1.4 to 5.5.0.
@@ -25,7 +25,7 @@ from typing import Any
 from rmqinspect.consumequeue.bounds import peek_queues
 from rmqinspect.errors import NotInstalled, Unreadable
 from rmqinspect.rocksdb.apart import read_apart
-from rmqinspect.rocksdb.databases import QUEUES, Database, databases
+from rmqinspect.rocksdb.databases import ENTRIES, QUEUES, Database, used_databases
 from rmqinspect.rocksdb.job import INDEX, Job
 from rmqinspect.schemas.consumequeue import QueueUnit
 from rmqinspect.store.evidence import refuse_inside
@@ -105,8 +105,8 @@ def with_unread_databases(store: Store, how: Unpacking, only: Collection[str] | 
 
 def _wanted(store: Store, only: Collection[str] | None) -> list[Database]:
     if only is None:
-        return databases(store)
-    return [one for one in databases(store) if one.name in only] if only else []
+        return used_databases(store)
+    return [one for one in used_databases(store) if one.name in only] if only else []
 
 
 def _why_not(how: Unpacking) -> str:
@@ -165,6 +165,8 @@ def _words(error: Exception) -> str:
 def _reads(database: Database, how: Unpacking) -> str:
     if database.holds == QUEUES:
         return "ends" if how.ends_only else "queues"
+    if database.holds == ENTRIES:
+        return "entries"
     return "config_v2" if database.place[-1] == "rdb" else "config"
 
 

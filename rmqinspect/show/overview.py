@@ -5,6 +5,7 @@ of the log. What these do not tell stays open.
 """
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -19,6 +20,7 @@ from rmqinspect.config.json_files import read_consumer_offsets
 from rmqinspect.consumequeue.bounds import peek_queues
 from rmqinspect.consumequeue.units import QueueSummary
 from rmqinspect.errors import Unreadable
+from rmqinspect.rocksdb.entries import entries_file, read_entries
 from rmqinspect.schemas.checkpoint import TIMESTAMP_FIELDS
 from rmqinspect.schemas.index import IndexHeader
 from rmqinspect.store.lock import lock_holder, sees_locks
@@ -109,6 +111,15 @@ class GroupFacts:
     problems: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class WaitingFacts:
+    """Messages that wait in RocksDB."""
+
+    source: str | None  # None: not in RocksDB, or not read
+    timers: int
+    halves: int
+
+
 @dataclass(frozen=True)
 class Overview:
     """Everything that `rmqinspect info` shows."""
@@ -127,6 +138,7 @@ class Overview:
     queues: QueueFacts
     index: IndexFacts
     groups: GroupFacts
+    waiting: WaitingFacts
     oddities: tuple[tuple[str, str], ...]  # (name, what it is)
     remarks: tuple[str, ...]
     unread: tuple[str, ...]  # what could not be read
@@ -163,6 +175,7 @@ def overview(store: Store) -> Overview:
         queues=_queue_facts(store, queues, end),
         index=index,
         groups=_group_facts(store, unread),
+        waiting=_waiting_facts(store),
         oddities=tuple((oddity.name, oddity.detail) for oddity in store.oddities if oddity.kind != "rocksdb"),
         remarks=(*store.remarks, *_not_asked_for(store)),
         unread=tuple(dict.fromkeys(unread)),
@@ -300,3 +313,9 @@ def _group_facts(store: Store, unread: list[str]) -> GroupFacts:
     offsets, problems = read_consumer_offsets(store)
     subscriptions = {(entry.group, entry.topic) for entry in offsets}
     return GroupFacts(source, len({entry.group for entry in offsets}), len(subscriptions), problems)
+
+
+def _waiting_facts(store: Store) -> WaitingFacts:
+    file = entries_file(store)
+    kinds = Counter(entry.kind for entry in read_entries(store) if entry.state == "waiting")
+    return WaitingFacts(file.name if file else None, kinds["timer"], kinds["half"])

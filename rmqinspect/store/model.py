@@ -92,7 +92,7 @@ class Store:
     settings: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()  # inferred values, for people
     unpacked: frozenset[Place] = frozenset()  # folders of the RocksDB databases that were unpacked
-    # (folder's last name, name of the JSON file) -> configuration unpacked from RocksDB
+    # (folder's last name, name of the file) -> what was unpacked from RocksDB, but queues
     unpacked_config: Mapping[tuple[str, str], StoreFile] = field(default_factory=dict)
     neighbours: bool = True  # False for loose files: absent files were not given, rather than lost
 

@@ -5,6 +5,7 @@ from rmqinspect.tables.config import DELAY_OFFSETS, GROUPS, SUBSCRIPTION_GROUPS,
 from rmqinspect.tables.index import INDEX_ENTRIES, INDEX_FILES
 from rmqinspect.tables.log import GAPS_TABLE, MESSAGES_TABLE, SEGMENTS_TABLE
 from rmqinspect.tables.queues import QUEUE_UNITS, QUEUES
+from rmqinspect.tables.rocksdb_entries import ROCKSDB_ENTRIES
 from rmqinspect.tables.table import Table
 
 TABLES: dict[str, Table] = {
@@ -22,5 +23,6 @@ TABLES: dict[str, Table] = {
         SUBSCRIPTION_GROUPS,
         CHECKPOINT,
         DELAY_OFFSETS,
+        ROCKSDB_ENTRIES,
     )
 }

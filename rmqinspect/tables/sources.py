@@ -13,6 +13,7 @@ from rmqinspect.tables.table import Request
 _QUEUE_TABLES = frozenset({"queue_units", "queues"})
 _INDEX_TABLES = frozenset({"index_files", "index_entries"})
 _SMALL_TABLES = frozenset({"topics", "subscription_groups", "checkpoint", "delay_offsets", "groups"})
+_ROCKSDB_TABLES = frozenset({"rocksdb_entries"})  # read from nothing else
 
 # Table -> folders of the RocksDB databases that it may be read from.
 _QUEUE_DATABASES = ("consumequeue", "consumequeue_rocksdb")
@@ -24,6 +25,7 @@ _DATABASES: dict[str, tuple[str, ...]] = {
     "subscription_groups": ("config/subscriptionGroups", *_ALL_CONFIG),
     "groups": ("config/consumerOffsets", "config/topics", *_ALL_CONFIG, *_QUEUE_DATABASES),
     "delay_offsets": _QUEUE_DATABASES,
+    "rocksdb_entries": ("rocksdbstore",),
 }
 
 
@@ -36,6 +38,8 @@ def is_read_for(table: str, place: tuple[str, ...]) -> bool:
     """Whether a table is read from files in this folder of a store; () is the store itself."""
     if not place or "/".join(place) in databases_of(table):
         return True
+    if table in _ROCKSDB_TABLES:
+        return False
     if table in _QUEUE_TABLES:
         return place[0] in ("consumequeue", "batchconsumequeue")
     if table in _INDEX_TABLES:
@@ -61,7 +65,7 @@ def unread_places(store: Store, tables: Iterable[str]) -> list[str]:
 
 def bytes_to_read(store: Store, table: str, offsets: tuple[int, int] | None = None) -> int:
     """Return the bytes that a table is read from, holes included; `offsets` is a range of the log."""
-    if table in _SMALL_TABLES:
+    if table in _SMALL_TABLES | _ROCKSDB_TABLES:
         return 0
     if table in _QUEUE_TABLES:
         return sum(file.size for file in store.queue_files)

@@ -7,7 +7,7 @@ from itertools import pairwise
 from rmqinspect.codec.layout import parse
 from rmqinspect.commitlog.gaps import holes_in
 from rmqinspect.errors import Unreadable
-from rmqinspect.rocksdb.databases import CONFIG, QUEUES, Database, databases, unread_databases
+from rmqinspect.rocksdb.databases import CONFIG, ENTRIES, QUEUES, Database, databases, unread_databases, used_databases
 from rmqinspect.rocksdb.unpack import INSTALL, has_rocksdict
 from rmqinspect.schemas import checkpoint
 from rmqinspect.store.lock import lock_holder
@@ -44,7 +44,9 @@ _PARTS = (
     _Part("timer_wheel", "timer wheel", "pending timer messages", "deep"),
     _Part("rocksdb", "consume queues in RocksDB", "queue -> log, log -> queue", "standard", QUEUES),
     _Part("rocksdb", "configuration in RocksDB", "topics, groups", "standard", CONFIG),
-    _Part("rocksdb", "RocksDB of timers and transactions", "everything kept in it", None),
+    _Part("rocksdb", "timer messages in RocksDB", "pending timer messages", "deep", ENTRIES),
+    _Part("rocksdb", "half messages and index in RocksDB", "pending transactions, key search", None, ENTRIES),
+    _Part("rocksdb", "other RocksDB databases", "everything kept in them", None),
     _Part("compaction_log", "compaction logs", "compacted topics", None),
     _Part("compaction_queue", "compaction queues", "compacted topics", None),
 )
@@ -250,6 +252,8 @@ def _unchecked_files(store: Store, part: _Part, level: str) -> tuple[list[StoreF
     if not part.holds:
         known = {file.path for database in databases(store) for file in database.files}
         return [file for file in store.of_kind("rocksdb") if file.path not in known], ""
+    if part.holds == ENTRIES and (deeper or not part.level):
+        return [file for one in used_databases(store) if one.holds == part.holds for file in one.files], remedy
     unread = unread_databases(store, part.holds)
     if unread and not remedy and not _failed(store, unread):
         remedy = "--rocksdb" if has_rocksdict() else INSTALL

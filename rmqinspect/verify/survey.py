@@ -14,6 +14,7 @@ import numpy as np
 from rmqinspect.consumequeue.units import queue_files_of
 from rmqinspect.index.geometry import IndexFile, read_index_files
 from rmqinspect.rocksdb.databases import QUEUES, unread_databases
+from rmqinspect.rocksdb.entries import timer_units_file
 from rmqinspect.store.model import QueueFile, Store
 from rmqinspect.system.workers import run_ordered
 from rmqinspect.verify.commitlog.split import PRELOAD
@@ -141,7 +142,8 @@ def _unknown_geometry(index: IndexFile) -> Iterator[Finding]:
 def survey_tasks(store: Store, index_files: Iterable[IndexFile], *, timer: bool) -> list[SurveyTask]:
     """Cut the work into tasks, index files first: one may take long."""
     tasks = [SurveyTask(index=index) for index in index_files]
-    if timer and any(file.kind in ("timer_log", "timer_wheel") for file in store.files):
+    in_files = any(file.kind in ("timer_log", "timer_wheel") for file in store.files)
+    if timer and (in_files or timer_units_file(store) is not None):
         tasks.append(SurveyTask(timer=TimerFiles.of(store)))
     if ext := tuple(file for file in store.queue_files if file.kind == "ext_queue"):
         tasks.append(SurveyTask(ext=ext))

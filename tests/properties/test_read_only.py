@@ -28,6 +28,7 @@ COMMANDS = [
             "topics",
             "subscription_groups",
             "delay_offsets",
+            "rocksdb_entries",
             "checkpoint",
         )
     ),

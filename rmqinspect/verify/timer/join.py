@@ -6,7 +6,7 @@ for. Each unit gets one verdict at most, in this order:
     place >= log end              beyond      TM-BEYOND
     no record starts at place     lost        TM-CHAIN; normal before the log: retention took the record
     another record size           resized     TM-CHAIN
-    another REAL_TOPIC            retargeted  TM-CHAIN
+    another REAL_TOPIC            retargeted  TM-CHAIN; of a unit unpacked from RocksDB the topic is not known
 
 Where the commit log was cut, the timer log is not: TimerMessageStore#recover looks at the timer log only
 (apache/rocketmq issue 10668).
@@ -68,7 +68,10 @@ def join_timer(records: Dispatched, plan: CrossPlan, number: int, ranges: LogRan
         # Whether a unit points behind the log's end is for the judge of the whole log to say.
         verdict = judge_timer_units(units, records.physical_offset, records.size, records.real_topic, low, _ANYWHERE)
         result.dangling += _dangling(file, rows, units, np.flatnonzero(verdict.lost), ranges)
-        judged_here = verdict._replace(lost=np.zeros(len(units), np.bool_))
+        nowhere = np.zeros(len(units), np.bool_)
+        judged_here = verdict._replace(lost=nowhere)
+        if file.kind != "timer_log":
+            judged_here = judged_here._replace(retargeted=nowhere)
         result.findings += timer_unit_findings(file, rows, units, judged_here, records.size, records.real_topic, limit)
     return result
 
