@@ -58,7 +58,7 @@ _SHAPES = (
     _Shape(others=0, advice=False, places=False, action=False),
 )
 # The shapes of the worst findings and of the others, tried in this order until all fit the screen.
-_STEPS = ((0, 0), (1, 1), (1, 4), (2, 4), (3, 4), (4, 4))
+_STEPS = ((0, 0), (1, 1), (1, 2), (1, 4), (2, 4), (3, 4), (4, 4))
 
 
 class Block(NamedTuple):
