@@ -17,9 +17,14 @@ from rmqinspect.explain.log_lines import HARMLESS, LOG_LINES, LogLine
 from rmqinspect.explain.names import FILES, NUMBERS, PREFIX, PROPERTIES, TOPICS, WORDS
 from rmqinspect.explain.recognition import explain_line, plain, recognise
 from rmqinspect.explain.values import number, physical_offset
+from rmqinspect.store.directory import kind_in, rows_at
+from rmqinspect.text import group_digits
 from rmqinspect.verify.codes import CODES, Code, fill_do
 
 _MOST_NEAR = 6
+_KIND_OF_FILE = "kind of a file"  # in names.toml
+_OFFSET_DIGITS = 20  # of a file that is named with where it begins
+_KINDS_OF_DIGITS = {_OFFSET_DIGITS: ("segment", "queue"), len("yyyyMMddHHmmssSSS"): ("index",)}
 
 
 def explain(text: str) -> list[Explanation]:
@@ -30,7 +35,14 @@ def explain(text: str) -> list[Explanation]:
     :raises ValueError: the name is known, but the value is not of its kind.
     """
     text = text.strip()
-    return _by_name(text) or _log_lines(text) or _with_value(text) or _by_prefix(text) or _parts_of_log_lines(text)
+    return (
+        _by_name(text)
+        or _log_lines(text)
+        or _with_value(text)
+        or _by_prefix(text)
+        or _by_path(text)
+        or _parts_of_log_lines(text)
+    )
 
 
 def is_name(text: str) -> bool:
@@ -105,6 +117,28 @@ def _by_prefix(text: str) -> list[Explanation]:
         return []
     longest = max(fitting, key=lambda named: len(named.name))
     return [replace(_of_named(longest), next=(fill_command(DECODE_TOPIC, topic=text),))]
+
+
+def _by_path(text: str) -> list[Explanation]:
+    """Explain a file of a store by its path, or by a name of 20 or 17 digits without its folder."""
+    *folders, name = text.split("/")
+    if not folders:
+        alone = _KINDS_OF_DIGITS.get(len(name), ()) if name.isdecimal() else ()
+        return [explanation for kind in alone for explanation in _of_kind(kind, name)]
+    if not name.isdecimal():
+        return _by_name(name) if " " not in text else []
+    places = ((*folders[start:], name) for start in range(len(folders)))
+    kinds = (kind_in(rows_at(place), len(place)) for place in places)
+    return next((_of_kind(kind, name) for kind in kinds if kind != "other"), [])
+
+
+def _of_kind(kind: str, name: str) -> list[Explanation]:
+    value = ((name, f"the file begins at byte {group_digits(int(name))} of its log or queue"),)
+    return [
+        replace(_of_named(named), values=value if len(name) == _OFFSET_DIGITS else ())
+        for named in _find(_key(kind))
+        if named.where == _KIND_OF_FILE
+    ]
 
 
 def _of_code(code: Code) -> Explanation:

@@ -76,3 +76,25 @@ def test_every_word_of_a_column_is_explained() -> None:
 def test_a_word_says_what_it_is(word: str, meaning: str) -> None:
     assert any(meaning in found.meaning for found in explain(word))
     assert all(found.next for found in explain(word))
+
+
+@pytest.mark.parametrize(
+    ("path", "names"),
+    [
+        ("commitlog/00000000000000065536", ["segment"]),
+        ("/data/store/consumequeue/TopicA/0/00000000000000000000", ["queue"]),
+        ("00000000000000065536", ["segment", "queue"]),
+        ("index/20261121084845096", ["index"]),
+        ("20261121084845096", ["index"]),
+        ("/data/store/config/topics.json", ["topics.json"]),
+        ("commitlog/foo.bak", []),
+        ("commitlog/", ["commitlog"]),
+    ],
+)
+def test_a_file_is_known_by_its_path(path: str, names: list[str]) -> None:
+    assert [found.name for found in explain(path)] == names
+
+
+def test_a_name_of_20_digits_says_where_the_file_begins() -> None:
+    (found,) = explain("commitlog/00000000000000065536")
+    assert found.values == (("00000000000000065536", "the file begins at byte 65 536 of its log or queue"),)
