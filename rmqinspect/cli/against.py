@@ -14,7 +14,7 @@ from rmqinspect.cli.status import ExitStatus
 from rmqinspect.store.discover import open_store
 from rmqinspect.text import count, describe_size, escape, group_digits
 from rmqinspect.verify.custody import Custody, Difference, Record, Watch
-from rmqinspect.verify.report import read_record
+from rmqinspect.verify.reported import read_record
 
 _SCREEN = Screen(indent=9)
 

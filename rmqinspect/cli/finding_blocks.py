@@ -26,10 +26,10 @@ import click
 from rmqinspect.cli.labelled import Screen, fold, line_width, pad
 from rmqinspect.commands import EXPLAIN, fill_command
 from rmqinspect.text import count, escape, group_digits
-from rmqinspect.times import format_millis
+from rmqinspect.times import format_micros, to_micros
 from rmqinspect.verify.code_groups import OF_UNITS
-from rmqinspect.verify.codes import BY_CODE
-from rmqinspect.verify.findings import Finding, Findings, next_command, what_to_do
+from rmqinspect.verify.findings import Finding, FindingRow
+from rmqinspect.verify.reported import Report, moment
 
 SCREEN = Screen(indent=13)
 _DETAIL = Screen(indent=8, lead=SCREEN.indent)
@@ -64,11 +64,11 @@ _STEPS = ((0, 0), (1, 1), (1, 2), (1, 4), (2, 4), (3, 4), (4, 4))
 class Block(NamedTuple):
     """Findings of one code and one cause."""
 
-    findings: list[Finding]
+    findings: list[FindingRow]
     total: int  # with those that have no row
 
     @property
-    def first(self) -> Finding:
+    def first(self) -> FindingRow:
         """The finding that is shown in full."""
         return self.findings[0]
 
@@ -77,21 +77,20 @@ class Block(NamedTuple):
 class FindingScreen:
     """How the findings of a run are printed."""
 
-    store: str  # as given: the commands name it
     zone: tzinfo  # of printed times
     colour: bool
     height: int | None  # lines that all findings may take; None: each finding is shown
 
-    def lines(self, findings: Findings) -> list[str]:
+    def lines(self, report: Report) -> list[str]:
         """Return the lines of all findings but ST-UNCHECKED, in file order, folded if there is a height."""
-        rows = [finding for finding in findings.rows if finding.code != "ST-UNCHECKED"]
+        rows = [finding for finding in report.findings if finding.code != "ST-UNCHECKED"]
         more = []
-        if findings.suppressed:
-            number = group_digits(findings.suppressed)
+        if report.findings_left_out:
+            number = group_digits(report.findings_left_out)
             more = [SCREEN.line("", f"and {number} more: --max-findings shows them")]
         if self.height is None:
             return self._lines([Block([finding], finding.count) for finding in rows], (0, 0)) + more
-        blocks = _blocks(rows, findings.counts)
+        blocks = _blocks(rows, report.counts)
         for step in _STEPS:
             lines = self._lines(blocks, step) + more
             if len(lines) <= self.height:
@@ -126,10 +125,10 @@ class FindingScreen:
             if first.severity == "info":
                 continue
             if shape.advice:
-                lines += _DETAIL.rows("broker", BY_CODE[first.code].broker_effect)
+                lines += _DETAIL.rows("broker", first.broker_effect or "")
             if shape.action:
-                lines += _DETAIL.rows("do", what_to_do(first) or "")
-                lines += _DETAIL.command("next", next_command(first, self.store) or "")
+                lines += _DETAIL.rows("do", first.do or "")
+                lines += _DETAIL.command("next", first.next or "")
             if shape.advice and last[first.code] == number:
                 lines += _DETAIL.command("explain", fill_command(EXPLAIN, what=first.code))
         return lines
@@ -152,7 +151,7 @@ class FindingScreen:
             yield from SCREEN.rows("", total)
 
 
-def where(finding: Finding) -> str:
+def where(finding: Finding | FindingRow) -> str:
     """Return the file and range of a finding, "" for a remark about the whole store."""
     place = finding.file or ""
     if finding.severity == "info" and finding.offset is None:
@@ -164,7 +163,7 @@ def where(finding: Finding) -> str:
     return place
 
 
-def _blocks(rows: Sequence[Finding], counts: Mapping[str, int]) -> list[Block]:
+def _blocks(rows: Sequence[FindingRow], counts: Mapping[str, int]) -> list[Block]:
     """Return the findings by code, severity and cause, in the order in which each was found first.
 
     `counts` is the number of findings of each code, with those that have no row: they are in its last block.
@@ -172,7 +171,7 @@ def _blocks(rows: Sequence[Finding], counts: Mapping[str, int]) -> list[Block]:
     causes: dict[tuple[str, str], set[str]] = {}
     for finding in rows:
         causes.setdefault((finding.code, finding.severity), set()).add(_cause(finding))
-    blocks: dict[tuple[str, str, str], list[Finding]] = {}
+    blocks: dict[tuple[str, str, str], list[FindingRow]] = {}
     without_row = Counter(counts)
     for finding in rows:
         kind = (finding.code, finding.severity)
@@ -186,7 +185,7 @@ def _blocks(rows: Sequence[Finding], counts: Mapping[str, int]) -> list[Block]:
     ]
 
 
-def _cause(finding: Finding) -> str:
+def _cause(finding: FindingRow) -> str:
     """Return what the message says before its details, without the numbers in it."""
     message = finding.message
     for name in (finding.topic, finding.file):
@@ -194,7 +193,7 @@ def _cause(finding: Finding) -> str:
     return re.sub(r"\d+", "", re.split("[;:]", message)[0])
 
 
-def _headline(finding: Finding, colour: bool) -> Iterator[str]:
+def _headline(finding: FindingRow, colour: bool) -> Iterator[str]:
     """Yield the lines of code, severity and message."""
     label = pad(finding.code, max(SCREEN.indent, len(finding.code) + 1))
     severity, width = f"{finding.severity:8} ", line_width()
@@ -203,7 +202,7 @@ def _headline(finding: Finding, colour: bool) -> Iterator[str]:
     yield from (f"{'':{SCREEN.indent}}{line}" for line in rest)
 
 
-def _record(finding: Finding, zone: tzinfo) -> str:
+def _record(finding: FindingRow, zone: tzinfo) -> str:
     """Return the record or queue unit that a finding is about, "" without one."""
     queue = _queue(finding)
     if not queue or finding.physical_offset is None:
@@ -213,12 +212,12 @@ def _record(finding: Finding, zone: tzinfo) -> str:
     text = f"record {group_digits(finding.physical_offset)}: {queue}"
     if finding.keys:
         text += f", key {finding.keys.split(' ')[0]}"
-    if finding.timestamp is not None and (stored := format_millis(finding.timestamp, zone)) is not None:
-        text += f", {stored}"
+    if finding.store_timestamp is not None:
+        text += f", {format_micros(to_micros(moment(finding.store_timestamp)), zone)}"
     return text
 
 
-def _queue(finding: Finding) -> str:
+def _queue(finding: FindingRow) -> str:
     """Return the queue of a finding and the offset in it, "" without one."""
     if finding.topic is None:
         return ""

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 import click
 
@@ -25,20 +26,21 @@ from rmqinspect.cli.against import AgainstOptions, compare_with_report
 from rmqinspect.cli.finding_blocks import SCREEN, where
 from rmqinspect.cli.interrupt import interrupt_no_more, interrupted_once
 from rmqinspect.cli.options import (
-    FORMAT_NAMES,
-    LookOptions,
-    OutputOptions,
-    RedactOptions,
     RocksdbOptions,
     choose_format,
     count_jobs,
     option,
     takes,
-    use_colour,
 )
 from rmqinspect.cli.progress import LONG_READ, Progress, least_time, running_broker
 from rmqinspect.cli.status import ExitStatus
-from rmqinspect.cli.verify_screen import FinishedRun, screen, verdict_line
+from rmqinspect.cli.verify_output import (
+    VerifyOutputOptions,
+    print_report,
+    print_written,
+    refuse_options_of_checks,
+    status_of_report,
+)
 from rmqinspect.errors import NotAStore, Refused
 from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.store.discover import open_store
@@ -60,6 +62,7 @@ from rmqinspect.verify.partial import (
 )
 from rmqinspect.verify.redacted import redact_findings
 from rmqinspect.verify.report import report_document
+from rmqinspect.verify.reported import typed
 from rmqinspect.verify.result import VerifyResult
 from rmqinspect.verify.run import splits_to_read
 
@@ -89,7 +92,7 @@ def _list_checks(ctx: click.Context, _: click.Parameter, asked: bool) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class VerifyArguments(OutputOptions, AgainstOptions, RedactOptions, LookOptions, RocksdbOptions):
+class VerifyArguments(VerifyOutputOptions, AgainstOptions, RocksdbOptions):
     """What `verify` is asked for."""
 
     level: str = option(
@@ -129,24 +132,23 @@ class VerifyArguments(OutputOptions, AgainstOptions, RedactOptions, LookOptions,
     report: str | None = option(
         "--report", type=click.Path(dir_okay=False), metavar="FILE", help="Write everything to FILE as JSON."
     )
+    from_report: str | None = option(
+        "--from",
+        type=click.Path(dir_okay=False),
+        metavar="REPORT",
+        help="Run no checks, read no STORE: print the screen of a report again.",
+    )
     hash: str | None = option(
         "--hash",
         type=click.Choice((ALGORITHM,)),
         help="Add the digest of every file to the report; a file that changes during the run makes it incomplete.",
     )
-    format: str | None = option(
-        "-f",
-        "--format",
-        type=click.Choice(FORMAT_NAMES),
-        help="Default: a screen. Other formats: the table of findings, with the verdict on stderr.",
-    )
 
-    quiet: bool = option(
-        "-q", "--quiet", is_flag=True, help="Only the exit status; -f, -o and --report write what they always do."
-    )
-    verbose: int = option(
-        "-v", "--verbose", count=True, help="Show each finding, and more remarks; -vv adds a traceback to a bug."
-    )
+    def __post_init__(self) -> None:
+        if self.from_report is None:
+            super().__post_init__()
+        else:
+            refuse_options_of_checks()
 
     @property
     def codes(self) -> frozenset[str]:
@@ -174,8 +176,11 @@ def command(arguments: VerifyArguments) -> int:
       rmqinspect verify STORE --level quick
       rmqinspect verify STORE --level deep --hash sha256 --report evidence.json
       rmqinspect verify STORE --against evidence.json
+      rmqinspect verify --from evidence.json
       rmqinspect verify 00000000001073741824
     """
+    if arguments.from_report is not None:
+        return print_written(arguments, arguments.from_report)
     if arguments.against:
         return _compare(arguments, arguments.against)
     if arguments.hash and not arguments.report:
@@ -193,15 +198,17 @@ def command(arguments: VerifyArguments) -> int:
         )
         outcome, custody = _verify(store, watch, options, arguments)
         if arguments.redact is not None:
-            redact_findings(outcome.findings, arguments.redact)
+            outcome.findings.rows[:] = redact_findings(outcome.findings.rows, arguments.redact)
         # The store may be a folder inside the path: print the path that was given.
         name = name_of(arguments.paths, given)
-        run = FinishedRun(outcome, custody, name, arguments.report or "", started, arguments.zone)
-        digest = _write_report(run, arguments.report) if arguments.report else None
-    _print(run, format_, arguments)
+        words = [without_secrets(argument) for argument in sys.argv[1:]]
+        document = report_document(outcome, name, started, words, custody)
+        digest = _write_report(document, arguments.report, store.paths) if arguments.report else None
+    report = typed(document)
+    print_report(report, arguments.report or "", format_, arguments, evidence=store.paths)
     if arguments.report and digest and not arguments.quiet:
         click.echo(f"{escape(arguments.report)}  sha256 {digest}", err=True)
-    return _status(outcome, arguments.fail_on)
+    return status_of_report(report, arguments.fail_on)
 
 
 def _compare(arguments: VerifyArguments, report: str) -> ExitStatus:
@@ -339,51 +346,11 @@ def _queues(store: Store) -> int:
     return len({(file.topic, file.queue_id) for file in store.queue_files if file.kind != "ext_queue"})
 
 
-def _status(outcome: VerifyResult, fail_on: str) -> ExitStatus:
-    if outcome.interrupted_at is not None:
-        return ExitStatus.INTERRUPTED
-    if fail_on != "never":
-        if outcome.damage or (fail_on == "warning" and outcome.warnings):
-            return ExitStatus.DAMAGE
-        if outcome.unread:
-            return ExitStatus.UNREADABLE
-    return ExitStatus.DONE
-
-
-# --- output -----------------------------------------------------------------------------------------
-
-
-def _print(run: FinishedRun, format_: str, arguments: VerifyArguments) -> None:
-    """Print the screen, or write the table of findings with the verdict on stderr."""
-    if format_ != "table" or arguments.output:
-        _write_table(run, format_, arguments)
-        if not arguments.quiet:
-            click.echo(verdict_line(run), err=True)
-    elif not arguments.quiet:
-        colour = use_colour(arguments.color)
-        for line in screen(run, colour=colour, unfold=arguments.verbose > 0):
-            click.echo(line, color=colour)
-
-
-def _write_table(run: FinishedRun, format_: str, arguments: VerifyArguments) -> None:
-    from rmqinspect.output import View, open_writer
-    from rmqinspect.verify.table import SCHEMA, finding_batches
-
-    view = View(zone=arguments.zone, colour=use_colour(arguments.color, arguments.output))
-    evidence = run.outcome.store.paths
-    with open_writer(format_, SCHEMA, arguments.output, view=view, evidence=evidence) as writer:
-        writer.complete = run.outcome.complete
-        for batch in finding_batches(run.outcome.findings, run.name):
-            writer.write(batch)
-
-
-def _write_report(run: FinishedRun, path: str) -> str:
+def _write_report(document: dict[str, Any], path: str, evidence: Sequence[str]) -> str:
     """Write the report and return its digest."""
     from rmqinspect.output import open_destination
 
-    arguments = [without_secrets(argument) for argument in sys.argv[1:]]
-    document = report_document(run.outcome, run.name, run.started, arguments, run.custody)
     raw = (json.dumps(document, ensure_ascii=False, indent=1) + "\n").encode("utf-8", "backslashreplace")
-    with open_destination(path, run.outcome.store.paths) as out:
+    with open_destination(path, evidence) as out:
         out.write(raw)
     return hashlib.sha256(raw).hexdigest()

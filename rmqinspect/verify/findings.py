@@ -4,12 +4,13 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from rmqinspect.commands import choose_parts, fill_command, placeholders
 from rmqinspect.errors import Unreadable
 from rmqinspect.system.uri import is_remote
 from rmqinspect.tables.capped_list import CappedList
+from rmqinspect.times import format_millis
 from rmqinspect.verify.code_groups import NEVER_CAPPED
 from rmqinspect.verify.codes import BY_CODE, fill_do
 
@@ -50,24 +51,38 @@ _NUMBER = re.compile(r"\d+")
 # Rows that the judges of the whole log keep for each row shown: many are merged into few.
 MERGED_ROWS = 8
 
-COLUMNS = (
-    "code",
-    "severity",
-    "file",
-    "offset",
-    "length",
-    "physical_offset",
-    "topic",
-    "queue_id",
-    "queue_offset",
-    "count",
-    "expected",
-    "found",
-    "message",
-    "broker_effect",
-    "next",
-    "do",
-)
+
+@dataclass(frozen=True, slots=True)
+class FindingRow:
+    """A finding as the report has it: complete, with what its code says and the command to run. docs/report.md."""
+
+    code: str
+    severity: str
+    file: str | None
+    offset: int | None
+    length: int | None
+    physical_offset: int | None
+    topic: str | None
+    queue_id: int | None
+    queue_offset: int | None
+    count: int
+    expected: str | None
+    found: str | None
+    message: str
+    broker_effect: str | None
+    next: str | None
+    do: str | None
+    store_timestamp: str | None  # ISO 8601 in UTC
+    keys: str | None
+    counted: bool
+
+    def columns(self) -> dict[str, object]:
+        """Return the fields that are columns of the table `findings`."""
+        return {name: getattr(self, name) for name in COLUMNS}
+
+
+# The last three are for the screen.
+COLUMNS = tuple(field.name for field in fields(FindingRow))[:-3]
 
 
 def unread_finding(error: Unreadable) -> Finding:
@@ -115,15 +130,17 @@ class Findings:
                 self.severities[BY_CODE[code].severity] += count
                 self._capped.suppressed[code] += count
 
-    def as_rows(self, store: str) -> Iterator[dict[str, object]]:
-        """Yield each row as a dictionary of `COLUMNS`; `store` is the path in the commands of `next`."""
+    def as_rows(self, store: str) -> Iterator[FindingRow]:
+        """Yield the rows of the report; `store` is the path in the commands of `next`."""
+        own = [field.name for field in fields(FindingRow) if field.name in Finding.__slots__]
         for finding in self.rows:
-            code = BY_CODE[finding.code]
-            row = asdict(finding)
-            row["broker_effect"] = code.broker_effect
-            row["next"] = next_command(finding, store)
-            row["do"] = what_to_do(finding)
-            yield {name: row[name] for name in COLUMNS}
+            row = {name: getattr(finding, name) for name in own} | {
+                "broker_effect": BY_CODE[finding.code].broker_effect,
+                "next": next_command(finding, store),
+                "do": what_to_do(finding),
+                "store_timestamp": None if finding.timestamp is None else format_millis(finding.timestamp),
+            }
+            yield FindingRow(**row)
 
 
 def next_command(finding: Finding, store: str) -> str | None:

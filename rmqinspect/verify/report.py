@@ -3,20 +3,18 @@
 docs/report.md has every field.
 """
 
-import json
 import platform
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from rmqinspect.errors import Unreadable
 from rmqinspect.times import format_micros, format_millis, to_micros
 from rmqinspect.verify.codes import CODES
-from rmqinspect.verify.custody import Custody, Record, Recorded
+from rmqinspect.verify.custody import Custody
+from rmqinspect.verify.reported import SCHEMA_VERSION
 from rmqinspect.verify.result import VerifyResult
-from rmqinspect.version import tool_version
-
-# A minor change adds fields at the end, a major one renames.
-SCHEMA_VERSION = 1
+from rmqinspect.verify.scope import given, interruption, not_checked, not_given, summary
+from rmqinspect.version import tool_name
 
 
 def report_document(
@@ -37,7 +35,7 @@ def report_document(
         "counts": dict(sorted(result.findings.counts.items())),
         "findings_left_out": result.findings.suppressed,
         "checks": [code.code for code in CODES if code.code in result.options.codes],
-        "findings": list(result.findings.as_rows(store)),
+        "findings": [asdict(row) for row in result.findings.as_rows(store)],
         "segments": [
             {
                 "base": account.segment.base,
@@ -64,8 +62,13 @@ def report_document(
         ],
         "inferred": list(result.store.remarks),
         "custody": custody and custody.document(),
+        "summary": summary(result, custody),
+        "given": given(result.store),
+        "not_given": not_given(result.store),
+        "not_checked": not_checked(result),
+        "interrupted": interruption(result),
         "run": {
-            "tool": f"rmqinspect {tool_version()}",
+            "tool": tool_name(),
             "python": platform.python_version(),
             "store": store,
             "arguments": arguments,
@@ -94,39 +97,7 @@ def _broker_version(result: VerifyResult) -> dict[str, Any] | None:
     if versions is None:
         return None
     why = [versions.contradiction] if versions.contradiction else []
-    return {"assumed": str(versions), "why": [*why, *versions.clues]}
-
-
-def read_record(path: str) -> Record:
-    """Return what a report says about the files, to compare them with what they are now.
-
-    :raises Unreadable: the file cannot be read.
-    :raises ValueError: it is no report, or one without a list of files.
-    """
-    try:
-        with open(path, "rb") as file:
-            document = json.load(file)
-    except OSError as error:
-        raise Unreadable(f"{path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: not a report of verify, not even JSON") from error
-    if not isinstance(document, dict) or not {"verdict", "custody", "run"} <= document.keys():
-        raise ValueError(f"{path}: not a report of verify with a list of files")
-    if document.get("schema_version") != SCHEMA_VERSION:
-        raise ValueError(f"{path}: a report with a schema version other than {SCHEMA_VERSION}")
-    try:
-        return Record(
-            moment=str(document["run"]["ended"]),
-            files={row["file"]: _recorded(row) for row in document["custody"]["files"]},
-            others={row["file"]: str(row["what"]) for row in document["custody"]["others"]},
-        )
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{path}: a report whose list of files is damaged") from error
-
-
-def _recorded(row: dict[str, Any]) -> Recorded:
-    digest = row["sha256"]
-    return Recorded(int(row["size"]), str(row["mtime"]), None if digest is None else str(digest))
+    return {"assumed": str(versions), "why": [*why, *versions.clues], "contradiction": versions.contradiction or None}
 
 
 def _time(millis: int | None) -> str | None:

@@ -1,11 +1,11 @@
 """The table `findings`: what verify returns, as Arrow."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
 from rmqinspect.tables.table import column
-from rmqinspect.verify.findings import Findings
+from rmqinspect.verify.findings import FindingRow, Findings
 
 SCHEMA = pa.schema(
     [
@@ -31,6 +31,10 @@ SCHEMA = pa.schema(
 
 def finding_batches(findings: Findings, store: str) -> Iterator[pa.RecordBatch]:
     """Yield the rows of the table; `store` is the path that the commands in `next` name."""
-    rows = list(findings.as_rows(store))
-    if rows:
-        yield pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
+    return row_batches(findings.as_rows(store))
+
+
+def row_batches(rows: Iterable[FindingRow]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the table, from a run or from its report."""
+    if columns := [row.columns() for row in rows]:
+        yield pa.RecordBatch.from_pylist(columns, schema=SCHEMA)

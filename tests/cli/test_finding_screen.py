@@ -13,7 +13,7 @@ from rmqinspect.cli import VERBS, finding_blocks, main
 from rmqinspect.schemas.checkpoint import TIMESTAMP_FIELDS
 from rmqinspect.store.discover import open_store
 from rmqinspect.text import cell_width
-from rmqinspect.verify.findings import Finding, next_command
+from rmqinspect.verify.findings import Finding, Findings, next_command
 from rmqinspect.verify.options import VerifyOptions
 from rmqinspect.verify.run import verify
 from tests.support import oracle
@@ -105,10 +105,13 @@ def test_blocks_become_shorter_until_they_fit(run: Run, monkeypatch: pytest.Monk
 
 def test_many_causes_of_one_code_are_one_block() -> None:
     """What differs between them is a name."""
-    findings = [Finding("ST-GROUP-LOST", f"group {name}: lost") for name in ("a", "b", "c", "d")]
-    blocks = finding_blocks._blocks(findings, {"ST-GROUP-LOST": 4})
+    findings = Findings(limit=4)
+    for name in ("a", "b", "c", "d"):
+        findings.add(Finding("ST-GROUP-LOST", f"group {name}: lost"))
+    rows = list(findings.as_rows("STORE"))
+    blocks = finding_blocks._blocks(rows, {"ST-GROUP-LOST": 4})
     assert [(len(block.findings), block.total) for block in blocks] == [(4, 4)]
-    assert len(finding_blocks._blocks(findings[:3], {"ST-GROUP-LOST": 3})) == 3
+    assert len(finding_blocks._blocks(rows[:3], {"ST-GROUP-LOST": 3})) == 3
 
 
 # --- next -------------------------------------------------------------------------------------------------
