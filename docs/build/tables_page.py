@@ -76,7 +76,7 @@ have had some the status is `beyond_max`. `no_queue` and `behind_min` do not cha
 One row per timer message and per half message in `rocksdbstore/`, where a broker of 5.4.0 or later keeps them with
 `timerRocksDBEnable` and `transRocksDBEnable`: [rocksdb.md](rocksdb.md). Timer messages come first, by time; half
 messages by physical offset. A delivered timer message stays for half an hour at least, as `done`; a half message goes
-when it is committed or rolled back. `physical_offset` joins with `messages`.
+when it is committed, rolled back or given up. `physical_offset` joins with `messages`.
 """,
     FINDINGS: """
 One row per problem that `rmqinspect verify` finds at level standard. Only `export` and the Spark data source have this

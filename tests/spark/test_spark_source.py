@@ -13,7 +13,7 @@ import pytest
 
 from rmqinspect.errors import BadOption
 from rmqinspect.export.request import FINDINGS
-from rmqinspect.rocksdb.unpack import unpacked
+from rmqinspect.rocksdb.unpack import has_rocksdict, unpacked
 from rmqinspect.spark.options import OPTIONS, SCHEMAS, STORE, read_options
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
@@ -82,9 +82,14 @@ def local_rows(table: str, stores: dict[str, Store]) -> pa.Table:
 
 @pytest.mark.parametrize("table", SCHEMAS)
 def test_several_stores_in_one_load_give_the_local_tables(spark: "SparkSession", table: str) -> None:
-    stores = {name: open_store([str(oracle.store(family, name))]) for family, name in STORES}
+    chosen = STORES
+    if table == "rocksdb_entries":
+        if not has_rocksdict():
+            pytest.skip("rocksdict is not installed")
+        chosen = (STORES[0], ("broker", "rocksopt-5.5.0"))
+    stores = {name: open_store([str(oracle.store(family, name))]) for family, name in chosen}
     expected = local_rows(table, stores)
-    found = rows(load(spark, paths(), table=table, split_size="1GiB"), table)
+    found = rows(load(spark, paths(chosen), table=table, split_size="1GiB"), table)
     assert found.equals(expected)
     assert expected.num_rows > 0
 
