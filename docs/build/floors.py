@@ -47,7 +47,7 @@ FLOORS = (
     Folder(
         7,
         "find",
-        "codec commitlog config consumequeue index schemas store tables",
+        "broker codec commitlog config consumequeue index schemas store tables",
         "look-ups: which few bytes of the log hold the records that a filter asks for",
     ),
     Folder(
@@ -98,7 +98,7 @@ LIBRARIES = {
     "construct": "schemas codec",
     "isal": "commitlog",
     "javaproperties": "store",
-    "numpy": "codec commitlog consumequeue index config rocksdb timer broker damage tables diff verify export",
+    "numpy": "codec commitlog consumequeue index config rocksdb timer broker damage tables find diff verify export",
     "pyarrow": "codec system output commitlog tables find diff verify export spark cli",
     "py4j": "spark",
     "pyspark": "spark",

@@ -473,7 +473,9 @@ class _Reading:
         size = FileReader.bytes_read
         if scan or any(end - start > LARGE_SPAN for one in look_ups for start, end in one.to_read):
             size = max(size, min(self.plan.size, self.progress.done))  # other processes count by themselves
-        self.progress.remark(f"read {describe_size(size)}: {ways}")
+        whole = sum(read.size(self.plan.table.name, scan=True) for read in self.plan.reads)
+        of = f" of {describe_size(whole)}" if size < whole else ""
+        self.progress.remark(f"read {describe_size(size)}{of}: {ways}")
         missed = not self.rows and self.more is None and any(one.asks_for_records for one in look_ups)
         if missed:
             searched = "the whole log" if scan else "; ".join(dict.fromkeys(one.searched for one in look_ups))

@@ -4,6 +4,7 @@
     -t, --queue, --queue-offset      the queue's units                 `queue_offsets`
     -k; --id, a producer's id        the index                         `keys`
     --since, --until                 the store times of the log        `times`
+    -t, --queue                      the units of the topic's queues   `topics`, also with times
 
 A plan is a set of spans of the log. All filters are applied to every record in them, so a pointer that is wrong
 finds no wrong record. It could hide a right one: what no pointer can be trusted for is part of the spans as well,
@@ -19,8 +20,9 @@ from rmqinspect.commitlog.locate import find_segment
 from rmqinspect.errors import NothingFound, Unreadable
 from rmqinspect.find.keys import by_index
 from rmqinspect.find.queue_offsets import by_units
-from rmqinspect.find.spans import Way, place_span
+from rmqinspect.find.spans import Way, place_span, whole_log
 from rmqinspect.find.times import by_times
+from rmqinspect.find.topics import by_topics
 from rmqinspect.index.lookup import Span, merge
 from rmqinspect.store.model import Store
 from rmqinspect.tables.filters import Selection, is_pattern, spellings
@@ -78,9 +80,15 @@ def _ways(store: Store, selection: Selection) -> list[Way]:
         return [by_units(store, topic, selection.queue_id, selection.queue_offsets) for topic in topics]
     if selection.keys:
         return [by_index(store, topics, {key: (key,) for key in selection.keys})]
-    if selection.time_column == "store_timestamp" and (selection.since is not None or selection.until is not None):
-        return [by_times(store, selection.since, selection.until)]
-    return []
+    timed = selection.since is not None or selection.until is not None
+    ways = []
+    if timed and selection.time_column == "store_timestamp":
+        ways = [by_times(store, selection.since, selection.until)]
+    if topics is not None and store.segments:
+        within = ways[0].spans if ways else [whole_log(store)]
+        way = by_topics(store, topics, selection.queue_id, within)
+        return ways if way is None else [way]
+    return ways
 
 
 def _by_offset(store: Store, place: int) -> Way:

@@ -20,14 +20,12 @@ from rmqinspect.commitlog.scan import RecordRun, scan_split, walk_to
 from rmqinspect.commitlog.splits import ScanState, Split
 from rmqinspect.consumequeue.units import find_unit
 from rmqinspect.errors import Unreadable
-from rmqinspect.find.spans import Log
+from rmqinspect.find.spans import NEAR, Log
 from rmqinspect.index.lookup import Span, merge
 from rmqinspect.store.model import QueueFile, Segment, Store
 from rmqinspect.tables.log import lost_gaps, messages_in, report_holes
 from rmqinspect.tables.table import Request
 
-# Spans nearer than this are read as one: entering a span costs as much.
-_NEAR = 512 << 10
 LARGE_SPAN = 1 << 30  # bytes read by several processes; starting them costs as much as reading fewer
 _AROUND = 64 << 10  # bytes around a span that ends in a gap; sixteen times as many at each further look
 
@@ -40,7 +38,7 @@ def planned_rows(store: Store, spans: Sequence[Span], request: Request) -> Itera
     holes = holes_in(store)
     for span in spans if holes else ():
         report_holes(holes, replace(request, offsets=span))
-    joined = merge(spans, _NEAR)
+    joined = merge(spans, NEAR)
     with Log(store) as log:
         doors = _Doors(store, log)
         for segment in store.segments:

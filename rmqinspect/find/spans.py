@@ -13,6 +13,8 @@ from rmqinspect.schemas import message
 from rmqinspect.store.model import Segment, Store
 from rmqinspect.store.reader import FileReader, open_file
 
+# Spans nearer than this are read as one: entering a span costs as much.
+NEAR = 512 << 10
 _PAGE = 2048
 _BLANK_SIZE = message.Blank.sizeof()
 

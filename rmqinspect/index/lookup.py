@@ -17,7 +17,7 @@ Source: IndexFile, IndexService; RocketMQ 4.0.0 to 5.5.0.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import numpy as np
 
@@ -100,6 +100,20 @@ def merge(spans: Iterable[Span], within: int = 0) -> list[Span]:
         else:
             merged.append((start, end))
     return merged
+
+
+def intersect(spans: Sequence[Span], others: Sequence[Span]) -> list[Span]:
+    """Return what lies in spans of both; each is ascending and disjoint, and so is the result."""
+    common: list[Span] = []
+    at = 0
+    for start, end in spans:
+        while at < len(others) and others[at][1] <= start:
+            at += 1
+        for first, last in islice(others, at, None):
+            if first >= end:
+                break
+            common.append((max(start, first), min(end, last)))
+    return common
 
 
 def uncovered(covered: Iterable[Span], whole: Span) -> list[Span]:

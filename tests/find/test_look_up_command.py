@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from rmqinspect.find import topics
+from tests.support import oracle
 from tests.support.command import Run, runner
 from tests.support.samples import sample
 
@@ -39,6 +41,22 @@ def test_the_way_taken_is_said(decode: Run, way: str, question: tuple[str, ...])
     scanned = decode(HEALTHY, *question, "--scan")
     assert scanned[:2] == (status, out)
     assert ": by a scan, as asked\n" in scanned[2]
+
+
+@pytest.mark.parametrize("times", [(), ("--since", "2000-01-01", "--until", "2100-01-01")])
+def test_a_topic_is_read_by_its_units_where_that_pays(
+    decode: Run, monkeypatch: pytest.MonkeyPatch, times: tuple[str, ...]
+) -> None:
+    store = oracle.store("broker", "main-5.5.0")
+    scanned = decode(store, "-t", "OrderLog", *times)
+    assert "by the units" not in scanned[2]  # the log is small
+    monkeypatch.setattr(topics, "SMALL_LOG", 0)
+    monkeypatch.setattr(topics, "NEAR", 0)
+    status, out, err = decode(store, "-t", "OrderLog", *times)
+    assert (status, out) == scanned[:2]
+    assert out
+    assert "MB: by the units of OrderLog\n" in err
+    assert "by the units" not in decode(store, "-t", "VoucherOld", *times)[2]  # most of the log is behind its units
 
 
 def test_an_id_of_another_place_finds_nothing(decode: Run) -> None:

@@ -5,11 +5,13 @@ Half of the stores are damaged: their index files, queues and segments lead astr
 
 import random
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from rmqinspect.find import read, topics
 from rmqinspect.find.plan import plan_look_up
 from rmqinspect.find.read import planned_rows
 from rmqinspect.store.discover import open_store
@@ -35,6 +37,7 @@ COLUMNS = frozenset(
 )
 RECORDS = 4  # of each store that could be asked for
 QUESTIONS = 2  # asked of each store
+TOPICS = 2  # of each store that are asked for
 
 Rows = list[tuple[int, str]]
 Gaps = set[tuple[int, int]]
@@ -78,6 +81,28 @@ class Scanned:
             for beyond in (offset + 1, offset + 5):
                 yield Selection(topics=(topic,), queue_id=queue_id, queue_offsets=(offset, beyond), in_queues=True)
 
+    def in_queues(self, rows: Rows) -> Rows:
+        """Return the rows that belong in a queue. A bare message store, unlike a broker, keeps others in any topic."""
+        outside = {row["physical_offset"] for row in self.rows if row["transaction"] in ("prepared", "rollback")}
+        return [row for row in rows if row[0] not in outside]
+
+    def topics(self, chance: random.Random) -> Iterator[Selection]:
+        """Yield a few questions for topics, for one queue of one, and for a time."""
+        records = sorted({(row["topic"], row["queue_id"]) for row in self.rows if row["topic"]})
+        for topic, queue_id in chance.sample(records, min(TOPICS, len(records))):
+            if not any(sign in topic for sign in "*?["):
+                times = [
+                    row["store_timestamp"] for row in self.rows if row["topic"] == topic and row["store_timestamp"]
+                ]
+                since = int(chance.choice(times).timestamp() * 1_000_000) if times else None
+                yield chance.choice(
+                    [
+                        Selection(topics=(topic,)),
+                        Selection(topics=(topic,), queue_id=queue_id),
+                        Selection(topics=(topic,), since=since),
+                    ]
+                )
+
 
 def clip(gaps: list[tuple[str, int, int]], spans: tuple[tuple[int, int], ...]) -> Gaps:
     """Return the bytes of lost records in some spans."""
@@ -107,10 +132,21 @@ def _select(selection: Selection, batches: list[pa.RecordBatch]) -> Rows:
     return [(row["physical_offset"], row["status"]) for rows in found for row in rows.to_pylist()]
 
 
+@contextmanager
+def reading_by_units() -> Iterator[None]:
+    """Have small logs of message stores read by units too, and no two records as one."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (("SMALL_LOG", 0), ("SHARE", 1), ("NEAR", 0), ("may_lack_units", lambda *_: False)):
+            patch.setattr(topics, name, value)
+        patch.setattr(read, "NEAR", 0)
+        yield
+
+
 @pytest.mark.parametrize("family", ["crash", "broker"])
 def test_a_plan_finds_what_a_scan_finds(family: oracle.Family) -> None:
     chance = random.Random(20)
     different = []
+    by_units = 0
     for name in oracle.cases(family):
         scanned = Scanned(open_store([str(oracle.store(family, name))]))
         questions = list(scanned.questions(chance))
@@ -118,4 +154,13 @@ def test_a_plan_finds_what_a_scan_finds(family: oracle.Family) -> None:
             planned, expected = ask(scanned, selection)
             if planned != expected:
                 different.append((name, selection, planned, expected))
+        with reading_by_units():
+            for selection in scanned.topics(chance):
+                look_up = plan_look_up(scanned.store, selection)
+                if look_up is not None and "by the units of" in look_up.way:
+                    by_units += 1
+                    planned, expected = ask(scanned, selection)
+                    if (scanned.in_queues(planned[0]), planned[1]) != (scanned.in_queues(expected[0]), expected[1]):
+                        different.append((name, selection, planned, expected))
     assert different == []
+    assert by_units > 20
