@@ -452,7 +452,7 @@ def read_selection(options: SelectionOptions) -> "Selection":
         topics=options.topics,
         queue_id=options.queue_id,
         queue_offsets=options.queue_offsets,
-        in_queues=True,
+        in_queues=options.queue_offsets is not None,
         offsets=options.offsets,
         tags=options.tags,
         keys=options.keys,

@@ -12,10 +12,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from rmqinspect.rocksdb.job import INDEX, PROCESS_OUTPUT, Job
-from rmqinspect.text import escape
 
 _COMMAND = (sys.executable, "-m", "rmqinspect.rocksdb.readers")
-_MAX_REASON = 300
 _NO_REASON = "it gave no reason"
 _RAISED = "Exception: "  # begins what rocksdict raises, at the end of a traceback
 
@@ -23,7 +21,8 @@ _RAISED = "Exception: "  # begins what rocksdict raises, at the end of a traceba
 def read_apart(jobs: Sequence[Job], folder: str) -> dict[str, str]:
     """Read databases in another process; return why, by the folder of the job, for those that could not be read.
 
-    `folder` is writable, for what the process is told and prints.
+    `folder` is writable, for what the process is told and prints. A reason is as long as RocksDB made it, and not
+    escaped.
     """
     failed: dict[str, str] = {}
     while jobs:
@@ -74,4 +73,4 @@ def _reason(path: str) -> str:
         lines = [line.strip() for line in output if line.strip()]
     raised = [number for number, line in enumerate(lines) if line.startswith(_RAISED)]
     message = " ".join(lines[raised[-1] if raised else -1 :]).removeprefix(_RAISED)
-    return escape(message[:_MAX_REASON]) or _NO_REASON
+    return message or _NO_REASON

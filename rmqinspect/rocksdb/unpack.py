@@ -32,7 +32,7 @@ from rmqinspect.store.evidence import refuse_inside
 from rmqinspect.store.model import NotedEnds, Oddity, QueueFile, Store, StoreFile
 from rmqinspect.store.reader import open_file
 from rmqinspect.system import uri
-from rmqinspect.text import count, describe_size, text_of
+from rmqinspect.text import count, describe_size, escape, text_of
 from rmqinspect.topics import LMQ_PREFIX
 
 INSTALL = "pip install 'rmqinspect[rocksdb]'"
@@ -45,6 +45,7 @@ _COPY_WINDOW = 4 << 20
 # Tables hold some 20 bytes of an entry after compression, a unit has 20.
 _SPACE_PER_BYTE = 2
 _SPACE_MARGIN = 16 << 20
+_MAX_REASON = 300  # characters of what RocksDB says
 _MOST_REMOTE = 1 << 30  # bytes copied from a remote file system unless asked for
 
 
@@ -145,7 +146,8 @@ def _unpack(store: Store, found: Sequence[Database], how: Unpacking, folder: str
         shutil.rmtree(job.copy)
         database = jobs[job.folder]
         if job.folder in ends:
-            failed[database] = f"RocksDB cannot read it: {ends[job.folder].replace(job.copy, database.name)}"
+            reason = ends[job.folder].replace(job.copy, database.name)
+            failed[database] = f"RocksDB cannot read it: {escape(reason[:_MAX_REASON])}"
         else:
             result = _add(result, database, job.folder, failed)
     return _with_oddities(result, "unreadable", failed)

@@ -33,7 +33,8 @@ ALL = ["consumequeue", "config/topics", "config/subscriptionGroups", "config/con
 
 @pytest.fixture
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder for temporary files."""
+    """The folder for temporary files. The stores of the tests are unpacked before, elsewhere."""
+    oracle.store("broker", ROCKSDB[0])
     folder = tmp_path / "scratch"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
