@@ -1,7 +1,8 @@
 """Record batches as Parquet, and as an Arrow IPC file or stream.
 
 A full row group is encoded in a thread while the next one fills: one thread and one group at a time per process, for
-all its open files, so memory is bounded by two groups.
+all its open files, so memory is bounded by two groups. Parquet takes four times the bytes of a large value: one that
+exceeds a group by itself is encoded while nothing else is done.
 """
 
 import json
@@ -135,6 +136,9 @@ class ParquetFile(Writer):
                 self._waiting.append(piece)
                 self._rows += piece.num_rows
                 self._size += size
+                if self._size > GROUP_SIZE:
+                    self.end_group()
+                    self._wait()
             if self._rows >= GROUP_ROWS:
                 self.end_group()
 

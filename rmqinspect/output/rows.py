@@ -10,20 +10,23 @@ A `binary` value is text if it is valid UTF-8, else base64. The column `<name>_e
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, tzinfo
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rmqinspect.output.large_values import LARGE, csv_pieces, json_pieces
 from rmqinspect.output.writer import SCHEMA_VERSION, Out, View, Writer, split_batch
 from rmqinspect.text import HOSTILE_RE2, escape, escape_json, is_utf8
 from rmqinspect.times import format_micros
 from rmqinspect.version import tool_name
 
-# Small enough for prompt output, and far below Arrow's limit of 2 GiB per text array, escapes included.
+# Small enough for prompt output and for memory: a slice of control characters takes thirty times its bytes, as Python
+# escapes them and Arrow joins the texts.
 _SLICE_ROWS = 8192
-_SLICE_SIZE = 16 << 20
+_SLICE_SIZE = LARGE
 
 # 64-bit codes are JSON strings: addresses of ext units exceed 2^53, which JavaScript cannot hold.
 _JSON_STRING_COLUMNS = frozenset({"tags_code", "ext_tags_code"})
@@ -144,6 +147,29 @@ def json_objects(batch: pa.RecordBatch, zone: tzinfo, before: str = "", after: s
     return _join(*pieces, f"}}{after}")
 
 
+def _json_pieces(batch: pa.RecordBatch, zone: tzinfo, before: str = "", after: str = "") -> Iterator[bytes]:
+    """Yield the object of one row, a large binary value in pieces."""
+    opening = f"{before}{{"
+    for name in batch.schema.names:
+        column = batch.select([name])
+        if _is_large(column.column(0)):
+            encoding, pieces = json_pieces(column.column(0)[0])
+            label = escape_json(json.dumps(name, ensure_ascii=False))
+            yield f'{opening}{label}:"'.encode()
+            yield from pieces
+            yield f'",{label[:-1]}_encoding":"{encoding}"'.encode()
+        else:
+            members = json_objects(column, zone)[0].as_py()[1:-1]
+            yield f"{opening}{members}".encode()
+        opening = ","
+    yield f"}}{after}".encode()
+
+
+def _is_large(array: pa.Array) -> bool:
+    """Whether the binary value of one row is written in pieces."""
+    return pa.types.is_binary(array.type) and array[0].is_valid and len(array[0].as_buffer()) > LARGE
+
+
 def _csv_texts(array: pa.Array, zone: tzinfo) -> pa.Array:
     type_ = array.type
     if pa.types.is_timestamp(type_):
@@ -184,10 +210,40 @@ def csv_lines(batch: pa.RecordBatch, zone: tzinfo) -> pa.Array:
     return _join(*pieces[:-1], "\n")
 
 
-def _write_texts(out: Out, texts: pa.Array, skip: int = 0) -> None:
-    """Write all texts of an array in a row, without the first `skip` bytes."""
-    size = pc.sum(pc.binary_length(texts)).as_py()
-    out.write(memoryview(texts.buffers()[2])[skip:size])
+def _csv_pieces(batch: pa.RecordBatch, zone: tzinfo) -> Iterator[bytes]:
+    """Yield the line of one row, a large binary value in pieces."""
+    end = ""
+    for name in batch.schema.names:
+        column = batch.select([name])
+        yield end.encode()
+        if _is_large(column.column(0)):
+            encoding, pieces = csv_pieces(column.column(0)[0], _HOSTILE_BODY)
+            yield from pieces
+            yield f",{encoding}".encode()
+        else:
+            yield csv_lines(column, zone)[0].as_py()[:-1].encode()
+        end = ","
+    yield b"\n"
+
+
+def _write_rows(
+    out: Out,
+    batch: pa.RecordBatch,
+    texts_of: Callable[[pa.RecordBatch], pa.Array],
+    pieces_of: Callable[[pa.RecordBatch], Iterator[bytes]],
+    skip: int = 0,
+) -> None:
+    """Write the rows of a batch as texts, without the first `skip` bytes; one with a large value in pieces."""
+    for rows in split_batch(batch, _SLICE_ROWS, _SLICE_SIZE):
+        if rows.num_rows == 1 and any(map(_is_large, rows.columns)):
+            for piece in pieces_of(rows):
+                out.write(piece[skip:])
+                skip = 0
+        else:
+            texts = texts_of(rows)
+            size = pc.sum(pc.binary_length(texts)).as_py()
+            out.write(memoryview(texts.buffers()[2])[skip:size])
+            skip = 0
 
 
 class JsonLines(Writer):
@@ -195,8 +251,9 @@ class JsonLines(Writer):
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write the batch and flush."""
-        for piece in split_batch(batch, _SLICE_ROWS, _SLICE_SIZE):
-            _write_texts(self.out, json_objects(piece, self.view.zone, after="\n"))
+        zone = self.view.zone
+        texts, pieces = partial(json_objects, zone=zone, after="\n"), partial(_json_pieces, zone=zone, after="\n")
+        _write_rows(self.out, batch, texts, pieces)
         self.out.flush()
 
     def finish(self) -> None:
@@ -216,10 +273,10 @@ class JsonDocument(Writer):
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write the rows, one per line."""
-        for piece in split_batch(batch, _SLICE_ROWS, _SLICE_SIZE):
-            objects = json_objects(piece, self.view.zone, before=",\n")
-            _write_texts(self.out, objects, skip=1 if self._empty else 0)
-            self._empty = False
+        zone = self.view.zone
+        texts, pieces = partial(json_objects, zone=zone, before=",\n"), partial(_json_pieces, zone=zone, before=",\n")
+        _write_rows(self.out, batch, texts, pieces, skip=1 if self._empty else 0)
+        self._empty = self._empty and not batch.num_rows
 
     def finish(self) -> None:
         """Close the list and add `complete` and `more`."""
@@ -243,8 +300,8 @@ class CsvRows(Writer):
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write the batch and flush."""
-        for piece in split_batch(batch, _SLICE_ROWS, _SLICE_SIZE):
-            _write_texts(self.out, csv_lines(piece, self.view.zone))
+        zone = self.view.zone
+        _write_rows(self.out, batch, partial(csv_lines, zone=zone), partial(_csv_pieces, zone=zone))
         self.out.flush()
 
     def finish(self) -> None:

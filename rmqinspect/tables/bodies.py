@@ -8,7 +8,7 @@ from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.decompress import BodyTooLarge, decompress
 from rmqinspect.errors import BadRecord
 
-BATCH_SIZE = 64 << 20  # bytes of payloads after which a batch ends
+BATCH_SIZE = 16 << 20  # bytes of payloads after which a batch ends: at most these and one body are in memory
 
 _UNDECODABLE, _TOO_LARGE = "body_undecodable", "body_too_large"
 
@@ -47,5 +47,9 @@ def decompress_bodies(
         except BadRecord:
             problems[_UNDECODABLE].append(number)
     by_status = {status: np.array(which, np.int64) for status, which in problems.items() if which}
-    whole = pc.replace_with_mask(bodies[:done], pa.array(replaced[:done]), pa.array(payloads, pa.binary()))
+    values = pa.array(payloads, pa.binary())
+    payloads.clear()  # not twice beside the column they become part of
+    if replaced[:done].all():
+        return values, by_status, done
+    whole = pc.replace_with_mask(bodies[:done], pa.array(replaced[:done]), values)
     return whole, by_status, done

@@ -325,14 +325,17 @@ def read_log_split(
 
 def _collect_rows(split: Split, request: Request) -> _Rows:
     sink = pa.BufferOutputStream()
+    size = 0  # bytes of rows, those that are not kept included
 
     def take(batch: pa.RecordBatch) -> None:
-        if sink.tell() < _MAX_ROWS:
+        nonlocal size
+        size += batch.nbytes
+        if size <= _MAX_ROWS:
             writer.write_batch(batch)
 
     with pa.ipc.new_stream(sink, messages.SCHEMA) as writer:
         read = read_log_split(split, request, take)
-    return _Rows(read, sink.getvalue() if sink.tell() < _MAX_ROWS else None)
+    return _Rows(read, sink.getvalue() if size <= _MAX_ROWS else None)
 
 
 def _report(read: LogSplitRead, request: Request) -> None:

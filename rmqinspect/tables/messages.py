@@ -104,8 +104,9 @@ def message_batches(run: RecordRun, request: Request) -> Iterator[pa.RecordBatch
     rest = run
     while len(rest.records):
         batch = _message_batch(rest, request)
-        yield batch
         rest = replace(rest, records=rest.records.select(slice(batch.num_rows, None)), carved=False)
+        yield batch
+        del batch  # not beside the next one
 
 
 def _message_batch(run: RecordRun, request: Request) -> pa.RecordBatch:

@@ -1,0 +1,134 @@
+"""Measures the peak memory of the commands on stores that are made to take much.
+
+    python -m benchmarks.memory [--keep DIR] [--only 'bombs.*jsonl'] [--config-size 126]
+
+    store     what it holds
+    offsets   a consumerOffset.json of `--config-size` MB and its copy
+    limit     one just below the limit of --max-config
+    nuls      bodies of 4 MiB of NUL, 200 MB of them: each NUL takes six bytes in JSON
+    nul       one body of 64 MiB of NUL
+    bombs     63 compressed bodies, each of which decompresses to nearly 64 MiB
+
+The peak is the resident set of the largest process, as the system counted it.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from pathlib import Path
+
+from benchmarks.measure import ROOT
+from rmqinspect.schemas import message
+from tests.support.building import lay, pad
+
+_MESSAGE = "decode {store} --body full -o {out} -f"
+_COMMANDS = {
+    "offsets": (
+        "info {store}",
+        "verify {store} --level quick",
+        "verify {store}",
+        "verify {store} --level deep",
+        "decode {store} --table groups -f jsonl -o {out}",
+        "decode {store} --table groups -f parquet -o {out}",
+        "decode {store} -k K -f jsonl -o {out}",
+        "diff {store} {store}",
+        "export {store} -o {out}",
+    ),
+    "bodies": (
+        *(f"{_MESSAGE} {name}" for name in ("table", "jsonl", "json", "csv", "parquet", "arrow")),
+        "info {store}",
+        "verify {store} --level deep",
+        "diff {store} {store}",
+        "show {store} --at 0",
+        "export {store} -o {out}",
+        "export {store} -o {out} --partition-by topic",
+    ),
+}
+
+
+def _offsets(size: int) -> str:
+    """Return a consumerOffset.json of about `size` bytes: groups with the offsets of eight queues, as brokers write."""
+    queues = ",".join(f"{queue}:{123_456 + queue}" for queue in range(8))
+    entry = '"topic-of-an-order-%07d@group-of-a-service-%03d":{' + queues + "}"
+    count = size // (len(entry % (0, 0)) + 1)
+    entries = ",".join(entry % (number // 50, number % 50) for number in range(count))
+    version = '{"counter":7,"stateVersion":0,"timestamp":1716193815123}'
+    return f'{{"dataVersion":{version},"offsetTable":{{{entries}}}}}'
+
+
+def _with_offsets(store: Path, size: int) -> None:
+    _log(store, [b"Hello RocketMQ"])
+    config = store / "config"
+    config.mkdir()
+    for name in ("consumerOffset.json", "consumerOffset.json.bak"):
+        (config / name).write_text(_offsets(size))
+    topics = {"dataVersion": {"counter": 1}, "topicConfigTable": {}}
+    (config / "topics.json").write_text(json.dumps(topics))
+
+
+def _log(store: Path, bodies: Iterable[bytes], sys_flag: int = 0) -> None:
+    log = store / "commitlog"
+    log.mkdir(parents=True)
+    raw = lay([{"body": body, "queue_offset": at, "sys_flag": sys_flag} for at, body in enumerate(bodies)])
+    (log / f"{0:020}").write_bytes(pad(raw, len(raw) + 4096))
+
+
+def _bombs() -> list[bytes]:
+    return [zlib.compress(bytes((64 << 20) - 1), 9)] * 63
+
+
+def _stores(config_size: int) -> dict[str, tuple[str, Callable[[Path], None]]]:
+    return {
+        "offsets": ("offsets", lambda store: _with_offsets(store, config_size * 1_000_000)),
+        "limit": ("offsets", lambda store: _with_offsets(store, (16 << 20) - 500)),
+        "nuls": ("bodies", lambda store: _log(store, [bytes(4 << 20)] * 48)),
+        "nul": ("bodies", lambda store: _log(store, [bytes(64 << 20)])),
+        "bombs": ("bodies", lambda store: _log(store, _bombs(), message.SysFlag.COMPRESSED)),
+    }
+
+
+def _peak(command: list[str]) -> tuple[int, float, int]:
+    """Return (peak in bytes, seconds, exit status)."""
+    begin = time.perf_counter()
+    child = subprocess.Popen(
+        [sys.executable, "-m", "rmqinspect", *command], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    _, status, used = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return used.ru_maxrss * unit, time.perf_counter() - begin, child.returncode
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Make the stores that are not there yet, and print the peak of each command on each."""
+    parser = argparse.ArgumentParser(prog="benchmarks.memory", description=__doc__)
+    parser.add_argument("--keep", help="make the stores in this folder, and reuse them")
+    parser.add_argument("--only", default="", help="measure only what matches: 'STORE COMMAND'")
+    parser.add_argument("--config-size", type=int, default=126, metavar="MB")
+    options = parser.parse_args(arguments)
+    with ExitStack() as stack:
+        folder = Path(options.keep or stack.enter_context(tempfile.TemporaryDirectory()))
+        print("| store | command | peak MB | s | exit |\n|---|---|---|---|---|", flush=True)
+        for name, (kind, make) in _stores(options.config_size).items():
+            wanted = [line for line in _COMMANDS[kind] if re.search(options.only, f"{name} {line}")]
+            store = folder / name
+            if wanted and not store.exists():
+                make(store)
+            for line in wanted:
+                with tempfile.TemporaryDirectory() as scratch:
+                    words = line.format(store=store, out=os.path.join(scratch, "out")).split()
+                    peak, seconds, status = _peak(words)
+                shown = line.format(store="STORE", out="OUT")
+                print(f"| {name} | {shown} | {peak / 1e6:.0f} | {seconds:.1f} | {status} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
