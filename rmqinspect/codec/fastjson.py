@@ -18,6 +18,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import StringIO
 from itertools import accumulate
 from typing import Any
 
@@ -104,7 +105,7 @@ def parse_json(raw: bytes) -> JsonDocument:
     byte_of = _ByteOffsets(text, charset)
     if text[start : start + 1] not in ("{", "["):
         raise NotJson(byte_of(start), "no object or array begins here")
-    quoted, end, insertions = _quote_bare_keys(text, start, byte_of)
+    quoted, end = _quote_bare_keys(text, start, byte_of)
     references: list[dict[str, Any]] = []
 
     def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -123,8 +124,8 @@ def parse_json(raw: bytes) -> JsonDocument:
     try:
         value = json.JSONDecoder(object_pairs_hook=build, parse_float=build_fraction, strict=False).decode(quoted)
     except json.JSONDecodeError as error:
-        quotes = sum(1 for position in insertions if position < error.pos)
-        raise NotJson(byte_of(start + error.pos - quotes), error.msg) from error
+        raise NotJson(byte_of(_before_quoting(text, start, error.pos)), error.msg) from error
+    del quoted  # several times this size are in use, so it counts
     resolver = _References(value)
     if references:
         resolver.resolve(value)
@@ -172,13 +173,9 @@ def _end_of_value(text: str) -> int:
     return 0
 
 
-def _quote_bare_keys(text: str, start: int, byte_of: _ByteOffsets) -> tuple[str, int, list[int]]:
-    """Return (standard JSON of the value at `start`, end of the value in `text`, positions of added quotes).
-
-    The positions refer to the returned JSON.
-    """
-    parts: list[str] = []
-    quotes: list[int] = []  # positions in `text`, before and after each bare key
+def _quote_bare_keys(text: str, start: int, byte_of: _ByteOffsets) -> tuple[str, int]:
+    """Return (standard JSON of the value at `start`, end of the value in `text`)."""
+    written = StringIO()  # compact: a list of the parts would take ten times the text
     depth, copied, end = 0, start, 0
     for token in _TOKEN.finditer(text, start):
         if token["open"]:
@@ -197,17 +194,27 @@ def _quote_bare_keys(text: str, start: int, byte_of: _ByteOffsets) -> tuple[str,
             if len(token["bare"]) > MAX_DIGITS:
                 raise NotJson(byte_of(token.start()), f"a number of {len(token['bare'])} digits")
             if token["is_key"]:
-                parts += text[copied : token.start("bare")], '"', token["bare"], '"'
-                quotes += token.start("bare"), token.end("bare")
+                written.write(f'{text[copied : token.start("bare")]}"{token["bare"]}"')
                 copied = token.end("bare")
         elif "\\u" in token["string"]:
-            parts += text[copied : token.start()], _ESCAPE.sub(_whole_character, token["string"])
+            written.write(text[copied : token.start()] + _ESCAPE.sub(_whole_character, token["string"]))
             copied = token.end()
     if not end:
         raise NotJson(byte_of(len(text)), "the text ends within the value")
-    parts.append(text[copied:end])
-    insertions = [position - start + before for before, position in enumerate(quotes)]
-    return "".join(parts), end, insertions
+    written.write(text[copied:end])
+    return written.getvalue(), end
+
+
+def _before_quoting(text: str, start: int, position: int) -> int:
+    """Return the position in `text` of a position in the JSON that `_quote_bare_keys` makes of it."""
+    quotes = 0
+    for token in _TOKEN.finditer(text, start):
+        if token["is_key"]:
+            for quote in (token.start("bare"), token.end("bare")):
+                if quote - start + quotes >= position:
+                    return start + position - quotes
+                quotes += 1
+    return start + position - quotes
 
 
 def _whole_character(escape: re.Match[str]) -> str:
