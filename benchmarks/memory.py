@@ -21,12 +21,14 @@ import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import ExitStack
+from multiprocessing import get_context
 from pathlib import Path
 
 from benchmarks.measure import ROOT
 from rmqinspect.schemas import message
+from rmqinspect.store.model import MAX_CONFIG_SIZE
 from tests.support.building import lay, pad
 
 _MESSAGE = "decode {store} --body full -o {out} -f"
@@ -85,14 +87,20 @@ def _bombs() -> list[bytes]:
     return [zlib.compress(bytes((64 << 20) - 1), 9)] * 63
 
 
-def _stores(config_size: int) -> dict[str, tuple[str, Callable[[Path], None]]]:
-    return {
-        "offsets": ("offsets", lambda store: _with_offsets(store, config_size * 1_000_000)),
-        "limit": ("offsets", lambda store: _with_offsets(store, (16 << 20) - 500)),
-        "nuls": ("bodies", lambda store: _log(store, [bytes(4 << 20)] * 48)),
-        "nul": ("bodies", lambda store: _log(store, [bytes(64 << 20)])),
-        "bombs": ("bodies", lambda store: _log(store, _bombs(), message.SysFlag.COMPRESSED)),
-    }
+_KINDS = {"offsets": "offsets", "limit": "offsets", "nuls": "bodies", "nul": "bodies", "bombs": "bodies"}
+
+
+def _make(name: str, store: Path, config_size: int) -> None:
+    if name == "offsets":
+        _with_offsets(store, config_size * 1_000_000)
+    elif name == "limit":
+        _with_offsets(store, MAX_CONFIG_SIZE - 500)
+    elif name == "nuls":
+        _log(store, [bytes(4 << 20)] * 48)
+    elif name == "nul":
+        _log(store, [bytes(64 << 20)])
+    else:
+        _log(store, _bombs(), message.SysFlag.COMPRESSED)
 
 
 def _peak(command: list[str]) -> tuple[int, float, int]:
@@ -117,11 +125,14 @@ def main(arguments: list[str] | None = None) -> None:
     with ExitStack() as stack:
         folder = Path(options.keep or stack.enter_context(tempfile.TemporaryDirectory()))
         print("| store | command | peak MB | s | exit |\n|---|---|---|---|---|", flush=True)
-        for name, (kind, make) in _stores(options.config_size).items():
+        for name, kind in _KINDS.items():
             wanted = [line for line in _COMMANDS[kind] if re.search(options.only, f"{name} {line}")]
             store = folder / name
             if wanted and not store.exists():
-                make(store)
+                # In another process: a child's peak begins with that of the process it was forked from.
+                maker = get_context("spawn").Process(target=_make, args=(name, store, options.config_size))
+                maker.start()
+                maker.join()
             for line in wanted:
                 with tempfile.TemporaryDirectory() as scratch:
                     words = line.format(store=store, out=os.path.join(scratch, "out")).split()

@@ -39,7 +39,7 @@ def compare_with_report(options: AgainstOptions, report: str) -> ExitStatus:
         raise click.BadParameter(escape(str(error)), param_hint="--against") from error
     with interrupted_once():
         try:
-            watch = Watch(open_store(options.paths, config=options.config, base=options.base))
+            watch = Watch(open_store(options.paths, **options.opening))
         except KeyboardInterrupt:
             _print([], "INCOMPLETE: interrupted while the files were listed", quiet=options.quiet)
             return ExitStatus.INTERRUPTED

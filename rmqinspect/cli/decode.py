@@ -124,7 +124,7 @@ def command(arguments: DecodeArguments) -> int:
     from rmqinspect.output import open_writer
     from rmqinspect.store.discover import open_stores
 
-    stores = open_stores(arguments.paths, config=arguments.config, base=arguments.base)
+    stores = open_stores(arguments.paths, **arguments.opening)
     plan = _make_plan(stores, arguments, format_)
     evidence = [path for store in stores for path in store.paths]
     with (

@@ -87,7 +87,7 @@ def command(arguments: DiffArguments) -> int:
     """
     names = (shown(arguments.a), shown(arguments.b))
     format_ = choose_format(arguments)
-    a, b = (open_store([path], config=arguments.config, base=arguments.base) for path in (arguments.a, arguments.b))
+    a, b = (open_store([path], **arguments.opening) for path in (arguments.a, arguments.b))
     with interrupted_once():
         outcome = _compare((a, b), arguments)
         interrupt_no_more()

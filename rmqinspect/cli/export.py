@@ -173,7 +173,7 @@ def command(arguments: ExportArguments) -> int:
     arguments = replace(arguments, engine=_choose_engine(arguments))
     started = datetime.now(UTC)
     request = _make_request(arguments)
-    listed = open_named_stores(arguments.paths, config=arguments.config, base=arguments.base)
+    listed = open_named_stores(arguments.paths, **arguments.opening)
     refuse_equal_names([store.name for store in listed], " Give NAME=STORE.")
     with ExitStack() as copies:
         stores = [copies.enter_context(unpacked(store, arguments.unpacking, _databases(request))) for store in listed]

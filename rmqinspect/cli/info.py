@@ -64,7 +64,7 @@ def command(arguments: InfoArguments) -> int:
     # Ten thousand files make many objects, all of which live to the end: a collection would free nothing.
     gc.disable()
     try:
-        store = open_store(arguments.paths, config=arguments.config, base=arguments.base)
+        store = open_store(arguments.paths, **arguments.opening)
         with unpacked(store, replace(arguments.unpacking, ends_only=True)) as whole:
             facts = overview(whole)
     finally:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, tzinfo
 from functools import wraps
 from inspect import get_annotations
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import click
 
@@ -171,6 +171,14 @@ def _warn_of_settings(ctx: click.Context, _: click.Parameter, path: str | None) 
 # --- parts that commands share ------------------------------------------------------------------------
 
 
+class Opening(TypedDict):
+    """Arguments of `store.discover.open_store`."""
+
+    config: str | None
+    base: int | None
+    max_config: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
     """How stores are read."""
@@ -194,6 +202,19 @@ class ReadOptions:
         callback=_limit_reads,
         help="Read at most SIZE a second (200M: 200 MB) and leave the page cache as it was.",
     )
+    max_config: int = option(
+        "--max-config",
+        metavar="SIZE",
+        callback=parsed_by(parse_size),
+        default="13MiB",
+        show_default=True,
+        help="Do not read JSON files in config/ of more than SIZE: each takes ten times its size in memory.",
+    )
+
+    @property
+    def opening(self) -> Opening:
+        """The options of `open_store`."""
+        return {"config": self.config, "base": self.base, "max_config": self.max_config}
 
 
 @dataclass(frozen=True, kw_only=True)

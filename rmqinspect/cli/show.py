@@ -87,7 +87,7 @@ def command(arguments: ShowArguments) -> int:
       rmqinspect show STORE -t orders --queue 3 --queue-offset 12
     """
     place = _parse_place(arguments)
-    store = open_store(arguments.paths, config=arguments.config, base=arguments.base)
+    store = open_store(arguments.paths, **arguments.opening)
     asked, identity = place if place is not None else (_find_one(store, arguments), None)
     found = inspect_offset(
         store, asked, identity, raw_body=arguments.raw_body, max_body=arguments.max_body, zone=arguments.zone

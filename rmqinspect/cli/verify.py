@@ -224,7 +224,7 @@ def _compare(arguments: VerifyArguments, report: str) -> ExitStatus:
 
 def _open(arguments: VerifyArguments) -> tuple[Store, Watch | None]:
     """Return the store and, for a report, the inventory of its files, taken before any other is opened."""
-    store = open_store(arguments.paths, config=arguments.config, base=arguments.base)
+    store = open_store(arguments.paths, **arguments.opening)
     if not can_verify(store):
         raise NotAStore(
             f"{name_of(arguments.paths, store)}: contains nothing to verify by itself: give the whole store"

@@ -16,12 +16,11 @@ from typing import Any
 
 from rmqinspect.codec.fastjson import MAX_PROBLEMS, NotJson, parse_json
 from rmqinspect.errors import Unreadable
-from rmqinspect.store.model import Store, StoreFile
+from rmqinspect.store.model import MAX_CONFIG_SIZE, Store, StoreFile
 from rmqinspect.store.reader import open_file
 from rmqinspect.system import filesystem
+from rmqinspect.text import describe_size
 
-# A million (topic, group) pairs with eight queues each take about 100 MB.
-MAX_CONFIG_SIZE = 256 << 20
 _NUMBER = re.compile(r"-?\d{1,20}", re.ASCII)  # int() accepts more than Java's parseLong
 
 
@@ -33,12 +32,16 @@ class ConfigDocument:
     value: Mapping[str, Any]  # empty if no copy can be read
     source: StoreFile | None  # None if no copy can be read
     problems: tuple[str, ...]
-    others: tuple["ConfigDocument", ...] = field(default=(), repr=False)  # other readable copies
+    others: tuple[StoreFile, ...] = ()  # other readable copies
 
     def table(self, name: str) -> Mapping[str, Any]:
         """Return the member `name` if it is an object, else an empty one."""
         member = self.value.get(name)
         return member if isinstance(member, dict) else {}
+
+    def other_copies(self) -> Iterator["ConfigDocument"]:
+        """Yield the other readable copies, each read when its turn comes."""
+        return (read_copy(file, self.name) for file in self.others)
 
 
 def read_config(store: Store, name: str) -> ConfigDocument | None:
@@ -47,31 +50,50 @@ def read_config(store: Store, name: str) -> ConfigDocument | None:
     Copies are the file, its `.tmp` (up to 5.0.0) and its `.bak`. If all readable copies have a
     dataVersion the highest counts, else the file itself, else the one modified last. A broker only
     takes the file, or `.bak` if the file is missing or unreadable. Copies unpacked from RocksDB count as `_choose`
-    says.
+    says. If one is larger than the limit, none is read: it may be the one that counts.
     """
+    copies = [file for file in store.config_files.values() if file.name.rpartition("/")[2] in _copy_names(name)]
+    copies += [file for (_, document), file in store.unpacked_config.items() if document == name]
+    for file in copies:
+        if file.size > store.max_config:
+            return ConfigDocument(name, {}, None, (too_large(file, store.max_config),))
     return _choose(_read_from_files(store, name), _read_unpacked(store, name))
+
+
+def too_large(file: StoreFile, limit: int) -> str:
+    """Say why a file was not read."""
+    return (
+        f"{file.name} was not read: it has {describe_size(file.size)}, and --max-config allows {describe_size(limit)}"
+    )
+
+
+def _copy_names(name: str) -> tuple[str, ...]:
+    return name, f"{name}.tmp", f"{name}.bak"
 
 
 def _read_from_files(store: Store, name: str) -> ConfigDocument | None:
     files = store.config_files
-    copies = [files[name + end] for end in ("", ".tmp", ".bak") if name + end in files]
+    copies = [files[one] for one in _copy_names(name) if one in files]
     if not copies:
         return None
     readable: list[ConfigDocument] = []
     problems: list[str] = []
-    for copy in copies:
-        document = read_copy(copy, name)
-        problems += [f"{copy.name}: {problem}" for problem in document.problems]
+    for copy in reversed(copies):  # the file itself last: mostly it is the best one, and then it is read once
+        document = read_copy(copy, name, store.max_config)
+        problems[:0] = [f"{copy.name}: {problem}" for problem in document.problems]
         if document.source:
-            readable.append(document)
+            # Of the others only the version is kept: two tables of a large broker would take too much memory.
+            readable.insert(0, replace(document, value={"dataVersion": document.table("dataVersion")}))
     if name not in store.config_files:
         problems.append(f"{name} is missing: only {', '.join(copy.name for copy in copies)}")
     if not readable:
         return ConfigDocument(name, {}, None, tuple(problems))
     best, *others = _newest_first(readable)
+    if best.source:
+        best = document if document.source == best.source else read_copy(best.source, name, store.max_config)
     if best.source and best.source.name != copies[0].name:
         problems.append(f"{best.source.name} is used instead of {copies[0].name}")
-    return replace(best, problems=tuple(problems), others=tuple(others))
+    return replace(best, problems=tuple(problems), others=tuple(other.source for other in others if other.source))
 
 
 # --- copies in RocksDB ----------------------------------------------------------------------------------
@@ -124,17 +146,17 @@ def _changed(document: ConfigDocument) -> int:
     return integer(document.table("dataVersion").get("timestamp")) or 0
 
 
-def read_copy(file: StoreFile, name: str) -> ConfigDocument:
+def read_copy(file: StoreFile, name: str, limit: int = MAX_CONFIG_SIZE) -> ConfigDocument:
+    """Return one copy of the configuration file `name`, of which at most `limit` bytes are read."""
+
     def unusable(problem: str) -> ConfigDocument:
         return ConfigDocument(name, {}, None, (problem,))
 
     if file.size == 0:
         return unusable("empty")
-    if file.size > MAX_CONFIG_SIZE:
-        return unusable(f"{file.size} bytes are too many to read, the limit is {MAX_CONFIG_SIZE}")
     try:
         with open_file(file) as reader:
-            parsed = parse_json(reader.read(0, MAX_CONFIG_SIZE))
+            parsed = parse_json(reader.read(0, limit))
     except (NotJson, Unreadable) as error:
         return unusable(str(error))
     if not isinstance(parsed.value, dict):
@@ -204,6 +226,7 @@ def read_consumer_offsets(store: Store) -> tuple[list[ConsumerOffset], tuple[str
     """
     found: list[ConsumerOffset] = []
     problems: list[str] = []
+    names: dict[str, str] = {}  # one text for the many entries of a group or topic
     for name in ("consumerOffset.json", "lmqConsumerOffset.json"):
         document = read_config(store, name)
         if document is None:
@@ -214,7 +237,7 @@ def read_consumer_offsets(store: Store) -> tuple[list[ConsumerOffset], tuple[str
             # Taken out one by one: the table of a large broker takes many times the bytes of its file.
             for key, value in _taken(document.table(member)):
                 # Topic and group names cannot contain "@"; a third part marks a proxy's broadcast consumer.
-                topic, _, group = key.partition("@")
+                topic, group = (names.setdefault(part, part) for part in key.partition("@")[::2])
                 for queue, queue_id, offset in queues_of(value):
                     number = integer(offset)
                     if queue_id is None or number is None or not group:
@@ -261,7 +284,7 @@ def read_delay_offsets(store: Store) -> ConfigDocument | None:
     document = read_config(store, "delayOffset.json")
     if document is None or document.table("offsetTable"):
         return document
-    for other in document.others:
+    for other in document.other_copies():
         if other.table("offsetTable") and other.source:
             note = f"{document.name}: an empty table, a trace of a failed start; {other.source.name} is used"
             return replace(other, problems=(*document.problems, note))

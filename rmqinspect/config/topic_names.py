@@ -6,10 +6,10 @@ from itertools import islice
 
 from rmqinspect.config.json_files import read_copy
 from rmqinspect.errors import RmqinspectError
-from rmqinspect.store.model import StoreFile
+from rmqinspect.store.model import MAX_CONFIG_SIZE, StoreFile
 from rmqinspect.system import filesystem, uri
 
-_LARGEST_FILE = 16 << 20  # bytes of topics.json, read in a tenth of a second; larger ones are left out
+_LARGEST_FILE = MAX_CONFIG_SIZE  # bytes of topics.json, read in a tenth of a second; larger ones are left out
 _MOST_FOLDERS = 10_000
 _QUEUES = ("consumequeue", "batchconsumequeue")
 

@@ -25,7 +25,7 @@ def known_topics(store: Store) -> set[str]:
     topics = {file.topic for file in store.queue_files}
     for name, table in (("topics.json", "topicConfigTable"), ("consumerOffset.json", "offsetTable")):
         document = read_config(store, name)
-        for one in () if document is None else (document, *document.others):
+        for one in () if document is None else (document, *document.other_copies()):
             topics.update(key.partition("@")[0] for key in one.table(table))
     return topics
 

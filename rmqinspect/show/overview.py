@@ -16,7 +16,7 @@ from rmqinspect.commitlog.gaps import Gap, holes_in
 from rmqinspect.commitlog.sample import sample_edges
 from rmqinspect.commitlog.tail import LogEnd, find_log_end, holds_data
 from rmqinspect.config.checkpoint import read_checkpoint
-from rmqinspect.config.json_files import read_consumer_offsets
+from rmqinspect.config.json_files import read_consumer_offsets, too_large
 from rmqinspect.consumequeue.bounds import peek_queues
 from rmqinspect.consumequeue.units import QueueSummary
 from rmqinspect.errors import Unreadable
@@ -31,7 +31,6 @@ from rmqinspect.system import uri
 # A checkpoint may be this much newer than the newest record: two clocks of one process.
 _SKEW_MS = 1000
 _PARSED_SIZE = 64 << 10  # bytes of consumer offsets; in larger files the groups are only counted
-_COUNTED_SIZE = 64 << 20  # bytes; larger files are not read
 _GROUP = re.compile(rb'"([^"@\\]+)@([^"\\]+)"\s*:')  # a key of the offset table: topic@group
 _CANNOT_READ = ("unreadable", "link", "special")
 
@@ -305,10 +304,11 @@ def _group_facts(store: Store, unread: list[str]) -> GroupFacts:
     files += [file for (_, name), file in store.unpacked_config.items() if name == "consumerOffset.json"]
     size = sum(file.size for file in files)
     source = " and ".join(file.name for file in files) or None
-    if size > _COUNTED_SIZE:
-        return GroupFacts(source, 0, 0, (f"{size} bytes are too many for this look",))
+    large = tuple(too_large(file, store.max_config) for file in files if file.size > store.max_config)
+    if large:
+        return GroupFacts(source, 0, 0, large)
     if size > _PARSED_SIZE:
-        pairs = {pair for file in files for pair in _GROUP.findall(_read(file, _COUNTED_SIZE, unread))}
+        pairs = {pair for file in files for pair in _GROUP.findall(_read(file, store.max_config, unread))}
         return GroupFacts(source, len({group for _, group in pairs}), len(pairs), ())
     offsets, problems = read_consumer_offsets(store)
     subscriptions = {(entry.group, entry.topic) for entry in offsets}

@@ -15,6 +15,7 @@ Invariants:
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from rmqinspect.errors import NotAStore
 from rmqinspect.store.broker_conf import read_settings, setting_size
 from rmqinspect.store.directory import QUEUE_FOLDERS, Row, find_place, kind_in, kind_of, rows_at, rows_below, rows_in
 from rmqinspect.store.file_type import own_base
-from rmqinspect.store.model import Oddity, Place, QueueFile, Segment, Store, StoreFile
+from rmqinspect.store.model import MAX_CONFIG_SIZE, Oddity, Place, QueueFile, Segment, Store, StoreFile
 from rmqinspect.system import filesystem, uri
 from rmqinspect.text import name_text
 
@@ -40,24 +41,29 @@ _Entry = tuple[str, Place, str, tuple[Row, ...]]  # path, place, name, matching 
 _MAX_DEPTH = 6
 
 
-def open_store(paths: Sequence[str], *, config: str | None = None, base: int | None = None) -> Store:
+def open_store(
+    paths: Sequence[str], *, config: str | None = None, base: int | None = None, max_config: int = MAX_CONFIG_SIZE
+) -> Store:
     """Return the one store at `paths`, or made of the files and folders at `paths`.
 
     :raises NotAStore: there is no store, or more than one.
     :raises Unreadable: a given path cannot be listed or read.
     :raises BadOption: `config` is malformed.
     """
-    stores = open_stores(paths, config=config, base=base)
+    stores = open_stores(paths, config=config, base=base, max_config=max_config)
     if len(stores) > 1:
         raise NotAStore("several stores given, give one: " + ", ".join(store.name for store in stores))
     return stores[0]
 
 
-def open_stores(paths: Sequence[str], *, config: str | None = None, base: int | None = None) -> list[Store]:
+def open_stores(
+    paths: Sequence[str], *, config: str | None = None, base: int | None = None, max_config: int = MAX_CONFIG_SIZE
+) -> list[Store]:
     """Return the stores at `paths`: one per root; loose files and folders join the only root.
 
     `config` names a broker.conf: its sizes override inferred ones, and its paths are used where none
-    is given. `base` is the physical offset of a loose segment whose name is no offset.
+    is given. `base` is the physical offset of a loose segment whose name is no offset. `max_config`: bytes of the
+    largest JSON file to read.
 
     :raises NotAStore: a path does not exist, or is not part of a store.
     :raises Unreadable: a given path cannot be listed or read.
@@ -73,7 +79,7 @@ def open_stores(paths: Sequence[str], *, config: str | None = None, base: int | 
     if len(roots) > 1 and loose:
         raise NotAStore("several stores and loose files or folders: unclear which store these belong to")
     groups = [[root, *loose] for root in roots] or [loose]
-    return [_assemble(group, settings, base) for group in groups]
+    return [replace(_assemble(group, settings, base), max_config=max_config) for group in groups]
 
 
 def _locate(paths: Sequence[str], settings: Mapping[str, str]) -> list[tuple[str, tuple[str, Place]]]:

@@ -74,6 +74,11 @@ class Oddity:
         return self.kind in ("unreadable", "link", "special")
 
 
+MAX_CONFIG_SIZE = 13 << 20
+"""Bytes of the largest configuration file that is read, unless `--max-config` says another size: parsed as a whole, it
+takes ten times its size in memory."""
+
+
 @dataclass(frozen=True)
 class Store:
     """The files of one store, or of loose parts of one."""
@@ -94,6 +99,7 @@ class Store:
     unpacked: frozenset[Place] = frozenset()  # folders of the RocksDB databases that were unpacked
     # (folder's last name, name of the file) -> what was unpacked from RocksDB, but queues
     unpacked_config: Mapping[tuple[str, str], StoreFile] = field(default_factory=dict)
+    max_config: int = MAX_CONFIG_SIZE  # bytes; larger configuration files are not read
     neighbours: bool = True  # False for loose files: absent files were not given, rather than lost
 
     def of_kind(self, kind: str) -> list[StoreFile]:

@@ -43,7 +43,7 @@ from rmqinspect.index.geometry import Geometry, read_index_files, reread_index_f
 from rmqinspect.rocksdb.databases import databases
 from rmqinspect.rocksdb.unpack import Unpacking, still_unpacked, unpacked
 from rmqinspect.store.discover import open_store
-from rmqinspect.store.model import QueueFile, Segment, Store, StoreFile
+from rmqinspect.store.model import MAX_CONFIG_SIZE, QueueFile, Segment, Store, StoreFile
 from rmqinspect.system.uri import abspath, basename
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.arrow import batch_of
@@ -69,6 +69,7 @@ class Origin:
     config: str | None = None
     base: int | None = None
     unpacking: Unpacking = field(default_factory=Unpacking)
+    max_config: int = MAX_CONFIG_SIZE
     given: Store | None = None  # with what the planning process has unpacked
 
     def open(self) -> Store:
@@ -77,7 +78,7 @@ class Origin:
         :raises NotAStore: nothing of a store is there.
         :raises Unreadable: a path cannot be listed.
         """
-        return open_store(self.paths, config=self.config, base=self.base)
+        return open_store(self.paths, config=self.config, base=self.base, max_config=self.max_config)
 
     @contextmanager
     def opened(self, only: Collection[str] | None) -> Iterator[Store]:
@@ -142,7 +143,8 @@ def split_table(
     in_rocksdb = any(database.name in databases_of(table) for database in databases(store))
     if origin is None:
         given = store if in_rocksdb else None
-        origin = Origin(tuple(map(abspath, store.paths)), unpacking=unpacking or Unpacking(), given=given)
+        paths = tuple(map(abspath, store.paths))
+        origin = Origin(paths, unpacking=unpacking or Unpacking(), max_config=store.max_config, given=given)
     one = TableSplit(table, origin)
     plan = None if in_rocksdb else _PLANS.get(table)
     splits = [one] if plan is None else list(plan(one, store, split_size))

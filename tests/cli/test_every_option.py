@@ -28,6 +28,7 @@ SHARED = {
     "--config": "info decode verify export show diff",
     "--base": "info decode verify export show diff",
     "--read-rate": "info decode verify export show diff",
+    "--max-config": "info decode verify export show diff",
     "--fail-on": "decode verify export show diff",
     "--redact": "decode verify export show diff",
     "--max-body": "decode export show",

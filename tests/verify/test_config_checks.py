@@ -8,6 +8,7 @@ import json
 import random
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,7 +17,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmqinspect.store.discover import open_store
-from rmqinspect.verify.config import files as config_files
 from rmqinspect.verify.config.files import check_configs
 from rmqinspect.verify.config.shapes import KINDS
 from rmqinspect.verify.findings import Finding
@@ -334,14 +334,14 @@ def test_an_empty_delay_table_is_the_trace_of_a_failed_start(
     assert [finding.severity for finding in found(tmp_path)] == ["warning"] * warned
 
 
-def test_what_cannot_be_read_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_read_is_no_damage(tmp_path: Path) -> None:
     path = write(tmp_path, OFFSETS, GOOD)
     store = store_of(tmp_path)
     path.unlink()  # as a broker that runs does
     assert [finding.code for finding in check_configs(store)] == ["ST-IO"]
     write(tmp_path, OFFSETS, b"{")
-    monkeypatch.setattr(config_files, "MAX_CONFIG_SIZE", 0)
-    assert [finding.code for finding in found(tmp_path)] == ["ST-UNCHECKED"]
+    small = replace(store_of(tmp_path), max_config=0)
+    assert [finding.code for finding in check_configs(small)] == ["ST-UNCHECKED"]
 
 
 # --- controller mode ------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rmqinspect.codec.fastjson import CHARSETS, JsonDocument, NotJson, parse_json
-from rmqinspect.config.json_files import MAX_CONFIG_SIZE
+from rmqinspect.config.json_files import too_large
 from rmqinspect.errors import Unreadable
 from rmqinspect.store.model import Store, StoreFile
 from rmqinspect.store.reader import open_file
@@ -50,15 +50,15 @@ class _Copy:
         return not self.trouble and self.unread is None
 
 
-def _read(file: StoreFile, kind: Kind) -> _Copy:
+def _read(file: StoreFile, kind: Kind, limit: int) -> _Copy:
     copy = _Copy(file)
-    if file.size > MAX_CONFIG_SIZE:
-        what = f"the file was not checked: it has more than {count(MAX_CONFIG_SIZE, 'byte')}"
+    if file.size > limit:
+        what = too_large(file, limit)
         copy.unread = Finding("ST-UNCHECKED", what, file=file.name, length=file.size, unchecked=what)
         return copy
     try:
         with open_file(file) as reader:
-            raw = reader.read(0, MAX_CONFIG_SIZE)
+            raw = reader.read(0, limit)
     except Unreadable as error:
         copy.unread = unread_finding(error)
         return copy
@@ -165,6 +165,8 @@ def _doubts(file: StoreFile, parsed: JsonDocument, kind: Kind) -> Iterator[Findi
 
 # --- a file and its copies ----------------------------------------------------------------------
 
+_EMPTIED = "delayOffset.json"  # a failed start saves it empty
+
 
 def check_configs(store: Store) -> Iterator[Finding]:
     """Yield ST-CONFIG for every configuration file that a broker cannot read, and what it does then.
@@ -174,23 +176,30 @@ def check_configs(store: Store) -> Iterator[Finding]:
     """
     others = {file.name: file for file in store.files if file.kind == "other"}
     for kind in KINDS:
-        files = {
-            end: store.config_files.get(kind.name + end) or others.get(f"{kind.folder}/{kind.name}{end}")
-            for end in ("", ".bak", ".tmp")
-        }
-        main, backup = (_read(file, kind) if file else None for file in (files[""], files[".bak"]))
-        for copy in (main, backup):
-            if copy is not None and copy.unread is not None:
-                yield copy.unread
-        if main is None:
-            hidden = store.hides(*filter(None, (*kind.folder.split("/"), kind.name)))
-            if store.neighbours and not hidden and (backup or files[".tmp"]):
-                yield _missing(kind, backup, files[".tmp"])
-        elif main.unread is None:
-            yield from _main(kind, main, backup, alone=not store.neighbours)
-            if main.good and backup and backup.trouble:
-                yield _finding(backup, "the file itself is good, so no broker needs this copy", "info")
+        yield from _check_kind(store, kind, others)
     yield from check_epochs(others.get("epochFileCheckpoint"), others.get("epochFileCheckpoint.bak"))
+
+
+def _check_kind(store: Store, kind: Kind, others: Mapping[str, StoreFile]) -> Iterator[Finding]:
+    files = {
+        end: store.config_files.get(kind.name + end) or others.get(f"{kind.folder}/{kind.name}{end}")
+        for end in ("", ".bak", ".tmp")
+    }
+    backup = _read(files[".bak"], kind, store.max_config) if files[".bak"] else None
+    if backup and kind.name != _EMPTIED:
+        backup.value = {}  # not in memory beside that of the file itself
+    main = _read(files[""], kind, store.max_config) if files[""] else None
+    for copy in (main, backup):
+        if copy is not None and copy.unread is not None:
+            yield copy.unread
+    if main is None:
+        hidden = store.hides(*filter(None, (*kind.folder.split("/"), kind.name)))
+        if store.neighbours and not hidden and (backup or files[".tmp"]):
+            yield _missing(kind, backup, files[".tmp"])
+    elif main.unread is None:
+        yield from _main(kind, main, backup, alone=not store.neighbours)
+        if main.good and backup and backup.trouble:
+            yield _finding(backup, "the file itself is good, so no broker needs this copy", "info")
 
 
 def _main(kind: Kind, main: _Copy, backup: _Copy | None, *, alone: bool) -> Iterator[Finding]:
@@ -201,7 +210,7 @@ def _main(kind: Kind, main: _Copy, backup: _Copy | None, *, alone: bool) -> Iter
         yield _finding(main, "" if alone else _fallback(kind, backup))
     else:
         yield from _cross_check(kind, main)
-        if kind.name == "delayOffset.json" and not main.value["offsetTable"]:
+        if kind.name == _EMPTIED and not main.value["offsetTable"]:
             yield from _failed_start(kind, main, backup)
 
 
