@@ -440,6 +440,8 @@ class _Reading:
 
     def conclude(self, *, talkative: bool) -> int:
         """Print the totals on stderr and return the exit status."""
+        from rmqinspect.tables.sources import OF_SEGMENTS
+
         remark = self.progress.remark
         bad = f"; {group_digits(self.bad_rows)} with a status other than ok" if self.bad_rows else ""
         if self.more:
@@ -448,10 +450,14 @@ class _Reading:
             remark(f"{count(self.rows, 'row')}, {'incomplete' if self.unreadable else 'complete'}{bad}")
         if self.left_out:
             remark(f"left out for lack of width: {', '.join(self.left_out)}; --columns prints any")
+        for read in self.plan.reads:
+            if not read.store.segments and self.plan.table.name in OF_SEGMENTS:
+                remark(f"{read.store.name}: no commit log segments: no rows of {self.plan.table.name}")
         gaps = self._merged_gaps()
         if gaps:
             size = count(sum(end - start for start, end in gaps), "byte")
-            remark(f"{count(len(gaps), 'gap')} in the range read: {size} without a record (--table gaps)")
+            listed = "" if self.plan.table.name == "gaps" else " (--table gaps)"
+            remark(f"{count(len(gaps), 'gap')} in the range read: {size} without a record{listed}")
         unmatched = [] if self.more else self.plan.selection.unmatched_topics()
         for pattern in unmatched:
             near = ", ".join(self.plan.selection.near_topics(pattern))

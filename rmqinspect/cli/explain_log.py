@@ -19,7 +19,7 @@ from rmqinspect.cli.options import use_colour
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.explain.log import Log, Seen, read_log
 from rmqinspect.explain.log_lines import HARMLESS, SERIOUS
-from rmqinspect.explain.lookup import is_name
+from rmqinspect.explain.lookup import explain, is_name
 from rmqinspect.explain.recognition import explain_line
 from rmqinspect.explain.starts import Start, commands, details, headline
 from rmqinspect.text import count, escape, escape_json, group_digits
@@ -32,11 +32,23 @@ _LIST = Screen(indent=0, lead=2)
 
 
 def are_logs(words: Sequence[str]) -> bool:
-    """Return whether the words are logs: `-`, or existing files. `abort` is a name, `./abort` is a file."""
+    """Return whether the words are logs: `-`, or existing files. `abort` is a name, `./abort` is a file.
+
+    A binary file under the name of a file of a store is a name, whatever its path.
+    """
     if tuple(words) == (_STDIN,):
         return True
     named = is_name(" ".join(words)) and not any(os.sep in word for word in words)
-    return bool(words) and not named and all(map(os.path.isfile, words))
+    return bool(words) and not named and all(map(os.path.isfile, words)) and not any(map(_is_of_a_store, words))
+
+
+def _is_of_a_store(path: str) -> bool:
+    """Return whether a file is named as one of a store and holds zero bytes, which no log does."""
+    try:
+        with open(path, "rb") as file:
+            return b"\0" in file.read(4096) and bool(explain(path))
+    except OSError:
+        return False
 
 
 def explain_logs(names: Sequence[str], format_: str, color: str) -> ExitStatus:

@@ -53,7 +53,6 @@ if TYPE_CHECKING:
 MANY_FILES = 1000  # more are announced
 MOST_PARTS = 100_000  # a plan of more parts takes more memory than the export
 _SMALLEST_FILE = 4096  # bytes of log
-_OF_SEGMENTS = (MESSAGES, "segments", "gaps")
 
 
 def _read_file_size(ctx: click.Context, param: click.Parameter, text: str) -> int:
@@ -400,6 +399,7 @@ class _Run:
         """Print what will be done, and refuse what cannot be, before Spark takes its seconds to start."""
         from rmqinspect.export.estimate import estimate_size
         from rmqinspect.store.lock import lock_holder
+        from rmqinspect.tables.sources import OF_SEGMENTS
 
         remark = self.progress.remark
         for plan in self.plans:
@@ -407,7 +407,7 @@ class _Run:
                 remark(text)
             if (holder := lock_holder(plan.store)) is not None:
                 remark(f"{plan.store.name}: {running_broker(holder)}")
-            if not plan.store.segments and (empty := [table for table in self.request.tables if table in _OF_SEGMENTS]):
+            if not plan.store.segments and (empty := [table for table in self.request.tables if table in OF_SEGMENTS]):
                 remark(f"{plan.store.name}: no commit log segments: no rows of {', '.join(empty)}")
             self._announce_earlier(plan)
         need, free = estimate_size(self.plans), self.target.free

@@ -9,6 +9,8 @@ from rmqinspect.store.model import Store
 from rmqinspect.tables.log import message_rows
 from rmqinspect.tables.table import Request
 
+# Tables that have no rows without segments.
+OF_SEGMENTS = ("messages", "segments", "gaps")
 # Tables that are not read from the commit log.
 _QUEUE_TABLES = frozenset({"queue_units", "queues"})
 _INDEX_TABLES = frozenset({"index_files", "index_entries"})

@@ -49,8 +49,7 @@ def not_checked(result: VerifyResult) -> list[str]:
     store, options = result.store, result.options
     parts = []
     if options.level != "deep" and store.given == "store" and store.segments:
-        none = "" if store.queue_files else ", no consume queue files"
-        parts.append(f"log -> queues, groups{none} (--level deep)")
+        parts.append("log -> units, groups (--level deep)")
     parts += [_unchecked_words(finding) for finding in result.findings.rows if finding.code == "ST-UNCHECKED"]
     too_deep = [code for code in BY_CODE if code in options.codes and _needs_deeper_level(code, options)]
     if too_deep and len(options.codes) < len(BY_CODE):

@@ -383,3 +383,12 @@ def test_memory_does_not_grow_with_the_log() -> None:
     assert len(log.unknown_alarms) <= 2000
     assert len(log.starts.found) <= 10_000
     assert all(len(seen.exceptions) <= 5 for seen in log.kinds.values())
+
+
+def test_a_binary_file_of_a_store_is_a_name_and_no_log(run: Run) -> None:
+    root = oracle.store("crash", "base-4.9.7-halt")
+    for name, words in (("checkpoint", "flushed"), ("commitlog/00000000000000000000", "a file of the commit log")):
+        status, out, _ = run(root / name)
+        assert status == ExitStatus.OK
+        assert words in out
+        assert "not known" not in out
