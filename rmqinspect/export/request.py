@@ -51,7 +51,7 @@ class ExportRequest:
 def _filters(selection: Selection) -> dict[str, Any]:
     """Return the filters in use, by name."""
     plain = Selection()
-    # `in_queues` is no wish: the commands always set it.
+    # `in_queues` follows from `queue_offsets`.
     names = [name for name in selection.__dataclass_fields__ if name not in ("topics_seen", "in_queues")]
     values = {name: getattr(selection, name) for name in names}
     return {name: _as_list(value) for name, value in values.items() if value != getattr(plain, name)}
