@@ -294,7 +294,7 @@ def _record_lines(outcome: DiffResult, log: LogDiff) -> Iterator[str]:
         if only.count > len(rows):
             yield from _SCREEN.rows("", f"and {group_digits(only.count - len(rows))} more: --limit shows them")
     if not any(only.count for only in log.only):
-        yield from _SCREEN.rows("records", "none in only one of the two, where bytes were compared")
+        yield from _SCREEN.rows("records", "each is in both logs, as far as bytes were compared")
 
 
 def _other_lines(outcome: DiffResult) -> Iterator[str]:

@@ -235,7 +235,7 @@ class RocksdbOptions:
     rocksdb: bool | None = option(
         "--rocksdb/--no-rocksdb",
         default=None,
-        help="Read queues and configuration in RocksDB, from a private copy. Default: if rmqinspect[rocksdb] is there.",
+        help="Read queues, timers and configuration in RocksDB, from a private copy. Default: if the extra is there.",
     )
     rocksdb_copy: str | None = option(
         "--rocksdb-copy",

@@ -219,7 +219,7 @@ def _add(store: Store, database: Database, folder: str, failed: dict[Database, s
         for line in map(json.loads, lines):
             found.take(line)
     if found.malformed:
-        failed[database] = f"{count(found.malformed, 'key or value')} in its RocksDB that no broker writes"
+        failed[database] = f"{count(found.malformed, 'pair')} of key and value in its RocksDB that no broker writes"
     store = replace(store, unpacked=store.unpacked | {database.place})
     if database.holds == QUEUES:
         files = found.queue_files(database.place[-1] + _UNPACKED, store.log_start)

@@ -165,6 +165,11 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
 
 
+def labels(lines: list[str]) -> list[str]:
+    """Return the words that begin a line; not the numbers of segments, of which a low screen shows fewer."""
+    return [line.split()[0] for line in lines if line[:1] not in ("", " ") and not line[0].isdigit()]
+
+
 @pytest.mark.parametrize("columns", [80, 100, 200])
 def test_no_line_is_wider_than_the_terminal_and_commands_can_be_copied(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: int
@@ -183,9 +188,7 @@ def test_no_line_is_wider_than_the_terminal_and_commands_can_be_copied(
     words = shlex.split(command[1])
     assert words == ["rmqinspect", "show", folder.name, "--at", "97187"]
     assert sum("next " in line and "--at 97187" in line for line in in_a_pipe) == 1
-    assert [line.split()[0] for line in lines if line[0:1] not in ("", " ")] == [
-        line.split()[0] for line in in_a_pipe if line[0:1] not in ("", " ")
-    ]
+    assert labels(lines) == labels(in_a_pipe)
 
 
 def test_the_byte_account_leaves_out_columns_on_a_narrow_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

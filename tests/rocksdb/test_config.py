@@ -151,4 +151,5 @@ def test_what_no_broker_writes_is_left_out_and_told(tmp_path: Path) -> None:
     with unpacked(open_store([str(store_of(tmp_path).paths[0])]), Unpacking()) as store:
         assert [row["topic"] for row in rows(TOPICS, store)] == ["T"]
         (oddity,) = store.oddities
-    assert (oddity.name, oddity.detail) == ("config/topics", "1 key or value in its RocksDB that no broker writes")
+    assert oddity.name == "config/topics"
+    assert oddity.detail == "1 pair of key and value in its RocksDB that no broker writes"
