@@ -215,10 +215,10 @@ _GIVEN = {
     ),
     "Recover data file to the end of "
     "{}": "INFO main - Recover data file to the end of <root>/dledger-n0/data/00000000000000000000 ",
-    "load {} OK": "INFO main - load /root/store/commitlog/00000000000000000000 OK",
-    "{} mkdir {}": "INFO main - /root/store/commitlog mkdir OK",
-    "{} create OK": "INFO main - /root/store/abort create OK",
-    "load {} Failed": "ERROR main - load /root/store/config/topics.json Failed",
+    "load {} OK": "INFO main - load /data/store/commitlog/00000000000000000000 OK",
+    "{} mkdir {}": "INFO main - /data/store/commitlog mkdir OK",
+    "{} create OK": "INFO main - /data/store/abort create OK",
+    "load {} Failed": "ERROR main - load /data/store/config/topics.json Failed",
     "newMasterEpoch {} < lastEpoch {}, fail to change to {}": (
         "WARN main - newMasterEpoch 1 < lastEpoch 2, fail to change to master"
     ),

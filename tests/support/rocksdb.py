@@ -1,5 +1,6 @@
 """Small RocksDB databases."""
 
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -7,7 +8,10 @@ import pytest
 
 from rmqinspect.rocksdb.unpack import has_rocksdict
 
-needs_rocksdict = pytest.mark.skipif(not has_rocksdict(), reason="rocksdict is not installed")
+# In CI the tests run and fail: a skip there would look as if RocksDB was tested.
+needs_rocksdict = pytest.mark.skipif(
+    not has_rocksdict() and "CI" not in os.environ, reason="rocksdict is not installed"
+)
 
 
 def database(folder: Path, families: Mapping[str, Iterable[tuple[bytes, bytes]]]) -> None:
