@@ -35,7 +35,7 @@ from rmqinspect.verify.commitlog.whole_log import LogSummary, finding_at
 from rmqinspect.verify.consumequeue.join import Shift, UnitResult, capped_shifts
 from rmqinspect.verify.consumequeue.order import find_disorder
 from rmqinspect.verify.consumequeue.survey import QueueSurvey
-from rmqinspect.verify.findings import MERGED_ROWS, Finding, capped_findings
+from rmqinspect.verify.findings import MERGED_ROWS, Finding, capped_findings, place_in_log
 from rmqinspect.verify.index.join import IndexResult
 from rmqinspect.verify.loss import DanglingJudge
 from rmqinspect.verify.missing import DispatchState, MissingEntries, MissingUnits
@@ -108,14 +108,11 @@ class CrossJudge:
         if self._unindexed is None:
             return
         records, first, timestamp = self._unindexed
-        segment = self._store.segment_at(first)
         yield Finding(
             "IX-NONE",
             f"keys of {count(records, 'record')} since {time_words(timestamp)} are in no index file: key look-ups miss "
             "them (or messageIndexEnable=false)",
-            file=segment.name if segment else None,
-            offset=first - segment.base if segment else None,
-            physical_offset=first,
+            **place_in_log(self._store, first),
             count=records,
             counted=True,
             timestamp=timestamp,

@@ -5,9 +5,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from typing import TypedDict
 
 from rmqinspect.commands import choose_parts, fill_command, placeholders
 from rmqinspect.errors import Unreadable
+from rmqinspect.store.model import Store
 from rmqinspect.system.uri import is_remote
 from rmqinspect.tables.capped_list import CappedList
 from rmqinspect.times import format_millis
@@ -47,6 +49,25 @@ class Finding:
 
 
 _NUMBER = re.compile(r"\d+")
+
+
+class LogPlace(TypedDict):
+    """The fields of a finding that say where in the log it is."""
+
+    file: str | None
+    offset: int | None
+    physical_offset: int
+
+
+def place_in_log(store: Store, physical_offset: int) -> LogPlace:
+    """Return where a physical offset is; without a file if no segment has it."""
+    segment = store.segment_at(physical_offset)
+    return LogPlace(
+        file=segment.name if segment else None,
+        offset=physical_offset - segment.base if segment else None,
+        physical_offset=physical_offset,
+    )
+
 
 # Rows that the judges of the whole log keep for each row shown: many are merged into few.
 MERGED_ROWS = 8

@@ -21,7 +21,7 @@ from rmqinspect.topics import LMQ_PREFIX
 from rmqinspect.verify.consumequeue.join import UnitResult
 from rmqinspect.verify.consumequeue.missing import Missing, capped_missing
 from rmqinspect.verify.dangling import Dangling
-from rmqinspect.verify.findings import Finding
+from rmqinspect.verify.findings import Finding, place_in_log
 from rmqinspect.verify.index.join import IndexResult, MissingKeys
 from rmqinspect.verify.plan import QueueName
 
@@ -103,13 +103,10 @@ class MissingUnits:
             self.behind[run.topic, run.queue_id] += run.messages
         if behind:
             first = min(behind, key=lambda run: run.low)
-            segment = self._store.segment_at(first.low)
             yield Finding(
                 "CQ-BEHIND",
                 f"not dispatched yet: the records from physical offset {first.low} on have no unit in any queue",
-                file=segment.name if segment else None,
-                offset=first.low - segment.base if segment else None,
-                physical_offset=first.low,
+                **place_in_log(self._store, first.low),
                 count=sum(run.records for run in behind),
             )
 
@@ -130,7 +127,6 @@ class MissingUnits:
     def _missing(self, runs: Sequence[Missing]) -> Finding:
         """Return CQ-MISSING for runs of one queue, by physical offset."""
         first, records = runs[0], sum(run.records for run in runs)
-        segment = self._store.segment_at(first.low)
         what = "the record has no unit in its queue: consumers do not receive it"
         if records > 1:
             what = f"{records} records of the queue have no unit: consumers do not receive them"
@@ -139,9 +135,7 @@ class MissingUnits:
         return Finding(
             "CQ-MISSING",
             what,
-            file=segment.name if segment else None,
-            offset=first.low - segment.base if segment else None,
-            physical_offset=first.low,
+            **place_in_log(self._store, first.low),
             topic=first.topic,
             queue_id=first.queue_id,
             queue_offset=first.queue_offset,

@@ -40,7 +40,7 @@ from rmqinspect.verify.consumequeue.survey import QueueSurvey, check_sizes
 from rmqinspect.verify.cross_check import CrossJudge
 from rmqinspect.verify.dangling import LogRanges
 from rmqinspect.verify.files import check_checkpoint, check_files, list_unchecked, segments_for_quick
-from rmqinspect.verify.findings import Finding, Findings
+from rmqinspect.verify.findings import Finding, Findings, place_in_log
 from rmqinspect.verify.index.header import check_index_headers
 from rmqinspect.verify.index.join import join_entries
 from rmqinspect.verify.index.survey import check_index_sizes
@@ -276,12 +276,9 @@ def _with_flip(finding: Finding) -> Finding:
 
 
 def _unread_log(store: Store, unread: Unread) -> Finding:
-    segment = store.segment_at(unread.start)
     return Finding(
         "ST-IO",
         f"{unread.message}; {count(unread.end - unread.start, 'byte')} not read",
-        file=segment.name if segment else None,
-        offset=unread.start - segment.base if segment else None,
         length=unread.end - unread.start,
-        physical_offset=unread.start,
+        **place_in_log(store, unread.start),
     )

@@ -32,7 +32,7 @@ from rmqinspect.times import time_words
 from rmqinspect.verify.commitlog.gap_findings import Causes, GapJudge, SegmentState
 from rmqinspect.verify.commitlog.split import SplitResult, record_finding
 from rmqinspect.verify.commitlog.time_steps import LogTimes, TimeStep
-from rmqinspect.verify.findings import MERGED_ROWS, Finding, capped_findings
+from rmqinspect.verify.findings import MERGED_ROWS, Finding, capped_findings, place_in_log
 from rmqinspect.verify.wrong_records import Misnamed
 
 # A chain that runs into old records jumps back in time and, within this many bytes, in a queue.
@@ -213,7 +213,6 @@ class LogJudge:
             yield self._jump_finding(physical_offset, jump, restarted=restarted)
 
     def _jump_finding(self, physical_offset: int, jump: Jump, *, restarted: bool) -> Finding:
-        segment = self.store.segment_at(physical_offset)
         topic, queue_id = _name(jump.queue)
         what = f"the queue offset {'repeats or goes back' if jump.found < jump.expected else 'skips ahead'}"
         if physical_offset in self._undone and (why := explain_difference(jump.expected, jump.found, 64)):
@@ -227,9 +226,7 @@ class LogJudge:
             "CL-QUEUE-OFFSET",
             what,
             severity="info" if restarted else "",
-            file=segment.name if segment else None,
-            offset=physical_offset - segment.base if segment else None,
-            physical_offset=physical_offset,
+            **place_in_log(self.store, physical_offset),
             topic=topic,
             queue_id=queue_id,
             queue_offset=jump.found,
@@ -242,14 +239,11 @@ class LogJudge:
         backwards = sorted(offset for offset, jump in self._jumps.rows if 0 < jump.found < jump.expected)
         for physical_offset, back in self._set_back.rows:
             if any(physical_offset <= other < physical_offset + _STALE_REACH for other in backwards):
-                segment = self.store.segment_at(physical_offset)
                 yield Finding(
                     "CL-STALE-TAIL",
                     f"the log runs into records that are {back} ms older and repeat queue offsets: "
                     "left from an earlier life of this file",
-                    file=segment.name if segment else None,
-                    offset=physical_offset - segment.base if segment else None,
-                    physical_offset=physical_offset,
+                    **place_in_log(self.store, physical_offset),
                 )
 
     def _judge_step(self, step: TimeStep) -> Finding:
