@@ -96,8 +96,10 @@ FLOORS = (
 LIBRARIES = {
     "click": "cli",
     "construct": "schemas codec",
-    "isal": "commitlog",
+    "isal": "codec commitlog",
     "javaproperties": "store",
+    "llvmlite": "codec",
+    "numba": "codec",
     "numpy": "codec commitlog consumequeue index config rocksdb timer broker damage tables find diff verify export",
     "pyarrow": "codec system output commitlog tables find diff verify export spark cli",
     "py4j": "spark",

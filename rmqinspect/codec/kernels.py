@@ -1,0 +1,369 @@
+"""Loops over bytes: plain Python, compiled where that pays. The only importer of numba.
+
+A kernel is a function over byte arrays, int64 arrays and ints that fills arrays its caller made. Its source runs in
+two ways, with equal results:
+
+    uncompiled   arrays become memoryviews, so each value is a Python int     about 20 µs per record, ready at once
+    compiled     by numba to machine code that holds no lock                  about 0.2 µs, after half a second
+
+A process begins uncompiled. When its kernels have taken as much time as loading numba would, they are compiled, or
+loaded from the user's cache: a small store never pays for numba, and nobody has to say how large a store is. Without
+numba everything stays uncompiled. RMQINSPECT_COMPILE decides otherwise: `always`, `never`; `auto` is the default.
+
+Rules of a kernel, by which both ways are equal and hostile bytes harmless:
+- it makes no array and calls nothing but `@inlined` functions;
+- a comparison in front of each index proves that it is inside: neither way finds a negative one;
+- every sum stays within 64 bits: sizes are below 2^31, positions below 2^63 - 2^32;
+- no number of a layout is written in it: `layout.place_of` computes them, as constants of the module.
+
+The cache is in NUMBA_CACHE_DIR, else in `rmqinspect` in XDG_CACHE_HOME (~/.cache), in a folder per version of the
+kernels. numba keeps apart other releases of itself and other processors. A folder that cannot be written to means that
+each process compiles for itself.
+"""
+
+# mypy: disable-error-code="no-any-return"
+# An item of an array is Any for the type checker.
+
+import ctypes
+import hashlib
+import os
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import CodeType, FunctionType, ModuleType
+from typing import Annotated, Any, Generic, ParamSpec, TypeVar, get_args, get_origin
+
+import numpy as np
+from numpy.typing import NDArray
+
+try:
+    from isal import isal_zlib
+except ImportError:  # no wheel for this machine: zlib's CRC-32 is three times slower
+    isal_zlib = None  # type: ignore[assignment]
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+# What a kernel's parameters are, for both type checker and compiler: it writes to none but `...Out`.
+Bytes = NDArray[np.uint8]
+Ints = NDArray[np.int64]
+BytesOut = Annotated[NDArray[np.uint8], "written"]
+IntsOut = Annotated[NDArray[np.int64], "written"]
+Int32sOut = Annotated[NDArray[np.int32], "written"]
+Table = Annotated[NDArray[np.int64], "two dimensions"]  # one column of int64 per row
+TableOut = Annotated[NDArray[np.int64], "two dimensions", "written"]
+
+MODE = "RMQINSPECT_COMPILE"
+
+# Seconds of CPU time in uncompiled kernels after which compiled ones pay: about what loading them takes.
+_WORTH = 0.2
+_PATIENCE = 1.0  # seconds of compiling without a word
+
+_inlined: dict[FunctionType, Any] = {}  # function -> how it is compiled; None: not yet
+_lock = threading.RLock()
+
+
+def inlined(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Mark a plain function as one that kernels may call."""
+    assert isinstance(function, FunctionType)
+    _inlined[function] = None
+    return function
+
+
+class Kernel(Generic[Parameters, Result]):
+    """A function that runs uncompiled, or compiled."""
+
+    def __init__(self, function: Callable[Parameters, Result]) -> None:
+        assert isinstance(function, FunctionType)
+        self.function = function
+        self.__doc__ = function.__doc__
+        self._native: Callable[..., Any] | None = None
+
+    def __call__(self, *arguments: Parameters.args, **named: Parameters.kwargs) -> Result:
+        """Run the function on arrays and ints; arguments are positional.
+
+        Arrays are C-contiguous, of the types in the function's annotations.
+        """
+        if self._native is None and (not _compiling.wanted() or not self._compile()):
+            return self._run_plain(arguments)
+        result: Result = self._native(*arguments)  # type: ignore[misc]
+        return result
+
+    def _run_plain(self, arguments: tuple[Any, ...]) -> Result:
+        began = time.thread_time()
+        result: Result = self.function(*map(_as_view, arguments))
+        _compiling.spent += time.thread_time() - began
+        return result
+
+    def _compile(self) -> bool:
+        """Make `_native`; return whether that was possible."""
+        with _lock:
+            if self._native is None:
+                self._native = _compiling.compile(self.function)
+        return self._native is not None
+
+
+def _as_view(value: Any) -> Any:
+    return value.data if isinstance(value, np.ndarray) else value
+
+
+def kernel(function: Callable[Parameters, Result]) -> Kernel[Parameters, Result]:
+    """Make a kernel of a function; its annotations are `int`, and the types of arrays above."""
+    return Kernel(function)
+
+
+# --- what every kernel needs --------------------------------------------------------------------
+
+
+@inlined
+def byte_at(raw: Bytes, at: int) -> int:
+    """Return a signed 8-bit integer."""
+    return (raw[at] ^ 0x80) - 0x80
+
+
+@inlined
+def int16_at(raw: Bytes, at: int) -> int:
+    """Return a big-endian signed 16-bit integer."""
+    return (((raw[at] << 8) | raw[at + 1]) ^ 0x8000) - 0x8000
+
+
+@inlined
+def uint32_at(raw: Bytes, at: int) -> int:
+    """Return a big-endian unsigned 32-bit integer."""
+    return (raw[at] << 24) | (raw[at + 1] << 16) | (raw[at + 2] << 8) | raw[at + 3]
+
+
+@inlined
+def int32_at(raw: Bytes, at: int) -> int:
+    """Return a big-endian signed 32-bit integer."""
+    return (uint32_at(raw, at) ^ 0x80000000) - 0x80000000
+
+
+@inlined
+def int64_at(raw: Bytes, at: int) -> int:
+    """Return a big-endian signed 64-bit integer."""
+    return (int32_at(raw, at) << 32) | uint32_at(raw, at + 4)
+
+
+@inlined
+def crc32_of(address: int, raw: Bytes, start: int, size: int) -> int:
+    """Return the CRC-32 of `size` bytes from a position; `address` is CRC32."""
+    return _crc32(raw[start : start + size])
+
+
+_crc32: Callable[[Any], int] = (isal_zlib or zlib).crc32
+
+
+def _crc32_address() -> int:
+    """Return where the C function is that computes CRC-32 from (CRC before, bytes, number of bytes)."""
+    with suppress(AttributeError, OSError):
+        return _address(ctypes.CDLL(isal_zlib.__file__).crc32_gzip_refl)
+    for library in (getattr(zlib, "__file__", None), None):
+        with suppress(AttributeError, OSError):
+            return _address(ctypes.CDLL(library).crc32)
+    return 0
+
+
+def _address(function: Any) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+CRC32 = _crc32_address()
+"""What kernels pass to `crc32_of`. A parameter of theirs, because it differs from process to process."""
+
+
+# --- compiling ----------------------------------------------------------------------------------
+
+
+class _Compiling:
+    """Whether and how this process compiles."""
+
+    def __init__(self) -> None:
+        self.mode = os.environ.get(MODE, "auto")
+        self.spent = 0.0  # CPU seconds in uncompiled kernels
+        self.remarks: list[str] = []
+        self.say: Callable[[str], None] | None = None
+        self._numba: ModuleType | None = None
+        self._cached = False
+        self._slow = 0.0  # seconds of compiling so far; infinite when it was said
+
+    def wanted(self) -> bool:
+        return self.mode == "always" or (self.mode == "auto" and self.spent > _WORTH)
+
+    def compile(self, function: FunctionType) -> Callable[..., Any] | None:
+        if self._numba is None and not self._load():
+            return None
+        began = time.monotonic()
+        timer = threading.Timer(max(0.0, _PATIENCE - self._slow), self._tell)
+        timer.daemon = True
+        timer.start()
+        try:
+            return self._jit(function)
+        finally:
+            timer.cancel()
+            self._slow += time.monotonic() - began
+
+    def _tell(self) -> None:
+        if self.say is not None and self._slow != float("inf"):
+            self._slow = float("inf")
+            self.say("compiling (once)")
+
+    def _load(self) -> bool:
+        try:
+            import numba
+        except Exception as error:  # noqa: BLE001  whatever a broken installation raises, the result is the same
+            self.remarks.append(f"loops are not compiled, and slow: numba cannot be used: {error}")
+            self.mode = "never"
+            return False
+        if numba.config.DISABLE_JIT:
+            self.remarks.append("loops are not compiled, and slow: NUMBA_DISABLE_JIT is set")
+            self.mode = "never"
+            return False
+        self._numba = numba
+        self._folder = _cache_folder(numba.config.CACHE_DIR)
+        return True
+
+    def _jit(self, function: FunctionType) -> Callable[..., Any] | None:
+        numba = self._numba
+        assert numba is not None
+        arguments = tuple(_type_of(numba, hint) for name, hint in function.__annotations__.items() if name != "return")
+        place = self._place(function)
+        if place is not None:
+            # Reading and writing a cache may fail in any way: a full disk, a truncated file, another user's file.
+            with suppress(Exception):
+                return self._with_globals(numba.njit([arguments], nogil=True, cache=True), function, place)
+        try:
+            return self._with_globals(numba.njit([arguments], nogil=True), function, function.__code__.co_filename)
+        except Exception as error:  # noqa: BLE001  as above
+            self.remarks.append(
+                f"loops are not compiled, and slow: {function.__name__}: {type(error).__name__}: {error}"
+            )
+            self.mode = "never"
+            return None
+
+    def _place(self, function: FunctionType) -> str | None:
+        """Return a file beside which numba caches a function, None if that cannot be: one per content of functions.
+
+        numba asks whether this file has changed, but not whether a constant or an inlined function has.
+        """
+        if self._folder is None:
+            return None
+        bounds = os.environ.get("NUMBA_BOUNDSCHECK", "")
+        digest = hashlib.sha256("\n".join([bounds, *_content(function)]).encode()).hexdigest()[:16]
+        path = os.path.join(self._folder, f"{digest}.py")
+        try:
+            if not os.path.exists(path):
+                with open(path, "x") as file:
+                    file.write(f"# {function.__module__}.{function.__qualname__}\n")
+        except FileExistsError:
+            pass  # another process was faster
+        except OSError:
+            return None
+        return path
+
+    def _with_globals(self, jit: Callable[..., Any], function: FunctionType, filename: str) -> Any:
+        """Return a compiled copy of a function, whose globals are compiled where it calls them."""
+        code = function.__code__.replace(co_filename=filename)
+        names = {"__name__": function.__module__, "__builtins__": function.__globals__["__builtins__"]}
+        for name, value in _globals_of(function):
+            names[name] = self._native_of(value) if isinstance(value, FunctionType) else value
+        return jit(FunctionType(code, names, function.__name__, function.__defaults__))
+
+    def _native_of(self, function: FunctionType) -> Any:
+        assert self._numba is not None
+        if _inlined[function] is None:
+            if function is crc32_of:
+                _inlined[function] = _native_crc32(self._numba)
+            else:
+                _inlined[function] = self._with_globals(self._numba.njit, function, function.__code__.co_filename)
+        return _inlined[function]
+
+
+_compiling = _Compiling()
+
+
+def remarks() -> list[str]:
+    """Return why nothing is compiled though it would pay; nothing where all is well."""
+    return _compiling.remarks
+
+
+def on_compiling(say: Callable[[str], None]) -> None:
+    """Set what is called, from any thread, when compiling takes long."""
+    _compiling.say = say
+
+
+@contextmanager
+def compile_mode(mode: str) -> Iterator[None]:
+    """Compile `always`, `never` or `auto` until the block ends; for tests and measurements."""
+    before, _compiling.mode = _compiling.mode, mode
+    try:
+        yield
+    finally:
+        _compiling.mode = before
+
+
+def _globals_of(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    """Yield the globals that a function uses: constants and inlined functions."""
+    for name in sorted(set(_names_in(function.__code__))):
+        if name in function.__globals__:
+            yield name, function.__globals__[name]
+
+
+def _names_in(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+
+
+def _content(function: FunctionType) -> Iterator[str]:
+    """Yield everything that the compiled code of a function follows from."""
+    yield function.__code__.co_code.hex()
+    yield repr(function.__code__.co_consts)
+    yield repr(function.__annotations__)
+    for name, value in _globals_of(function):
+        yield name
+        yield from _content(value) if isinstance(value, FunctionType) else [repr(value)]
+
+
+def _cache_folder(given: str) -> str | None:
+    """Return the folder of the cache, made where it is missing; None where it cannot be written to."""
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    folder = given or os.path.join(home, "rmqinspect")
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+    except OSError:
+        return None
+    return folder if os.access(folder, os.W_OK | os.X_OK) else None
+
+
+def _type_of(numba: Any, hint: Any) -> Any:
+    """Return the type for numba of a parameter."""
+    if hint is int:
+        return numba.int64
+    array, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    item = numba.from_dtype(np.dtype(get_args(get_args(array)[1])[0]))
+    return numba.types.Array(item, 2 if "two dimensions" in notes else 1, "C", readonly="written" not in notes)
+
+
+def _native_crc32(numba: Any) -> Any:
+    """Return `crc32_of` as a compiled function: a call of the C function at an address."""
+    from llvmlite import ir
+    from numba.extending import intrinsic
+
+    word = ir.IntType(64)
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def call(_: Any, address: Any, start: Any, size: Any) -> Any:
+        # Both libraries' functions take and return 32 bits in places, in registers of 64: only the low ones count.
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            address, start, size = arguments
+            function = builder.inttoptr(address, ir.FunctionType(word, [word] * 3).as_pointer())
+            return builder.and_(builder.call(function, [word(0), start, size]), word(0xFFFFFFFF))
+
+        return numba.int64(numba.int64, numba.int64, numba.int64), generate
+
+    @numba.njit  # type: ignore[untyped-decorator]
+    def crc32_of(address: int, raw: Any, start: int, size: int) -> Any:
+        return call(address, raw.ctypes.data + start, size)
+
+    return crc32_of

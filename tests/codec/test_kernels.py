@@ -1,0 +1,126 @@
+"""Kernels: compiled and uncompiled give the same, and the cache harms nobody."""
+
+import os
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rmqinspect.codec import kernels
+from rmqinspect.codec.kernels import (
+    CRC32,
+    Bytes,
+    TableOut,
+    byte_at,
+    compile_mode,
+    crc32_of,
+    inlined,
+    int16_at,
+    int32_at,
+    int64_at,
+    kernel,
+    uint32_at,
+)
+
+_WIDTH = 8
+
+
+@inlined
+def twice(number: int) -> int:
+    return 2 * number
+
+
+@kernel
+def read_all(address: int, raw: Bytes, rows: TableOut) -> int:
+    count = 0
+    for at in range(len(raw) - _WIDTH + 1):
+        rows[at, 0] = byte_at(raw, at)
+        rows[at, 1] = int16_at(raw, at)
+        rows[at, 2] = uint32_at(raw, at)
+        rows[at, 3] = int32_at(raw, at)
+        rows[at, 4] = int64_at(raw, at)
+        rows[at, 5] = crc32_of(address, raw, at, _WIDTH)
+        rows[at, 6] = twice(at)
+        count += 1
+    return count
+
+
+def _expected(raw: bytes, at: int) -> list[int]:
+    signed = [int.from_bytes(raw[at : at + size], "big", signed=True) for size in (1, 2, 4, 8)]
+    unsigned = int.from_bytes(raw[at : at + 4], "big")
+    return [signed[0], signed[1], unsigned, signed[2], signed[3], zlib.crc32(raw[at : at + _WIDTH]), 2 * at]
+
+
+@pytest.mark.parametrize("mode", ["always", "never"])
+@settings(deadline=None)  # the first example compiles
+@given(raw=st.binary(min_size=_WIDTH, max_size=64))
+def test_numbers_and_checksums_are_right_both_ways(mode: str, raw: bytes) -> None:
+    rows = np.zeros((len(raw) - _WIDTH + 1, 7), np.int64)
+    with compile_mode(mode):
+        assert read_all(CRC32, np.frombuffer(raw, np.uint8), rows) == len(rows)
+    assert rows.tolist() == [_expected(raw, at) for at in range(len(rows))]
+
+
+_RUN = """
+import numpy as np
+from tests.codec.test_kernels import read_all
+from rmqinspect.codec import kernels
+rows = np.zeros((1, 7), np.int64)
+assert read_all(kernels.CRC32, np.arange(8, dtype=np.uint8), rows) == 1
+print(rows.tolist(), kernels.remarks())
+"""
+
+
+def _run(folder: Path, **environment: str) -> "subprocess.Popen[str]":
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA")}
+    more = {"XDG_CACHE_HOME": str(folder), kernels.MODE: "always", **environment}
+    command = [sys.executable, "-c", _RUN]
+    return subprocess.Popen(command, env=inherited | more, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def _outcome(process: "subprocess.Popen[str]") -> str:
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, out
+    return out
+
+
+_RIGHT = f"{[_expected(bytes(range(8)), 0)]} []\n"
+
+
+def test_compiled_code_is_kept_in_the_users_cache_and_two_processes_at_once_do_no_harm(tmp_path: Path) -> None:
+    both = [_run(tmp_path), _run(tmp_path)]
+    assert [_outcome(process) for process in both] == [_RIGHT, _RIGHT]
+    kept = sorted(tmp_path.glob("rmqinspect/__pycache__/*.nbc"))
+    assert kept
+    assert _outcome(_run(tmp_path)) == _RIGHT
+    assert sorted(tmp_path.glob("rmqinspect/__pycache__/*.nbc")) == kept
+
+
+def test_a_damaged_cache_is_compiled_anew(tmp_path: Path) -> None:
+    _outcome(_run(tmp_path))
+    for kept in tmp_path.glob("rmqinspect/__pycache__/*"):
+        kept.write_bytes(kept.read_bytes()[:50])
+    assert _outcome(_run(tmp_path)) == _RIGHT
+
+
+def test_without_a_place_for_the_cache_each_process_compiles_for_itself(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert _outcome(_run(tmp_path / "file")) == _RIGHT
+
+
+def test_numbas_own_variable_names_the_cache(tmp_path: Path) -> None:
+    assert _outcome(_run(tmp_path / "unused", NUMBA_CACHE_DIR=str(tmp_path / "numba"))) == _RIGHT
+    assert list((tmp_path / "numba").rglob("*.nbc"))
+    assert not (tmp_path / "unused").exists()
+
+
+def test_without_numba_the_source_runs_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "numba.py").write_text("raise ImportError('broken here')")
+    path = os.pathsep.join([str(tmp_path), os.getcwd()])
+    out = _outcome(_run(tmp_path, PYTHONPATH=path))
+    assert out == _RIGHT.replace("[]", "['loops are not compiled, and slow: numba cannot be used: broken here']")
