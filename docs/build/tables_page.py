@@ -79,8 +79,8 @@ messages by physical offset. A delivered timer message stays for half an hour at
 when it is committed, rolled back or given up. `physical_offset` joins with `messages`.
 """,
     FINDINGS: """
-One row per problem that `rmqinspect verify` finds at level standard. Only `export` and the Spark data source have this
-table; on the screen it is `verify -f table`. All codes: [findings.md](findings.md).
+One row per problem that `rmqinspect verify` finds at its default level. Only `export` and the Spark data source have
+this table; on the screen it is `verify -f table`. All codes: [findings.md](findings.md).
 """,
     _KAFKA: """
 The rows of `messages` with the columns of Spark's Kafka source, and `store`. Columns without a counterpart are dropped:

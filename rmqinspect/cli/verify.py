@@ -49,7 +49,7 @@ from rmqinspect.store.model import Store
 from rmqinspect.system.throttle import read_bound
 from rmqinspect.system.uri import shown, without_secrets
 from rmqinspect.text import count, describe_duration, describe_size, escape
-from rmqinspect.verify.codes import BY_CODE, CODES, LEVELS
+from rmqinspect.verify.codes import BY_CODE, CODES, DEFAULT_LEVEL, LEVELS
 from rmqinspect.verify.custody import ALGORITHM, Custody, Watch
 from rmqinspect.verify.options import VerifyOptions
 from rmqinspect.verify.partial import (
@@ -98,7 +98,7 @@ class VerifyArguments(VerifyOutputOptions, AgainstOptions, RocksdbOptions):
     level: str = option(
         "--level",
         type=click.Choice(LEVELS),
-        default="standard",
+        default=DEFAULT_LEVEL,
         show_default=True,
         help="quick: names, sizes, checkpoint, last segment; standard: every record; deep: everything.",
     )
@@ -174,7 +174,7 @@ def command(arguments: VerifyArguments) -> int:
     Examples:
       rmqinspect verify STORE
       rmqinspect verify STORE --level quick
-      rmqinspect verify STORE --level deep --hash sha256 --report evidence.json
+      rmqinspect verify STORE --hash sha256 --report evidence.json
       rmqinspect verify STORE --against evidence.json
       rmqinspect verify --from evidence.json
       rmqinspect verify 00000000001073741824

@@ -26,7 +26,7 @@ from rmqinspect.tables.splits import Origin, name_store
 from rmqinspect.text import parse_size
 from rmqinspect.times import parse_time, parse_zone
 from rmqinspect.verify import table as findings
-from rmqinspect.verify.codes import LEVELS
+from rmqinspect.verify.codes import DEFAULT_LEVEL, LEVELS
 
 SCHEMAS: dict[str, pa.Schema] = {name: table.schema for name, table in TABLES.items()} | {FINDINGS: findings.SCHEMA}
 
@@ -128,7 +128,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("split_size", _parse_split_size, "Bytes per partition. Default: segments, or parts of at least 64 MiB."),
     Option("mode", _one_of("PERMISSIVE", "FAILFAST"), "`FAILFAST`: damage fails the job.", "PERMISSIVE"),
     Option("pushdown", _parse_flag, "Use Spark's filters to read less; needs the configuration below.", "false"),
-    Option("level", _one_of(*LEVELS), "How thorough `findings` is: quick, standard, deep.", "standard"),
+    Option("level", _one_of(*LEVELS), "How thorough `findings` is: quick, standard, deep.", DEFAULT_LEVEL),
 )
 
 _BY_NAME = {option.name: option for option in OPTIONS}

@@ -6,13 +6,12 @@ Sources: BrokerPathConfigHelper, StorePathConfigHelper, DLedgerConfig, MixAll#st
 from rmqinspect.commands import VERIFY, fill_command
 
 _INFO = "rmqinspect info {store}"
-_DEEP = f"{VERIFY} --level deep"
 
 # Kind of `directory.PLACES` -> what its files are, and the command.
 KINDS: dict[str, tuple[str, str]] = {
-    "timer_log": ("the timer log: one unit per timer message that is not due yet", _DEEP),
-    "timer_wheel": ("the timer wheel: per due second, where its units begin and end in the timer log", _DEEP),
-    "ext_queue": ("consume queue extensions: tags and filter bits that queue units point at", _DEEP),
+    "timer_log": ("the timer log: one unit per timer message that is not due yet", VERIFY),
+    "timer_wheel": ("the timer wheel: per due second, where its units begin and end in the timer log", VERIFY),
+    "ext_queue": ("consume queue extensions: tags and filter bits that queue units point at", VERIFY),
     "dledger_index": ("the DLedger index: where each entry begins in the log", VERIFY),
     "dledger_state": ("state of the DLedger node", VERIFY),
     "compaction_log": ("a compacted copy of a topic's records, which the broker makes again from the log", _INFO),
@@ -25,7 +24,7 @@ NAMES: dict[str, tuple[str, str]] = {
     "lock": ("the lock file that a running broker holds", _INFO),
     "abort": ("the mark of a running broker; what a clean stop deletes", _INFO),
     "abort.bak": ("a side effect of writing abort; it says nothing about a crash", _INFO),
-    "timercheck": ("the timer checkpoint: how far timer messages are read and delivered", _DEEP),
+    "timercheck": ("the timer checkpoint: how far timer messages are read and delivered", VERIFY),
     "timermetrics": ("timer messages that are not due yet, counted by topic", VERIFY),
     "transactionMetrics": ("half messages that are not decided yet, counted by topic", VERIFY),
     "consumerFilter.json": ("SQL filters of consumer groups", VERIFY),

@@ -190,7 +190,7 @@ def _sparse(path: Path) -> None:
 INSIDE = {
     "a text": Inside(_text, 3, 3, 3, "CL-MAGIC"),
     "random bytes": Inside(_junk, 3, 3, 3, "CL-MAGIC"),
-    "nothing but zeros": Inside(_sparse, 0, 0, 5, "WHOLE, 1 WARNING at level standard"),
+    "nothing but zeros": Inside(_sparse, 0, 0, 5, "WHOLE, 1 WARNING at level deep"),
     "an empty file": Inside(lambda path: write_file(path, b""), 3, 0, 5, "CL-SIZE"),
     "a FIFO": Inside(_fifo, 4, 4, 4, "INCOMPLETE: 1 place could not be read, no damage so far"),
     "a dangling link": Inside(lambda path: _link(path, "gone"), 4, 4, 4, "gone, which does not exist"),
@@ -239,7 +239,7 @@ def test_bytes_that_cannot_be_read_leave_the_rest_to_be_judged(
     assert status == 4
     last = out.splitlines()[-1]
     # What is printed as an error is counted as one.
-    assert last.startswith(f"VERDICT      {verdict} at level standard: {errors} (not read), 0 warnings in ")
+    assert last.startswith(f"VERDICT      {verdict} at level deep: {errors} (not read), 0 warnings in ")
     others = [account for account in outcome.accounts if account.segment.base != base]
     assert sum(account.records for account in others) == {0: 181, 65536: 171, 196608: 195}[base]
 
@@ -251,7 +251,7 @@ def test_damage_counts_more_than_what_cannot_be_read(run: Run, monkeypatch: pyte
     assert status == 3
     assert "CL-CRC-BODY" in out
     assert (
-        "VERDICT      INCOMPLETE: 1 place could not be read, DAMAGED at level standard: 2 errors (1 of them not read),"
+        "VERDICT      INCOMPLETE: 1 place could not be read, DAMAGED at level deep: 2 errors (1 of them not read),"
         in out
     )
 
@@ -318,7 +318,7 @@ def test_ctrl_c_ends_verify_with_what_was_found_so_far(tmp_path: Path) -> None:
     assert "Traceback" not in err
     assert "CL-CRC-BODY" in out
     verdict = out.splitlines()[-1]
-    assert verdict.startswith("VERDICT      INCOMPLETE: 40 % read, DAMAGED at level standard: 1 error, ")
+    assert verdict.startswith("VERDICT      INCOMPLETE: 40 % read, DAMAGED at level deep: 1 error, ")
     assert verdict.endswith("; interrupted at physical offset 131 072")
     reported = json.loads(document.read_text())
     assert (reported["complete"], reported["verdict"]) == (False, "INCOMPLETE: 40 % read, DAMAGED")

@@ -511,7 +511,7 @@ def test_ctrl_c_leaves_a_partial_verdict_and_a_report(
     document = report(store, *HASH)
     last = report.out.splitlines()[-1]
     assert (report.status, document["verdict"], document["complete"]) == (130, verdict, False)
-    assert last.startswith(f"VERDICT      {verdict} at level standard: ")
+    assert last.startswith(f"VERDICT      {verdict} at level deep: ")
     assert last.endswith(words)
     assert "Traceback" not in report.err
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -552,7 +552,7 @@ def test_ctrl_c_before_the_files_are_listed_says_that_nothing_was_judged(
     status, out, _ = run(store, "--report", tmp_path / "report.json")
     assert (status, out) == (
         130,
-        "VERDICT      INCOMPLETE: nothing read, interrupted while the files were listed, at level standard\n",
+        "VERDICT      INCOMPLETE: nothing read, interrupted while the files were listed, at level deep\n",
     )
     assert run(store, "-q")[1] == ""
 
@@ -610,13 +610,13 @@ def test_a_long_read_is_announced_with_the_reason_and_the_cheaper_way(
     monkeypatch.setattr(command, "LONG_READ", 100_000)
     said = run(HEALTHY)[2].splitlines()
     assert said == [
-        "4 segments, 13 queues, 3 index files, 269.7 kB to read: every record and every queue unit is checked. "
-        "--level quick reads 65.5 kB",
+        "4 segments, 13 queues, 3 index files, 286.1 kB to read: every record is checked against queues and index, "
+        "and they against the log. --level quick reads 65.5 kB",
         "quick part done in 0 s: 0 errors",
     ]
     assert run(HEALTHY, "-q")[2] == ""
     report(HEALTHY, *HASH)
-    assert re.search(r"is checked; \d+\.\d kB to hash, from the page cache\. --level", report.err)
+    assert re.search(r"against the log; \d+\.\d kB to hash, from the page cache\. --level", report.err)
 
 
 def test_the_quick_part_tells_its_errors_at_once(run: Run, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:

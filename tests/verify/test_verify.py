@@ -330,7 +330,7 @@ def test_fail_on_decides_from_which_severity_on_the_status_is_3(run: Run, tmp_pa
 
 def test_the_verdict_counts_warnings(run: Run, tmp_path: Path) -> None:
     SHOWS["CL-BLANK-SIZE"].shown(tmp_path)
-    assert "VERDICT      WHOLE, 1 WARNING at level standard: 0 errors, 1 warning in" in run(tmp_path / "commitlog")[1]
+    assert "VERDICT      WHOLE, 1 WARNING at level deep: 0 errors, 1 warning in" in run(tmp_path / "commitlog")[1]
 
 
 @pytest.mark.parametrize(
@@ -341,7 +341,7 @@ def test_a_code_that_is_not_looked_for_is_not_found(run: Run, words: tuple[str, 
     status, out, _ = run(FLIPPED, *words)
     assert status == 0
     assert "CL-CRC-BODY" not in out
-    assert "VERDICT      WHOLE at level standard" in out
+    assert "VERDICT      WHOLE at level deep" in out
 
 
 def test_a_code_that_is_looked_for_alone_is_found(run: Run) -> None:
@@ -377,7 +377,7 @@ def test_a_limit_of_findings_keeps_the_counts_exact(run: Run, tmp_path: Path, ap
     rows = json.loads(out)["rows"]
     assert status == 3
     assert [row["count"] for row in rows] == ([1, 1, 1] if apart else [10])
-    assert "DAMAGED at level standard: 10 errors, 0 warnings" in err
+    assert "DAMAGED at level deep: 10 errors, 0 warnings" in err
     printed = run(path, "--max-findings", "3")[1]
     assert "             10 in all\n" in printed
     assert ("and 7 more: --max-findings shows them" in printed) == apart
@@ -391,7 +391,7 @@ def test_findings_are_a_table_in_every_format(run: Run, tmp_path: Path, format_:
     file = tmp_path / "findings"
     status, out, err = run(FLIPPED, "-f", format_, "-o", file)
     assert (status, out) == (3, "")
-    assert err.splitlines()[-1].startswith("VERDICT      DAMAGED at level standard: 1 error")
+    assert err.splitlines()[-1].startswith("VERDICT      DAMAGED at level deep: 1 error")
     match format_:
         case "jsonl":
             rows = [json.loads(line) for line in file.read_text().splitlines()]
@@ -403,7 +403,7 @@ def test_findings_are_a_table_in_every_format(run: Run, tmp_path: Path, format_:
             rows = pq.read_table(file).to_pylist()
         case "arrow":
             rows = pa.ipc.open_file(file).read_all().to_pylist()
-    assert [row["code"] for row in rows] == ["CL-CRC-BODY", "ST-ABORT", "ST-UNCHECKED"]
+    assert [row["code"] for row in rows] == ["CL-CRC-BODY", "ST-ABORT"]
     assert tuple(rows[0]) == COLUMNS
     assert str(rows[0]["physical_offset"]) == "97187"
     assert rows[0]["next"] == f"rmqinspect show {FLIPPED} --at 97187"
@@ -484,7 +484,7 @@ def written(run: Run, path: Path, *words: str | Path) -> dict[str, Any]:
 
 
 def test_the_report_says_what_the_screen_says_and_more(run: Run, tmp_path: Path) -> None:
-    document = written(run, tmp_path / "report.json", FLIPPED)
+    document = written(run, tmp_path / "report.json", FLIPPED, "--level", "standard")
     assert document.keys() == FIELDS
     assert (document["verdict"], document["errors"], document["complete"]) == ("DAMAGED", 1, True)
     assert document["counts"] == {"CL-CRC-BODY": 1, "ST-ABORT": 1, "ST-UNCHECKED": 3}
