@@ -3,30 +3,51 @@
 QUEUEOFFSET counts the messages of one (topic, queue id). Prepared and rollback records have 0 and do not
 count; an inner batch counts INNER_NUM. After a gap any offset may follow.
 
-Every record of the log passes here, so it works by columns: hash (topic, queue id) to a queue number,
-sort a window's records by number, compare each offset with the one before it in its queue.
+Queues are numbered as they appear. A table holds one row of state for each, found by a hash of (topic, queue id)
+in a table of slots, with the topic's bytes compared:
+
+    slots     | 0 | 2 | 0 | 1 | ...      0, or the number of a queue + 1; the next free slot where several collide
+    queues    | hash, topic in `names`, queue id, next offset, first record, last jump | ...
+
+Invariant: a queue offset is any 64-bit number; the one behind it is at most the largest.
 
 Source: CommitLog.DefaultAppendMessageCallback#doAppend.
 """
 
+import os
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rmqinspect.codec.arrays import FIBONACCI, Bools, Ints
+from rmqinspect.codec.arrays import Ints
+from rmqinspect.codec.kernels import Bytes, BytesOut, IntsOut, Table, TableOut, inlined, kernel, uint32_at
 from rmqinspect.codec.properties import split_properties
+from rmqinspect.commitlog import columns
 from rmqinspect.commitlog.records import Records
 from rmqinspect.schemas.message import SysFlag
 
 Queue = tuple[bytes, int]  # topic, queue id
 
 _UNKNOWN = -1
-# Slots of the table from hash to queue number, by the top bits of the hash; a power of two.
-_SLOTS = 1 << 16
-_WORD = np.dtype("<u8")
+_LAST_OFFSET = (1 << 63) - 1
 _INNER_NUM = b"INNER_NUM"
+
+# Columns of the table of queues.
+_HASH, _TEXT, _SIZE, _QUEUE_ID, _NEXT, _FIRST_OFFSET, _FIRST_PLACE, _JUMPED, _WANTED, _BEHIND, _JUMP_PLACE = range(11)
+_WIDTH = 11
+_FEW = 64  # queues, at first
+_LONGEST_TOPIC = 1 << 15
+
+# Hashes differ from process to process, so that nobody can write a store whose queues all collide.
+_SEED = int.from_bytes(os.urandom(4), "big")
+_FACTOR = 0x5BD1E995  # odd, and below 2^31: a product with 32 bits stays within 63
+_32_BITS = 0xFFFFFFFF
+
+_START = columns.START
+_TOPIC_START, _TOPIC_END, _ID = columns.TOPIC_START, columns.TOPIC_END, columns.QUEUE_ID
+_OFFSET, _FLAGS = columns.QUEUE_OFFSET, columns.SYS_FLAG
+_UNCOUNTED = int(SysFlag.TRANSACTION_PREPARED)  # the bit that prepared and rollback records share
 
 
 class Jump(NamedTuple):
@@ -51,162 +72,209 @@ class QueueEnds:
     undone: set[int] = field(default_factory=set)
 
 
+@inlined
+def _mixed(value: int, more: int) -> int:
+    """Return 32 bits of hash from those so far and a number."""
+    value = ((value ^ more) * _FACTOR) & _32_BITS
+    return value ^ (value >> 15)
+
+
+@inlined
+def _hash_of(raw: Bytes, start: int, end: int, queue_id: int, seed: int) -> int:
+    value, at = _mixed(seed, queue_id & _32_BITS), start
+    while at + 4 <= end:
+        value = _mixed(value, uint32_at(raw, at))
+        at += 4
+    while at < end:
+        value = _mixed(value, raw[at])
+        at += 1
+    return value
+
+
+@inlined
+def _is_queue(raw: Bytes, start: int, size: int, queue_id: int, names: Bytes, queues: Table, queue: int) -> bool:
+    if queues[queue, _QUEUE_ID] != queue_id or queues[queue, _SIZE] != size:
+        return False
+    text = queues[queue, _TEXT]
+    for at in range(size):  # noqa: SIM110  kernels have no generators
+        if raw[start + at] != names[text + at]:
+            return False
+    return True
+
+
+@kernel
+def _number(
+    seed: int,
+    raw: Bytes,
+    rows: Table,
+    first: int,
+    slots: IntsOut,
+    queues: TableOut,
+    names: BytesOut,
+    used: IntsOut,
+    numbers: IntsOut,
+) -> int:
+    """Write the number of each record's queue, from row `first` on; return the row where a table was too small.
+
+    `used` holds how many queues there are, and how many bytes of names; at least half of the slots, whose number is a
+    power of two, are free.
+    """
+    for row in range(first, len(rows)):
+        start, queue_id = rows[row, _TOPIC_START], rows[row, _ID]
+        size = rows[row, _TOPIC_END] - start
+        hashed = _hash_of(raw, start, start + size, queue_id, seed)
+        slot = hashed & (len(slots) - 1)
+        while slots[slot] > 0:
+            queue = slots[slot] - 1
+            if queues[queue, _HASH] == hashed and _is_queue(raw, start, size, queue_id, names, queues, queue):
+                break
+            slot = (slot + 1) & (len(slots) - 1)
+        if slots[slot] == 0:
+            queue, text = used[0], used[1]
+            if queue == len(queues) or text + size > len(names):
+                return row
+            slots[slot] = queue + 1
+            names[text : text + size] = raw[start : start + size]
+            queues[queue, _HASH] = hashed
+            queues[queue, _TEXT] = text
+            queues[queue, _SIZE] = size
+            queues[queue, _QUEUE_ID] = queue_id
+            queues[queue, _NEXT] = _UNKNOWN
+            queues[queue, _FIRST_PLACE] = -1
+            queues[queue, _JUMPED] = 0
+            used[0], used[1] = queue + 1, text + size
+        numbers[row] = slots[slot] - 1
+    return len(rows)
+
+
+@inlined
+def _plus(offset: int, steps: int) -> int:
+    return offset + steps if offset <= _LAST_OFFSET - steps else _LAST_OFFSET
+
+
+@kernel
+def _follow(
+    rows: Table,
+    numbers: Ints,
+    steps: Ints,
+    base: int,
+    after_gap: int,
+    queues: TableOut,
+    jumps: TableOut,
+    undone: IntsOut,
+) -> int:
+    """Write (row, queue, expected, found) of each jump; return jumps * 2^32 + places of jumps that were undone.
+
+    `steps`: how many offsets each record takes, empty where all take one.
+
+    One damaged number, or one record that strayed in from another queue, makes two jumps: away and back. Only the
+    first is written; the next record of the queue may undo it.
+    """
+    found = back = 0
+    for row in range(len(rows)):
+        if rows[row, _FLAGS] & _UNCOUNTED:
+            continue
+        queue, offset, place = numbers[row], rows[row, _OFFSET], base + rows[row, _START]
+        step = steps[row] if len(steps) > 0 else 1
+        wanted, jumped = queues[queue, _NEXT], queues[queue, _JUMPED]
+        queues[queue, _NEXT] = _plus(offset, step)
+        queues[queue, _JUMPED] = 0
+        if wanted == _UNKNOWN:
+            if after_gap == 0 and queues[queue, _FIRST_PLACE] < 0:
+                queues[queue, _FIRST_OFFSET] = offset
+                queues[queue, _FIRST_PLACE] = place
+        elif offset != wanted:
+            if jumped and offset == queues[queue, _BEHIND]:
+                undone[back] = queues[queue, _JUMP_PLACE]
+                back += 1
+            elif not jumped or offset != queues[queue, _WANTED]:
+                queues[queue, _JUMPED] = 1
+                queues[queue, _WANTED] = wanted
+                queues[queue, _BEHIND] = _plus(wanted, step)
+                queues[queue, _JUMP_PLACE] = place
+                jumps[found, 0] = row
+                jumps[found, 1] = queue
+                jumps[found, 2] = wanted
+                jumps[found, 3] = offset
+                found += 1
+    return (found << 32) | back
+
+
 class QueueOffsets:
     """The next offset of every queue, followed through the windows of one split."""
 
     def __init__(self) -> None:
         self.queues: list[Queue] = []
-        self._numbers: dict[int, int] = {}  # hash -> number of the queue
-        self._slots = np.zeros(_SLOTS, np.int64)
-        self._hashes = np.zeros(1, np.uint64)
-        self._next = np.full(1, _UNKNOWN, np.int64)
-        # Queues whose last record jumped: the expected offset, the one behind it, and the place of the jump.
-        self._healing: dict[int, tuple[int, int, int]] = {}
-        self._undone: set[int] = set()
-        self.firsts: dict[Queue, tuple[int, int]] = {}
         self.gap = False
+        self._used = np.zeros(2, np.int64)  # queues, bytes of names
+        self._names = np.empty(_FEW * 32, np.uint8)
+        self._undone: set[int] = set()
+        self._table = np.zeros((_FEW, _WIDTH), np.int64)
+        self._slots = np.zeros(2 * _FEW, np.int64)
 
     def forget(self) -> None:
         """Forget all next offsets: a gap may have held any number of records."""
-        self._next[:] = _UNKNOWN
-        self._healing.clear()
+        self._table[:, _NEXT] = _UNKNOWN
+        self._table[:, _JUMPED] = 0
         self.gap = True
 
     def ends(self) -> QueueEnds:
         """Return what the neighbouring splits need."""
-        known = np.flatnonzero(self._next[: len(self.queues)] != _UNKNOWN)
-        nexts = {self.queues[number]: int(self._next[number]) for number in known}
-        return QueueEnds(self.firsts, nexts, self.gap, self._undone)
+        rows = self._table[: len(self.queues)].tolist()
+        firsts, nexts = {}, {}
+        for queue, row in zip(self.queues, rows, strict=True):
+            if row[_FIRST_PLACE] >= 0:
+                firsts[queue] = row[_FIRST_OFFSET], row[_FIRST_PLACE]
+            if row[_NEXT] != _UNKNOWN:
+                nexts[queue] = row[_NEXT]
+        return QueueEnds(firsts, nexts, self.gap, self._undone)
 
     def number(self, records: Records) -> Ints:
         """Return the number of each record's queue, an index into `queues`; adds queues not seen before."""
-        hashes = _hash_queues(records)
-        slots = (hashes >> np.uint64(48)).astype(np.int64)
-        numbers = self._slots[slots]
-        unknown = self._hashes[numbers] != hashes
-        if unknown.any():
-            which = np.flatnonzero(unknown)
-            values, first, inverse = np.unique(hashes[which], return_index=True, return_inverse=True)
-            found = [self._number_of(int(value), records, which[at]) for value, at in zip(values, first, strict=True)]
-            numbers[which] = np.array(found)[inverse]
+        numbers = np.empty(len(records), np.int64)
+        tables = self._slots, self._table, self._names
+        done = _number(_SEED, records.bytes, records.rows, 0, *tables, self._used, numbers)
+        while done < len(records):
+            self._grow()
+            tables = self._slots, self._table, self._names
+            done = _number(_SEED, records.bytes, records.rows, done, *tables, self._used, numbers)
+        for text, size, queue_id in self._table[len(self.queues) : self._used[0], _TEXT : _QUEUE_ID + 1].tolist():
+            self.queues.append((self._names[text : text + size].tobytes(), queue_id))
         return numbers
 
-    def _number_of(self, value: int, records: Records, at: int) -> int:
-        if value not in self._numbers:
-            number = len(self.queues)
-            topic = bytes(records.raw[int(records.topic_starts[at]) : int(records.topic_ends[at])])
-            self.queues.append((topic, int(records.field("queue_id")[at])))
-            self._numbers[value] = number
-            if number >= len(self._hashes):
-                self._hashes = np.concatenate((self._hashes, np.zeros_like(self._hashes)))
-                self._next = np.concatenate((self._next, np.full_like(self._next, _UNKNOWN)))
-            self._hashes[number] = value
-            self._slots[value >> 48] = number
-        return self._numbers[value]
+    def _grow(self) -> None:
+        """Double all tables; a name may be as long as any."""
+        count = int(self._used[0])
+        self._table = np.concatenate((self._table, np.zeros_like(self._table)))
+        self._names = np.concatenate((self._names, np.empty(len(self._names) + _LONGEST_TOPIC, np.uint8)))
+        self._slots = np.zeros(2 * len(self._table), np.int64)
+        for queue, hashed in enumerate(self._table[:count, _HASH].tolist()):
+            slot = hashed % len(self._slots)
+            while self._slots[slot]:
+                slot = (slot + 1) % len(self._slots)
+            self._slots[slot] = queue + 1
 
     def follow(self, records: Records, numbers: Ints) -> list[Jump]:
         """Return the jumps among the records of one window; their positions are in the window."""
-        offsets = records.field("queue_offset")
-        steps = _steps(records)
-        uncounted = np.flatnonzero(records.sys_flag & SysFlag.TRANSACTION_PREPARED)  # and rollback
-        if len(uncounted):
-            counted = np.flatnonzero((records.sys_flag & SysFlag.TRANSACTION_PREPARED) == 0)
-            if not len(counted):
-                return []
-        else:
-            counted = None
-        # Stable, so log order stays within a queue; numpy sorts 16-bit keys by radix.
-        keys = numbers if counted is None else numbers[counted]
-        order = np.argsort(keys.astype(np.uint16) if len(self.queues) < 1 << 16 else keys, kind="stable")
-        if counted is not None:
-            order = counted[order]
-        queue, offset = numbers[order], offsets[order]
-        after = offset + (1 if steps is None else steps[order])
-        begins = np.flatnonzero(np.concatenate(([True], queue[1:] != queue[:-1])))
-        expected = np.empty_like(after)
-        expected[1:] = after[:-1]
-        heads = queue[begins]
-        expected[begins] = self._next[heads]
-        wrong = (expected != offset) & (expected != _UNKNOWN)
-        new = begins[expected[begins] == _UNKNOWN]
-        if not self.gap:
-            for at in new.tolist():
-                place = records.base + int(records.starts[order[at]])
-                self.firsts.setdefault(self.queues[queue[at]], (int(offset[at]), place))
-        lasts = np.concatenate((begins[1:] - 1, [len(order) - 1]))
-        jumps = (
-            self._explain(records, order, queue, offset, after, expected, wrong) if wrong.any() or self._healing else []
+        jumps = np.empty((len(records), 4), np.int64)
+        undone = np.empty(len(records), np.int64)
+        counts = _follow(
+            records.rows, numbers, _steps(records), records.base, int(self.gap), self._table, jumps, undone
         )
-        self._next[heads] = after[lasts]
-        return [Jump(int(records.starts[at]), self.queues[number], want, got) for at, number, want, got in jumps]
-
-    def _explain(
-        self,
-        records: Records,
-        order: Ints,
-        queue: Ints,
-        offset: Ints,
-        after: Ints,
-        expected: Ints,
-        wrong: Bools,
-    ) -> list[tuple[int, int, int, int]]:
-        """Return the jumps without those that only undo the jump before them.
-
-        One damaged number, or one record that strayed in from another queue, makes two jumps: away and
-        back. Only the first is reported; the next record of the queue may heal it.
-        """
-        jumps: list[tuple[int, int, int, int]] = []
-        carried, healing = self._healing, dict[int, tuple[int, int, int]]()
-        jumped: dict[int, int] = {}  # queue -> where in the sorted columns it jumped last
-        for at in np.flatnonzero(wrong).tolist():
-            number, found = int(queue[at]), int(offset[at])
-            is_first = at == 0 or queue[at - 1] != number
-            heals = (carried if is_first else healing).get(number)
-            if heals is not None and found in heals[:2] and (is_first or jumped.get(number) == at - 1):
-                if found == heals[1]:
-                    self._undone.add(heals[2])
-                continue
-            want, place = int(expected[at]), records.base + int(records.starts[order[at]])
-            healing[number], jumped[number] = (want, want + int(after[at]) - found, place), at
-            jumps.append((int(order[at]), number, want, found))
-        lasts = {number for number, at in jumped.items() if at + 1 == len(queue) or queue[at + 1] != number}
-        seen = set(queue.tolist())
-        self._healing = {number: offsets for number, offsets in carried.items() if number not in seen}
-        self._healing |= {number: healing[number] for number in lasts}
-        jumps.sort()
-        return jumps
+        found, back = counts >> 32, counts & _32_BITS
+        self._undone.update(undone[:back].tolist())
+        starts = records.starts
+        return [
+            Jump(int(starts[row]), self.queues[queue], wanted, offset)
+            for row, queue, wanted, offset in jumps[:found].tolist()
+        ]
 
 
-def _hash_queues(records: Records) -> NDArray[np.uint64]:
-    """Return a 64-bit hash of (topic, queue id) of each record, taking eight bytes of topic at a time.
-
-    The last word ends where the topic ends and overlaps the one before it.
-    """
-    starts = records.topic_starts
-    length = records.topic_ends - starts
-    words = records.view(_WORD)
-    hashes: NDArray[np.uint64] = records.field("queue_id").view(np.uint64) * FIBONACCI
-    hashes += length.view(np.uint64)
-    last = np.maximum(length - 8, 0)
-    short = np.flatnonzero(length < 8)
-    # The low bytes of a little-endian word come first in the text.
-    beyond = (np.uint64(1) << (8 * length[short]).view(np.uint64)) - np.uint64(1)
-    for at in range(0, max(int(length.max()), 1), 8):
-        word = words[starts + np.minimum(last, at)]
-        if len(short):
-            word[short] &= beyond
-        hashes ^= word
-        hashes *= FIBONACCI
-        hashes ^= hashes >> np.uint64(29)
-    # Never 0, which is "no queue yet" in the tables.
-    return hashes * FIBONACCI | np.uint64(1)
-
-
-def _steps(records: Records) -> Ints | None:
-    """Return how many queue offsets each record takes; None where all take one."""
+def _steps(records: Records) -> Ints:
+    """Return how many queue offsets each record takes; nothing where all take one."""
     batches = np.flatnonzero(records.sys_flag & SysFlag.INNER_BATCH)
     if not len(batches):
-        return None
+        return np.empty(0, np.int64)
     steps: Ints = np.ones(len(records), np.int64)
     for at in batches.tolist():
         text = records.raw[int(records.properties_starts[at]) : int(records.properties_ends[at])]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from rmqinspect.commitlog.columns import NO_CRC
 from rmqinspect.commitlog.gaps import Gap
 from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.scan import RecordRun, scan_split
@@ -71,7 +72,7 @@ class Sample:
         self.v2 += int((records.magic == message.MAGIC_V2).sum())
         v6 = SysFlag.BORNHOST_V6 | SysFlag.STOREHOSTADDRESS_V6
         self.ipv6 += int(((records.sys_flag & v6) != 0).sum())
-        self.record_crc += int(records.has_record_crc.sum())
+        self.record_crc += int((records.record_crcs != NO_CRC).sum())
         batched = _side_by_side(records)
         columns = (
             records.starts,

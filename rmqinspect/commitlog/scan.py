@@ -6,7 +6,7 @@ record is damaged the chain breaks, and goes on at the next record that proves i
     |rec|rec|rec|rec|??????????|rec|rec|rec|blank......|   segment
      \\_____run_____/\\___gap____/\\___run___/\\__filler___/    events of `scan_split`
                     ^          ^           ^
-              Follower stops   |           StopJudge: the segment ends
+              the chain stops  |           StopJudge: the segment ends
               StopJudge: damage|
                                ChainFinder: a record at its own offset, with a good body CRC
 
@@ -33,7 +33,6 @@ from typing import TypeVar
 import numpy as np
 
 from rmqinspect.commitlog.find_record import ChainFinder
-from rmqinspect.commitlog.follow import Follower
 from rmqinspect.commitlog.gaps import Gap, describe_gap
 from rmqinspect.commitlog.lenient_reader import LenientReader, Unread
 from rmqinspect.commitlog.records import Records
@@ -46,9 +45,8 @@ from rmqinspect.store.reader import FileReader, open_file
 
 Result = TypeVar("Result")
 
-# Bytes per read: stays in the processor's caches; 16 and 64 MiB were slower. Batches of large records
-# take twice as much, for their columns cost little beside the records.
-WINDOW_SIZE = 2 << 20
+# Bytes per read: larger ones were no faster, smaller ones leave threads waiting for each other's Python.
+WINDOW_SIZE = 4 << 20
 
 # A split looks this far back for its first record: the broker's largest record (4 MiB and 64 KiB
 # by default) and a neighbour. A larger one costs a search, never an answer.
@@ -125,9 +123,8 @@ class _Chain:
         self.reader = LenientReader(file, split.segment)
         self.base, self.lead = self.reader.base, self.reader.lead
         self.begin, self.end = split.start, min(split.end, self.reader.size)
-        self.window = Window(self.reader, min(window_size, max(self.reader.size, 1)))
+        self.window = Window(self.reader, min(window_size, max(self.reader.size, 1)), self.end)
         self.finder = ChainFinder(self.reader)
-        self.follower = Follower(self.window, window_size)
         self.stops = StopJudge(self.window, self.finder, window_size)
         self.times = LastTimes(self.finder)
         self.carved = False  # a gap lies between the last record and here
@@ -151,7 +148,7 @@ class _Chain:
         """Yield what begins at the state's position: a run of records, or a gap. Return what follows it."""
         if state.in_gap:
             return (yield from self._cross_gap(state.position, state.position, None))
-        records = self.follower.next_batch(state.position)
+        records = self.window.next_batch(state.position)
         yield from self.reader.take_unread()
         if len(records):
             return (yield from self._take(records, state))

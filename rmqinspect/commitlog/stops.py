@@ -53,7 +53,7 @@ class StopJudge:
 
     def _judge_record(self, position: int, left: int) -> ChainStop:
         at = position - self._window.start
-        size, magic = self._int32(at + _SIZE), self._int32(at + _MAGIC)
+        size, magic = self._int(at + _SIZE), self._int(at + _MAGIC)
         if magic == message.MAGIC_BLANK:
             return ChainStop("blank", None if size == left else "blank_size")
         if magic not in message.RECORD_MAGICS:
@@ -61,13 +61,13 @@ class StopJudge:
         if size < message.FIXED_SIZE:
             return ChainStop("damage", "size")
         if size > left:
-            in_place = int(self._window.int64[at + _OWN_OFFSET]) == self._base + position
+            in_place = self._int(at + _OWN_OFFSET, 8) == self._base + position
             return ChainStop("damage", "cut" if in_place else "size")
         return self._judge_size(position, size)
 
     def _judge_entry(self, position: int, left: int) -> ChainStop:
         at = position - self._window.start
-        magic, size = self._int32(at + _ENTRY_MAGIC), self._int32(at + _ENTRY_SIZE)
+        magic, size = self._int(at + _ENTRY_MAGIC), self._int(at + _ENTRY_SIZE)
         if magic == dledger.ENTRY_MAGIC_BLANK:
             return ChainStop("blank", None if size == left else "blank_size")
         if magic == 0:
@@ -81,8 +81,8 @@ class StopJudge:
     def _wraps_no_record(self, position: int, size: int) -> bool:
         """Whether a no-op or a configuration change stands here, whole by its own head."""
         at = self._window.need(position, self._lead)
-        in_place = int(self._window.int64[at + _ENTRY_POSITION]) == self._base + position
-        return in_place and self._int32(at + _ENTRY_BODY_SIZE) == size - self._lead
+        in_place = self._int(at + _ENTRY_POSITION, 8) == self._base + position
+        return in_place and self._int(at + _ENTRY_BODY_SIZE) == size - self._lead
 
     def _judge_size(self, position: int, size: int) -> ChainStop:
         """Decide between a record that the window cut and one whose lengths disagree."""
@@ -95,5 +95,5 @@ class StopJudge:
             return _MORE
         return ChainStop("damage", "entry" if self._lead else "length")
 
-    def _int32(self, at: int) -> int:
-        return int(self._window.int32[at])
+    def _int(self, at: int, size: int = 4) -> int:
+        return int.from_bytes(self._window.raw[at : at + size], "big", signed=True)

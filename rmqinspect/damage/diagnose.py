@@ -22,9 +22,9 @@ from collections.abc import Callable
 
 from rmqinspect.codec.fields import walk_fields
 from rmqinspect.codec.layout import place_of
+from rmqinspect.commitlog.columns import SLACK
 from rmqinspect.commitlog.find_record import SEARCH, ChainFinder
 from rmqinspect.commitlog.lenient_reader import LenientReader
-from rmqinspect.commitlog.records import SLACK
 from rmqinspect.damage.flips import flip_words, one_flip, place_words
 from rmqinspect.damage.misplaced import explain_misplaced_head, explain_misplaced_records, explain_own_offset
 from rmqinspect.damage.patterns import (

@@ -13,7 +13,7 @@ from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.fields import walk_fields
 from rmqinspect.codec.layout import place_of, span_of
 from rmqinspect.codec.record_proof import find_magics
-from rmqinspect.commitlog.records import SLACK
+from rmqinspect.commitlog.columns import SLACK
 from rmqinspect.damage.flips import flip_words, one_flip, place_words
 from rmqinspect.damage.patterns import PAGE, SECTOR
 from rmqinspect.damage.surroundings import Surroundings, look_around

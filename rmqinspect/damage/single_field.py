@@ -22,7 +22,8 @@ import numpy as np
 
 from rmqinspect.codec.layout import dtype_of, place_of, span_of
 from rmqinspect.codec.properties import split_properties
-from rmqinspect.commitlog.records import SLACK, Records
+from rmqinspect.commitlog.columns import SLACK
+from rmqinspect.commitlog.records import Records
 from rmqinspect.damage.flips import one_flip
 from rmqinspect.schemas import dledger, message
 from rmqinspect.schemas.message import SysFlag
@@ -94,7 +95,7 @@ class _Frame:
         self.record = self._record(bytearray(raw))
 
     def _record(self, raw: bytearray) -> Records:
-        return Records(memoryview(raw + bytes(SLACK)), self.place, np.array([self.lead], np.int64))
+        return Records.at(memoryview(raw + bytes(SLACK)), self.place, np.array([self.lead], np.int64))
 
     def repairs(self, field: str, values: Values) -> Iterator[Repair]:
         """Yield a repair for each value of a field with which the record proves itself."""
@@ -148,7 +149,7 @@ class _Frame:
             return True
         if end + self.lead > len(self.raw) - message.FIXED_SIZE:
             return False
-        following = Records(record.raw, self.place, np.array([end + self.lead], np.int64))
+        following = Records.at(record.raw, self.place, np.array([end + self.lead], np.int64))
         own = int(following.physical_offset[0])
         return following.magic[0] in message.RECORD_MAGICS and own == self.place + end + self.lead
 
@@ -159,7 +160,7 @@ def _topic(record: Records) -> bytes:
 
 def _hosts_are_plausible(record: Records) -> bool:
     """Whether the ports and the store time are plausible where SYSFLAG puts them."""
-    ports = (int(record.field(host, "port")[0]) for host in ("born_host", "store_host"))
+    ports = (int(record.field(port)[0]) for port in ("born_port", "store_port"))
     return all(0 <= port <= 0xFFFF for port in ports) and int(record.field("store_timestamp")[0]) in _LIKELY_TIMES
 
 

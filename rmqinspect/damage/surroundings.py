@@ -11,7 +11,8 @@ from functools import cached_property
 
 import numpy as np
 
-from rmqinspect.commitlog.records import SLACK, Records
+from rmqinspect.commitlog.columns import SLACK
+from rmqinspect.commitlog.records import Records
 from rmqinspect.damage.patterns import PAGE
 from rmqinspect.damage.single_field import MOST_REPAIRED
 from rmqinspect.errors import Unreadable
@@ -55,7 +56,7 @@ class Surroundings:
     def records(self, positions: list[int]) -> Records:
         """Return what stands at some positions as records; each must leave room for a head."""
         starts = np.array(positions, np.int64) - self.low
-        return Records(self._with_slack, self.segment.base + self.low, starts)
+        return Records.at(self._with_slack, self.segment.base + self.low, starts)
 
     @cached_property
     def _with_slack(self) -> memoryview:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from rmqinspect.codec.arrays import Bools, Bytes, Ints
 from rmqinspect.codec.byte_ranges import take_ranges
 from rmqinspect.codec.properties import split_properties
+from rmqinspect.commitlog.columns import NO_CRC, RIGHT_CRC
 from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.scan import RecordRun
 from rmqinspect.schemas import message
@@ -193,10 +194,9 @@ def _compression(records: Records) -> pa.Array:
 
 
 def _record_crc(records: Records, status: _Status) -> pa.Array:
-    present = records.has_record_crc
+    present, ok = records.record_crcs != NO_CRC, records.record_crcs == RIGHT_CRC
     if not present.any():
         return pa.nulls(len(records), pa.bool_())
-    ok = records.record_crc_ok()
     status.mark("record_crc", present & ~ok)
     return pa.array(ok, mask=~present)
 
@@ -214,7 +214,7 @@ def _hosts(records: Records, wanted: frozenset[str]) -> dict[str, pa.Array]:
             parts.append(_addresses(heads[side]["address"], 16 if hosts[number] else 4))
             order.append(np.arange(count) if which is None else which)
         result[side] = _in_order(parts, order)
-        result[side.replace("host", "port")] = _int32(records.field(side, "port"))
+        result[side.replace("host", "port")] = _int32(records.field(side.replace("host", "port")))
     if "offset_msg_id" in wanted:
         parts, order = [], []
         for _, which, heads in records.host_groups():

@@ -138,7 +138,7 @@ def raw_records(store: Store) -> list[tuple[bytes, dict[str, int]]]:
             columns["topic_size"] = (records.topic_ends - records.topic_starts).tolist()
             columns["properties_size"] = (records.properties_ends - records.properties_starts).tolist()
             for side in ("born_host", "store_host"):
-                columns[f"{side}.port"] = records.field(side, "port").tolist()
+                columns[f"{side}.port"] = records.field(side.replace("host", "port")).tolist()
             spans = zip(records.starts.tolist(), records.ends.tolist(), strict=True)
             for number, (start, end) in enumerate(spans):
                 numbers = {name: column[number] for name, column in columns.items()}

@@ -5,8 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmqinspect.codec.record_proof import find_magics, read_head, trailer_size
+from rmqinspect.commitlog.columns import SLACK
 from rmqinspect.commitlog.find_record import find_in_place
-from rmqinspect.commitlog.records import SLACK, Records
+from rmqinspect.commitlog.records import Records
 from tests.support.building import PRODUCER_V6, lay, record, various
 
 PLACE = 0x40001000
@@ -28,7 +29,7 @@ def proven_size(raw: bytes) -> int | None:
 
 
 def size_by_columns(raw: bytes) -> int | None:
-    one = Records(memoryview(raw + bytes(SLACK)), PLACE, np.zeros(1, np.int64))
+    one = Records.at(memoryview(raw + bytes(SLACK)), PLACE, np.zeros(1, np.int64))
     return int(one.total_size[0]) if one.are_sound(len(raw))[0] else None
 
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import rmqinspect.commitlog.follow
 import rmqinspect.commitlog.scan
+import rmqinspect.commitlog.window
 from rmqinspect.commitlog.gaps import ZERO_RUN, Gap
 from rmqinspect.commitlog.scan import Event, RecordRun, scan_split
 from rmqinspect.commitlog.splits import Split
@@ -50,18 +50,13 @@ LATER: list[dict[str, Any]] = [{"store_timestamp": STORED + 50 + number} for num
 few = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-# How the chain is followed in a window must not matter: in parts as small as these a small log has many.
-SMALL_PARTS = {"BATCH_SIZE": 1500, "BATCH_RECORDS": 5, "PART_SIZE": 130, "FEW_PARTS": 2, "STEPS": 2}
+@pytest.fixture(params=[16384, 2], ids=["large batches", "batches of two"])
+def batches(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run a test with batches of many records and of two."""
+    monkeypatch.setattr(rmqinspect.commitlog.window, "BATCH_RECORDS", request.param)
 
 
-@pytest.fixture(params=[False, True], ids=["one by one", "in parts"])
-def parts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run a test with the chain followed in both ways."""
-    for name, value in SMALL_PARTS.items() if request.param else ():
-        monkeypatch.setattr(rmqinspect.commitlog.follow, name, value)
-
-
-PARTS = pytest.mark.usefixtures("parts")
+BATCHES = pytest.mark.usefixtures("batches")
 
 
 def offsets(found: Scan) -> list[int]:
@@ -93,7 +88,7 @@ def overwritten(raw: bytes, at: int, by: bytes) -> bytes:
 
 @few
 @given(pieces=st.lists(HOSTILE, max_size=12), dledger=st.booleans(), window=st.sampled_from([100, 333, 4 << 20]))
-@PARTS
+@BATCHES
 def test_any_bytes_are_rows_and_gaps(tmp_path: Path, pieces: list[Piece], dledger: bool, window: int) -> None:
     raw = lay(pieces, BASE, dledger=dledger)
     segment = write_segment(tmp_path, raw, BASE, "dledger" if dledger else "segment")
@@ -149,7 +144,7 @@ def cut_everywhere(segment: Segment, sizes: Iterator[int] | range) -> None:
 
 
 @pytest.mark.parametrize("kind", ["segment", "dledger"])
-@PARTS
+@BATCHES
 def test_a_log_cut_at_any_byte_gives_the_first_of_its_rows(kind: str, tmp_path: Path) -> None:
     raw = fill(lay(SMALL, BASE, dledger=kind == "dledger"), 3000)
     cut_everywhere(write_segment(tmp_path, raw, BASE, kind), range(3000, -1, -1))
@@ -238,7 +233,7 @@ STATUS_ONLY = Request(columns=frozenset({"status"}))
 
 
 @pytest.mark.parametrize("kind", ["segment", "dledger"])
-@PARTS
+@BATCHES
 def test_the_size_of_the_window_changes_nothing(kind: str, tmp_path: Path) -> None:
     pieces = [*SMALL, {"body": bytes(range(256)) * 16}, *various(5)]
     log = lay(pieces, BASE, dledger=kind == "dledger")
@@ -255,7 +250,7 @@ def test_the_size_of_the_window_changes_nothing(kind: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("kind", ["segment", "dledger"])
-@PARTS
+@BATCHES
 def test_the_size_of_the_splits_changes_nothing(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = lay([*SMALL, bytes(700), *LATER], BASE, dledger=kind == "dledger")
     damaged = overwritten(overwritten(log, 400, b"\xff" * 40), 1000, bytes(600))
@@ -270,7 +265,7 @@ def test_the_size_of_the_splits_changes_nothing(kind: str, tmp_path: Path, monke
                 assert parts.account.gap_bytes == whole.account.gap_bytes
 
 
-@PARTS
+@BATCHES
 def test_a_record_larger_than_the_window_is_one_row(tmp_path: Path) -> None:
     body = os.urandom(20_000)
     segment = write_segment(tmp_path, lay([{}, {"body": body}, {}]))
@@ -279,7 +274,7 @@ def test_a_record_larger_than_the_window_is_one_row(tmp_path: Path) -> None:
     assert found["status"].to_pylist() == ["ok"] * 3
 
 
-@PARTS
+@BATCHES
 def test_a_size_that_leads_beyond_a_window_is_not_believed_alone(tmp_path: Path) -> None:
     log = lay([{}, {"body": b"x"}, *various(40)])
     start = len(record())
@@ -292,8 +287,9 @@ def test_a_size_that_leads_beyond_a_window_is_not_believed_alone(tmp_path: Path)
 
 
 @pytest.mark.parametrize("kind", ["segment", "dledger"])
-def test_a_chain_followed_in_parts_is_the_chain(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Bodies full of records at their own place: a part may begin at any of them, and none is one.
+def test_records_in_their_place_inside_of_bodies_are_no_records(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pieces: list[Piece] = []
     lead = EntryHead.sizeof() if kind == "dledger" else 0
     at = BASE
@@ -306,9 +302,8 @@ def test_a_chain_followed_in_parts_is_the_chain(kind: str, tmp_path: Path, monke
     segment = write_segment(tmp_path, lay(pieces, BASE, dledger=kind == "dledger"), BASE, kind)
     whole = scan(segment)
     assert (len(whole.records), whole.gaps) == (60, [])
-    for part_size in (91, 200, 1000):
-        for name, value in (SMALL_PARTS | {"PART_SIZE": part_size}).items():
-            monkeypatch.setattr(rmqinspect.commitlog.follow, name, value)
+    for most in (1, 2, 7):
+        monkeypatch.setattr(rmqinspect.commitlog.window, "BATCH_RECORDS", most)
         assert scan(segment) == whole
         assert scan(segment, window_size=2000) == whole
 
@@ -316,7 +311,7 @@ def test_a_chain_followed_in_parts_is_the_chain(kind: str, tmp_path: Path, monke
 # --- what looks like a record and is none -----------------------------------------------------------
 
 
-@PARTS
+@BATCHES
 def test_a_record_in_a_body_is_no_row(tmp_path: Path) -> None:
     outer = {"body": b"before" + record(12345) + b"after" + record(0)}
     segment = write_segment(tmp_path, lay([{}, outer, {}]))
@@ -325,7 +320,7 @@ def test_a_record_in_a_body_is_no_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("own_place", [True, False])
-@PARTS
+@BATCHES
 def test_of_a_damaged_record_only_a_copy_at_its_own_offset_is_carved(own_place: bool, tmp_path: Path) -> None:
     first = lay([{}])
     # Where the copy comes to stand: behind the first record, the head of the second, and five bytes.
@@ -348,7 +343,7 @@ def test_a_copy_in_the_wrong_place_is_a_row_of_the_chain_but_never_carved(tmp_pa
     assert statuses(segment) == ["ok", "carved"]
 
 
-@PARTS
+@BATCHES
 def test_junk_behind_a_blank_gives_no_row(tmp_path: Path) -> None:
     log = lay(SMALL, BASE)
     # Right offsets, right CRCs: behind a blank record it is filler all the same.
@@ -416,7 +411,7 @@ def test_newer_records_behind_zeros_are_carved_once_then_ok(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("split_size", [1 << 40, 500, 333])
-@PARTS
+@BATCHES
 def test_records_of_an_earlier_life_are_stale(split_size: int, tmp_path: Path) -> None:
     old = lay([{"body": b"old " * 9, "store_timestamp": STORED + number} for number in range(10)], BASE)
     new = lay([{"body": b"new", "store_timestamp": STORED + 60_000 + number} for number in range(4)], BASE)
@@ -466,7 +461,7 @@ def test_records_of_dledger_stand_behind_their_entries(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("at", [0, 4, 44])
-@PARTS
+@BATCHES
 def test_a_damaged_entry_is_a_gap_and_the_next_is_found(at: int, tmp_path: Path) -> None:
     log = lay(SMALL, BASE, dledger=True)
     lengths = [len(record(**piece)) + 48 for piece in SMALL]

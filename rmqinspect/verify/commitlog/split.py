@@ -20,6 +20,7 @@ from rmqinspect.broker.dispatch import Dispatcher, property_texts
 from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.codec.properties import PropertyTexts, split_properties
 from rmqinspect.commitlog.byte_account import ByteAccount
+from rmqinspect.commitlog.columns import WRONG_CRC
 from rmqinspect.commitlog.gaps import Gap
 from rmqinspect.commitlog.lenient_reader import Unread
 from rmqinspect.commitlog.queue_offsets import Jump, QueueEnds, QueueOffsets
@@ -217,11 +218,11 @@ class _SplitCheck:
             if bad.any():
                 explain = _explain_crc(records, self.split.segment.base)
                 self._report(records, bad, "CL-CRC-BODY", "the body's CRC does not match the stored one", explain)
-        present = records.has_record_crc
-        if present.any():
+        wrong = records.record_crcs == WRONG_CRC
+        if wrong.any():
             self._report(
                 records,
-                present & ~records.record_crc_ok(),
+                wrong,
                 "CL-CRC-RECORD",
                 "the CRC of the whole record does not match its property __CRC32#",
                 _explain_record_crc(records, self.split.segment.base),
@@ -240,8 +241,8 @@ class _SplitCheck:
     def _fields(self, records: Records, numbers: Ints, texts: PropertyTexts | None) -> None:
         queue_id, born, store = (
             records.field("queue_id"),
-            records.field("born_host", "port"),
-            records.field("store_host", "port"),
+            records.field("born_port"),
+            records.field("store_port"),
         )
         kind = (records.sys_flag & message.COMPRESSION_MASK) >> message.COMPRESSION_SHIFT
         compressed = (records.sys_flag & SysFlag.COMPRESSED) != 0
@@ -303,7 +304,7 @@ def _found_in(column: Ints) -> Callable[[int], Values]:
 
 
 def _explain_crc(records: Records, segment_base: int) -> Callable[[int], Values]:
-    stored, computed = records.field("body_crc"), records.body_crcs()
+    stored, computed = records.field("body_crc"), records.body_crcs
 
     def explain(at: int) -> Values:
         first = int(records.starts[at])
