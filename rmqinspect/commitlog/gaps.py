@@ -8,17 +8,18 @@ Splits cut gaps at their borders. `merge_gaps` undoes that, so that the gaps of 
 on how it was split.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
-
-import numpy as np
 
 from rmqinspect.commitlog.lenient_reader import LenientReader
 from rmqinspect.store.model import Segment, Store
 
 # Inside damage, zeros are a gap of their own from one disk sector on.
 ZERO_RUN = 512
+_ZERO_RUN = bytes(ZERO_RUN)
+_ZEROS = re.compile(b"\0*")
 
 # More missing files than this between two neighbours are reported as one range.
 _MOST_MISSING = 1000
@@ -100,16 +101,23 @@ def _zero_runs(reader: LenientReader, start: int, end: int) -> Iterator[tuple[in
     """Yield the runs of zeros in [start, end) that are long, or touch one of its ends."""
     zeros_from = start
     for chunk_start, _, raw in reader.chunks(start, end):
-        used = np.flatnonzero(np.frombuffer(raw, np.uint8)) + chunk_start
-        before = np.concatenate(([zeros_from], used[:-1] + 1))
-        if zeros_from == start < used[0]:
-            yield start, int(used[0])
-        for number in np.flatnonzero(used - before >= ZERO_RUN):
-            if before[number] > start:
-                yield int(before[number]), int(used[number])
-        zeros_from = int(used[-1]) + 1
+        at = _behind_zeros(raw, 0)
+        used = chunk_start + at
+        if zeros_from < used and (zeros_from == start or used - zeros_from >= ZERO_RUN):
+            yield zeros_from, used
+        # Python's search for a long text leaps over bytes that cannot be in it: 5 GB/s, no loop of ours is as fast.
+        while (found := raw.find(_ZERO_RUN, at)) != -1 and (at := _behind_zeros(raw, found)) < len(raw):
+            yield chunk_start + found, chunk_start + at
+        zeros_from = chunk_start + len(raw.rstrip(b"\0"))
     if zeros_from < end:
         yield zeros_from, end
+
+
+def _behind_zeros(raw: bytes, start: int) -> int:
+    """Return the first position from `start` on where no zero is."""
+    zeros = _ZEROS.match(raw, start)
+    assert zeros is not None  # it may be empty
+    return zeros.end()
 
 
 def merge_gaps(gaps: Iterable[Gap], end: int) -> Iterator[Gap]:
