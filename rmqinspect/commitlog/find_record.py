@@ -18,10 +18,10 @@ another offset, unless somebody crafted it.
 """
 
 import re
+import zlib
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from rmqinspect.codec.hashes import masked_crc32
 from rmqinspect.codec.layout import place_of, span_of
 from rmqinspect.codec.record_proof import (
     BLANKS,
@@ -188,9 +188,12 @@ class ChainFinder(RecordFinder):
         return frame is not None and self._body_is_sound(frame)
 
     def _body_is_sound(self, frame: Frame) -> bool:
-        head = frame.head
-        body = self.read(frame.start + head.body_start - self.base, head.body_end - head.body_start)
-        return masked_crc32(body) == head.body_crc
+        # In parts: before it has proved itself, a record may claim a body as large as the segment.
+        first, end = (frame.start - self.base + place for place in (frame.head.body_start, frame.head.body_end))
+        crc = 0
+        for start in range(first, end, _CHUNK):
+            crc = zlib.crc32(self.read(start, min(_CHUNK, end - start)), crc)
+        return crc & message.CRC_MASK == frame.head.body_crc
 
     def timestamp_before(self, offset: int) -> int | None:
         """Return the store time (ms) of the last record before an offset that proves itself; None without one."""
@@ -216,7 +219,8 @@ def find_in_place(raw: bytes, physical_offset: int) -> Iterator[int]:
     `physical_offset` is that of the first byte of `raw`.
     """
     # A regular expression drops most of what is no record: all but the last three bytes of the own
-    # offset are the same within 16 MiB.
+    # offset are the same within 16 MiB. It goes over random bytes at 3 GB/s, faster than a compiled loop
+    # over all bytes would, and at once.
     tops = range(physical_offset >> 24, (physical_offset + len(raw) >> 24) + 1)
     offsets = b"|".join(re.escape(top.to_bytes(5, "big")) for top in tops)
     between = b".{%d}" % (_OFFSET_AT - _BEHIND_MAGIC)
