@@ -9,11 +9,13 @@ So one run per file and split tells a worker which rows to read beside its split
 whole log. Disorder only makes runs longer or overlap; it never loses a row.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
 from rmqinspect.codec.arrays import Ints
+from rmqinspect.codec.kernels import inlined
 
 # Ascending offsets give one run per split. Where damage gives more than this, one run spans all rows of a split.
 _RUNS = 64
@@ -38,14 +40,55 @@ def cut_runs(offsets: Ints, borders: Ints) -> list[Run]:
         return []
     splits = np.searchsorted(borders, offsets, "right") - 1
     firsts = np.flatnonzero(np.concatenate(([True], splits[1:] != splits[:-1])))
-    if len(firsts) > _RUNS + len(offsets) // _ROWS_PER_RUN:
-        numbers, first = np.unique(splits, return_index=True)
-        _, last = np.unique(splits[::-1], return_index=True)
-        ends = len(splits) - last
-        rows = zip(first.tolist(), (ends - first).tolist(), numbers.tolist(), strict=True)
-        return [Run(*row) for row in rows]
+    if len(firsts) > most_runs(len(offsets)):
+        return [
+            Run(first, last - first + 1, split)
+            for split, first, last in runs_by_split(np.arange(len(offsets)), offsets, borders).tolist()
+        ]
     counts = np.diff(np.append(firsts, len(offsets)))
     return [Run(*row) for row in zip(firsts.tolist(), counts.tolist(), splits[firsts].tolist(), strict=True)]
+
+
+def most_runs(rows: int) -> int:
+    """Return how many runs so many rows may have; more are replaced by those of `runs_by_split`."""
+    return _RUNS + rows // _ROWS_PER_RUN
+
+
+def runs_by_split(rows: Ints, offsets: Ints, borders: Ints) -> Ints:
+    """Return one run for each split that rows point into, shape (n, 3): split, first row, last row.
+
+    `rows` are ascending numbers; `offsets` and `borders` as `cut_runs` has them.
+    """
+    splits = np.searchsorted(borders, offsets, "right") - 1
+    numbers, first = np.unique(splits, return_index=True)
+    _, last = np.unique(splits[::-1], return_index=True)
+    return np.column_stack((numbers, rows[first], rows[::-1][last]))
+
+
+def joined_runs(parts: Iterable[Ints]) -> Ints:
+    """Join runs that continue others, given and returned as `plan.Runs` has them, in the order of files and rows."""
+    rows = np.concatenate([np.empty((0, 4), np.int64), *parts])
+    if not len(rows):
+        return rows
+    before, after = rows[:-1], rows[1:]
+    continues = (after[:, :2] == before[:, :2]).all(axis=1) & (after[:, 2] == before[:, 2] + before[:, 3])
+    firsts = np.flatnonzero(np.concatenate(([True], ~continues)))
+    joined = rows[firsts]
+    joined[:, 3] = np.add.reduceat(rows[:, 3], firsts)
+    return joined
+
+
+@inlined
+def split_of(borders: Ints, place: int) -> int:
+    """Return the number of the last border at or before a physical offset, -1 without one."""
+    low, high = 0, len(borders)
+    while low < high:
+        middle = (low + high) // 2
+        if borders[middle] <= place:
+            low = middle + 1
+        else:
+            high = middle
+    return low - 1
 
 
 def joined(last: Run, run: Run) -> Run | None:

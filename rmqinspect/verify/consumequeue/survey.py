@@ -16,16 +16,20 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rmqinspect.codec.arrays import Ints, Units, used_units
+from rmqinspect.codec.arrays import Ints, Units
 from rmqinspect.codec.layout import dtype_of
-from rmqinspect.consumequeue.units import LAYOUTS, filler_units, read_units, unit_numbers, unit_times, valid_units
+from rmqinspect.consumequeue.units import LAYOUTS, filler_units, read_units, valid_units
 from rmqinspect.errors import Unreadable
 from rmqinspect.store.model import QueueFile, Store
 from rmqinspect.store.reader import open_file
 from rmqinspect.text import count
+from rmqinspect.verify.consumequeue import walk
 from rmqinspect.verify.findings import Finding, capped_findings, unread_finding
-from rmqinspect.verify.plan import Runs
-from rmqinspect.verify.runs import Run, append_run, cut_runs
+from rmqinspect.verify.runs import joined_runs, most_runs, runs_by_split
+
+# Rows that a kernel takes at once: so few that a process that has not compiled it yet soon does.
+_STEP = 4096
+_DEVIATIONS = 1024  # of a window that are reported at once
 
 
 def usual_sizes(store: Store) -> dict[str, int]:
@@ -105,7 +109,6 @@ def survey_queue(files: Sequence[QueueFile], borders: Ints, log_start: int, limi
         except Unreadable as error:
             survey.result.unread.append(unread_finding(error))
             survey.forget()
-            survey.last_used = None
     survey.finish()
     return survey.result
 
@@ -115,27 +118,24 @@ class _Survey:
         first = files[0]
         self.files, self.borders, self.log_start = files, borders, log_start
         self.unit_size = dtype_of(LAYOUTS[first.kind]).itemsize
-        # The file names of a batch queue say nothing about its queue offsets.
-        start = first.base // self.unit_size if first.kind == "queue" else 0
         self.kept = capped_findings(limit)
         self.result = QueueSurvey(
-            first.topic,
-            first.queue_id,
-            first.kind,
-            findings=self.kept.rows,
-            suppressed=self.kept.suppressed,
-            min_offset=-1,
-            max_offset=start,
+            first.topic, first.queue_id, first.kind, findings=self.kept.rows, suppressed=self.kept.suppressed
         )
-        # A broker fills the rows before a queue's first message with pre-blanks: none is unused.
-        self.last_used: int | None = first.base // self.unit_size - 1  # row; None: not known
-        self.last_physical_offset = self.last_time = -(2**63)
-        self.runs: list[tuple[int, Run]] = []  # (number of the file, rows of it)
+        self.runs: list[Ints] = []  # rows as `plan.Runs` has them
+        self.deviations = np.empty((_DEVIATIONS, 3), np.int64)
+        self.totals = totals = np.zeros(walk.TOTALS, np.int64)
+        totals[[walk.MIN_OFFSET, walk.FIRST_PLACE, walk.LAST_PLACE]] = -1
+        totals[walk.LAST_TIME] = -(2**63)
+        # The file names of a batch queue say nothing about its queue offsets.
+        totals[walk.MAX_OFFSET] = first.base // self.unit_size if first.kind == "queue" else 0
         self.forget()
+        # A broker fills the rows before a queue's first message with pre-blanks: none is unused.
+        totals[walk.LAST_USED] = first.base // self.unit_size - 1
 
     def forget(self) -> None:
-        """Forget the state of the rows before: some could not be read."""
-        self.next_offset: int | None = None  # that the next batch unit must begin with
+        """Forget the rows before: some could not be read."""
+        self.totals[[walk.LAST_USED, walk.NEXT_OFFSET]] = walk.UNKNOWN
 
     def take_file(self, number: int, file: QueueFile) -> None:
         with open_file(file) as reader:
@@ -143,56 +143,42 @@ class _Survey:
                 self._take_window(number, file, row, units)
 
     def _take_window(self, number: int, file: QueueFile, row: int, units: Units) -> None:
-        used = np.flatnonzero(used_units(units))
-        if not len(used):
+        raw, totals, size = units.view(np.uint8), self.totals, self.unit_size
+        runs = np.empty((most_runs(len(units)), 3), np.int64)
+        totals[walk.SPLIT], totals[walk.RUNS] = walk.UNKNOWN, 0
+        at, first = 0, file.base // size + row
+        while at < len(units):
+            behind = min(at + _STEP, len(units))
+            if not raw[at * size : behind * size].any():  # preallocated
+                at = behind
+                continue
+            totals[walk.DEVIATIONS] = 0
+            at = walk.survey_units(
+                raw, size, at, behind, first, self.borders, self.log_start, totals, runs, self.deviations
+            )
+            if totals[walk.DEVIATIONS]:
+                self._report(file, row, units, self.deviations[: totals[walk.DEVIATIONS]])
+        found = int(totals[walk.RUNS])
+        if not found:
             return
-        self._check_holes(file.base // self.unit_size + row + used)
-        valid = valid_units(units)
-        bad = used[~valid[used]]
-        if len(bad):
-            self._report_invalid(file, row, units, bad)
-        good = used[valid[used]]
-        if not len(good):
-            return
-        offsets, counts = unit_numbers(file, row, units)
-        last = good[-1]
-        self.result.max_offset = min(int(offsets[last]) + int(counts[last]), 2**63 - 1)
-        messages = good[~filler_units(units)[good]]
-        if not len(messages):
-            return
-        places = units["physical_offset"][messages].astype(np.int64)
-        self.result.last_physical_offset = int(places[-1])
-        self._count(places, offsets[messages])
-        self._follow_order(units[messages], places)
-        if file.kind == "batch_queue":
-            self._check_counts(file, row, units, messages)
-        for run in cut_runs(places, self.borders):
-            rows = messages[run.first], messages[run.first + run.rows - 1]
-            append_run(self.runs, number, Run(row + int(rows[0]), int(rows[1] - rows[0]) + 1, run.split))
+        if found > len(runs):
+            messages = np.flatnonzero(valid_units(units) & ~filler_units(units))
+            places = units["physical_offset"][messages].astype(np.int64)
+            runs = runs_by_split(messages, places, self.borders)
+        split, start, last = runs[:found].T
+        self.runs.append(np.column_stack((split, np.full_like(split, number), row + start, last - start + 1)))
 
-    def _count(self, places: Ints, offsets: Units) -> None:
-        result = self.result
-        result.units += len(places)
-        if result.min_offset >= 0:
-            return
-        reached = np.flatnonzero(places >= self.log_start)
-        behind = places[: reached[0]] if len(reached) else places
-        zeros = int(np.count_nonzero(behind == 0)) if self.log_start else 0
-        result.expired += len(behind) - zeros
-        result.zero_behind += zeros
-        if len(reached):
-            result.min_offset = int(offsets[reached[0]])
-            result.first_physical_offset = int(places[reached[0]])
+    # --- reporting ----------------------------------------------------------------------------------
 
-    # --- rules ----------------------------------------------------------------------------------
-
-    def _check_holes(self, rows: Ints) -> None:
-        """Report unused rows between used ones; `rows` are the used ones, numbered through the queue."""
-        last = rows[0] - 1 if self.last_used is None else self.last_used
-        before = np.concatenate(([last], rows[:-1]))
-        for at in np.flatnonzero(rows - before > 1).tolist():
-            self._report_hole(int(before[at]) + 1, int(rows[at] - before[at]) - 1)
-        self.last_used = int(rows[-1])
+    def _report(self, file: QueueFile, row: int, units: Units, deviations: Ints) -> None:
+        for kind, at, value in deviations[deviations[:, 0] != walk.INVALID].tolist():
+            if kind == walk.HOLE:
+                self._report_hole(at, value)
+            else:
+                self._report_count(file, row + at, int(units["queue_offset"][at]), value)
+        bad = deviations[deviations[:, 0] == walk.INVALID, 1]
+        for at in self.kept.admit("CQ-DANGLING", bad.tolist()):
+            self._report_invalid(file, row + at, units[at])
 
     def _report_hole(self, row: int, count: int) -> None:
         position = row * self.unit_size
@@ -216,52 +202,33 @@ class _Survey:
             )
         )
 
-    def _report_invalid(self, file: QueueFile, row: int, units: Units, bad: Ints) -> None:
-        for at in self.kept.admit("CQ-DANGLING", bad.tolist()):
-            unit = units[at]
-            self.kept.add(
-                self._unit_finding(
-                    "CQ-DANGLING",
-                    "invalid unit: its offset is negative or its size is not positive; "
-                    "startup truncates the queue here if it scans it",
-                    file,
-                    row + at,
-                    None,
-                    "an offset and a size",
-                    f"offset {unit['physical_offset']}, size {unit['size']}",
-                )
+    def _report_invalid(self, file: QueueFile, row: int, unit: Units) -> None:
+        self.kept.add(
+            self._unit_finding(
+                "CQ-DANGLING",
+                "invalid unit: its offset is negative or its size is not positive; "
+                "startup truncates the queue here if it scans it",
+                file,
+                row,
+                None,
+                "an offset and a size",
+                f"offset {unit['physical_offset']}, size {unit['size']}",
             )
+        )
 
-    def _follow_order(self, units: Units, places: Ints) -> None:
-        """Note whether units ascend. Which one is out of order is judged later, without the wrong ones (`order`)."""
-        times = unit_times(units)
-        ascends = places[0] > self.last_physical_offset and (places[1:] > places[:-1]).all()
-        if times is not None:
-            ascends &= times[0] >= self.last_time and (times[1:] >= times[:-1]).all()
-            self.last_time = int(times[-1])
-        self.last_physical_offset = int(places[-1])
-        self.result.ascends &= bool(ascends)
-
-    def _check_counts(self, file: QueueFile, row: int, units: Units, messages: Ints) -> None:
-        """BQ-COUNT: each batch unit begins where the one before it ends. Source: BatchConsumeQueue#recover."""
-        base = units["queue_offset"][messages].astype(np.int64)
-        after = base + units["message_count"][messages].astype(np.int64)
-        expected = np.concatenate(([base[0] if self.next_offset is None else self.next_offset], after[:-1]))
-        self.next_offset = int(after[-1])
-        for at in np.flatnonzero(expected != base).tolist():
-            self.kept.add(
-                self._unit_finding(
-                    "BQ-COUNT",
-                    "the batch unit does not begin at the queue offset where the one before it ends",
-                    file,
-                    row + int(messages[at]),
-                    int(base[at]),
-                    str(expected[at]),
-                    str(base[at]),
-                )
+    def _report_count(self, file: QueueFile, row: int, offset: int, expected: int) -> None:
+        """Report a batch unit that leaves a gap or overlaps. Source: BatchConsumeQueue#recover."""
+        self.kept.add(
+            self._unit_finding(
+                "BQ-COUNT",
+                "the batch unit does not begin at the queue offset where the one before it ends",
+                file,
+                row,
+                offset,
+                str(expected),
+                str(offset),
             )
-
-    # --- reporting ------------------------------------------------------------------------------
+        )
 
     def _unit_finding(
         self,
@@ -289,11 +256,16 @@ class _Survey:
         )
 
     def finish(self) -> None:
-        """Settle what is known only at the queue's end."""
+        """Fill in the result."""
+        result, totals = self.result, self.totals.tolist()
         # An array takes a tenth of the memory: there may be ten thousand queues and as many splits.
-        self.result.runs = Runs.of(self.runs).rows
-        if self.result.min_offset < 0:
-            self.result.min_offset = self.result.max_offset
+        result.runs = joined_runs(self.runs)
+        result.ascends = not totals[walk.DISORDER]
+        result.units, result.expired, result.zero_behind = totals[walk.UNITS : walk.MIN_OFFSET]
+        reached, result.max_offset = totals[walk.MIN_OFFSET] >= 0, totals[walk.MAX_OFFSET]
+        result.min_offset = totals[walk.MIN_OFFSET] if reached else result.max_offset
+        result.first_physical_offset = totals[walk.FIRST_PLACE] if reached else None
+        result.last_physical_offset = totals[walk.LAST_PLACE] if result.units else None
 
 
 def retention_findings(surveys: Iterable[QueueSurvey], log_start: int) -> Iterator[Finding]:
