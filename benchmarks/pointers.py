@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rmqinspect.broker.dispatch import Dispatched, Dispatcher, property_texts
+from rmqinspect.broker.dispatch import Dispatched, Dispatcher
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.commitlog.queue_offsets import QueueOffsets
 from rmqinspect.commitlog.scan import RecordRun, scan_split
@@ -62,7 +62,7 @@ def _dispatch(store: str) -> Iterator[Dispatched]:
             if isinstance(event, RecordRun):
                 records = event.records
                 sound = np.ones(len(records), np.bool_)
-                dispatcher.take(records, property_texts(records), queues.number(records), queues.queues, sound)
+                dispatcher.take(records, queues.number(records), queues.queues, sound)
         yield dispatcher.columns(queues.queues)
 
 

@@ -23,7 +23,7 @@ from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.codec.byte_ranges import take_ranges
 from rmqinspect.codec.hash_columns import hash_texts, index_hashes, java_string_hashes, joined_hashes
 from rmqinspect.codec.hashes import java_string_hash
-from rmqinspect.codec.properties import PropertyTexts
+from rmqinspect.codec.properties import Items
 from rmqinspect.commitlog.queue_offsets import Queue
 from rmqinspect.commitlog.records import Records
 from rmqinspect.schemas import message
@@ -138,7 +138,7 @@ class Dispatcher:
         self._extras: list[Extra] = []
         self._prefixes = np.zeros(0, np.int32)  # hash of "topic#" by number of the queue
 
-    def take(self, records: Records, texts: PropertyTexts, numbers: Ints, queues: list[Queue], sound: Bools) -> None:
+    def take(self, records: Records, numbers: Ints, queues: list[Queue], sound: Bools) -> None:
         """Add records with their properties; `numbers` has the index in `queues` of each."""
         count = len(records)
         transaction = records.sys_flag & message.TRANSACTION_MASK
@@ -147,47 +147,47 @@ class Dispatcher:
             size=records.total_size,
             queue=numbers.astype(np.int64),
             queue_offset=records.field("queue_offset"),
-            tags_code=_hashes_of(texts, b"TAGS", count),  # MessageExtBrokerInner#tagsString2tagsCode
+            tags_code=_hashes_of(records, b"TAGS"),  # MessageExtBrokerInner#tagsString2tagsCode
             store_timestamp=records.field("store_timestamp"),
             entitled=has_queue_unit(records.sys_flag),
             sound=sound,
-            real_topic=_hashes_of(texts, b"REAL_TOPIC", count) if self.real_topics else np.zeros(count, np.int64),
-            delayed=_have(texts, b"DELAY", count),
-            messages=_numbers_in(texts, b"INNER_NUM" if "inner_batch" in self.rules else b"", count),
+            real_topic=_hashes_of(records, b"REAL_TOPIC") if self.real_topics else np.zeros(count, np.int64),
+            delayed=records.properties.of(b"DELAY") >= 0,
+            messages=_batch_sizes(records) if "inner_batch" in self.rules else np.ones(count, np.int64),
         )
         if "multi_dispatch" in self.rules:
-            self._extras += self._multi_dispatch(texts, numbers, queues)
+            self._extras += self._multi_dispatch(records, numbers, queues)
         if self.keys:
-            self._index_keys(texts, numbers, queues, transaction)
+            self._index_keys(records, numbers, queues, transaction)
         self.count += count
 
     def _add(self, **columns: NDArray[Any]) -> None:
         for name, column in columns.items():
             self._columns.setdefault(name, []).append(column)
 
-    def _multi_dispatch(self, texts: PropertyTexts, numbers: Ints, queues: list[Queue]) -> Iterator[Extra]:
-        which, starts, ends = texts.find(b"INNER_MULTI_QUEUE_OFFSET")
+    def _multi_dispatch(self, records: Records, numbers: Ints, queues: list[Queue]) -> Iterator[Extra]:
+        which, starts, ends = _find(records.properties, b"INNER_MULTI_QUEUE_OFFSET")
         if not len(which):
             return
-        offsets = {int(at): bytes(texts.raw[a:b]) for at, a, b in zip(which, starts, ends, strict=True)}
-        for at, begin, end in zip(*texts.find(b"INNER_MULTI_DISPATCH"), strict=True):
+        offsets = {int(at): bytes(records.raw[a:b]) for at, a, b in zip(which, starts, ends, strict=True)}
+        for at, begin, end in zip(*_find(records.properties, b"INNER_MULTI_DISPATCH"), strict=True):
             topic, queue_id = queues[numbers[at]]
             if not topic.startswith(_NOT_MULTIPLIED):
-                for name, offset in _pairs(bytes(texts.raw[begin:end]), offsets.get(int(at), b"")):
+                for name, offset in _pairs(bytes(records.raw[begin:end]), offsets.get(int(at), b"")):
                     yield Extra(self.count + int(at), name, 0 if name.startswith(LMQ_PREFIX) else queue_id, offset)
 
-    def _index_keys(self, texts: PropertyTexts, numbers: Ints, queues: list[Queue], transaction: Ints) -> None:
+    def _index_keys(self, records: Records, numbers: Ints, queues: list[Queue], transaction: Ints) -> None:
         known = len(self._prefixes)
         if len(queues) > known:
             fresh = [java_string_hash(topic.decode("utf-8", "replace") + "#") for topic, _ in queues[known:]]
             self._prefixes = np.concatenate((self._prefixes, np.array(fresh, np.int32)))
         marker = java_string_hash(_TAG_KEY.decode())
         parts = [
-            (UNIQUE, *_hashed(texts, *texts.find(b"UNIQ_KEY"))),
-            (KEY, *_hashed(texts, *_tokens(texts, *texts.find(b"KEYS")))),
+            (UNIQUE, *_hashed(records, *_find(records.properties, b"UNIQ_KEY"))),
+            (KEY, *_hashed(records, *_tokens(records, *_find(records.properties, b"KEYS")))),
         ]
         if "tag_keys" in self.rules:
-            parts.append((TAG, *_hashed(texts, *texts.find(b"TAGS"), marker, len(_TAG_KEY))))
+            parts.append((TAG, *_hashed(records, *_find(records.properties, b"TAGS"), marker, len(_TAG_KEY))))
         columns = [
             (
                 which,
@@ -235,36 +235,27 @@ class Dispatcher:
         return Dispatched(**numbers, **flags, extras=self._extras, queues=queues)
 
 
-def property_texts(records: Records) -> PropertyTexts:
-    """Return the properties of records, copied out of their window."""
-    raw = take_ranges(records.raw, records.properties_starts, records.properties_ends)
-    offsets = np.frombuffer(raw.buffers()[1], np.int32)[: len(records) + 1].astype(np.int64)
-    content = raw.buffers()[2]
-    text = np.frombuffer(content, np.uint8)[: offsets[-1]] if content is not None else np.empty(0, np.uint8)
-    return PropertyTexts(text, offsets)
+def _find(items: Items, name: bytes) -> tuple[Ints, Ints, Ints]:
+    """Return (record, value start, value end) of each record with a property, ascending."""
+    item = items.of(name)
+    which = np.flatnonzero(item >= 0)
+    return which, items.name_ends[item[which]] + 1, items.value_ends[item[which]]
 
 
-def _hashes_of(texts: PropertyTexts, name: bytes, count: int) -> Ints:
+def _hashes_of(records: Records, name: bytes) -> Ints:
     """Return the hash of a property's text in each record, 0 where there is none."""
-    codes: Ints = np.zeros(count, np.int64)
-    which, starts, ends = texts.find(name)
-    codes[which] = java_string_hashes(texts.raw, starts, ends)
+    codes: Ints = np.zeros(len(records), np.int64)
+    which, starts, ends = _find(records.properties, name)
+    codes[which] = java_string_hashes(records.bytes, starts, ends)
     return codes
 
 
-def _have(texts: PropertyTexts, name: bytes, count: int) -> Bools:
-    """Return which records have a property."""
-    present: Bools = np.zeros(count, np.bool_)
-    present[texts.find(name)[0]] = True
-    return present
-
-
-def _numbers_in(texts: PropertyTexts, name: bytes, count: int) -> Ints:
-    """Return a property as a small decimal number, by record; 1 where it is none."""
-    numbers: Ints = np.ones(count, np.int64)
-    for at, begin, end in zip(*texts.find(name), strict=True):
-        value = bytes(texts.raw[begin:end])
-        numbers[at] = int(value) if value.isdigit() and len(value) < 6 else 1
+def _batch_sizes(records: Records) -> Ints:
+    """Return how many messages INNER_NUM says that each record has; 1 where it is no small number."""
+    numbers: Ints = np.ones(len(records), np.int64)
+    for at in np.flatnonzero(records.properties.of(b"INNER_NUM") >= 0).tolist():
+        value = records.properties.value_of(b"INNER_NUM", at)
+        numbers[at] = int(value) if value is not None and value.isdigit() and len(value) < 6 else 1
     return numbers
 
 
@@ -285,18 +276,18 @@ def _pairs(names: bytes, offsets: bytes) -> tuple[tuple[str, int], ...]:
 
 
 def _hashed(
-    texts: PropertyTexts, which: Ints, starts: Ints, ends: Ints, before: int = 0, before_length: int = 0
+    records: Records, which: Ints, starts: Ints, ends: Ints, before: int = 0, before_length: int = 0
 ) -> tuple[Ints, NDArray[np.int32], Ints]:
     """Return (records, hashes, lengths in UTF-16 units) of texts, each appended to a text with the hash `before`."""
-    hashes, lengths = hash_texts(texts.raw, starts, ends)
+    hashes, lengths = hash_texts(records.bytes, starts, ends)
     if before_length:
         hashes = joined_hashes(before, hashes, lengths)
     return which, hashes, lengths + before_length
 
 
-def _tokens(texts: PropertyTexts, which: Ints, starts: Ints, ends: Ints) -> tuple[Ints, Ints, Ints]:
+def _tokens(records: Records, which: Ints, starts: Ints, ends: Ints) -> tuple[Ints, Ints, Ints]:
     """Return (records, starts, ends) of the words of each KEYS value; empty words are skipped."""
-    values = take_ranges(texts.raw, starts, ends)
+    values = take_ranges(records.raw, starts, ends)
     content = values.buffers()[2]
     inside = (
         np.flatnonzero(np.frombuffer(content, np.uint8) == _SPACE) if content is not None else np.empty(0, np.int64)

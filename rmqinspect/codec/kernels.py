@@ -49,11 +49,13 @@ Result = TypeVar("Result")
 # What a kernel's parameters are, for both type checker and compiler: it writes to none but `...Out`.
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
+Int32s = NDArray[np.int32]
 BytesOut = Annotated[NDArray[np.uint8], "written"]
 IntsOut = Annotated[NDArray[np.int64], "written"]
 Int32sOut = Annotated[NDArray[np.int32], "written"]
 Table = Annotated[NDArray[np.int64], "two dimensions"]  # one column of int64 per row
 TableOut = Annotated[NDArray[np.int64], "two dimensions", "written"]
+Int32TableOut = Annotated[NDArray[np.int32], "two dimensions", "written"]
 
 MODE = "RMQINSPECT_COMPILE"
 
@@ -86,7 +88,7 @@ class Kernel(Generic[Parameters, Result]):
 
         Arrays are C-contiguous, of the types in the function's annotations.
         """
-        if self._native is None and (not _compiling.wanted() or not self._compile()):
+        if _compiling.mode == "never" or (self._native is None and not (_compiling.wanted() and self._compile())):
             return self._run_plain(arguments)
         result: Result = self._native(*arguments)  # type: ignore[misc]
         return result

@@ -1,142 +1,197 @@
-"""Properties of many records at once, as columns of positions.
+"""Properties of many records at once, as columns of positions; nothing is copied.
 
     name 01 value 02 name 01 value 02     the last 02 is optional
 
 Rules, as in the broker: items are separated by 02, and empty items are ignored. The first 01 of an
 item ends its name; the value may contain more. An item without a value is ignored; one without 01
-or without a name is malformed.
+or without a name is malformed. Of items with the same name the last one counts.
 
-Nearly all texts strictly alternate 01 and 02: `_split_alternating` splits these in one pass, and
-`split_properties` handles the rest.
-
-Source: MessageDecoder#string2messageProperties, 4.9.1 and later.
+Source: MessageDecoder#string2messageProperties, 4.9.1 and later; names: MessageConst.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rmqinspect.codec.arrays import FIBONACCI, Bytes, Ints
+from rmqinspect.codec.arrays import Bools
+from rmqinspect.codec.kernels import (
+    Bytes,
+    BytesOut,
+    Int32s,
+    Int32sOut,
+    Int32TableOut,
+    Ints,
+    IntsOut,
+    inlined,
+    kernel,
+)
 from rmqinspect.schemas.message import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
+
+WELL_KNOWN = (
+    b"UNIQ_KEY",
+    b"KEYS",
+    b"TAGS",
+    b"REAL_TOPIC",
+    b"REAL_QID",
+    b"RETRY_TOPIC",
+    b"TIMER_OUT_MS",
+    b"DELAY",
+    b"INNER_NUM",
+    b"INNER_MULTI_DISPATCH",
+    b"INNER_MULTI_QUEUE_OFFSET",
+)
+"""Names that every record is searched for."""
+
+_SMALLEST = 4  # bytes of an item: a name, 01, a value, 02; the last one of a text may be without 02
+_HASHES = 1 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """The well-formed items in text order: positions, and the record of each."""
+    """The k well-formed items of n records in text order, as positions in `raw`."""
 
-    record: Ints
+    raw: Bytes
     name_starts: Ints
     name_ends: Ints
-    value_starts: Ints
     value_ends: Ints
-    malformed: Ints  # record of each malformed item, ascending
-    firsts: Ints  # shape (n + 1,): record i has the items firsts[i] to firsts[i + 1]
+    firsts: Int32s  # shape (n + 1,): record i has the items firsts[i] to firsts[i + 1]
+    replaced: Bools  # shape (k,): a later item of the record has the same name
+    malformed: Bools  # shape (n,): the record has a malformed item
+    known: Int32s  # shape (names, n): the last item of each name of WELL_KNOWN in each record, -1 without
+
+    @property
+    def value_starts(self) -> Ints:
+        """Where each value begins: behind the 01 that ends the name."""
+        return self.name_ends + 1
+
+    @property
+    def record(self) -> Ints:
+        """The record of each item."""
+        return np.repeat(np.arange(len(self.malformed)), np.diff(self.firsts))
+
+    def of(self, name: bytes) -> Int32s:
+        """Return the item of each record with a name of WELL_KNOWN, -1 without; of equal names the last one."""
+        item: Int32s = self.known[WELL_KNOWN.index(name)]
+        return item
+
+    def value_of(self, name: bytes, record: int) -> bytes | None:
+        """Return the value of a name of WELL_KNOWN in one record."""
+        item = self.of(name)[record]
+        return None if item < 0 else self.raw[self.name_ends[item] + 1 : self.value_ends[item]].tobytes()
 
 
-def split_properties(text: Bytes, offsets: Ints) -> Items:
-    """Return the items of n records; `offsets` has shape (n + 1,).
+def split_properties(raw: Bytes, starts: Ints, ends: Ints) -> Items:
+    """Return the items of n records; record i has the text `raw[starts[i]:ends[i]]`, as far as that is inside."""
+    count, starts, ends = len(starts), np.ascontiguousarray(starts), np.ascontiguousarray(ends)
+    # An item has at least four bytes, but for the last one of a text. Memory that is not written to costs nothing.
+    room = (int(np.clip(ends - starts, 0, len(raw)).sum()) + count) // _SMALLEST
+    name_starts, name_ends, value_ends = (np.empty(room, np.int64) for _ in range(3))
+    firsts, known = np.empty(count + 1, np.int32), np.full((len(WELL_KNOWN), count), -1, np.int32)
+    replaced, malformed = np.zeros(room, np.uint8), np.zeros(count, np.uint8)
+    same_hash = np.empty(room, np.int32), np.full(_HASHES, -1, np.int32)
+    found = _split(
+        raw, starts, ends, *_NAMES, *same_hash, name_starts, name_ends, value_ends, firsts, replaced, malformed, known
+    )
+    return Items(
+        raw,
+        name_starts[:found],
+        name_ends[:found],
+        value_ends[:found],
+        firsts,
+        replaced[:found].view(np.bool_),
+        malformed.view(np.bool_),
+        known,
+    )
 
-    Record i has the properties `text[offsets[i]:offsets[i + 1]]`.
+
+@kernel
+def _split(
+    raw: Bytes,
+    starts: Ints,
+    ends: Ints,
+    names: Bytes,
+    names_at: Ints,
+    names_by_hash: Ints,
+    earlier: Int32sOut,
+    newest: Int32sOut,
+    name_starts: IntsOut,
+    name_ends: IntsOut,
+    value_ends: IntsOut,
+    firsts: Int32sOut,
+    replaced: BytesOut,
+    malformed: BytesOut,
+    known: Int32TableOut,
+) -> int:
+    """Fill the columns of `Items`; return the number of items.
+
+    `newest[hash]` is the newest item with a hash of its name, `earlier[item]` the one before it. Items of
+    other records are left in both, and recognized by their numbers.
     """
-    alternating = _split_alternating(text, offsets)
-    if alternating is not None:
-        return alternating
-    item_ends = np.flatnonzero(text == PROPERTY_SEPARATOR)
-    lasts = offsets[1:][np.diff(offsets) > 0]
-    unended = lasts[text[lasts - 1] != PROPERTY_SEPARATOR]
-    if len(unended):
-        # After an item that ends with 02 the next begins behind it; after one that ends with its text,
-        # right there, even if the next text begins with 02.
-        skipped = np.repeat((1, 0), (len(item_ends), len(unended)))
-        item_ends = np.concatenate((item_ends, unended))
-        order = np.lexsort((skipped, item_ends))
-        item_ends = item_ends[order]
-        starts = np.concatenate(([0], item_ends[:-1] + skipped[order[:-1]]))
-    else:
-        starts = np.concatenate(([0], item_ends[:-1] + 1))
-    if not len(item_ends):
-        none = np.empty(0, np.int64)
-        return Items(none, none, none, none, none, none, np.zeros(len(offsets), np.int64))
-    middles = np.flatnonzero(text == NAME_VALUE_SEPARATOR)
-    if len(middles) == len(starts) and ((starts < middles) & (middles + 1 < item_ends)).all():
-        firsts = np.searchsorted(starts, offsets)
-        return Items(_records_of(firsts), starts, middles, middles + 1, item_ends, starts[:0], firsts)
-    middle = np.append(middles, len(text))[np.searchsorted(middles, starts)]
-    bad = (starts < item_ends) & ((middle == starts) | (middle >= item_ends))
-    # Clients write an empty tag as an empty value, and the broker reads it as no tag.
-    sound = (starts < middle) & (middle + 1 < item_ends)
-    starts, middle, item_ends, bad_starts = starts[sound], middle[sound], item_ends[sound], starts[bad]
-    firsts = np.searchsorted(starts, offsets)
-    malformed = np.searchsorted(offsets, bad_starts, "right") - 1
-    return Items(_records_of(firsts), starts, middle, middle + 1, item_ends, malformed, firsts)
+    count = 0
+    for record in range(len(starts)):
+        first = count
+        firsts[record] = first
+        at, end = max(starts[record], 0), min(ends[record], len(raw))
+        while at < end:
+            start = at
+            while at < end and raw[at] != NAME_VALUE_SEPARATOR and raw[at] != PROPERTY_SEPARATOR:
+                at += 1
+            middle = at
+            while at < end and raw[at] != PROPERTY_SEPARATOR:
+                at += 1
+            if middle + 1 < at and start < middle:
+                name_starts[count], name_ends[count], value_ends[count] = start, middle, at
+                hashed = _hash(raw, start, middle)
+                number = names_by_hash[hashed]
+                if number >= 0 and _same(raw, start, middle, names, names_at[number], names_at[number + 1]):
+                    if known[number, record] >= 0:
+                        replaced[known[number, record]] = 1
+                    known[number, record] = count
+                else:
+                    other = newest[hashed]
+                    earlier[count] = other
+                    newest[hashed] = count
+                    while other >= first:
+                        if _same(raw, start, middle, raw, name_starts[other], name_ends[other]):
+                            replaced[other] = 1
+                            break
+                        other = earlier[other]
+                count += 1
+            elif start < at and middle in (start, at):
+                malformed[record] = 1
+            at += 1  # behind 02; `end` is far from the largest integer
+    firsts[len(starts)] = count
+    return count
 
 
-def _split_alternating(text: Bytes, offsets: Ints) -> Items | None:
-    """Split texts that strictly alternate name 01 value 02; None if any does not."""
-    separators = np.flatnonzero(text <= PROPERTY_SEPARATOR)
-    middles, ends = separators[0::2], separators[1::2]
-    lasts = offsets[1:][offsets[1:] > offsets[:-1]] - 1
-    if len(middles) != len(ends) or (text[middles] != NAME_VALUE_SEPARATOR).any():
-        return None
-    if (text[ends] != PROPERTY_SEPARATOR).any() or (text[lasts] != PROPERTY_SEPARATOR).any():
-        return None
-    starts = np.concatenate(([0], ends[:-1] + 1)) if len(ends) else ends
-    if not ((starts < middles) & (middles + 1 < ends)).all():
-        return None
-    firsts = np.searchsorted(starts, offsets)
-    return Items(_records_of(firsts), starts, middles, middles + 1, ends, starts[:0], firsts)
+@inlined
+def _hash(raw: Bytes, start: int, end: int) -> int:
+    """Return a number below _HASHES for a name of at least one byte: cheap, and few names in use share one."""
+    size = end - start
+    hashed: int = (size * 89 + raw[start] * 37 + raw[start + (size >> 1)] * 13 + raw[end - 1]) & (_HASHES - 1)
+    return hashed
 
 
-def _records_of(firsts: Ints) -> Ints:
-    counts = np.diff(firsts)
-    return np.repeat(np.arange(len(counts)), counts)
+@inlined
+def _same(raw: Bytes, start: int, end: int, others: Bytes, other_start: int, other_end: int) -> bool:
+    """Return whether two ranges hold the same bytes; both lie inside of their arrays."""
+    if end - start != other_end - other_start:
+        return False
+    for at in range(end - start):  # noqa: SIM110  a kernel has no generators
+        if raw[start + at] != others[other_start + at]:
+            return False
+    return True
 
 
-_WORD = np.dtype("<u8")
+def _lay_out(names: tuple[bytes, ...]) -> tuple[Bytes, Ints, Ints]:
+    """Return the names one behind the other, where each starts, and the number of the name with each hash or -1."""
+    raw = np.frombuffer(b"".join(names), np.uint8)
+    at = np.cumsum([0, *map(len, names)])
+    by_hash = np.full(_HASHES, -1, np.int64)
+    for number, name in enumerate(names):
+        by_hash[_hash(memoryview(name), 0, len(name))] = number  # type: ignore[arg-type]
+    assert np.count_nonzero(by_hash >= 0) == len(names), "two well-known names share a hash"
+    return raw, at, by_hash
 
 
-# Masks that keep the bytes of a name of 0 to 8 bytes; longer names fill the word.
-_MASKS = np.array([(1 << 8 * size) - 1 for size in range(_WORD.itemsize + 1)], np.uint64)
-
-
-def _cut(words: NDArray[np.uint64], lengths: Ints) -> NDArray[np.uint64]:
-    """Return the words with the bytes after their names cleared."""
-    return words & _MASKS[np.minimum(lengths, _WORD.itemsize)]
-
-
-def _hash_names(heads: NDArray[np.uint64], lengths: Ints) -> NDArray[np.uint64]:
-    """Return a hash per name, from its length and its first eight bytes."""
-    return heads * FIBONACCI + lengths.astype(np.uint64)
-
-
-class PropertyTexts:
-    """The properties of n records, for lookups by name; no Python object per item."""
-
-    def __init__(self, text: Bytes, offsets: Ints) -> None:
-        """`text` and `offsets` as in `split_properties`."""
-        self.raw: Bytes = np.concatenate((text, np.zeros(_WORD.itemsize, np.uint8)))
-        self.items = split_properties(text, offsets)
-        words = np.ndarray((len(text) + 1,), _WORD, self.raw, 0, (1,))
-        lengths = self.items.name_ends - self.items.name_starts
-        # Length and first eight bytes of each name, and a hash of both.
-        self._lengths, self._heads = lengths, _cut(words[self.items.name_starts], lengths)
-        self._names = _hash_names(self._heads, lengths)
-
-    def find(self, name: bytes) -> tuple[Ints, Ints, Ints]:
-        """Return (record, value start, value end) of each record with the property, ascending.
-
-        The last value of a repeated name counts. Positions are in `self.raw`.
-        """
-        head = np.frombuffer(name[: _WORD.itemsize].ljust(_WORD.itemsize, b"\0"), _WORD)
-        found = np.flatnonzero(self._names == _hash_names(head, np.array([len(name)]))[0])
-        found = found[(self._lengths[found] == len(name)) & (self._heads[found] == head[0])]
-        rest = np.frombuffer(name[_WORD.itemsize :], np.uint8)
-        if len(rest) and len(found):
-            begins = self.items.name_starts[found] + _WORD.itemsize
-            found = found[(self.raw[begins[:, None] + np.arange(len(rest))] == rest).all(axis=1)]
-        record = self.items.record[found]
-        if len(record) > 1:
-            last = np.append(record[1:] != record[:-1], True)
-            found, record = found[last], record[last]
-        return record, self.items.value_starts[found], self.items.value_ends[found]
+_NAMES = _lay_out(WELL_KNOWN)

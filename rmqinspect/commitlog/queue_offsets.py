@@ -22,7 +22,6 @@ import numpy as np
 
 from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.kernels import Bytes, BytesOut, IntsOut, Table, TableOut, inlined, kernel, uint32_at
-from rmqinspect.codec.properties import split_properties
 from rmqinspect.commitlog import columns
 from rmqinspect.commitlog.records import Records
 from rmqinspect.schemas.message import SysFlag
@@ -31,7 +30,6 @@ Queue = tuple[bytes, int]  # topic, queue id
 
 _UNKNOWN = -1
 _LAST_OFFSET = (1 << 63) - 1
-_INNER_NUM = b"INNER_NUM"
 
 # Columns of the table of queues.
 _HASH, _TEXT, _SIZE, _QUEUE_ID, _NEXT, _FIRST_OFFSET, _FIRST_PLACE, _JUMPED, _WANTED, _BEHIND, _JUMP_PLACE = range(11)
@@ -277,10 +275,6 @@ def _steps(records: Records) -> Ints:
         return np.empty(0, np.int64)
     steps: Ints = np.ones(len(records), np.int64)
     for at in batches.tolist():
-        text = records.raw[int(records.properties_starts[at]) : int(records.properties_ends[at])]
-        items = split_properties(np.frombuffer(text, np.uint8), np.array([0, len(text)], np.int64))
-        for item in range(len(items.name_starts)):
-            if bytes(text[items.name_starts[item] : items.name_ends[item]]) == _INNER_NUM:
-                value = bytes(text[items.value_starts[item] : items.value_ends[item]])
-                steps[at] = int(value) if value.isdigit() and len(value) < 6 else 1
+        value = records.properties.value_of(b"INNER_NUM", at)
+        steps[at] = int(value) if value is not None and value.isdigit() and len(value) < 6 else 1
     return steps

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from rmqinspect.codec.arrays import Bools, Bytes, Ints
 from rmqinspect.codec.kernels import CRC32
 from rmqinspect.codec.layout import dtype_of
+from rmqinspect.codec.properties import Items, split_properties
 from rmqinspect.commitlog import columns
 from rmqinspect.commitlog.columns import COLUMNS, SLACK
 from rmqinspect.schemas import message
@@ -139,6 +140,11 @@ class Records:
     def properties_ends(self) -> Ints:
         """Where the properties end by their own length. A negative length counts as 0."""
         return self.rows[:, columns.PROPERTIES_END]
+
+    @cached_property
+    def properties(self) -> Items:
+        """The properties of all records, as positions in the window."""
+        return split_properties(self.bytes, self.properties_starts, self.properties_ends)
 
     # --- judgement ------------------------------------------------------------------------------
 

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from rmqinspect.codec.layout import dtype_of, place_of, span_of
-from rmqinspect.codec.properties import split_properties
 from rmqinspect.commitlog.columns import SLACK
 from rmqinspect.commitlog.records import Records
 from rmqinspect.damage.flips import one_flip
@@ -127,8 +126,7 @@ class _Frame:
             return False
         if not is_legal_topic(_topic(record)) or not record.body_crc_ok[0]:
             return False
-        text = np.frombuffer(record.raw[int(record.properties_starts[0]) : int(record.ends[0])], np.uint8)
-        return not len(split_properties(text, np.array([0, len(text)], np.int64)).malformed)
+        return not record.properties.malformed[0]
 
     def _entry_agrees(self, raw: bytearray, size: int) -> bool:
         head = np.frombuffer(raw, dtype_of(dledger.EntryHead), 1)[0]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from rmqinspect.codec.arrays import Bools, Bytes, Ints
 from rmqinspect.codec.byte_ranges import take_ranges
-from rmqinspect.codec.properties import split_properties
+from rmqinspect.codec.properties import Items
 from rmqinspect.commitlog.columns import NO_CRC, RIGHT_CRC
 from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.scan import RecordRun
@@ -21,7 +21,6 @@ from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
 from rmqinspect.tables.bodies import decompress_bodies
 from rmqinspect.tables.columns import is_text, millis, name_column, pick, repeat, text
-from rmqinspect.tables.property_names import PropertyNames
 from rmqinspect.tables.table import TIMESTAMP, Request, column
 
 _TEXTS = pa.map_(pa.string(), pa.string())
@@ -91,8 +90,8 @@ STATUSES = (
 )
 
 # Property names on disk. Source: MessageConst.
-_UNIQ_KEY, _TAGS, _KEYS = "UNIQ_KEY", "TAGS", "KEYS"
-_REAL_TOPIC, _REAL_QUEUE, _RETRY_TOPIC, _TIMER_OUT = "REAL_TOPIC", "REAL_QID", "RETRY_TOPIC", "TIMER_OUT_MS"
+_UNIQ_KEY, _TAGS, _KEYS = b"UNIQ_KEY", b"TAGS", b"KEYS"
+_REAL_TOPIC, _REAL_QUEUE, _RETRY_TOPIC, _TIMER_OUT = b"REAL_TOPIC", b"REAL_QID", b"RETRY_TOPIC", b"TIMER_OUT_MS"
 
 _HEX = np.frombuffer("".join(f"{value:02X}" for value in range(256)).encode(), np.uint16)
 
@@ -272,37 +271,31 @@ def _hex(content: Bytes) -> pa.Array:
 def _property_columns(records: Records, status: _Status) -> dict[str, pa.Array]:
     """Return the map of properties, and the columns taken from single properties."""
     count = len(records)
-    raw = take_ranges(records.raw, records.properties_starts, records.properties_ends)
-    offsets = np.frombuffer(raw.buffers()[1], np.int32)[: count + 1].astype(np.int64)
-    content = raw.buffers()[2]
-    blob = np.frombuffer(content, np.uint8)[: offsets[-1]] if content is not None else np.empty(0, np.uint8)
-    items = split_properties(blob, offsets)
+    items = records.properties
     status.mark("bad_properties", items.malformed)
     # Separators are ASCII, so all parts of a valid text are valid.
-    valid = is_text(raw)
-    raw_names = take_ranges(content, items.name_starts, items.name_ends)
-    names, bad_names = text(raw_names, valid)
-    values, bad_values = text(take_ranges(content, items.value_starts, items.value_ends), valid)
+    valid = is_text(take_ranges(records.raw, records.properties_starts, records.properties_ends))
+    names, bad_names = text(take_ranges(records.raw, items.name_starts, items.name_ends), valid)
+    values, bad_values = text(take_ranges(records.raw, items.value_starts, items.value_ends), valid)
     if (bad := bad_names | bad_values).any():
         status.mark("invalid_utf8", items.record[bad])
-    known = PropertyNames(raw_names, names, items.firsts)
 
-    def of(name: str) -> pa.Array | None:
+    def of(name: bytes) -> pa.Array | None:
         """Return a property of each record, null where absent; None if no record has it."""
-        found = known.find(name)
-        return None if found is None else values.take(pa.array(found[0], mask=found[1]))
+        found = items.of(name)
+        return values.take(pa.array(found, mask=found < 0)) if (found >= 0).any() else None
 
     texts = pa.nulls(count, pa.string())
-    starts, kept = items.firsts, known.last_of_each
-    if kept is not None:
+    starts, values_kept = items.firsts, values
+    replaced = _replaced(items, names, bad_names)
+    if replaced.any():
+        kept = np.flatnonzero(~replaced)
         names, values_kept = names.take(pa.array(kept)), values.take(pa.array(kept))
-        starts = np.searchsorted(kept, starts)
-    else:
-        values_kept = values
+        starts = np.searchsorted(kept, starts).astype(np.int32)
     retry, real = of(_RETRY_TOPIC), of(_REAL_TOPIC)
     keys = of(_KEYS)
     return {
-        "properties": pa.MapArray.from_arrays(pa.array(starts.astype(np.int32)), names, values_kept),
+        "properties": pa.MapArray.from_arrays(pa.array(starts), names, values_kept),
         "msg_id": _or_nulls(of(_UNIQ_KEY), texts),
         "tags": _or_nulls(of(_TAGS), texts),
         "keys": _split_keys(keys, count),
@@ -310,6 +303,18 @@ def _property_columns(records: Records, status: _Status) -> dict[str, pa.Array]:
         "real_queue_id": _number(of(_REAL_QUEUE), count, pa.int32()),
         "deliver_timestamp": _deliver_time(of(_TIMER_OUT), count),
     }
+
+
+def _replaced(items: Items, names: pa.Array, bad_names: Bools) -> Bools:
+    """Return which items have a later one with the same name, as bytes or as escaped text."""
+    replaced: Bools = items.replaced
+    for record in np.unique(items.record[bad_names]).tolist() if bad_names.any() else ():
+        later: set[str] = set()
+        for item in range(int(items.firsts[record + 1]) - 1, int(items.firsts[record]) - 1, -1):
+            name = names[item].as_py()
+            replaced[item] = name in later
+            later.add(name)
+    return replaced
 
 
 def _or_nulls(column: pa.Array | None, nulls: pa.Array) -> pa.Array:

@@ -66,6 +66,17 @@ def test_numbers_and_checksums_are_right_both_ways(mode: str, raw: bytes) -> Non
     assert rows.tolist() == [_expected(raw, at) for at in range(len(rows))]
 
 
+def test_never_means_never_also_where_a_kernel_is_compiled() -> None:
+    """Tests compare both ways in one process."""
+    raw, rows = np.zeros(_WIDTH, np.uint8), np.zeros((1, 7), np.int64)
+    with compile_mode("always"):
+        read_all(CRC32, raw, rows)
+    spent = kernels._compiling.spent
+    with compile_mode("never"):
+        read_all(CRC32, raw, rows)
+    assert kernels._compiling.spent > spent
+
+
 _RUN = """
 import numpy as np
 from tests.codec.test_kernels import read_all

@@ -1,13 +1,15 @@
-"""Property texts of many records at once are split as one text would be, and as the broker does."""
+"""Property texts of many records at once are split as each alone would be, and as the broker does."""
 
-from itertools import accumulate
+import random
+from itertools import accumulate, pairwise
 
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rmqinspect.codec.properties import split_properties
+from rmqinspect.codec.kernels import compile_mode
+from rmqinspect.codec.properties import WELL_KNOWN, Items, split_properties
 from tests.support.building import properties_text
 
 Pairs = list[tuple[bytes, bytes]]
@@ -29,38 +31,72 @@ def by_the_broker(text: bytes) -> tuple[Pairs, bool]:
     return pairs, malformed
 
 
-def split(texts: list[bytes]) -> tuple[list[Pairs], list[int]]:
-    """Return what `split_properties` says: pairs per text, and which texts have a malformed item."""
-    raw = b"".join(texts)
-    offsets = np.array([0, *accumulate(map(len, texts))], np.int64)
-    items = split_properties(np.frombuffer(raw, np.uint8), offsets)
-    found: list[Pairs] = [[] for _ in texts]
-    places = (items.record, items.name_starts, items.name_ends, items.value_starts, items.value_ends)
-    for record, a, b, c, d in zip(*(place.tolist() for place in places), strict=True):
-        found[record].append((raw[a:b], raw[c:d]))
-    assert (np.diff(items.record) >= 0).all()
-    assert (np.diff(items.malformed) >= 0).all()
-    return found, sorted(set(items.malformed.tolist()))
+def split(raw: bytes, starts: list[int], ends: list[int]) -> tuple[list[Pairs], Items]:
+    """Return the pairs of each text, and all that `split_properties` says."""
+    items = split_properties(np.frombuffer(raw, np.uint8), np.array(starts, np.int64), np.array(ends, np.int64))
+    places = zip(*(column.tolist() for column in _places(items)), strict=True)
+    pairs = [(raw[a:b], raw[c:d]) for a, b, c, d in places]
+    borders = items.firsts.tolist()
+    assert borders[0] == 0
+    assert borders[-1] == len(pairs)
+    return [pairs[first:end] for first, end in pairwise(borders)], items
 
 
-PIECES = st.sampled_from([b"\x01", b"\x02", b"a", b"bc", b"\xff"])
-TEXTS = st.lists(st.lists(PIECES, max_size=12).map(b"".join), max_size=6)
+def _places(items: Items) -> tuple[np.ndarray, ...]:
+    return items.name_starts, items.name_ends, items.value_starts, items.value_ends
 
 
-@settings(max_examples=400, deadline=None)
-@given(TEXTS)
-@example([])
-@example([b""])
-@example([b"", b"a\x01b\x02", b""])
-@example([b"a\x01b", b"c\x01d"])
-@example([b"a\x01b\x02c", b"\x02d\x01e"])
-@example([b"a", b"\x01b\x02"])
-@example([b"a\x01\x01\x02", b"b\x02"])
-def test_many_texts_are_split_as_each_alone(texts: list[bytes]) -> None:
+def check(texts: list[bytes]) -> None:
+    """Split texts that lie apart from each other, and compare all that is said of them with the broker's rules."""
+    between = b"\x02x\x01"
+    raw = between + between.join(texts) + between
+    ends = list(accumulate(len(between) + len(text) for text in texts))
+    starts = [end - len(text) for end, text in zip(ends, texts, strict=True)]
+    found, items = split(raw, starts, ends)
     expected = [by_the_broker(text) for text in texts]
-    found, malformed = split(texts)
     assert found == [pairs for pairs, _ in expected]
-    assert malformed == [number for number, (_, bad) in enumerate(expected) if bad]
+    assert items.malformed.tolist() == [malformed for _, malformed in expected]
+    numbers = [(number, item) for number, (pairs, _) in enumerate(expected) for item in range(len(pairs))]
+    assert items.record.tolist() == [number for number, _ in numbers]
+    assert items.replaced.tolist() == [
+        found[number][item][0] in [name for name, _ in found[number][item + 1 :]] for number, item in numbers
+    ]
+    for name in WELL_KNOWN:
+        values = [dict(pairs).get(name) for pairs in found]  # of equal names the last one
+        assert [items.value_of(name, number) for number in range(len(texts))] == values
+        assert ((items.of(name) < items.firsts[1:]) & (items.of(name) >= -1)).all()
+        present = items.of(name) >= 0
+        assert items.record[items.of(name)[present]].tolist() == np.flatnonzero(present).tolist()
+
+
+NAMES = st.sampled_from([b"TAGS", b"KEYS", b"UNIQ_KEY", b"TAGT", b"a", b"bc", b"\xff", b"\x00"])
+PIECES = st.sampled_from([b"\x01", b"\x02"]) | NAMES
+TEXTS = st.lists(
+    st.lists(PIECES, max_size=12).map(b"".join)
+    | st.lists(st.tuples(NAMES, NAMES).map(b"\x01".join), max_size=9).map(b"\x02".join),
+    max_size=6,
+)
+
+
+@pytest.mark.parametrize("mode", ["never", "always"])
+@settings(deadline=None)  # the first example compiles
+@given(texts=TEXTS)
+@example(texts=[])
+@example(texts=[b""])
+@example(texts=[b"", b"a\x01b\x02", b""])
+@example(texts=[b"a\x01b", b"c\x01d"])
+@example(texts=[b"a\x01b\x02c", b"\x02d\x01e"])
+@example(texts=[b"a", b"\x01b\x02"])
+@example(texts=[b"a\x01b\x02a\x01c", b"a\x01b", b"TAGS\x01b\x02a\x01\x02TAGS\x01d"])
+def test_many_texts_are_split_as_each_alone(mode: str, texts: list[bytes]) -> None:
+    with compile_mode(mode):
+        check(texts)
+
+
+def test_more_names_than_hashes_are_told_apart() -> None:
+    names = [b"%d" % number for number in range(3000)]
+    random.Random(1).shuffle(names)
+    check([b"\x02".join(name + b"\x01v" for name in names), b"\x02".join(name + b"\x01w" for name in names[:40] * 2)])
 
 
 @pytest.mark.parametrize(
@@ -88,13 +124,26 @@ def test_many_texts_are_split_as_each_alone(texts: list[bytes]) -> None:
 )
 def test_an_item_is_a_property_or_malformed(text: bytes, pairs: Pairs, malformed: bool) -> None:
     assert by_the_broker(text) == (pairs, malformed)
-    assert split([text]) == ([pairs], [0] * malformed)
-    assert split([b"x\x01y\x02", text, b"x\x01y"]) == ([[(b"x", b"y")], pairs, [(b"x", b"y")]], [1] * malformed)
+    check([text])
+    check([b"x\x01y\x02", text, b"x\x01y"])
+
+
+@pytest.mark.parametrize("mode", ["never", "always"])
+@pytest.mark.parametrize(
+    ("start", "end", "inside"),
+    [(-3, 5, b"a\x01b\x02c"), (4, 99, b"c\x01d"), (5, 2, b""), (99, 120, b""), (-9, -5, b"")],
+)
+def test_a_text_ends_where_the_bytes_do(mode: str, start: int, end: int, inside: bytes) -> None:
+    with compile_mode(mode):
+        found, items = split(b"a\x01b\x02c\x01d", [start, 0], [end, 3])
+    assert (found[0], items.malformed.tolist()) == (by_the_broker(inside)[0], [by_the_broker(inside)[1], False])
+    assert found[1] == [(b"a", b"b")]
 
 
 @pytest.mark.parametrize("ended", [True, False])
 def test_built_texts_are_split_into_what_they_were_built_of(ended: bool) -> None:
     properties = {"TAGS": "标签", "KEYS": "a b", "n": "v=1;w=2"}
-    [found], malformed = split([properties_text(properties, ended=ended)])
+    text = properties_text(properties, ended=ended)
+    [found], items = split(text, [0], [len(text)])
     assert {name.decode(): value.decode() for name, value in found} == properties
-    assert not malformed
+    assert not items.malformed.any()

@@ -19,6 +19,7 @@ from rmqinspect.codec.properties import split_properties
 from rmqinspect.commitlog.gaps import holes_in
 from rmqinspect.schemas.dledger import EntryHead
 from rmqinspect.schemas.message import COMPRESSIONS, CRC_MASK, BatchItem, SysFlag
+from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
 from rmqinspect.tables.log import GAPS_TABLE, MESSAGES_TABLE, SEGMENTS_TABLE
 from rmqinspect.tables.messages import SCHEMA
@@ -27,6 +28,7 @@ from rmqinspect.verify.code_groups import GAPS as CODES_OF_GAPS
 from rmqinspect.verify.options import VerifyOptions
 from rmqinspect.verify.run import verify
 from tests.support import oracle
+from tests.support.building import lay, write_segment
 from tests.support.scanning import host, scan, shown
 from tests.support.side_tables import BROKERS, UNDAMAGED, broker, crash, milliseconds, rows
 
@@ -335,6 +337,20 @@ def test_a_column_asked_for_alone_is_the_same(column: str) -> None:
 BARE = Request(columns=frozenset({"physical_offset", "size"}))
 
 
+def test_of_equal_names_the_last_one_counts_also_of_those_that_are_written_alike(tmp_path: Path) -> None:
+    """A byte that is not UTF-8 is written as an escape, which may be a name of its own."""
+    texts = [b"a\x01b\x02TAGS\x01t\x02a\x01c\x02TAGS\x01u", rb"\xff=b,a=c,%s=d,a=e" % b"\xff", b"a\x01b\x02"]
+    texts[1] = texts[1].replace(b"=", b"\x01").replace(b",", b"\x02")
+    segment = write_segment(tmp_path, lay([{"properties": text} for text in texts]))
+    found = rows(MESSAGES_TABLE, open_store([segment.path]))
+    assert [row["properties"] for row in found] == [
+        [("a", "c"), ("TAGS", "u")],
+        [(r"\xff", "d"), ("a", "e")],
+        [("a", "b")],
+    ]
+    assert [row["tags"] for row in found] == ["u", None, None]
+
+
 def rows_by_offset(store: Store, request: Request | None = None) -> dict[int, dict[str, Any]]:
     return {row["physical_offset"]: row for row in rows(MESSAGES_TABLE, store, request)}
 
@@ -373,6 +389,6 @@ def batch_items(body: bytes) -> Iterator[Any]:
 
 def properties(text: bytes) -> dict[str, str]:
     content = np.frombuffer(text, np.uint8)
-    items = split_properties(content, np.array([0, len(content)], np.int64))
+    items = split_properties(content, np.array([0], np.int64), np.array([len(content)], np.int64))
     places = zip(items.name_starts, items.name_ends, items.value_starts, items.value_ends, strict=True)
     return {text[a:b].decode(): text[c:d].decode() for a, b, c, d in places}

@@ -12,7 +12,6 @@ import pytest
 
 from rmqinspect.codec.hashes import java_string_hash
 from rmqinspect.codec.layout import dtype_of
-from rmqinspect.codec.properties import split_properties
 from rmqinspect.commitlog.scan import RecordRun, scan_split
 from rmqinspect.commitlog.splits import plan_splits
 from rmqinspect.schemas.timer import (
@@ -658,10 +657,7 @@ def records_of(store: Store) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]
             if isinstance(event, RecordRun):
                 records = event.records
                 for at in range(len(records)):
-                    text = records.raw[int(records.properties_starts[at]) : int(records.properties_ends[at])]
-                    items = split_properties(np.frombuffer(text, np.uint8), np.array([0, len(text)], np.int64))
-                    names = zip(items.name_starts, items.name_ends, items.value_starts, items.value_ends, strict=True)
-                    real = {bytes(text[a:b]): bytes(text[c:d]) for a, b, c, d in names}.get(b"REAL_TOPIC")
+                    real = records.properties.value_of(b"REAL_TOPIC", at)
                     start = records.base + int(records.starts[at])
                     hashed = 0 if real is None else java_string_hash(real.decode())
                     found.append((start, int(records.total_size[at]), hashed))

@@ -16,9 +16,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from rmqinspect.broker.dispatch import Dispatcher, property_texts
+from rmqinspect.broker.dispatch import Dispatcher
 from rmqinspect.codec.arrays import Bools, Ints
-from rmqinspect.codec.properties import PropertyTexts, split_properties
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.commitlog.columns import WRONG_CRC
 from rmqinspect.commitlog.gaps import Gap
@@ -48,9 +47,6 @@ from rmqinspect.verify.timer.join import TimerResult, join_timer
 Values = tuple[str | None, str | None, str]  # expected, found, end of the message
 
 PRELOAD = __name__  # what a process imports before its first task
-
-# Property texts up to this size are checked in one block, longer ones one by one.
-_BLOCK_WIDTH = 512
 
 
 @dataclass(slots=True)
@@ -153,8 +149,7 @@ class _SplitCheck:
         numbers = self.queues.number(records)
         self._checksums(records)
         self._offsets(records)
-        texts = property_texts(records) if self.dispatcher is not None else None
-        self._fields(records, numbers, texts)
+        self._fields(records, numbers)
         self._times(records)
         if run.stale:
             start, end = records.base + int(records.starts[0]), records.base + int(records.ends[-1])
@@ -162,23 +157,21 @@ class _SplitCheck:
             self.result.stale.append((start, end, len(records)))
             self.queues.forget()
             return
-        if self.dispatcher is not None and texts is not None:
+        if self.dispatcher is not None:
             sound = (records.physical_offset == records.base + records.starts) & records.body_crc_ok
-            self.dispatcher.take(records, texts, numbers, self.queues.queues, sound)
-            self._find_unindexed(records, texts)
+            self.dispatcher.take(records, numbers, self.queues.queues, sound)
+            self._find_unindexed(records)
         if self.chain is not None:
             self.chain.take(records)
         for jump in self.queues.follow(records, numbers):
             self.jumps.add((records.base + jump.position, jump))
 
-    def _find_unindexed(self, records: Records, texts: PropertyTexts) -> None:
+    def _find_unindexed(self, records: Records) -> None:
         """Count the records with keys that are newer than the index."""
         places = records.base + records.starts
         if self.index_end is None or not len(places) or places[-1] <= self.index_end:
             return
-        keyed = np.zeros(len(records), np.bool_)
-        for name in (b"UNIQ_KEY", b"KEYS"):
-            keyed[texts.find(name)[0]] = True
+        keyed = (records.properties.of(b"UNIQ_KEY") >= 0) | (records.properties.of(b"KEYS") >= 0)
         keyed &= (records.sys_flag & message.TRANSACTION_MASK) != message.TRANSACTION_MASK  # rolled back
         newer = np.flatnonzero(keyed & (places > self.index_end))
         if len(newer):
@@ -238,7 +231,7 @@ class _SplitCheck:
             lambda at: (str(right[at]), str(stored[at]), ""),
         )
 
-    def _fields(self, records: Records, numbers: Ints, texts: PropertyTexts | None) -> None:
+    def _fields(self, records: Records, numbers: Ints) -> None:
         queue_id, born, store = (
             records.field("queue_id"),
             records.field("born_port"),
@@ -266,12 +259,7 @@ class _SplitCheck:
             self._report(
                 records, ~np.array(self.legal)[numbers], "CL-FIELD", "the topic is empty or has illegal characters"
             )
-        if texts is None:
-            malformed = malformed_properties(records)
-        else:
-            malformed = np.zeros(len(records), np.bool_)
-            malformed[texts.items.malformed] = True
-        self._report(records, malformed, "CL-FIELD", "the properties cannot be parsed")
+        self._report(records, records.properties.malformed, "CL-FIELD", "the properties cannot be parsed")
 
     def _times(self, records: Records) -> None:
         times = records.field("store_timestamp")
@@ -349,41 +337,5 @@ def record_finding(
 
 
 def _keys_of(records: Records, at: int) -> str | None:
-    text = records.raw[int(records.properties_starts[at]) : int(records.properties_ends[at])]
-    items = split_properties(np.frombuffer(text, np.uint8), np.array([0, len(text)], np.int64))
-    for item in range(len(items.name_starts)):
-        if bytes(text[items.name_starts[item] : items.name_ends[item]]) == b"KEYS":
-            return text_of(bytes(text[items.value_starts[item] : items.value_ends[item]]))
-    return None
-
-
-def malformed_properties(records: Records) -> Bools:
-    """Return which records have a property text that does not split into names and values.
-
-    A well-formed text has as many 0x01 as 0x02, or one more if it does not end in 0x02. A text that deviates (a
-    value may hold 0x01) is parsed. Counting modulo 256 is four times as fast and shows a difference as well.
-    """
-    starts, ends = records.properties_starts, records.properties_ends
-    size = ends - starts
-    suspect: Bools = np.zeros(len(records), np.bool_)
-    width = int(min(max(size.max(), 1), _BLOCK_WIDTH))
-    short = np.flatnonzero((size > 0) & (size <= width) & (starts + width <= len(records.raw)))
-    if len(short):
-        block = records.view(np.dtype((np.void, width)))[starts[short]]
-        text = np.frombuffer(block, np.uint8)
-        begins = np.empty(2 * len(short), np.int64)
-        begins[0::2] = np.arange(0, len(text), width)
-        begins[1::2] = begins[0::2] + size[short]
-        if begins[-1] == len(text):
-            begins = begins[:-1]
-        names = np.add.reduceat((text == message.NAME_VALUE_SEPARATOR).view(np.uint8), begins, dtype=np.uint8)[0::2]
-        items = np.add.reduceat((text == message.PROPERTY_SEPARATOR).view(np.uint8), begins, dtype=np.uint8)[0::2]
-        last = records.view(np.dtype(np.uint8))[ends[short] - 1]
-        suspect[short] = names != items + (last != message.PROPERTY_SEPARATOR)
-    suspect[size > width] = True
-    late = np.flatnonzero((size > 0) & (starts + width > len(records.raw)))
-    suspect[late] = True
-    for at in np.flatnonzero(suspect).tolist():
-        text = np.frombuffer(records.raw[int(starts[at]) : int(ends[at])], np.uint8)
-        suspect[at] = len(split_properties(text, np.array([0, len(text)], np.int64)).malformed) > 0
-    return suspect
+    keys = records.properties.value_of(b"KEYS", at)
+    return None if keys is None else text_of(keys)
