@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 import click
 
 from rmqinspect.cli.completion import complete_topics
+from rmqinspect.cli.progress import compiling_told
 from rmqinspect.text import escape, parse_size
 from rmqinspect.times import parse_time, parse_zone
 
@@ -90,7 +91,11 @@ def takes(options: type[Options]) -> Callable[[Callable[[Options], Returned]], C
     def decorate(command: Callable[[Options], Returned]) -> Callable[..., Returned]:
         @wraps(command)
         def run(**values: Any) -> Returned:
-            return command(options(**values))
+            arguments = options(**values)
+            if not isinstance(arguments, RemarkOptions):  # it reads no store
+                return command(arguments)
+            with compiling_told(quiet=arguments.quiet, verbose=arguments.verbose):
+                return command(arguments)
 
         decorated: Callable[..., Returned] = run
         for name, add in reversed(list(_parameters(options))):

@@ -3,6 +3,8 @@
 import os
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from shutil import get_terminal_size
 from types import TracebackType
 from typing import Self, TextIO
@@ -16,6 +18,7 @@ LONG_READ = 1 << 30
 _QUIET_START = 1.0  # seconds before the first progress line
 _TERMINAL_STEP = 0.2  # seconds between updates of the line
 _LINE_STEP = 10.0  # seconds between lines where stderr is not a terminal
+_ERASE = "\r\x1b[K"  # the line of a terminal
 
 
 class Progress:
@@ -32,7 +35,7 @@ class Progress:
         self.note = ""  # shown after the numbers, such as the rows so far
         self._stream: TextIO = sys.stderr
         self._quiet = quiet
-        self._terminal = self._stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._terminal = _is_terminal(self._stream)
         wanted = self._terminal if forced is None else forced
         self._step = _TERMINAL_STEP if self._terminal else _LINE_STEP
         self._begin = time.monotonic()
@@ -70,7 +73,7 @@ class Progress:
     def clear(self) -> None:
         """Erase the progress line, before anything else is printed."""
         if self._shown:
-            self._stream.write("\r\x1b[K")
+            self._stream.write(_ERASE)
             self._stream.flush()
             self._shown = False
 
@@ -92,6 +95,31 @@ class Progress:
             self._shown = True
         else:
             print(line, file=self._stream, flush=True)
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+@contextmanager
+def compiling_told(*, quiet: bool, verbose: int) -> Iterator[None]:
+    """Say so on stderr if the block compiles for long; behind it, with -v, why loops are not compiled or not kept."""
+    from rmqinspect.codec import kernels
+
+    kernels.on_compiling(None if quiet else _say_between)
+    try:
+        yield
+    finally:
+        kernels.on_compiling(None)
+        for remark in kernels.remarks() if verbose and not quiet else ():
+            _say_between(remark)
+
+
+def _say_between(text: str) -> None:
+    """Print one line, from any thread: over the progress line, which the next step prints again."""
+    erase = _ERASE if _is_terminal(sys.stderr) else ""
+    with suppress(OSError):  # stderr is full
+        print(f"{erase}{escape(text)}", file=sys.stderr, flush=True)
 
 
 def running_broker(holder: int) -> str:

@@ -102,7 +102,7 @@ class Kernel(Generic[Parameters, Result]):
     def _compile(self) -> bool:
         """Make `_native`; return whether that was possible."""
         with _lock:
-            if self._native is None:
+            if self._native is None and _compiling.wanted():  # no longer, if another thread could not
                 self._native = _compiling.compile(self.function)
         return self._native is not None
 
@@ -225,6 +225,11 @@ class _Compiling:
             return False
         self._numba = numba
         self._folder = _cache_folder(numba.config.CACHE_DIR)
+        if self._folder is None:
+            self.remarks.append(
+                "compiled loops are not kept, each run compiles them: "
+                "no folder for them in NUMBA_CACHE_DIR, XDG_CACHE_HOME or ~/.cache"
+            )
         return True
 
     def _jit(self, function: FunctionType) -> Callable[..., Any] | None:
@@ -287,11 +292,11 @@ _compiling = _Compiling()
 
 
 def remarks() -> list[str]:
-    """Return why nothing is compiled though it would pay; nothing where all is well."""
+    """Return why loops that should be compiled are not, or not kept; nothing where all is well."""
     return _compiling.remarks
 
 
-def on_compiling(say: Callable[[str], None]) -> None:
+def on_compiling(say: Callable[[str], None] | None) -> None:
     """Set what is called, from any thread, when compiling takes long."""
     _compiling.say = say
 
@@ -331,6 +336,9 @@ def _cache_folder(given: str) -> str | None:
     """Return the folder of the cache, made where it is missing; None where it cannot be written to."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     folder = given or os.path.join(home, "rmqinspect")
+    # A user without a home has it at "~", a folder below the current one, which may be a store.
+    if not given and not os.path.isabs(folder):
+        return None
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
     except OSError:

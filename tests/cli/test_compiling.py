@@ -1,0 +1,80 @@
+"""What a user sees of compiling: nothing on small stores, one line where it takes long, with -v why it fails."""
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rmqinspect.cli.progress import compiling_told
+from rmqinspect.codec import kernels
+from tests.support.samples import ROOT, sample
+
+STORE = str(sample("healthy-4.9.7"))
+
+# Compiling takes a while, and then the source runs as it is.
+_SLOWLY = """
+import time
+from rmqinspect.codec import kernels
+def compile(_, function):
+    time.sleep(0.2)
+    return lambda *arguments: function(*map(kernels._as_view, arguments))
+kernels._PATIENCE = 0.05
+kernels._Compiling._load = lambda _: True
+kernels._Compiling._jit = compile
+"""
+_ANSWERS = "import sys; print('numba' in sys.modules, 'llvmlite' in sys.modules)"
+
+
+def run(*words: str, before: str = "", after: str = "", mode: str = "always", **environment: str) -> tuple[str, str]:
+    """Run a command in a process of its own; return stdout and stderr."""
+    code = f"{before}\nfrom rmqinspect.cli import main\nassert main({list(words)!r}) == 0\n{after}"
+    settings = os.environ | {kernels.MODE: mode, **environment}
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=settings, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout, ended.stderr
+
+
+def test_a_small_store_and_help_load_no_compiler() -> None:
+    assert run("verify", STORE, after=_ANSWERS, mode="auto")[0].endswith("False False\n")
+    assert run("verify", "--help", after=_ANSWERS)[0].endswith("False False\n")
+
+
+def test_long_compiling_is_told_once_and_data_is_left_alone() -> None:
+    words = ("decode", STORE, "-f", "jsonl", "-j", "1")
+    out, err = run(*words, before=_SLOWLY)
+    assert err.splitlines().count("compiling (once)") == 1
+    plain = run(*words, mode="never")
+    assert (out, err.replace("compiling (once)\n", "")) == plain
+    assert run(*words, "-q", before=_SLOWLY) == (plain[0], "")
+
+
+def test_without_numba_the_rows_are_the_same_and_v_says_why_it_is_slow(tmp_path: Path) -> None:
+    (tmp_path / "numba.py").write_text("raise ImportError('no wheel')")
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    words, remark = (
+        ("decode", STORE, "-f", "jsonl", "-j", "1"),
+        "loops are not compiled, and slow: numba cannot be used: no wheel\n",
+    )
+    plain = run(*words, mode="never")
+    assert run(*words, PYTHONPATH=path) == plain
+    out, err = run(*words, "-v", PYTHONPATH=path)
+    assert out == plain[0]
+    assert err.count(remark) == 1
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_the_line_takes_the_place_of_the_progress_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with compiling_told(quiet=False, verbose=0):
+        assert kernels._compiling.say is not None
+        kernels._compiling.say("compiling (once)")
+    assert kernels._compiling.say is None
+    assert sys.stderr.getvalue() == "\r\x1b[Kcompiling (once)\n"
