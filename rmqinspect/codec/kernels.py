@@ -27,6 +27,7 @@ each process compiles for itself.
 import ctypes
 import hashlib
 import os
+import sys
 import threading
 import time
 import zlib
@@ -58,6 +59,7 @@ TableOut = Annotated[NDArray[np.int64], "two dimensions", "written"]
 Int32TableOut = Annotated[NDArray[np.int32], "two dimensions", "written"]
 
 MODE = "RMQINSPECT_COMPILE"
+BOUNDS = "NUMBA_BOUNDSCHECK"  # numba's own: each index is compared with its array
 
 # Seconds of CPU time in uncompiled kernels after which compiled ones pay: about what loading them takes.
 _WORTH = 0.2
@@ -147,6 +149,15 @@ def int32_at(raw: Bytes, at: int) -> int:
 def int64_at(raw: Bytes, at: int) -> int:
     """Return a big-endian signed 64-bit integer."""
     return (int32_at(raw, at) << 32) | uint32_at(raw, at + 4)
+
+
+# Compiled as one load each, with the bits and the sign of the number; numba would load and test byte after byte.
+_LOADS: dict[Any, tuple[int, bool]] = {
+    int16_at: (16, True),
+    uint32_at: (32, False),
+    int32_at: (32, True),
+    int64_at: (64, True),
+}
 
 
 @inlined
@@ -257,8 +268,10 @@ class _Compiling:
         """
         if self._folder is None:
             return None
-        bounds = os.environ.get("NUMBA_BOUNDSCHECK", "")
-        digest = hashlib.sha256("\n".join([bounds, *_content(function)]).encode()).hexdigest()[:16]
+        bounds = os.environ.get(BOUNDS, "")
+        ways = (_native_load, _native_crc32, _Compiling._native_of, _Compiling._jit)
+        content = [bounds, *(part for way in ways for part in _code_of(way.__code__)), *_content(function)]
+        digest = hashlib.sha256("\n".join(content).encode()).hexdigest()[:16]
         path = os.path.join(self._folder, f"{digest}.py")
         try:
             if not os.path.exists(path):
@@ -282,9 +295,14 @@ class _Compiling:
         assert self._numba is not None
         if _inlined[function] is None:
             if function is crc32_of:
-                _inlined[function] = _native_crc32(self._numba)
+                native = _native_crc32(self._numba)
+            elif function in _LOADS and not os.environ.get(BOUNDS):
+                native = _native_load(self._numba, *_LOADS[function])
             else:
-                _inlined[function] = self._with_globals(self._numba.njit, function, function.__code__.co_filename)
+                # A call that is not inlined counts references to its arrays, which takes longer than most of them do.
+                jit = self._numba.njit(inline="always")
+                native = self._with_globals(jit, function, function.__code__.co_filename)
+            _inlined[function] = native
         return _inlined[function]
 
 
@@ -324,12 +342,17 @@ def _names_in(code: CodeType) -> Iterator[str]:
 
 def _content(function: FunctionType) -> Iterator[str]:
     """Yield everything that the compiled code of a function follows from."""
-    yield function.__code__.co_code.hex()
-    yield repr(function.__code__.co_consts)
+    yield from _code_of(function.__code__)
     yield repr(function.__annotations__)
     for name, value in _globals_of(function):
         yield name
         yield from _content(value) if isinstance(value, FunctionType) else [repr(value)]
+
+
+def _code_of(code: CodeType) -> Iterator[str]:
+    yield code.co_code.hex()
+    for constant in code.co_consts:
+        yield from _code_of(constant) if isinstance(constant, CodeType) else [repr(constant)]
 
 
 def _cache_folder(given: str) -> str | None:
@@ -353,6 +376,34 @@ def _type_of(numba: Any, hint: Any) -> Any:
     array, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
     item = numba.from_dtype(np.dtype(get_args(get_args(array)[1])[0]))
     return numba.types.Array(item, 2 if "two dimensions" in notes else 1, "C", readonly="written" not in notes)
+
+
+def _native_load(numba: Any, bits: int, signed: bool) -> Any:
+    """Return a compiled function that loads a big-endian number of an array of bytes."""
+    from llvmlite import ir
+    from numba.extending import intrinsic
+
+    number, word = ir.IntType(bits), ir.IntType(64)
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def load(_: Any, raw: Any, at: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            array = context.make_array(signature.args[0])(context, builder, arguments[0])
+            place = builder.bitcast(builder.gep(array.data, [arguments[1]]), number.as_pointer())
+            value = builder.load(place, align=1)
+            if sys.byteorder == "little":
+                value = builder.bswap(value)
+            if bits == 64:
+                return value
+            return builder.sext(value, word) if signed else builder.zext(value, word)
+
+        return numba.int64(raw, numba.int64), generate
+
+    @numba.njit  # type: ignore[untyped-decorator]
+    def number_at(raw: Any, at: int) -> Any:
+        return load(raw, at)
+
+    return number_at
 
 
 def _native_crc32(numba: Any) -> Any:

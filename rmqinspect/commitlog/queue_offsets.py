@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rmqinspect.codec.arrays import Ints
-from rmqinspect.codec.kernels import Bytes, BytesOut, IntsOut, Table, TableOut, inlined, kernel, uint32_at
+from rmqinspect.codec.kernels import Bytes, BytesOut, IntsOut, Table, TableOut, inlined, int64_at, kernel, uint32_at
 from rmqinspect.commitlog import columns
 from rmqinspect.commitlog.records import Records
 from rmqinspect.schemas.message import SysFlag
@@ -79,25 +79,33 @@ def _mixed(value: int, more: int) -> int:
 
 @inlined
 def _hash_of(raw: Bytes, start: int, end: int, queue_id: int, seed: int) -> int:
-    value, at = _mixed(seed, queue_id & _32_BITS), start
-    while at + 4 <= end:
+    """Return 32 bits of hash of a topic and a queue id, four bytes at a time; the last four may overlap others."""
+    value = _mixed(seed, (queue_id ^ ((end - start) << 16)) & _32_BITS)
+    at = start
+    if end - start < 4:
+        while at < end:
+            value = _mixed(value, raw[at])
+            at += 1
+        return value
+    while at + 4 < end:
         value = _mixed(value, uint32_at(raw, at))
         at += 4
-    while at < end:
-        value = _mixed(value, raw[at])
-        at += 1
-    return value
+    return _mixed(value, uint32_at(raw, end - 4))
 
 
 @inlined
-def _is_queue(raw: Bytes, start: int, size: int, queue_id: int, names: Bytes, queues: Table, queue: int) -> bool:
-    if queues[queue, _QUEUE_ID] != queue_id or queues[queue, _SIZE] != size:
-        return False
-    text = queues[queue, _TEXT]
-    for at in range(size):  # noqa: SIM110  kernels have no generators
-        if raw[start + at] != names[text + at]:
+def _is_same(one: Bytes, first: int, other: Bytes, second: int, size: int) -> bool:
+    """Whether `size` bytes are the same in two places, eight at a time; the last eight may overlap others."""
+    at = 0
+    if size < 8:
+        while at < size and one[first + at] == other[second + at]:
+            at += 1
+        return at == size
+    while at + 8 < size:
+        if int64_at(one, first + at) != int64_at(other, second + at):
             return False
-    return True
+        at += 8
+    return int64_at(one, first + size - 8) == int64_at(other, second + size - 8)
 
 
 @kernel
@@ -124,7 +132,8 @@ def _number(
         slot = hashed & (len(slots) - 1)
         while slots[slot] > 0:
             queue = slots[slot] - 1
-            if queues[queue, _HASH] == hashed and _is_queue(raw, start, size, queue_id, names, queues, queue):
+            alike = queues[queue, _HASH] == hashed and queues[queue, _QUEUE_ID] == queue_id
+            if alike and queues[queue, _SIZE] == size and _is_same(raw, start, names, queues[queue, _TEXT], size):
                 break
             slot = (slot + 1) & (len(slots) - 1)
         if slots[slot] == 0:
