@@ -11,7 +11,7 @@ loaded from the user's cache: a small store never pays for numba, and nobody has
 numba everything stays uncompiled. RMQINSPECT_COMPILE decides otherwise: `always`, `never`; `auto` is the default.
 
 Rules of a kernel, by which both ways are equal and hostile bytes harmless:
-- it makes no array and calls nothing but `@inlined` functions;
+- it makes no array, also no slice of one, and calls nothing but `@inlined` functions;
 - a comparison in front of each index proves that it is inside: neither way finds a negative one;
 - every sum stays within 64 bits: sizes are below 2^31, positions below 2^63 - 2^32;
 - no number of a layout is written in it: `layout.place_of` computes them, as constants of the module.
@@ -64,6 +64,9 @@ BOUNDS = "NUMBA_BOUNDSCHECK"  # numba's own: each index is compared with its arr
 # Seconds of CPU time in uncompiled kernels after which compiled ones pay: about what loading them takes.
 _WORTH = 0.2
 _PATIENCE = 1.0  # seconds of compiling without a word
+
+# numba counts references to arrays by default: 20 ns in every call of an inlined function, more than most of them do.
+_OPTIONS = {"nogil": True, "_nrt": False}
 
 _inlined: dict[FunctionType, Any] = {}  # function -> how it is compiled; None: not yet
 _lock = threading.RLock()
@@ -161,6 +164,15 @@ _LOADS: dict[Any, tuple[int, bool]] = {
 
 
 @inlined
+def copy_bytes(raw: Bytes, start: int, end: int, out: BytesOut, at: int) -> None:
+    """Copy `raw[start:end]` to `out[at:]`; both places are inside.
+
+    What lies behind the copy in `out` may change, too: copy in ascending order.
+    """
+    out[at : at + end - start] = raw[start:end]
+
+
+@inlined
 def crc32_of(address: int, raw: Bytes, start: int, size: int) -> int:
     """Return the CRC-32 of `size` bytes from a position; `address` is CRC32."""
     return _crc32(raw[start : start + size])
@@ -251,9 +263,9 @@ class _Compiling:
         if place is not None:
             # Reading and writing a cache may fail in any way: a full disk, a truncated file, another user's file.
             with suppress(Exception):
-                return self._with_globals(numba.njit([arguments], nogil=True, cache=True), function, place)
+                return self._with_globals(numba.njit([arguments], cache=True, **_OPTIONS), function, place)
         try:
-            return self._with_globals(numba.njit([arguments], nogil=True), function, function.__code__.co_filename)
+            return self._with_globals(numba.njit([arguments], **_OPTIONS), function, function.__code__.co_filename)
         except Exception as error:  # noqa: BLE001  as above
             self.remarks.append(
                 f"loops are not compiled, and slow: {function.__name__}: {type(error).__name__}: {error}"
@@ -269,8 +281,13 @@ class _Compiling:
         if self._folder is None:
             return None
         bounds = os.environ.get(BOUNDS, "")
-        ways = (_native_load, _native_crc32, _Compiling._native_of, _Compiling._jit)
-        content = [bounds, *(part for way in ways for part in _code_of(way.__code__)), *_content(function)]
+        ways = (_native_load, _native_copy, _native_crc32, _Compiling._native_of, _Compiling._jit)
+        content = [
+            bounds,
+            repr(_OPTIONS),
+            *(part for way in ways for part in _code_of(way.__code__)),
+            *_content(function),
+        ]
         digest = hashlib.sha256("\n".join(content).encode()).hexdigest()[:16]
         path = os.path.join(self._folder, f"{digest}.py")
         try:
@@ -296,11 +313,12 @@ class _Compiling:
         if _inlined[function] is None:
             if function is crc32_of:
                 native = _native_crc32(self._numba)
+            elif function is copy_bytes:
+                native = _native_copy(self._numba)
             elif function in _LOADS and not os.environ.get(BOUNDS):
                 native = _native_load(self._numba, *_LOADS[function])
             else:
-                # A call that is not inlined counts references to its arrays, which takes longer than most of them do.
-                jit = self._numba.njit(inline="always")
+                jit = self._numba.njit(inline="always", **_OPTIONS)
                 native = self._with_globals(jit, function, function.__code__.co_filename)
             _inlined[function] = native
         return _inlined[function]
@@ -399,7 +417,7 @@ def _native_load(numba: Any, bits: int, signed: bool) -> Any:
 
         return numba.int64(raw, numba.int64), generate
 
-    @numba.njit  # type: ignore[untyped-decorator]
+    @numba.njit(**_OPTIONS)  # type: ignore[untyped-decorator]
     def number_at(raw: Any, at: int) -> Any:
         return load(raw, at)
 
@@ -423,8 +441,52 @@ def _native_crc32(numba: Any) -> Any:
 
         return numba.int64(numba.int64, numba.int64, numba.int64), generate
 
-    @numba.njit  # type: ignore[untyped-decorator]
+    @numba.njit(**_OPTIONS)  # type: ignore[untyped-decorator]
     def crc32_of(address: int, raw: Any, start: int, size: int) -> Any:
         return call(address, raw.ctypes.data + start, size)
 
     return crc32_of
+
+
+_BLOCK = 16  # bytes that processors copy at once
+
+
+def _native_copy(numba: Any) -> Any:
+    """Return `copy_bytes` as a compiled function: numba's own loop takes five times as long."""
+    from llvmlite import ir
+    from numba.extending import intrinsic
+
+    byte, word = ir.IntType(8), ir.IntType(64)
+
+    def copier(size: int | None) -> Any:
+        """Return a function that copies `size` bytes from address to address; None: as many as it is told."""
+
+        @intrinsic  # type: ignore[untyped-decorator]
+        def copy(_: Any, out: Any, start: Any, length: Any) -> Any:
+            def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+                *addresses, length = arguments
+                places = [builder.inttoptr(address, byte.as_pointer()) for address in addresses]
+                kinds = [place.type for place in places] + [word]
+                function = builder.module.declare_intrinsic("llvm.memcpy", kinds)
+                builder.call(function, [*places, length if size is None else word(size), ir.IntType(1)(0)])
+                return context.get_dummy_value()
+
+            return numba.void(numba.int64, numba.int64, numba.int64), generate
+
+        return copy
+
+    copy_many, copy_block = copier(None), copier(_BLOCK)
+
+    @numba.njit(**_OPTIONS)  # type: ignore[untyped-decorator]
+    def copy_bytes(raw: Any, start: int, end: int, out: Any, at: int) -> None:
+        size = end - start
+        if size > 0:
+            raw[start], raw[end - 1], out[at], out[at + size - 1]  # checks the bounds, where numba is told to
+        to, begin = out.ctypes.data + at, raw.ctypes.data + start
+        if size <= 2 * _BLOCK and start + 2 * _BLOCK <= len(raw) and at + 2 * _BLOCK <= len(out):
+            copy_block(to, begin, 0)
+            copy_block(to + _BLOCK, begin + _BLOCK, 0)
+        else:
+            copy_many(to, begin, size)
+
+    return copy_bytes

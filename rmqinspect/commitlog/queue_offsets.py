@@ -21,7 +21,18 @@ from typing import NamedTuple
 import numpy as np
 
 from rmqinspect.codec.arrays import Ints
-from rmqinspect.codec.kernels import Bytes, BytesOut, IntsOut, Table, TableOut, inlined, int64_at, kernel, uint32_at
+from rmqinspect.codec.kernels import (
+    Bytes,
+    BytesOut,
+    IntsOut,
+    Table,
+    TableOut,
+    copy_bytes,
+    inlined,
+    int64_at,
+    kernel,
+    uint32_at,
+)
 from rmqinspect.commitlog import columns
 from rmqinspect.commitlog.records import Records
 from rmqinspect.schemas.message import SysFlag
@@ -141,7 +152,7 @@ def _number(
             if queue == len(queues) or text + size > len(names):
                 return row
             slots[slot] = queue + 1
-            names[text : text + size] = raw[start : start + size]
+            copy_bytes(raw, start, start + size, names, text)
             queues[queue, _HASH] = hashed
             queues[queue, _TEXT] = text
             queues[queue, _SIZE] = size

@@ -15,9 +15,12 @@ from rmqinspect.codec import kernels
 from rmqinspect.codec.kernels import (
     CRC32,
     Bytes,
+    BytesOut,
+    Ints,
     TableOut,
     byte_at,
     compile_mode,
+    copy_bytes,
     crc32_of,
     inlined,
     int16_at,
@@ -75,6 +78,32 @@ def test_never_means_never_also_where_a_kernel_is_compiled() -> None:
     with compile_mode("never"):
         read_all(CRC32, raw, rows)
     assert kernels._compiling.spent > spent
+
+
+@kernel
+def copy_all(raw: Bytes, starts: Ints, ends: Ints, out: BytesOut) -> int:
+    at = 0
+    for number in range(len(starts)):
+        copy_bytes(raw, starts[number], ends[number], out, at)
+        at += ends[number] - starts[number]
+    return at
+
+
+@pytest.mark.parametrize("mode", ["always", "never"])
+@settings(deadline=None)
+@given(raw=st.binary(max_size=200), cuts=st.lists(st.integers(0, 200), max_size=20))
+def test_copies_stay_in_their_places_both_ways(mode: str, raw: bytes, cuts: list[int]) -> None:
+    borders = sorted(min(cut, len(raw)) for cut in cuts)
+    pairs = list(zip(borders[0::2], borders[1::2], strict=False))
+    expected = b"".join(raw[start:end] for start, end in pairs)
+    out = np.frombuffer(expected + b"kept", np.uint8).copy()
+    out[: len(expected)] = 0xFF
+    starts, ends = (np.array([pair[side] for pair in pairs], np.int64) for side in (0, 1))
+    with compile_mode(mode):
+        # The copy has exactly its size: what comes behind it is not its to change.
+        assert copy_all(np.frombuffer(raw, np.uint8), starts, ends, out[: len(expected)]) == len(expected)
+    assert kernels.remarks() == []
+    assert out.tobytes() == expected + b"kept"
 
 
 _RUN = """
