@@ -1,21 +1,20 @@
 """The broker's own record check in a JVM, as a peer: java/BrokerCheck.java, built by Maven into java/target."""
 
-import json
 import re
 import shutil
 import subprocess
 from pathlib import Path
-from types import TracebackType
 
-from benchmarks.measure import ROOT, Cost, peak_memory, run_process
+from benchmarks.measure import ROOT
 
 _FOLDER = ROOT / "benchmarks" / "java"
 _CLASSES, _LIBRARIES = _FOLDER / "target" / "classes", _FOLDER / "target" / "dependency"
 _OLDEST_JAVA = 17
 # One thread walks the log; a parallel collector would distort the CPU seconds.
 _JAVA = ("java", "-Xms1g", "-Xmx1g", "-XX:+UseSerialGC")
-# Passes until the JIT compiler is done.
-_WARM_UP = 3
+
+WARM_UP = 3
+"""Passes until the JIT compiler is done."""
 
 
 class NoJavaError(Exception):
@@ -45,52 +44,7 @@ def build() -> None:
         raise NoJavaError(f"Maven could not build the loop: {first}")
 
 
-def command(commitlog: Path, scratch: Path) -> list[str]:
-    """Return the command of the loop; `scratch` is an empty folder."""
+def command(commitlog: str, scratch: Path) -> list[str]:
+    """Return the command of the loop: it makes a pass per line on stdin. `scratch` is an empty folder."""
     classpath = f"{_FOLDER}:{_CLASSES}:{_LIBRARIES}/*"
-    return [*_JAVA, "-cp", classpath, "BrokerCheck", str(commitlog), str(scratch)]
-
-
-def run_cold(commitlog: Path, scratch: Path, watch: bool) -> Cost:
-    """Run a whole process that makes one pass."""
-    return run_process(command(commitlog, scratch), watch, stdin=b"\n")
-
-
-class WarmLoop:
-    """A JVM that keeps running and makes a pass on request."""
-
-    def __init__(self, commitlog: Path, scratch: Path) -> None:
-        self._process = subprocess.Popen(
-            command(commitlog, scratch),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            process_group=0,
-        )
-        self.records = 0  # of the last pass
-
-    def __enter__(self) -> "WarmLoop":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._process.communicate()
-
-    def run(self, watch: bool) -> Cost:
-        """Make one pass, or with `watch` enough passes to warm up; the time is that of the last one."""
-        with peak_memory(self._process.pid, watch) as peak:
-            for _ in range(_WARM_UP if watch else 1):
-                answer = self._ask()
-        self.records = int(answer["records"])
-        return Cost(answer["wall"], answer["cpu"], max(peak, default=None))
-
-    def _ask(self) -> dict[str, float]:
-        assert self._process.stdin and self._process.stdout
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError("the JVM has ended; its messages are above")
-        answer: dict[str, float] = json.loads(line)
-        return answer
+    return [*_JAVA, "-cp", classpath, "BrokerCheck", commitlog, str(scratch)]

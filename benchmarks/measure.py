@@ -1,28 +1,31 @@
-"""Measures wall seconds, CPU seconds and peak memory of a function or of a whole process tree.
+"""Measures wall seconds, CPU seconds and peak memory of whole processes.
 
-The worker processes of `rmqinspect` are children of a fork server that outlives the main process. To count their CPU
-seconds, this process adopts orphans (PR_SET_CHILD_SUBREAPER) and waits for them, too.
+Spark's JVM and its Python workers may outlive the process that started them. To count their CPU seconds, this process
+adopts orphans (PR_SET_CHILD_SUBREAPER) and waits for them, too.
+
+The system lets the peak of a process begin with that of the process that started it. So the process that measures has
+to stay small; what needs memory runs in a process of its own, see `Loop`.
 """
 
 import ctypes
+import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from types import TracebackType
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 
-_SAMPLE_SECONDS = 0.05
 _SET_CHILD_SUBREAPER = 36  # of prctl(2)
+_MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes, of getrusage(2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,51 +33,56 @@ class Cost:
     """The cost of one run."""
 
     wall: float  # seconds
-    cpu: float  # seconds, of all cores together
-    memory: int | None = None  # bytes at the peak; None: not sampled
-    jvm: int | None = None  # bytes of Java at its peak, not included in `memory`; None: no Java
+    cpu: float  # seconds, of all cores and processes together
+    memory: int | None = None  # bytes: the largest resident set of one process; None: not known
+    status: int = 0  # exit status
 
 
-def run_here(function: Callable[[], None]) -> Cost:
+def run_here(function: Callable[[], Any]) -> Cost:
     """Run a function in this process; its threads are included."""
     cpu, wall = time.process_time(), time.perf_counter()
     function()
     return Cost(time.perf_counter() - wall, time.process_time() - cpu)
 
 
-def run_process(command: Sequence[str], watch: bool = False, stdin: bytes = b"", scattered: bool = False) -> Cost:
+def run_process(
+    command: Sequence[str], environment: Mapping[str, str] | None = None, stdin: bytes = b"", *, may_fail: bool = False
+) -> Cost:
     """Run a whole process from the top of the checkout and discard its output.
 
-    Wall time ends with the process, CPU time with the last of its descendants. `watch` samples memory, which costs
-    time. Descendants are found by process group; `scattered` finds them by parent, because Spark's workers form a
-    group of their own.
+    Wall time ends with the process, CPU time with the last of its descendants. `environment` is added to that of this
+    process.
 
-    :raises RuntimeError: the exit status is not 0; the text has what the process wrote to stderr.
+    :raises RuntimeError: the exit status is not 0, unless it `may_fail`; the text has what it wrote to stderr.
     """
-    others = _children()
+    known = _children()
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as messages, _adopting_orphans():
         given.write(stdin)
         given.seek(0)
         start = time.perf_counter()
         child = subprocess.Popen(
-            command, cwd=ROOT, stdin=given, stdout=subprocess.DEVNULL, stderr=messages, process_group=0
+            command,
+            cwd=ROOT,
+            env={**os.environ, **(environment or {})},
+            stdin=given,
+            stdout=subprocess.DEVNULL,
+            stderr=messages,
+            process_group=0,
         )
         try:
-            with _watch(_held_by_descendants if scattered else partial(_held_by_group, child.pid), watch) as samples:
-                _, status, used = os.wait4(child.pid, 0)
+            _, status, used = os.wait4(child.pid, 0)
             wall = time.perf_counter() - start
             child.returncode = os.waitstatus_to_exitcode(status)
-            cpu = used.ru_utime + used.ru_stime
-            cpu += _wait_for_others(others) if scattered else _wait_for_group(child.pid)
+            all_used = [used, *_wait_for(lambda: _children() - known)]
         finally:
             if child.returncode is None:
                 os.killpg(child.pid, signal.SIGKILL)
-        if child.returncode:
+        if child.returncode and not may_fail:
             messages.seek(0)
             text = messages.read().decode("utf-8", "replace")[-2000:]
             raise RuntimeError(f"{' '.join(command)} ended with status {child.returncode}\n{text}")
-    memory, jvm = (max(held, default=None) for held in zip(*samples, strict=True)) if samples else (None, None)
-    return Cost(wall, cpu, memory, jvm or None)
+    cpu = sum(used.ru_utime + used.ru_stime for used in all_used)
+    return Cost(wall, cpu, max(used.ru_maxrss for used in all_used) * _MAXRSS_UNIT, child.returncode)
 
 
 @contextmanager
@@ -91,100 +99,52 @@ def _adopting_orphans() -> Iterator[None]:
         library.prctl(_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
-def _wait_for_group(group: int) -> float:
-    """Wait for the remaining processes of a group and return their CPU seconds."""
-    seconds = 0.0
-    while True:
-        try:
-            _, _, used = os.wait4(-group, 0)
-        except ChildProcessError:
-            return seconds
-        seconds += used.ru_utime + used.ru_stime
-
-
-def _wait_for_others(known: set[int]) -> float:
-    """Wait for all children except the known ones and return their CPU seconds."""
-    seconds = 0.0
-    while left := _children() - known:
-        _, _, used = os.wait4(min(left), 0)
-        seconds += used.ru_utime + used.ru_stime
-    return seconds
+def _wait_for(left: Callable[[], set[int]]) -> Iterator[Any]:
+    """Wait until no child is left and yield the resources that each used."""
+    while children := left():
+        yield os.wait4(min(children), 0)[2]
 
 
 def _children() -> set[int]:
-    return {pid for pid, process in _processes().items() if process.parent == os.getpid()}
-
-
-class Held(NamedTuple):
-    """Memory of processes in bytes: proportional set sizes, in which a shared page counts once."""
-
-    others: int
-    jvm: int = 0
-
-
-@contextmanager
-def peak_memory(group: int, watch: bool = True) -> Iterator[list[int]]:
-    """Sample the bytes held by a process group until the block ends; yields the list of samples."""
-    sums: list[int] = []
-    with _watch(partial(_held_by_group, group), watch) as samples:
-        yield sums
-    sums += map(sum, samples)
-
-
-@contextmanager
-def _watch(sample: Callable[[], Held], watch: bool) -> Iterator[list[Held]]:
-    samples: list[Held] = []
-    ended = threading.Event()
-
-    def run() -> None:
-        while not ended.wait(_SAMPLE_SECONDS):
-            samples.append(sample())
-
-    thread = threading.Thread(target=run, daemon=True)
-    if watch and os.path.exists("/proc/self/smaps_rollup"):
-        thread.start()
-    try:
-        yield samples
-    finally:
-        ended.set()
-        if thread.ident is not None:
-            thread.join()
-
-
-class _Process(NamedTuple):
-    name: bytes
-    parent: int
-    group: int
-
-
-def _processes() -> dict[int, _Process]:
-    found = {}
+    """Return the children of this process; without /proc none."""
+    found = set()
     for place in Path("/proc").glob("[0-9]*"):
-        try:
-            # "pid (name) state parent group …"; the name may hold anything, even a parenthesis.
-            front, _, fields = (place / "stat").read_bytes().rpartition(b")")
-        except OSError:  # the process has just ended
-            continue
-        found[int(place.name)] = _Process(front.partition(b"(")[2], *map(int, fields.split()[1:3]))
+        with suppress(OSError):  # the process has just ended
+            # "pid (name) state parent …"; the name may hold anything, even a parenthesis.
+            _, parent, *_ = (place / "stat").read_bytes().rpartition(b")")[2].split()
+            if int(parent) == os.getpid():
+                found.add(int(place.name))
     return found
 
 
-def _held_by_group(group: int) -> Held:
-    return Held(sum(_held_by(pid) for pid, process in _processes().items() if process.group == group))
+class Loop:
+    """A process that keeps running and does what each line on its stdin asks for; it answers with a line of JSON."""
 
+    def __init__(self, command: Sequence[str], warm_up: int = 0) -> None:
+        self._process = subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, process_group=0
+        )
+        for _ in range(warm_up):
+            self.ask()
 
-def _held_by_descendants() -> Held:
-    processes, held, fresh = _processes(), [0, 0], {os.getpid()}
-    while fresh:
-        fresh = {pid for pid, process in processes.items() if process.parent in fresh}
-        for pid in fresh:
-            held[processes[pid].name == b"java"] += _held_by(pid)
-    return Held(*held)
+    def __enter__(self) -> "Loop":
+        return self
 
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.communicate()
 
-def _held_by(pid: int) -> int:
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_bytes().splitlines()
-    except OSError:
-        return 0
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(b"Pss:"))
+    def ask(self, request: str = "") -> dict[str, Any]:
+        """Return the answer to a request of one line.
+
+        :raises RuntimeError: the process has ended.
+        """
+        assert self._process.stdin and self._process.stdout
+        self._process.stdin.write(f"{request}\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self._process.args!r} has ended; its messages are above")
+        answer: dict[str, Any] = json.loads(line)
+        return answer

@@ -8,36 +8,40 @@
     nuls      bodies of 4 MiB of NUL, 200 MB of them: each NUL takes six bytes in JSON
     nul       one body of 64 MiB of NUL
     bombs     63 compressed bodies, each of which decompresses to nearly 64 MiB
+    1GiB      a log of 1 GiB with its queues and index
+    100GB     a log of 100 GB, with as many records: each segment of 1 GiB begins with them, the rest is a hole
 
-The peak is the resident set of the largest process, as the system counted it.
+The peak is the resident set of the largest process, as the system counted it. The last two have to be alike.
 """
 
 import argparse
 import json
 import os
 import re
-import subprocess
 import sys
 import tempfile
-import time
 import zlib
 from collections.abc import Iterable
 from contextlib import ExitStack
 from multiprocessing import get_context
 from pathlib import Path
 
-from benchmarks.measure import ROOT
+from benchmarks.make_store import make_store, write_sparse_store
+from benchmarks.measure import run_process
 from rmqinspect.schemas import message
 from rmqinspect.store.model import MAX_CONFIG_SIZE
 from tests.support.building import lay, pad
+
+_SEGMENT_SIZE = 1 << 30
+_SEGMENTS = -(-(100 * 10**9) // _SEGMENT_SIZE)
 
 _MESSAGE = "decode {store} --body full -o {out} -f"
 _COMMANDS = {
     "offsets": (
         "info {store}",
         "verify {store} --level quick",
+        "verify {store} --level standard",
         "verify {store}",
-        "verify {store} --level deep",
         "decode {store} --table groups -f jsonl -o {out}",
         "decode {store} --table groups -f parquet -o {out}",
         "decode {store} -k K -f jsonl -o {out}",
@@ -47,12 +51,13 @@ _COMMANDS = {
     "bodies": (
         *(f"{_MESSAGE} {name}" for name in ("table", "jsonl", "json", "csv", "parquet", "arrow")),
         "info {store}",
-        "verify {store} --level deep",
+        "verify {store}",
         "diff {store} {store}",
         "show {store} --at 0",
         "export {store} -o {out}",
         "export {store} -o {out} --partition-by topic",
     ),
+    "log": ("verify {store} --level standard -j 2", "verify {store} -j 1", "verify {store} -j 2"),
 }
 
 
@@ -87,7 +92,15 @@ def _bombs() -> list[bytes]:
     return [zlib.compress(bytes((64 << 20) - 1), 9)] * 63
 
 
-_KINDS = {"offsets": "offsets", "limit": "offsets", "nuls": "bodies", "nul": "bodies", "bombs": "bodies"}
+_KINDS = {
+    "offsets": "offsets",
+    "limit": "offsets",
+    "nuls": "bodies",
+    "nul": "bodies",
+    "bombs": "bodies",
+    "1GiB": "log",
+    "100GB": "log",
+}
 
 
 def _make(name: str, store: Path, config_size: int) -> None:
@@ -99,20 +112,12 @@ def _make(name: str, store: Path, config_size: int) -> None:
         _log(store, [bytes(4 << 20)] * 48)
     elif name == "nul":
         _log(store, [bytes(64 << 20)])
+    elif name == "1GiB":
+        make_store(str(store), "mid", _SEGMENT_SIZE, _SEGMENT_SIZE)
+    elif name == "100GB":
+        write_sparse_store(str(store), _SEGMENTS, _SEGMENT_SIZE, _SEGMENT_SIZE // _SEGMENTS)
     else:
         _log(store, _bombs(), message.SysFlag.COMPRESSED)
-
-
-def _peak(command: list[str]) -> tuple[int, float, int]:
-    """Return (peak in bytes, seconds, exit status)."""
-    begin = time.perf_counter()
-    child = subprocess.Popen(
-        [sys.executable, "-m", "rmqinspect", *command], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    _, status, used = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    unit = 1 if sys.platform == "darwin" else 1024
-    return used.ru_maxrss * unit, time.perf_counter() - begin, child.returncode
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -136,9 +141,10 @@ def main(arguments: list[str] | None = None) -> None:
             for line in wanted:
                 with tempfile.TemporaryDirectory() as scratch:
                     words = line.format(store=store, out=os.path.join(scratch, "out")).split()
-                    peak, seconds, status = _peak(words)
+                    cost = run_process([sys.executable, "-m", "rmqinspect", *words], may_fail=True)
                 shown = line.format(store="STORE", out="OUT")
-                print(f"| {name} | {shown} | {peak / 1e6:.0f} | {seconds:.1f} | {status} |", flush=True)
+                held = (cost.memory or 0) / 1e6
+                print(f"| {name} | {shown} | {held:.0f} | {cost.wall:.1f} | {cost.status} |", flush=True)
 
 
 if __name__ == "__main__":
