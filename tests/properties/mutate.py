@@ -2,7 +2,8 @@
 
 A round copies a small store, changes fields, ends, names or kinds of its files at the borders of its records, units
 and entries, and runs some commands on it in this process. Each must end by itself, with a documented status, write
-output that parses, and leave the evidence as it is. A failure prints the round; `--round N` runs that one alone.
+output that parses, and leave the evidence as it is. Some rounds run the loops over bytes with all indexes and sums
+checked, some uncompiled and compiled, with equal output. A failure prints the round; `--round N` runs that one alone.
 """
 
 import argparse
@@ -31,6 +32,7 @@ from construct import ConstructError
 
 from rmqinspect.cli import main
 from rmqinspect.cli.status import ExitStatus
+from rmqinspect.codec.kernels import compile_mode
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.schemas import checkpoint, consumequeue, dledger, index, message, timer
 from rmqinspect.store.discover import open_store
@@ -40,6 +42,7 @@ from rmqinspect.verify.codes import LEVELS
 from tests.support import oracle
 from tests.support.building import fields_of
 from tests.support.samples import NAMES, sample
+from tests.support.strict import strict_kernels
 
 LONGEST = 30  # seconds that a command may take
 FORMATS = ("table", "jsonl", "json", "csv", "parquet", "arrow")
@@ -256,8 +259,30 @@ def commands(chance: random.Random, store: Path, whole: Path, changed: Path, out
     return [always, *chance.sample(every, 5)]
 
 
-def run(words: list[str], out: Path) -> None:
-    """Run one command; raises an AssertionError, or what it raised, if anything is wrong."""
+def run_by_turns(number: int, words: list[str], out: Path) -> None:
+    """Run one command as it is, with suspicion, or uncompiled and compiled; raises what `run` raises."""
+    match number % 3:
+        case 0:
+            run(words, out)
+        case 1:
+            with strict_kernels():
+                run(words, out)
+        case 2:
+            with compile_mode("never"):
+                plain = run(words, out)
+            empty(out.parent)
+            with compile_mode("always"):
+                assert run(words, out) == plain, "compiled, the output is another"
+
+
+def empty(folder: Path) -> None:
+    """Make a folder that is there and empty."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+
+
+def run(words: list[str], out: Path) -> tuple[int, bytes]:
+    """Run one command and return its status and output; raises an AssertionError, or what it raised, if it is wrong."""
     stdout, stderr = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
     hook, handler = sys.excepthook, signal.getsignal(signal.SIGTERM)
     signal.setitimer(signal.ITIMER_REAL, LONGEST)
@@ -282,6 +307,8 @@ def run(words: list[str], out: Path) -> None:
             parse("parquet" if path.suffix == ".parquet" else "json", path.read_bytes())
     if "--report" in words and status != ExitStatus.UNREADABLE:
         json.loads(out.with_name("report").read_text())
+        return status, b""  # the screen has the digest of the report, in which the time is
+    return status, written
 
 
 def parse(format_: str, written: bytes) -> None:
@@ -334,10 +361,9 @@ def play(seed: int, number: int, place: Path) -> list[str]:
     what = (change_name if chance.random() < 0.1 else change_bytes)(chance, path, file)
     before, failures = look(store), []
     for words in commands(chance, store, whole, path, place / "out" / "rows"):
-        shutil.rmtree(place / "out", ignore_errors=True)
-        (place / "out").mkdir()
+        empty(place / "out")
         try:
-            run(words, place / "out" / "rows")
+            run_by_turns(number, words, place / "out" / "rows")
             assert look(store) == before, "the evidence changed"
         except (Exception, TooLong, SystemExit):  # noqa: BLE001 (any is a failure)
             failures.append(f"--seed {seed} --round {number}\n{what}\n{' '.join(words)}\n{traceback.format_exc()}")
