@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rmqinspect.codec.arrays import Ints, Units
 from rmqinspect.codec.layout import Container, dtype_of, parse
@@ -41,7 +42,7 @@ _ENOUGH = 0.5
 _MAX_CANDIDATES = 1000
 _LARGEST = 2**31 - 1  # bytes: a broker maps the file with a Java int as its size (IndexFile, MappedFile)
 _WINDOW = (4 << 20) // _ENTRY_SIZE  # entries read at a time
-_SLOT_WINDOW = (1 << 20) // _SLOT_SIZE  # slots read at a time; as int64 they take twice the bytes
+_SLOT_WINDOW = (1 << 20) // _SLOT_SIZE  # slots read at a time; in a hole none is
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,20 +196,26 @@ def _agreement(reader: FileReader, header: Container, geometry: Geometry) -> flo
         return 0.0
     whole = len(entries) == header.index_count - 1
     slots = entries["key_hash"].astype(np.int64) % geometry.slots
-    numbers = np.arange(1, len(entries) + 1)
-    order = np.argsort(slots, kind="stable")
-    # Sorted by slot, oldest entry first.
-    first = np.ones(len(entries), bool)
-    first[1:] = np.diff(slots[order]) != 0
-    expected = np.where(first, 0, np.roll(numbers[order], 1))
-    chained = (entries["previous"][order] == expected) & (entries["key_hash"][order] >= 0)
-    newest = order[np.append(np.flatnonzero(first)[1:] - 1, len(order) - 1)]
+    previous, newest = replay(slots)
+    chained = (entries["previous"] == previous) & (entries["key_hash"] >= 0)
     tried = newest[:: -(-len(newest) // _TRIED_SLOTS)]
     heads = np.array([_read_slot(reader, geometry, int(slots[entry])) for entry in tried])
-    good = heads == numbers[tried] if whole else (heads >= numbers[tried]) & (heads < header.index_count)
+    good = heads == tried + 1 if whole else (heads > tried) & (heads < header.index_count)
     # Entry 1 has the header's begin offset; without that check, neighbouring rows look plausible too.
     begins = 1.0 if entries["physical_offset"][0] == header.begin_physical_offset else 0.5
     return float(chained.mean() * good.mean() * begins)
+
+
+def replay(slots: Ints) -> tuple[Ints, Ints]:
+    """Return what the chains of a file's first entries must be, given the slot of each; at least one.
+
+    (number of the entry that each leads to, row of the newest entry of each slot in the order of slots)
+    """
+    order = np.argsort(slots, kind="stable")  # by slot, the oldest entry first
+    same = slots[order[1:]] == slots[order[:-1]]
+    previous = np.zeros(len(slots), np.int64)
+    previous[order[1:]] = np.where(same, order[:-1] + 1, 0)
+    return previous, order[np.append(~same, True)]
 
 
 def read_entries(reader: FileReader, geometry: Geometry, first: int, count: int) -> Units:
@@ -220,7 +227,9 @@ def read_entries(reader: FileReader, geometry: Geometry, first: int, count: int)
     return np.frombuffer(raw, dtype_of(IndexEntry), len(raw) // _ENTRY_SIZE)
 
 
-def slot_windows(reader: FileReader, geometry: Geometry, low: int, high: int) -> Iterator[tuple[int, Ints]]:
+def slot_windows(
+    reader: FileReader, geometry: Geometry, low: int, high: int
+) -> Iterator[tuple[int, NDArray[np.int32]]]:
     """Yield (first slot, newest entry of each slot) for the slots [low, high), a window at a time.
 
     Stops at the end of the file.
@@ -228,11 +237,14 @@ def slot_windows(reader: FileReader, geometry: Geometry, low: int, high: int) ->
     :raises Unreadable: an I/O error.
     """
     for first in range(low, high, _SLOT_WINDOW):
-        raw = reader.read(geometry.slot_position(first), min(_SLOT_WINDOW, high - first) * _SLOT_SIZE)
-        heads = np.frombuffer(raw, dtype_of(IndexSlot)["entry"], len(raw) // _SLOT_SIZE)
-        if not len(heads):
+        at = geometry.slot_position(first)
+        size = min(min(_SLOT_WINDOW, high - first) * _SLOT_SIZE, reader.size - at) // _SLOT_SIZE * _SLOT_SIZE
+        if size <= 0:
             return
-        yield first, heads.astype(np.int64)
+        is_hole = reader.next_allocated(at) >= at + size
+        raw = bytes(size) if is_hole else reader.read(at, size)
+        heads = np.frombuffer(raw, dtype_of(IndexSlot)["entry"], len(raw) // _SLOT_SIZE)
+        yield first, heads.astype(np.int32)
 
 
 def _read_slot(reader: FileReader, geometry: Geometry, slot: int) -> int:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from itertools import islice, pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rmqinspect.codec.arrays import Ints, Units
 from rmqinspect.errors import Unreadable
@@ -30,6 +31,7 @@ from rmqinspect.index.geometry import (
     configured_geometry,
     read_entries,
     read_index_files,
+    replay,
     reread_index_file,
     slot_windows,
 )
@@ -212,23 +214,19 @@ def _check_chains(reader: FileReader, geometry: Geometry, entries: Units) -> Non
     :raises _Contradiction: an entry is not in the chain of its slot, or a slot is wrong.
     """
     hashes = entries["key_hash"].astype(np.int64)
-    numbers = np.arange(1, len(entries) + 1)
     slots = hashes % geometry.slots
-    order = np.argsort(slots, kind="stable")  # by slot, the oldest entry first
-    first = np.append(True, np.diff(slots[order]) != 0)
-    expected = np.where(first, 0, np.roll(numbers[order], 1))
-    if (hashes < 0).any() or (entries["previous"][order] != expected).any():
+    previous, newest = replay(slots)
+    if (hashes < 0).any() or (entries["previous"] != previous).any():
         raise _Contradiction
-    newest = order[np.append(np.flatnonzero(first)[1:] - 1, len(order) - 1)]
-    if not np.array_equal(_slot_heads(reader, geometry, slots[newest]), numbers[newest]):
+    if not np.array_equal(_slot_heads(reader, geometry, slots[newest]), newest + 1):
         raise _Contradiction
 
 
-def _slot_heads(reader: FileReader, geometry: Geometry, slots: Ints) -> Ints:
+def _slot_heads(reader: FileReader, geometry: Geometry, slots: Ints) -> NDArray[np.int32]:
     """Return the newest entry of each of some slots."""
     if geometry.slots <= _FEW_SLOTS:
         return _read_slots(reader, geometry, 0, geometry.slots)[slots]
-    return np.array([_read_slots(reader, geometry, slot, 1)[0] for slot in slots.tolist()], np.int64)
+    return np.array([_read_slots(reader, geometry, slot, 1)[0] for slot in slots.tolist()], np.int32)
 
 
 # --- large files: the chain of a slot, and samples --------------------------------------------------
@@ -240,7 +238,7 @@ def _walk_chain(reader: FileReader, geometry: Geometry, count: int, key_hash: in
     :raises _Contradiction: the chain leads to another slot's entries, or not downward.
     """
     slot = key_hash % geometry.slots
-    number = _read_slots(reader, geometry, slot, 1)[0]
+    number = int(_read_slots(reader, geometry, slot, 1)[0])
     if number == 0 and count > geometry.slots * _LIKELY_USED:
         low = max(0, slot - _NEARBY_SLOTS // 2)
         if not _read_slots(reader, geometry, low, _NEARBY_SLOTS).any():
@@ -260,7 +258,7 @@ def _walk_chain(reader: FileReader, geometry: Geometry, count: int, key_hash: in
     raise _Contradiction
 
 
-def _read_slots(reader: FileReader, geometry: Geometry, first: int, count: int) -> Ints:
+def _read_slots(reader: FileReader, geometry: Geometry, first: int, count: int) -> NDArray[np.int32]:
     _, values = next(slot_windows(reader, geometry, first, min(first + count, geometry.slots)), (0, None))
     if values is None or len(values) < min(count, geometry.slots - first):
         raise _Contradiction

@@ -22,7 +22,7 @@ from rmqinspect.store.reader import open_file
 from rmqinspect.verify.findings import Finding
 from rmqinspect.verify.index import chains as index_chains
 from rmqinspect.verify.index import survey as index_files
-from rmqinspect.verify.index.entries import entry_columns, time_fits
+from rmqinspect.verify.index.entries import entry_windows, time_fits
 from rmqinspect.verify.index.header import check_index_headers
 from rmqinspect.verify.index.survey import IndexSurvey, check_header_times, check_index_sizes, survey_index
 from tests.support import oracle
@@ -162,8 +162,9 @@ def test_the_runs_of_a_real_store_lead_each_entry_to_its_split() -> None:
     for index in read_index_files(store):
         found = survey_index(index, borders, 100)
         with open_file(index.file) as reader:
-            entries = entry_columns(index, 1, found.used_entries, reader)
-        split = np.searchsorted(borders, entries["physical_offset"].astype(np.int64), "right") - 1
+            windows = entry_windows(index, 1, found.used_entries, reader)
+            offsets = [place for _, entries in windows for place in entries["physical_offset"].tolist()]
+        split = np.searchsorted(borders, offsets, "right") - 1
         reported = np.concatenate([np.full(run.rows, run.split) for run in found.runs])
         assert reported.tolist() == split.tolist()
         assert [run.first for run in found.runs] == np.cumsum([1, *(run.rows for run in found.runs[:-1])]).tolist()
@@ -648,13 +649,20 @@ def test_times_that_overflow_are_no_fault() -> None:
     assert len(time_fits(np.zeros(2, np.int64), 2**63 - 1, times, np.zeros(2, np.bool_))) == 2
 
 
-def test_columns_of_a_run_end_with_the_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rows", [1, 2, 100])
+def test_the_windows_of_a_run_end_with_the_file(tmp_path: Path, rows: int) -> None:
     index = written().index(tmp_path)
-    with open_file(index.file) as reader:
-        assert entry_columns(index, 3, 2, reader)["physical_offset"].tolist() == [900, 1300]
-        assert len(entry_columns(index, 8, 100, reader)) == 4
-        assert len(entry_columns(index, 100, 100, reader)) == 0
-        assert len(entry_columns(replace(index, geometry=None), 1, 1, reader)) == 0
+
+    def places_of(index: IndexFile, first: int, count: int) -> list[int]:
+        with open_file(index.file) as reader:
+            windows = [(at, rows.tolist()) for at, rows in entry_windows(index, first, count, reader, rows)]
+        assert [at for at, _ in windows] == list(range(first, first + count, rows))[: len(windows)]
+        return [entry[1] for _, entries in windows for entry in entries]
+
+    assert places_of(index, 3, 2) == [900, 1300]
+    assert places_of(index, 8, 100) == [2500, 0, 0, 0]
+    assert places_of(index, 100, 100) == []
+    assert places_of(replace(index, geometry=None), 1, 1) == []
 
 
 # --- hostile bytes ------------------------------------------------------------------------------

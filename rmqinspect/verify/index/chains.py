@@ -1,4 +1,4 @@
-"""The slot chains of an index file, followed in columns: IX-CHAIN.
+"""The slot chains of an index file, followed entry by entry: IX-CHAIN.
 
 Idea: a put makes its entry the newest of its slot, and notes in the entry which one was the newest before. So take
 the entries in order and keep the newest of each slot: an entry's `previous` must be that one, and in the end each
@@ -21,216 +21,170 @@ Source: IndexFile#putKey, #selectPhyOffset; RocketMQ 4.0.0 to 5.5.0.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rmqinspect.codec.arrays import Bools, Ints
+from rmqinspect.codec.arrays import Ints, Units
+from rmqinspect.codec.kernels import Bytes, BytesOut, Int32sOut, TableOut, int32_at, kernel
+from rmqinspect.codec.layout import place_of
 from rmqinspect.index.geometry import Geometry
-from rmqinspect.verify.index.entries import Entries, written
+from rmqinspect.schemas.index import IndexEntry
+from rmqinspect.verify.index.entries import ENTRY_SIZE, is_written
 from rmqinspect.verify.index.header import Content
 
 # Slots per pass over the entries; a default file has five million.
 SLOTS_AT_ONCE = 1 << 23
 _MOST_LOOKED_UP = 10_000  # entries read one by one; of more wrong links each that names a marked entry follows from it
-_SHARED = -1  # marks slots that several entries of a window share
-_ROW_BITS = 24  # low bits of a sort key: the row in the window; the slot is above
+
+# What is wrong with an entry or a slot. From LINK on, it leads to another entry in use than it should.
+UNWRITTEN, HASH, OUTSIDE, LOOP, HEAD_OUTSIDE, LINK, HEAD_LOST, HEAD = range(1, 9)
+WORDS = {
+    UNWRITTEN: "it is in use but holds only zeros",
+    HASH: "its hash is negative, so it belongs to no slot",
+    OUTSIDE: "its previous entry is not in use: the chain leaves the entries of the file",
+    LOOP: "its previous entry is itself or a newer one: the chain loops",
+    LINK: "its previous entry is not the next older one of the slot: the chain crosses another or skips entries",
+    HEAD_OUTSIDE: "it holds the number of an entry that is not in use",
+    HEAD_LOST: "it is empty, but entries belong to it",
+    HEAD: "it does not hold the newest entry that belongs to it",
+}
+
+# Expected of an entry that belongs to no slot.
+OF_NO_SLOT = {UNWRITTEN: "an entry", HASH: "0 or more"}
+
+# Columns of a table of what is broken: row of the entry or slot in its window, and what it leads to.
+ROW, KIND, _FOUND, _EXPECTED, _MOVED, _COLUMNS = range(6)
+
+# Marks of an entry that may explain wrong links.
+_LOST = 1  # of no slot: what leads to it is wrong anyway
+_NAMED = 2  # it has a wrong link itself, or a reported one names it
+
+# A wrong link would be right had an entry another slot: the one that was found stayed, the one expected not come.
+_LEFT, _JOINED = 1, 2
+
+_HASH, _PREVIOUS = place_of(IndexEntry, "key_hash"), place_of(IndexEntry, "previous")
 
 
-class Broken(IntEnum):
-    """What is wrong with an entry or a slot."""
+@kernel
+def _follow(
+    raw: Bytes, first: int, slots: int, low: int, newest: int, heads: Int32sOut, marks: BytesOut, broken: TableOut
+) -> int:
+    """Follow the chains through entries, the first of which has the number `first`; return the broken ones' number.
 
-    UNWRITTEN = 1
-    HASH = 2
-    OUTSIDE = 3
-    LOOP = 4
-    LINK = 5
-    HEAD_OUTSIDE = 6
-    HEAD_LOST = 7
-    HEAD = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """Consecutive entries as columns of shape (n,)."""
-
-    first: int  # number of the first one
-    hash: Ints
-    physical_offset: Ints  # that each points at
-    previous: Ints
-    written: Bools  # not all zeros
-
-    @classmethod
-    def of(cls, first: int, entries: Entries) -> "Window":
-        """Return the columns of entries, the first of which has the number `first`."""
-        key_hash, physical_offset, previous = (
-            entries[name].astype(np.int64) for name in ("key_hash", "physical_offset", "previous")
-        )
-        return cls(first, key_hash, physical_offset, previous, written(entries))
-
-
-class EntrySet:
-    """A set of entry numbers, one bit each. The number 0 means no entry and is never in it."""
-
-    def __init__(self, last: int) -> None:
-        self._bits = np.zeros((last >> 3) + 1, np.uint8)
-
-    def add(self, numbers: Ints) -> None:
-        """Add entries."""
-        numbers = numbers[numbers > 0]
-        np.bitwise_or.at(self._bits, numbers >> 3, (1 << (numbers & 7)).astype(np.uint8))
-
-    def has(self, numbers: Ints) -> Bools:
-        """Return which entries are in the set."""
-        found: Bools = (self._bits[numbers >> 3] >> (numbers & 7) & 1).astype(np.bool_)
-        return found
+    `low`: of the slot of heads[0]. Numbers of entries and slots are below 2^31.
+    """
+    count = 0
+    for row in range(min(len(raw) // ENTRY_SIZE, len(marks) - first, len(broken))):
+        at, number, kind, expected = row * ENTRY_SIZE, first + row, 0, 0
+        key_hash, previous = int32_at(raw, at + _HASH), int32_at(raw, at + _PREVIOUS)
+        if key_hash < 0:
+            kind = HASH
+        elif key_hash | previous == 0 and not is_written(raw, at):
+            kind = UNWRITTEN
+        else:
+            slot = key_hash % slots - low
+            if slot < 0 or slot >= len(heads):
+                continue
+            expected = heads[slot]
+            heads[slot] = number
+            if previous == expected:
+                continue
+            kind = OUTSIDE if previous < 0 or previous > newest else LOOP if previous >= number else LINK
+        marks[number] = marks[number] | (_NAMED if kind > HASH else _LOST)
+        if kind > HASH or low == 0:  # entries of no slot are reported once, in the first pass
+            broken[count, 0], broken[count, 1] = row, kind
+            broken[count, 2], broken[count, 3] = previous, expected
+            count += 1
+    return count
 
 
-class MarkedEntries:
-    """The entries of a file that may explain wrong links."""
+@kernel
+def _explain(marks: BytesOut, broken: TableOut) -> None:
+    """Take the kind from links that follow from a marked entry, and mark what the others name."""
+    for row in range(len(broken)):
+        found, expected, moved = broken[row, 2], broken[row, 3], broken[row, 4]
+        if broken[row, 1] < LINK or not (0 <= found < len(marks) and 0 <= expected < len(marks)):
+            continue
+        lost = (marks[found] | marks[expected]) & _LOST
+        left, joined = marks[found] & _NAMED and moved & _LEFT, marks[expected] & _NAMED and moved & _JOINED
+        if lost or left or joined:
+            broken[row, 1] = 0
+            continue
+        if found:
+            marks[found] = marks[found] | _NAMED
+        if expected:
+            marks[expected] = marks[expected] | _NAMED
 
-    def __init__(self, last: int) -> None:
-        """`last` is the last entry that will be taken."""
-        self.last = last
-        self.lost = EntrySet(last)  # of no slot: what leads to them is wrong anyway
-        self.named = EntrySet(last)  # have a wrong link themselves, or a reported one names them
+
+class Marked:
+    """The entries of a file that may explain wrong links, and where those look."""
+
+    def __init__(self, last: int, previous_of: Callable[[int], int]) -> None:
+        """`last` is the last entry that will be taken; `previous_of` reads the link of one entry."""
+        self.last, self.previous_of = last, previous_of
+        self.marks = np.zeros(last + 1, np.uint8)  # by entry; the number 0 means no entry and is never marked
         self.wanted: dict[int, int] = {}  # which entry those with a wrong link should lead to
+
+    def unexplained(self, broken: Ints) -> Ints:
+        """Return the rows that follow from no marked entry, and mark what they name."""
+        links = np.flatnonzero(broken[:, KIND] >= LINK)
+        broken[links, _MOVED] = _LEFT | _JOINED
+        if len(links) <= _MOST_LOOKED_UP:
+            broken[links, _MOVED] = [self._if_moved(*pair) for pair in broken[links, _FOUND : _EXPECTED + 1].tolist()]
+        _explain(self.marks, broken)
+        return broken[broken[:, KIND] > 0]
+
+    def _if_moved(self, found: int, expected: int) -> int:
+        """Return whether a link would be right had the entry found, or the one expected, another slot.
+
+        The links behind an entry whose hash changed: in its old slot it is found where its own previous one is
+        expected, in its new one it is expected where the one that it should lead to is found.
+        """
+        left = found > 0 and self.previous_of(found) == expected
+        leads_to = self.wanted[expected] if expected in self.wanted else self.previous_of(expected) if expected else -1
+        return left * _LEFT | (leads_to == found) * _JOINED
 
 
 class Chains:
     """The chains of up to SLOTS_AT_ONCE slots, from slot `low` on."""
 
-    def __init__(
-        self,
-        geometry: Geometry,
-        low: int,
-        content: Content,
-        marked: MarkedEntries,
-        previous_of: Callable[[int], int],
-    ) -> None:
-        """`marked` is shared by all slots of the file; `previous_of` reads the link of one entry."""
-        last = marked.last
+    def __init__(self, geometry: Geometry, low: int, content: Content, marked: Marked) -> None:
+        """`marked` is shared by all slots of the file."""
         self.low, self.slots = low, geometry.slots
-        self.content, self.last, self.marked = content, last, marked
-        self._previous_of = previous_of
-        self.heads = np.zeros(min(SLOTS_AT_ONCE, geometry.slots - low), np.int32)  # newest entry of each slot so far
+        self.content, self.marked = content, marked
+        # The newest entry of each slot so far.
+        self.heads: NDArray[np.int32] = np.zeros(min(SLOTS_AT_ONCE, geometry.slots - low), np.int32)
+        self._broken = np.zeros((0, _COLUMNS), np.int64)
 
-    def take(self, window: Window) -> tuple[Ints, Ints, Ints]:
-        """Follow the chains through a window; return (rows, `Broken`, expected entry) of the broken links."""
-        rows, expected = self._expected_links(window)
-        numbers, previous = window.first + rows, window.previous[rows]
-        wrong = np.flatnonzero(previous != expected)
-        kinds = np.zeros(len(window.hash), np.int64)
-        kinds[rows[wrong]] = self._judge(numbers[wrong], previous[wrong], expected[wrong])
-        wanted = np.zeros(len(window.hash), np.int64)
-        wanted[rows] = expected
-        if self.low == 0:  # entries of no slot are reported once, in the first pass
-            kinds[~window.written] = Broken.UNWRITTEN
-            kinds[window.hash < 0] = Broken.HASH
-        broken = np.flatnonzero(kinds)
-        return broken, kinds[broken], wanted[broken]
+    def take(self, first: int, entries: Units) -> Ints:
+        """Follow the chains through entries, from number `first` on; return a table of the broken ones."""
+        if len(self._broken) < len(entries):
+            self._broken = np.zeros((len(entries), _COLUMNS), np.int64)
+        raw, marked = entries.view(np.uint8), self.marked
+        count = _follow(raw, first, self.slots, self.low, self.content.newest, self.heads, marked.marks, self._broken)
+        broken = self._broken[:count]
+        if count and len(marked.wanted) < _MOST_LOOKED_UP:
+            wrong = broken[broken[:, KIND] > HASH]
+            marked.wanted.update(zip((first + wrong[:, ROW]).tolist(), wrong[:, _EXPECTED].tolist(), strict=True))
+        return marked.unexplained(broken) if count else broken
 
-    def _expected_links(self, window: Window) -> tuple[Ints, Ints]:
-        """Return (rows in these slots, entry that each must lead to), and make the rows the newest of their slots."""
-        slots = window.hash % self.slots - self.low
-        lie = window.written & (window.hash >= 0)
-        if not lie.all():
-            self.marked.lost.add(window.first + np.flatnonzero(~lie))
-        if self.low or len(self.heads) < self.slots:
-            lie &= (slots >= 0) & (slots < len(self.heads))
-        rows = np.flatnonzero(lie)
-        slots = slots if len(rows) == len(slots) else slots[rows]
-        numbers = (window.first + rows).astype(np.int32)
-        expected = self.heads[slots].astype(np.int64)
-        self.heads[slots] = numbers
-        # Of entries that share a slot, the assignment kept one: take all of them again, in order.
-        lost = self.heads[slots] != numbers
-        if lost.any():
-            self.heads[slots[lost]] = _SHARED
-            shared = np.flatnonzero(self.heads[slots] == _SHARED)
-            expected[shared] = self._in_order(slots[shared], numbers[shared], expected[shared])
-        return rows, expected
+    def compare(self, first: int, heads: NDArray[np.int32]) -> tuple[Ints, int]:
+        """Compare stored slots, from number `first` on, with the replayed ones.
 
-    def _in_order(self, slots: Ints, numbers: NDArray[np.int32], before: Ints) -> Ints:
-        """Return the entry that each must lead to, of entries that share slots; `before`: the newest so far."""
-        # Sorting plain numbers is faster than argsort.
-        pairs = np.sort(slots << _ROW_BITS | np.arange(len(slots)))
-        slots, order = pairs >> _ROW_BITS, pairs & ((1 << _ROW_BITS) - 1)
-        begins = np.concatenate(([True], slots[1:] != slots[:-1]))
-        expected = np.empty_like(before)
-        expected[order] = np.where(begins, before[order], np.concatenate(([0], numbers[order[:-1]])))
-        ends = np.append(begins[1:], True)
-        self.heads[slots[ends]] = numbers[order[ends]]
-        return expected
-
-    def _judge(self, numbers: Ints, previous: Ints, expected: Ints) -> Ints:
-        """Return how the links of these entries are broken; 0 where a marked entry explains it."""
-        self.marked.named.add(numbers)
-        if len(self.marked.wanted) < _MOST_LOOKED_UP:
-            self.marked.wanted.update(zip(numbers.tolist(), expected.tolist(), strict=True))
-        outside = (previous < 0) | (previous > self.content.newest)
-        loops = ~outside & (previous >= numbers)
-        kinds = np.where(outside, Broken.OUTSIDE, np.where(loops, Broken.LOOP, Broken.LINK)).astype(np.int64)
-        links = np.flatnonzero(kinds == Broken.LINK)
-        kinds[links[self._explained(previous[links], expected[links])]] = 0
-        return kinds
-
-    def compare(self, first: int, heads: Ints) -> tuple[Ints, Ints, Ints]:
-        """Compare stored slots, from number `first` on, with the replayed ones; return what `take` does."""
-        expected = self._replayed(first, heads)
-        wrong = heads != expected
-        if self.content.newest > self.last:
-            # The file was cut: the slot's newest entry may be gone.
-            wrong &= (heads <= self.last) | (heads > self.content.newest)
-        pending = self.content.pending_slot - first
-        if 0 <= pending < len(heads):
-            wrong[pending] &= heads[pending] != self.content.newest + 1
-        rows = np.flatnonzero(wrong)
-        found, wanted = heads[rows], expected[rows]
-        outside = (found < 0) | (found > self.content.newest)
-        kinds = np.where(outside, Broken.HEAD_OUTSIDE, np.where(found == 0, Broken.HEAD_LOST, Broken.HEAD))
-        kinds = kinds.astype(np.int64)
-        inside = np.flatnonzero(~outside)
-        kinds[inside[self._explained(found[inside], wanted[inside])]] = 0
-        reported = np.flatnonzero(kinds)
-        return rows[reported], kinds[reported], wanted[reported]
-
-    def count_used(self, first: int, heads: Ints) -> int:
-        """Return how many of the stored slots are used for certain: slot and entries agree."""
-        return int(np.count_nonzero(heads[heads == self._replayed(first, heads)]))
-
-    def _replayed(self, first: int, heads: Ints) -> Ints:
-        return self.heads[first - self.low : first - self.low + len(heads)].astype(np.int64)
-
-    def _explained(self, found: Ints, expected: Ints) -> Bools:
-        """Return which wrong links follow from a marked entry, and mark what the others name."""
-        marked = self.marked
-        left, joined = self._if_moved(found, expected)
-        explained = marked.lost.has(found) | marked.lost.has(expected)
-        explained |= (marked.named.has(found) & left) | (marked.named.has(expected) & joined)
-        new = np.flatnonzero(~explained)
-        # Of two links that name the same entry, the first is reported.
-        names, owners = np.concatenate((found[new], expected[new])), np.concatenate((new, new))
-        follows = np.concatenate((left[new], joined[new]))
-        order = np.lexsort((owners, names))
-        names, owners, follows = names[order], owners[order], follows[order]
-        again = np.flatnonzero((names[1:] == names[:-1]) & (names[1:] > 0) & (owners[1:] != owners[:-1])) + 1
-        explained[owners[again[follows[again]]]] = True
-        marked.named.add(names)
-        return explained
-
-    def _if_moved(self, found: Ints, expected: Ints) -> tuple[Bools, Bools]:
-        """Return which links would be right had the entry found, or the one expected, stayed in another slot.
-
-        The links behind an entry whose hash changed: in its old slot it is found where its own previous one is
-        expected, in its new one it is expected where the one that it should lead to is found.
+        Return a table of the broken ones, and how many are used for certain: slot and entries agree.
         """
-        if len(found) > _MOST_LOOKED_UP:
-            return np.ones(len(found), np.bool_), np.ones(len(found), np.bool_)
-        pairs = list(zip(found.tolist(), expected.tolist(), strict=True))
-        wanted = self.marked.wanted
-        left = [f > 0 and self._previous_of(f) == e for f, e in pairs]
-        joined = [e > 0 and (wanted[e] if e in wanted else self._previous_of(e)) == f for f, e in pairs]
-        return np.array(left, np.bool_), np.array(joined, np.bool_)
+        replayed = self.heads[first - self.low : first - self.low + len(heads)]
+        rows = np.flatnonzero(heads != replayed)
+        used = int(np.count_nonzero(heads)) - int(np.count_nonzero(heads[rows]))
+        newest, last = self.content.newest, self.marked.last
+        found = heads[rows]
+        wrong = (rows + first != self.content.pending_slot) | (found != newest + 1)
+        if newest > last:
+            # The file was cut: the slot's newest entry may be gone.
+            wrong &= (found <= last) | (found > newest)
+        rows, found = rows[wrong], found[wrong]
+        outside = (found < 0) | (found > newest)
+        kinds = np.where(outside, HEAD_OUTSIDE, np.where(found == 0, HEAD_LOST, HEAD))
+        broken = np.stack((rows, kinds, found, replayed[rows], np.zeros_like(rows)), axis=1).astype(np.int64)
+        return self.marked.unexplained(broken) if len(rows) else broken, used

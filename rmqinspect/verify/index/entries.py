@@ -1,38 +1,47 @@
-"""Index entries as columns, and the rules of one entry."""
+"""Index entries window by window, and the rules of one entry."""
 
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rmqinspect.codec.arrays import Bools, Ints
+from rmqinspect.codec.arrays import Bools, Ints, Units
+from rmqinspect.codec.kernels import Bytes, inlined
 from rmqinspect.codec.layout import dtype_of
-from rmqinspect.index.geometry import IndexFile, read_entries
+from rmqinspect.index.geometry import IndexFile
 from rmqinspect.schemas.index import IndexEntry
 from rmqinspect.store.reader import FileReader
 
-Entries = NDArray[Any]  # of the dtype of IndexEntry
-
 MAX_INT = 2**31 - 1  # Java's
+ENTRY_SIZE: int = IndexEntry.sizeof()
+WINDOW_ROWS = (512 << 10) // ENTRY_SIZE  # entries per read: they stay in a processor's own cache
 
 
-def entry_columns(index: IndexFile, first: int, count: int, reader: FileReader) -> Entries:
-    """Return `count` entries from number `first` on, fewer at the file's end.
+def entry_windows(
+    index: IndexFile, first: int, count: int, reader: FileReader, rows: int = WINDOW_ROWS
+) -> Iterator[tuple[int, Units]]:
+    """Yield (number of the first one, entries) for `count` entries from number `first` on, fewer at the file's end.
+
+    The next window overwrites the one before.
 
     :raises Unreadable: the system reports an I/O error.
     """
-    if index.geometry is None:
-        return np.empty(0, dtype_of(IndexEntry))
-    return read_entries(reader, index.geometry, first, min(count, index.last_entry + 1 - first))
+    behind = min(first + count, index.last_entry + 1)
+    window = np.empty(max(0, min(rows, behind - first)), dtype_of(IndexEntry))
+    for start in range(first, behind, rows):
+        assert index.geometry is not None
+        raw = window[: behind - start].view(np.uint8).data
+        size = reader.read_into(raw, index.geometry.entry_position(start))
+        if size >= ENTRY_SIZE:
+            yield start, window[: size // ENTRY_SIZE]
 
 
-def written(entries: Entries) -> Bools:
-    """Return which entries hold anything but zeros. Others were never written, or are lost."""
-    zeros: Bools = entries["physical_offset"] == 0
-    if zeros.any():
-        for name in ("key_hash", "time_diff", "previous"):
-            zeros = zeros & (entries[name] == 0)
-    return ~zeros
+@inlined
+def is_written(raw: Bytes, at: int) -> bool:
+    """Whether the entry at a position holds anything but zeros. Others were never written, or are lost."""
+    held = 0
+    for place in range(at, at + ENTRY_SIZE):
+        held |= raw[place]
+    return held != 0
 
 
 def time_fits(time_diffs: Ints, begin_timestamp: int, store_timestamps: Ints, first_entries: Bools) -> Bools:

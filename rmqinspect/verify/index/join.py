@@ -4,8 +4,13 @@
                        hash? is the entry's time that of the record?         IX-DANGLING, IX-KEY, IX-TIME
     record -> entry    does each key of the records have an entry?           IX-MISSING
 
-A key is one number, record * 2^31 + hash, so both ways are a search among sorted numbers. Nearly always none is
-made: entries are written in the order of records and keys, and both columns are equal.
+Entries are written in the order of records and keys. So one walk through both finds the key of nearly every entry;
+where they are out of step it searches, and goes on from what it found.
+
+    keys of records    a1 a2 b1 b2 b3 c1 ...
+    entries            a1 a2 b1 b3 xx c1 ...      b2 has no entry; xx is odd: no key is at hand for it
+
+What is odd is judged in columns afterwards, exactly: there a key is one number, record * 2^31 + hash.
 
 Invariants:
   - an entry is judged in the one split whose range holds its physical offset;
@@ -22,22 +27,27 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rmqinspect.broker.dispatch import TAG, Dispatched
 from rmqinspect.codec.arrays import Bools, Ints, groups
-from rmqinspect.codec.layout import dtype_of
+from rmqinspect.codec.kernels import Bytes, BytesOut, IntsOut, inlined, int32_at, int64_at, kernel
+from rmqinspect.codec.layout import place_of
+from rmqinspect.index.geometry import IndexFile
 from rmqinspect.schemas.index import IndexEntry
 from rmqinspect.store.reader import open_file
 from rmqinspect.text import text_of
 from rmqinspect.verify.commitlog.time_steps import Stamp
 from rmqinspect.verify.dangling import Dangling, LogRanges, find_starts
 from rmqinspect.verify.findings import Finding, capped_findings
-from rmqinspect.verify.index.entries import entry_columns, time_fits, written
+from rmqinspect.verify.index.entries import ENTRY_SIZE, MAX_INT, WINDOW_ROWS, entry_windows, is_written, time_fits
 from rmqinspect.verify.plan import CrossPlan
 from rmqinspect.verify.pointers import MOST_RUNS, Evidence, Location, PointerReport, Pointers, read_runs
 from rmqinspect.verify.wrong_records import WrongTime, wrong_times
 
-_ENTRY_SIZE = dtype_of(IndexEntry).itemsize
+_FIELDS = ("physical_offset", "key_hash", "time_diff")
+_PLACE, _HASH, _SECONDS = (place_of(IndexEntry, name) for name in _FIELDS)
+_NEAR, _FAR = 4, 64  # keys looked at from the next one on, and from a record's first one on
 _HASHES = 1 << 31  # hashes are below: a record's number and a hash make one number
 
 
@@ -75,14 +85,86 @@ def join_entries(
     """
     kept = capped_findings(limit)
     result = IndexResult(kept.rows, kept.suppressed)
-    entries = _read_entries(plan, number, result.unread)
+    has_entry = np.zeros(len(records.key_record), np.uint8)
+    entries = _read_odd(records, plan, number, has_entry, result)
     report = PointerReport(entries, partial(_locate, plan, entries), kept)
     join = _IndexJoin(records, plan, entries, report, result)
     join.match(ranges)
     if not result.unread:
         _, high = plan.range_of(number)
-        join.find_missing(high, segment)
+        join.find_missing(high, segment, has_entry)
     return result
+
+
+# --- the walk -----------------------------------------------------------------------------------
+
+
+@inlined
+def _key_at(key: int, most: int, place: int, key_hash: int, places: Ints, key_record: Ints, key_hashes: Ints) -> int:
+    """Return the first of `most` keys, from number `key` on, of the record at a place with a hash; -1 if none is."""
+    for at in range(key, min(key + most, len(key_record), len(key_hashes))):
+        if key_hashes[at] == key_hash and 0 <= key_record[at] < len(places) and places[key_record[at]] == place:
+            return at
+    return -1
+
+
+@inlined
+def _first_from(numbers: Ints, least: int) -> int:
+    """Return the first row with `least` or more, of ascending numbers."""
+    low, high = 0, len(numbers)
+    while low < high:
+        middle = (low + high) >> 1
+        if numbers[middle] < least:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@kernel
+def _walk(
+    raw: Bytes,
+    low: int,
+    last: int,
+    begin: int,
+    sure: int,
+    unsure: int,
+    places: Ints,
+    times: Ints,
+    key_record: Ints,
+    key_hashes: Ints,
+    has_entry: BytesOut,
+    odd: IntsOut,
+) -> int:
+    """Find the key of each entry that points at [low, last]; return of how many, and mark those keys.
+
+    The rows of all others come to the front of `odd`, behind their number: without a key at hand, outside of the rows
+    [sure, unsure), or of another time than the record; `begin` is the time of the file's header, negative: not to be
+    compared.
+    """
+    key, known, count = 0, 0, 0
+    for row in range(min(len(raw) // ENTRY_SIZE, len(odd) - 1)):
+        at = row * ENTRY_SIZE
+        place, key_hash = int64_at(raw, at + _PLACE), int32_at(raw, at + _HASH)
+        if place < low or place > last or (place == 0 and not is_written(raw, at)):
+            continue
+        found = _key_at(key, _NEAR, place, key_hash, places, key_record, key_hashes)
+        if found < 0:
+            first = _first_from(key_record, _first_from(places, place))
+            found = _key_at(first, _FAR, place, key_hash, places, key_record, key_hashes)
+        if 0 <= found < len(has_entry) and key_record[found] < len(times):
+            key = found + 1
+            stored = times[key_record[found]]
+            seconds = min((stored - begin) // 1000, MAX_INT) if 0 < begin < stored else 0
+            fits = begin < 0 or (stored >= 0 and int32_at(raw, at + _SECONDS) == seconds)
+            if fits and sure <= row < unsure:
+                has_entry[found] = 1
+                known += 1
+                continue
+        count += 1
+        odd[count] = row
+    odd[0] = count
+    return known
 
 
 @dataclass(slots=True)
@@ -93,34 +175,58 @@ class _Entries(Pointers):
     time_diff: Ints  # s
 
 
-def _read_entries(plan: CrossPlan, number: int, unread: list[Finding]) -> _Entries:
-    """Return the entries that point into split `number`."""
+def _read_odd(
+    records: Dispatched, plan: CrossPlan, number: int, has_entry: NDArray[np.uint8], result: IndexResult
+) -> _Entries:
+    """Walk through the entries that point into split `number`; return those that need a closer look.
+
+    Marks the keys of the others, and counts these.
+    """
     low, high = plan.range_of(number)
+    odd = np.zeros(WINDOW_ROWS + 1, np.int64)
 
-    def read(which: int, first: int, count: int) -> tuple[Ints, ...]:
-        index = plan.index[which]
+    def read(which: int, first: int, count: int) -> tuple[int, list[Ints]]:
+        index, used = plan.index[which], plan.index_used[which]
+        known, parts = 0, []
         with open_file(index.file) as reader:
-            entries = entry_columns(index, first, count, reader)
-        physical_offset = entries["physical_offset"].astype(np.int64)
-        numbers = np.arange(first, first + len(entries))
-        inside = (physical_offset >= low) & (physical_offset < high) & written(entries)
-        if not inside.all():
-            entries, physical_offset, numbers = entries[inside], physical_offset[inside], numbers[inside]
-        others = [entries[name].astype(np.int64) for name in ("key_hash", "time_diff")]
-        return physical_offset, np.full(len(entries), which, np.int64), numbers, *others
+            for start, window in entry_windows(index, first, count, reader):
+                known += _walk(
+                    window.view(np.uint8),
+                    low,
+                    min(high, 1 << 63) - 1,
+                    max(0, _begin_of(index)) if plan.timed[which] else -1,
+                    2 - start,  # the first entry and the newest two are needed for their times
+                    used - 1 - start,
+                    records.physical_offset,
+                    records.store_timestamp,
+                    records.key_record,
+                    records.key_hash,
+                    has_entry,
+                    odd,
+                )
+                rows = odd[1 : odd[0] + 1]
+                if len(rows):
+                    place, key_hash, seconds = (window[name][rows] for name in _FIELDS)
+                    parts.append(np.stack((place, np.full_like(rows, which), start + rows, key_hash, seconds)))
+        return known, parts
 
-    parts = [part for _, part in read_runs(plan.index_runs.of_split(number), read, unread) if part is not None]
-    columns = [np.concatenate(column) for column in zip(*parts, strict=True)] or [np.empty(0, np.int64)] * 5
-    if (columns[0][1:] < columns[0][:-1]).any():
-        order = np.argsort(columns[0], kind="stable")
-        columns = [column[order] for column in columns]
-    return _Entries(*columns)
+    parts = [np.empty((5, 0), np.int64)]
+    for _, found in read_runs(plan.index_runs.of_split(number), read, result.unread):
+        if found is not None:
+            result.joined += found[0]
+            parts += found[1]
+    columns = np.concatenate(parts, axis=1, dtype=np.int64)
+    return _Entries(*columns[:, np.argsort(columns[0], kind="stable")])
+
+
+def _begin_of(index: IndexFile) -> int:
+    return int(index.header.begin_timestamp) if index.header else 0
 
 
 def _locate(plan: CrossPlan, entries: _Entries, at: int) -> Location:
     index = plan.index[int(entries.file[at])]
     offset = index.geometry.entry_position(int(entries.row[at])) if index.geometry else 0
-    return Location(index.file.name, offset, _ENTRY_SIZE)
+    return Location(index.file.name, offset, ENTRY_SIZE)
 
 
 class _IndexJoin:
@@ -128,26 +234,21 @@ class _IndexJoin:
         self, records: Dispatched, plan: CrossPlan, entries: _Entries, report: PointerReport, result: IndexResult
     ) -> None:
         self.records, self.plan, self.entries, self.report, self.result = records, plan, entries, report, result
-        self.keys = np.zeros(0, np.int64)  # of the records, as numbers of record and hash
-        self.found = np.zeros(0, np.int64)  # those of them that entries have
+        self.found = np.zeros(0, np.int64)  # keys that these entries have, as numbers of record and hash
         self.wrong_key = np.zeros(0, np.int64)  # records that an entry with a wrong hash points at
 
     def match(self, ranges: LogRanges) -> None:
         """Check where the entries point."""
         records, entries = self.records, self.entries
-        if self._is_as_written():
-            self.result.joined = len(entries.physical_offset)
-            self.found = self.keys
-            self._check_times(np.arange(len(entries.physical_offset)), records.key_record)
+        if not len(entries.row):
             return
-        self.keys = records.key_record * _HASHES + records.key_hash
         at, hit = find_starts(records.physical_offset, entries.physical_offset)
         self.result.dangling = self.report.dangling("entry", np.flatnonzero(~hit), ranges, self._prove)
         hits, record = np.flatnonzero(hit), at[hit]
         wanted = record * _HASHES + entries.hash[hits]
-        known = _among(wanted, self.keys) & (entries.hash[hits] >= 0)
+        known = np.isin(wanted, _numbers(records, slice(None))) & (entries.hash[hits] >= 0)
         self.found = wanted[known]
-        self.result.joined = int(np.count_nonzero(known))
+        self.result.joined += int(np.count_nonzero(known))
         for number in self.report.each("IX-KEY", np.flatnonzero(~known)):
             at_entry = int(hits[number])
             what = f"entry {entries.row[at_entry]}: its hash matches no key of the record it points at"
@@ -155,18 +256,8 @@ class _IndexJoin:
         self.wrong_key = record[~known]
         self._check_times(hits[known], record[known])
 
-    def _is_as_written(self) -> bool:
-        """Whether the entries are all keys of the records, in the order in which a broker writes them."""
-        records, entries = self.records, self.entries
-        return (
-            len(entries.physical_offset) == len(records.key_record)
-            and bool((entries.hash == records.key_hash).all())
-            and bool((entries.physical_offset == records.physical_offset[records.key_record]).all())
-        )
-
     def _prove(self, at: Ints) -> Evidence:
-        index = self.plan.index[int(self.entries.file[at[0]])]
-        begin = int(index.header.begin_timestamp) if index.header else 0
+        begin = _begin_of(self.plan.index[int(self.entries.file[at[0]])])
         newest = begin + 1000 * int(self.entries.time_diff[at].max()) if begin > 0 else None
         return Evidence(int(self.entries.row[at[0]]), len(np.unique(self.entries.physical_offset[at])), newest)
 
@@ -175,7 +266,7 @@ class _IndexJoin:
         if not len(hits):
             return
         entries = self.entries
-        begins = np.array([index.header.begin_timestamp if index.header else 0 for index in self.plan.index], np.int64)
+        begins = np.array([_begin_of(index) for index in self.plan.index], np.int64)
         fits = np.ones(len(hits), np.bool_)
         stored = self.records.store_timestamp[record]
         for which in range(int(entries.file[hits].min()), int(entries.file[hits].max()) + 1):
@@ -205,7 +296,7 @@ class _IndexJoin:
         records = self.records
         self.result.wrong_times += wrong_times(records.physical_offset, records.store_timestamp, record, indexed)
 
-    def find_missing(self, high: int, segment: tuple[str, int]) -> None:
+    def find_missing(self, high: int, segment: tuple[str, int], has_entry: NDArray[np.uint8]) -> None:
         """Find keys without an entry, in the range that the index covers.
 
         The first and the last record of the range may share their keys with a file that is gone, or with the
@@ -218,9 +309,11 @@ class _IndexJoin:
         asked = (offsets > covered[0]) & (offsets < min(covered[1], high)) & (records.key_kind != TAG)
         asked &= records.sound[records.key_record]
         self.result.asked = int(np.count_nonzero(asked))
-        if self.found is self.keys:
+        lacking = np.flatnonzero(asked & (has_entry == 0))
+        if not len(lacking):
             return  # each key has its entry
-        lacking = np.flatnonzero(asked & ~_among(self.keys, self.found))
+        found = np.concatenate((_numbers(records, has_entry != 0), self.found))
+        lacking = lacking[~np.isin(_numbers(records, lacking), found)]
         lacking = lacking[~np.isin(records.key_record[lacking], self.wrong_key)]
         # Consecutive ones among the keys that should have an entry.
         number = np.cumsum(asked)[lacking] - 1
@@ -251,12 +344,6 @@ class _IndexJoin:
         )
 
 
-def _among(wanted: Ints, values: Ints) -> Bools:
-    """Return which numbers are among others; nearly always both are the same in the same order."""
-    if len(wanted) == len(values) and (wanted == values).all():
-        return np.ones(len(wanted), np.bool_)
-    if not len(values):
-        return np.zeros(len(wanted), np.bool_)
-    ordered = np.sort(values, kind="stable")
-    found: Bools = ordered[np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)] == wanted
-    return found
+def _numbers(records: Dispatched, which: Ints | Bools | slice) -> Ints:
+    """Return keys as numbers of record and hash."""
+    return records.key_record[which] * _HASHES + records.key_hash[which]

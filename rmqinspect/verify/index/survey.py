@@ -12,38 +12,22 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rmqinspect.codec.arrays import Ints, groups
+from rmqinspect.codec.arrays import Ints, Units, groups, used_units
 from rmqinspect.codec.layout import dtype_of, place_of
 from rmqinspect.errors import Unreadable
 from rmqinspect.index.geometry import IndexFile, configured_geometry, read_entries, read_index_files, slot_windows
-from rmqinspect.schemas.index import IndexEntry, IndexHeader, IndexSlot
+from rmqinspect.schemas.index import IndexHeader, IndexSlot
 from rmqinspect.store.model import Store
 from rmqinspect.store.reader import FileReader, open_file
 from rmqinspect.system.limits import keep_freed_memory
 from rmqinspect.times import time_words
 from rmqinspect.verify.findings import Finding, capped_findings, unread_finding
-from rmqinspect.verify.index.chains import SLOTS_AT_ONCE, Broken, Chains, MarkedEntries, Window
+from rmqinspect.verify.index.chains import KIND, OF_NO_SLOT, ROW, SLOTS_AT_ONCE, WORDS, Chains, Marked
+from rmqinspect.verify.index.entries import ENTRY_SIZE, WINDOW_ROWS, entry_windows
 from rmqinspect.verify.index.header import Content, find_content, header_finding, header_findings
 from rmqinspect.verify.runs import Run, append_run, cut_runs
 
 _SLOT_SIZE = dtype_of(IndexSlot).itemsize
-_ENTRY_SIZE = dtype_of(IndexEntry).itemsize
-WINDOW_ROWS = (2 << 20) // _ENTRY_SIZE  # entries per read
-
-# What is wrong with an entry or a slot, behind its number.
-_WORDS = {
-    Broken.UNWRITTEN: "it is in use but holds only zeros",
-    Broken.HASH: "its hash is negative, so it belongs to no slot",
-    Broken.OUTSIDE: "its previous entry is not in use: the chain leaves the entries of the file",
-    Broken.LOOP: "its previous entry is itself or a newer one: the chain loops",
-    Broken.LINK: "its previous entry is not the next older one of the slot: the chain crosses another or skips entries",
-    Broken.HEAD_OUTSIDE: "it holds the number of an entry that is not in use",
-    Broken.HEAD_LOST: "it is empty, but entries belong to it",
-    Broken.HEAD: "it does not hold the newest entry that belongs to it",
-}
-
-# Expected of an entry that belongs to no slot.
-_OF_NO_SLOT = {Broken.UNWRITTEN: "an entry", Broken.HASH: "0 or more"}
 
 
 # --- sizes --------------------------------------------------------------------------------------
@@ -86,7 +70,7 @@ def _usual_size(files: Sequence[IndexFile]) -> int | None:
 
 def _is_possible(size: int) -> bool:
     """Whether some number of slots and of entries, at least one of each, gives this length."""
-    smallest = dtype_of(IndexHeader).itemsize + _SLOT_SIZE + _ENTRY_SIZE
+    smallest = dtype_of(IndexHeader).itemsize + _SLOT_SIZE + ENTRY_SIZE
     return size >= smallest and (size - smallest) % _SLOT_SIZE == 0
 
 
@@ -152,31 +136,24 @@ class _Survey:
         content = find_content(reader, self.index)
         self.result.used_entries = min(content.newest, self.index.last_entry)
         self._find_range(reader)
-        marked = MarkedEntries(self.result.used_entries)
 
         def previous_of(number: int) -> int:
             entries = read_entries(reader, geometry, number, 1)
             return int(entries["previous"][0]) if len(entries) else -1
 
         used_slots = 0
+        marked = Marked(self.result.used_entries, previous_of)
         for low in range(0, geometry.slots, SLOTS_AT_ONCE):
-            chains = Chains(geometry, low, content, marked, previous_of)
-            for window in self._windows(reader):
+            chains = Chains(geometry, low, content, marked)
+            for first, entries in entry_windows(self.index, 1, marked.last, reader, WINDOW_ROWS):
                 if low == 0:
-                    self._take_places(window)
-                self._report_links(window, chains.take(window))
+                    self._take_places(first, entries)
+                self._report_links(first, entries, chains.take(first, entries))
             for first, heads in slot_windows(reader, geometry, low, low + len(chains.heads)):
-                self._report_slots(first, heads, chains.compare(first, heads))
-                used_slots += chains.count_used(first, heads)
+                broken, used = chains.compare(first, heads)
+                self._report_slots(first, broken)
+                used_slots += used
         self._header(reader, content._replace(used_slots=used_slots))
-
-    def _windows(self, reader: FileReader) -> Iterator[Window]:
-        assert self.index.geometry is not None
-        for first in range(1, self.result.used_entries + 1, WINDOW_ROWS):
-            count = min(WINDOW_ROWS, self.result.used_entries + 1 - first)
-            entries = read_entries(reader, self.index.geometry, first, count)
-            if len(entries):
-                yield Window.of(first, entries)
 
     def _header(self, reader: FileReader, content: Content | None) -> None:
         for finding in header_findings(self.index, reader, content):
@@ -193,72 +170,64 @@ class _Survey:
             self.result.first_physical_offset = sorted([header.begin_physical_offset, front[0], front[-1]])[1]
             self.result.last_physical_offset = sorted([header.end_physical_offset, back[0], back[-1]])[1]
 
-    def _take_places(self, window: Window) -> None:
+    def _take_places(self, first: int, entries: Units) -> None:
         """Note into which splits the entries point; report those that point where no split is."""
-        for run in cut_runs(window.physical_offset, self.borders):
-            append_run(self.runs, 0, run._replace(first=window.first + run.first))
+        offsets = entries["physical_offset"].astype(np.int64)
+        for run in cut_runs(offsets, self.borders):
+            append_run(self.runs, 0, run._replace(first=first + run.first))
         begin = self.result.first_physical_offset or 0
         log_start = int(self.borders[0]) if len(self.borders) else 0
-        lost = np.flatnonzero(window.written & (window.physical_offset < min(begin, log_start)))
+        lost = np.flatnonzero(offsets < min(begin, log_start))
         # The first entry is compared with the header: IX-HEADER reports it.
-        lost = lost[window.first + lost > 1]
+        lost = lost[(first + lost > 1) & used_units(entries[lost])]
+        words = "it points before the records that its file covers, and before the log"
         for at, count in self._rows("IX-DANGLING", lost):
-            row = int(lost[at])
-            self._report_entry(
-                "IX-DANGLING",
-                "it points before the records that its file covers, and before the log",
-                window,
-                row,
-                count,
-                f"{begin} or more",
-                str(window.physical_offset[row]),
-            )
+            entry, place = first + int(lost[at]), int(offsets[lost[at]])
+            self._report("IX-DANGLING", "entry", entry, words, count, f"{begin} or more", str(place), place)
 
-    def _report_links(self, window: Window, broken: tuple[Ints, Ints, Ints]) -> None:
-        which, kinds, expected = broken
-        for at, count in self._rows("IX-CHAIN", which, kinds):
-            row, kind = int(which[at]), Broken(int(kinds[at]))
-            wanted, found = str(expected[at]), str(window.previous[row])
-            if kind in _OF_NO_SLOT:
-                wanted, found = _OF_NO_SLOT[kind], str(window.hash[row])
-            self._report_entry("IX-CHAIN", _WORDS[kind], window, row, count, wanted, found)
+    def _report_links(self, first: int, entries: Units, broken: Ints) -> None:
+        for at, count in self._rows("IX-CHAIN", broken[:, ROW], broken[:, KIND]):
+            row, kind, found, expected = broken[at, :4].tolist()
+            entry = entries[row]
+            place = int(entry["physical_offset"]) if any(entry.item()) else None
+            wanted, was = (OF_NO_SLOT[kind], entry["key_hash"]) if kind in OF_NO_SLOT else (str(expected), found)
+            self._report("IX-CHAIN", "entry", first + row, WORDS[kind], count, wanted, str(was), place)
 
-    def _report_entry(
-        self, code: str, words: str, window: Window, row: int, count: int, expected: str, found: str
+    def _report_slots(self, first: int, broken: Ints) -> None:
+        for at, count in self._rows("IX-CHAIN", broken[:, ROW], broken[:, KIND]):
+            row, kind, found, expected = broken[at, :4].tolist()
+            self._report("IX-CHAIN", "slot", first + row, WORDS[kind], count, str(expected), str(found))
+
+    def _report(
+        self,
+        code: str,
+        what: str,
+        number: int,
+        words: str,
+        count: int,
+        expected: str,
+        found: str,
+        physical_offset: int | None = None,
     ) -> None:
-        assert self.index.geometry is not None
-        number = window.first + row
+        """Add a finding about `count` entries or slots from a number on."""
+        geometry = self.index.geometry
+        assert geometry is not None
+        position, size = (
+            (geometry.entry_position, ENTRY_SIZE) if what == "entry" else (geometry.slot_position, _SLOT_SIZE)
+        )
         self.kept.add(
             Finding(
                 code,
-                f"entry {number}: {words}",
+                f"{what} {number}: {words}",
                 file=self.index.file.name,
-                offset=self.index.geometry.entry_position(number),
-                length=count * _ENTRY_SIZE,
-                physical_offset=int(window.physical_offset[row]) if window.written[row] else None,
+                offset=position(number),
+                length=count * size,
+                physical_offset=physical_offset,
                 count=count,
                 expected=expected,
                 found=found,
             )
         )
-
-    def _report_slots(self, first: int, heads: Ints, broken: tuple[Ints, Ints, Ints]) -> None:
-        assert self.index.geometry is not None
-        which, kinds, expected = broken
-        for at, count in self._rows("IX-CHAIN", which, kinds):
-            row = int(which[at])
-            self.kept.add(
-                Finding(
-                    "IX-CHAIN",
-                    f"slot {first + row}: {_WORDS[Broken(int(kinds[at]))]}",
-                    file=self.index.file.name,
-                    offset=self.index.geometry.slot_position(first + row),
-                    length=count * _SLOT_SIZE,
-                    count=count,
-                    expected=str(expected[at]),
-                    found=str(heads[row]),
-                )
-            )
 
     def _rows(self, code: str, which: Ints, *kinds: Ints) -> Iterator[tuple[int, int]]:
         """Yield (index in `which`, rows) of consecutive rows of a kind, up to the limit of a code; count the others."""
