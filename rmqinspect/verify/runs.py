@@ -15,11 +15,13 @@ from typing import NamedTuple
 import numpy as np
 
 from rmqinspect.codec.arrays import Ints
-from rmqinspect.codec.kernels import inlined
+from rmqinspect.codec.kernels import TableOut, inlined, kernel
 
 # Ascending offsets give one run per split. Where damage gives more than this, one run spans all rows of a split.
 _RUNS = 64
 _ROWS_PER_RUN = 16
+
+_FIRST_OFFSET, _LAST_OFFSET = -(2**63), 2**63 - 1  # that a Java long holds
 
 
 class Run(NamedTuple):
@@ -36,17 +38,27 @@ def cut_runs(offsets: Ints, borders: Ints) -> list[Run]:
     `borders`, shape (splits,), ascending: the physical offset where each split begins; the last has no end.
     Runs cover every row and may overlap where offsets are in disorder: the reader of a run filters by offset.
     """
-    if not len(offsets):
-        return []
-    splits = np.searchsorted(borders, offsets, "right") - 1
-    firsts = np.flatnonzero(np.concatenate(([True], splits[1:] != splits[:-1])))
-    if len(firsts) > most_runs(len(offsets)):
-        return [
-            Run(first, last - first + 1, split)
-            for split, first, last in runs_by_split(np.arange(len(offsets)), offsets, borders).tolist()
-        ]
-    counts = np.diff(np.append(firsts, len(offsets)))
-    return [Run(*row) for row in zip(firsts.tolist(), counts.tolist(), splits[firsts].tolist(), strict=True)]
+    runs = np.empty((most_runs(len(offsets)), 3), np.int64)
+    count = _cut(offsets, borders, runs)
+    runs = runs[:count] if count <= len(runs) else runs_by_split(np.arange(len(offsets)), offsets, borders)
+    return [Run(first, last - first + 1, split) for split, first, last in runs.tolist()]
+
+
+@kernel
+def _cut(offsets: Ints, borders: Ints, runs: TableOut) -> int:
+    """Fill `runs` with (split, first row, last row); return how many there are, also those without room."""
+    count, low, high = 0, 0, -1  # offsets [low, high] are of the last run's split; at first there is none
+    for row in range(len(offsets)):
+        if not low <= offsets[row] <= high:
+            split = split_of(borders, offsets[row])
+            low = borders[split] if split >= 0 else _FIRST_OFFSET
+            high = borders[split + 1] - 1 if split + 1 < len(borders) else _LAST_OFFSET
+            if count < len(runs):
+                runs[count, 0], runs[count, 1] = split, row
+            count += 1
+        if 0 < count <= len(runs):
+            runs[count - 1, 2] = row
+    return count
 
 
 def most_runs(rows: int) -> int:

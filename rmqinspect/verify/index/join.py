@@ -43,6 +43,7 @@ from rmqinspect.verify.findings import Finding, capped_findings
 from rmqinspect.verify.index.entries import ENTRY_SIZE, MAX_INT, WINDOW_ROWS, entry_windows, is_written, time_fits
 from rmqinspect.verify.plan import CrossPlan
 from rmqinspect.verify.pointers import MOST_RUNS, Evidence, Location, PointerReport, Pointers, read_runs
+from rmqinspect.verify.runs import split_of
 from rmqinspect.verify.wrong_records import WrongTime, wrong_times
 
 _FIELDS = ("physical_offset", "key_hash", "time_diff")
@@ -108,19 +109,6 @@ def _key_at(key: int, most: int, place: int, key_hash: int, places: Ints, key_re
     return -1
 
 
-@inlined
-def _first_from(numbers: Ints, least: int) -> int:
-    """Return the first row with `least` or more, of ascending numbers."""
-    low, high = 0, len(numbers)
-    while low < high:
-        middle = (low + high) >> 1
-        if numbers[middle] < least:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
 @kernel
 def _walk(
     raw: Bytes,
@@ -150,7 +138,7 @@ def _walk(
             continue
         found = _key_at(key, _NEAR, place, key_hash, places, key_record, key_hashes)
         if found < 0:
-            first = _first_from(key_record, _first_from(places, place))
+            first = split_of(key_record, split_of(places, place) - 1) + 1
             found = _key_at(first, _FAR, place, key_hash, places, key_record, key_hashes)
         if 0 <= found < len(has_entry) and key_record[found] < len(times):
             key = found + 1

@@ -178,8 +178,9 @@ class _Survey:
         begin = self.result.first_physical_offset or 0
         log_start = int(self.borders[0]) if len(self.borders) else 0
         lost = np.flatnonzero(offsets < min(begin, log_start))
-        # The first entry is compared with the header: IX-HEADER reports it.
-        lost = lost[(first + lost > 1) & used_units(entries[lost])]
+        if len(lost):
+            # The first entry is compared with the header: IX-HEADER reports it.
+            lost = lost[(first + lost > 1) & used_units(entries[lost])]
         words = "it points before the records that its file covers, and before the log"
         for at, count in self._rows("IX-DANGLING", lost):
             entry, place = first + int(lost[at]), int(offsets[lost[at]])
