@@ -15,24 +15,12 @@ from rmqinspect.times import END_MILLI, FIRST_MILLI
 _ESCAPED = rb"\x"  # what `text_of` writes otherwise in valid UTF-8
 
 
-def is_text(raw: pa.Array) -> bool:
-    """Whether every value of a binary array is valid UTF-8."""
-    try:
-        _as_strings(raw).validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True
-
-
-def text(raw: pa.Array, known: bool = False) -> tuple[pa.Array, Bools]:
-    """Return a binary array as strings, and which values were not valid UTF-8.
-
-    These are escaped as by `text_of`. `known`: all values are valid, skip the check.
-    """
+def text(raw: pa.Array) -> tuple[pa.Array, Bools]:
+    """Return a binary array as strings, escaped as by `text_of`, and which values were not valid UTF-8."""
     count = len(raw)
     invalid: Bools = np.zeros(count, np.bool_)
-    strings = _as_strings(raw)
-    if not known and not is_text(raw):
+    strings = as_strings(raw)
+    if not _is_ascii(raw) and not _is_text(strings):
         values = raw.to_pylist()
         invalid[:] = [not is_utf8(value) for value in values]
         decoded = (text_of(value) if odd else value.decode() for value, odd in zip(values, invalid, strict=True))
@@ -49,8 +37,22 @@ def name_column(raw: pa.Array) -> tuple[pa.Array, Bools]:
     return names, invalid
 
 
-def _as_strings(raw: pa.Array) -> pa.Array:
+def as_strings(raw: pa.Array) -> pa.Array:
+    """Return the values of a binary array, which are valid UTF-8, as strings."""
     return pa.Array.from_buffers(pa.string(), len(raw), raw.buffers())
+
+
+def _is_ascii(raw: pa.Array) -> bool:
+    content = raw.buffers()[2]
+    return content is None or int(np.frombuffer(content, np.uint8).max(initial=0)) < 0x80
+
+
+def _is_text(strings: pa.Array) -> bool:
+    try:
+        strings.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def pick(names: Sequence[str], numbers: NDArray[Any]) -> pa.Array:

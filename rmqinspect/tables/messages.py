@@ -1,26 +1,26 @@
 """The table `messages`: one row per commit-log record, built window by window."""
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from ipaddress import ip_address
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from rmqinspect.codec.arrays import Bools, Bytes, Ints
-from rmqinspect.codec.byte_ranges import take_ranges
-from rmqinspect.codec.properties import Items
+from rmqinspect.codec.arrays import Bools, Ints
+from rmqinspect.codec.byte_ranges import take_ranges, take_values
+from rmqinspect.codec.kernels import Bytes, BytesOut, Int32sOut, inlined, kernel
+from rmqinspect.codec.layout import place_of, span_of
 from rmqinspect.commitlog.columns import NO_CRC, RIGHT_CRC
 from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.scan import RecordRun
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
 from rmqinspect.tables.bodies import decompress_bodies
-from rmqinspect.tables.columns import is_text, millis, name_column, pick, repeat, text
+from rmqinspect.tables.columns import millis, name_column, pick, repeat
+from rmqinspect.tables.property_columns import property_columns
 from rmqinspect.tables.table import TIMESTAMP, Request, column
 
 _TEXTS = pa.map_(pa.string(), pa.string())
@@ -89,11 +89,11 @@ STATUSES = (
     "stale",
 )
 
-# Property names on disk. Source: MessageConst.
-_UNIQ_KEY, _TAGS, _KEYS = b"UNIQ_KEY", b"TAGS", b"KEYS"
-_REAL_TOPIC, _REAL_QUEUE, _RETRY_TOPIC, _TIMER_OUT = b"REAL_TOPIC", b"REAL_QID", b"RETRY_TOPIC", b"TIMER_OUT_MS"
-
-_HEX = np.frombuffer("".join(f"{value:02X}" for value in range(256)).encode(), np.uint16)
+_ADDRESS_V4, _ADDRESS_V6 = (place_of(host, "port") for host in (message.HostV4, message.HostV6))
+_PORT = message.HostV4.sizeof() - _ADDRESS_V4
+_OWN_OFFSET = span_of(message.HEADS[False, False], "physical_offset")
+_OWN_OFFSET_AT, _OWN_OFFSET_SIZE = _OWN_OFFSET.start, _OWN_OFFSET.stop - _OWN_OFFSET.start
+_DIGITS = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 
 
 def message_batches(run: RecordRun, request: Request) -> Iterator[pa.RecordBatch]:
@@ -116,7 +116,7 @@ def _message_batch(run: RecordRun, request: Request) -> pa.RecordBatch:
     bodies: pa.Array | None = None
     problems: dict[str, Ints] = {}
     if "body" in wanted or "status" in wanted:
-        bodies = take_ranges(records.raw, records.body_starts, records.body_ends)
+        bodies = take_ranges(records.bytes, records.body_starts, records.body_ends)
         compressed = np.flatnonzero(records.sys_flag & SysFlag.COMPRESSED)
         if len(compressed) and not request.raw_body:
             bodies, problems, done = decompress_bodies(bodies, compressed, _compression(records), request.max_body)
@@ -149,9 +149,12 @@ def _message_batch(run: RecordRun, request: Request) -> pa.RecordBatch:
         status.mark("body_crc", ~records.body_crc_ok)
     status.mark("offset_mismatch", records.physical_offset != records.base + records.starts)
     columns["record_crc_ok"] = _record_crc(records, status)
-    columns["topic"], invalid = name_column(take_ranges(records.raw, records.topic_starts, records.topic_ends))
+    columns["topic"], invalid = name_column(take_ranges(records.bytes, records.topic_starts, records.topic_ends))
     status.mark("invalid_utf8", invalid)
-    columns |= _property_columns(records, status)
+    status.mark("bad_properties", records.properties.malformed)
+    of_properties, invalid = property_columns(records)
+    status.mark("invalid_utf8", invalid)
+    columns |= of_properties
     if bodies is not None:
         columns["body"] = bodies
     if run.stale:
@@ -205,40 +208,28 @@ def _record_crc(records: Records, status: _Status) -> pa.Array:
 
 def _hosts(records: Records, wanted: frozenset[str]) -> dict[str, pa.Array]:
     """Return addresses and ports, and the offset message ids, which contain the store host."""
-    count = len(records)
     result: dict[str, pa.Array] = {}
-    for side, number in (("born_host", 0), ("store_host", 1)):
-        parts, order = [], []
-        for hosts, which, heads in records.host_groups():
-            parts.append(_addresses(heads[side]["address"], 16 if hosts[number] else 4))
-            order.append(np.arange(count) if which is None else which)
-        result[side] = _in_order(parts, order)
-        result[side.replace("host", "port")] = _int32(records.field(side.replace("host", "port")))
+    for side, bit in (("born", SysFlag.BORNHOST_V6), ("store", SysFlag.STOREHOSTADDRESS_V6)):
+        sizes = np.where(records.sys_flag & bit, _ADDRESS_V6, _ADDRESS_V4)
+        result[f"{side}_host"] = _addresses(records, records.field(f"{side}_host"), sizes)
+        result[f"{side}_port"] = _int32(records.field(f"{side}_port"))
     if "offset_msg_id" in wanted:
-        parts, order = [], []
-        for _, which, heads in records.host_groups():
-            content = [_raw(heads[name]) for name in ("store_host", "physical_offset")]
-            parts.append(_hex(np.concatenate(content, axis=1)))
-            order.append(np.arange(count) if which is None else which)
-        result["offset_msg_id"] = _in_order(parts, order)
+        result["offset_msg_id"] = _offset_ids(records, records.field("store_host"), sizes + _PORT)
     return result
 
 
-def _addresses(column: Bytes, width: int) -> pa.Array:
-    """Return addresses of `width` bytes as text; few are distinct."""
-    # Arrow encodes integers faster than byte strings.
-    if width == 4:
-        numbers = np.ascontiguousarray(column.view("<i4").reshape(-1))
-        if len(numbers) and numbers.min() == numbers.max():
-            return repeat(_address(numbers[:1].tobytes()), len(numbers))
-        coded = pa.array(numbers).dictionary_encode()
-        values = [number.to_bytes(4, "little", signed=True) for number in coded.dictionary.to_pylist()]
+def _addresses(records: Records, starts: Ints, sizes: Ints) -> pa.Array:
+    """Return addresses as text; few are distinct."""
+    raw = take_ranges(records.bytes, starts, starts + sizes)
+    if raw.buffers()[2].size == len(raw) * _ADDRESS_V4:  # Arrow encodes integers faster than byte strings
+        coded = pa.array(np.frombuffer(raw.buffers()[2], np.int32)).dictionary_encode()
+        values = [number.to_bytes(_ADDRESS_V4, sys.byteorder, signed=True) for number in coded.dictionary.to_pylist()]
     else:
-        raw = np.ascontiguousarray(column)
-        fixed = pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), len(raw), [None, pa.py_buffer(raw)])
-        coded = fixed.dictionary_encode()
+        coded = raw.dictionary_encode()
         values = coded.dictionary.to_pylist()
-    return pa.array([_address(value) for value in values], pa.string()).take(coded.indices)
+    if len(values) == 1:
+        return repeat(_address(values[0]), len(raw))
+    return take_values(pa.array(map(_address, values), pa.string()), coded.indices.to_numpy())
 
 
 @lru_cache(maxsize=1 << 16)
@@ -246,110 +237,34 @@ def _address(content: bytes) -> str:
     return str(ip_address(content))
 
 
-def _in_order(parts: list[pa.Array], order: list[Ints]) -> pa.Array:
-    if len(parts) == 1:
-        return parts[0]
-    return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(order), kind="stable")))
-
-
-def _raw(column: NDArray[Any]) -> Bytes:
-    """Return the bytes of each value, shape (n, itemsize)."""
-    plain = np.ascontiguousarray(column.view(np.dtype((np.void, column.itemsize))))
-    return plain.view(np.uint8).reshape(len(column), -1)
-
-
-def _hex(content: Bytes) -> pa.Array:
-    """Return the bytes of each row as upper-case hex."""
-    digits = _HEX.take(content)  # two digits per byte
-    offsets = np.arange(0, digits.nbytes + 1, digits.itemsize * digits.shape[1], dtype=np.int32)
-    return pa.StringArray.from_buffers(len(content), pa.py_buffer(offsets), pa.py_buffer(digits))
-
-
-# --- properties -----------------------------------------------------------------------------------
-
-
-def _property_columns(records: Records, status: _Status) -> dict[str, pa.Array]:
-    """Return the map of properties, and the columns taken from single properties."""
+def _offset_ids(records: Records, hosts: Ints, sizes: Ints) -> pa.Array:
+    """Return the hex digits of each store host, address and port, and of the field PHYSICALOFFSET."""
     count = len(records)
-    items = records.properties
-    status.mark("bad_properties", items.malformed)
-    # Separators are ASCII, so all parts of a valid text are valid.
-    valid = is_text(take_ranges(records.raw, records.properties_starts, records.properties_ends))
-    names, bad_names = text(take_ranges(records.raw, items.name_starts, items.name_ends), valid)
-    values, bad_values = text(take_ranges(records.raw, items.value_starts, items.value_ends), valid)
-    if (bad := bad_names | bad_values).any():
-        status.mark("invalid_utf8", items.record[bad])
-
-    def of(name: bytes) -> pa.Array | None:
-        """Return a property of each record, null where absent; None if no record has it."""
-        found = items.of(name)
-        return values.take(pa.array(found, mask=found < 0)) if (found >= 0).any() else None
-
-    texts = pa.nulls(count, pa.string())
-    starts, values_kept = items.firsts, values
-    replaced = _replaced(items, names, bad_names)
-    if replaced.any():
-        kept = np.flatnonzero(~replaced)
-        names, values_kept = names.take(pa.array(kept)), values.take(pa.array(kept))
-        starts = np.searchsorted(kept, starts).astype(np.int32)
-    retry, real = of(_RETRY_TOPIC), of(_REAL_TOPIC)
-    keys = of(_KEYS)
-    return {
-        "properties": pa.MapArray.from_arrays(pa.array(starts), names, values_kept),
-        "msg_id": _or_nulls(of(_UNIQ_KEY), texts),
-        "tags": _or_nulls(of(_TAGS), texts),
-        "keys": _split_keys(keys, count),
-        "real_topic": _or_nulls(retry if real is None else real if retry is None else pc.coalesce(real, retry), texts),
-        "real_queue_id": _number(of(_REAL_QUEUE), count, pa.int32()),
-        "deliver_timestamp": _deliver_time(of(_TIMER_OUT), count),
-    }
+    offsets, digits = np.empty(count + 1, np.int32), np.empty(2 * int((sizes + _OWN_OFFSET_SIZE).sum()), np.uint8)
+    places = np.ascontiguousarray(records.starts + _OWN_OFFSET_AT)
+    _write_ids(records.bytes, np.ascontiguousarray(hosts), sizes, places, _DIGITS, offsets, digits)
+    return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(digits))
 
 
-def _replaced(items: Items, names: pa.Array, bad_names: Bools) -> Bools:
-    """Return which items have a later one with the same name, as bytes or as escaped text."""
-    replaced: Bools = items.replaced
-    for record in np.unique(items.record[bad_names]).tolist() if bad_names.any() else ():
-        later: set[str] = set()
-        for item in range(int(items.firsts[record + 1]) - 1, int(items.firsts[record]) - 1, -1):
-            name = names[item].as_py()
-            replaced[item] = name in later
-            later.add(name)
-    return replaced
+@kernel
+def _write_ids(
+    raw: Bytes, hosts: Ints, sizes: Ints, places: Ints, digits: Bytes, offsets: Int32sOut, out: BytesOut
+) -> None:
+    """Write the hex digits of `sizes` bytes at `hosts`, and of PHYSICALOFFSET at `places`, for each record."""
+    at = 0
+    for row in range(len(hosts)):
+        offsets[row] = at
+        at = _write_hex(raw, hosts[row], sizes[row], digits, out, at)
+        at = _write_hex(raw, places[row], _OWN_OFFSET_SIZE, digits, out, at)
+    offsets[len(hosts)] = at
 
 
-def _or_nulls(column: pa.Array | None, nulls: pa.Array) -> pa.Array:
-    return nulls if column is None else column
-
-
-def _split_keys(keys: pa.Array | None, count: int) -> pa.Array:
-    if keys is None:
-        return pa.ListArray.from_arrays(pa.array(np.zeros(count + 1, np.int32)), pa.array([], pa.string()))
-    lists = pc.split_pattern(pc.fill_null(keys, ""), " ")
-    flat, offsets = lists.values, lists.offsets.to_numpy()
-    if pc.min(pc.binary_length(flat)).as_py() == 0:  # runs of spaces give empty keys, which do not count
-        used = pc.greater(pc.binary_length(flat), 0).to_numpy(zero_copy_only=False)
-        offsets = np.concatenate(([0], np.cumsum(used)))[offsets].astype(np.int32)
-        flat = flat.filter(pa.array(used))
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), flat)
-
-
-def _number(column: pa.Array | None, count: int, type_: pa.DataType) -> pa.Array:
-    """Parse decimal texts; anything else, and numbers out of range, become null."""
-    if column is None:
-        return pa.nulls(count, type_)
-    low, high = (-(2**31), 2**31 - 1) if type_ == pa.int32() else (-(2**63), 2**63 - 1)
-    numbers = [int(value) if value is not None and _is_number(value) else None for value in column.to_pylist()]
-    return pa.array([n if n is not None and low <= n <= high else None for n in numbers], type_)
-
-
-def _is_number(value: str) -> bool:
-    digits = value.removeprefix("-")
-    return digits.isascii() and digits.isdecimal() and len(digits) < 20
-
-
-def _deliver_time(column: pa.Array | None, count: int) -> pa.Array:
-    if column is None:
-        return pa.nulls(count, TIMESTAMP)
-    numbers = _number(column, count, pa.int64())
-    times, outside = millis(pc.fill_null(numbers, 0).to_numpy())
-    return pc.if_else(pc.or_(pc.is_null(numbers), pa.array(outside)), pa.scalar(None, TIMESTAMP), times)
+@inlined
+def _write_hex(raw: Bytes, start: int, size: int, digits: Bytes, out: BytesOut, at: int) -> int:
+    """Write two digits for each of some bytes, as far as they are inside; return where they end."""
+    if start >= 0 and size <= len(raw) - start and 2 * size <= len(out) - at:
+        for place in range(start, start + size):
+            out[at] = digits[raw[place] >> 4]
+            out[at + 1] = digits[raw[place] & 15]
+            at += 2
+    return at
