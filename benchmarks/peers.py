@@ -88,7 +88,7 @@ def plan_peers(log: Log, tiny: Log, bounds: Loop, cache: Path, *, spark: bool) -
         for jobs in _JOBS:
             yield Peer(f"{name} -j {jobs}", _Command(words, log, cache, jobs).run, start_up_of(name))
         for kind in START_UPS:
-            start = _Command(words, tiny, cache, _JOBS[-1], kind)
+            start = _Command(words, tiny, cache, _JOBS[0], kind)
             yield Peer(start_up_of(name, kind), start.run, reads=False)
     for name, words in _OF_NO_STORE.items():
         yield Peer(name, _Command(words, tiny, cache, kind=PLAIN).run, reads=False)
