@@ -7,8 +7,9 @@ two ways, with equal results:
     compiled     by numba to machine code that holds no lock                  about 0.2 µs, after half a second
 
 A process begins uncompiled. When its kernels have taken as much time as loading numba would, they are compiled, or
-loaded from the user's cache: a small store never pays for numba, and nobody has to say how large a store is. Without
-numba everything stays uncompiled. RMQINSPECT_COMPILE decides otherwise: `always`, `never`; `auto` is the default.
+loaded from the user's cache: a small store never pays for numba, and nobody has to say how large a store is. Who knows
+how much will be read says so (`expect`), and saves that time. Without numba everything stays uncompiled.
+RMQINSPECT_COMPILE decides otherwise: `always`, `never`; `auto` is the default.
 
 Rules of a kernel, by which both ways are equal and hostile bytes harmless:
 - it makes no array, also no slice of one, and calls nothing but `@inlined` functions;
@@ -63,6 +64,7 @@ BOUNDS = "NUMBA_BOUNDSCHECK"  # numba's own: each index is compared with its arr
 
 # Seconds of CPU time in uncompiled kernels after which compiled ones pay: about what loading them takes.
 _WORTH = 0.2
+_LARGE = 64 << 20  # bytes to read for which they pay in any case
 _PATIENCE = 1.0  # seconds of compiling without a word
 
 # numba counts references to arrays by default: 20 ns in every call of an inlined function, more than most of them do.
@@ -208,6 +210,7 @@ class _Compiling:
     def __init__(self) -> None:
         self.mode = os.environ.get(MODE, "auto")
         self.spent = 0.0  # CPU seconds in uncompiled kernels
+        self.expected = 0  # bytes
         self.remarks: list[str] = []
         self.say: Callable[[str], None] | None = None
         self._numba: ModuleType | None = None
@@ -215,7 +218,8 @@ class _Compiling:
         self._slow = 0.0  # seconds of compiling so far; infinite when it was said
 
     def wanted(self) -> bool:
-        return self.mode == "always" or (self.mode == "auto" and self.spent > _WORTH)
+        pays = self.spent > _WORTH or self.expected >= _LARGE
+        return self.mode == "always" or (self.mode == "auto" and pays)
 
     def compile(self, function: FunctionType) -> Callable[..., Any] | None:
         if self._numba is None and not self._load():
@@ -325,6 +329,11 @@ class _Compiling:
 
 
 _compiling = _Compiling()
+
+
+def expect(size: int) -> None:
+    """Say that so many more bytes are going to be read: with many, nothing runs uncompiled first."""
+    _compiling.expected += size
 
 
 def remarks() -> list[str]:

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
+from rmqinspect.codec import kernels
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.commitlog.gaps import Gap, holes_in
 from rmqinspect.commitlog.lenient_reader import Unread
@@ -304,6 +305,7 @@ def read_log_split(
 ) -> LogSplitRead:
     """Read a split to its end, whatever its damage; `take` gets the rows of `messages`, in order."""
     keep_freed_memory()
+    kernels.expect(split.end - split.start)
     unread: list[Unread] = []
     account, borders = ByteAccount(split.segment), None
     try:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rmqinspect.cli import main
 from rmqinspect.cli.progress import compiling_told
 from rmqinspect.codec import kernels
 from tests.support.samples import ROOT, sample
@@ -63,6 +64,26 @@ def test_without_numba_the_rows_are_the_same_and_v_says_why_it_is_slow(tmp_path:
     out, err = run(*words, "-v", PYTHONPATH=path)
     assert out == plain[0]
     assert err.count(remark) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    {
+        ("verify",): True,
+        ("decode", "-f", "arrow"): True,
+        ("decode", "-n", "5"): False,
+        ("decode", "-t", "orders", "--queue", "0", "--queue-offset", "0"): False,
+        ("export", "--engine", "local", "-j", "1"): True,
+    }.items(),
+)
+def test_who_reads_all_of_a_log_says_so_and_who_does_not_says_less(
+    words: tuple[str, ...], expected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = sum(file.stat().st_size for file in Path(STORE, "commitlog").iterdir())
+    monkeypatch.setattr(kernels._compiling, "expected", 0)
+    out = () if "-n" in words else ("-o", str(tmp_path / "out"))
+    assert main([words[0], STORE, "-q", *words[1:], *(() if words[0] == "verify" else out)]) == 0
+    assert (kernels._compiling.expected >= size) == expected
 
 
 class Terminal(io.StringIO):

@@ -80,6 +80,16 @@ def test_never_means_never_also_where_a_kernel_is_compiled() -> None:
     assert kernels._compiling.spent > spent
 
 
+def test_what_is_expected_to_be_large_is_compiled_from_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    fresh = kernels._Compiling()
+    fresh.mode = "auto"
+    monkeypatch.setattr(kernels, "_compiling", fresh)
+    kernels.expect(kernels._LARGE // 2)
+    assert not fresh.wanted()
+    kernels.expect(kernels._LARGE // 2)
+    assert fresh.wanted()
+
+
 @kernel
 def copy_all(raw: Bytes, starts: Ints, ends: Ints, out: BytesOut) -> int:
     at = 0
