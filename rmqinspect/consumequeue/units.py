@@ -54,7 +54,8 @@ def read_units(reader: FileReader, kind: str, done: Callable[[int], None] | None
     """
     layout = dtype_of(LAYOUTS[kind])
     rows = reader.size // layout.itemsize
-    row, window = 0, FIRST_WINDOW
+    # What is allocated of a sparse file is used: it is read at once.
+    row, window = 0, min(reader.allocated, LAST_WINDOW) if reader.allocated < reader.size else FIRST_WINDOW
     while row < rows:
         row = max(row, reader.next_allocated(row * layout.itemsize) // layout.itemsize)
         buffer = bytearray(min(window // layout.itemsize, max(0, rows - row)) * layout.itemsize)

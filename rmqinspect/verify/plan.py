@@ -10,13 +10,17 @@ Every offset has one number, so each pointer is judged once. Made from the surve
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from rmqinspect.codec.arrays import Ints
 from rmqinspect.commitlog.splits import Split
 from rmqinspect.index.geometry import IndexFile
+from rmqinspect.schemas.consumequeue import QueueUnit
 from rmqinspect.store.model import QueueFile, StoreFile
+from rmqinspect.topics import SCHEDULE_TOPIC
 from rmqinspect.verify.runs import Run
 
 QueueName = tuple[str, int]  # topic, queue id
@@ -92,6 +96,16 @@ def map_log(splits: Sequence[Split]) -> LogMap:
     return LogMap(tuple(borders), numbers, tuple(outside))
 
 
+class QueueNumbers(NamedTuple):
+    """One number for each queue that has files, and columns by number of the file."""
+
+    names: list[QueueName]  # in the order of the files
+    number_of: dict[QueueName, int]
+    of_file: Ints
+    first_offset: Ints  # queue offset of the file's first unit; batch units hold theirs
+    scheduled: Ints  # 1: units hold times of delivery in place of tags codes
+
+
 @dataclass(frozen=True)
 class CrossPlan:
     """What points into the log, by split, and which rules apply."""
@@ -117,6 +131,20 @@ class CrossPlan:
     timer_files: tuple[StoreFile, ...] = ()
     timer_runs: Runs = NO_RUNS
     entry_index: tuple[StoreFile, ...] = ()  # the index of DLedger entries
+
+    @cached_property
+    def queues(self) -> QueueNumbers:
+        """Number the queues of the files."""
+        names = [(file.topic, file.queue_id) for file in self.queue_files]
+        unique = list(dict.fromkeys(names))
+        number_of = {name: number for number, name in enumerate(unique)}
+        return QueueNumbers(
+            unique,
+            number_of,
+            np.array([number_of[name] for name in names], np.int64),
+            np.array([file.base // QueueUnit.sizeof() for file in self.queue_files], np.int64),
+            np.array([topic == SCHEDULE_TOPIC for topic, _ in names], np.int64),
+        )
 
     def is_unread(self, name: QueueName) -> bool:
         """Whether a queue may have units that could not be read."""

@@ -24,10 +24,10 @@ import numpy as np
 from rmqinspect.broker.dispatch import Dispatched
 from rmqinspect.codec.arrays import Ints, groups
 from rmqinspect.tables.capped_list import CappedList
-from rmqinspect.verify.consumequeue.match import Match, QueueNumbers, match_units
+from rmqinspect.verify.consumequeue.match import Match, match_units
 from rmqinspect.verify.consumequeue.missing import Missing, find_missing
 from rmqinspect.verify.consumequeue.tags import check_tags
-from rmqinspect.verify.consumequeue.units import QueuePointers, locate_unit, read_queue_pointers
+from rmqinspect.verify.consumequeue.units import QueuePointers, locate_unit, read_unit_bytes
 from rmqinspect.verify.dangling import Dangling, LogRanges
 from rmqinspect.verify.findings import Finding, capped_findings
 from rmqinspect.verify.plan import CrossPlan, QueueName
@@ -74,14 +74,17 @@ def join_units(records: Dispatched, plan: CrossPlan, number: int, ranges: LogRan
     kept = capped_findings(limit)
     result = UnitResult(kept.rows, kept.suppressed)
     unread: set[QueueName] = set()
-    units = read_queue_pointers(plan, number, result.unread, unread)
+    parts = read_unit_bytes(plan, number, result.unread, unread)
+    match = match_units(plan, number, records, parts)
+    units = match.units
     report = PointerReport(units, partial(locate_unit, plan, units), kept)
-    match = match_units(plan, records, QueueNumbers(records, plan), units)
     result.dangling = report.dangling("unit", match.dangling, ranges, partial(_prove, units))
     _check_records(match, report, result.misnamed)
-    result.joined = int(np.count_nonzero(match.good))
+    result.joined = int(match.step.units.sum()) + int(np.count_nonzero(match.good))
     if result.joined:
-        last = match.record[match.good].max()
+        has_unit = match.step.has_unit.copy()
+        has_unit[match.record[match.good]] = True
+        last = np.flatnonzero(has_unit)[-1]
         result.last_physical_offset = int(records.physical_offset[last])
         result.last_timestamp = int(records.store_timestamp[last])
     result.shifts = _find_shifts(match, report)
@@ -100,14 +103,14 @@ def _prove(units: QueuePointers, at: Ints) -> Evidence:
 
 def _check_records(match: Match, report: PointerReport, misnamed: list[Misnamed]) -> None:
     """Report units that point at a record which is not theirs; add those whose record may be wrong to `misnamed`."""
-    records, units, queues = match.records, match.units, match.queues
+    records, units = match.records, match.units
     for number in report.each("CQ-MISMATCH", np.flatnonzero(~match.good)):
         at, record = int(match.unit[number]), int(match.record[number])
         expected: object = None
         found: object = None
         if not match.own[number] and not match.extra[number]:
             what = "the unit points at a record of another queue"
-            topic, queue_id = queues.own_names[records.queue[record]]
+            topic, queue_id = match.own_names[records.queue[record]]
             file = match.plan.queue_files[int(units.file[at])]
             expected, found = f"{file.topic} queue {file.queue_id}", f"{topic} queue {queue_id}"
             if (

@@ -66,18 +66,24 @@ class _MissingFinder:
         self.missing = capped_missing(MOST_RUNS)
 
     def find(self) -> list[Missing]:
-        match, records, queues = self.match, self.match.records, self.match.queues
-        has = np.zeros(len(records), np.bool_)
+        match, records = self.match, self.match.records
+        has = match.step.has_unit.copy()
         has[match.record[match.good & ~match.extra]] = True
         has[match.record[~match.good]] = True
-        judged = np.ones(len(records), np.bool_) if match.plan.whole else queues.of_record >= 0
-        judged &= ~np.array([self._is_unread(name) for name in queues.own_names])[records.queue]
         # A record behind the split's range is in another segment too, and judged there.
-        judged &= records.physical_offset < self.high
-        lacking = np.flatnonzero(records.entitled & records.sound & ~has & judged)
-        self._add_runs(
-            lacking, records.queue[lacking], records.queue_offset[lacking], records.messages[lacking], queues.own_names
-        )
+        lacking = np.flatnonzero(records.entitled & records.sound & ~has & (records.physical_offset < self.high))
+        if len(lacking):
+            judged = np.array([not self._is_unread(name) for name in match.own_names])
+            if not match.plan.whole:
+                judged &= match.own_numbers >= 0
+            lacking = lacking[judged[records.queue[lacking]]]
+            self._add_runs(
+                lacking,
+                records.queue[lacking],
+                records.queue_offset[lacking],
+                records.messages[lacking],
+                match.own_names,
+            )
         if records.extras:
             self._find_extras()
         return self.missing.rows
@@ -88,14 +94,15 @@ class _MissingFinder:
     def _find_extras(self) -> None:
         """Find units of multi-dispatch that are missing."""
         match, records = self.match, self.match.records
-        queues = match.queues.of_file[match.units.file[match.unit[match.good]]]
+        queues = match.plan.queues.of_file[match.units.file[match.unit[match.good]]]
         had = set(zip(match.record[match.good].tolist(), queues.tolist(), strict=True))
         lacking: list[tuple[int, int, int]] = []
         names: dict[QueueName, int] = {}
         for extra in records.extras:
             name = extra.topic, extra.queue_id
-            number = match.queues.number_of.get(name, -1)
-            if (extra.record, number) in had or self._is_unread(name) or self._needs_no_extra(extra.record):
+            number = match.plan.queues.number_of.get(name, -1)
+            in_step = match.step.has_unit[extra.record] and match.own_numbers[records.queue[extra.record]] == number
+            if in_step or (extra.record, number) in had or self._is_unread(name) or self._needs_no_extra(extra.record):
                 continue
             if number < 0 and self._may_lack_files(extra.topic):
                 continue

@@ -15,12 +15,10 @@ from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.consumequeue.units import read_ext_tags
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas.consumequeue import EXT_ADDRESS_MAX
-from rmqinspect.topics import SCHEDULE_TOPIC
+from rmqinspect.verify.consumequeue.in_step import SECOND
 from rmqinspect.verify.consumequeue.match import Match
 from rmqinspect.verify.findings import Finding, unread_finding
 from rmqinspect.verify.pointers import PointerReport
-
-_SECOND = 1000  # ms
 
 
 def check_tags(match: Match, report: PointerReport, unread: list[Finding]) -> None:
@@ -30,7 +28,7 @@ def check_tags(match: Match, report: PointerReport, unread: list[Finding]) -> No
     tags, known = _plain_tags(match, at, report, unread)
     expected = match.records.tags_code[record]
     plain = tags == expected
-    scheduled = _are_scheduled(match, at) & ~match.extra[good] & known
+    scheduled = (match.plan.queues.scheduled[match.units.file[at]] != 0) & ~match.extra[good] & known
     # A recovery may have given delayed messages the hash of their tags.
     by_recovery = plain & ("plain_schedule_tags" in match.plan.may_hold)
     scheduled &= match.records.delayed[record]
@@ -55,7 +53,8 @@ def _plain_tags(match: Match, at: Ints, report: PointerReport, unread: list[Find
         of_file = units.file[at] == file_number
         addresses = np.flatnonzero(of_file & (tags <= EXT_ADDRESS_MAX))
         # Without ext files, a few such numbers are damaged hashes; many say that the files are lost.
-        if not exts and 2 * len(addresses) <= np.count_nonzero(of_file):
+        good = np.count_nonzero(of_file) + int(match.step.units[file_number])
+        if not exts and 2 * len(addresses) <= good:
             continue
         found, known = np.zeros(len(addresses), np.int64), np.zeros(len(addresses), np.bool_)
         if (file.topic, file.queue_id) in match.plan.hidden_ext:
@@ -74,12 +73,6 @@ def _plain_tags(match: Match, at: Ints, report: PointerReport, unread: list[Find
     return tags, all_known
 
 
-def _are_scheduled(match: Match, at: Ints) -> Bools:
-    is_scheduled = np.array([file.topic == SCHEDULE_TOPIC for file in match.plan.queue_files], np.bool_)
-    scheduled: Bools = is_scheduled[match.units.file[at]]
-    return scheduled
-
-
 def _check_delays(match: Match, report: PointerReport, which: Ints, at: Ints, tags: Ints, record: Ints) -> None:
     """Check times of delivery.
 
@@ -88,7 +81,7 @@ def _check_delays(match: Match, report: PointerReport, which: Ints, at: Ints, ta
     """
     stored = match.records.store_timestamp
     delays = tags[which] - stored[record[which]]
-    for number in report.each("CQ-TAG", which[(delays <= 0) | (delays % _SECOND != 0)]):
+    for number in report.each("CQ-TAG", which[(delays <= 0) | (delays % SECOND != 0)]):
         report.add(
             "CQ-TAG",
             "the delivery time is not the store timestamp plus whole seconds of delay",

@@ -1,21 +1,17 @@
-"""The queue units that point into one split, read as columns."""
+"""The queue units that point into one split: their bytes, and columns of those that are judged one by one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
 
-from rmqinspect.codec.arrays import Ints
+from rmqinspect.codec.arrays import Bytes, Ints
 from rmqinspect.codec.layout import dtype_of
-from rmqinspect.consumequeue.units import LAYOUTS, filler_units, valid_units
-from rmqinspect.schemas.consumequeue import QueueUnit
-from rmqinspect.store.model import QueueFile
+from rmqinspect.consumequeue.units import LAYOUTS
 from rmqinspect.store.reader import open_file
 from rmqinspect.verify.findings import Finding
 from rmqinspect.verify.plan import CrossPlan, QueueName
 from rmqinspect.verify.pointers import Location, Pointers, read_runs
-
-_UNIT_SIZE: int = QueueUnit.sizeof()
 
 
 @dataclass(slots=True)
@@ -36,63 +32,74 @@ class QueuePointers(Pointers):
         return cls(*(np.concatenate([nothing, *(getattr(part, name) for part in parts)]) for name in names))
 
 
-class _RawRuns:
-    """Rows of one layout joined into one array: in a split, thousands of queues may have a few units each."""
+class UnitBytes:
+    """Rows of one kind of file, one behind another: in a split, thousands of queues may have a few units each."""
 
-    def __init__(self, kind: str) -> None:
-        self.layout = dtype_of(LAYOUTS[kind])
+    def __init__(self, plan: CrossPlan, kind: str, rows: int) -> None:
+        """Make room for so many rows."""
+        self.plan, self.layout = plan, dtype_of(LAYOUTS[kind])
         self.runs: list[tuple[int, int, int]] = []  # number of the file, first row, rows
-        self.raw: list[bytes] = []
+        self._room, self._used = np.empty(rows * self.layout.itemsize, np.uint8).data, 0
 
-    def add(self, file: QueueFile, number: int, first: int, count: int) -> None:
-        """Read rows of a file.
+    def read(self, number: int, first: int, count: int) -> None:
+        """Append rows of a file.
 
         :raises Unreadable: the system reports an I/O error.
         """
-        with open_file(file) as reader:
-            raw = reader.read(first * self.layout.itemsize, count * self.layout.itemsize)
-        rows = len(raw) // self.layout.itemsize
-        self.raw.append(raw[: rows * self.layout.itemsize])
+        size = self.layout.itemsize
+        with open_file(self.plan.queue_files[number]) as reader:
+            rows = reader.read_into(self._room[self._used : self._used + count * size], first * size) // size
         self.runs.append((number, first, rows))
+        self._used += rows * size
 
-    def columns(self, low: int, high: int, firsts: Ints) -> QueuePointers:
-        """Return the units of messages that point at [low, high); `firsts` has each file's first queue offset."""
-        units = np.frombuffer(b"".join(self.raw), self.layout)
+    @property
+    def raw(self) -> Bytes:
+        """The rows that were read."""
+        return np.frombuffer(self._room[: self._used], np.uint8)
+
+    def columns(self, which: Ints) -> QueuePointers:
+        """Return the units at these rows of `raw`."""
+        units = self.raw.view(self.layout)[which]
         number, first, rows = np.array(self.runs, np.int64).T
-        begins = np.cumsum(rows) - rows
-        offsets = units["physical_offset"].astype(np.int64)
-        inside = valid_units(units) & ~filler_units(units) & (offsets >= low) & (offsets < high)
-        file, row = np.repeat(number, rows), np.arange(len(units)) + np.repeat(first - begins, rows)
-        if not inside.all():
-            units, offsets, file, row = units[inside], offsets[inside], file[inside], row[inside]
-        size, tags = units["size"].astype(np.int64), units["tags_code"].astype(np.int64)
-        if "message_count" in (self.layout.names or ()):
-            base, messages, stored = (
-                units[name].astype(np.int64) for name in ("queue_offset", "message_count", "store_timestamp")
-            )
-            return QueuePointers(offsets, file, row, size, tags, base, messages, stored)
-        return QueuePointers(offsets, file, row, size, tags, firsts[file] + row, np.ones_like(row), np.zeros_like(row))
+        behind = np.cumsum(rows)
+        run = np.searchsorted(behind, which, "right")
+        file, row = number[run], first[run] + which - (behind - rows)[run]
+        names = self.layout.names or ()
+
+        def column(name: str, default: Ints) -> Ints:
+            return units[name].astype(np.int64) if name in names else default
+
+        return QueuePointers(
+            units["physical_offset"].astype(np.int64),
+            file,
+            row,
+            units["size"].astype(np.int64),
+            units["tags_code"].astype(np.int64),
+            column("queue_offset", self.plan.queues.first_offset[file] + row),
+            column("message_count", np.ones_like(row)),
+            column("store_timestamp", np.zeros_like(row)),
+        )
 
 
-def read_queue_pointers(plan: CrossPlan, number: int, problems: list[Finding], unread: set[QueueName]) -> QueuePointers:
-    """Return the units that point into split `number`.
+def read_unit_bytes(plan: CrossPlan, number: int, problems: list[Finding], unread: set[QueueName]) -> list[UnitBytes]:
+    """Return the units that the survey found to point into split `number`, and others between them.
 
     Queues with an I/O error are added to `unread`, ST-IO to `problems`.
     """
-    low, high = plan.range_of(number)
-    raw = {kind: _RawRuns(kind) for kind in LAYOUTS}
+    runs, files = plan.queue_runs.of_split(number), plan.queue_files
+    rows = dict.fromkeys(LAYOUTS, 0)
+    for file, _, count in runs:
+        rows[files[file].kind] += count
+    parts = {kind: UnitBytes(plan, kind, of_kind) for kind, of_kind in rows.items()}
 
-    def read(number: int, first: int, count: int) -> bool:
-        file = plan.queue_files[number]
-        raw[file.kind].add(file, number, first, count)
+    def read(file: int, first: int, count: int) -> bool:
+        parts[files[file].kind].read(file, first, count)
         return True
 
-    for file, done in read_runs(plan.queue_runs.of_split(number), read, problems):
+    for file, done in read_runs(runs, read, problems):
         if not done:
-            unread.add((plan.queue_files[file].topic, plan.queue_files[file].queue_id))
-    firsts = np.array([file.base // _UNIT_SIZE for file in plan.queue_files], np.int64)
-    parts = [runs.columns(low, high, firsts) for runs in raw.values() if runs.runs]
-    return parts[0] if len(parts) == 1 else QueuePointers.joined(parts)
+            unread.add((files[file].topic, files[file].queue_id))
+    return [part for part in parts.values() if part.runs]
 
 
 def locate_unit(plan: CrossPlan, units: QueuePointers, at: int) -> Location:

@@ -1,0 +1,170 @@
+"""Units and records of a split, joined: compiled or not, in step or one by one, the outcome is the same."""
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rmqinspect.broker.dispatch import Dispatched, Extra
+from rmqinspect.codec.arrays import Ints
+from rmqinspect.codec.kernels import compile_mode
+from rmqinspect.codec.layout import dtype_of
+from rmqinspect.consumequeue.units import LAYOUTS, filler_units, valid_units
+from rmqinspect.schemas.consumequeue import PRE_BLANK_SIZE
+from rmqinspect.store.model import QueueFile
+from rmqinspect.topics import SCHEDULE_TOPIC
+from rmqinspect.verify.consumequeue import in_step, match
+from rmqinspect.verify.consumequeue.join import UnitResult, join_units
+from rmqinspect.verify.dangling import LogRanges
+from rmqinspect.verify.plan import CrossPlan, LogMap, Runs
+from rmqinspect.verify.runs import Run
+
+LOW, STORED, SIZE = 5000, 1_700_000_000_000, 90
+QUEUES = [("bulk", 0, "batch_queue"), ("orders", 0, "queue"), ("orders", 1, "queue"), (SCHEDULE_TOPIC, 2, "queue")]
+
+_record = st.tuples(
+    st.integers(0, len(QUEUES) - 1),
+    st.sampled_from([0, 0, 0, 7]),  # bytes before it
+    st.sampled_from([True, True, True, False]),  # entitled to a unit
+    st.booleans(),  # delayed
+    st.sampled_from([3, 3, -(2**31)]),  # tags code
+)
+_values = st.one_of(st.integers(-2, 2000), st.sampled_from([LOW, LOW + SIZE, STORED, PRE_BLANK_SIZE, -(2**63), 2**62]))
+_change = st.tuples(
+    st.integers(0, len(QUEUES) - 1),
+    st.integers(0, 30),  # row
+    st.sampled_from(["drop", "twice", "swap", "zero", "physical_offset", "size", "tags_code", "store_timestamp"]),
+    _values,
+)
+
+
+class Case:
+    """Records, and the files of units that a broker would have written for them, changed."""
+
+    def __init__(self, folder: Path, records: list[Any], changes: list[Any], cut: int, more: list[Any]) -> None:
+        queue, before, entitled, delayed, tags = (np.array(column) for column in zip(*records, strict=True))
+        places = LOW + np.cumsum(before) + SIZE * np.arange(len(records))
+        numbers: Ints = np.zeros(len(records), np.int64)
+        for one in range(len(QUEUES)):
+            of_queue = np.flatnonzero((queue == one) & entitled)
+            numbers[of_queue] = np.arange(len(of_queue))
+        ones, none = np.ones(len(records), np.int64), np.empty(0, np.int64)
+        self.records = Dispatched(
+            places,
+            ones * SIZE,
+            queue,
+            numbers,
+            tags,
+            ones * STORED,
+            ones,
+            entitled,
+            ones > 0,
+            ones * 0,
+            delayed,
+            [Extra(at % len(records), QUEUES[one][0], QUEUES[one][1], offset) for at, one, offset in sorted(more)],
+            none,
+            none,
+            np.empty(0, np.int8),
+            [(topic.encode(), queue_id) for topic, queue_id, _ in QUEUES],
+        )
+        self.end = int(places[-1]) + SIZE
+        files: list[QueueFile] = []
+        runs: list[tuple[int, Run]] = []
+        for one, (topic, queue_id, kind) in enumerate(QUEUES):
+            of_queue = np.flatnonzero((queue == one) & entitled)
+            units = np.zeros(len(of_queue), dtype_of(LAYOUTS[kind]))
+            units["physical_offset"], units["size"] = places[of_queue], SIZE
+            scheduled = (topic == SCHEDULE_TOPIC) & delayed[of_queue]
+            units["tags_code"] = np.where(scheduled, STORED + 5000, tags[of_queue])
+            if kind == "batch_queue":
+                units["store_timestamp"], units["queue_offset"] = STORED, numbers[of_queue]
+                units["message_count"] = 1
+            for number, row, what, value in changes:
+                if number == one and row < len(units):
+                    units = _changed(units, row, what, value)
+            for first, behind in pairwise(sorted({0, min(cut, len(units)), len(units)})):
+                path = folder / f"{one}-{first}"
+                path.write_bytes(units[first:behind].tobytes())
+                runs.append((len(files), Run(0, behind - first, 1)))
+                base = first * units.itemsize
+                files.append(QueueFile(str(path), path.name, path.stat().st_size, kind, topic, queue_id, base))
+        self.files, self.runs = tuple(files), Runs.of(runs)
+
+    def join(self, mode: str, *, by_recovery: bool) -> UnitResult:
+        plan = CrossPlan(
+            LogMap((0, LOW, self.end)),
+            deep=True,
+            queue_files=self.files,
+            queue_runs=self.runs,
+            whole=True,
+            may_hold=frozenset(["plain_schedule_tags"] if by_recovery else []),
+        )
+        with compile_mode(mode):
+            return join_units(self.records, plan, 1, LogRanges.of([], [], self.end), 1000)
+
+
+def _changed(units: Any, row: int, what: str, value: int) -> Any:
+    if what == "drop":
+        return np.delete(units, row)
+    if what == "twice":
+        return np.insert(units, row, units[row])
+    units = units.copy()
+    if what == "zero":
+        units[row] = np.zeros((), units.dtype)
+    elif what == "swap":
+        units[[row, row // 2]] = units[[row // 2, row]]
+    elif what in units.dtype.names:
+        units[what][row] = value if what != "size" else value % (1 << 31) - (value < -9)
+    return units
+
+
+def _none_in_step(raw: Any, unit_size: int, low: int, most: int, *more: Any) -> int:
+    """Do what `step_units` does where no unit is right: the rules judge each one."""
+    kind = next(kind for kind in LAYOUTS if dtype_of(LAYOUTS[kind]).itemsize == unit_size)
+    units = raw.view(dtype_of(LAYOUTS[kind]))
+    inside = (units["physical_offset"] >= low) & (units["physical_offset"] <= most)
+    rows = np.flatnonzero(valid_units(units) & ~filler_units(units) & inside)
+    more[-1][: len(rows)] = rows
+    return len(rows)
+
+
+@settings(deadline=None, max_examples=40)  # the first example compiles
+@given(
+    records=st.lists(_record, min_size=1, max_size=25),
+    changes=st.lists(_change, max_size=6),
+    cut=st.integers(0, 5),
+    more=st.lists(st.tuples(st.integers(0, 24), st.integers(0, 3), st.integers(0, 5)), max_size=2),
+    by_recovery=st.booleans(),
+)
+def test_units_in_step_are_those_that_the_rules_accept(
+    records: list[Any],
+    changes: list[Any],
+    cut: int,
+    more: list[Any],
+    by_recovery: bool,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    case = Case(tmp_path_factory.mktemp("units"), records, changes, cut, more)
+    result = case.join("always", by_recovery=by_recovery)
+    assert result == case.join("never", by_recovery=by_recovery)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(in_step, "step_units", _none_in_step)
+        assert result == case.join("never", by_recovery=by_recovery)
+
+
+def test_a_healthy_split_has_no_other_units(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    records = [(n % len(QUEUES), 0, n % 5 != 0, True, 3) for n in range(40)]
+    found: list[in_step.InStep] = []
+
+    def find(*arguments: Any) -> in_step.InStep:
+        found.append(in_step.find_in_step(*arguments))
+        return found[-1]
+
+    monkeypatch.setattr(match, "find_in_step", find)
+    outcome = Case(tmp_path, records, [], 3, []).join("always", by_recovery=False)
+    assert outcome == UnitResult(joined=32, last_physical_offset=LOW + 39 * SIZE, last_timestamp=STORED)
+    assert [len(one.others.row) for one in found] == [0]
