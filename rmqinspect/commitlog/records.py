@@ -5,7 +5,6 @@ Positions are bytes from the window's start.
 """
 
 from collections.abc import Iterator
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from rmqinspect.codec.arrays import Bools, Bytes, Ints
 from rmqinspect.codec.kernels import CRC32
 from rmqinspect.codec.layout import dtype_of
+from rmqinspect.codec.lazy import lazy
 from rmqinspect.codec.properties import Items, split_properties
 from rmqinspect.commitlog import columns
 from rmqinspect.commitlog.columns import COLUMNS, SLACK
@@ -49,7 +49,7 @@ class Records:
         """Return the records that an index, a slice or a mask picks."""
         return Records(self.raw, self.base, self.rows[which])
 
-    @cached_property
+    @lazy
     def bytes(self) -> Bytes:
         """The window, SLACK bytes included."""
         return np.frombuffer(self.raw, np.uint8)
@@ -141,7 +141,7 @@ class Records:
         """Where the properties end by their own length. A negative length counts as 0."""
         return self.rows[:, columns.PROPERTIES_END]
 
-    @cached_property
+    @lazy
     def properties(self) -> Items:
         """The properties of all records, as positions in the window."""
         return split_properties(self.bytes, self.properties_starts, self.properties_ends)
@@ -158,20 +158,20 @@ class Records:
         ok: Bools = sound != 0
         return ok
 
-    @cached_property
+    @lazy
     def body_crcs(self) -> Ints:
         """The CRC-32 of each stored body, masked as the broker stores it."""
         crcs = np.empty(len(self), np.int64)
         columns.body_crcs(CRC32, self.bytes, self.rows, crcs)
         return crcs
 
-    @cached_property
+    @lazy
     def body_crc_ok(self) -> Bools:
         """Whether BODYCRC is right. The broker does not test it for an empty body."""
         ok: Bools = self.rows[:, columns.BODY_CRC] == self.body_crcs
         return ok
 
-    @cached_property
+    @lazy
     def record_crcs(self) -> Ints:
         """NO_CRC, WRONG_CRC or RIGHT_CRC of `commitlog.columns`, for the property `__CRC32#` (5.2.0 and later)."""
         found = np.empty(len(self), np.int64)

@@ -7,10 +7,10 @@ All positions are bytes from the beginning of the file, as its pages are.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
+from rmqinspect.codec.lazy import lazy
 from rmqinspect.commitlog.columns import SLACK
 from rmqinspect.commitlog.records import Records
 from rmqinspect.damage.patterns import PAGE
@@ -58,11 +58,11 @@ class Surroundings:
         starts = np.array(positions, np.int64) - self.low
         return Records.at(self._with_slack, self.segment.base + self.low, starts)
 
-    @cached_property
+    @lazy
     def _with_slack(self) -> memoryview:
         return memoryview(self.raw + bytes(SLACK))
 
-    @cached_property
+    @lazy
     def in_place(self) -> Records | None:
         """The record that begins the gap, if its own offset is right; any other field may be damaged."""
         if self.start + self.lead + message.FIXED_SIZE > self.high:
@@ -70,7 +70,7 @@ class Surroundings:
         record = self.records([self.start + self.lead])
         return record if int(record.physical_offset[0]) == record.base + int(record.starts[0]) else None
 
-    @cached_property
+    @lazy
     def head(self) -> Records | None:
         """The same, if its magic is right too and its sizes are plausible."""
         record = self.in_place
