@@ -29,10 +29,6 @@ class Unreachable(RmqinspectError):
     """
 
 
-class WorkerKilled(RmqinspectError):
-    """A worker process was killed: by the system when memory ran out, or by somebody."""
-
-
 class BadRecord(RmqinspectError):
     """The requested record or file cannot be parsed."""
 

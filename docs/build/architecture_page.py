@@ -41,7 +41,7 @@ RecordRun and Gap               columns of many records (numpy); every other byt
   +--> Parquet file             export/part.py writes the batches of one part; the job commits all parts at the end
 ```
 
-Workers (processes or Spark tasks) get splits, return results in the order of the log, and never write to the store.
+Workers (threads or Spark tasks) get splits, return results in the order of the log, and never write to the store.
 Memory is bounded by the window and the batch, not by the store. The same split gives the same rows in every engine.
 
 Two decoders read the same declaration: `construct`, for one record (`show`, tests), and a numpy dtype computed from it

@@ -472,7 +472,6 @@ class _Reading:
     def _tell_look_ups(self) -> bool:
         """Tell what was read for look-ups, and which way; return whether records were asked for and none found."""
         from rmqinspect.codec import message_id
-        from rmqinspect.find.read import LARGE_SPAN
         from rmqinspect.store.reader import FileReader
 
         look_ups = [read.look_up for read in self.plan.reads if read.look_up is not None]
@@ -481,8 +480,6 @@ class _Reading:
         scan = self.plan.arguments.scan
         ways = "by a scan, as asked" if scan else ", ".join(dict.fromkeys(one.way for one in look_ups))
         size = FileReader.bytes_read
-        if scan or any(end - start > LARGE_SPAN for one in look_ups for start, end in one.to_read):
-            size = max(size, min(self.plan.size, self.progress.done))  # other processes count by themselves
         whole = sum(read.size(self.plan.table.name, scan=True) for read in self.plan.reads)
         of = f" of {describe_size(whole)}" if size < whole else ""
         self.progress.remark(f"read {describe_size(size)}{of}: {ways}")

@@ -214,7 +214,7 @@ def _refuse_contradictions(arguments: ExportArguments) -> None:
     if arguments.master and arguments.engine == "local":
         raise click.UsageError("--master needs --engine spark.")
     if arguments.read_rate is not None and (arguments.engine == "spark" or arguments.master):
-        raise click.UsageError("--read-rate limits processes of this machine: it needs --engine local.")
+        raise click.UsageError("--read-rate limits this process only: it needs --engine local.")
     if arguments.incremental and (relative := _relative_times(arguments)):
         raise click.UsageError(f"--incremental needs a fixed --{relative[0][0]}: an absolute time.")
 
@@ -228,7 +228,7 @@ def _choose_engine(arguments: ExportArguments) -> str:
         return "local"
     insists = arguments.engine == "spark" or arguments.master is not None
     if not insists and arguments.read_rate is not None:
-        _remark(arguments, "engine local: --read-rate limits processes of this machine")
+        _remark(arguments, "engine local: --read-rate limits this process only")
         return "local"
     from rmqinspect.spark.session import WITHOUT, check_spark
 

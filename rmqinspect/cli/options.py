@@ -145,7 +145,7 @@ def _parse_redaction(text: str) -> object:
 
 
 def _limit_reads(ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:
-    """Put the limit in force for this process and those it starts."""
+    """Put the limit in force for all threads."""
     from rmqinspect.system.throttle import ReadRate, bound_reads
 
     rate: int | None = parsed_by(parse_size)(ctx, param, text)
@@ -259,10 +259,10 @@ class RocksdbOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class JobOptions:
-    """How many processes read."""
+    """How many threads read."""
 
     jobs: int | None = option(
-        "-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Processes. Default: CPU cores, at most 4."
+        "-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Threads. Default: CPU cores, at most 4."
     )
 
 
@@ -525,7 +525,7 @@ def refuse_equal_names(names: Sequence[str], remedy: str = "") -> None:
 
 
 def count_jobs(options: JobOptions) -> int:
-    """Return the number of processes: -j, else the cores this process may use, at most 4."""
+    """Return the number of threads: -j, else the cores this process may use, at most 4."""
     from rmqinspect.system.workers import default_jobs
 
     return options.jobs or default_jobs()

@@ -13,7 +13,6 @@ from rmqinspect.errors import (
     RmqinspectError,
     Unreachable,
     Unreadable,
-    WorkerKilled,
 )
 
 
@@ -38,7 +37,7 @@ MEANINGS = {
     ExitStatus.DAMAGE: "damage or an inconsistency; `decode`, `export`: in the selected range, a row whose status is"
     " not ok, or missing records; `diff`, `verify --against`: different",
     ExitStatus.UNREADABLE: "something requested could not be read: no such file, not a store, an archive, permission,"
-    " I/O error; a worker process was killed, or stderr is full",
+    " I/O error; stderr is full",
     ExitStatus.NOTHING_FOUND: "nothing found: no such offset, id or key, no matching topic",
     ExitStatus.REFUSED: "refused for safety: the output exists, lies inside the store or has no room; segments of an"
     " earlier export have changed",
@@ -50,7 +49,6 @@ _OF_ERRORS: dict[type[RmqinspectError], ExitStatus] = {
     NotAStore: ExitStatus.UNREADABLE,
     Unreadable: ExitStatus.UNREADABLE,
     Unreachable: ExitStatus.UNREADABLE,
-    WorkerKilled: ExitStatus.UNREADABLE,
     BadRecord: ExitStatus.DAMAGE,
     DamageFound: ExitStatus.DAMAGE,
     NothingFound: ExitStatus.NOTHING_FOUND,

@@ -66,16 +66,19 @@ class RecordRun:
 Event = RecordRun | Gap | Unread | Borders
 
 
-def scan_split(split: Split, window_size: int = WINDOW_SIZE) -> Iterator[Event]:
+def scan_split(
+    split: Split, window_size: int = WINDOW_SIZE, entered: Callable[[ScanState], None] = lambda state: None
+) -> Iterator[Event]:
     """Yield the records that start in a split, and its gaps, in order; last its borders.
 
     A gap is cut at the split's borders: `merge_gaps` joins the parts again. The records of a
-    run are valid until the next step of the iterator, which reuses the window.
+    run are valid until the next step of the iterator, which reuses the window. `entered` gets the
+    first of the borders before anything is yielded that depends on it.
 
     :raises Unreadable: the file cannot be opened.
     """
     with open_file(split.segment) as reader:
-        chain = _Chain(reader, split, window_size)
+        chain = _Chain(reader, split, window_size, entered)
         yield from chain.run()
         yield from chain.reader.take_unread()
         yield Borders(chain.entry or chain.exit, chain.exit)
@@ -102,7 +105,8 @@ def redo_where_borders_differ(
     """Yield the results of splits in order, each computed from where the one before it ended.
 
     A result whose split was entered where the one before it ended goes through; any other is computed
-    `again` from the known border.
+    `again` from the known border. Of the borders, the entry is looked at before a result goes through,
+    the exit afterwards: a result may be computed while it is used.
     """
     expected: ScanState | None = None
     for result in results:
@@ -111,15 +115,15 @@ def redo_where_borders_differ(
             expected = SEGMENT_START
         if borders is not None and expected is not None and borders.entry != expected:
             result = again(replace(split, entry=expected))
-            borders = borders_of(result)
-        expected = borders.exit if borders is not None else None
         yield result
+        borders = borders_of(result)
+        expected = borders.exit if borders is not None else None
 
 
 class _Chain:
     """The walk over one split. Positions are bytes from the segment's start."""
 
-    def __init__(self, file: FileReader, split: Split, window_size: int) -> None:
+    def __init__(self, file: FileReader, split: Split, window_size: int, entered: Callable[[ScanState], None]) -> None:
         self.reader = LenientReader(file, split.segment)
         self.base, self.lead = self.reader.base, self.reader.lead
         self.begin, self.end = split.start, min(split.end, self.reader.size)
@@ -128,7 +132,10 @@ class _Chain:
         self.stops = StopJudge(self.window, self.finder, window_size)
         self.times = LastTimes(self.finder)
         self.carved = False  # a gap lies between the last record and here
-        self.entry: ScanState | None = split.entry
+        self.entry: ScanState | None = None
+        self._entered = entered
+        if split.entry is not None:
+            self._note_entry(split.entry)
         self.exit = ScanState(self.end)
 
     def run(self) -> Iterator[RecordRun | Gap | Unread]:
@@ -213,3 +220,4 @@ class _Chain:
     def _note_entry(self, state: ScanState) -> None:
         if self.entry is None:
             self.entry = state
+            self._entered(state)

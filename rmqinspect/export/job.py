@@ -11,10 +11,10 @@ again from the state in which its predecessor really ended.
 Invariants:
 - Results arrive in the order of the parts, whatever the engine. So rows, file names and the manifest depend on the
   store and the request alone.
-- Nothing here renames or deletes: files keep the names that their process gave them until `Target.commit`. A part that
+- Nothing here renames or deletes: files keep the names that their part gave them until `Target.commit`. A part that
   is written twice leaves two sets of temporary files; only those in `ExportResult.names` are committed, and on object
   storage the second overwrites the first.
-- A part that cannot be read is still a result. Only a lost worker, or a target that refuses, ends the export.
+- A part that cannot be read is still a result. Only a Spark job that fails, or a target that refuses, ends the export.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -31,7 +31,7 @@ from rmqinspect.export.plan import StorePlan
 from rmqinspect.export.request import FINDINGS, LOG_TABLES, MESSAGES
 from rmqinspect.system.workers import run_ordered
 from rmqinspect.tables.sources import unread_places
-from rmqinspect.text import describe_offset
+from rmqinspect.text import count, describe_offset
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Engine:
     """What runs `write_part` for the parts of an export.
 
     `run` yields the result of each part, in order, while later ones still run; closing it stops them.
-    It raises WorkerLost when a worker ends without a result.
+    What ends an engine for another reason than a part, it raises.
     """
 
     name: str  # local, spark
@@ -48,17 +48,17 @@ class Engine:
 
 
 def local_engine(jobs: int) -> Engine:
-    """Return the engine that runs the parts in processes of this machine; no JVM."""
+    """Return the engine that runs the parts in threads of this process; no JVM."""
 
     def run(parts: Sequence[Part], spec: ExportSpec) -> Generator[PartRead, None, None]:
-        return run_ordered(partial(write_part, spec=spec), parts, jobs, preload="rmqinspect.export.part")
+        return run_ordered(partial(write_part, spec=spec), parts, jobs)
 
-    return Engine("local", f"{jobs} {'process' if jobs == 1 else 'processes'}", run)
+    return Engine("local", count(jobs, "thread"), run)
 
 
 @dataclass(slots=True)
 class ExportResult:
-    """The outcome of an export that is ready to commit: all files are written, under the names their process chose."""
+    """The outcome of an export that is ready to commit: all files are written, under the names their part chose."""
 
     manifest: Manifest
     results: list[StoreResult]
@@ -80,7 +80,7 @@ def run_export(
 ) -> ExportResult:
     """Write all parts, then the tables that are computed from them. Commits nothing.
 
-    `progress` gets the bytes of log read and the rows written since the last call; `jobs` is the number of processes
+    `progress` gets the bytes of log read and the rows written since the last call; `jobs` is the number of threads
     for work that does not go through the engine.
     """
     stores = {plan.store.name: StoreResult(plan, unread=[*_not_read(plan, spec), *plan.missed]) for plan in plans}

@@ -1,4 +1,4 @@
-"""One part of an export: rows in, Parquet files out. Runs in any process an engine provides.
+"""One part of an export: rows in, Parquet files out. Runs in any thread or process of an engine.
 
     splits of the log -> rows of `messages` -> selection -> PartWriter --+-- topic=a/broker-000….parquet
                               |                                          +-- topic=b/broker-000….parquet
@@ -141,9 +141,14 @@ def write_part(part: Part, spec: ExportSpec) -> PartRead:
     return write_log_part(part, spec) if isinstance(part, LogPart) else write_side_part(part, spec)
 
 
+def _selection(part: Part, spec: ExportSpec) -> Selection:
+    """Return the filters for a part, which note by themselves what topics they see: other threads use theirs."""
+    return replace(spec.selection(part.store), topics_seen=set())
+
+
 def write_log_part(part: LogPart, spec: ExportSpec) -> LogPartRead:
     """Read the records of a part; write those that pass the filters, if it writes messages."""
-    request, selection = spec.request, spec.selection(part.store)
+    request, selection = spec.request, _selection(part, spec)
     result = LogPartRead(part, [], [])
     columns = None if part.writes else _SUMMED
     table_request = Request(raw_body=request.raw_body, max_body=request.max_body, columns=columns)
@@ -190,7 +195,7 @@ def write_side_part(part: SidePart, spec: ExportSpec) -> SidePartRead:
     """Read and write the rows of a part of any other table."""
     unread: list[str] = []
     table_request = Request(on_unreadable=unread.append)
-    selection = spec.selection(part.store)
+    selection = _selection(part, spec)
     with PartWriter(spec, part.table, part.store, part.name) as writer:
         for batch in split_rows(part.split, table_request):
             writer.write(selection.select_rows(batch))

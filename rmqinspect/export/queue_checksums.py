@@ -2,7 +2,7 @@
 
 The question: do all units of a queue stand at a constant distance (`shift`) from the queue offsets in their records?
 A join of records and units would answer it, and would need both sorted. Two sums per queue answer it in one pass over
-each, in any order, so parts of the log can be summed by different processes and added up.
+each, in any order, so parts of the log can be summed by themselves and added up.
 
 For the records of a queue at physical offsets p, with a mixing function h, modulo 2^64:
 

@@ -21,7 +21,7 @@ PARTITIONS = ("topic", "day", "queue_id", "store")
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """What to export, and how. Picklable; the same for all processes of an export."""
+    """What to export, and how. Picklable; the same for all parts of an export."""
 
     tables: tuple[str, ...] = (MESSAGES,)
     file_size: int = FILE_SIZE

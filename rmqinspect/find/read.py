@@ -26,7 +26,6 @@ from rmqinspect.store.model import QueueFile, Segment, Store
 from rmqinspect.tables.log import lost_gaps, messages_in, report_holes
 from rmqinspect.tables.table import Request
 
-LARGE_SPAN = 1 << 30  # bytes read by several processes; starting them costs as much as reading fewer
 _AROUND = 64 << 10  # bytes around a span that ends in a gap; sixteen times as many at each further look
 
 
@@ -50,9 +49,8 @@ def planned_rows(store: Store, spans: Sequence[Span], request: Request) -> Itera
 
 def _rows_inside(segment: Segment, span: Span, doors: "_Doors", request: Request) -> Iterator[pa.RecordBatch]:
     account = ByteAccount(segment)
-    jobs = request.jobs if span[1] - span[0] > LARGE_SPAN else 1
     try:
-        inside = replace(request, offsets=span, entry=doors.entry(segment, span[0]), jobs=jobs, on_gap=None)
+        inside = replace(request, offsets=span, entry=doors.entry(segment, span[0]), on_gap=None)
         yield from messages_in([segment], inside, account.join)
         if request.on_gap is not None:
             for gap in _lost_gaps(account, span, doors.records_behind):

@@ -32,7 +32,6 @@ from rmqinspect.errors import RmqinspectError
 from rmqinspect.export.job import Engine
 from rmqinspect.export.part import ExportSpec, Part, PartRead, write_part
 from rmqinspect.spark.jvm_errors import first_line
-from rmqinspect.system.workers import WorkerLost
 
 Answers = Generator[tuple[int, bytes], None, None]  # number of a part, pickled result
 
@@ -41,6 +40,13 @@ _RAISED = re.compile(r"Traceback \(most recent call last\):\n(?: .*\n)+(\S.*)")
 _ABORTED = re.compile(r"Job aborted.*")
 
 _POLL_INTERVAL = 0.1  # seconds
+
+
+class JobFailed(RmqinspectError):
+    """A Spark job ended without all results."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the Spark job failed: {reason}")
 
 
 def context_engine(context: SparkContext) -> Engine:
@@ -58,7 +64,7 @@ def _in_order(
 ) -> Generator[PartRead, None, None]:
     """Yield the result of each part, in order, while the others still run.
 
-    :raises WorkerLost: the job failed, with Spark's reason.
+    :raises JobFailed: with Spark's reason.
     """
     early: dict[int, bytes] = {}  # results of later parts
     with closing(answer(parts, spec)) as answers:
@@ -66,7 +72,7 @@ def _in_order(
             while number not in early:
                 done = next(answers, None)
                 if done is None:
-                    raise WorkerLost("the Spark job failed: an answer is missing")
+                    raise JobFailed("an answer is missing")
                 early[done[0]] = done[1]
             yield _unpickle(early.pop(number))
 
@@ -122,7 +128,7 @@ def _run_job(context: SparkContext, parts: Sequence[Part], spec: ExportSpec) -> 
                 yield number, results.value.pop(number)
             job.thread.join(_POLL_INTERVAL)
         if job.failure is not None:
-            raise WorkerLost(f"the Spark job failed: {job.failure}")
+            raise JobFailed(job.failure)
     finally:
         job.end()
 
@@ -168,7 +174,7 @@ def _load(session: SparkSession, parts: Sequence[Part], spec: ExportSpec) -> Ans
             pending -= 1
             yield row.number, bytes(row.answer)
     except (Py4JError, PySparkException) as error:
-        raise WorkerLost(f"the Spark job failed: {_reason(error)}") from error
+        raise JobFailed(_reason(error)) from error
     finally:
         if pending:
             session.interruptAll()

@@ -10,12 +10,13 @@ import errno
 import mmap
 import os
 import stat
+import threading
 from types import TracebackType
 from typing import ClassVar, Self
 
 from rmqinspect.errors import Unreadable
 from rmqinspect.store.model import StoreFile
-from rmqinspect.system import uri
+from rmqinspect.system import stopping, uri
 from rmqinspect.system.throttle import ReadRate, read_bound
 
 # Bytes per read under `--read-rate`.
@@ -29,6 +30,7 @@ class FileReader:
     """
 
     bytes_read: ClassVar[int] = 0  # by all readers of this process, for reporting
+    _counting: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self, file: StoreFile) -> None:
         self.file = file
@@ -67,15 +69,18 @@ class FileReader:
         """Fill `buffer` from `offset` on; return the bytes read, fewer only at the file's end.
 
         :raises Unreadable: an I/O error; the message has file and offset.
+        :raises Stopped: nobody waits for what this thread reads.
         """
         view, done = memoryview(buffer), 0
         try:
             while done < len(view):
+                stopping.check()
                 count = self._read_some(view[done:], offset + done)
                 if count == 0:
                     break
                 done += count
-            FileReader.bytes_read += done
+            with FileReader._counting:
+                FileReader.bytes_read += done
         except OSError as error:
             where = offset + done
             what = f"{self.file.name} at {where} ({where:#x}): {error.strerror}"

@@ -1,1 +1,1 @@
-"""The operating system and the network: file systems, output files, processes, limits."""
+"""The operating system and the network: file systems, output files, threads, limits."""

@@ -3,12 +3,14 @@
 import ctypes
 import sys
 from contextlib import suppress
+from functools import cache
 
 # Parameters of mallopt(3).
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
 _KEEP = 32 << 20  # the largest threshold that mallopt takes
 
 
+@cache  # malloc's settings are the process's, not the thread's
 def keep_freed_memory() -> None:
     """Make malloc keep the memory of one window's columns for those of the next.
 

@@ -24,6 +24,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from rmqinspect.errors import NotAStore, Unreachable
+from rmqinspect.system import stopping
 from rmqinspect.system.uri import join, shown
 
 Answer = TypeVar("Answer")
@@ -150,9 +151,11 @@ def result_of(
 
     :raises OSError: no such file, or access denied; as for a local file.
     :raises Unreachable: any other error; the message has file and offset.
+    :raises Stopped: nobody waits for what this thread reads or writes.
     """
+    stopping.wait_for(future, patience)
     try:
-        return future.result(patience)
+        return future.result(0)
     except (OSError, pa.ArrowException) as error:
         words, whole = _one_line(error) if future.done() else _no_answer(patience), str(error)
         for kind, number in _OF_ONE_FILE:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from rmqinspect.errors import Refused
+from rmqinspect.system import stopping
 from rmqinspect.system.filesystem import exists, files_below
 from rmqinspect.system.new_file import NewFile, as_refusal
 from rmqinspect.system.remote import Location, open_remote, read, result_of, start
@@ -127,7 +128,7 @@ class _RemoteFile(NewFile):
     def _abandon(self) -> None:
         self._buffer.clear()
         if self._temporary != self._path:
-            with suppress(OSError):
+            with stopping.stopped_by(None), suppress(OSError):
                 self._ask(self._stream.close)
                 self._ask(self._filesystem.delete_file, self._temporary)
 

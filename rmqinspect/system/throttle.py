@@ -1,51 +1,35 @@
 """A limit on read throughput (`--read-rate`), for hosts where a broker uses the same disk.
 
-One budget is shared by all processes and threads of a run: `bound_reads` sets it, `workers` passes
-it to its processes, and `store.reader` pays for every read.
+One budget is shared by all threads: `bound_reads` sets it, and `store.reader` pays for every read.
 """
 
+import threading
 import time
 from collections.abc import Callable
 
-from rmqinspect.errors import Refused
+from rmqinspect.system import stopping
 
 # Unused budget that may be caught up: sleeps are inexact, and reads alternate with computing.
 _CREDIT = 0.05  # seconds
-# A process killed while holding the lock never releases it: proceed without.
-LOCK_TIMEOUT = 1.0  # seconds
 
 
 class ReadRate:
-    """A rate in bytes per second, shared with every process that gets this object at its start.
-
-    :raises Refused: the system has no shared memory or semaphores.
-    """
+    """A rate in bytes per second."""
 
     def __init__(
-        self, rate: int, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
+        self, rate: int, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = stopping.sleep
     ) -> None:
         self.rate = rate
-        self._clock = clock  # must be system-wide
+        self._clock = clock
         self._sleep = sleep
-        from multiprocessing import get_context  # slow to import, and rarely needed
-
-        try:
-            self._paid_until = get_context("forkserver").Value("d", 0.0)
-        except (ImportError, OSError) as error:
-            raise Refused(f"--read-rate: processes cannot share a counter on this system: {error}") from error
+        self._paid_until = 0.0
+        self._lock = threading.Lock()
 
     def pay(self, size: int) -> None:
         """Sleep until `size` bytes just read fit into the rate."""
-        now = self._clock()
-        lock = self._paid_until.get_lock()
-        owned = lock.acquire(timeout=LOCK_TIMEOUT)
-        try:
-            paid = self._paid_until.get_obj()  # without its lock, which `value` alone would take
-            until = max(now - _CREDIT, paid.value) + size / self.rate
-            paid.value = until
-        finally:
-            if owned:
-                lock.release()
+        with self._lock:
+            now = self._clock()
+            until = self._paid_until = max(now - _CREDIT, self._paid_until) + size / self.rate
         if until > now:
             self._sleep(until - now)
 

@@ -1,161 +1,193 @@
-"""A process pool that yields results in task order with bounded memory.
+"""Threads that compute results in task order, with bounded memory.
 
-    tasks    0 1 2 3 4 5 …       process k of n takes tasks k, k + n, k + 2n …
-    pipes    A: 0 2 4   B: 1 3 5
-    parent   A B A B …           reads the pipes in turn, so results come in order
+    tasks      0  1  2  3  4  5 …     a free thread takes the next
+    waiting    0: c   1: d e   2: f   what each task has yielded and nobody has taken
+    results    a b c | d e … | f …    taken in the order of the tasks
 
-A process that is ahead blocks on its full pipe: nothing queues up. Large buffers of a result
-(Arrow's) bypass the pickle (protocol 5) and are copied only into and out of the pipe.
+All that waits has a common room: a thread that is ahead waits until something is taken. The first task whose results
+are not all taken may always add one, so nobody waits for ever.
+
+Threads, because the work releases the interpreter's lock: reads, compiled kernels, numpy, Arrow, CRC.
 """
 
-import fcntl
-import multiprocessing
 import os
-import pickle
-import signal
 import threading
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from multiprocessing import resource_tracker
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
-from typing import Any, TypeVar
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
-from rmqinspect.errors import RmqinspectError, WorkerKilled
-from rmqinspect.system.throttle import ReadRate, bound_reads, read_bound
+from rmqinspect.system import stopping
+from rmqinspect.system.stopping import Stopped
 
 Task = TypeVar("Task")
+Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-_PIPE_SIZE = 1 << 20  # the limit for unprivileged users on Linux
-_PATIENCE = 5.0  # seconds for a process that has closed its pipe to end
-
-
-class WorkerLost(RmqinspectError):
-    """A worker process ended without a result."""
 
 
 def default_jobs() -> int:
-    """Return the default number of processes: the cores available to this process, at most 4."""
+    """Return the default number of threads: the cores available to this process, at most 4."""
     return min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, 4)
 
 
-def run_ordered(
-    function: Callable[[Task], Result], tasks: Sequence[Task], jobs: int, preload: str
-) -> Generator[Result, None, None]:
-    """Yield `function(task)` for each task, in order, computed by `jobs` processes.
+def run_ordered(function: Callable[[Task], Result], tasks: Sequence[Task], jobs: int) -> Generator[Result, None, None]:
+    """Yield `function(task)` for each task, in order, computed by `jobs` threads; at most `jobs` results wait.
 
-    One job runs in this process. `function` and the tasks are pickled; `preload` names the module
-    that the fork server imports once. Closing the generator ends the processes. Only this process
-    handles Ctrl-C. All share this process's `--read-rate`.
+    One job runs in the calling thread. What a task raises is raised in its place. Closing the generator ends the
+    threads at their next read.
+    """
 
-    :raises WorkerKilled: a process was killed.
-    :raises WorkerLost: a process ended without a result.
+    def only(task: Task) -> Generator[Result, None, None]:
+        yield function(task)
+
+    with closing(stream_ordered(only, tasks, jobs, lambda _: 1, jobs)) as streams:
+        for results in streams:
+            yield from results
+
+
+def stream_ordered(
+    function: Callable[[Task], Generator[Item, None, None]],
+    tasks: Sequence[Task],
+    jobs: int,
+    size_of: Callable[[Item], int],
+    room: int,
+) -> Generator[Iterator[Item], None, None]:
+    """Yield an iterator over `function(task)` for each task, in order, computed by `jobs` threads.
+
+    Items wait to be taken up to a size of `room` altogether. Who asks for the next iterator has done with the one
+    before: what is left of it is not computed. Otherwise as `run_ordered`.
     """
     jobs = min(jobs, len(tasks))
     if jobs <= 1:
-        for task in tasks:  # not map(): a StopIteration raised by a task would end it
-            yield function(task)
-        return
-    # Not fork: a forked copy of a process with threads (numpy's, Arrow's) may hang.
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([preload])
-    processes, pipes = [], []
-    try:
-        for number in range(jobs):
-            ours, theirs = context.Pipe(duplex=False)
-            _widen(ours)
-            work = (theirs, function, tasks[number::jobs], read_bound())
-            process = context.Process(target=_work, args=work, daemon=True)
-            with _uninterrupted():
-                process.start()
-            theirs.close()
-            processes.append(process)
-            pipes.append(ours)
-        for number in range(len(tasks)):
-            try:
-                outcome = _receive(pipes[number % jobs])
-            except EOFError as error:
-                raise _lost(processes[number % jobs]) from error
-            if isinstance(outcome, RmqinspectError):
-                raise outcome
-            yield outcome
-    finally:
-        for pipe in pipes:
-            pipe.close()
-        for process in processes:
-            process.terminate()
-            process.join()
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Block Ctrl-C: processes started meanwhile inherit the mask, so that it never interrupts their imports."""
-    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    resource_tracker.ensure_running()  # started first, because starting it unblocks Ctrl-C
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _widen(pipe: Connection) -> None:
-    """Enlarge a pipe's buffer where possible: fewer context switches."""
-    if hasattr(fcntl, "F_SETPIPE_SZ"):
-        with suppress(OSError):
-            fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
-
-
-def _work(pipe: Connection, function: Callable[[Any], Any], tasks: Sequence[Any], bound: ReadRate | None) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    bound_reads(bound)
-    try:
         for task in tasks:
-            _send(pipe, function(task))
-    except BrokenPipeError:
-        return  # the parent has stopped reading
-    except RmqinspectError as error:
-        _send(pipe, error)
+            with closing(function(task)) as items:
+                yield items
+        return
+    threads = _Threads(function, tasks, size_of, room)
+    try:
+        threads.start(jobs)
+        for number in range(len(tasks)):
+            yield threads.items_of(number)
+    finally:
+        threads.stop()
 
 
-def _send(pipe: Connection, outcome: Any) -> None:
-    buffers: list[pickle.PickleBuffer] = []
-    head = pickle.dumps(outcome, protocol=5, buffer_callback=buffers.append)
-    views = [buffer.raw() for buffer in buffers]
-    pipe.send_bytes(pickle.dumps((head, [len(view) for view in views])))
-    for view in views:
-        while len(view):
-            view = view[os.write(pipe.fileno(), view) :]
+@dataclass(slots=True)
+class _Waiting(Generic[Item]):
+    """What one task has yielded and nobody has taken."""
+
+    items: deque[tuple[Item, int]] = field(default_factory=deque)  # with sizes
+    ended: bool = False
+    error: BaseException | None = None  # what ended it
 
 
-def _receive(pipe: Connection) -> Any:
-    """Return the next outcome of a process.
+class _Threads(Generic[Task, Item]):
+    def __init__(
+        self,
+        function: Callable[[Task], Generator[Item, None, None]],
+        tasks: Sequence[Task],
+        size_of: Callable[[Item], int],
+        room: int,
+    ) -> None:
+        self._function, self._tasks, self._size_of, self._room = function, tasks, size_of, room
+        self._waiting = [_Waiting[Item]() for _ in tasks]
+        self._held = 0  # size of all that waits
+        self._begun = 0  # tasks that a thread has taken
+        self._first = 0  # the task whose items are taken now
+        self._stopped = threading.Event()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._threads: list[threading.Thread] = []
 
-    :raises EOFError: it has ended before that.
-    """
-    head, sizes = pickle.loads(pipe.recv_bytes())
-    return pickle.loads(head, buffers=[_read_exactly(pipe.fileno(), size) for size in sizes])
+    def start(self, jobs: int) -> None:
+        for number in range(jobs):
+            # Daemons: should a second Ctrl-C interrupt the wait for their end, the process ends all the same.
+            thread = threading.Thread(target=self._work, name=f"worker-{number}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
 
+    def stop(self) -> None:
+        """End the threads, and wait for them."""
+        self._stopped.set()
+        with self._lock:
+            self._changed.notify_all()
+        for thread in self._threads:
+            if thread.ident is not None:  # it was started
+                thread.join()
 
-def _lost(process: BaseProcess) -> RmqinspectError:
-    """Return why a process has ended before its last result."""
-    process.join(_PATIENCE)
-    if (process.exitcode or 0) < 0:
-        name = signal.Signals(-process.exitcode).name  # type: ignore[operator]
-        return WorkerKilled(f"a worker process was killed ({name}): if memory ran out, -j 1 needs less")
-    return WorkerLost("a worker process ended without a result")
+    # --- in the calling thread --------------------------------------------------------------------
 
+    def items_of(self, number: int) -> Iterator[Item]:
+        """Return the items of the next task; the tasks before it are done with."""
+        with self._lock:
+            for waiting in self._waiting[self._first : number]:
+                self._held -= sum(size for _, size in waiting.items)
+                waiting.items.clear()
+                waiting.error = None
+            self._first = number
+            self._changed.notify_all()
+        return self._take(self._waiting[number])
 
-def _read_exactly(descriptor: int, size: int) -> bytearray:
-    raw = bytearray(size)
-    view = memoryview(raw)
-    while len(view):
-        count = os.readv(descriptor, [view])
-        if not count:
-            raise EOFError
-        view = view[count:]
-    return raw
+    def _take(self, waiting: _Waiting[Item]) -> Iterator[Item]:
+        while True:
+            with self._lock:
+                while not waiting.items and not waiting.ended:
+                    self._changed.wait()
+                if not waiting.items:
+                    break
+                item, size = waiting.items.popleft()
+                self._held -= size
+                self._changed.notify_all()
+            yield item
+            del item  # not beside the next one
+        if waiting.error is not None:
+            raise waiting.error
+
+    # --- in the threads ---------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        with stopping.stopped_by(self._stopped):
+            while (number := self._next_task()) is not None:
+                error: BaseException | None = None
+                try:
+                    with closing(self._function(self._tasks[number])) as items:
+                        for item in items:
+                            self._add(number, item)
+                            del item
+                except Stopped:
+                    pass
+                except BaseException as raised:  # noqa: BLE001  raised again where the results are taken
+                    error = raised
+                self._end(number, error)
+
+    def _next_task(self) -> int | None:
+        with self._lock:
+            if self._stopped.is_set() or self._begun == len(self._tasks):
+                return None
+            self._begun += 1
+            return self._begun - 1
+
+    def _add(self, number: int, item: Item) -> None:
+        """Add an item when there is room.
+
+        :raises Stopped: nobody will take it.
+        """
+        size, waiting = self._size_of(item), self._waiting[number]
+        with self._lock:
+            while self._held + size > self._room and not (number <= self._first and not waiting.items):
+                if self._stopped.is_set():
+                    raise Stopped
+                self._changed.wait()
+            if self._stopped.is_set() or number < self._first:
+                raise Stopped
+            waiting.items.append((item, size))
+            self._held += size
+            self._changed.notify_all()
+
+    def _end(self, number: int, error: BaseException | None) -> None:
+        with self._lock:
+            waiting = self._waiting[number]
+            waiting.ended = True
+            waiting.error = error if number >= self._first else None
+            self._changed.notify_all()

@@ -1,11 +1,11 @@
 """The tables of the commit log: messages, gaps, segments."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import repeat
-from typing import TypeVar
+from itertools import chain, repeat
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -14,25 +14,23 @@ from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.commitlog.gaps import Gap, holes_in
 from rmqinspect.commitlog.lenient_reader import Unread
 from rmqinspect.commitlog.scan import WINDOW_SIZE, RecordRun, redo_where_borders_differ, scan_split
-from rmqinspect.commitlog.splits import Borders, Split, plan_splits
+from rmqinspect.commitlog.splits import Borders, ScanState, Split, plan_splits
 from rmqinspect.errors import Unreadable
 from rmqinspect.store.model import Segment, Store
 from rmqinspect.system.limits import keep_freed_memory
-from rmqinspect.system.workers import run_ordered
+from rmqinspect.system.workers import run_ordered, stream_ordered
 from rmqinspect.tables import messages
 from rmqinspect.tables.arrow import batches_of
 from rmqinspect.tables.table import TIMESTAMP, Request, Table, column
 from rmqinspect.times import millis_to_micros
 
-Result = TypeVar("Result")
-
-# A split's rows go from process to process in one message: large enough to pay for it.
+# Bytes. Large enough that looking back for the first record costs little.
 SPLIT_SIZE = 16 << 20
 
 _SMALL_WINDOW = 64 << 10
 
-# Bytes of rows a process buffers for one split: four times its size, exceeded only where bodies compress well.
-_MAX_ROWS = 64 << 20
+# Bytes of rows that wait until those before them are taken: some splits.
+_ROOM = 64 << 20
 
 GAPS = pa.schema(
     [
@@ -75,16 +73,8 @@ class LogSplitRead:
     borders: Borders | None  # None: the file could not be opened
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """The rows of a split as an Arrow stream; None where they exceed _MAX_ROWS and the parent reads them again."""
-
-    read: LogSplitRead
-    stream: pa.Buffer | None
-
-
 def message_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
-    """Yield the table `messages` in log order, whatever the number of processes."""
+    """Yield the table `messages` in log order, whatever the number of threads."""
     report_holes(holes_in(store), request)
     yield from messages_in(store.segments, request)
 
@@ -104,28 +94,22 @@ def messages_in(
 
     `take` gets the byte account of each split.
     """
-    keep_freed_memory()
     splits = _splits_in(segments, request)
     lost = _LostRanges(request)
-    for number, split in enumerate(splits) if request.jobs == 1 or len(splits) == 1 else ():
-        account = ByteAccount(split.segment)
-        yield from _stream(split, request, account)
-        lost.take(account, splits[number + 1 : number + 2])
-        if take is not None:
-            take(account)
-    if request.jobs > 1 and len(splits) > 1:
-        work = partial(_collect_rows, request=_picklable(request))
-        for number, rows in enumerate(_in_order(work, splits, request.jobs, lambda rows: rows.read)):
-            read = rows.read
-            if rows.stream is not None:
-                yield from pa.ipc.open_stream(rows.stream)
-            else:
-                split = replace(read.split, entry=read.borders and read.borders.entry)
-                yield from _stream(split, request, ByteAccount(split.segment))
-            lost.take(read.account, splits[number + 1 : number + 2])
+    read = partial(_read_split, rows_of=partial(messages.message_batches, request=request))
+    with closing(stream_ordered(read, splits, request.jobs, _size_of, _ROOM)) as streams:
+        started = (_Reading(split, items) for split, items in zip(splits, streams, strict=True))
+        readings = redo_where_borders_differ(
+            started,
+            lambda reading: reading.split,
+            lambda reading: reading.borders,
+            lambda split: _Reading(split, read(split)),
+        )
+        for number, reading in enumerate(readings):
+            yield from reading.rows(request)
+            lost.take(reading.account, splits[number + 1 : number + 2])
             if take is not None:
-                take(read.account)
-            _report(read, request)
+                take(reading.account)
 
 
 class _LostRanges:
@@ -247,28 +231,83 @@ def _splits_in(segments: Sequence[Segment], request: Request) -> list[Split]:
     return [split for split in inside if split.start < split.end]
 
 
-def _stream(split: Split, request: Request, account: ByteAccount) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a split as they are found; `account` takes its bytes, and what could not be read is told."""
-    done = split.start
+# What becomes known of a split while it is read, in this order: where it was entered; rows, the position up to which
+# they are known, and what could not be read; the result.
+_Item: TypeAlias = ScanState | pa.RecordBatch | int | Unread | LogSplitRead
+
+
+def _read_split(split: Split, rows_of: Callable[[RecordRun], Iterable[pa.RecordBatch]]) -> Generator[_Item, None, None]:
+    """Read a split to its end, whatever its damage.
+
+    :raises Unreadable: the file cannot be opened; after the result.
+    """
+    keep_freed_memory()
+    unread: list[Unread] = []
+    account, borders = ByteAccount(split.segment), None
+    entered: list[ScanState] = []
+    failure: Unreadable | None = None
     try:
-        for event in scan_split(split, _window_for(split)):
+        for event in scan_split(split, _window_for(split), entered.append):
+            if entered:
+                yield entered.pop()
+            if isinstance(event, Unread):
+                unread.append(event)
+                yield event
+            elif isinstance(event, Borders):
+                borders = event
+            else:
+                account.add(event)
             if isinstance(event, RecordRun):
-                account.add(event)
-                yield from messages.message_batches(event, request)
-                now = event.records.base + int(event.records.ends[-1]) - split.segment.base
-                if request.progress is not None:
-                    request.progress(now - done)
-                done = now
-            elif isinstance(event, Gap):
-                account.add(event)
-            elif isinstance(event, Unread) and request.on_unreadable is not None:
-                request.on_unreadable(event.message)
+                yield from rows_of(event)
+                yield event.records.base + int(event.records.ends[-1]) - split.segment.base
     except Unreadable as error:
-        if request.on_unreadable is None:
-            raise
-        request.on_unreadable(str(error))
-    if request.progress is not None:
-        request.progress(split.end - done)
+        base = split.segment.base
+        unread.append(Unread(base + split.start, base + split.end, str(error)))
+        failure = error
+    yield LogSplitRead(split, unread, account, borders)
+    if failure is not None:
+        raise failure
+
+
+def _size_of(item: _Item) -> int:
+    """Return the bytes that an item takes while it waits."""
+    return item.nbytes if isinstance(item, pa.RecordBatch) else 0
+
+
+class _Reading:
+    """A split whose rows are taken while it is read."""
+
+    def __init__(self, split: Split, items: Iterator[_Item]) -> None:
+        self.split = split
+        self.account = ByteAccount(split.segment)
+        self.borders: Borders | None = None  # the exit is right once all rows are taken
+        first = next(items)
+        if isinstance(first, ScanState):
+            self.borders = Borders(first, first)
+            self._items = items
+        else:
+            self._items = chain((first,), items)
+
+    def rows(self, request: Request) -> Iterator[pa.RecordBatch]:
+        """Yield the rows; progress, and what could not be read, is told in between."""
+        tell, progress = request.on_unreadable, request.progress or (lambda size: None)
+        done = self.split.start
+        try:
+            for item in self._items:
+                if isinstance(item, pa.RecordBatch):
+                    yield item
+                elif isinstance(item, int):
+                    progress(item - done)
+                    done = item
+                elif isinstance(item, LogSplitRead):
+                    self.account, self.borders = item.account, item.borders
+                elif isinstance(item, Unread) and tell is not None:
+                    tell(item.message)
+        except Unreadable as error:
+            if tell is None:
+                raise
+            tell(str(error))
+        progress(self.split.end - done)
 
 
 def _window_for(split: Split) -> int:
@@ -279,65 +318,27 @@ def _window_for(split: Split) -> int:
 def _accounts(segments: Sequence[Segment], request: Request) -> dict[str, ByteAccount]:
     """Read the log; return the byte account of each segment, by path."""
     accounts: dict[str, ByteAccount] = {}
-    work = partial(read_log_split, request=_picklable(request))
-    for read in _in_order(work, _splits_in(segments, request), request.jobs, lambda read: read):
-        accounts.setdefault(read.split.segment.path, ByteAccount(read.split.segment)).join(read.account)
-        _report(read, request)
+    work = partial(read_log_split, request=request)
+    with closing(run_ordered(work, _splits_in(segments, request), request.jobs)) as results:
+        for read in redo_where_borders_differ(results, lambda read: read.split, lambda read: read.borders, work):
+            accounts.setdefault(read.split.segment.path, ByteAccount(read.split.segment)).join(read.account)
+            _report(read, request)
     return accounts
-
-
-def _picklable(request: Request) -> Request:
-    """Return a request without callbacks, for another process."""
-    return replace(request, progress=None, on_gap=None, on_unreadable=None, on_remark=None, jobs=1)
-
-
-def _in_order(
-    work: Callable[[Split], Result], splits: list[Split], jobs: int, read_of: Callable[[Result], LogSplitRead]
-) -> Iterator[Result]:
-    with closing(run_ordered(work, splits, jobs, preload=__name__)) as results:
-        yield from redo_where_borders_differ(
-            results, lambda result: read_of(result).split, lambda result: read_of(result).borders, work
-        )
 
 
 def read_log_split(
     split: Split, request: Request, take: Callable[[pa.RecordBatch], None] | None = None
 ) -> LogSplitRead:
     """Read a split to its end, whatever its damage; `take` gets the rows of `messages`, in order."""
-    keep_freed_memory()
     kernels.expect(split.end - split.start)
-    unread: list[Unread] = []
-    account, borders = ByteAccount(split.segment), None
-    try:
-        for event in scan_split(split):
-            if isinstance(event, Unread):
-                unread.append(event)
-            elif isinstance(event, Borders):
-                borders = event
-            else:
-                account.add(event)
-            if isinstance(event, RecordRun) and take is not None:
-                for batch in messages.message_batches(event, request):
-                    take(batch)
-    except Unreadable as error:
-        base = split.segment.base
-        unread.append(Unread(base + split.start, base + split.end, str(error)))
-    return LogSplitRead(split, unread, account, borders)
-
-
-def _collect_rows(split: Split, request: Request) -> _Rows:
-    sink = pa.BufferOutputStream()
-    size = 0  # bytes of rows, those that are not kept included
-
-    def take(batch: pa.RecordBatch) -> None:
-        nonlocal size
-        size += batch.nbytes
-        if size <= _MAX_ROWS:
-            writer.write_batch(batch)
-
-    with pa.ipc.new_stream(sink, messages.SCHEMA) as writer:
-        read = read_log_split(split, request, take)
-    return _Rows(read, sink.getvalue() if size <= _MAX_ROWS else None)
+    rows_of = partial(messages.message_batches, request=request)
+    with closing(_read_split(split, rows_of if take is not None else lambda run: ())) as items:
+        for item in items:
+            if isinstance(item, LogSplitRead):
+                return item
+            if isinstance(item, pa.RecordBatch) and take is not None:
+                take(item)
+    raise AssertionError("a split ends with its result")
 
 
 def _report(read: LogSplitRead, request: Request) -> None:

@@ -1,4 +1,4 @@
-"""Tables cut into splits: units of work for processes that share nothing but the files.
+"""Tables cut into splits: units of work for Spark's tasks, which share nothing but the files.
 
     table            one split is                          read by
     messages         a byte range of a segment             walking to its first record, then scanning
@@ -17,7 +17,7 @@ there, only the records before it tell:
     splits      |-------- 0 -----:----- 1 -------|
                                  ^ split 1 begins inside a record that belongs to split 0
 
-A process pool computes a split from a look back, compares its entry with the exit of the split before, and computes
+A pool of threads computes a split from a look back, compares its entry with the exit of the split before, and computes
 it again where they differ (`commitlog.scan.redo_where_borders_differ`). Here nobody sees both, because Spark's tasks
 do not meet. So each split walks the chain from the start of the segment, or from the first offset asked for, to its
 own start (`commitlog.scan.walk_to`): it reads the bytes before it, but decodes no columns.
@@ -188,14 +188,14 @@ def name_store(text: str) -> tuple[str, str]:
     return name_text(name or basename(abspath(path))), path
 
 
-def default_split_size(sizes: Sequence[int], processes: int) -> int:
-    """Return the split size for segments of these sizes: whole segments, if there are two for each process.
+def default_split_size(sizes: Sequence[int], workers: int) -> int:
+    """Return the split size for segments of these sizes: whole segments, if there are two for each worker.
 
-    Otherwise two splits for each process, but none below SMALLEST_PART.
+    Otherwise two splits for each worker, but none below SMALLEST_PART.
     """
-    if len(sizes) >= 2 * processes:
+    if len(sizes) >= 2 * workers:
         return max(sizes, default=SMALLEST_PART)
-    return max(-(-sum(sizes) // (2 * processes)), SMALLEST_PART)
+    return max(-(-sum(sizes) // (2 * workers)), SMALLEST_PART)
 
 
 # --- planning -------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ class Request:
     entry: ScanState | None = None  # state of the scan at the start of `offsets`, if they lie in one segment
     raw_body: bool = False  # bodies as stored, not decompressed
     max_body: int = 64 << 20  # bodies larger than this after decompression stay compressed
-    jobs: int = 1  # processes
+    jobs: int = 1  # threads
     columns: frozenset[str] | None = None  # columns the caller uses; others may be null
     progress: Callable[[int], None] | None = None  # gets the bytes read since its last call
     # Gets each range of the log that lost its records (kind, start, end), possibly in several parts.

@@ -12,5 +12,5 @@ class VerifyOptions:
     level: str = DEFAULT_LEVEL
     codes: frozenset[str] = frozenset(BY_CODE)
     max_findings: int = 1000  # rows per code; counts stay exact
-    jobs: int = 1  # processes
+    jobs: int = 1  # threads
     broker_version: str | None = None  # a release of version_estimate.RELEASES; None: estimated from the store

@@ -1,11 +1,11 @@
-"""The plan of the third phase: what a process needs to check a split of the log with all that points into it.
+"""The plan of the third phase: what a thread needs to check a split of the log with all that points into it.
 
     offsets of the log   0 ........ 64M ....... 128M    (hole)    256M ...
     split                |  split 0  |  split 1  |               | split 2 |
     number               |     0     |     1     |       2       |    3    |  4
                                                    no split: `outside`
 
-Every offset has one number, so each pointer is judged once. Made from the surveys, sent once to each process.
+Every offset has one number, so each pointer is judged once. Made from the surveys; all threads read the same one.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

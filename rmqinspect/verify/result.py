@@ -13,7 +13,7 @@ from rmqinspect.verify.options import VerifyOptions
 
 @dataclass(slots=True)
 class VerifyResult:
-    """Findings in file order, the byte account and the verdict: the same for any number of processes."""
+    """Findings in file order, the byte account and the verdict: the same for any number of threads."""
 
     store: Store
     options: VerifyOptions

@@ -3,13 +3,13 @@
     quick       names, sizes, headers, configuration, lock          files.py, config/, index/header.py
     survey      each queue, index and timer file by itself:         survey.py
                 which of its rows point into which split            plan.py
-    log         split by split, in any process: the records, and    commitlog/split.py
+    log         split by split, in any thread: the records, and     commitlog/split.py
                 all that points into the split
     judgement   gaps, losses, order, the log's end, checkpoint,     commitlog/whole_log.py, cross_check.py
                 consumer groups
 
 Invariants:
-- Findings and their order are the same for any number of processes, and wherever the log is cut into splits.
+- Findings and their order are the same for any number of threads, and wherever the log is cut into splits.
 - Memory is bounded by splits and caps, never by the store.
 - Ctrl-C ends the reading, not the result: what was found stays, and the verdict is INCOMPLETE.
 """
@@ -32,7 +32,7 @@ from rmqinspect.system.workers import run_ordered
 from rmqinspect.text import count
 from rmqinspect.verify.code_groups import FIELD_BITS, OF_RECORDS
 from rmqinspect.verify.codes import CODES, levels_up_to
-from rmqinspect.verify.commitlog.split import PRELOAD, CheckLimits, SplitResult, check_split
+from rmqinspect.verify.commitlog.split import CheckLimits, SplitResult, check_split
 from rmqinspect.verify.commitlog.whole_log import LogJudge
 from rmqinspect.verify.config.files import check_configs
 from rmqinspect.verify.config.groups import check_groups
@@ -53,16 +53,14 @@ from rmqinspect.verify.survey import SurveyLimits, Surveys, make_plan, survey_fi
 from rmqinspect.verify.timer.join import join_timer
 
 _ROWS = 1 << 16  # pointers outside of all splits that are judged at a time
-_LEAST_ROOM = 1000  # rows of a code that a process keeps at least: the judgement needs more than is shown
+_LEAST_ROOM = 1000  # rows of a code that a split keeps at least: the judgement needs more than is shown
 _ANY_OFFSET = 2**63 - 1  # the end of a queue that could not be read
 
-# Bytes. Starting a split is cheap at this size, and all processes end together.
+# Bytes. Starting a split is cheap at this size, and all threads end together.
 SPLIT_SIZE = 64 << 20
 # With queues, splits are this many times smaller: all that points into a split is held beside it. Not with so many
 # queues that each has a few units only in a split: reading these costs more.
 _SMALLER, _MANY_QUEUES = 4, 2000
-# Bytes. Below this, starting a second process takes longer than it saves.
-WORTH_PROCESSES = 128 << 20
 
 
 def verify(
@@ -127,17 +125,13 @@ class VerifyRun:
             return
         log = map_log(self.splits)
         limits = SurveyLimits(log.borders, self.store.log_start, self.limit)
-        size = sum(file.size for file in (*self.store.queue_files, *self.store.index_files))
-        self.surveys = survey_pointers(self.store, limits, deep=self.deep, jobs=self._jobs(size))
+        self.surveys = survey_pointers(self.store, limits, deep=self.deep, jobs=self.options.jobs)
         self.versions = estimate_version(self.store, self.surveys.newest_offsets, self.options.broker_version)
         rules = holding(self.versions.releases, RELEASES)
         self.plan = make_plan(self.store, log, self.surveys, deep=self.deep, rules=rules)
         self.cross = CrossJudge(
             self.store, self.surveys.queues, deep=self.deep, elsewhere=self.plan.elsewhere, limit=self.limit
         )
-
-    def _jobs(self, size: int) -> int:
-        return self.options.jobs if size > WORTH_PROCESSES else 1
 
     # --- log --------------------------------------------------------------------------------------
 
@@ -159,8 +153,7 @@ class VerifyRun:
         standard = {code.code for code in CODES if code.level in levels_up_to("standard")}
         limits = CheckLimits(self.limit, frozenset(standard & self.options.codes))
         check = partial(check_split, limits=limits, plan=self.plan)
-        jobs = self._jobs(sum(split.end - split.start for split in self.splits))
-        with closing(run_ordered(check, self.splits, jobs, preload=PRELOAD)) as results:
+        with closing(run_ordered(check, self.splits, self.options.jobs)) as results:
             yield from redo_where_borders_differ(
                 results, lambda result: result.split, lambda result: result.borders, check
             )

@@ -1,6 +1,6 @@
 """The second phase of verify: every queue, index and timer file by itself, and which split each row points into.
 
-Tasks are small, so that all processes end together; results come in the order of the tasks.
+Tasks are small, so that all threads end together; results come in the order of the tasks.
 """
 
 from collections import Counter
@@ -17,7 +17,6 @@ from rmqinspect.rocksdb.databases import QUEUES, unread_databases
 from rmqinspect.rocksdb.entries import timer_units_file
 from rmqinspect.store.model import QueueFile, Store
 from rmqinspect.system.workers import run_ordered
-from rmqinspect.verify.commitlog.split import PRELOAD
 from rmqinspect.verify.consumequeue.ext import ExtSurvey, survey_ext
 from rmqinspect.verify.consumequeue.survey import QueueSurvey, retention_findings, survey_queue
 from rmqinspect.verify.findings import Finding
@@ -87,13 +86,13 @@ class Surveys:
 
 
 def survey_pointers(store: Store, limits: SurveyLimits, *, deep: bool, jobs: int) -> Surveys:
-    """Read every file that points into the log, in up to `jobs` processes; index and timer files only if `deep`."""
+    """Read every file that points into the log, in up to `jobs` threads; index and timer files only if `deep`."""
     index_files = read_index_files(store, []) if deep else []  # the quick phase reported those it cannot read
     unread = {oddity.place[:1] for oddity in store.oddities if oddity.is_unread}
     tasks = survey_tasks(store, index_files, timer=deep and ("timerlog",) not in unread)
     surveys = Surveys()
     survey = partial(run_survey, limits=limits)
-    with closing(run_ordered(survey, tasks, jobs if len(tasks) > 1 else 1, preload=PRELOAD)) as results:
+    with closing(run_ordered(survey, tasks, jobs)) as results:
         for task, result in zip(tasks, results, strict=True):
             surveys.queues += result.queues
             if task.index is not None and result.index is not None:
@@ -159,7 +158,7 @@ def survey_tasks(store: Store, index_files: Iterable[IndexFile], *, timer: bool)
 
 
 def run_survey(task: SurveyTask, limits: SurveyLimits) -> SurveyResult:
-    """Survey the files of a task, in any process."""
+    """Survey the files of a task, in any thread."""
     borders = np.array(limits.borders, np.int64)
     result = SurveyResult()
     for files in task.queues:

@@ -34,7 +34,7 @@ from tests.support.samples import sample
 HEALTHY = sample("healthy-5.5.0")
 SEGMENT = "00000000000000000000"
 
-# Each command that reads a store, as it is called on one. One process: what a test changes in it must count.
+# Each command that reads a store, as it is called on one.
 COMMANDS = {
     "info": ("info", "{}"),
     "decode": ("decode", "{}", "-j", "1"),
@@ -325,9 +325,8 @@ def test_ctrl_c_ends_verify_with_what_was_found_so_far(tmp_path: Path) -> None:
     assert [segment["base"] for segment in reported["segments"]] == [0, 65536]
 
 
-def test_ctrl_c_ends_the_other_processes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_ends_the_other_threads_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rmqinspect.verify.run, "SPLIT_SIZE", 16 << 10)
-    monkeypatch.setattr(rmqinspect.verify.run, "WORTH_PROCESSES", 0)
     seen: list[int] = []
 
     def progress(size: int) -> None:

@@ -114,7 +114,7 @@ def test_a_whole_store_ends_with_0(run: Run) -> None:
     assert status == ExitStatus.DONE
     assert out.splitlines()[-1] == "VERDICT   EXPORTED"
     assert "to read of 1 store" in err
-    assert "1 process" in err
+    assert "1 thread" in err
     assert sorted(os.listdir("lake")) == ["_SUCCESS", "_manifest.json", "messages"]
     assert set(rows().column("store").to_pylist()) == {"broker-a"}
 

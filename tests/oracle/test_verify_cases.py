@@ -47,7 +47,7 @@ def check(path: Path, level: str = "deep", jobs: int = 1) -> VerifyResult:
 
 @cache
 def outcome_of(family: oracle.Family, name: str, level: str = "deep") -> VerifyResult:
-    """Return what one process finds in a store. Shared between tests: do not change it."""
+    """Return what one thread finds in a store. Shared between tests: do not change it."""
     return check(oracle.store(family, name), level)
 
 
@@ -163,7 +163,7 @@ def test_small_splits_find_the_same(
 
 
 # Each kind of thing that one split leaves to the judge of the whole store, and two stores without damage.
-SEVERAL_PROCESSES = (
+SEVERAL_THREADS = (
     "main-5.3.3",
     "dledger-5.3.3",
     "lmq-5.3.3",
@@ -184,12 +184,11 @@ SEVERAL_PROCESSES = (
 )
 
 
-@pytest.mark.parametrize("name", SEVERAL_PROCESSES)
-def test_two_processes_find_the_same_in_the_same_order(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+@pytest.mark.parametrize("name", SEVERAL_THREADS)
+def test_two_threads_find_the_same_in_the_same_order(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     family = next(family for family, case in CASES if case == name)
     alone = outcome_of(family, name)
     monkeypatch.setattr(rmqinspect.verify.run, "SPLIT_SIZE", 16 << 10)
-    monkeypatch.setattr(rmqinspect.verify.run, "WORTH_PROCESSES", 0)
     together = check(oracle.store(family, name), jobs=2)
     assert together.findings.rows == alone.findings.rows
     assert report(together) == report(alone)

@@ -40,7 +40,7 @@ def table_of(heading: str) -> list[list[str]]:
 
 
 def export(*words: str) -> dict[str, Any]:
-    """Export with one process, and return the manifest."""
+    """Export with one thread, and return the manifest."""
     main(["export", *words, "--engine", "local", "-j", "1", "-q"])
     folder = words[words.index("-o") + 1]
     manifest: dict[str, Any] = json.loads((Path(folder) / "_manifest.json").read_bytes())

@@ -93,7 +93,7 @@ def test_an_earlier_export_is_kept_replaced_or_added_to(server: Server, run: Run
     )
 
 
-def test_two_processes_write_there(server: Server, lake: str) -> None:
+def test_two_threads_write_there(server: Server, lake: str) -> None:
     ended = subprocess.run(
         [
             sys.executable,

@@ -138,7 +138,7 @@ def test_an_uploaded_copy_is_what_was_recorded(server: Server, run: Run, tmp_pat
     assert (status, "gone     commitlog/" in out) == (ExitStatus.DAMAGE, True)
 
 
-def test_two_processes_open_the_store_by_themselves(server: Server, run: Run) -> None:
+def test_two_threads_open_the_files_by_themselves(server: Server, run: Run) -> None:
     local, uri = both(server, DAMAGED)
     for words in (("decode", "-f", "jsonl"), ("verify", "--level", "deep", "-q", "-f", "csv")):
         ended = subprocess.run(

@@ -23,7 +23,6 @@ from rmqinspect.export.request import ExportRequest
 from rmqinspect.export.target import FRESH, Target
 from rmqinspect.spark import session
 from rmqinspect.store.discover import open_store
-from rmqinspect.system.workers import WorkerLost
 from tests.support import oracle
 from tests.support.exporting import planned
 from tests.support.sparks import MASTER, quiet
@@ -115,11 +114,11 @@ def test_what_a_task_cannot_do_is_told_as_it_would_be_here(spark: "SparkSession"
 
 
 def test_a_job_that_fails_says_why(spark: "SparkSession", tmp_path: Path) -> None:
-    from rmqinspect.spark.engine import connect_engine, context_engine
+    from rmqinspect.spark.engine import JobFailed, connect_engine, context_engine
 
     broken: Any = ["no part"]
     for engine in (context_engine(spark.sparkContext), connect_engine(spark)):
-        with pytest.raises(WorkerLost, match="the Spark job failed: a task ended with AttributeError: ") as reported:
+        with pytest.raises(JobFailed, match="the Spark job failed: a task ended with AttributeError: ") as reported:
             list(engine.run(broken, ExportSpec(str(tmp_path), RUN, WISH)))
         assert "\n" not in str(reported.value)
 

@@ -52,7 +52,7 @@ class Scan(NamedTuple):
 
 
 def scan(segment: Segment, split_size: int = ENTIRE, window_size: int = WINDOW_SIZE) -> Scan:
-    """Scan a segment in splits, as several processes do; assert that every byte is reported once."""
+    """Scan a segment in splits, as several threads do; assert that every byte is reported once."""
     records: list[Found] = []
     gaps: list[Gap] = []
     account = ByteAccount(segment)

@@ -305,7 +305,7 @@ def test_the_bytes_without_records_are_those_that_verify_counts(
 
 
 @pytest.mark.parametrize("name", ["zero_page_last-4.7.1-h", "seg_missing_mid-4.9.7-c", "magic_third-5.5.0-h"])
-def test_two_processes_say_what_one_says(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_threads_say_what_one_says(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert name in CRASHES
     monkeypatch.setattr(rmqinspect.tables.log, "SPLIT_SIZE", 10_007)
     store = crash(name)

@@ -199,16 +199,16 @@ def test_a_loose_segment_has_no_hole_before_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "processes", "expected"),
+    ("sizes", "workers", "expected"),
     [
-        ([1 << 30] * 8, 4, 1 << 30),  # two for each process
+        ([1 << 30] * 8, 4, 1 << 30),  # two for each worker
         ([1 << 30] * 7, 4, 7 << 27),
         ([1 << 20] * 3, 4, SMALLEST_PART),
         ([], 4, SMALLEST_PART),
     ],
 )
-def test_the_default_size(sizes: list[int], processes: int, expected: int) -> None:
-    assert default_split_size(sizes, processes) == expected
+def test_the_default_size(sizes: list[int], workers: int, expected: int) -> None:
+    assert default_split_size(sizes, workers) == expected
 
 
 def _write_queues(folder: Path, topics: int, size: int) -> Store:

@@ -106,7 +106,6 @@ def test_each_queue_that_lacks_an_end_is_one_finding(
     monkeypatch.setattr(rmqinspect.verify.run, "SPLIT_SIZE", 16 << 10)
     assert found(root) == rows
     if damage == "both are gone":
-        monkeypatch.setattr(rmqinspect.verify.run, "WORTH_PROCESSES", 0)
         assert found(root, jobs=2) == rows
 
 

@@ -61,7 +61,7 @@ class Entry:
 
 @dataclass(slots=True)
 class ChainEnds:
-    """The findings of a split's entries, and how these begin and end. Sent between processes."""
+    """The findings of a split's entries, and how these begin and end."""
 
     segment: Segment
     first: Entry | None = None  # of those that wrap a record

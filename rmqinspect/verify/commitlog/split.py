@@ -5,7 +5,7 @@
                  gaps                -> byte account, judged later              whole_log.py
     then join    queue units, index entries, timer units that point into the split
 
-`check_split` runs in any process. Whatever needs the whole log is judged from the results, in log order. A chain
+`check_split` runs in any thread. Whatever needs the whole log is judged from the results, in log order. A chain
 that a gap breaks is a new one: queues and times are not compared across it.
 """
 
@@ -46,12 +46,10 @@ from rmqinspect.verify.timer.join import TimerResult, join_timer
 
 Values = tuple[str | None, str | None, str]  # expected, found, end of the message
 
-PRELOAD = __name__  # what a process imports before its first task
-
 
 @dataclass(slots=True)
 class SplitResult:
-    """What one split shows. Sent between processes; `CheckLimits` bounds it, except for gaps and queues."""
+    """What one split shows; `CheckLimits` bounds it, except for gaps and queues."""
 
     split: Split
     account: ByteAccount

@@ -56,7 +56,7 @@ class TimerFiles:
 
 @dataclass(slots=True)
 class TimerSurvey:
-    """Result of reading the timer files, with where the units point. Pickled between processes."""
+    """Result of reading the timer files, with where the units point."""
 
     files: tuple[StoreFile, ...] = ()  # the timer log, ascending; then what was unpacked from RocksDB
     runs: list[tuple[int, Run]] = field(default_factory=list)  # (number of the file, rows); none before the log
