@@ -4,13 +4,8 @@
                        hash? is the entry's time that of the record?         IX-DANGLING, IX-KEY, IX-TIME
     record -> entry    does each key of the records have an entry?           IX-MISSING
 
-Entries are written in the order of records and keys. So one walk through both finds the key of nearly every entry;
-where they are out of step it searches, and goes on from what it found.
-
-    keys of records    a1 a2 b1 b2 b3 c1 ...
-    entries            a1 a2 b1 b3 xx c1 ...      b2 has no entry; xx is odd: no key is at hand for it
-
-What is odd is judged in columns afterwards, exactly: there a key is one number, record * 2^31 + hash.
+Entries are written in the order of records and keys, so one walk through both finds the key of nearly every entry
+(`verify.index.walk`). What it calls odd is judged here in columns, where a key is one number, record * 2^31 + hash.
 
 Invariants:
   - an entry is judged in the one split whose range holds its physical offset;
@@ -31,24 +26,18 @@ from numpy.typing import NDArray
 
 from rmqinspect.broker.dispatch import TAG, Dispatched
 from rmqinspect.codec.arrays import Bools, Ints, groups
-from rmqinspect.codec.kernels import Bytes, BytesOut, IntsOut, inlined, int32_at, int64_at, kernel
-from rmqinspect.codec.layout import place_of
 from rmqinspect.index.geometry import IndexFile
-from rmqinspect.schemas.index import IndexEntry
 from rmqinspect.store.reader import open_file
 from rmqinspect.text import text_of
 from rmqinspect.verify.commitlog.time_steps import Stamp
 from rmqinspect.verify.dangling import Dangling, LogRanges, find_starts
 from rmqinspect.verify.findings import Finding, capped_findings
-from rmqinspect.verify.index.entries import ENTRY_SIZE, MAX_INT, WINDOW_ROWS, entry_windows, is_written, time_fits
+from rmqinspect.verify.index.entries import ENTRY_SIZE, WINDOW_ROWS, entry_windows, time_fits
+from rmqinspect.verify.index.walk import find_keys
 from rmqinspect.verify.plan import CrossPlan
 from rmqinspect.verify.pointers import MOST_RUNS, Evidence, Location, PointerReport, Pointers, read_runs
-from rmqinspect.verify.runs import split_of
 from rmqinspect.verify.wrong_records import WrongTime, wrong_times
 
-_FIELDS = ("physical_offset", "key_hash", "time_diff")
-_PLACE, _HASH, _SECONDS = (place_of(IndexEntry, name) for name in _FIELDS)
-_NEAR, _FAR = 4, 64  # keys looked at from the next one on, and from a record's first one on
 _HASHES = 1 << 31  # hashes are below: a record's number and a hash make one number
 
 
@@ -97,64 +86,6 @@ def join_entries(
     return result
 
 
-# --- the walk -----------------------------------------------------------------------------------
-
-
-@inlined
-def _key_at(key: int, most: int, place: int, key_hash: int, places: Ints, key_record: Ints, key_hashes: Ints) -> int:
-    """Return the first of `most` keys, from number `key` on, of the record at a place with a hash; -1 if none is."""
-    for at in range(key, min(key + most, len(key_record), len(key_hashes))):
-        if key_hashes[at] == key_hash and 0 <= key_record[at] < len(places) and places[key_record[at]] == place:
-            return at
-    return -1
-
-
-@kernel
-def _walk(
-    raw: Bytes,
-    low: int,
-    last: int,
-    begin: int,
-    sure: int,
-    unsure: int,
-    places: Ints,
-    times: Ints,
-    key_record: Ints,
-    key_hashes: Ints,
-    has_entry: BytesOut,
-    odd: IntsOut,
-) -> int:
-    """Find the key of each entry that points at [low, last]; return of how many, and mark those keys.
-
-    The rows of all others come to the front of `odd`, behind their number: without a key at hand, outside of the rows
-    [sure, unsure), or of another time than the record; `begin` is the time of the file's header, negative: not to be
-    compared.
-    """
-    key, known, count = 0, 0, 0
-    for row in range(min(len(raw) // ENTRY_SIZE, len(odd) - 1)):
-        at = row * ENTRY_SIZE
-        place, key_hash = int64_at(raw, at + _PLACE), int32_at(raw, at + _HASH)
-        if place < low or place > last or (place == 0 and not is_written(raw, at)):
-            continue
-        found = _key_at(key, _NEAR, place, key_hash, places, key_record, key_hashes)
-        if found < 0:
-            first = split_of(key_record, split_of(places, place) - 1) + 1
-            found = _key_at(first, _FAR, place, key_hash, places, key_record, key_hashes)
-        if 0 <= found < len(has_entry) and key_record[found] < len(times):
-            key = found + 1
-            stored = times[key_record[found]]
-            seconds = min((stored - begin) // 1000, MAX_INT) if 0 < begin < stored else 0
-            fits = begin < 0 or (stored >= 0 and int32_at(raw, at + _SECONDS) == seconds)
-            if fits and sure <= row < unsure:
-                has_entry[found] = 1
-                known += 1
-                continue
-        count += 1
-        odd[count] = row
-    odd[0] = count
-    return known
-
-
 @dataclass(slots=True)
 class _Entries(Pointers):
     """Index entries, ascending by physical offset; `row` is the number of the entry."""
@@ -178,7 +109,7 @@ def _read_odd(
         known, parts = 0, []
         with open_file(index.file) as reader:
             for start, window in entry_windows(index, first, count, reader):
-                known += _walk(
+                known += find_keys(
                     window.view(np.uint8),
                     low,
                     min(high, 1 << 63) - 1,
@@ -194,7 +125,9 @@ def _read_odd(
                 )
                 rows = odd[1 : odd[0] + 1]
                 if len(rows):
-                    place, key_hash, seconds = (window[name][rows] for name in _FIELDS)
+                    place, key_hash, seconds = (
+                        window[name][rows] for name in ("physical_offset", "key_hash", "time_diff")
+                    )
                     parts.append(np.stack((place, np.full_like(rows, which), start + rows, key_hash, seconds)))
         return known, parts
 

@@ -1,0 +1,143 @@
+"""Kernels over index files: what they say of hostile bytes is what the rules say, compiled or not."""
+
+from bisect import bisect_right
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rmqinspect.codec.kernels import compile_mode
+from rmqinspect.index.geometry import Geometry
+from rmqinspect.schemas.index import IndexEntry
+from rmqinspect.verify.index.survey import survey_index
+from rmqinspect.verify.index.walk import find_keys
+from rmqinspect.verify.runs import cut_runs
+from tests.support.strict import strict_kernels
+from tests.verify.test_index_checks import random_file
+
+LAST = 2**63 - 1
+Outcome = TypeVar("Outcome")
+
+
+def each_way(run: Callable[[], Outcome]) -> Outcome:
+    """Return what is the same compiled, uncompiled, and with every index and sum checked."""
+    with compile_mode("always"):
+        compiled = run()
+    with compile_mode("never"):
+        assert run() == compiled
+    with strict_kernels():
+        assert run() == compiled
+    return compiled
+
+
+# --- chains -------------------------------------------------------------------------------------
+
+damage = st.lists(st.tuples(st.integers(0, 2**16), st.sampled_from([1, 4, 20, 60]), st.binary(max_size=2)), max_size=6)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
+@given(slots=st.integers(1, 30), entries=st.integers(1, 60), places=damage, cut=st.integers(0, 300))
+def test_a_survey_is_the_same_each_way(
+    slots: int, entries: int, places: list[tuple[int, int, bytes]], cut: int, tmp_path: Path
+) -> None:
+    geometry = Geometry(slots, entries + 2)
+    writer = random_file(geometry, entries, seed=slots)
+    for at, size, filled in places:
+        at %= len(writer.raw)
+        size = min(size, len(writer.raw) - at)
+        writer.raw[at : at + size] = filled.ljust(size, b"\0")[:size]
+    if cut < len(writer.raw) - 40 and cut % 5 == 0:
+        del writer.raw[len(writer.raw) - cut :]
+    index, borders = writer.index(tmp_path), np.array([0, 3000, 9000], np.int64)
+    found = each_way(lambda: survey_index(index, borders, 1000))
+    assert bool(found.findings) <= bool(places or cut % 5 == 0)
+
+
+# --- runs ---------------------------------------------------------------------------------------
+
+offsets = st.one_of(st.integers(-3, 30), st.sampled_from([-(2**63), LAST]))
+
+
+@settings(deadline=None)
+@given(
+    places=st.lists(offsets, max_size=90) | st.lists(st.integers(0, 30), max_size=90).map(sorted),
+    borders=st.lists(st.integers(0, 25), max_size=6).map(sorted),
+)
+def test_runs_hold_each_row_with_its_split(places: list[int], borders: list[int]) -> None:
+    runs = each_way(lambda: cut_runs(np.array(places, np.int64), np.array(borders, np.int64)))
+    for row, place in enumerate(places):
+        split = bisect_right(borders, place) - 1
+        assert any(run.split == split and run.first <= row < run.first + run.rows for run in runs)
+    assert {run.split for run in runs} == {bisect_right(borders, place) - 1 for place in places}
+    if places == sorted(places):
+        assert sum(run.rows for run in runs) == len(places)
+
+
+# --- entries and keys ---------------------------------------------------------------------------
+
+records = st.lists(
+    st.tuples(st.integers(1, 3), st.sampled_from([0, 1, 999, 5000, -1, LAST]), st.lists(st.integers(0, 5), max_size=6)),
+    max_size=6,
+)
+fields = {
+    "key_hash": st.integers(-1, 6),
+    "physical_offset": st.one_of(st.integers(0, 12), st.sampled_from([-1, LAST])),
+    "time_diff": st.sampled_from([0, 0, 4, 2**31 - 1, -1]),
+    "previous": st.just(0),
+}
+
+
+@pytest.mark.parametrize("ascending", [False, True])
+@settings(deadline=None)
+@given(
+    data=st.data(),
+    log=records,
+    begin=st.sampled_from([-1, 0, 1, 1000, LAST]),
+    ends=st.tuples(st.integers(0, 3), st.integers(4, 14)),
+    sure=st.tuples(st.integers(-2, 2), st.integers(0, 30)),
+)
+def test_an_entry_is_odd_unless_its_record_has_its_key_and_its_time(
+    ascending: bool, data: Any, log: list[Any], begin: int, ends: tuple[int, int], sure: tuple[int, int]
+) -> None:
+    places = np.cumsum([step for step, _, _ in log], dtype=np.int64)
+    times = np.array([time for _, time, _ in log], np.int64)
+    key_record = np.repeat(np.arange(len(log)), [len(hashes) for _, _, hashes in log])
+    key_hashes = np.array([key_hash for _, _, hashes in log for key_hash in hashes], np.int64)
+    keys = list(zip(places[key_record].tolist(), key_hashes.tolist(), strict=True))
+    written = st.sampled_from(keys).map(lambda key: {"physical_offset": key[0], "key_hash": key[1]}) if keys else None
+    entry = st.fixed_dictionaries(fields)
+    good = st.tuples(entry, written).map(lambda both: {**both[0], **both[1]}) if written is not None else entry
+    entries: list[dict[str, int]] = data.draw(st.lists(good | entry, max_size=24))
+    if ascending:
+        entries.sort(key=lambda entry: entry["physical_offset"])
+    raw = np.frombuffer(b"".join(map(IndexEntry.build, entries)), np.uint8)
+
+    def find() -> tuple[int, list[int], list[int]]:
+        has_entry, odd = np.zeros(len(key_record), np.uint8), np.zeros(len(entries) + 1, np.int64)
+        known = find_keys(raw, *ends, begin, *sure, places, times, key_record, key_hashes, has_entry, odd)
+        return known, odd[1 : odd[0] + 1].tolist(), np.flatnonzero(has_entry).tolist()
+
+    known, odd, marked = each_way(find)
+    stored = dict(zip(places.tolist(), times.tolist(), strict=True))
+    good_rows = []
+    for row, one in enumerate(entries):
+        place, key_hash = one["physical_offset"], one["key_hash"]
+        if not ends[0] <= place <= ends[1] or not any(one.values()):
+            assert row not in odd
+        elif (place, key_hash) in keys and sure[0] <= row < sure[1] and _fits(one["time_diff"], begin, stored[place]):
+            good_rows.append((place, key_hash))
+            assert row not in odd
+        else:
+            assert row in odd
+    assert known == len(good_rows)
+    assert {keys[key] for key in marked} == set(good_rows)
+
+
+def _fits(seconds: int, begin: int, stored: int) -> bool:
+    """Whether a time is right; without a comparison (`begin` is negative) any is. Source: IndexFile#putKey."""
+    expected = min(max(0, (stored - begin) // 1000), 2**31 - 1) if begin > 0 else 0
+    return begin < 0 or (stored >= 0 and seconds == expected)
