@@ -10,8 +10,13 @@ WORKDIR /src
 COPY pyproject.toml MANIFEST.in README.md LICENSE ./
 COPY schemas ./schemas
 COPY rmqinspect ./rmqinspect
+# The loops are compiled now, for any processor of this kind, into a folder that every user may write to.
+ENV NUMBA_CACHE_DIR=/opt/rmqinspect/loops \
+    NUMBA_CPU_NAME=generic
 RUN python -m venv /opt/rmqinspect \
-    && /opt/rmqinspect/bin/pip install --no-cache-dir ".[rocksdb]"
+    && /opt/rmqinspect/bin/pip install --no-cache-dir ".[rocksdb]" \
+    && /opt/rmqinspect/bin/python -m rmqinspect.codec.compile_all \
+    && chmod -R a+rwX /opt/rmqinspect/loops
 
 FROM python:3.13-slim-bookworm
 # The version is that of the base image's Debian release: a pinned one would vanish with its next security update.
@@ -22,7 +27,9 @@ RUN apt-get update \
     && useradd --uid 10001 --create-home rmqinspect
 COPY --from=build /opt/rmqinspect /opt/rmqinspect
 ENV PATH="/opt/rmqinspect/bin:$PATH" \
-    PYTHONDONTWRITEBYTECODE=1
+    PYTHONDONTWRITEBYTECODE=1 \
+    NUMBA_CACHE_DIR=/opt/rmqinspect/loops \
+    NUMBA_CPU_NAME=generic
 USER 10001
 WORKDIR /home/rmqinspect
 ENTRYPOINT ["rmqinspect"]

@@ -33,8 +33,8 @@ source which columns a query needs, so without it all are computed.
 
 Spark runs the source in separate Python processes: `PYSPARK_PYTHON`, else the first `python3` on `PATH`. They need this
 package (installed, or by `--py-files`), `construct`, `pyarrow` and `numpy`; with the option `config` also
-`javaproperties`. If a notebook fails with `ModuleNotFoundError`, its environment is not on `PATH`; set this before the
-session starts:
+`javaproperties`; to be fast also `numba`, `isal`, and a folder for [compiled loops](compiling.md#spark). If a notebook
+fails with `ModuleNotFoundError`, its environment is not on `PATH`; set this before the session starts:
 
 ```python
 import os, sys

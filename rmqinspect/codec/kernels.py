@@ -95,7 +95,7 @@ class Kernel(Generic[Parameters, Result]):
 
         Arrays are C-contiguous, of the types in the function's annotations.
         """
-        if _compiling.mode == "never" or (self._native is None and not (_compiling.wanted() and self._compile())):
+        if _compiling.mode == "never" or (self._native is None and not (_compiling.wanted() and self.compile())):
             return self._run_plain(arguments)
         result: Result = self._native(*arguments)  # type: ignore[misc]
         return result
@@ -106,8 +106,8 @@ class Kernel(Generic[Parameters, Result]):
         _compiling.spent += time.thread_time() - began
         return result
 
-    def _compile(self) -> bool:
-        """Make `_native`; return whether that was possible."""
+    def compile(self) -> bool:
+        """Compile the function, or load it from the cache; return whether that was possible."""
         with _lock:
             if self._native is None and _compiling.wanted():  # no longer, if another thread could not
                 self._native = _compiling.compile(self.function)
