@@ -17,10 +17,9 @@ c is read off one pair, the first record in the log, and the equation proves it 
 agree by chance once in 2^64.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -37,7 +36,10 @@ from rmqinspect.store.reader import open_file
 Queue = tuple[str, int]  # topic and queue id, as in the tables
 Words = NDArray[np.uint64]
 
+_SUMMED = ["topic", "queue_id", "physical_offset", "queue_offset"]
+
 _MASK = (1 << 64) - 1
+_32_BITS = (1 << 32) - 1
 # Steele, Lea, Flood: the finalizer of SplitMix64.
 _STEPS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 _INCREMENT = np.uint64(0x9E3779B97F4A7C15)
@@ -79,18 +81,33 @@ class QueueSums:
         """Add rows of the table `messages`; prepared and rolled back ones get no unit, older lives are gone."""
         kinds = batch.column("transaction")
         entitled = reduce(pc.or_, (pc.equal(kinds, name) for name in TRANSACTIONS_WITH_UNITS))
-        rows = batch.filter(pc.and_(entitled, pc.not_equal(batch.column("status"), "stale")))
+        counted = pc.and_(entitled, pc.not_equal(batch.column("status"), "stale"))
+        rows = batch.select(_SUMMED)  # not the bodies: a filter copies what it keeps
+        if not pc.all(counted).as_py():
+            rows = rows.filter(counted)
         if not rows.num_rows:
             return
         topics = rows.column("topic").dictionary_encode()
         queue_ids = rows.column("queue_id").to_numpy()
         names = topics.dictionary.to_pylist()
         groups = topics.indices.to_numpy().astype(np.int64) << 32 | queue_ids.astype(np.uint32)
-        places = rows.column("physical_offset").to_numpy()
-        offsets = rows.column("queue_offset").to_numpy()
-        for group, some in _by_group(groups):
-            queue = names[group >> 32], int(np.int32(np.uint32(group & 0xFFFFFFFF)))
-            _add(self.queues.setdefault(queue, Sums()), places[some], offsets[some])
+        order = np.argsort(groups, kind="stable")  # the rows of a queue stay in the order of the log
+        groups = groups[order]
+        begins = np.concatenate(([0], np.flatnonzero(np.diff(groups)) + 1))
+        places = rows.column("physical_offset").to_numpy()[order]
+        offsets = rows.column("queue_offset").to_numpy()[order]
+        mixed = _mixed(places)
+        columns = (
+            groups[begins],
+            np.diff(begins, append=len(groups)),
+            np.add.reduceat(mixed, begins),
+            np.add.reduceat(mixed * offsets.astype(np.uint64), begins),
+            places[begins],
+            offsets[begins],
+        )
+        for group, count, of_places, of_offsets, *first in zip(*(one.tolist() for one in columns), strict=True):
+            queue = names[group >> 32], int(np.int32(np.uint32(group & _32_BITS)))
+            self.queues.setdefault(queue, Sums()).join(Sums(count, of_places, of_offsets, (first[0], first[1])))
 
     def join(self, other: "QueueSums") -> None:
         """Add the sums of another part."""
@@ -170,11 +187,3 @@ def _mixed(values: NDArray[np.int64]) -> Words:
     for shift, factor in _STEPS:
         word = (word ^ (word >> np.uint64(shift))) * np.uint64(factor)
     return word ^ (word >> _LAST_STEP)
-
-
-def _by_group(groups: NDArray[np.int64]) -> Iterable[tuple[int, NDArray[Any]]]:
-    """Yield (value, its rows) for each distinct value."""
-    order = np.argsort(groups, kind="stable")
-    borders = np.flatnonzero(np.diff(groups[order])) + 1
-    for some in np.split(order, borders):
-        yield int(groups[some[0]]), some
