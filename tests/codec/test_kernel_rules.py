@@ -22,6 +22,7 @@ FUNCTIONS = {
 }
 # The readers of numbers, and what stands for a C function: they are tested byte by byte in test_kernels.
 PRIMITIVES = {f"{kernels.__name__}.{name}" for name in ("crc32_of", "copy_bytes")}
+WIDTHS = {2, 4, 8}  # bytes that the readers of numbers take
 BUILTINS = {"abs", "len", "max", "min", "range"}
 # What a loop is made of: numbers, names, items of arrays, and control.
 NODES = (
@@ -79,7 +80,7 @@ def adds_a_number(tree: ast.AST) -> bool:
     """Return whether a place is computed with a number that may be one of a layout; those belong to `place_of`."""
     sums = [node for node in ast.walk(tree) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub)]
     added = [side.value for node in sums for side in (node.left, node.right) if isinstance(side, ast.Constant)]
-    return any(isinstance(number, int) and number > 1 for number in added)
+    return not {0, 1, *WIDTHS}.issuperset(added)
 
 
 def is_known(hint: Any) -> bool:
