@@ -65,6 +65,7 @@ BOUNDS = "NUMBA_BOUNDSCHECK"  # numba's own: each index is compared with its arr
 # Seconds of CPU time in uncompiled kernels after which compiled ones pay: about what loading them takes.
 _WORTH = 0.2
 _LARGE = 64 << 20  # bytes to read for which they pay in any case
+BLOCK = 32  # bytes that `separators_at` compares at once
 _PATIENCE = 1.0  # seconds of compiling without a word
 
 # numba counts references to arrays by default: 20 ns in every call of an inlined function, more than most of them do.
@@ -154,6 +155,42 @@ def int32_at(raw: Bytes, at: int) -> int:
 def int64_at(raw: Bytes, at: int) -> int:
     """Return a big-endian signed 64-bit integer."""
     return (int32_at(raw, at) << 32) | uint32_at(raw, at + 4)
+
+
+@inlined
+def same_bytes(one: Bytes, first: int, other: Bytes, second: int, size: int) -> bool:
+    """Whether `size` bytes are the same in two places, eight at a time; the last eight may overlap others."""
+    at = 0
+    if size < 8:
+        if size > 0 and first + 8 <= len(one) and second + 8 <= len(other):
+            return (int64_at(one, first) ^ int64_at(other, second)) >> (64 - 8 * size) == 0
+        while at < size and one[first + at] == other[second + at]:
+            at += 1
+        return at == size
+    while at + 8 < size:
+        if int64_at(one, first + at) != int64_at(other, second + at):
+            return False
+        at += 8
+    return int64_at(one, first + size - 8) == int64_at(other, second + size - 8)
+
+
+@inlined
+def separators_at(raw: Bytes, at: int) -> int:
+    """Return which of the 32 bytes from a position on, as far as the array goes, are 1 or 2; bit 0 is the first."""
+    bits = 0
+    for place in range(at, min(at + BLOCK, len(raw))):
+        if raw[place] == 1 or raw[place] == 2:
+            bits |= 1 << (place - at)
+    return bits
+
+
+@inlined
+def lowest_bit(bits: int) -> int:
+    """Return the number of the lowest bit that is set; one is."""
+    number = 0
+    while not (bits >> number) & 1:
+        number += 1
+    return number
 
 
 # Compiled as one load each, with the bits and the sign of the number; numba would load and test byte after byte.
@@ -285,7 +322,15 @@ class _Compiling:
         if self._folder is None:
             return None
         bounds = os.environ.get(BOUNDS, "")
-        ways = (_native_load, _native_copy, _native_crc32, _Compiling._native_of, _Compiling._jit)
+        ways = (
+            _native_load,
+            _native_separators,
+            _native_lowest_bit,
+            _native_copy,
+            _native_crc32,
+            _Compiling._native_of,
+            _Compiling._jit,
+        )
         content = [
             bounds,
             repr(_OPTIONS),
@@ -319,6 +364,10 @@ class _Compiling:
                 native = _native_crc32(self._numba)
             elif function is copy_bytes:
                 native = _native_copy(self._numba)
+            elif function is lowest_bit:
+                native = _native_lowest_bit(self._numba)
+            elif function is separators_at and not os.environ.get(BOUNDS):
+                native = _native_separators(self._numba)
             elif function in _LOADS and not os.environ.get(BOUNDS):
                 native = _native_load(self._numba, *_LOADS[function])
             else:
@@ -431,6 +480,57 @@ def _native_load(numba: Any, bits: int, signed: bool) -> Any:
         return load(raw, at)
 
     return number_at
+
+
+def _native_separators(numba: Any) -> Any:
+    """Return `separators_at` as a compiled function that compares all bytes at once."""
+    from llvmlite import ir
+    from numba.extending import intrinsic
+
+    word, block = ir.IntType(64), ir.VectorType(ir.IntType(8), BLOCK)
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def separators_in_block(_: Any, raw: Any, at: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            array = context.make_array(signature.args[0])(context, builder, arguments[0])
+            place = builder.bitcast(builder.gep(array.data, [arguments[1]]), block.as_pointer())
+            one, two = (ir.Constant(block, [value] * BLOCK) for value in (1, 2))
+            # 1 or 2, less one, is 0 or 1.
+            found = builder.icmp_unsigned("<", builder.sub(builder.load(place, align=1), one), two)
+            return builder.zext(builder.bitcast(found, ir.IntType(BLOCK)), word)
+
+        return numba.int64(raw, numba.int64), generate
+
+    @numba.njit(inline="always", **_OPTIONS)  # type: ignore[untyped-decorator]
+    def separators_at(raw: Any, at: int) -> int:
+        if at + BLOCK <= len(raw):
+            return separators_in_block(raw, at)
+        bits = 0
+        for place in range(at, len(raw)):
+            if raw[place] == 1 or raw[place] == 2:
+                bits |= 1 << (place - at)
+        return bits
+
+    return separators_at
+
+
+def _native_lowest_bit(numba: Any) -> Any:
+    """Return `lowest_bit` as a compiled function of one instruction."""
+    from llvmlite import ir
+    from numba.extending import intrinsic
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def trailing_zeros(_: Any, bits: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.cttz(arguments[0], ir.IntType(1)(0))
+
+        return numba.int64(numba.int64), generate
+
+    @numba.njit(inline="always", **_OPTIONS)  # type: ignore[untyped-decorator]
+    def lowest_bit(bits: int) -> int:
+        return trailing_zeros(bits)
+
+    return lowest_bit
 
 
 def _native_crc32(numba: Any) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 
 from rmqinspect.codec.arrays import Bools
 from rmqinspect.codec.kernels import (
+    BLOCK,
     Bytes,
     BytesOut,
     Int32s,
@@ -24,8 +25,11 @@ from rmqinspect.codec.kernels import (
     IntsOut,
     inlined,
     kernel,
+    lowest_bit,
+    same_bytes,
+    separators_at,
 )
-from rmqinspect.schemas.message import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
+from rmqinspect.schemas.message import NAME_VALUE_SEPARATOR
 
 WELL_KNOWN = (
     b"UNIQ_KEY",
@@ -131,15 +135,19 @@ def _split(
     for record in range(len(starts)):
         first = count
         firsts[record] = first
-        at, end = max(starts[record], 0), min(ends[record], len(raw))
-        while at < end:
-            start = at
-            while at < end and raw[at] != NAME_VALUE_SEPARATOR and raw[at] != PROPERTY_SEPARATOR:
-                at += 1
-            middle = at
-            while at < end and raw[at] != PROPERTY_SEPARATOR:
-                at += 1
-            if middle + 1 < at and start < middle:
+        start, end = max(starts[record], 0), min(ends[record], len(raw))
+        middle = -1  # of the item that begins at `start`: where its first 01 stands
+        block, bits = start, separators_at(raw, start) if start < end else 0
+        while start < end:
+            while bits == 0 and block + BLOCK < end:
+                block += BLOCK
+                bits = separators_at(raw, block)
+            at = min(block + lowest_bit(bits), end) if bits != 0 else end
+            bits &= bits - 1
+            if at < end and raw[at] == NAME_VALUE_SEPARATOR:
+                middle = at if middle < 0 else middle
+                continue
+            if start < middle and middle + 1 < at:
                 name_starts[count], name_ends[count], value_ends[count] = start, middle, at
                 hashed = _hash(raw, start, middle)
                 number = names_by_hash[hashed]
@@ -157,9 +165,9 @@ def _split(
                             break
                         other = earlier[other]
                 count += 1
-            elif start < at and middle in (start, at):
+            elif start < at and middle <= start:
                 malformed[record] = 1
-            at += 1  # behind 02; `end` is far from the largest integer
+            start, middle = at + 1, -1  # `end` is far from the largest integer
     firsts[len(starts)] = count
     return count
 
@@ -175,12 +183,7 @@ def _hash(raw: Bytes, start: int, end: int) -> int:
 @inlined
 def _same(raw: Bytes, start: int, end: int, others: Bytes, other_start: int, other_end: int) -> bool:
     """Return whether two ranges hold the same bytes; both lie inside of their arrays."""
-    if end - start != other_end - other_start:
-        return False
-    for at in range(end - start):  # noqa: SIM110  a kernel has no generators
-        if raw[start + at] != others[other_start + at]:
-            return False
-    return True
+    return end - start == other_end - other_start and same_bytes(raw, start, others, other_start, end - start)
 
 
 def _lay_out(names: tuple[bytes, ...]) -> tuple[Bytes, Ints, Ints]:

@@ -29,8 +29,8 @@ from rmqinspect.codec.kernels import (
     TableOut,
     copy_bytes,
     inlined,
-    int64_at,
     kernel,
+    same_bytes,
     uint32_at,
 )
 from rmqinspect.commitlog import columns
@@ -104,21 +104,6 @@ def _hash_of(raw: Bytes, start: int, end: int, queue_id: int, seed: int) -> int:
     return _mixed(value, uint32_at(raw, end - 4))
 
 
-@inlined
-def _is_same(one: Bytes, first: int, other: Bytes, second: int, size: int) -> bool:
-    """Whether `size` bytes are the same in two places, eight at a time; the last eight may overlap others."""
-    at = 0
-    if size < 8:
-        while at < size and one[first + at] == other[second + at]:
-            at += 1
-        return at == size
-    while at + 8 < size:
-        if int64_at(one, first + at) != int64_at(other, second + at):
-            return False
-        at += 8
-    return int64_at(one, first + size - 8) == int64_at(other, second + size - 8)
-
-
 @kernel
 def _number(
     seed: int,
@@ -144,7 +129,7 @@ def _number(
         while slots[slot] > 0:
             queue = slots[slot] - 1
             alike = queues[queue, _HASH] == hashed and queues[queue, _QUEUE_ID] == queue_id
-            if alike and queues[queue, _SIZE] == size and _is_same(raw, start, names, queues[queue, _TEXT], size):
+            if alike and queues[queue, _SIZE] == size and same_bytes(raw, start, names, queues[queue, _TEXT], size):
                 break
             slot = (slot + 1) & (len(slots) - 1)
         if slots[slot] == 0:
