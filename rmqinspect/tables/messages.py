@@ -222,13 +222,14 @@ def _addresses(records: Records, starts: Ints, sizes: Ints) -> pa.Array:
     """Return addresses as text; few are distinct."""
     raw = take_ranges(records.bytes, starts, starts + sizes)
     if raw.buffers()[2].size == len(raw) * _ADDRESS_V4:  # Arrow encodes integers faster than byte strings
-        coded = pa.array(np.frombuffer(raw.buffers()[2], np.int32)).dictionary_encode()
+        numbers = np.frombuffer(raw.buffers()[2], np.int32)
+        if numbers.min() == numbers.max():  # nearly always, of the store host
+            return repeat(_address(numbers[:1].tobytes()), len(raw))
+        coded = pa.array(numbers).dictionary_encode()
         values = [number.to_bytes(_ADDRESS_V4, sys.byteorder, signed=True) for number in coded.dictionary.to_pylist()]
     else:
         coded = raw.dictionary_encode()
         values = coded.dictionary.to_pylist()
-    if len(values) == 1:
-        return repeat(_address(values[0]), len(raw))
     return take_values(pa.array(map(_address, values), pa.string()), coded.indices.to_numpy())
 
 
