@@ -332,10 +332,6 @@ class _Reading:
         for remark in remarks if arguments.verbose else ():
             self.progress.remark(remark)
         stops_early = arguments.limit is not None and not self.plan.filters
-        if not stops_early:
-            from rmqinspect.codec import kernels
-
-            kernels.expect(self.plan.size)
         if self.plan.size > LONG_READ and not stops_early:
             why = f"the table {self.plan.table.name} needs all of it"
             if not arguments.scan and all(read.look_up is not None for read in self.plan.reads):

@@ -63,8 +63,8 @@ MODE = "RMQINSPECT_COMPILE"
 BOUNDS = "NUMBA_BOUNDSCHECK"  # numba's own: each index is compared with its array
 
 # Seconds of CPU time in uncompiled kernels after which compiled ones pay: about what loading them takes.
-_WORTH = 0.2
-_LARGE = 64 << 20  # bytes to read for which they pay in any case
+_WORTH = 0.1
+_LARGE = 12 << 20  # bytes of records for which they pay in any case
 BLOCK = 32  # bytes that `separators_at` compares at once
 _PATIENCE = 1.0  # seconds of compiling without a word
 
@@ -381,8 +381,8 @@ _compiling = _Compiling()
 
 
 def expect(size: int) -> None:
-    """Say that so many more bytes are going to be read: with many, nothing runs uncompiled first."""
-    _compiling.expected += size
+    """Say that so many bytes are going to be read: with many, nothing runs uncompiled first."""
+    _compiling.expected = max(_compiling.expected, size)
 
 
 def remarks() -> list[str]:

@@ -32,6 +32,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from rmqinspect.codec import kernels
 from rmqinspect.commitlog.find_record import ChainFinder
 from rmqinspect.commitlog.gaps import Gap, describe_gap
 from rmqinspect.commitlog.lenient_reader import LenientReader, Unread
@@ -78,6 +79,7 @@ def scan_split(
     :raises Unreadable: the file cannot be opened.
     """
     with open_file(split.segment) as reader:
+        kernels.expect(min(split.end - split.start, reader.allocated))
         chain = _Chain(reader, split, window_size, entered)
         yield from chain.run()
         yield from chain.reader.take_unread()

@@ -84,10 +84,9 @@ def test_what_is_expected_to_be_large_is_compiled_from_the_start(monkeypatch: py
     fresh = kernels._Compiling()
     fresh.mode = "auto"
     monkeypatch.setattr(kernels, "_compiling", fresh)
-    kernels.expect(kernels._LARGE // 2)
-    assert not fresh.wanted()
-    kernels.expect(kernels._LARGE // 2)
-    assert fresh.wanted()
+    for size, wanted in ((kernels._LARGE // 2, False), (kernels._LARGE // 2, False), (kernels._LARGE, True)):
+        kernels.expect(size)
+        assert fresh.wanted() is wanted
 
 
 @kernel

@@ -18,8 +18,18 @@ import pyarrow as pa
 
 from rmqinspect.broker.dispatch import Dispatcher
 from rmqinspect.codec.arrays import Bools, Ints
+from rmqinspect.codec.kernels import Table, kernel
 from rmqinspect.commitlog.byte_account import ByteAccount
-from rmqinspect.commitlog.columns import WRONG_CRC
+from rmqinspect.commitlog.columns import (
+    BORN_PORT,
+    PHYSICAL_OFFSET,
+    QUEUE_ID,
+    START,
+    STORE_PORT,
+    STORE_TIMESTAMP,
+    SYS_FLAG,
+    WRONG_CRC,
+)
 from rmqinspect.commitlog.gaps import Gap
 from rmqinspect.commitlog.lenient_reader import Unread
 from rmqinspect.commitlog.queue_offsets import Jump, QueueEnds, QueueOffsets
@@ -111,6 +121,30 @@ def check_split(split: Split, limits: CheckLimits, plan: CrossPlan | None = None
     return check.result
 
 
+_LAST_PORT = 0xFFFF
+_COMPRESSION_MASK, _COMPRESSION_SHIFT = message.COMPRESSION_MASK, message.COMPRESSION_SHIFT
+_LAST_COMPRESSION = len(message.COMPRESSIONS) - 1
+_OFFSET, _FIELD, _TIME = 1, 2, 4  # rules that `_broken_rules` looks at
+
+
+@kernel
+def _broken_rules(rows: Table, base: int, before: int) -> int:
+    """Return which rules some record breaks, nearly always none; `before`: store timestamp of the record before."""
+    broken = 0
+    for row in range(len(rows)):
+        if rows[row, PHYSICAL_OFFSET] != base + rows[row, START]:
+            broken |= _OFFSET
+        ports = rows[row, BORN_PORT] | rows[row, STORE_PORT]
+        kind = (rows[row, SYS_FLAG] & _COMPRESSION_MASK) >> _COMPRESSION_SHIFT
+        if rows[row, QUEUE_ID] < 0 or not 0 <= ports <= _LAST_PORT or kind > _LAST_COMPRESSION:
+            broken |= _FIELD
+        time = rows[row, STORE_TIMESTAMP]
+        if time < before:
+            broken |= _TIME
+        before = time
+    return broken
+
+
 class _SplitCheck:
     def __init__(self, split: Split, limits: CheckLimits, plan: CrossPlan | None) -> None:
         self.split = split
@@ -145,10 +179,15 @@ class _SplitCheck:
         records = run.records
         self.result.account.add(run)
         numbers = self.queues.number(records)
+        first_time = int(records.field("store_timestamp")[0]) if self.last_time is None else self.last_time
+        broken = _broken_rules(records.rows, records.base, first_time)
         self._checksums(records)
-        self._offsets(records)
-        self._fields(records, numbers)
-        self._times(records)
+        if broken & _OFFSET:
+            self._offsets(records)
+        if broken & _FIELD:
+            self._fields(records)
+        self._texts(records, numbers)
+        self._times(records, ascend=not broken & _TIME)
         if run.stale:
             start, end = records.base + int(records.starts[0]), records.base + int(records.ends[-1])
             start -= self.split.segment.lead
@@ -220,6 +259,7 @@ class _SplitCheck:
             )
 
     def _offsets(self, records: Records) -> None:
+        """Report records whose stored physical offset is not where they stand."""
         stored, right = records.physical_offset, records.base + records.starts
         self._report(
             records,
@@ -229,28 +269,21 @@ class _SplitCheck:
             lambda at: (str(right[at]), str(stored[at]), ""),
         )
 
-    def _fields(self, records: Records, numbers: Ints) -> None:
-        queue_id, born, store = (
-            records.field("queue_id"),
-            records.field("born_port"),
-            records.field("store_port"),
-        )
+    def _fields(self, records: Records) -> None:
+        """Report records with values that no broker writes."""
+        queue_id, born, store = (records.field(name) for name in ("queue_id", "born_port", "store_port"))
         kind = (records.sys_flag & message.COMPRESSION_MASK) >> message.COMPRESSION_SHIFT
         compressed = (records.sys_flag & SysFlag.COMPRESSED) != 0
-        # One test for all four: nearly always nothing is wrong.
-        odd = (queue_id >> 31) | (born >> 16) | (store >> 16) | (compressed & (kind >= len(message.COMPRESSIONS)))
         for bad, what, values in (
-            ()
-            if not odd.any()
-            else (
-                (queue_id < 0, "negative queue id", queue_id),
-                ((born < 0) | (born > 0xFFFF), "impossible producer port", born),
-                ((store < 0) | (store > 0xFFFF), "impossible broker port", store),
-                (compressed & (kind >= len(message.COMPRESSIONS)), "unknown compression type", kind),
-            )
+            (queue_id < 0, "negative queue id", queue_id),
+            ((born < 0) | (born > _LAST_PORT), "impossible producer port", born),
+            ((store < 0) | (store > _LAST_PORT), "impossible broker port", store),
+            (compressed & (kind >= len(message.COMPRESSIONS)), "unknown compression type", kind),
         ):
-            if bad.any():
-                self._report(records, bad, "CL-FIELD", what, _found_in(values))
+            self._report(records, bad, "CL-FIELD", what, _found_in(values))
+
+    def _texts(self, records: Records, numbers: Ints) -> None:
+        """Report topics that no broker accepts, and properties that cannot be parsed."""
         for topic, _ in self.queues.queues[len(self.legal) :]:
             self.legal.append(is_legal_topic(topic))
         if not all(self.legal):
@@ -259,18 +292,16 @@ class _SplitCheck:
             )
         self._report(records, records.properties.malformed, "CL-FIELD", "the properties cannot be parsed")
 
-    def _times(self, records: Records) -> None:
-        times = records.field("store_timestamp")
-        before = np.empty_like(times)
-        before[1:] = times[:-1]
-        before[0] = times[0] if self.last_time is None else self.last_time
-        self.last_time = int(times[-1])
+    def _times(self, records: Records, *, ascend: bool) -> None:
+        """Follow the store timestamps; `ascend`: none is before that of the record before it."""
+        times, places = records.field("store_timestamp"), records.base + records.starts
         self.result.newest = max(int(times.max()), self.result.newest or 0)
-        back = before - times
-        if (back > 0).any():
-            for at in self.set_back.admit("CL-TIME", np.flatnonzero(back > 0).tolist()):
-                self.set_back.add((records.base + int(records.starts[at]), int(back[at])))
-        self.times.follow(records.base + records.starts, times)
+        if not ascend:
+            before = np.concatenate(([times[0] if self.last_time is None else self.last_time], times[:-1]))
+            for at in self.set_back.admit("CL-TIME", np.flatnonzero(before > times).tolist()):
+                self.set_back.add((int(places[at]), int(before[at] - times[at])))
+        self.last_time = int(times[-1])
+        self.times.follow(places, times, ascend=ascend)
 
     # --- reporting ------------------------------------------------------------------------------
 

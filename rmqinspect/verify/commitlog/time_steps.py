@@ -76,13 +76,20 @@ class TimeSteps:
         self._times.last = []
         self._times.gap = True
 
-    def follow(self, places: Ints, times: Ints) -> None:
-        """Take the records of the next window: physical offsets and times in ms."""
+    def follow(self, places: Ints, times: Ints, *, ascend: bool) -> None:
+        """Take the records of the next window: physical offsets and times in ms.
+
+        `ascend`: no time is before that of the record before it, also not the first one.
+        """
         edge = self._times.last
         if len(self._times.first) < 2 and not self._times.gap:
             self._times.first += _stamps(places[:2], times[:2])[: 2 - len(self._times.first)]
         if edge:
             _see_after(self._steps.rows, edge[-1], int(times[0]))
+        if ascend:
+            self._times.last = (edge + _stamps(places[-2:], times[-2:]))[-2:]
+            return
+        if edge:
             places = np.concatenate(([stamp.place for stamp in edge], places))
             times = np.concatenate(([stamp.time for stamp in edge], times))
         back = np.flatnonzero(times[:-1] - times[1:] > BACKWARDS_MS)
