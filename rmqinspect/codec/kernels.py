@@ -212,6 +212,14 @@ def copy_bytes(raw: Bytes, start: int, end: int, out: BytesOut, at: int) -> None
 
 
 @inlined
+def prefetch(numbers: Int32sOut, at: int) -> None:
+    """Let the processor load an item, which is inside, while a kernel does other things; for use soon.
+
+    For arrays larger than the caches that are read in no order: without it, each item is waited for.
+    """
+
+
+@inlined
 def crc32_of(address: int, raw: Bytes, start: int, size: int) -> int:
     """Return the CRC-32 of `size` bytes from a position; `address` is CRC32."""
     return _crc32(raw[start : start + size])
@@ -324,6 +332,7 @@ class _Compiling:
         bounds = os.environ.get(BOUNDS, "")
         ways = (
             _native_load,
+            _native_prefetch,
             _native_separators,
             _native_lowest_bit,
             _native_copy,
@@ -368,6 +377,8 @@ class _Compiling:
                 native = _native_lowest_bit(self._numba)
             elif function is separators_at and not os.environ.get(BOUNDS):
                 native = _native_separators(self._numba)
+            elif function is prefetch:
+                native = _native_prefetch(self._numba)
             elif function in _LOADS and not os.environ.get(BOUNDS):
                 native = _native_load(self._numba, *_LOADS[function])
             else:
@@ -531,6 +542,33 @@ def _native_lowest_bit(numba: Any) -> Any:
         return trailing_zeros(bits)
 
     return lowest_bit
+
+
+def _native_prefetch(numba: Any) -> Any:
+    """Return `prefetch` as a compiled function: one instruction."""
+    from llvmlite import ir
+    from numba.extending import intrinsic
+
+    flag = ir.IntType(32)
+    to_write, keep, data = flag(1), flag(3), flag(1)  # of LLVM's instruction
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def fetch(_: Any, numbers: Any, at: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            array = context.make_array(signature.args[0])(context, builder, arguments[0])
+            place = builder.bitcast(builder.gep(array.data, [arguments[1]]), ir.IntType(8).as_pointer())
+            kind = ir.FunctionType(ir.VoidType(), [place.type, flag, flag, flag])
+            function = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
+            builder.call(function, [place, to_write, keep, data])
+            return context.get_dummy_value()
+
+        return numba.none(numbers, numba.int64), generate
+
+    @numba.njit(**_OPTIONS)  # type: ignore[untyped-decorator]
+    def prefetch(numbers: Any, at: int) -> None:
+        fetch(numbers, at)
+
+    return prefetch
 
 
 def _native_crc32(numba: Any) -> Any:

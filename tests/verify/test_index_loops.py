@@ -40,7 +40,7 @@ damage = st.lists(st.tuples(st.integers(0, 2**16), st.sampled_from([1, 4, 20, 60
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
-@given(slots=st.integers(1, 30), entries=st.integers(1, 60), places=damage, cut=st.integers(0, 300))
+@given(slots=st.integers(1, 30), entries=st.integers(1, 150), places=damage, cut=st.integers(0, 300))
 def test_a_survey_is_the_same_each_way(
     slots: int, entries: int, places: list[tuple[int, int, bytes]], cut: int, tmp_path: Path
 ) -> None:

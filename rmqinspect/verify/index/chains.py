@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmqinspect.codec.arrays import Ints, Units
-from rmqinspect.codec.kernels import Bytes, BytesOut, Int32sOut, TableOut, int32_at, kernel
+from rmqinspect.codec.kernels import Bytes, BytesOut, Int32sOut, TableOut, int32_at, kernel, prefetch
 from rmqinspect.codec.layout import place_of
 from rmqinspect.index.geometry import Geometry
 from rmqinspect.schemas.index import IndexEntry
@@ -63,6 +63,7 @@ _NAMED = 2  # it has a wrong link itself, or a reported one names it
 # A wrong link would be right had an entry another slot: the one that was found stayed, the one expected not come.
 _LEFT, _JOINED = 1, 2
 
+_AHEAD = 64  # entries from which a slot is fetched until its entry's turn
 _HASH, _PREVIOUS = place_of(IndexEntry, "key_hash"), place_of(IndexEntry, "previous")
 
 
@@ -74,9 +75,13 @@ def _follow(
 
     `low`: of the slot of heads[0]. Numbers of entries and slots are below 2^31.
     """
-    count = 0
-    for row in range(min(len(raw) // ENTRY_SIZE, len(marks) - first, len(broken))):
+    count, rows = 0, min(len(raw) // ENTRY_SIZE, len(marks) - first, len(broken))
+    for row in range(rows):
         at, number, kind, expected = row * ENTRY_SIZE, first + row, 0, 0
+        if row + _AHEAD < rows:
+            slot = int32_at(raw, at + _AHEAD * ENTRY_SIZE + _HASH) % slots - low
+            if 0 <= slot < len(heads):
+                prefetch(heads, slot)
         key_hash, previous = int32_at(raw, at + _HASH), int32_at(raw, at + _PREVIOUS)
         if key_hash < 0:
             kind = HASH
