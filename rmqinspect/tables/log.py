@@ -23,13 +23,11 @@ from rmqinspect.tables.arrow import batches_of
 from rmqinspect.tables.table import TIMESTAMP, Request, Table, column
 from rmqinspect.times import millis_to_micros
 
-# Bytes. Large enough that looking back for the first record costs little.
+# Bytes. Large enough that looking back for the first record costs little; as many bytes of rows wait for each thread
+# until those before them are taken.
 SPLIT_SIZE = 16 << 20
 
 _SMALL_WINDOW = 64 << 10
-
-# Bytes of rows that wait until those before them are taken: some splits.
-_ROOM = 64 << 20
 
 GAPS = pa.schema(
     [
@@ -96,7 +94,7 @@ def messages_in(
     splits = _splits_in(segments, request)
     lost = _LostRanges(request)
     read = partial(_read_split, rows_of=partial(messages.message_batches, request=request))
-    with closing(stream_ordered(read, splits, request.jobs, _size_of, _ROOM)) as streams:
+    with closing(stream_ordered(read, splits, request.jobs, _size_of, request.jobs * SPLIT_SIZE)) as streams:
         started = (_Reading(split, items) for split, items in zip(splits, streams, strict=True))
         readings = redo_where_borders_differ(
             started,
