@@ -12,31 +12,42 @@ MultiDispatch (4.9.3+), IndexService#buildIndex; RocketMQ 4.0.0 to 5.5.0.
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rmqinspect.codec.arrays import Bools, Ints
-from rmqinspect.codec.byte_ranges import take_ranges
-from rmqinspect.codec.hash_columns import hash_texts, index_hashes, java_string_hashes, joined_hashes
-from rmqinspect.codec.hashes import java_string_hash
-from rmqinspect.codec.properties import Items
+from rmqinspect.codec.java_hash import as_int, hash_of, index_hash_of, java_hash
+from rmqinspect.codec.kernels import Bytes, ByteTableOut, Int32Table, IntsOut, Table, TableOut, inlined, kernel
+from rmqinspect.codec.properties import WELL_KNOWN
+from rmqinspect.commitlog import columns
 from rmqinspect.commitlog.queue_offsets import Queue
 from rmqinspect.commitlog.records import Records
 from rmqinspect.schemas import message
-from rmqinspect.schemas.message import SysFlag
+from rmqinspect.schemas.message import TRANSACTION_MASK, SysFlag
 from rmqinspect.topics import LMQ_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX
 
 # Records of these topics are never multi-dispatched. Source: MultiDispatchUtils#checkMultiDispatchQueue.
 _NOT_MULTIPLIED = (b"%RETRY%", SYSTEM_PREFIX.encode(), SCHEDULE_TOPIC.encode())
 
-_SPACE = 0x20  # MessageConst.KEY_SEPARATOR
-_TAG_KEY = b"T#"  # precedes the tags in the text that 5.4.0 and later index
+_SPACE = ord(" ")  # MessageConst.KEY_SEPARATOR
+_ZERO = ord("0")
+_TAG_KEY = b"T#"  # stands between topic and tags in the text that 5.4.0 and later index
 
 UNIQUE, KEY, TAG = 0, 1, 2  # kinds of index keys, in the order in which they are written
+
+_UNIQ_KEY, _KEYS, _TAGS, _REAL, _DELAY, _INNER_NUM = map(
+    WELL_KNOWN.index, (b"UNIQ_KEY", b"KEYS", b"TAGS", b"REAL_TOPIC", b"DELAY", b"INNER_NUM")
+)
+_START, _TOTAL_SIZE, _FLAGS, _OFFSET = columns.START, columns.TOTAL_SIZE, columns.SYS_FLAG, columns.QUEUE_OFFSET
+_TIME = columns.STORE_TIMESTAMP
+_COMMIT = int(SysFlag.TRANSACTION_COMMIT)
+
+_FEW = 1 << 10  # records and keys, at first
+_MOST_KEYS = 1 << 15  # of a record: its properties have fewer bytes
 
 
 class Difference(NamedTuple):
@@ -72,17 +83,13 @@ def holding(releases: Sequence[str], known: Sequence[str]) -> frozenset[str]:
     return frozenset(name for name, rule in DIFFERENCES.items() if any(has(release, rule) for release in releases))
 
 
-@overload
-def has_queue_unit(sys_flag: int) -> bool: ...
-@overload
-def has_queue_unit(sys_flag: Ints) -> Bools: ...
-def has_queue_unit(sys_flag: int | Ints) -> bool | Bools:
+@inlined
+def has_queue_unit(sys_flag: int) -> bool:
     """Return whether records get queue units: not prepared and rolled back ones.
 
     Source: CommitLogDispatcherBuildConsumeQueue#dispatch.
     """
-    transaction = sys_flag & message.TRANSACTION_MASK
-    return (transaction == 0) | (transaction == SysFlag.TRANSACTION_COMMIT)
+    return sys_flag & TRANSACTION_MASK in (0, _COMMIT)
 
 
 TRANSACTIONS_WITH_UNITS = tuple(
@@ -108,21 +115,30 @@ class Dispatched:
     size: Ints
     queue: Ints  # index of `queues`
     queue_offset: Ints
-    tags_code: Ints  # of the plain tags
+    tags_code: Ints  # of the plain tags: MessageExtBrokerInner#tagsString2tagsCode
     store_timestamp: Ints  # ms
     messages: Ints  # INNER_NUM of an inner batch, else 1
+    real_topic: Ints  # hash of REAL_TOPIC, 0 without
     entitled: Bools  # to a unit at all: neither prepared nor rolled back
     sound: Bools  # body CRC and stored physical offset are right, so the head can be believed
-    real_topic: Ints  # hash of REAL_TOPIC, 0 without
     delayed: Bools  # has a delay level
-    extras: list[Extra]
-    key_record: Ints  # ascending
+    key_record: Ints  # ascending; of a record, the keys are in the order in which they are written
     key_hash: Ints
     key_kind: NDArray[np.int8]
+    extras: list[Extra]
     queues: list[Queue] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.physical_offset)
+
+
+# Rows of the tables that are columns of `Dispatched`, in its order.
+_PHYSICAL_OFFSET, _SIZE, _QUEUE, _QUEUE_OFFSET, _TAGS_CODE, _STORE_TIMESTAMP, _MESSAGES, _REAL_TOPIC = range(8)
+_ENTITLED, _SOUND, _DELAYED = range(3)
+_KEY_RECORD, _KEY_HASH = range(2)
+
+# What is asked for.
+_INDEX_KEYS, _TAG_KEYS, _REAL_TOPICS, _BATCHES = 1, 2, 4, 8
 
 
 class Dispatcher:
@@ -132,131 +148,169 @@ class Dispatcher:
         self, *, keys: bool, real_topics: bool = False, rules: Collection[str] = frozenset(DIFFERENCES)
     ) -> None:
         """Collect index keys and hashes of real topics, if asked; `rules` are the DIFFERENCES that may hold."""
-        self.keys, self.real_topics, self.rules = keys, real_topics, rules
-        self.count = 0
-        self._columns: dict[str, list[NDArray[Any]]] = {}
+        asked = {_INDEX_KEYS: keys, _REAL_TOPICS: real_topics, _TAG_KEYS: "tag_keys" in rules}
+        asked[_BATCHES] = "inner_batch" in rules
+        self._asked = sum(bit for bit, is_asked in asked.items() if is_asked)
+        self._multiplied = "multi_dispatch" in rules
+        self._used = np.zeros(2, np.int64)  # records and keys so far
+        self._numbers, self._flags = np.empty((8, _FEW), np.int64), np.empty((3, _FEW), np.uint8)
+        self._keys, self._kinds = np.empty((2, _FEW), np.int64), np.empty((1, _FEW), np.uint8)
+        self._prefixes = np.empty((0, 2), np.int64)  # hashes of "topic#" and "topic#T#" by number of the queue
         self._extras: list[Extra] = []
-        self._prefixes = np.zeros(0, np.int32)  # hash of "topic#" by number of the queue
 
     def take(self, records: Records, numbers: Ints, queues: list[Queue], sound: Bools) -> None:
         """Add records with their properties; `numbers` has the index in `queues` of each."""
-        count = len(records)
-        transaction = records.sys_flag & message.TRANSACTION_MASK
-        self._add(
-            physical_offset=records.base + records.starts,
-            size=records.total_size,
-            queue=numbers.astype(np.int64),
-            queue_offset=records.field("queue_offset"),
-            tags_code=_hashes_of(records, b"TAGS"),  # MessageExtBrokerInner#tagsString2tagsCode
-            store_timestamp=records.field("store_timestamp"),
-            entitled=has_queue_unit(records.sys_flag),
-            sound=sound,
-            real_topic=_hashes_of(records, b"REAL_TOPIC") if self.real_topics else np.zeros(count, np.int64),
-            delayed=records.properties.of(b"DELAY") >= 0,
-            messages=_batch_sizes(records) if "inner_batch" in self.rules else np.ones(count, np.int64),
-        )
-        if "multi_dispatch" in self.rules:
+        if self._multiplied:
             self._extras += self._multi_dispatch(records, numbers, queues)
-        if self.keys:
-            self._index_keys(records, numbers, queues, transaction)
-        self.count += count
-
-    def _add(self, **columns: NDArray[Any]) -> None:
-        for name, column in columns.items():
-            self._columns.setdefault(name, []).append(column)
+        for topic, _ in queues[len(self._prefixes) :]:
+            hashes = [hash_of(topic + b"#"), hash_of(topic + b"#" + _TAG_KEY)]
+            self._prefixes = np.vstack((self._prefixes, np.array(hashes, np.int64)))
+        items, done = records.properties, 0
+        while done < len(records):
+            done = _dispatch(
+                self._asked,
+                records.bytes,
+                records.base,
+                records.rows,
+                items.known,
+                items.name_ends,
+                items.value_ends,
+                numbers,
+                self._prefixes,
+                sound.view(np.uint8),
+                done,
+                self._used,
+                self._numbers,
+                self._flags,
+                self._keys,
+                self._kinds,
+            )
+            if done < len(records):
+                self._grow(len(records) - done)
 
     def _multi_dispatch(self, records: Records, numbers: Ints, queues: list[Queue]) -> Iterator[Extra]:
-        which, starts, ends = _find(records.properties, b"INNER_MULTI_QUEUE_OFFSET")
-        if not len(which):
-            return
-        offsets = {int(at): bytes(records.raw[a:b]) for at, a, b in zip(which, starts, ends, strict=True)}
-        for at, begin, end in zip(*_find(records.properties, b"INNER_MULTI_DISPATCH"), strict=True):
+        properties = records.properties
+        for at in np.flatnonzero(properties.of(b"INNER_MULTI_QUEUE_OFFSET") >= 0).tolist():
             topic, queue_id = queues[numbers[at]]
-            if not topic.startswith(_NOT_MULTIPLIED):
-                for name, offset in _pairs(bytes(records.raw[begin:end]), offsets.get(int(at), b"")):
-                    yield Extra(self.count + int(at), name, 0 if name.startswith(LMQ_PREFIX) else queue_id, offset)
+            names = properties.value_of(b"INNER_MULTI_DISPATCH", at)
+            if names is not None and not topic.startswith(_NOT_MULTIPLIED):
+                for name, offset in _pairs(names, properties.value_of(b"INNER_MULTI_QUEUE_OFFSET", at) or b""):
+                    record = int(self._used[0]) + at
+                    yield Extra(record, name, 0 if name.startswith(LMQ_PREFIX) else queue_id, offset)
 
-    def _index_keys(self, records: Records, numbers: Ints, queues: list[Queue], transaction: Ints) -> None:
-        known = len(self._prefixes)
-        if len(queues) > known:
-            fresh = [java_string_hash(topic.decode("utf-8", "replace") + "#") for topic, _ in queues[known:]]
-            self._prefixes = np.concatenate((self._prefixes, np.array(fresh, np.int32)))
-        marker = java_string_hash(_TAG_KEY.decode())
-        parts = [
-            (UNIQUE, *_hashed(records, *_find(records.properties, b"UNIQ_KEY"))),
-            (KEY, *_hashed(records, *_tokens(records, *_find(records.properties, b"KEYS")))),
-        ]
-        if "tag_keys" in self.rules:
-            parts.append((TAG, *_hashed(records, *_find(records.properties, b"TAGS"), marker, len(_TAG_KEY))))
-        columns = [
-            (
-                which,
-                index_hashes(joined_hashes(self._prefixes[numbers[which]], hashed, lengths)),
-                np.full(len(which), kind, np.int8),
-            )
-            for kind, which, hashed, lengths in parts
-        ]
-        # Keys of a record together, in the order in which they are written; rollbacks are not indexed.
-        if all(len(which) == len(numbers) for which, _, _ in columns):  # each record has one key of each kind
-            record, hashes, kind = (np.stack(column, axis=1).ravel() for column in zip(*columns, strict=True))
+    def _grow(self, records: int) -> None:
+        """Make room for so many records, or for the keys of one."""
+        count, keys = self._used.tolist()
+        if count == self._numbers.shape[1]:
+            self._numbers, self._flags = _wider(self._numbers, count, records), _wider(self._flags, count, records)
         else:
-            record, hashes, kind = (np.concatenate(column) for column in zip(*columns, strict=True))
-            order = np.argsort(record, kind="stable")
-            record, hashes, kind = record[order], hashes[order], kind[order]
-        indexed = transaction[record] != message.TRANSACTION_MASK  # rollback has both bits
-        if not indexed.all():
-            record, hashes, kind = record[indexed], hashes[indexed], kind[indexed]
-        self._add(key_record=self.count + record, key_hash=hashes.astype(np.int64), key_kind=kind)
+            self._keys, self._kinds = _wider(self._keys, keys, _MOST_KEYS), _wider(self._kinds, keys, _MOST_KEYS)
 
     def columns(self, queues: list[Queue]) -> Dispatched:
         """Return the columns of all records."""
-
-        def whole(name: str, dtype: type = np.int64) -> NDArray[Any]:
-            parts = self._columns.pop(name, [])
-            return np.concatenate(parts) if parts else np.empty(0, dtype)
-
-        flags = {name: whole(name, np.bool_) for name in ("entitled", "sound", "delayed")}
-        numbers = {
-            name: whole(name)
-            for name in (
-                "physical_offset",
-                "size",
-                "queue",
-                "queue_offset",
-                "tags_code",
-                "real_topic",
-                "store_timestamp",
-                "messages",
-                "key_record",
-                "key_hash",
-                "key_kind",
-            )
-        }
-        return Dispatched(**numbers, **flags, extras=self._extras, queues=queues)
+        count, keys = self._used.tolist()
+        numbers, flags, index = self._numbers[:, :count], self._flags[:, :count].view(np.bool_), self._keys[:, :keys]
+        names = (field.name for field in fields(Dispatched))
+        columns = dict(zip(names, (*numbers, *flags, *index, self._kinds[0, :keys].view(np.int8)), strict=False))
+        return Dispatched(**columns, extras=self._extras, queues=queues)
 
 
-def _find(items: Items, name: bytes) -> tuple[Ints, Ints, Ints]:
-    """Return (record, value start, value end) of each record with a property, ascending."""
-    item = items.of(name)
-    which = np.flatnonzero(item >= 0)
-    return which, items.name_ends[item[which]] + 1, items.value_ends[item[which]]
+def _wider(table: NDArray[Any], used: int, needed: int) -> NDArray[Any]:
+    """Return a table twice as wide, with room for `needed` more in each row."""
+    wider = np.empty((len(table), 2 * table.shape[1] + needed), table.dtype)
+    wider[:, :used] = table[:, :used]
+    return wider
 
 
-def _hashes_of(records: Records, name: bytes) -> Ints:
-    """Return the hash of a property's text in each record, 0 where there is none."""
-    codes: Ints = np.zeros(len(records), np.int64)
-    which, starts, ends = _find(records.properties, name)
-    codes[which] = java_string_hashes(records.bytes, starts, ends)
-    return codes
+@kernel
+def _dispatch(
+    asked: int,
+    raw: Bytes,
+    base: int,
+    rows: Table,
+    known: Int32Table,
+    name_ends: Ints,
+    value_ends: Ints,
+    queues: Ints,
+    prefixes: Table,
+    sound: Bytes,
+    first: int,
+    used: IntsOut,
+    numbers: TableOut,
+    flags: ByteTableOut,
+    keys: TableOut,
+    kinds: ByteTableOut,
+) -> int:
+    """Add the records from `first` on; return the first one for which there is no room, else their number.
+
+    Items are those of `codec.properties`, which proved that they are inside of `raw`; `queues` are rows of `prefixes`.
+    """
+    count, key = used[0], used[1]
+    for at in range(first, len(rows)):
+        tags, words = known[_TAGS, at], known[_KEYS, at]
+        most = 2  # UNIQ_KEY and TAGS
+        if words >= 0:
+            most += (value_ends[words] - name_ends[words]) // 2  # words of one byte, with a space between
+        if count >= numbers.shape[1] or key + most > keys.shape[1]:
+            used[0], used[1] = count, key
+            return at
+        transaction = rows[at, _FLAGS] & TRANSACTION_MASK
+        numbers[_PHYSICAL_OFFSET, count] = base + rows[at, _START]
+        numbers[_SIZE, count] = rows[at, _TOTAL_SIZE]
+        numbers[_QUEUE, count] = queues[at]
+        numbers[_QUEUE_OFFSET, count] = rows[at, _OFFSET]
+        numbers[_STORE_TIMESTAMP, count] = rows[at, _TIME]
+        numbers[_TAGS_CODE, count] = 0
+        if tags >= 0:
+            numbers[_TAGS_CODE, count] = as_int(java_hash(raw, name_ends[tags] + 1, value_ends[tags], 0))
+        numbers[_MESSAGES, count] = 1
+        item = known[_INNER_NUM, at]
+        if asked & _BATCHES and item >= 0:
+            numbers[_MESSAGES, count] = _small_number(raw, name_ends[item] + 1, value_ends[item])
+        numbers[_REAL_TOPIC, count] = 0
+        item = known[_REAL, at]
+        if asked & _REAL_TOPICS and item >= 0:
+            numbers[_REAL_TOPIC, count] = as_int(java_hash(raw, name_ends[item] + 1, value_ends[item], 0))
+        flags[_ENTITLED, count] = has_queue_unit(transaction)
+        flags[_SOUND, count] = sound[at]
+        flags[_DELAYED, count] = known[_DELAY, at] >= 0
+        if asked & _INDEX_KEYS and transaction != TRANSACTION_MASK:  # rollback has both bits
+            prefix, item = prefixes[queues[at], 0], known[_UNIQ_KEY, at]
+            if item >= 0:
+                hashed = java_hash(raw, name_ends[item] + 1, value_ends[item], prefix)
+                key = _add_key(keys, kinds, key, count, hashed, UNIQUE)
+            if words >= 0:
+                start, end = name_ends[words] + 1, value_ends[words]
+                for stop in range(start, end + 1):
+                    if stop == end or raw[stop] == _SPACE:
+                        if start < stop:
+                            key = _add_key(keys, kinds, key, count, java_hash(raw, start, stop, prefix), KEY)
+                        start = stop + 1
+            if asked & _TAG_KEYS and tags >= 0:
+                hashed = java_hash(raw, name_ends[tags] + 1, value_ends[tags], prefixes[queues[at], 1])
+                key = _add_key(keys, kinds, key, count, hashed, TAG)
+        count += 1
+    used[0], used[1] = count, key
+    return len(rows)
 
 
-def _batch_sizes(records: Records) -> Ints:
-    """Return how many messages INNER_NUM says that each record has; 1 where it is no small number."""
-    numbers: Ints = np.ones(len(records), np.int64)
-    for at in np.flatnonzero(records.properties.of(b"INNER_NUM") >= 0).tolist():
-        value = records.properties.value_of(b"INNER_NUM", at)
-        numbers[at] = int(value) if value is not None and value.isdigit() and len(value) < 6 else 1
-    return numbers
+@inlined
+def _add_key(keys: TableOut, kinds: ByteTableOut, key: int, record: int, hashed: int, kind: int) -> int:
+    """Add a key, for which there is room; return the number of keys."""
+    keys[_KEY_RECORD, key] = record
+    keys[_KEY_HASH, key] = index_hash_of(hashed)
+    kinds[0, key] = kind
+    return key + 1
+
+
+@inlined
+def _small_number(raw: Bytes, start: int, end: int) -> int:
+    """Return a decimal number of at most five digits; 1 for any other text."""
+    number = 0 if end - start < 6 else -1
+    for at in range(start, end):
+        digit = raw[at] - _ZERO
+        number = 10 * number + digit if 0 <= digit <= 9 and number >= 0 else -1
+    return number if number >= 0 else 1
 
 
 @lru_cache(maxsize=4096)
@@ -273,35 +327,3 @@ def _pairs(names: bytes, offsets: bytes) -> tuple[tuple[str, int], ...]:
         return ()
     pairs = zip(listed, numbers, strict=True)
     return tuple((name, int(n)) for name, n in pairs if n.isdecimal() and len(n) < 19 and "/" not in name)
-
-
-def _hashed(
-    records: Records, which: Ints, starts: Ints, ends: Ints, before: int = 0, before_length: int = 0
-) -> tuple[Ints, NDArray[np.int32], Ints]:
-    """Return (records, hashes, lengths in UTF-16 units) of texts, each appended to a text with the hash `before`."""
-    hashes, lengths = hash_texts(records.bytes, starts, ends)
-    if before_length:
-        hashes = joined_hashes(before, hashes, lengths)
-    return which, hashes, lengths + before_length
-
-
-def _tokens(records: Records, which: Ints, starts: Ints, ends: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return (records, starts, ends) of the words of each KEYS value; empty words are skipped."""
-    values = take_ranges(records.raw, starts, ends)
-    content = values.buffers()[2]
-    inside = (
-        np.flatnonzero(np.frombuffer(content, np.uint8) == _SPACE) if content is not None else np.empty(0, np.int64)
-    )
-    begins = np.frombuffer(values.buffers()[1], np.int32)[: len(starts) + 1].astype(np.int64)
-    inside = inside[inside < begins[-1]]
-    if not len(inside):
-        return which, starts, ends
-    value = np.searchsorted(begins, inside, "right") - 1
-    spaces = starts[value] + inside - begins[value]
-    word_starts = np.concatenate((starts, spaces + 1))
-    word_ends = np.concatenate((ends, spaces))
-    order_starts, order_ends = np.argsort(word_starts, kind="stable"), np.argsort(word_ends, kind="stable")
-    owner = np.concatenate((np.arange(len(starts)), value))[order_starts]
-    word_starts, word_ends = word_starts[order_starts], word_ends[order_ends]
-    used = word_starts < word_ends
-    return which[owner[used]], word_starts[used], word_ends[used]

@@ -57,6 +57,8 @@ IntsOut = Annotated[NDArray[np.int64], "written"]
 Int32sOut = Annotated[NDArray[np.int32], "written"]
 Table = Annotated[NDArray[np.int64], "two dimensions"]  # one column of int64 per row
 TableOut = Annotated[NDArray[np.int64], "two dimensions", "written"]
+Int32Table = Annotated[NDArray[np.int32], "two dimensions"]
+ByteTableOut = Annotated[NDArray[np.uint8], "two dimensions", "written"]
 Int32TableOut = Annotated[NDArray[np.int32], "two dimensions", "written"]
 
 MODE = "RMQINSPECT_COMPILE"

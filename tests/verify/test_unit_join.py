@@ -54,22 +54,24 @@ class Case:
             numbers[of_queue] = np.arange(len(of_queue))
         ones, none = np.ones(len(records), np.int64), np.empty(0, np.int64)
         self.records = Dispatched(
-            places,
-            ones * SIZE,
-            queue,
-            numbers,
-            tags,
-            ones * STORED,
-            ones,
-            entitled,
-            ones > 0,
-            ones * 0,
-            delayed,
-            [Extra(at % len(records), QUEUES[one][0], QUEUES[one][1], offset) for at, one, offset in sorted(more)],
-            none,
-            none,
-            np.empty(0, np.int8),
-            [(topic.encode(), queue_id) for topic, queue_id, _ in QUEUES],
+            physical_offset=places,
+            size=ones * SIZE,
+            queue=queue,
+            queue_offset=numbers,
+            tags_code=tags,
+            store_timestamp=ones * STORED,
+            messages=ones,
+            real_topic=ones * 0,
+            entitled=entitled,
+            sound=ones > 0,
+            delayed=delayed,
+            key_record=none,
+            key_hash=none,
+            key_kind=np.empty(0, np.int8),
+            extras=[
+                Extra(at % len(records), QUEUES[one][0], QUEUES[one][1], offset) for at, one, offset in sorted(more)
+            ],
+            queues=[(topic.encode(), queue_id) for topic, queue_id, _ in QUEUES],
         )
         self.end = int(places[-1]) + SIZE
         files: list[QueueFile] = []

@@ -1,0 +1,63 @@
+"""Hashes of texts as they stand in a file are those of the decoded texts, and Java's."""
+
+import re
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from rmqinspect.codec.hashes import index_hash, java_string_hash
+from rmqinspect.codec.java_hash import as_int, hash_of, index_hash_of, java_hash
+
+# Python replaces each of the three bytes of a surrogate, Java all together; a surrogate may also be cut.
+SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+
+
+def decoded(text: bytes) -> str:
+    """Return what Java's `new String(text, UTF_8)` does."""
+    return SURROGATE.sub("\ufffd".encode(), text).decode("utf-8", "replace")
+
+
+PIECES = st.sampled_from([b"a", b"\x80", b"\xc3", b"\xe0", b"\xa0", b"\xed", b"\xf0\x90", b"\xf4\x90", b"\xff"])
+
+
+@given(st.lists(PIECES, max_size=8).map(b"".join) | st.text(max_size=40).map(str.encode), st.text(max_size=5))
+@example(b"ORDER-0 USER-4540317", "Topic#")
+@example("标签😀é".encode(), "")
+def test_hashes_are_those_of_the_decoded_text(text: bytes, before: str) -> None:
+    raw = b"\xe4" + text + b"\x80"
+    hashed = java_hash(raw, 1, len(raw) - 1, hash_of(before.encode()))  # type: ignore[arg-type]
+    assert as_int(hashed) == java_string_hash(before + decoded(text))
+    assert index_hash_of(hashed) == index_hash(before + decoded(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "hashed"),
+    [
+        (b"", 0),
+        (b"a", 97),
+        (b"TagA", 2598919),
+        (b"polygenelubricants", -(2**31)),
+        ("\u4e2d\u6587".encode(), 646394),
+        ("\U0001f600".encode(), 1772899),
+        (b"\xed\xbf", 65533),
+        (b"\xed\xbf\xe1\x80\xe1\xe4\xb8\xad\xed", -1887450995),
+        (b"\xdf\xf0\xf4\xf5\xed\xbf\x00\xf7", -8055430),
+        (b"\xf0\xc0\x90\xc2\xe0\xed\xa0\xc2", -6023907),
+        (b"\xed\xa0\xf4\xc0\xf4\xdf\x80\xef", 1660401533),
+    ],
+)
+def test_the_hash_is_java_s(text: bytes, hashed: int) -> None:
+    """The numbers are what a JVM answers."""
+    assert as_int(hash_of(text)) == hashed
+
+
+def test_the_smallest_hash_is_stored_as_0() -> None:
+    """`abs` leaves it negative in Java; its neighbours are as any other."""
+    assert [index_hash_of(value) for value in (1 << 31, (1 << 31) + 1, (1 << 31) - 1, (1 << 32) - 1, 0)] == [
+        0,
+        2**31 - 1,
+        2**31 - 1,
+        1,
+        0,
+    ]
