@@ -34,11 +34,14 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from types import CodeType, FunctionType, ModuleType
 from typing import Annotated, Any, Generic, ParamSpec, TypeVar, get_args, get_origin
 
 import numpy as np
 from numpy.typing import NDArray
+
+from rmqinspect.codec import machine_code
 
 try:
     from isal import isal_zlib
@@ -261,22 +264,43 @@ class _Compiling:
         self.remarks: list[str] = []
         self.say: Callable[[str], None] | None = None
         self._numba: ModuleType | None = None
-        self._cached = False
         self._slow = 0.0  # seconds of compiling so far; infinite when it was said
+
+    @cached_property
+    def _folder(self) -> str | None:
+        return _cache_folder(os.environ.get("NUMBA_CACHE_DIR", ""))
 
     def wanted(self) -> bool:
         pays = self.spent > _WORTH or self.expected >= _LARGE
         return self.mode == "always" or (self.mode == "auto" and pays)
 
     def compile(self, function: FunctionType) -> Callable[..., Any] | None:
+        if os.environ.get("NUMBA_DISABLE_JIT", "0") != "0":
+            self._give_up("NUMBA_DISABLE_JIT is set")
+            return None
+        place = self._place(function)
+        parameters = [_parameter(hint) for name, hint in function.__annotations__.items() if name != "return"]
+        has_result = function.__annotations__["return"] is not None
+        # With bounds checks an exception must reach Python, which numba knows how to do.
+        kept = None if os.environ.get(BOUNDS) else place
+        if kept is not None and (loaded := machine_code.load(kept, parameters, has_result=has_result)) is not None:
+            return loaded
         if self._numba is None and not self._load():
             return None
+        native = self._jit_slowly(function, parameters, place)
+        if kept is not None and native is not None:
+            ((signature, code),) = native.inspect_llvm().items()
+            machine_code.save(kept, code, native.overloads[signature].fndesc.llvm_func_name, parameters)
+        return native
+
+    def _jit_slowly(self, function: FunctionType, parameters: list[machine_code.Parameter], place: str | None) -> Any:
+        """Compile a function, and say so if that takes long."""
         began = time.monotonic()
         timer = threading.Timer(max(0.0, _PATIENCE - self._slow), self._tell)
         timer.daemon = True
         timer.start()
         try:
-            return self._jit(function)
+            return self._jit(function, parameters, place)
         finally:
             timer.cancel()
             self._slow += time.monotonic() - began
@@ -286,48 +310,45 @@ class _Compiling:
             self._slow = float("inf")
             self.say("compiling (once)")
 
+    def _give_up(self, why: str) -> None:
+        self.remarks.append(f"loops are not compiled, and slow: {why}")
+        self.mode = "never"
+
     def _load(self) -> bool:
         try:
             import numba
         except Exception as error:  # noqa: BLE001  whatever a broken installation raises, the result is the same
-            self.remarks.append(f"loops are not compiled, and slow: numba cannot be used: {error}")
-            self.mode = "never"
-            return False
-        if numba.config.DISABLE_JIT:
-            self.remarks.append("loops are not compiled, and slow: NUMBA_DISABLE_JIT is set")
-            self.mode = "never"
+            self._give_up(f"numba cannot be used: {error}")
             return False
         self._numba = numba
-        self._folder = _cache_folder(numba.config.CACHE_DIR)
-        if self._folder is None:
+        if self._folder is None or not os.access(self._folder, os.W_OK | os.X_OK):
             self.remarks.append(
                 "compiled loops are not kept, each run compiles them: "
                 "no folder for them in NUMBA_CACHE_DIR, XDG_CACHE_HOME or ~/.cache"
             )
         return True
 
-    def _jit(self, function: FunctionType) -> Callable[..., Any] | None:
+    def _jit(
+        self, function: FunctionType, parameters: list[machine_code.Parameter], place: str | None
+    ) -> Callable[..., Any] | None:
         numba = self._numba
         assert numba is not None
-        arguments = tuple(_type_of(numba, hint) for name, hint in function.__annotations__.items() if name != "return")
-        place = self._place(function)
-        if place is not None:
+        arguments = tuple(_type_of(numba, parameter) for parameter in parameters)
+        marker = _marker(place, function) if place is not None else None
+        if marker is not None:
             # Reading and writing a cache may fail in any way: a full disk, a truncated file, another user's file.
             with suppress(Exception):
-                return self._with_globals(numba.njit([arguments], cache=True, **_OPTIONS), function, place)
+                return self._with_globals(numba.njit([arguments], cache=True, **_OPTIONS), function, marker)
         try:
             return self._with_globals(numba.njit([arguments], **_OPTIONS), function, function.__code__.co_filename)
         except Exception as error:  # noqa: BLE001  as above
-            self.remarks.append(
-                f"loops are not compiled, and slow: {function.__name__}: {type(error).__name__}: {error}"
-            )
-            self.mode = "never"
+            self._give_up(f"{function.__name__}: {type(error).__name__}: {error}")
             return None
 
     def _place(self, function: FunctionType) -> str | None:
-        """Return a file beside which numba caches a function, None if that cannot be: one per content of functions.
+        """Return where in the cache a function is, without the ending: one place per content. None without a cache.
 
-        numba asks whether this file has changed, but not whether a constant or an inlined function has.
+        numba would ask whether the source has changed, but not whether a constant or an inlined function has.
         """
         if self._folder is None:
             return None
@@ -349,16 +370,7 @@ class _Compiling:
             *_content(function),
         ]
         digest = hashlib.sha256("\n".join(content).encode()).hexdigest()[:16]
-        path = os.path.join(self._folder, f"{digest}.py")
-        try:
-            if not os.path.exists(path):
-                with open(path, "x") as file:
-                    file.write(f"# {function.__module__}.{function.__qualname__}\n")
-        except FileExistsError:
-            pass  # another process was faster
-        except OSError:
-            return None
-        return path
+        return os.path.join(self._folder, digest)
 
     def _with_globals(self, jit: Callable[..., Any], function: FunctionType, filename: str) -> Any:
         """Return a compiled copy of a function, whose globals are compiled where it calls them."""
@@ -444,8 +456,22 @@ def _code_of(code: CodeType) -> Iterator[str]:
         yield from _code_of(constant) if isinstance(constant, CodeType) else [repr(constant)]
 
 
+def _marker(place: str, function: FunctionType) -> str | None:
+    """Return a file beside which numba caches a function, None where it cannot be made."""
+    path = f"{place}.py"
+    try:
+        if not os.path.exists(path):
+            with open(path, "x") as file:
+                file.write(f"# {function.__module__}.{function.__qualname__}\n")
+    except FileExistsError:
+        pass  # another process was faster
+    except OSError:
+        return None
+    return path
+
+
 def _cache_folder(given: str) -> str | None:
-    """Return the folder of the cache, made where it is missing; None where it cannot be written to."""
+    """Return the folder of the cache, made where it is missing; None where that cannot be."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     folder = given or os.path.join(home, "rmqinspect")
     # A user without a home has it at "~", a folder below the current one, which may be a store.
@@ -455,16 +481,24 @@ def _cache_folder(given: str) -> str | None:
         os.makedirs(folder, mode=0o700, exist_ok=True)
     except OSError:
         return None
-    return folder if os.access(folder, os.W_OK | os.X_OK) else None
+    return folder
 
 
-def _type_of(numba: Any, hint: Any) -> Any:
-    """Return the type for numba of a parameter."""
+def _parameter(hint: Any) -> machine_code.Parameter:
+    """Return what an annotation says."""
     if hint is int:
-        return numba.int64
+        return machine_code.Parameter()
     array, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
-    item = numba.from_dtype(np.dtype(get_args(get_args(array)[1])[0]))
-    return numba.types.Array(item, 2 if "two dimensions" in notes else 1, "C", readonly="written" not in notes)
+    dtype = np.dtype(get_args(get_args(array)[1])[0])
+    return machine_code.Parameter(dtype, 2 if "two dimensions" in notes else 1, "written" in notes)
+
+
+def _type_of(numba: Any, parameter: machine_code.Parameter) -> Any:
+    """Return the type of a parameter for numba."""
+    if parameter.dtype is None:
+        return numba.int64
+    item = numba.from_dtype(parameter.dtype)
+    return numba.types.Array(item, parameter.dimensions, "C", readonly=not parameter.written)
 
 
 def _native_load(numba: Any, bits: int, signed: bool) -> Any:

@@ -116,19 +116,22 @@ def test_copies_stay_in_their_places_both_ways(mode: str, raw: bytes, cuts: list
 
 
 _RUN = """
+import sys
 import numpy as np
 from tests.codec.test_kernels import read_all
 from rmqinspect.codec import kernels
 rows = np.zeros((1, 7), np.int64)
 assert read_all(kernels.CRC32, np.arange(8, dtype=np.uint8), rows) == 1
 print(rows.tolist(), kernels.remarks())
+for name in sys.argv[1:]:
+    print(name, name in sys.modules)
 """
 
 
-def _run(folder: Path, **environment: str) -> "subprocess.Popen[str]":
+def _run(folder: Path, *modules: str, **environment: str) -> "subprocess.Popen[str]":
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA")}
     more = {"XDG_CACHE_HOME": str(folder), kernels.MODE: "always", **environment}
-    command = [sys.executable, "-c", _RUN]
+    command = [sys.executable, "-c", _RUN, *modules]
     return subprocess.Popen(command, env=inherited | more, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
@@ -144,15 +147,43 @@ _RIGHT = f"{[_expected(bytes(range(8)), 0)]} []\n"
 def test_compiled_code_is_kept_in_the_users_cache_and_two_processes_at_once_do_no_harm(tmp_path: Path) -> None:
     both = [_run(tmp_path), _run(tmp_path)]
     assert [_outcome(process) for process in both] == [_RIGHT, _RIGHT]
-    kept = sorted(tmp_path.glob("rmqinspect/__pycache__/*.nbc"))
+    kept = sorted(tmp_path.glob("rmqinspect/*.o"))
     assert kept
-    assert _outcome(_run(tmp_path)) == _RIGHT
-    assert sorted(tmp_path.glob("rmqinspect/__pycache__/*.nbc")) == kept
+    assert _outcome(_run(tmp_path, "numba", "llvmlite")) == f"{_RIGHT}numba False\nllvmlite True\n"
+    assert sorted(tmp_path.glob("rmqinspect/*.o")) == kept
+
+
+def test_another_processor_has_its_own_code(tmp_path: Path) -> None:
+    _outcome(_run(tmp_path))
+    assert _outcome(_run(tmp_path, NUMBA_CPU_NAME="generic")) == _RIGHT
+    assert len(list(tmp_path.glob("rmqinspect/*.o"))) == 2
+
+
+def test_a_cache_that_cannot_be_written_to_is_read(tmp_path: Path) -> None:
+    _outcome(_run(tmp_path))
+    folder = tmp_path / "rmqinspect"
+    folder.chmod(0o500)
+    try:
+        assert _outcome(_run(tmp_path, "numba")) == f"{_RIGHT}numba False\n"
+    finally:
+        folder.chmod(0o700)
+
+
+def test_a_loaded_loop_takes_no_array_of_another_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    for _ in range(2):  # compiled, then loaded
+        fresh = kernels.Kernel(read_all.function)
+        monkeypatch.setattr(kernels, "_compiling", kernels._Compiling())
+        with compile_mode("always"):
+            fresh(CRC32, np.zeros(_WIDTH, np.uint8), np.zeros((1, 7), np.int64))
+            for rows in (np.zeros((1, 7), np.int32), np.zeros(7, np.int64), np.zeros((7, 2), np.int64).T):
+                with pytest.raises(TypeError):
+                    fresh(CRC32, np.zeros(_WIDTH, np.uint8), rows)
 
 
 def test_a_damaged_cache_is_compiled_anew(tmp_path: Path) -> None:
     _outcome(_run(tmp_path))
-    for kept in tmp_path.glob("rmqinspect/__pycache__/*"):
+    for kept in (path for path in tmp_path.rglob("*") if path.is_file()):
         kept.write_bytes(kept.read_bytes()[:50])
     assert _outcome(_run(tmp_path)) == _RIGHT
 
@@ -173,7 +204,7 @@ def test_a_user_without_a_home_gets_no_cache_below_the_current_folder(monkeypatc
 
 def test_numbas_own_variable_names_the_cache(tmp_path: Path) -> None:
     assert _outcome(_run(tmp_path / "unused", NUMBA_CACHE_DIR=str(tmp_path / "numba"))) == _RIGHT
-    assert list((tmp_path / "numba").rglob("*.nbc"))
+    assert list((tmp_path / "numba").glob("*.o"))
     assert not (tmp_path / "unused").exists()
 
 
