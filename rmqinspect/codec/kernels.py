@@ -334,7 +334,8 @@ class _Compiling:
         numba = self._numba
         assert numba is not None
         arguments = tuple(_type_of(numba, parameter) for parameter in parameters)
-        marker = _marker(place, function) if place is not None else None
+        # What is to become an object file must come from numba, not from its cache.
+        marker = _marker(place, function) if place is not None and os.environ.get(BOUNDS) else None
         if marker is not None:
             # Reading and writing a cache may fail in any way: a full disk, a truncated file, another user's file.
             with suppress(Exception):

@@ -175,11 +175,13 @@ class _Engine:
         processor = os.environ.get("NUMBA_CPU_NAME") or binding.get_host_cpu_name()
         features = "" if processor == "generic" else binding.get_host_cpu_features().flatten()
         features = os.environ.get("NUMBA_CPU_FEATURES", features)
+        # As numba has it. On x86 LLVM links code that is relative to its own place wrongly once there are several files.
+        relocation = "static" if binding.get_default_triple().startswith("x86") else "default"
         self._machine = binding.Target.from_default_triple().create_target_machine(
-            cpu=processor, features=features, opt=3, reloc="pic", codemodel="jitdefault", jit=True
+            cpu=processor, features=features, opt=3, reloc=relocation, codemodel="jitdefault", jit=True
         )
         self._linker = binding.create_mcjit_compiler(binding.parse_assembly(""), self._machine)
-        kind = f"{llvmlite.__version__} {binding.llvm_version_info} {processor} {features}"
+        kind = f"{relocation} {llvmlite.__version__} {binding.llvm_version_info} {processor} {features}"
         self.identity = hashlib.sha256(kind.encode()).hexdigest()[:12]
 
     def compile(self, llvm: str) -> bytes:
