@@ -175,7 +175,7 @@ class _Engine:
         processor = os.environ.get("NUMBA_CPU_NAME") or binding.get_host_cpu_name()
         features = "" if processor == "generic" else binding.get_host_cpu_features().flatten()
         features = os.environ.get("NUMBA_CPU_FEATURES", features)
-        # As numba has it. On x86 LLVM links code that is relative to its own place wrongly once there are several files.
+        # As numba has it. On x86 LLVM links code that is relative to its own place wrongly once there are several.
         relocation = "static" if binding.get_default_triple().startswith("x86") else "default"
         self._machine = binding.Target.from_default_triple().create_target_machine(
             cpu=processor, features=features, opt=3, reloc=relocation, codemodel="jitdefault", jit=True

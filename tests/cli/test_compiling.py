@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rmqinspect.cli.progress import compiling_told
-from rmqinspect.codec import kernels
+from rmqinspect.codec import compiling, kernels
 from tests.support.samples import ROOT, sample
 
 STORE = str(sample("healthy-4.9.7"))
@@ -17,13 +17,13 @@ STORE = str(sample("healthy-4.9.7"))
 # Compiling takes a while, and then the source runs as it is.
 _SLOWLY = """
 import time
-from rmqinspect.codec import kernels
+from rmqinspect.codec import compiling, kernels
 def compile(_, function, *more):
     time.sleep(0.2)
     return lambda *arguments: function(*map(kernels._as_view, arguments))
-kernels._PATIENCE = 0.05
-kernels._Compiling._load = lambda _: True
-kernels._Compiling._jit = compile
+compiling.PATIENCE = 0.05
+compiling.Compiling._load = lambda _: True
+compiling.Compiling._jit = compile
 """
 _ANSWERS = "import sys; print('numba' in sys.modules, 'llvmlite' in sys.modules)"
 
@@ -31,7 +31,7 @@ _ANSWERS = "import sys; print('numba' in sys.modules, 'llvmlite' in sys.modules)
 def run(*words: str, before: str = "", after: str = "", mode: str = "always", **environment: str) -> tuple[str, str]:
     """Run a command in a process of its own; return stdout and stderr."""
     code = f"{before}\nfrom rmqinspect.cli import main\nassert main({list(words)!r}) == 0\n{after}"
-    settings = os.environ | {kernels.MODE: mode, **environment}
+    settings = os.environ | {compiling.MODE: mode, **environment}
     ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=settings, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout, ended.stderr
@@ -44,7 +44,7 @@ def test_a_small_store_and_help_load_no_compiler() -> None:
 
 def test_long_compiling_is_told_once_and_data_is_left_alone() -> None:
     words = ("decode", STORE, "-f", "jsonl", "-j", "1")
-    checked = {kernels.BOUNDS: "1"}  # then nothing is loaded from the cache
+    checked = {compiling.BOUNDS: "1"}  # then nothing is loaded from the cache
     out, err = run(*words, before=_SLOWLY, **checked)
     assert err.splitlines().count("compiling (once)") == 1
     plain = run(*words, mode="never")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmqinspect.codec import kernels
+from rmqinspect.codec import compiling, kernels
 from rmqinspect.codec.kernels import (
     CRC32,
     Bytes,
@@ -81,10 +81,10 @@ def test_never_means_never_also_where_a_kernel_is_compiled() -> None:
 
 
 def test_what_is_expected_to_be_large_is_compiled_from_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    fresh = kernels._Compiling()
+    fresh = compiling.Compiling(kernels._inlined)
     fresh.mode = "auto"
     monkeypatch.setattr(kernels, "_compiling", fresh)
-    for size, wanted in ((kernels._LARGE // 2, False), (kernels._LARGE // 2, False), (kernels._LARGE, True)):
+    for size, wanted in ((compiling.LARGE // 2, False), (compiling.LARGE // 2, False), (compiling.LARGE, True)):
         kernels.expect(size)
         assert fresh.wanted() is wanted
 
@@ -119,7 +119,7 @@ _RUN = """
 import sys
 import numpy as np
 from tests.codec.test_kernels import read_all
-from rmqinspect.codec import kernels
+from rmqinspect.codec import compiling, kernels
 rows = np.zeros((1, 7), np.int64)
 assert read_all(kernels.CRC32, np.arange(8, dtype=np.uint8), rows) == 1
 print(rows.tolist(), kernels.remarks())
@@ -130,7 +130,7 @@ for name in sys.argv[1:]:
 
 def _run(folder: Path, *modules: str, **environment: str) -> "subprocess.Popen[str]":
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA")}
-    more = {"XDG_CACHE_HOME": str(folder), kernels.MODE: "always", **environment}
+    more = {"XDG_CACHE_HOME": str(folder), compiling.MODE: "always", **environment}
     command = [sys.executable, "-c", _RUN, *modules]
     return subprocess.Popen(command, env=inherited | more, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
@@ -173,7 +173,7 @@ def test_a_loaded_loop_takes_no_array_of_another_kind(tmp_path: Path, monkeypatc
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     for _ in range(2):  # compiled, then loaded
         fresh = kernels.Kernel(read_all.function)
-        monkeypatch.setattr(kernels, "_compiling", kernels._Compiling())
+        monkeypatch.setattr(kernels, "_compiling", compiling.Compiling(kernels._inlined))
         with compile_mode("always"):
             fresh(CRC32, np.zeros(_WIDTH, np.uint8), np.zeros((1, 7), np.int64))
             for rows in (np.zeros((1, 7), np.int32), np.zeros(7, np.int64), np.zeros((7, 2), np.int64).T):
@@ -198,7 +198,7 @@ def test_without_a_place_for_the_cache_each_process_compiles_for_itself(tmp_path
 def test_a_user_without_a_home_gets_no_cache_below_the_current_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)
-    assert kernels._cache_folder("") is None
+    assert compiling._cache_folder("") is None
     assert not Path("~").exists()
 
 

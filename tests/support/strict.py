@@ -45,10 +45,10 @@ class StrictArray:
 
     def __init__(self, array: np.ndarray[Any, Any]) -> None:
         self._view = array.data
-        self._shape = array.shape
+        self.shape = array.shape
 
     def __len__(self) -> int:
-        return int(self._shape[0])
+        return int(self.shape[0])
 
     def __getitem__(self, index: Any) -> Any:
         self._check(index)
@@ -70,8 +70,8 @@ class StrictArray:
             assert 0 <= start <= end <= len(self), f"[{start}:{end}] of {len(self)}"
             return
         indexes = index if isinstance(index, tuple) else (index,)
-        assert len(indexes) == len(self._shape)
-        for one, size in zip(indexes, self._shape, strict=True):
+        assert len(indexes) == len(self.shape)
+        for one, size in zip(indexes, self.shape, strict=True):
             assert isinstance(one, int), f"index {one!r}"
             assert 0 <= one < size, f"[{one}] of {size}"
 
