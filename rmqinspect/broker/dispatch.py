@@ -21,7 +21,18 @@ from numpy.typing import NDArray
 
 from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.codec.java_hash import as_int, hash_of, index_hash_of, java_hash
-from rmqinspect.codec.kernels import Bytes, ByteTableOut, Int32Table, IntsOut, Table, TableOut, inlined, kernel
+from rmqinspect.codec.kernels import (
+    Bytes,
+    ByteTableOut,
+    Int32s,
+    Int32Table,
+    Int32TableOut,
+    IntsOut,
+    Table,
+    TableOut,
+    inlined,
+    kernel,
+)
 from rmqinspect.codec.properties import WELL_KNOWN
 from rmqinspect.commitlog import columns
 from rmqinspect.commitlog.queue_offsets import Queue
@@ -112,18 +123,18 @@ class Dispatched:
     """Columns of n records in log order, and of their k index keys."""
 
     physical_offset: Ints  # where the record lies, whatever it says
-    size: Ints
-    queue: Ints  # index of `queues`
     queue_offset: Ints
-    tags_code: Ints  # of the plain tags: MessageExtBrokerInner#tagsString2tagsCode
     store_timestamp: Ints  # ms
-    messages: Ints  # INNER_NUM of an inner batch, else 1
-    real_topic: Ints  # hash of REAL_TOPIC, 0 without
+    size: Int32s
+    queue: Int32s  # index of `queues`
+    tags_code: Int32s  # of the plain tags: MessageExtBrokerInner#tagsString2tagsCode
+    messages: Int32s  # INNER_NUM of an inner batch, else 1
+    real_topic: Int32s  # hash of REAL_TOPIC, 0 without
     entitled: Bools  # to a unit at all: neither prepared nor rolled back
     sound: Bools  # body CRC and stored physical offset are right, so the head can be believed
     delayed: Bools  # has a delay level
-    key_record: Ints  # ascending; of a record, the keys are in the order in which they are written
-    key_hash: Ints
+    key_record: Int32s  # ascending; of a record, the keys are in the order in which they are written
+    key_hash: Int32s
     key_kind: NDArray[np.int8]
     extras: list[Extra]
     queues: list[Queue] = field(default_factory=list)
@@ -133,7 +144,8 @@ class Dispatched:
 
 
 # Rows of the tables that are columns of `Dispatched`, in its order.
-_PHYSICAL_OFFSET, _SIZE, _QUEUE, _QUEUE_OFFSET, _TAGS_CODE, _STORE_TIMESTAMP, _MESSAGES, _REAL_TOPIC = range(8)
+_PHYSICAL_OFFSET, _QUEUE_OFFSET, _STORE_TIMESTAMP = range(3)
+_SIZE, _QUEUE, _TAGS_CODE, _MESSAGES, _REAL_TOPIC = range(5)
 _ENTITLED, _SOUND, _DELAYED = range(3)
 _KEY_RECORD, _KEY_HASH = range(2)
 
@@ -153,18 +165,18 @@ class Dispatcher:
         self._asked = sum(bit for bit, is_asked in asked.items() if is_asked)
         self._multiplied = "multi_dispatch" in rules
         self._used = np.zeros(2, np.int64)  # records and keys so far
-        self._numbers, self._flags = np.empty((8, _FEW), np.int64), np.empty((3, _FEW), np.uint8)
-        self._keys, self._kinds = np.empty((2, _FEW), np.int64), np.empty((1, _FEW), np.uint8)
-        self._prefixes = np.empty((0, 2), np.int64)  # hashes of "topic#" and "topic#T#" by number of the queue
+        self._columns = [np.empty((rows, _FEW), dtype) for rows, dtype in ((3, np.int64), (5, np.int32), (3, np.uint8))]
+        self._keys = [np.empty((rows, _FEW), dtype) for rows, dtype in ((2, np.int32), (1, np.uint8))]
+        self._prefixes = np.empty((0, 2), np.int64)  # by number of the queue
         self._extras: list[Extra] = []
 
     def take(self, records: Records, numbers: Ints, queues: list[Queue], sound: Bools) -> None:
         """Add records with their properties; `numbers` has the index in `queues` of each."""
         if self._multiplied:
             self._extras += self._multi_dispatch(records, numbers, queues)
-        for topic, _ in queues[len(self._prefixes) :]:
-            hashes = [hash_of(topic + b"#"), hash_of(topic + b"#" + _TAG_KEY)]
-            self._prefixes = np.vstack((self._prefixes, np.array(hashes, np.int64)))
+        if len(self._prefixes) < len(queues):
+            more = [_prefixes_of(topic) for topic, _ in queues[len(self._prefixes) :]]
+            self._prefixes = np.concatenate((self._prefixes, np.array(more, np.int64)))
         items, done = records.properties, 0
         while done < len(records):
             done = _dispatch(
@@ -180,10 +192,8 @@ class Dispatcher:
                 sound.view(np.uint8),
                 done,
                 self._used,
-                self._numbers,
-                self._flags,
-                self._keys,
-                self._kinds,
+                *self._columns,
+                *self._keys,
             )
             if done < len(records):
                 self._grow(len(records) - done)
@@ -201,18 +211,25 @@ class Dispatcher:
     def _grow(self, records: int) -> None:
         """Make room for so many records, or for the keys of one."""
         count, keys = self._used.tolist()
-        if count == self._numbers.shape[1]:
-            self._numbers, self._flags = _wider(self._numbers, count, records), _wider(self._flags, count, records)
+        if count == self._columns[0].shape[1]:
+            self._columns = [_wider(table, count, records) for table in self._columns]
         else:
-            self._keys, self._kinds = _wider(self._keys, keys, _MOST_KEYS), _wider(self._kinds, keys, _MOST_KEYS)
+            self._keys = [_wider(table, keys, _MOST_KEYS) for table in self._keys]
 
     def columns(self, queues: list[Queue]) -> Dispatched:
         """Return the columns of all records."""
         count, keys = self._used.tolist()
-        numbers, flags, index = self._numbers[:, :count], self._flags[:, :count].view(np.bool_), self._keys[:, :keys]
+        numbers, smaller, flags = (table[:, :count] for table in self._columns)
+        index, kinds = (table[:, :keys] for table in self._keys)
         names = (field.name for field in fields(Dispatched))
-        columns = dict(zip(names, (*numbers, *flags, *index, self._kinds[0, :keys].view(np.int8)), strict=False))
-        return Dispatched(**columns, extras=self._extras, queues=queues)
+        rows = (*numbers, *smaller, *flags.view(np.bool_), *index, *kinds.view(np.int8))
+        return Dispatched(**dict(zip(names, rows, strict=False)), extras=self._extras, queues=queues)
+
+
+@lru_cache(maxsize=4096)
+def _prefixes_of(topic: bytes) -> tuple[int, int]:
+    """Return the hashes of what stands before each key of a topic's records, and before their tags."""
+    return hash_of(topic + b"#"), hash_of(topic + b"#" + _TAG_KEY)
 
 
 def _wider(table: NDArray[Any], used: int, needed: int) -> NDArray[Any]:
@@ -237,8 +254,9 @@ def _dispatch(
     first: int,
     used: IntsOut,
     numbers: TableOut,
+    smaller: Int32TableOut,
     flags: ByteTableOut,
-    keys: TableOut,
+    keys: Int32TableOut,
     kinds: ByteTableOut,
 ) -> int:
     """Add the records from `first` on; return the first one for which there is no room, else their number.
@@ -256,21 +274,21 @@ def _dispatch(
             return at
         transaction = rows[at, _FLAGS] & TRANSACTION_MASK
         numbers[_PHYSICAL_OFFSET, count] = base + rows[at, _START]
-        numbers[_SIZE, count] = rows[at, _TOTAL_SIZE]
-        numbers[_QUEUE, count] = queues[at]
+        smaller[_SIZE, count] = rows[at, _TOTAL_SIZE]
+        smaller[_QUEUE, count] = queues[at]
         numbers[_QUEUE_OFFSET, count] = rows[at, _OFFSET]
         numbers[_STORE_TIMESTAMP, count] = rows[at, _TIME]
-        numbers[_TAGS_CODE, count] = 0
+        smaller[_TAGS_CODE, count] = 0
         if tags >= 0:
-            numbers[_TAGS_CODE, count] = as_int(java_hash(raw, name_ends[tags] + 1, value_ends[tags], 0))
-        numbers[_MESSAGES, count] = 1
+            smaller[_TAGS_CODE, count] = as_int(java_hash(raw, name_ends[tags] + 1, value_ends[tags], 0))
+        smaller[_MESSAGES, count] = 1
         item = known[_INNER_NUM, at]
         if asked & _BATCHES and item >= 0:
-            numbers[_MESSAGES, count] = _small_number(raw, name_ends[item] + 1, value_ends[item])
-        numbers[_REAL_TOPIC, count] = 0
+            smaller[_MESSAGES, count] = _small_number(raw, name_ends[item] + 1, value_ends[item])
+        smaller[_REAL_TOPIC, count] = 0
         item = known[_REAL, at]
         if asked & _REAL_TOPICS and item >= 0:
-            numbers[_REAL_TOPIC, count] = as_int(java_hash(raw, name_ends[item] + 1, value_ends[item], 0))
+            smaller[_REAL_TOPIC, count] = as_int(java_hash(raw, name_ends[item] + 1, value_ends[item], 0))
         flags[_ENTITLED, count] = has_queue_unit(transaction)
         flags[_SOUND, count] = sound[at]
         flags[_DELAYED, count] = known[_DELAY, at] >= 0
@@ -295,7 +313,7 @@ def _dispatch(
 
 
 @inlined
-def _add_key(keys: TableOut, kinds: ByteTableOut, key: int, record: int, hashed: int, kind: int) -> int:
+def _add_key(keys: Int32TableOut, kinds: ByteTableOut, key: int, record: int, hashed: int, kind: int) -> int:
     """Add a key, for which there is room; return the number of keys."""
     keys[_KEY_RECORD, key] = record
     keys[_KEY_HASH, key] = index_hash_of(hashed)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rmqinspect.codec.arrays import Ints
-from rmqinspect.codec.kernels import TableOut, inlined, kernel
+from rmqinspect.codec.kernels import Int32s, TableOut, inlined, kernel
 
 # Ascending offsets give one run per split. Where damage gives more than this, one run spans all rows of a split.
 _RUNS = 64
@@ -91,7 +91,7 @@ def joined_runs(parts: Iterable[Ints]) -> Ints:
 
 
 @inlined
-def split_of(borders: Ints, place: int) -> int:
+def split_of(borders: Ints | Int32s, place: int) -> int:
     """Return the number of the last border at or before a physical offset, -1 without one."""
     low, high = 0, len(borders)
     while low < high:

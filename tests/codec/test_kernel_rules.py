@@ -5,7 +5,7 @@ import builtins
 import inspect
 import textwrap
 from collections.abc import Callable, Iterator
-from types import FunctionType
+from types import FunctionType, UnionType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -84,9 +84,11 @@ def adds_a_number(tree: ast.AST) -> bool:
 
 
 def is_known(hint: Any) -> bool:
-    """Return whether it is `int` or an array of integers."""
+    """Return whether it is `int` or an array of integers, of any of some types in a function that is inlined."""
     if hint is int:
         return True
+    if isinstance(hint, UnionType):
+        return all(map(is_known, get_args(hint)))
     array = get_args(hint)[0] if get_origin(hint) is Annotated else hint
     return get_origin(array) is np.ndarray and np.dtype(get_args(get_args(array)[1])[0]).kind in "iu"
 

@@ -105,8 +105,8 @@ def test_an_entry_is_odd_unless_its_record_has_its_key_and_its_time(
 ) -> None:
     places = np.cumsum([step for step, _, _ in log], dtype=np.int64)
     times = np.array([time for _, time, _ in log], np.int64)
-    key_record = np.repeat(np.arange(len(log)), [len(hashes) for _, _, hashes in log])
-    key_hashes = np.array([key_hash for _, _, hashes in log for key_hash in hashes], np.int64)
+    key_record = np.repeat(np.arange(len(log), dtype=np.int32), [len(hashes) for _, _, hashes in log])
+    key_hashes = np.array([key_hash for _, _, hashes in log for key_hash in hashes], np.int32)
     keys = list(zip(places[key_record].tolist(), key_hashes.tolist(), strict=True))
     written = st.sampled_from(keys).map(lambda key: {"physical_offset": key[0], "key_hash": key[1]}) if keys else None
     entry = st.fixed_dictionaries(fields)

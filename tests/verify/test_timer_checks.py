@@ -571,7 +571,8 @@ def units_at(*units: tuple[int, int, int]) -> np.ndarray[Any, np.dtype[Any]]:
     return columns
 
 
-STARTS, SIZES, HASHES = (np.array(column, np.int64) for column in ((100, 400, 900), (300, 400, 91), (7, 8, 0)))
+STARTS = np.array((100, 400, 900), np.int64)
+SIZES, HASHES = (np.array(column, np.int32) for column in ((300, 400, 91), (7, 8, 0)))
 LOG_FILE = StoreFile("/x", "timerlog/00000000000000000000", 1040, "timer_log")
 
 
@@ -627,8 +628,8 @@ def test_what_is_told_of_units_is_bounded_and_all_is_counted() -> None:
 
 
 def test_without_records_all_units_are_lost_or_beyond() -> None:
-    empty = np.empty(0, np.int64)
-    verdict = judge_timer_units(units_at((5, 1, 1), (9, 1, 1)), empty, empty, empty, 0, 9)
+    starts, none = np.empty(0, np.int64), np.empty(0, np.int32)
+    verdict = judge_timer_units(units_at((5, 1, 1), (9, 1, 1)), starts, none, none, 0, 9)
     assert (verdict.lost.tolist(), verdict.beyond.tolist()) == ([True, False], [False, True])
     assert judge_timer_units(units_at(), STARTS, SIZES, HASHES, 0, 9).record.tolist() == []
 

@@ -52,16 +52,16 @@ class Case:
         for one in range(len(QUEUES)):
             of_queue = np.flatnonzero((queue == one) & entitled)
             numbers[of_queue] = np.arange(len(of_queue))
-        ones, none = np.ones(len(records), np.int64), np.empty(0, np.int64)
+        ones, none = np.ones(len(records), np.int64), np.empty(0, np.int32)
         self.records = Dispatched(
             physical_offset=places,
-            size=ones * SIZE,
-            queue=queue,
+            size=(ones * SIZE).astype(np.int32),
+            queue=queue.astype(np.int32),
             queue_offset=numbers,
-            tags_code=tags,
+            tags_code=tags.astype(np.int32),
             store_timestamp=ones * STORED,
-            messages=ones,
-            real_topic=ones * 0,
+            messages=ones.astype(np.int32),
+            real_topic=np.zeros(len(records), np.int32),
             entitled=entitled,
             sound=ones > 0,
             delayed=delayed,

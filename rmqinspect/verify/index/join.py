@@ -267,4 +267,4 @@ class _IndexJoin:
 
 def _numbers(records: Dispatched, which: Ints | Bools | slice) -> Ints:
     """Return keys as numbers of record and hash."""
-    return records.key_record[which] * _HASHES + records.key_hash[which]
+    return records.key_record[which].astype(np.int64) * _HASHES + records.key_hash[which]

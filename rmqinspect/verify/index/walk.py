@@ -6,7 +6,7 @@ Where the two are out of step it searches, and goes on from what it found.
     entries            a1 a2 b1 b3 xx c1 ...      b2 has no entry; xx is odd: no key is at hand for it
 """
 
-from rmqinspect.codec.kernels import Bytes, BytesOut, Ints, IntsOut, inlined, int32_at, int64_at, kernel
+from rmqinspect.codec.kernels import Bytes, BytesOut, Int32s, Ints, IntsOut, inlined, int32_at, int64_at, kernel
 from rmqinspect.codec.layout import place_of
 from rmqinspect.schemas.index import IndexEntry
 from rmqinspect.verify.index.entries import ENTRY_SIZE, MAX_INT, is_written
@@ -17,7 +17,9 @@ _NEAR, _FAR = 4, 64  # keys looked at from the next one on, and from a record's 
 
 
 @inlined
-def _key_at(key: int, most: int, place: int, key_hash: int, places: Ints, key_record: Ints, key_hashes: Ints) -> int:
+def _key_at(
+    key: int, most: int, place: int, key_hash: int, places: Ints, key_record: Int32s, key_hashes: Int32s
+) -> int:
     """Return the first of `most` keys, from number `key` on, of the record at a place with a hash; -1 if none is."""
     for at in range(key, min(key + most, len(key_record), len(key_hashes))):
         if key_hashes[at] == key_hash and 0 <= key_record[at] < len(places) and places[key_record[at]] == place:
@@ -35,8 +37,8 @@ def find_keys(
     unsure: int,
     places: Ints,
     times: Ints,
-    key_record: Ints,
-    key_hashes: Ints,
+    key_record: Int32s,
+    key_hashes: Int32s,
     has_entry: BytesOut,
     odd: IntsOut,
 ) -> int:

@@ -22,6 +22,7 @@ import numpy as np
 
 from rmqinspect.broker.dispatch import Dispatched
 from rmqinspect.codec.arrays import Bools, Ints, Units, groups
+from rmqinspect.codec.kernels import Int32s
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.schemas.timer import UNIT_SIZE, TimerUnit
 from rmqinspect.store.model import StoreFile
@@ -109,7 +110,7 @@ class UnitVerdict(NamedTuple):
 
 
 def judge_timer_units(
-    units: Units, starts: Ints, sizes: Ints, real_topic_hashes: Ints, log_start: int, log_end: int
+    units: Units, starts: Ints, sizes: Int32s, real_topic_hashes: Int32s, log_start: int, log_end: int
 ) -> UnitVerdict:
     """Return what each timer unit points to, given all records of the part of the log that they point into.
 
@@ -133,8 +134,8 @@ def timer_unit_findings(
     rows: Ints,
     units: Units,
     verdict: UnitVerdict,
-    sizes: Ints,
-    real_topic_hashes: Ints,
+    sizes: Int32s,
+    real_topic_hashes: Int32s,
     limit: int = 1000,
 ) -> Iterator[Finding]:
     """Yield the faults of the units at `rows` of a file; consecutive rows with one fault are one finding.
