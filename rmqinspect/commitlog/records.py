@@ -4,7 +4,6 @@ A `Records` holds the window's bytes and one row of numbers for each record (`co
 Positions are bytes from the window's start.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,13 +11,10 @@ from numpy.typing import NDArray
 
 from rmqinspect.codec.arrays import Bools, Bytes, Ints
 from rmqinspect.codec.kernels import CRC32
-from rmqinspect.codec.layout import dtype_of
 from rmqinspect.codec.lazy import lazy
 from rmqinspect.codec.properties import Items, split_properties
 from rmqinspect.commitlog import columns
 from rmqinspect.commitlog.columns import COLUMNS, SLACK
-from rmqinspect.schemas import message
-from rmqinspect.schemas.message import SysFlag
 
 
 class Records:
@@ -61,14 +57,6 @@ class Records:
     def view(self, dtype: np.dtype[Any]) -> NDArray[Any]:
         """Return the window as values of `dtype` at every byte position, unaligned."""
         return np.ndarray((len(self.raw) - dtype.itemsize + 1,), dtype, self.raw, 0, (1,))
-
-    def host_groups(self) -> Iterator[tuple[tuple[bool, bool], Ints, NDArray[Any]]]:
-        """Yield (born host is IPv6, store host is IPv6), which records, and their heads in that layout."""
-        born, store = ((self.sys_flag & bit) != 0 for bit in (SysFlag.BORNHOST_V6, SysFlag.STOREHOSTADDRESS_V6))
-        for hosts, head in message.HEADS.items():
-            which = np.flatnonzero((born == hosts[0]) & (store == hosts[1]))
-            if len(which):
-                yield hosts, which, self.gather(dtype_of(head), self.starts[which])
 
     # --- columns --------------------------------------------------------------------------------
 
