@@ -326,7 +326,7 @@ def test_ctrl_c_ends_verify_with_what_was_found_so_far(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_ends_the_other_threads_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rmqinspect.verify.run, "SPLIT_SIZE", 16 << 10)
+    monkeypatch.setattr(rmqinspect.verify.run, "SPLIT_SIZE", 4 << 10)
     seen: list[int] = []
 
     def progress(size: int) -> None:

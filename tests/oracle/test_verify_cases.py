@@ -188,7 +188,7 @@ SEVERAL_THREADS = (
 def test_two_threads_find_the_same_in_the_same_order(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     family = next(family for family, case in CASES if case == name)
     alone = outcome_of(family, name)
-    monkeypatch.setattr(rmqinspect.verify.run, "SPLIT_SIZE", 16 << 10)
+    monkeypatch.setattr(rmqinspect.verify.run, "SPLIT_SIZE", 4 << 10)
     together = check(oracle.store(family, name), jobs=2)
     assert together.findings.rows == alone.findings.rows
     assert report(together) == report(alone)

@@ -103,7 +103,7 @@ def test_each_queue_that_lacks_an_end_is_one_finding(
     assert sorted((row.topic or "", row.queue_id, row.count) for row in rows) == sorted(
         (*queue, number) for queue, number in lost(version, damage).items()
     )
-    monkeypatch.setattr(rmqinspect.verify.run, "SPLIT_SIZE", 16 << 10)
+    monkeypatch.setattr(rmqinspect.verify.run, "SPLIT_SIZE", 4 << 10)
     assert found(root) == rows
     if damage == "both are gone":
         assert found(root, jobs=2) == rows
