@@ -10,13 +10,13 @@ WORKDIR /src
 COPY pyproject.toml MANIFEST.in README.md LICENSE ./
 COPY schemas ./schemas
 COPY rmqinspect ./rmqinspect
-# The loops are compiled now, for any processor of this kind, into a folder that every user may write to.
+# The loops are compiled now, for any processor of this kind, into a folder that every user may read.
 ENV NUMBA_CACHE_DIR=/opt/rmqinspect/loops \
     NUMBA_CPU_NAME=generic
 RUN python -m venv /opt/rmqinspect \
     && /opt/rmqinspect/bin/pip install --no-cache-dir ".[rocksdb]" \
     && /opt/rmqinspect/bin/python -m rmqinspect.codec.compile_all \
-    && chmod -R a+rwX /opt/rmqinspect/loops
+    && chmod -R a+rX,go-w /opt/rmqinspect/loops
 
 FROM python:3.13-slim-bookworm
 # The version is that of the base image's Debian release: a pinned one would vanish with its next security update.

@@ -55,7 +55,7 @@ def test_its_loops_are_compiled_where_it_looks_for_them_and_for_any_processor() 
     settings = [{word for word in line.split() if word.startswith("NUMBA_")} for line in of("ENV")]
     assert settings == [{"NUMBA_CACHE_DIR=/opt/rmqinspect/loops", "NUMBA_CPU_NAME=generic"}] * 2
     build, _ = of("RUN")
-    assert "-m rmqinspect.codec.compile_all && chmod -R a+rwX /opt/rmqinspect/loops" in build
+    assert "-m rmqinspect.codec.compile_all && chmod -R a+rX,go-w /opt/rmqinspect/loops" in build
 
 
 def test_it_copies_what_the_package_is_built_from_and_nothing_else() -> None:
