@@ -25,7 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmqinspect.broker.dispatch import TAG, Dispatched
-from rmqinspect.codec.arrays import Bools, Ints, groups
+from rmqinspect.codec.arrays import Ints, groups
+from rmqinspect.codec.kernels import Int32s
 from rmqinspect.index.geometry import IndexFile
 from rmqinspect.store.reader import open_file
 from rmqinspect.text import text_of
@@ -167,7 +168,7 @@ class _IndexJoin:
         self.result.dangling = self.report.dangling("entry", np.flatnonzero(~hit), ranges, self._prove)
         hits, record = np.flatnonzero(hit), at[hit]
         wanted = record * _HASHES + entries.hash[hits]
-        known = np.isin(wanted, _numbers(records, slice(None))) & (entries.hash[hits] >= 0)
+        known = np.isin(wanted, _numbers(records, _keys_of(records, record))) & (entries.hash[hits] >= 0)
         self.found = wanted[known]
         self.result.joined += int(np.count_nonzero(known))
         for number in self.report.each("IX-KEY", np.flatnonzero(~known)):
@@ -180,7 +181,9 @@ class _IndexJoin:
     def _prove(self, at: Ints) -> Evidence:
         begin = _begin_of(self.plan.index[int(self.entries.file[at[0]])])
         newest = begin + 1000 * int(self.entries.time_diff[at].max()) if begin > 0 else None
-        return Evidence(int(self.entries.row[at[0]]), len(np.unique(self.entries.physical_offset[at])), newest)
+        places = np.sort(self.entries.physical_offset[at])
+        records = 1 + int(np.count_nonzero(places[1:] != places[:-1]))
+        return Evidence(int(self.entries.row[at[0]]), records, newest)
 
     def _check_times(self, hits: Ints, record: Ints) -> None:
         """IX-TIME, and the store times that the headers' judge needs."""
@@ -233,7 +236,8 @@ class _IndexJoin:
         lacking = np.flatnonzero(asked & (has_entry == 0))
         if not len(lacking):
             return  # each key has its entry
-        found = np.concatenate((_numbers(records, has_entry != 0), self.found))
+        keys = _keys_of(records, records.key_record[lacking])
+        found = np.concatenate((_numbers(records, keys[has_entry[keys] != 0]), self.found))
         lacking = lacking[~np.isin(_numbers(records, lacking), found)]
         lacking = lacking[~np.isin(records.key_record[lacking], self.wrong_key)]
         # Consecutive ones among the keys that should have an entry.
@@ -265,6 +269,13 @@ class _IndexJoin:
         )
 
 
-def _numbers(records: Dispatched, which: Ints | Bools | slice) -> Ints:
+def _keys_of(records: Dispatched, which: Ints | Int32s) -> Ints:
+    """Return the keys of some records, nearly always few."""
+    asked = np.zeros(len(records), np.bool_)
+    asked[which] = True
+    return np.flatnonzero(asked[records.key_record])
+
+
+def _numbers(records: Dispatched, which: Ints) -> Ints:
     """Return keys as numbers of record and hash."""
     return records.key_record[which].astype(np.int64) * _HASHES + records.key_hash[which]
