@@ -14,19 +14,22 @@ Invariants:
 - Ctrl-C ends the reading, not the result: what was found stays, and the verdict is INCOMPLETE.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 
 from rmqinspect.broker.dispatch import Dispatcher, holding
 from rmqinspect.broker.version_estimate import RELEASES, VersionEstimate, estimate_version
+from rmqinspect.codec import kernels
 from rmqinspect.commitlog.lenient_reader import Unread
 from rmqinspect.commitlog.scan import redo_where_borders_differ
 from rmqinspect.commitlog.splits import Split, plan_splits
 from rmqinspect.consumequeue.bounds import peek_queues
 from rmqinspect.damage.flips import explain_difference
+from rmqinspect.errors import Unreadable
 from rmqinspect.store.model import Store
+from rmqinspect.store.reader import allocated_size
 from rmqinspect.system.workers import run_ordered
 from rmqinspect.text import count
 from rmqinspect.verify.code_groups import FIELD_BITS, OF_RECORDS
@@ -119,6 +122,7 @@ class VerifyRun:
         """Read what points into the log, each file by itself."""
         if self.options.level == "quick" or not _has_pointers(self.store):
             return
+        _expect_log(self.splits)
         log = map_log(self.splits)
         limits = SurveyLimits(log.borders, self.store.log_start, self.limit)
         self.surveys = survey_pointers(self.store, limits, deep=self.deep, jobs=self.options.jobs)
@@ -208,6 +212,13 @@ class VerifyRun:
 def splits_to_read(store: Store, level: str) -> list[Split]:
     """Return the parts of the log that a level reads."""
     return plan_splits(segments_for_quick(store) if level == "quick" else store.segments, SPLIT_SIZE)
+
+
+def _expect_log(splits: Sequence[Split]) -> None:
+    """Say how much of the log will be read, before the first loop runs: the survey's small files do not show it."""
+    for split in splits[:1]:
+        with suppress(Unreadable):  # reported when it is read
+            kernels.expect(min(split.end - split.start, allocated_size(split.segment)))
 
 
 def _has_pointers(store: Store) -> bool:
