@@ -167,10 +167,12 @@ class _Chain:
 
     def _take(self, records: Records, state: ScanState) -> Generator[RecordRun, None, ScanState]:
         """Yield those of a batch that start in the split."""
-        places = records.starts + (self.window.start - self.lead)
-        first, last = np.searchsorted(places, (self.begin, self.end)).tolist()
+        shift, starts = self.window.start - self.lead, records.starts
+        first, last = 0, len(records)
+        if int(starts[0]) + shift < self.begin or int(starts[-1]) + shift >= self.end:
+            first, last = np.searchsorted(starts, (self.begin - shift, self.end - shift)).tolist()
         if first < last:
-            self._note_entry(replace(state, position=int(places[first])))
+            self._note_entry(replace(state, position=int(starts[first]) + shift))
             inside = records if last - first == len(records) else records.select(slice(first, last))
             yield RecordRun(inside, self.carved and first == 0, state.stale)
         if not state.stale:
@@ -178,7 +180,7 @@ class _Chain:
             self.times.take(records.field("store_timestamp")[:last], follows=not self.carved)
         self.carved = False
         end = self.window.start + int(records.ends[-1])
-        return replace(state, position=int(places[last]) if last < len(places) else end)
+        return replace(state, position=int(starts[last]) + shift if last < len(records) else end)
 
     def _take_stop(self, state: ScanState) -> Generator[Gap, None, ScanState]:
         """Yield the gap that begins where the chain stopped, if one does."""

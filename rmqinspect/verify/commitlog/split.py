@@ -195,7 +195,9 @@ class _SplitCheck:
             self.queues.forget()
             return
         if self.dispatcher is not None:
-            sound = (records.physical_offset == records.base + records.starts) & records.body_crc_ok
+            sound = records.body_crc_ok
+            if broken & _OFFSET:
+                sound = sound & (records.physical_offset == records.base + records.starts)
             self.dispatcher.take(records, numbers, self.queues.queues, sound)
             self._find_unindexed(records)
         if self.chain is not None:
@@ -205,9 +207,9 @@ class _SplitCheck:
 
     def _find_unindexed(self, records: Records) -> None:
         """Count the records with keys that are newer than the index."""
-        places = records.base + records.starts
-        if self.index_end is None or not len(places) or places[-1] <= self.index_end:
+        if self.index_end is None or records.base + int(records.starts[-1]) <= self.index_end:
             return
+        places = records.base + records.starts
         keyed = (records.properties.of(b"UNIQ_KEY") >= 0) | (records.properties.of(b"KEYS") >= 0)
         keyed &= (records.sys_flag & message.TRANSACTION_MASK) != message.TRANSACTION_MASK  # rolled back
         newer = np.flatnonzero(keyed & (places > self.index_end))
