@@ -19,7 +19,7 @@ from rmqinspect.commitlog.records import Records
 
 # Records of a batch at most: their rows take 200 bytes each.
 BATCH_RECORDS = 16384
-# Bytes read at first; each read is four times the last. A segment may be a hole behind its first records.
+# Bytes read at first at a segment's start; each read is four times the last. It may be a hole behind its first records.
 _FIRST_READ = 256 << 10
 _GROWTH = 4
 _BEHIND = 64 << 10  # bytes read behind the limit
@@ -33,13 +33,13 @@ class Window:
         """Take up to `size` bytes at a time; behind position `limit` only a few, to finish the last record."""
         self.reader = reader
         self._limit = limit
-        self._step = _FIRST_READ
+        self._step = 0  # bytes to read next
         self._allocate(size)
 
     def _allocate(self, size: int) -> None:
         self.capacity = size
-        self.raw = memoryview(bytearray(size + SLACK))
-        self.bytes = np.frombuffer(self.raw, np.uint8)
+        self.bytes = np.empty(size + SLACK, np.uint8)
+        self.raw = self.bytes.data
         self.start = self.filled = 0
 
     @property
@@ -50,9 +50,9 @@ class Window:
     def load(self, position: int, least: int = _BEHIND) -> None:
         """Fill the window from a position on, with at least so many bytes if it and the file have them."""
         self.start = position
+        self._step = self._step * _GROWTH or (_FIRST_READ if position < _FIRST_READ else self.capacity)
         wanted = max(min(self._step, self._limit - position), least)
         self.filled = max(0, min(self.capacity, self.reader.size - position, wanted))
-        self._step *= _GROWTH
         self.reader.fill(self.raw[: self.filled], position)
 
     def holds(self, position: int, size: int) -> bool:

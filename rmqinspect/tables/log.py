@@ -23,9 +23,9 @@ from rmqinspect.tables.arrow import batches_of
 from rmqinspect.tables.table import TIMESTAMP, Request, Table, column
 from rmqinspect.times import millis_to_micros
 
-# Bytes. Large enough that looking back for the first record costs little; as many bytes of rows wait for each thread
-# until those before them are taken.
-SPLIT_SIZE = 16 << 20
+# Bytes. Large enough that the start of a split costs little; as many bytes of rows wait for each thread until those
+# before them are taken.
+SPLIT_SIZE = 32 << 20
 
 _SMALL_WINDOW = 64 << 10
 
