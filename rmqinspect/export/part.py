@@ -329,7 +329,6 @@ class _OpenFile:
         return PartFile(self._name, self._written_as, self._rows, size)
 
     def abandon(self) -> None:
-        self._file.give_up()
         self._out.abandon()
 
 

@@ -1,15 +1,10 @@
 """Record batches as Parquet, and as an Arrow IPC file or stream.
 
-A full row group is encoded in a thread while the next one fills: one thread and one group at a time per process, for
-all its open files, so memory is bounded by two groups. Parquet takes four times the bytes of a large value: one that
-exceeds a group by itself is encoded while nothing else is done.
+A full row group is encoded where it was filled: what writes several files has a thread for each.
 """
 
 import json
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cached_property, partial
-from threading import BoundedSemaphore
+from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,6 +14,8 @@ from rmqinspect.version import tool_name
 
 GROUP_ROWS = 122_880
 GROUP_SIZE = 48 << 20  # bytes in memory, before encoding; keeps two writers below 600 MB
+
+_BUFFER = 1 << 20  # bytes of small writes of Arrow that become one
 
 # Columns with mostly unique values: Parquet would fill a dictionary, give it up, and write a larger file. The same
 # holds for bodies and values of properties.
@@ -45,16 +42,51 @@ class ArrowBatches(Writer):
         super().__init__(schema, out, view)
         self._schema = _with_version(schema, view)
         begin = pa.ipc.new_file if out.is_file else pa.ipc.new_stream
-        self._batches = begin(pa.PythonFile(out, mode="w"), self._schema)
+        self._buffer = pa.BufferedOutputStream(pa.PythonFile(_LargeWrites(out), mode="w"), _BUFFER)
+        self._batches = begin(self._buffer, self._schema)
+        self._buffer.flush()
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write the batch, in slices of at most one row group's size."""
         for piece in split_batch(batch, GROUP_ROWS, GROUP_SIZE):
             self._batches.write_batch(piece.replace_schema_metadata(self._schema.metadata))
+        self._buffer.flush()
 
     def finish(self) -> None:
         """Write the end-of-stream marker, and in a file the footer."""
         self._batches.close()
+        self._buffer.flush()
+
+
+class _LargeWrites:
+    """The stream behind Arrow's buffer: a batch is a hundred pieces, each with padding, but few writes.
+
+    Arrow writes what is left in its buffer when it is deleted, also after an error, and closes the stream.
+    """
+
+    closed = False
+
+    def __init__(self, out: Out) -> None:
+        self._out = out
+        self._failed = False
+
+    def write(self, content: bytes | memoryview) -> int:
+        if self._failed:
+            return len(content)
+        try:
+            return self._out.write(content)
+        except BaseException:
+            self._failed = True
+            raise
+
+    def tell(self) -> int:
+        return self._out.tell()
+
+    def flush(self) -> None:
+        self._out.flush()
+
+    def close(self) -> None:
+        """Do nothing: whoever opened the stream closes it."""
 
 
 def _leaves(path: str, type_: pa.DataType) -> list[tuple[str, pa.DataType]]:
@@ -79,22 +111,6 @@ def _is_skipped_by(path: str, type_: pa.DataType) -> bool:
     return path in _SKIPPED_BY or not ("." in path or pa.types.is_string(type_) or pa.types.is_binary(type_))
 
 
-_encoder = ThreadPoolExecutor(1, thread_name_prefix="parquet")  # starts with the first full row group
-_one_group = BoundedSemaphore()
-
-
-def _in_thread(encode: Callable[[], None]) -> Future[None]:
-    """Run `encode` in the encoder thread; waits until the previous group is done."""
-    _one_group.acquire()
-    try:
-        encoding = _encoder.submit(encode)
-    except BaseException:
-        _one_group.release()
-        raise
-    encoding.add_done_callback(lambda _: _one_group.release())
-    return encoding
-
-
 class ParquetFile(Writer):
     """A Parquet file: zstd level 1, row groups of at most 122,880 rows or 48 MiB.
 
@@ -104,7 +120,6 @@ class ParquetFile(Writer):
 
     def __init__(self, schema: pa.Schema, out: Out, view: View) -> None:
         super().__init__(schema, out, view)
-        self._encoding: Future[None] | None = None  # the previous row group
         self.notes: dict[str, str] = {}  # metadata added at the end of the file
         self._waiting: list[pa.RecordBatch] = []
         self._rows = 0
@@ -138,7 +153,6 @@ class ParquetFile(Writer):
                 self._size += size
                 if self._size > GROUP_SIZE:
                     self.end_group()
-                    self._wait()
             if self._rows >= GROUP_ROWS:
                 self.end_group()
 
@@ -148,35 +162,15 @@ class ParquetFile(Writer):
         return self._size
 
     def end_group(self) -> None:
-        """Start writing the buffered rows as a row group; the next call raises its errors."""
-        rows = self._take_waiting()
-        self._wait()
-        self._encoding = _in_thread(partial(self._encode, rows))
-
-    def give_up(self) -> None:
-        """Wait for the encoder before the file is discarded; ignore its errors."""
-        encoding, self._encoding = self._encoding, None
-        if encoding is not None:
-            encoding.exception()  # waits, and raises nothing
-
-    def _take_waiting(self) -> list[pa.RecordBatch]:
-        rows = self._waiting
-        self._waiting, self._rows, self._size = [], 0, 0
-        return rows
-
-    def _wait(self) -> None:
-        encoding, self._encoding = self._encoding, None
-        if encoding is not None:
-            encoding.result()
-
-    def _encode(self, rows: list[pa.RecordBatch]) -> None:
+        """Write the buffered rows as a row group."""
+        rows, self._waiting, self._rows, self._size = self._waiting, [], 0, 0
         if rows:
             table = pa.Table.from_batches(rows, self.schema)
+            rows.clear()
             self._file.write_table(table.replace_schema_metadata(self._file.schema.metadata), GROUP_ROWS)
 
     def finish(self) -> None:
         """Write the last row group and the footer, with `complete` in its metadata."""
-        self._wait()
-        self._encode(self._take_waiting())
+        self.end_group()
         self._file.add_key_value_metadata({"complete": "true" if self.complete else "false", **self.notes})
         self._file.close()
