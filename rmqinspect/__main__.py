@@ -8,7 +8,6 @@ import signal
 import sys
 import threading
 from contextlib import suppress
-from importlib.abc import MetaPathFinder
 from types import FrameType
 from typing import NoReturn
 
@@ -23,10 +22,10 @@ def main() -> int:
     # Arrow's own allocators return pages that the next batch allocates again: half a second of system time
     # per exported GiB, and a quarter more memory, than malloc as set up by `system.limits`.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-    if "export" not in sys.argv[1:]:  # it may run on Spark
-        sys.meta_path.insert(0, _WithoutPandas())
     from rmqinspect.cli import main as run
+    from rmqinspect.system.without_pandas import hide_pandas
 
+    hide_pandas()
     status = run()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # all output is written
     if any(thread.name == "remote" for thread in threading.enumerate()):
@@ -36,18 +35,6 @@ def main() -> int:
             sys.stderr.flush()
         os._exit(status)
     return status
-
-
-class _WithoutPandas(MetaPathFinder):
-    """Says that pandas is not installed.
-
-    Arrow asks whether the first array it gets is one of pandas, and imports pandas for that if it can. It is not
-    used, and takes as long as a look-up.
-    """
-
-    def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
-        if fullname == "pandas":
-            raise ModuleNotFoundError(f"{fullname} is not used", name=fullname)
 
 
 def _end_at_once(_: int, __: FrameType | None) -> NoReturn:

@@ -89,7 +89,7 @@ FLOORS = (
         "one module per command: options in, screens out",
     ),
     Folder(11, "__init__", "rocksdb store tables verify", "the names that `import rmqinspect` offers"),
-    Folder(11, "__main__", "cli", "the console script"),
+    Folder(11, "__main__", "cli system", "the console script"),
 )
 
 # A library that is not in this list is not imported anywhere.

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from rmqinspect.errors import BadOption, NotInstalled
 from rmqinspect.spark.jvm_errors import first_line
+from rmqinspect.system.without_pandas import show_pandas
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -133,6 +134,7 @@ def spark_engine(master: str | None = None, *, verbose: bool = False) -> "Iterat
     :raises BadOption: Spark rejects the master, or cannot reach it.
     """
     check_spark(master)
+    show_pandas()
     from rmqinspect.spark.engine import connect_engine, context_engine
 
     with ExitStack() as stack:
