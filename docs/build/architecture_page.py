@@ -44,8 +44,9 @@ RecordRun and Gap               columns of many records (numpy); every other byt
 Workers (threads or Spark tasks) get splits, return results in the order of the log, and never write to the store.
 Memory is bounded by the window and the batch, not by the store. The same split gives the same rows in every engine.
 
-Two decoders read the same declaration: `construct`, for one record (`show`, tests), and a numpy dtype computed from it
-(`codec/layout.py`), for bulk reading. A test feeds random bytes to both and compares every field.
+Three readers follow the same declaration: `construct`, for one record (`show`, tests); a numpy dtype computed from it
+(`codec/layout.py`), for rows of one size; and loops (`codec/kernels.py`, `docs/compiling.md`) for the records of a
+window, which find each field at a place computed from it. Tests read the same bytes each way and compare every field.
 
 ## Where to add
 

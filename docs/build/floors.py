@@ -21,7 +21,7 @@ LEAVES = frozenset(["commands", "errors", "prose", "statuses", "text", "times", 
 
 FLOORS = (
     Folder(1, "schemas", "", "the layout of every record on disk, declared once, in construct"),
-    Folder(2, "codec", "schemas", "bytes to values: numpy types computed from the layouts, hashes, properties"),
+    Folder(2, "codec", "schemas", "bytes to values: numpy types from layouts, hashes, properties; compiled loops"),
     Folder(2, "system", "", "files, URIs, worker threads, output files, memory limits"),
     Folder(3, "store", "codec schemas system", "which file of a path is what; the only reader of evidence"),
     Folder(4, "commitlog", "codec schemas store", "records and gaps of the commit log; scan and resynchronisation"),

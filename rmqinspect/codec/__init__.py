@@ -1,1 +1,1 @@
-"""Bytes to values: layouts as numpy dtypes, properties, hashes, compression. Opens no files."""
+"""Bytes to values: layouts as numpy dtypes, properties, hashes, compression; compiled loops. Opens no evidence."""

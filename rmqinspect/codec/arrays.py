@@ -12,9 +12,6 @@ Bools = NDArray[np.bool_]
 Bytes = NDArray[np.uint8]
 Units = np.ndarray[Any, np.dtype[Any]]  # rows of a layout: a structured dtype, from `layout.dtype_of`
 
-# 2^64 / golden ratio, for Fibonacci hashing; odd, so multiplying by it is invertible.
-FIBONACCI = np.uint64(0x9E3779B97F4A7C15)
-
 
 def groups(*keys: Ints) -> list[tuple[int, int]]:
     """Return (first row, row after the last) of each run of rows in which no key changes."""

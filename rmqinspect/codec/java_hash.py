@@ -25,6 +25,7 @@ def java_hash(raw: Bytes, start: int, end: int, before: int) -> int:
 
     The range lies inside of `raw`. Invalid UTF-8 is replaced as by Java's `new String(bytes, UTF_8)`.
     """
+    # `+ 0` makes a byte a number of 64 bits: the compiler gives a variable one type.
     hashed, at = before, start
     while at + 4 <= end and (raw[at] | raw[at + 1] | raw[at + 2] | raw[at + 3]) < _ASCII_END:
         four = raw[at] * _31_3 + raw[at + 1] * _31_2 + raw[at + 2] * 31 + raw[at + 3]

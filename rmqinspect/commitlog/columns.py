@@ -7,8 +7,8 @@
 Nothing else of a record is believed on the way: in a damaged one a column holds what its bytes say.
 
 Invariants: `raw` goes on for SLACK bytes behind any place where a record may begin, which is more than the longest
-head; behind the head, a place is compared with that limit before it is read. Places are below 2^32: an index of a
-window, and at most three lengths below 2^31.
+head; behind the head, a place is compared with that limit before it is read. Places stay within 33 bits: an index of a
+window and one length, of the record or its body, are below 2^31; the lengths of topic and properties have 16 bits.
 
 Source: CommitLog#checkMessageAndReturnSize.
 """

@@ -118,8 +118,8 @@ def _number(
 ) -> int:
     """Write the number of each record's queue, from row `first` on; return the row where a table was too small.
 
-    `used` holds how many queues there are, and how many bytes of names; at least half of the slots, whose number is a
-    power of two, are free.
+    The records are sound, so each topic lies inside of `raw`. `used` holds how many queues there are, and how many
+    bytes of names; at least half of the slots, whose number is a power of two, are free.
     """
     for row in range(first, len(rows)):
         start, queue_id = rows[row, _TOPIC_START], rows[row, _ID]

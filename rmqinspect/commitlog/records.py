@@ -42,7 +42,7 @@ class Records:
         return len(self.rows)
 
     def select(self, which: Any) -> "Records":
-        """Return the records that an index, a slice or a mask picks."""
+        """Return the records that a slice, a mask or an array of indexes picks."""
         return Records(self.raw, self.base, self.rows[which])
 
     @lazy

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rmqinspect.codec.arrays import FIBONACCI, Ints
+from rmqinspect.codec.arrays import Ints
 from rmqinspect.commitlog.queue_offsets import QueueOffsets
 from rmqinspect.commitlog.records import Records
 from rmqinspect.text import text_of
@@ -21,6 +21,8 @@ Keys = NDArray[np.uint64]
 
 # Keys kept per log to find records at other offsets: 8 MB.
 SAMPLE_SIZE = 1 << 20
+# 2^64 / golden ratio, for Fibonacci hashing; odd, so multiplying by it is invertible.
+_FIBONACCI = np.uint64(0x9E3779B97F4A7C15)
 
 
 class OnlyRecord(NamedTuple):
@@ -169,7 +171,7 @@ def _mix(*columns: Ints) -> Keys:
     """Return a 64-bit hash of the values of each row."""
     keys: Keys = np.zeros(len(columns[0]), np.uint64)
     for column in columns:
-        keys = (keys ^ column.astype(np.int64).view(np.uint64)) * FIBONACCI
+        keys = (keys ^ column.astype(np.int64).view(np.uint64)) * _FIBONACCI
         keys ^= keys >> np.uint64(29)
     return keys
 

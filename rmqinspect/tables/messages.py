@@ -208,13 +208,16 @@ def _record_crc(records: Records, status: _Status) -> pa.Array:
 
 def _hosts(records: Records, wanted: frozenset[str]) -> dict[str, pa.Array]:
     """Return addresses and ports, and the offset message ids, which contain the store host."""
+    sizes = {
+        side: np.where(records.sys_flag & bit, _ADDRESS_V6, _ADDRESS_V4)
+        for side, bit in (("born", SysFlag.BORNHOST_V6), ("store", SysFlag.STOREHOSTADDRESS_V6))
+    }
     result: dict[str, pa.Array] = {}
-    for side, bit in (("born", SysFlag.BORNHOST_V6), ("store", SysFlag.STOREHOSTADDRESS_V6)):
-        sizes = np.where(records.sys_flag & bit, _ADDRESS_V6, _ADDRESS_V4)
-        result[f"{side}_host"] = _addresses(records, records.field(f"{side}_host"), sizes)
+    for side in sizes:
+        result[f"{side}_host"] = _addresses(records, records.field(f"{side}_host"), sizes[side])
         result[f"{side}_port"] = _int32(records.field(f"{side}_port"))
     if "offset_msg_id" in wanted:
-        result["offset_msg_id"] = _offset_ids(records, records.field("store_host"), sizes + _PORT)
+        result["offset_msg_id"] = _offset_ids(records, records.field("store_host"), sizes["store"] + _PORT)
     return result
 
 
