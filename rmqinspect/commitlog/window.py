@@ -53,11 +53,6 @@ class Window:
         self._step = self._step * _GROWTH or (_FIRST_READ if position < _FIRST_READ else self.capacity)
         wanted = max(min(self._step, self._limit - position), least)
         self.filled = max(0, min(self.capacity, self.reader.size - position, wanted))
-<<<<<<< Updated upstream
-=======
-        if self._step < self._limit:
-            self._step *= _GROWTH
->>>>>>> Stashed changes
         self.reader.fill(self.raw[: self.filled], position)
 
     def holds(self, position: int, size: int) -> bool:
