@@ -23,7 +23,7 @@ from rmqinspect.errors import NotAStore
 from rmqinspect.store.broker_conf import read_settings, setting_size
 from rmqinspect.store.directory import QUEUE_FOLDERS, Row, find_place, kind_in, kind_of, rows_at, rows_below, rows_in
 from rmqinspect.store.file_type import own_base
-from rmqinspect.store.model import MAX_CONFIG_SIZE, Oddity, Place, QueueFile, Segment, Store, StoreFile
+from rmqinspect.store.model import LAST_BASE, MAX_CONFIG_SIZE, Oddity, Place, QueueFile, Segment, Store, StoreFile
 from rmqinspect.system import filesystem, uri
 from rmqinspect.text import name_text
 
@@ -309,13 +309,9 @@ class _Listing:
         self.oddities.append(Oddity(kind, name, detail, path, place))
 
 
-# File names are Java longs; leaves room for the file's own bytes.
-_LAST_BASE = 2**63 - 2**40
-
-
 def _file_number(name: str) -> int | None:
-    """Return a file name as an offset, None if it is not a Java long."""
-    return int(name) if name.isdecimal() and int(name) < _LAST_BASE else None
+    """Return a file name as an offset, None if it cannot be one."""
+    return int(name) if name.isdecimal() and int(name) <= LAST_BASE else None
 
 
 def _queue_number(name: str) -> int | None:

@@ -13,7 +13,7 @@ from rmqinspect.codec.layout import Container, parse, place_of
 from rmqinspect.codec.record_proof import find_magics, read_head
 from rmqinspect.errors import BadRecord
 from rmqinspect.schemas import checkpoint, consumequeue, dledger, index, message, timer
-from rmqinspect.store.model import StoreFile
+from rmqinspect.store.model import LAST_BASE, StoreFile
 from rmqinspect.store.reader import FileReader, open_file
 from rmqinspect.system import uri
 
@@ -102,7 +102,7 @@ def own_base(file: StoreFile) -> int | None:
             votes[int.from_bytes(own, "big", signed=True) - start] += 1
     # A body may hold the magic by chance: two votes must agree, unless there is only one.
     base, count = max(votes.items(), key=lambda vote: vote[1], default=(-1, 0))
-    return base if base >= 0 and (count > 1 or len(votes) == 1) else None
+    return base if 0 <= base <= LAST_BASE and (count > 1 or len(votes) == 1) else None
 
 
 def _first(layout: object, raw: bytes) -> Container | None:

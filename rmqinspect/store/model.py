@@ -11,6 +11,9 @@ from rmqinspect.schemas.dledger import EntryHead
 
 Place = tuple[str, ...]  # path components below a store's root; () is the root
 
+# Offsets are Java longs; leaves room for a file's own bytes.
+LAST_BASE = 2**63 - 2**40
+
 
 @dataclass(frozen=True, slots=True)
 class StoreFile:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqinspect.codec.message_id import offset_place
+from rmqinspect.store.model import LAST_BASE
 from rmqinspect.topics import is_system_topic
 
 Range = tuple[int, int]
@@ -64,13 +65,13 @@ def spellings(client_id: str) -> tuple[str, ...]:
 
 
 def parse_offset(text: str) -> int:
-    """Parse one physical offset: `65536`, `0x10000`.
+    """Parse the physical offset of a segment: `65536`, `0x10000`.
 
     :raises ValueError: it is not one.
     """
     number = int(text, 0)
-    if not 0 <= number < _OPEN_END:
-        raise ValueError(f"{text!r} is not a physical offset")
+    if not 0 <= number <= LAST_BASE:
+        raise ValueError(f"{text!r} is not a physical offset of a segment")
     return number
 
 

@@ -6,13 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from rmqinspect.codec.layout import span_of
 from rmqinspect.errors import NotAStore, Unreadable
+from rmqinspect.schemas import message
 from rmqinspect.store import directory as places
 from rmqinspect.store import discover as store_module
 from rmqinspect.store.directory import kind_of
 from rmqinspect.store.discover import open_store, open_stores
 from rmqinspect.store.model import Store
 from rmqinspect.store.reader import FileReader, open_file
+from rmqinspect.tables.filters import parse_offset
 from tests.support import oracle
 
 FIRST = "0" * 20
@@ -94,6 +97,18 @@ def test_a_loose_segment_knows_its_base(tmp_path: Path) -> None:
     assert segment.base == int(second.name)
     [segment] = open_store([str(tmp_path / "ticket.bin")], base=7).segments
     assert segment.base == 7
+
+
+def test_no_segment_begins_where_its_bytes_would_have_no_offsets(tmp_path: Path) -> None:
+    head = message.HEADS[False, False]
+    record = bytearray(200)
+    record[span_of(head, "magic")] = message.MAGIC_V1.to_bytes(4, "big", signed=True)
+    record[span_of(head, "physical_offset")] = (2**63 - 100).to_bytes(8, "big")
+    (tmp_path / "ticket.bin").write_bytes(record)
+    [segment] = listed(tmp_path / "ticket.bin").segments
+    assert segment.base == 0
+    with pytest.raises(ValueError, match="not a physical offset"):
+        parse_offset(str(2**63 - 100))
 
 
 def test_an_unpacked_archive_may_have_one_more_level(tmp_path: Path) -> None:
