@@ -20,6 +20,7 @@ import numpy as np
 from rmqinspect.codec import machine_code, natives
 
 MODE = "RMQINSPECT_COMPILE"
+MODES = ("auto", "always", "never")
 BOUNDS = "NUMBA_BOUNDSCHECK"  # numba's own: each index is compared with its array
 
 # Seconds of CPU time in uncompiled kernels after which compiled ones pay.
@@ -42,10 +43,11 @@ class Compiling:
         """Take the functions that kernels may call."""
         self._inlined = inlined
         self._natives: dict[FunctionType, Any] = {}
-        self.mode = os.environ.get(MODE, "auto")
+        mode = os.environ.get(MODE) or "auto"
+        self.mode = mode if mode in MODES else "auto"
         self.spent = 0.0  # CPU seconds in uncompiled kernels
         self.expected = 0  # bytes
-        self.remarks: list[str] = []
+        self.remarks = [] if mode in MODES else [f"{MODE} is {mode!r}, none of {', '.join(MODES)}: taken as auto"]
         self.say: Callable[[str], None] | None = None
         self._numba: ModuleType | None = None
         self._slow = 0.0  # seconds of compiling so far; infinite when it was said
@@ -59,7 +61,7 @@ class Compiling:
         return self.mode == "always" or (self.mode == "auto" and pays)
 
     def compile(self, function: FunctionType) -> Any:
-        if os.environ.get("NUMBA_DISABLE_JIT", "0") != "0":
+        if (os.environ.get("NUMBA_DISABLE_JIT") or "0") != "0":
             self._give_up("NUMBA_DISABLE_JIT is set")
             return None
         place = self._place(function)
@@ -74,7 +76,10 @@ class Compiling:
         native = self._jit_slowly(function, parameters, place)
         if kept is not None and native is not None:
             ((signature, code),) = native.inspect_llvm().items()
-            machine_code.save(kept, code, native.overloads[signature].fndesc.llvm_func_name, parameters)
+            try:
+                machine_code.save(kept, code, native.overloads[signature].fndesc.llvm_func_name, parameters)
+            except OSError as error:
+                self._keep_none(f"{self._folder}: {error.strerror}")
         return native
 
     def _jit_slowly(self, function: FunctionType, parameters: list[machine_code.Parameter], place: str | None) -> Any:
@@ -105,12 +110,14 @@ class Compiling:
             self._give_up(f"numba cannot be used: {error}")
             return False
         self._numba = numba
-        if self._folder is None or not os.access(self._folder, os.W_OK | os.X_OK):
-            self.remarks.append(
-                "compiled loops are not kept, each run compiles them: "
-                "no folder for them in NUMBA_CACHE_DIR, XDG_CACHE_HOME or ~/.cache"
-            )
+        if self._folder is None:
+            self._keep_none("no folder for them in NUMBA_CACHE_DIR, XDG_CACHE_HOME or ~/.cache")
         return True
+
+    def _keep_none(self, why: str) -> None:
+        remark = f"compiled loops are not kept, each run compiles them: {why}"
+        if remark not in self.remarks:
+            self.remarks.append(remark)
 
     def _jit(self, function: FunctionType, parameters: list[machine_code.Parameter], place: str | None) -> Any:
         numba = self._numba

@@ -106,20 +106,32 @@ def load(path: str, parameters: Sequence[Parameter], *, has_result: bool) -> Loa
 
 
 def save(path: str, llvm: str, name: str, parameters: Sequence[Parameter]) -> None:
-    """Keep a function as an object file, if it can be used without numba; a failure to write is no error.
+    """Keep a function as an object file, if it can be used without numba.
 
     `llvm`: what numba compiled, as text, with the function `name` in it.
+
+    :raises OSError: it cannot be written.
     """
     code = _without_wrappers(llvm)
     if not _stands_alone(code, name, parameters):
         return
-    with suppress(OSError, RuntimeError):
+    with suppress(RuntimeError):
         content = _engine().compile(code)
         head = b"\n".join((_MAGIC, name.encode(), _checksum(name.encode(), content), b""))
-        path = _path_here(path)
-        with tempfile.NamedTemporaryFile(dir=os.path.dirname(path), delete=False) as file:
-            file.write(head + content)
-        os.replace(file.name, path)  # another process sees all or nothing
+        _write(_path_here(path), head + content)
+
+
+def _write(path: str, content: bytes) -> None:
+    """Write a file: another process sees all of it or nothing, and a failure leaves nothing behind."""
+    number, name = tempfile.mkstemp(dir=os.path.dirname(path))
+    try:
+        with open(number, "wb") as file:
+            file.write(content)
+        os.replace(name, path)
+    except BaseException:  # also where Ctrl-C comes in between
+        with suppress(OSError):
+            os.unlink(name)
+        raise
 
 
 def _checksum(name: bytes, code: bytes) -> bytes:

@@ -89,6 +89,15 @@ def test_what_is_expected_to_be_large_is_compiled_from_the_start(monkeypatch: py
         assert fresh.wanted() is wanted
 
 
+@pytest.mark.parametrize(("given", "remarks"), [("", 0), ("auto", 0), ("Always", 1)])
+def test_a_mode_that_there_is_not_is_auto(monkeypatch: pytest.MonkeyPatch, given: str, remarks: int) -> None:
+    monkeypatch.setenv(compiling.MODE, given)
+    fresh = compiling.Compiling(kernels._inlined)
+    fresh.expected = compiling.LARGE
+    assert fresh.wanted()
+    assert len(fresh.remarks) == remarks
+
+
 @kernel
 def copy_all(raw: Bytes, starts: Ints, ends: Ints, out: BytesOut) -> int:
     at = 0
@@ -186,6 +195,17 @@ def test_a_damaged_cache_is_compiled_anew(tmp_path: Path) -> None:
     for kept in (path for path in tmp_path.rglob("*") if path.is_file()):
         kept.write_bytes(kept.read_bytes()[:50])
     assert _outcome(_run(tmp_path)) == _RIGHT
+
+
+def test_what_cannot_be_written_leaves_nothing_in_the_cache(tmp_path: Path) -> None:
+    _outcome(_run(tmp_path))
+    (kept,) = tmp_path.glob("rmqinspect/*.o")
+    kept.unlink()
+    kept.mkdir()
+    out = _outcome(_run(tmp_path))
+    assert out.startswith(_RIGHT.removesuffix("[]\n"))
+    assert f"compiled loops are not kept, each run compiles them: {kept.parent}: Is a directory" in out
+    assert list(kept.parent.iterdir()) == [kept]
 
 
 def test_without_a_place_for_the_cache_each_process_compiles_for_itself(tmp_path: Path) -> None:
