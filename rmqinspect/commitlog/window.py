@@ -50,7 +50,8 @@ class Window:
     def load(self, position: int, least: int = _BEHIND) -> None:
         """Fill the window from a position on, with at least so many bytes if it and the file have them."""
         self.start = position
-        self._step = self._step * _GROWTH or (_FIRST_READ if position < _FIRST_READ else self.capacity)
+        first = _FIRST_READ if position < _FIRST_READ else self.capacity
+        self._step = min(self._step * _GROWTH or first, self.capacity)
         wanted = max(min(self._step, self._limit - position), least)
         self.filled = max(0, min(self.capacity, self.reader.size - position, wanted))
         self.reader.fill(self.raw[: self.filled], position)
