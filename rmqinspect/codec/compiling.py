@@ -195,13 +195,9 @@ class Compiling:
 
 def _globals_of(function: FunctionType) -> Iterator[tuple[str, Any]]:
     """Yield the globals that a function uses: constants and inlined functions."""
-    for name in sorted(set(_names_in(function.__code__))):
+    for name in sorted(set(function.__code__.co_names)):
         if name in function.__globals__:
             yield name, function.__globals__[name]
-
-
-def _names_in(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
 
 
 def _code_of(code: CodeType) -> Iterator[str]:

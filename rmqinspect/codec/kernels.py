@@ -39,8 +39,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmqinspect.codec import natives
+from rmqinspect.codec.arrays import Bytes as Bytes
+from rmqinspect.codec.arrays import Ints as Ints
 from rmqinspect.codec.compiling import Compiling, Native
-from rmqinspect.codec.natives import BLOCK
+from rmqinspect.codec.natives import BLOCK as BLOCK  # for the callers of `separators_at`
 
 try:
     from isal import isal_zlib
@@ -51,8 +53,6 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 # What a kernel's parameters are, for both type checker and compiler: it writes to none but `...Out`.
-Bytes = NDArray[np.uint8]
-Ints = NDArray[np.int64]
 Int32s = NDArray[np.int32]
 BytesOut = Annotated[NDArray[np.uint8], "written"]
 IntsOut = Annotated[NDArray[np.int64], "written"]
@@ -62,8 +62,6 @@ TableOut = Annotated[NDArray[np.int64], "two dimensions", "written"]
 Int32Table = Annotated[NDArray[np.int32], "two dimensions"]
 ByteTableOut = Annotated[NDArray[np.uint8], "two dimensions", "written"]
 Int32TableOut = Annotated[NDArray[np.int32], "two dimensions", "written"]
-
-__all__ = ["BLOCK"]
 
 _inlined: dict[FunctionType, Native | None] = {}  # what kernels may call; None: numba compiles the source
 _compiling = Compiling(_inlined)
