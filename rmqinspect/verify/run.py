@@ -60,7 +60,7 @@ _ANY_OFFSET = 2**63 - 1  # the end of a queue that could not be read
 
 # Bytes. What is dispatched for a split's records is held beside it, with records of 360 bytes a quarter of its size.
 # Smaller splits cost more: each reads a piece of every queue file.
-SPLIT_SIZE = 64 << 20
+SPLIT_SIZE = 48 << 20
 
 
 def verify(
