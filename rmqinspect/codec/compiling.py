@@ -3,6 +3,9 @@
 A kernel is compiled as a copy of its function, in which each inlined function that it calls is compiled, too. The copy
 is kept as machine code (`codec.machine_code`) under a hash of all it follows from: instructions, constants, types, and
 the same of what it calls.
+
+The cache is in NUMBA_CACHE_DIR, else in `rmqinspect` in XDG_CACHE_HOME (~/.cache). A folder that can only be read is
+read; where nothing can be kept, each process compiles for itself.
 """
 
 import hashlib

@@ -4,22 +4,17 @@ A kernel is a function over byte arrays, int64 arrays and ints that fills arrays
 two ways, with equal results:
 
     uncompiled   arrays become memoryviews, so each value is a Python int     about 20 µs per record, ready at once
-    compiled     by numba to machine code that holds no lock                  about 0.2 µs, after half a second
+    compiled     by numba to machine code that holds no lock                  about 0.2 µs, once it is there
 
-A process begins uncompiled. When its kernels have taken as much time as loading numba would, they are compiled, or
-loaded from the user's cache: a small store never pays for numba, and nobody has to say how large a store is. Who knows
-how much will be read says so (`expect`), and saves that time. Without numba everything stays uncompiled.
-RMQINSPECT_COMPILE decides otherwise: `always`, `never`; `auto` is the default.
+A process begins uncompiled. When its kernels have taken a tenth of a second, or a large log is opened (`expect`), they
+are compiled, or loaded from the user's cache (`codec.compiling`): a small store never waits for a compiler. Without
+numba everything stays uncompiled. RMQINSPECT_COMPILE decides otherwise: `always`, `never`; `auto` is the default.
 
 Rules of a kernel, by which both ways are equal and hostile bytes harmless:
 - it makes no array, also no slice of one, and calls nothing but `@inlined` functions;
 - a comparison in front of each index proves that it is inside: neither way finds a negative one;
 - every sum stays within 64 bits: sizes are below 2^31, positions below 2^63 - 2^32;
 - no number of a layout is written in it: `layout.place_of` computes them, as constants of the module.
-
-The cache is in NUMBA_CACHE_DIR, else in `rmqinspect` in XDG_CACHE_HOME (~/.cache), in a folder per version of the
-kernels. numba keeps apart other releases of itself and other processors. A folder that cannot be written to means that
-each process compiles for itself.
 """
 
 # mypy: disable-error-code="no-any-return"
