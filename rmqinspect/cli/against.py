@@ -8,7 +8,8 @@ import click
 
 from rmqinspect.cli.interrupt import interrupt_no_more, interrupted_once
 from rmqinspect.cli.labelled import Screen
-from rmqinspect.cli.options import JobOptions, SourceOptions, TalkOptions, VerdictOptions, count_jobs, option
+from rmqinspect.cli.options import JobOptions, SourceOptions, TalkOptions, VerdictOptions, count_jobs
+from rmqinspect.cli.parameters import option
 from rmqinspect.cli.progress import LONG_READ, Progress, least_time
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.store.discover import open_store

@@ -1,55 +1,24 @@
 """`rmqinspect decode`: the rows of any table, of a store or of one file in it."""
 
-from collections import defaultdict
-from collections.abc import Generator, Iterator
-from contextlib import closing
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from functools import cache, partial
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
 from rmqinspect.cli.completion import complete_tables
-from rmqinspect.cli.options import (
-    PATH,
-    BodyOptions,
-    JobOptions,
-    LookOptions,
-    OutputOptions,
-    RedactOptions,
-    RocksdbOptions,
-    SelectionOptions,
-    SourceOptions,
-    TalkOptions,
-    VerdictOptions,
-    argument,
-    choose_format,
-    count_jobs,
-    option,
-    read_selection,
-    refuse_equal_names,
-    takes,
-    terminal_width,
-    use_colour,
-    with_times,
-)
-from rmqinspect.cli.progress import LONG_READ, Progress, least_time
-from rmqinspect.cli.status import ExitStatus
-from rmqinspect.errors import NotAStore, Unreadable
-from rmqinspect.statuses import SOUND
+from rmqinspect.cli.options import PATH, choose_format
+from rmqinspect.cli.parameters import argument, option, takes
+from rmqinspect.cli.rows_plan import MessageOptions, RowsOptions
+from rmqinspect.cli.selection import SelectionOptions, read_selection
+from rmqinspect.cli.table_rows import print_rows
+from rmqinspect.errors import NotAStore
 from rmqinspect.store.without_rows import words_of_file, words_of_kind
 from rmqinspect.system.uri import shown
-from rmqinspect.text import count, describe_size, escape, group_digits
+from rmqinspect.text import count, escape
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from rmqinspect.find.plan import LookUp
-    from rmqinspect.output import View, Writer
     from rmqinspect.store.model import Store
-    from rmqinspect.tables.filters import Selection
-    from rmqinspect.tables.table import Request, Table
+    from rmqinspect.tables.table import Table
 
 
 # Kind of the given path -> table; every other kind is read for its messages.
@@ -68,18 +37,7 @@ _TABLE_OF_CONFIG = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class DecodeArguments(
-    OutputOptions,
-    BodyOptions,
-    RedactOptions,
-    SelectionOptions,
-    LookOptions,
-    SourceOptions,
-    RocksdbOptions,
-    JobOptions,
-    VerdictOptions,
-    TalkOptions,
-):
+class DecodeArguments(RowsOptions, MessageOptions, SelectionOptions):
     """What `decode` is asked for."""
 
     paths: tuple[str, ...] = argument("PATH...", type=PATH)
@@ -89,18 +47,6 @@ class DecodeArguments(
         shell_complete=complete_tables,
         help="messages, segments, gaps, queues, queue_units, index_files, index_entries, groups, topics, "
         "subscription_groups, checkpoint, … Default: by the kind of PATH; messages for a store.",
-    )
-    limit: int | None = option("-n", "--limit", type=click.IntRange(min=0), metavar="N", help="At most N rows.")
-    columns: str | None = option("--columns", metavar="A,B|all", help="Columns, in this order.")
-    body: str | None = option(
-        "--body",
-        type=click.Choice(("full", "preview", "none")),
-        help="How much of each body. Default: preview in the table format, else full.",
-    )
-    scan: bool = option(
-        "--scan",
-        is_flag=True,
-        help="Read the whole log for a look-up, too: by id, key, queue offset or time.",
     )
 
 
@@ -119,145 +65,12 @@ def command(arguments: DecodeArguments) -> int:
       rmqinspect decode STORE/index -f csv
       rmqinspect decode STORE --since last-5m -o rows.parquet
     """
-    format_ = choose_format(arguments)
+    choose_format(arguments)  # a usage error comes before anything is read
 
-    from rmqinspect.output import open_writer
     from rmqinspect.store.discover import open_stores
 
     stores = open_stores(arguments.paths, **arguments.opening)
-    plan = _make_plan(stores, arguments, format_)
-    evidence = [path for store in stores for path in store.paths]
-    with (
-        Progress(plan.size, arguments.progress, quiet=arguments.quiet) as progress,
-        open_writer(
-            format_, plan.shown_schema, arguments.output, view=_read_view(arguments, plan.body), evidence=evidence
-        ) as writer,
-    ):
-        reading = _Reading(plan, progress)
-        reading.announce()
-        reading.write_rows(writer)
-    return reading.conclude(talkative=format_ != "table" or bool(arguments.verbose))
-
-
-def _read_view(arguments: DecodeArguments, body: str) -> "View":
-    """Return how values are shown."""
-    from rmqinspect.output import PREVIEW_SIZE, View
-
-    return View(
-        zone=arguments.zone,
-        colour=use_colour(arguments.color, arguments.output),
-        width=terminal_width(arguments.output),
-        chosen=arguments.columns is not None,
-        preview=PREVIEW_SIZE if body == "preview" else None,
-        redacted=arguments.redact.words if arguments.redact else (),
-    )
-
-
-# --- the plan: all that stays the same while rows are read ------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _StoreRead:
-    """What is read of one store."""
-
-    store: "Store"
-    selection: "Selection"
-    look_up: "LookUp | None"  # what of the log the filters ask for; None: all of the table
-
-    def size(self, table: str, *, scan: bool) -> int:
-        """Return the bytes to read."""
-        from rmqinspect.tables.sources import bytes_to_read
-
-        if self.look_up is None or scan:
-            return bytes_to_read(self.store, table, self.selection.offsets)
-        return self.look_up.size
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    reads: list[_StoreRead]
-    table: "Table"
-    shown_schema: "pa.Schema"
-    selection: "Selection"  # without times: `last` is another time in each store
-    arguments: DecodeArguments
-    body: str  # full, preview, none
-    cut: bool  # bodies are cut here; the table format cuts, and marks it, by itself
-    wanted: frozenset[str]  # columns that are shown or compared
-    size: int  # bytes to read
-    filters: bool  # whether rows are left out
-
-    def shape(self, batch: "pa.RecordBatch", store: "Store") -> "pa.RecordBatch":
-        """Return selected rows as they are written: columns, redaction, bodies."""
-        import pyarrow as pa
-
-        from rmqinspect.output import cut_bodies
-
-        shown = self.shown_schema.names
-        if "store" in shown and "store" not in batch.schema.names:
-            names = pa.repeat(store.name, batch.num_rows)
-            batch = batch.add_column(0, _with_store(batch.schema).field(0), names)
-        batch = batch.select(shown)
-        if self.body == "none" and "body" in shown:
-            position = shown.index("body")
-            empty = pa.nulls(batch.num_rows, batch.schema.field(position).type)
-            batch = batch.set_column(position, batch.schema.field(position), empty)
-        elif self.cut:
-            batch = cut_bodies(batch)
-        return self.arguments.redact.mask(batch) if self.arguments.redact else batch
-
-
-def _make_plan(stores: "list[Store]", arguments: DecodeArguments, format_: str) -> _Plan:
-    """Return the plan.
-
-    :raises click.UsageError: an option does not fit the table or the stores.
-    """
-    table = _choose_table(arguments.table, stores)
-    schema = _with_store(table.schema) if len(stores) > 1 else table.schema
-    shown = _choose_columns(arguments.columns, table, schema, format_)
-    # The times are only checked here; each store resolves `last` by itself.
-    selection = with_times(read_selection(arguments), arguments, lambda: 0)
-    if missing := selection.missing_columns(schema):
-        raise click.UsageError(f"The table {table.name} has no column for {missing[0]}.")
-    refuse_equal_names([store.name for store in stores])
-
-    body = arguments.body or ("preview" if format_ == "table" else "full")
-    compared = selection.columns(table.schema)
-    wanted = {*shown, *compared, "status", "kind"} & set(table.schema.names)
-    if body == "none" and selection.body_text is None:
-        wanted.discard("body")
-    now = datetime.now(UTC)
-    reads = [_plan_read(store, table, selection, arguments, now) for store in stores]
-    return _Plan(
-        reads,
-        table,
-        schema.empty_table().select(shown).schema,
-        selection,
-        arguments,
-        body,
-        cut=body == "preview" and format_ != "table",
-        wanted=frozenset(wanted),
-        size=sum(read.size(table.name, scan=arguments.scan) for read in reads),
-        filters=bool(compared),
-    )
-
-
-def _plan_read(
-    store: "Store", table: "Table", selection: "Selection", arguments: DecodeArguments, now: datetime
-) -> _StoreRead:
-    from rmqinspect.find.keys import known_topics
-    from rmqinspect.find.plan import plan_look_up
-    from rmqinspect.tables.sources import last_store_time
-
-    look_up = None
-    try:
-        selection = with_times(selection, arguments, cache(partial(last_store_time, store)), now)
-        look_up = plan_look_up(store, selection) if table.name == "messages" else None
-        if look_up is not None and selection.topics:
-            # Records of a topic may lie elsewhere than where a look-up reads.
-            selection.topics_seen.update(known_topics(store))
-    except Unreadable:
-        pass  # the scan meets it again, and reports it
-    return _StoreRead(store, selection, look_up)
+    return print_rows(stores, _choose_table(arguments.table, stores), arguments, read_selection(arguments))
 
 
 def _choose_table(name: str | None, stores: "list[Store]") -> "Table":
@@ -286,219 +99,3 @@ def _table_of(store: "Store") -> str:
         files = f"{count(len(store.files), 'file')}, {count(sum(file.size for file in store.files), 'byte')}"
         raise NotAStore(f"{shown(store.paths[0])} ({files}): {words}")
     return _TABLE_OF_PLACE.get(store.given, "messages")
-
-
-def _with_store(schema: "pa.Schema") -> "pa.Schema":
-    import pyarrow as pa
-
-    return schema.insert(0, pa.field("store", pa.string(), metadata={"doc": "which of the stores given"}))
-
-
-def _choose_columns(text: str | None, table: "Table", schema: "pa.Schema", format_: str) -> list[str]:
-    names: list[str] = schema.names
-    if text == "all" or (text is None and format_ != "table"):
-        return names
-    if text is None:
-        return [name for name in names if name not in table.schema.names] + list(table.brief)
-    chosen = [name.strip() for name in text.split(",") if name.strip()]
-    unknown = [name for name in chosen if name not in names]
-    if unknown or not chosen:
-        problem = f"no column {escape(unknown[0])!r} in {table.name}" if unknown else "no column given"
-        raise click.BadParameter(f"{problem}; there are: {', '.join(names)}", param_hint="--columns")
-    return list(dict.fromkeys(chosen))
-
-
-# --- reading ----------------------------------------------------------------------------------------------
-
-
-class _Reading:
-    """Passes rows from the stores to the writer and counts what is reported at the end."""
-
-    def __init__(self, plan: _Plan, progress: Progress) -> None:
-        self.plan = plan
-        self.progress = progress
-        self.rows = 0
-        self.bad_rows = 0
-        self.more: str | None = None  # whether rows follow the limit: more exist, more may exist
-        self.unreadable = 0
-        # Parts of gaps in the range asked for, by store; a gap may come in several, and a part twice.
-        self.gaps: dict[str, set[tuple[int, int]]] = defaultdict(set)
-        self.left_out: list[str] = []  # columns for which the terminal is too narrow
-
-    def announce(self) -> None:
-        """Announce a long read before it starts; with -v also what was inferred about the files."""
-        arguments = self.plan.arguments
-        remarks = [remark for read in self.plan.reads for remark in read.store.remarks]
-        for remark in remarks if arguments.verbose else ():
-            self.progress.remark(remark)
-        stops_early = arguments.limit is not None and not self.plan.filters
-        if self.plan.size > LONG_READ and not stops_early:
-            why = f"the table {self.plan.table.name} needs all of it"
-            if not arguments.scan and all(read.look_up is not None for read in self.plan.reads):
-                why = ", ".join(dict.fromkeys(read.look_up.way for read in self.plan.reads if read.look_up is not None))
-            self.progress.remark(
-                f"{describe_size(self.plan.size)} to read: {why}. "
-                "Cheaper: --offset A..B reads only that range, rmqinspect info reads almost nothing"
-                + least_time(self.plan.size)
-            )
-
-    def write_rows(self, writer: "Writer") -> None:
-        """Write all rows asked for, up to the limit."""
-        limit = self.plan.arguments.limit
-        with closing(self._batches()) as batches:
-            for batch, shaped in batches:
-                room = batch.num_rows if limit is None else limit - self.rows
-                if room < batch.num_rows:
-                    self.more = "more exist"
-                    batch, shaped = batch.slice(0, room), shaped.slice(0, room)
-                self._count(batch)
-                self._forward(writer, shaped)
-                if self.more is None and limit is not None and self.rows == limit:
-                    self.more = self._look_ahead(batches)
-                if self.more is not None:
-                    break
-        writer.complete = not self.unreadable
-        writer.more = bool(self.more)
-        self.left_out = writer.left_out
-
-    def _forward(self, writer: "Writer", shaped: "pa.RecordBatch") -> None:
-        self.progress.clear()  # stdout and stderr may be the same terminal
-        writer.write(shaped)
-
-    def _look_ahead(self, batches: "Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]") -> str | None:
-        """Read one more batch after exactly `limit` rows, not more: a filter's next hit may be hours away."""
-        batch, _ = next(batches, (None, None))
-        if batch is None:
-            return None
-        return "more exist" if batch.num_rows else "more may exist"
-
-    def _batches(self) -> "Generator[tuple[pa.RecordBatch, pa.RecordBatch], None, None]":
-        """Yield (selected rows with all columns, the same rows as they are written)."""
-        from rmqinspect.rocksdb.unpack import unpacked
-        from rmqinspect.tables.sources import databases_of
-
-        needed = databases_of(self.plan.table.name)
-        for read in self.plan.reads:
-            with unpacked(read.store, self.plan.arguments.unpacking, needed) as store:
-                for remark in store.remarks[len(read.store.remarks) :]:
-                    self.progress.remark(f"{store.name}: {remark}")
-                yield from self._batches_of(replace(read, store=store))
-
-    def _batches_of(self, read: _StoreRead) -> "Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]":
-        from rmqinspect.tables.sources import unread_places
-
-        for message in unread_places(read.store, (self.plan.table.name,)):
-            self._note_unreadable(message)
-        try:
-            for batch in self._rows_of(read):
-                rows = read.selection.select_rows(batch)
-                yield rows, self.plan.shape(rows, read.store)
-        except Unreadable as error:
-            self._note_unreadable(str(error))
-
-    def _rows_of(self, read: _StoreRead) -> "Iterator[pa.RecordBatch]":
-        from rmqinspect.find.read import planned_rows
-
-        request = self._request(read)
-        if read.look_up is None or self.plan.arguments.scan:
-            return self.plan.table.rows(read.store, request)
-        return planned_rows(read.store, read.look_up.to_read, request)
-
-    def _request(self, read: _StoreRead) -> "Request":
-        from rmqinspect.tables.table import Request
-
-        arguments = self.plan.arguments
-        return Request(
-            offsets=read.selection.offsets,
-            raw_body=arguments.raw_body,
-            max_body=arguments.max_body,
-            jobs=count_jobs(arguments),
-            columns=self.plan.wanted,
-            progress=self.progress,
-            on_gap=partial(self._note_gap, read),
-            on_unreadable=self._note_unreadable,
-            on_remark=self.progress.remark,
-        )
-
-    def _count(self, batch: "pa.RecordBatch") -> None:
-        import pyarrow.compute as pc
-
-        self.rows += batch.num_rows
-        if "status" in batch.schema.names:
-            counted = pc.value_counts(batch.column("status")).to_pylist()
-            self.bad_rows += sum(row["counts"] for row in counted if row["values"] not in (None, *SOUND["status"]))
-
-    def _note_gap(self, read: _StoreRead, _kind: str, start: int, end: int) -> None:
-        """Note the parts of a gap that lie in the range asked for."""
-        asked = [read.selection.offsets or (start, end)] if read.look_up is None else read.look_up.spans
-        overlaps = ((max(start, first), min(end, beyond)) for first, beyond in asked)
-        self.gaps[read.store.name].update((first, beyond) for first, beyond in overlaps if first < beyond)
-
-    def _note_unreadable(self, message: str) -> None:
-        self.unreadable += 1
-        self.progress.complain(message)
-
-    def conclude(self, *, talkative: bool) -> int:
-        """Print the totals on stderr and return the exit status."""
-        from rmqinspect.tables.sources import OF_SEGMENTS
-
-        remark = self.progress.remark
-        bad = f"; {group_digits(self.bad_rows)} with a status other than ok" if self.bad_rows else ""
-        if self.more:
-            remark(f"shown {group_digits(self.rows)}, {self.more} (-n {self.plan.arguments.limit}){bad}")
-        elif talkative or bad or self.unreadable:
-            remark(f"{count(self.rows, 'row')}, {'incomplete' if self.unreadable else 'complete'}{bad}")
-        if self.left_out:
-            remark(f"left out for lack of width: {', '.join(self.left_out)}; --columns prints any")
-        for read in self.plan.reads:
-            if not read.store.segments and self.plan.table.name in OF_SEGMENTS:
-                remark(f"{read.store.name}: no commit log segments: no rows of {self.plan.table.name}")
-        gaps = self._merged_gaps()
-        if gaps:
-            size = count(sum(end - start for start, end in gaps), "byte")
-            listed = "" if self.plan.table.name == "gaps" else " (--table gaps)"
-            remark(f"{count(len(gaps), 'gap')} in the range read: {size} without a record{listed}")
-        unmatched = [] if self.more else self.plan.selection.unmatched_topics()
-        for pattern in unmatched:
-            near = ", ".join(self.plan.selection.near_topics(pattern))
-            self.progress.complain(f"no topic matches {pattern}" + (f"; near: {near}" if near else ""))
-        missed = self._tell_look_ups()
-        return self._status(nothing_found=bool(unmatched) or missed)
-
-    def _tell_look_ups(self) -> bool:
-        """Tell what was read for look-ups, and which way; return whether records were asked for and none found."""
-        from rmqinspect.codec import message_id
-        from rmqinspect.store.reader import FileReader
-
-        look_ups = [read.look_up for read in self.plan.reads if read.look_up is not None]
-        if not look_ups:
-            return False
-        scan = self.plan.arguments.scan
-        ways = "by a scan, as asked" if scan else ", ".join(dict.fromkeys(one.way for one in look_ups))
-        size = FileReader.bytes_read
-        whole = sum(read.size(self.plan.table.name, scan=True) for read in self.plan.reads)
-        of = f" of {describe_size(whole)}" if size < whole else ""
-        self.progress.remark(f"read {describe_size(size)}{of}: {ways}")
-        missed = not self.rows and self.more is None and any(one.asks_for_records for one in look_ups)
-        if missed:
-            searched = "the whole log" if scan else "; ".join(dict.fromkeys(one.searched for one in look_ups))
-            advice = "" if scan or searched == "the whole log" else " (--scan reads the whole log)"
-            self.progress.complain(f"no such record; searched: {searched}{advice}")
-            for key in self.plan.selection.keys:
-                if message_id.decode(key):
-                    self.progress.complain(f"{key} looks like a message id: --id {key}")
-        return missed
-
-    def _merged_gaps(self) -> list[tuple[int, int]]:
-        from rmqinspect.index.lookup import merge
-
-        return [gap for found in self.gaps.values() for gap in merge(found)]
-
-    def _status(self, *, nothing_found: bool) -> ExitStatus:
-        damaged = (self.bad_rows or any(self.gaps.values())) and self.plan.arguments.fail_on != "never"
-        asked = any(read.look_up is not None and read.look_up.asks_for_records for read in self.plan.reads)
-        if damaged and (asked or self.rows or not nothing_found):
-            return ExitStatus.DAMAGE
-        if self.unreadable:
-            return ExitStatus.UNREADABLE
-        return ExitStatus.NOTHING_FOUND if nothing_found else ExitStatus.DONE

@@ -18,12 +18,10 @@ from rmqinspect.cli.options import (
     RedactOptions,
     TalkOptions,
     VerdictOptions,
-    argument,
     choose_format,
-    option,
-    takes,
     use_colour,
 )
+from rmqinspect.cli.parameters import argument, option, takes
 from rmqinspect.cli.progress import LONG_READ, Progress, running_broker
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.commands import SHOW, fill_command

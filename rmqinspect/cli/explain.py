@@ -13,7 +13,8 @@ from rmqinspect.cli.documents import document_format, printed_to
 from rmqinspect.cli.explain_log import are_logs, explain_logs
 from rmqinspect.cli.explain_screen import explanation_lines, explanation_row, name_lines
 from rmqinspect.cli.labelled import Screen
-from rmqinspect.cli.options import ColorOptions, DocumentOptions, argument, takes, use_colour
+from rmqinspect.cli.options import ColorOptions, DocumentOptions, use_colour
+from rmqinspect.cli.parameters import argument, takes
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.errors import NothingFound
 from rmqinspect.explain.lookup import Explanation, everything, explain, near

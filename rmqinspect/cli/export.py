@@ -24,19 +24,15 @@ from rmqinspect.cli.options import (
     LookOptions,
     RedactOptions,
     RocksdbOptions,
-    SelectionOptions,
     SourceOptions,
     TalkOptions,
     VerdictOptions,
-    argument,
     count_jobs,
-    option,
-    read_selection,
     refuse_equal_names,
-    takes,
-    with_times,
 )
+from rmqinspect.cli.parameters import argument, option, takes
 from rmqinspect.cli.progress import LONG_READ, Progress, least_time, running_broker
+from rmqinspect.cli.selection import SelectionOptions, read_selection, with_times
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.errors import NotInstalled, Refused
 from rmqinspect.export.request import FILE_SIZE, FINDINGS, MESSAGES, PARTITIONS, SCHEMAS, ExportRequest
@@ -399,7 +395,7 @@ class _Run:
         """Print what will be done, and refuse what cannot be, before Spark takes its seconds to start."""
         from rmqinspect.export.estimate import estimate_size
         from rmqinspect.store.lock import lock_holder
-        from rmqinspect.tables.sources import OF_SEGMENTS
+        from rmqinspect.tables.sources import scans_log
 
         remark = self.progress.remark
         for plan in self.plans:
@@ -407,7 +403,7 @@ class _Run:
                 remark(text)
             if (holder := lock_holder(plan.store)) is not None:
                 remark(f"{plan.store.name}: {running_broker(holder)}")
-            if not plan.store.segments and (empty := [table for table in self.request.tables if table in OF_SEGMENTS]):
+            if not plan.store.segments and (empty := [table for table in self.request.tables if scans_log(table)]):
                 remark(f"{plan.store.name}: no commit log segments: no rows of {', '.join(empty)}")
             self._announce_earlier(plan)
         need, free = estimate_size(self.plans), self.target.free

@@ -12,7 +12,8 @@ import click
 from rmqinspect import times
 from rmqinspect.cli.documents import document_format, printed_to
 from rmqinspect.cli.labelled import Screen
-from rmqinspect.cli.options import DocumentOptions, LookOptions, argument, option, takes, use_colour
+from rmqinspect.cli.options import DocumentOptions, LookOptions, use_colour
+from rmqinspect.cli.parameters import argument, option, takes
 from rmqinspect.codec import message_id as ids
 from rmqinspect.commands import SHOW, fill_command
 from rmqinspect.text import escape

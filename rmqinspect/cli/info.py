@@ -11,16 +11,8 @@ import click
 
 from rmqinspect.cli.documents import document_format, print_line, printed_to
 from rmqinspect.cli.labelled import Screen, line_width
-from rmqinspect.cli.options import (
-    DocumentOptions,
-    JobOptions,
-    LookOptions,
-    RemarkOptions,
-    RocksdbOptions,
-    SourceOptions,
-    takes,
-    use_colour,
-)
+from rmqinspect.cli.options import DocumentOptions, JobOptions, LookOptions, RocksdbOptions, SourceOptions, use_colour
+from rmqinspect.cli.parameters import RemarkOptions, takes
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.commands import DECODE, VERIFY, fill_command
 from rmqinspect.system.uri import shown

@@ -1,141 +1,30 @@
-"""Options of the commands: each declared once, as a field of a frozen dataclass.
+"""The options that commands share, in groups: each declared once, as a field (`cli/parameters.py`).
 
-A field made with `option` or `argument` is both a click parameter and a typed attribute:
-
-    @dataclass(frozen=True, kw_only=True)
-    class DecodeArguments(OutputOptions, SelectionOptions):     parts shared with other commands
-        table: str | None = option("--table", help=...)         click: --table -> table
-
-    @click.command("decode")
-    @takes(DecodeArguments)
-    def command(arguments: DecodeArguments) -> int: ...
-
-`takes` adds the click parameters of the class and its bases (own fields first, then the bases from left to
-right) and passes the command one object. A field declared again in a subclass replaces the inherited one.
-
-Texts are parsed by click callbacks: the `ValueError` of a parser becomes a usage error. Arrow is imported only
-when an option needs it, so that `--help` stays fast.
+Arrow is imported only when an option needs it, so that `--help` stays fast.
 """
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
-from datetime import UTC, datetime, tzinfo
-from functools import wraps
-from inspect import get_annotations
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import tzinfo
+from typing import TYPE_CHECKING, TypedDict
 
 import click
 
-from rmqinspect.cli.completion import complete_topics
-from rmqinspect.cli.progress import compiling_told
+from rmqinspect.cli.parameters import RemarkOptions, argument, filter_parser, option, parsed_by
 from rmqinspect.text import escape, parse_size
-from rmqinspect.times import parse_time, parse_zone
+from rmqinspect.times import parse_zone
 
 if TYPE_CHECKING:
     from rmqinspect.rocksdb.unpack import Unpacking
-    from rmqinspect.tables.filters import Selection
     from rmqinspect.tables.redact import Redaction
-
-Options = TypeVar("Options")
-Returned = TypeVar("Returned")
 
 FORMAT_NAMES = ("table", "jsonl", "json", "csv", "parquet", "arrow")
 _SUFFIXES = {f".{name}": name for name in FORMAT_NAMES if name != "table"}
 PATH = click.Path(readable=False)  # a shell completes it; what cannot be read is not wrong usage but status 4
 _SLOWEST = 1_000_000  # bytes a second that --read-rate takes without a unit: less is probably meant in MB
 _BINARY_FORMATS = ("parquet", "arrow")
-
-
-# --- fields as click parameters -------------------------------------------------------------------
-
-
-class _Text(click.types.StringParamType):
-    """A text that is compared or parsed. Bytes that are not UTF-8 arrive from the shell as surrogates."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the text.
-
-        :raises click.BadParameter: it is not UTF-8; nothing in Arrow could be compared with it.
-        """
-        text = super().convert(value, param, ctx)
-        if not _is_utf8(text):
-            self.fail(f"'{escape(text)}' is not UTF-8", param, ctx)
-        return text
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def option(*names: str, **settings: Any) -> Any:
-    """Return a dataclass field that is a click option; `settings` are click's. Without a type it is a text."""
-    if not {"type", "is_flag", "count", "default"} & settings.keys() or isinstance(settings.get("default"), str):
-        settings.setdefault("type", _Text())
-    return field(metadata={"add": lambda name: click.option(*names, name, **settings)})
-
-
-def argument(metavar: str, nargs: int = -1, **settings: Any) -> Any:
-    """Return a dataclass field that is a click argument, by default with any number of values."""
-    return field(metadata={"add": lambda name: click.argument(name, metavar=metavar, nargs=nargs, **settings)})
-
-
-def takes(options: type[Options]) -> Callable[[Callable[[Options], Returned]], Callable[..., Returned]]:
-    """Return a decorator: add the click parameters of `options`, call the command with one such object."""
-
-    def decorate(command: Callable[[Options], Returned]) -> Callable[..., Returned]:
-        @wraps(command)
-        def run(**values: Any) -> Returned:
-            arguments = options(**values)
-            if not isinstance(arguments, RemarkOptions):  # it reads no store
-                return command(arguments)
-            with compiling_told(quiet=arguments.quiet, verbose=arguments.verbose):
-                return command(arguments)
-
-        decorated: Callable[..., Returned] = run
-        for name, add in reversed(list(_parameters(options))):
-            decorated = add(name)(decorated)
-        return decorated
-
-    return decorate
-
-
-def _parameters(options: type) -> Iterator[tuple[str, Callable[[str], Any]]]:
-    """Yield (field, its click decorator), own fields before inherited ones."""
-    declared = {one.name: one.metadata["add"] for one in fields(options)}
-    names = (name for part in options.__mro__ for name in get_annotations(part))
-    for name in dict.fromkeys(names):
-        yield name, declared[name]
-
-
-def parsed_by(parse: Callable[[str], object]) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """Return a click callback that parses a text, or each of several, with `parse`."""
-
-    def read(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
-        try:
-            if isinstance(value, tuple):
-                return tuple(map(parse, value))
-            return None if value is None else parse(value)
-        except ValueError as error:
-            raise click.BadParameter(escape(str(error)), ctx, param) from error
-
-    return read
-
-
-def _filter_parser(name: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """Return a callback around a parser of `tables.filters`, which is imported with the first value."""
-
-    def parse(text: str) -> object:
-        from rmqinspect.tables import filters
-
-        return getattr(filters, name)(text)
-
-    return parsed_by(parse)
 
 
 def _parse_redaction(text: str) -> object:
@@ -198,7 +87,7 @@ class ReadOptions:
     base: int | None = option(
         "--base",
         metavar="OFFSET",
-        callback=_filter_parser("parse_offset"),
+        callback=filter_parser("parse_offset"),
         help="Physical offset of the first byte of a loose segment.",
     )
     read_rate: int | None = option(
@@ -298,16 +187,6 @@ class LookOptions(ZoneOptions, ColorOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RemarkOptions:
-    """What is said on stderr."""
-
-    quiet: bool = option(
-        "-q", "--quiet", is_flag=True, help="No remarks on stderr, only errors; diff: no screen either."
-    )
-    verbose: int = option("-v", "--verbose", count=True, help="More remarks; -vv adds a traceback to a bug.")
-
-
-@dataclass(frozen=True, kw_only=True)
 class TalkOptions(RemarkOptions):
     """What goes to stderr."""
 
@@ -369,62 +248,6 @@ class RedactOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SelectionOptions(ZoneOptions):
-    """Which rows. `read_selection` and `with_times` make a Selection of it."""
-
-    topics: tuple[str, ...] = option(
-        "-t",
-        "--topic",
-        multiple=True,
-        metavar="GLOB",
-        shell_complete=complete_topics,
-        help="Topic; repeatable.",
-    )
-    queue_id: int | None = option("--queue", type=click.IntRange(0, 2**31 - 1), metavar="N", help="Queue id.")
-    queue_offsets: tuple[int, int] | None = option(
-        "--queue-offset",
-        metavar="A[..B]",
-        callback=_filter_parser("parse_range"),
-        help="Logical offset in the queue.",
-    )
-    offsets: tuple[int, int] | None = option(
-        "--offset", metavar="A[..B]", callback=_filter_parser("parse_range"), help="Physical offset in the commit log."
-    )
-    tags: tuple[str, ...] = option("--tag", multiple=True, metavar="TAG", help="Tag; repeatable.")
-    keys: tuple[str, ...] = option("-k", "--key", multiple=True, metavar="KEY", help="One of the keys; repeatable.")
-    ids: tuple[str, ...] = option(
-        "--id", multiple=True, metavar="ID", help="Message id or offset message id; repeatable."
-    )
-    properties: tuple[tuple[str, str | None], ...] = option(
-        "--property",
-        multiple=True,
-        metavar="NAME[=VALUE]",
-        callback=_filter_parser("parse_property"),
-        help="Property; if repeated, all must match.",
-    )
-    body_text: str | None = option("--body-contains", metavar="TEXT", help="Text in the body.")
-    since: str | None = option(
-        "--since",
-        metavar="TIME",
-        help="From TIME on: ISO 8601, epoch ms, yyyy-MM-dd#HH:mm:ss:SSS, -2h, last-5m, now.",
-    )
-    until: str | None = option("--until", metavar="TIME", help="Before TIME.")
-    time_field: str = option(
-        "--time-field",
-        type=click.Choice(("store", "born")),
-        default="store",
-        show_default=True,
-        help="Timestamp that --since and --until compare.",
-    )
-    host: tuple[str, int | None] | None = option(
-        "--host", metavar="IP[:PORT]", callback=_filter_parser("parse_host"), help="Address of the producer."
-    )
-    system_topics: bool = option(
-        "--system-topics/--no-system-topics", default=True, help="Default: with the broker's own topics."
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
 class VerdictOptions:
     """What fails the command."""
 
@@ -468,50 +291,6 @@ def terminal_width(path: str | None = None) -> int | None:
     from shutil import get_terminal_size
 
     return get_terminal_size().columns
-
-
-def read_selection(options: SelectionOptions) -> "Selection":
-    """Return the filters without the times, which `with_times` adds: `last` is another time in each store."""
-    from rmqinspect.tables.filters import Selection
-
-    return Selection(
-        topics=options.topics,
-        queue_id=options.queue_id,
-        queue_offsets=options.queue_offsets,
-        in_queues=options.queue_offsets is not None,
-        offsets=options.offsets,
-        tags=options.tags,
-        keys=options.keys,
-        ids=options.ids,
-        properties=options.properties,
-        body_text=options.body_text,
-        time_column=f"{options.time_field}_timestamp",
-        host=options.host,
-        system_topics=options.system_topics,
-    )
-
-
-def with_times(
-    selection: "Selection",
-    options: SelectionOptions,
-    last_record: Callable[[], int | None],
-    now: datetime | None = None,
-) -> "Selection":
-    """Return the selection with --since and --until; both share the set of topics seen.
-
-    `last_record` returns the store time of the last record, in microseconds.
-
-    :raises click.BadParameter: a time that cannot be parsed.
-    """
-    moment = now or datetime.now(UTC)
-
-    def micros(name: str, text: str | None) -> int | None:
-        try:
-            return None if text is None else parse_time(text, options.zone, lambda: moment, last_record)
-        except ValueError as error:
-            raise click.BadParameter(escape(str(error)), param_hint=f"--{name}") from error
-
-    return replace(selection, since=micros("since", options.since), until=micros("until", options.until))
 
 
 def refuse_equal_names(names: Sequence[str], remedy: str = "") -> None:

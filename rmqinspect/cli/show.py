@@ -17,14 +17,11 @@ from rmqinspect.cli.options import (
     DocumentOptions,
     LookOptions,
     RedactOptions,
-    RemarkOptions,
     SourceOptions,
     VerdictOptions,
-    argument,
-    option,
-    takes,
     use_colour,
 )
+from rmqinspect.cli.parameters import RemarkOptions, argument, option, takes
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.codec import message_id as ids
 from rmqinspect.codec.fields import FieldRow

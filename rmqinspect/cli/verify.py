@@ -25,13 +25,8 @@ from rmqinspect.broker.version_estimate import RELEASES
 from rmqinspect.cli.against import AgainstOptions, compare_with_report
 from rmqinspect.cli.finding_blocks import SCREEN, where
 from rmqinspect.cli.interrupt import interrupt_no_more, interrupted_once
-from rmqinspect.cli.options import (
-    RocksdbOptions,
-    choose_format,
-    count_jobs,
-    option,
-    takes,
-)
+from rmqinspect.cli.options import RocksdbOptions, choose_format, count_jobs
+from rmqinspect.cli.parameters import option, takes
 from rmqinspect.cli.progress import LONG_READ, Progress, least_time, running_broker
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.cli.verify_output import (

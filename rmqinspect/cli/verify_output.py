@@ -16,9 +16,9 @@ from rmqinspect.cli.options import (
     RedactOptions,
     VerdictOptions,
     choose_format,
-    option,
     use_colour,
 )
+from rmqinspect.cli.parameters import option
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.cli.verify_screen import Look, screen, verdict_line
 from rmqinspect.text import escape

@@ -8,7 +8,7 @@ from rmqinspect.config.checkpoint import read_checkpoint
 from rmqinspect.schemas.checkpoint import TIMESTAMP_FIELDS
 from rmqinspect.store.model import Store
 from rmqinspect.tables.arrow import batch_of
-from rmqinspect.tables.table import TIMESTAMP, Request, Table, column
+from rmqinspect.tables.table import TIMESTAMP, Request, Source, Table, column
 from rmqinspect.times import millis_to_micros
 
 SCHEMA = pa.schema(
@@ -29,4 +29,4 @@ def _rows(store: Store, _request: Request) -> Iterator[pa.RecordBatch]:
         yield batch_of(SCHEMA, rows)
 
 
-CHECKPOINT = Table("checkpoint", SCHEMA, tuple(SCHEMA.names), _rows)
+CHECKPOINT = Table("checkpoint", SCHEMA, tuple(SCHEMA.names), _rows, scans=(Source.CONFIG,))

@@ -25,7 +25,7 @@ from rmqinspect.errors import Unreadable
 from rmqinspect.store.model import Store
 from rmqinspect.tables.arrow import batches_of
 from rmqinspect.tables.expected_queues import ExpectedQueues
-from rmqinspect.tables.table import TIMESTAMP, Request, Table, column
+from rmqinspect.tables.table import CONFIG_DATABASES, QUEUE_DATABASES, TIMESTAMP, Request, Source, Table, column
 from rmqinspect.times import millis_to_micros
 from rmqinspect.topics import SCHEDULE_TOPIC
 
@@ -249,12 +249,35 @@ def _delay_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     yield from batches_of(DELAY_OFFSETS_SCHEMA, rows())
 
 
-TOPICS = Table("topics", TOPICS_SCHEMA, tuple(TOPICS_SCHEMA.names), _topic_rows)
+TOPICS = Table(
+    "topics",
+    TOPICS_SCHEMA,
+    tuple(TOPICS_SCHEMA.names),
+    _topic_rows,
+    scans=(Source.CONFIG,),
+    databases=("config/topics", *CONFIG_DATABASES),
+)
 SUBSCRIPTION_GROUPS = Table(
     "subscription_groups",
     SUBSCRIPTION_GROUPS_SCHEMA,
     ("group", "consume_enable", "consume_broadcast_enable", "retry_queues", "retry_max_times", "broker_id"),
     _subscription_rows,
+    scans=(Source.CONFIG,),
+    databases=("config/subscriptionGroups", *CONFIG_DATABASES),
 )
-GROUPS = Table("groups", GROUPS_SCHEMA, tuple(GROUPS_SCHEMA.names), _group_rows)
-DELAY_OFFSETS = Table("delay_offsets", DELAY_OFFSETS_SCHEMA, tuple(DELAY_OFFSETS_SCHEMA.names), _delay_rows)
+GROUPS = Table(
+    "groups",
+    GROUPS_SCHEMA,
+    tuple(GROUPS_SCHEMA.names),
+    _group_rows,
+    scans=(Source.CONFIG,),
+    databases=("config/consumerOffsets", "config/topics", *CONFIG_DATABASES, *QUEUE_DATABASES),
+)
+DELAY_OFFSETS = Table(
+    "delay_offsets",
+    DELAY_OFFSETS_SCHEMA,
+    tuple(DELAY_OFFSETS_SCHEMA.names),
+    _delay_rows,
+    scans=(Source.CONFIG,),
+    databases=QUEUE_DATABASES,
+)

@@ -124,6 +124,7 @@ class Selection:
     time_column: str = "store_timestamp"
     host: tuple[str, int | None] | None = None
     system_topics: bool = True
+    cells: tuple[tuple[str, tuple[str, ...]], ...] = ()  # (column of texts, shell patterns); all must hold
     topics_seen: set[str] = field(default_factory=set, compare=False, repr=False)
 
     def columns(self, schema: pa.Schema) -> frozenset[str]:
@@ -287,6 +288,19 @@ def _time_mask(selection: Selection, batch: pa.RecordBatch, columns: Columns) ->
     return mask
 
 
+def _cells_mask(selection: Selection, batch: pa.RecordBatch, columns: Columns) -> pa.Array:
+    mask = pa.repeat(True, batch.num_rows)
+    for name, patterns in selection.cells:
+        texts = batch.column(name)
+        wanted = [
+            one
+            for one in texts.unique().to_pylist()
+            if one is not None and any(fnmatchcase(one, pattern) for pattern in patterns)
+        ]
+        mask = pc.and_(mask, _value_mask(wanted, texts))
+    return mask
+
+
 def _host_mask(selection: Selection, batch: pa.RecordBatch, columns: Columns) -> pa.Array:
     assert selection.host is not None
     host, port = selection.host
@@ -335,6 +349,12 @@ _RULES: tuple[_Rule, ...] = (
         lambda s: s.since is not None or s.until is not None,
         lambda s: [(s.time_column,)],
         _time_mask,
+    ),
+    _Rule(
+        "--state, --group",
+        lambda s: bool(s.cells),
+        lambda s: [tuple(name for name, _ in s.cells)],
+        _cells_mask,
     ),
     _Rule(
         "--host",

@@ -14,7 +14,7 @@ from rmqinspect.store.model import Store
 from rmqinspect.store.reader import open_file
 from rmqinspect.tables.arrow import BATCH_ROWS, batches_of
 from rmqinspect.tables.columns import millis
-from rmqinspect.tables.table import TIMESTAMP, Request, Table, column
+from rmqinspect.tables.table import TIMESTAMP, Request, Source, Table, column
 from rmqinspect.times import END_MILLI, millis_to_micros
 
 FILES_SCHEMA = pa.schema(
@@ -122,5 +122,5 @@ def read_entries(index: IndexFile, request: Request) -> Iterator[pa.RecordBatch]
             )
 
 
-INDEX_FILES = Table("index_files", FILES_SCHEMA, tuple(FILES_SCHEMA.names), _file_rows)
-INDEX_ENTRIES = Table("index_entries", ENTRIES_SCHEMA, tuple(ENTRIES_SCHEMA.names), _entry_rows)
+INDEX_FILES = Table("index_files", FILES_SCHEMA, tuple(FILES_SCHEMA.names), _file_rows, scans=(Source.INDEX,))
+INDEX_ENTRIES = Table("index_entries", ENTRIES_SCHEMA, tuple(ENTRIES_SCHEMA.names), _entry_rows, scans=(Source.INDEX,))

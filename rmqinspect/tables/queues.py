@@ -20,7 +20,7 @@ from rmqinspect.store.model import QueueFile, Store
 from rmqinspect.store.reader import open_file
 from rmqinspect.tables.arrow import BATCH_ROWS, batches_of
 from rmqinspect.tables.columns import pick
-from rmqinspect.tables.table import TIMESTAMP, Request, Table, column
+from rmqinspect.tables.table import QUEUE_DATABASES, TIMESTAMP, Request, Source, Table, column
 from rmqinspect.times import millis_to_micros
 
 QUEUE_UNITS_SCHEMA = pa.schema(
@@ -186,10 +186,14 @@ QUEUE_UNITS = Table(
     QUEUE_UNITS_SCHEMA,
     ("topic", "queue_id", "queue_offset", "physical_offset", "size", "tags_code", "kind"),
     _unit_rows,
+    scans=(Source.QUEUES,),
+    databases=QUEUE_DATABASES,
 )
 QUEUES = Table(
     "queues",
     QUEUES_SCHEMA,
     ("topic", "queue_id", "kind", "min_offset", "max_offset", "units", "last_store_timestamp"),
     _queue_rows,
+    scans=(Source.QUEUES,),
+    databases=QUEUE_DATABASES,
 )

@@ -10,7 +10,7 @@ import pyarrow as pa
 from rmqinspect.rocksdb.entries import Entry, read_entries
 from rmqinspect.store.model import Store
 from rmqinspect.tables.arrow import batches_of
-from rmqinspect.tables.table import TIMESTAMP, Request, Table, column
+from rmqinspect.tables.table import STORE_DATABASE, TIMESTAMP, Request, Table, column
 from rmqinspect.times import millis_to_micros
 
 SCHEMA = pa.schema(
@@ -36,4 +36,4 @@ def _with_time(entry: Entry) -> Entry:
     return entry if due is None else entry._replace(deliver_timestamp=millis_to_micros(due))
 
 
-ROCKSDB_ENTRIES = Table("rocksdb_entries", SCHEMA, tuple(SCHEMA.names), _rows)
+ROCKSDB_ENTRIES = Table("rocksdb_entries", SCHEMA, tuple(SCHEMA.names), _rows, scans=(), databases=(STORE_DATABASE,))

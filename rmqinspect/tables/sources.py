@@ -1,54 +1,36 @@
 """The sources of a table: which files of a store, how many bytes; and the time of the log's last record."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from fnmatch import fnmatchcase
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqinspect.store.model import Store
+from rmqinspect.store.model import Store, StoreFile
+from rmqinspect.tables import TABLES
 from rmqinspect.tables.log import message_rows
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.table import Request, Source, Table
 
-# Tables that have no rows without segments.
-OF_SEGMENTS = ("messages", "segments", "gaps")
-# Tables that are not read from the commit log.
-_QUEUE_TABLES = frozenset({"queue_units", "queues"})
-_INDEX_TABLES = frozenset({"index_files", "index_entries"})
-_SMALL_TABLES = frozenset({"topics", "subscription_groups", "checkpoint", "delay_offsets", "groups"})
-_ROCKSDB_TABLES = frozenset({"rocksdb_entries"})  # read from nothing else
 
-# Table -> folders of the RocksDB databases that it may be read from.
-_QUEUE_DATABASES = ("consumequeue", "consumequeue_rocksdb")
-_ALL_CONFIG = ("config/metadata", "config/rdb")
-_DATABASES: dict[str, tuple[str, ...]] = {
-    "queues": _QUEUE_DATABASES,
-    "queue_units": _QUEUE_DATABASES,
-    "topics": ("config/topics", *_ALL_CONFIG),
-    "subscription_groups": ("config/subscriptionGroups", *_ALL_CONFIG),
-    "groups": ("config/consumerOffsets", "config/topics", *_ALL_CONFIG, *_QUEUE_DATABASES),
-    "delay_offsets": _QUEUE_DATABASES,
-    "rocksdb_entries": ("rocksdbstore",),
-}
+def scans_log(table: str) -> bool:
+    """Whether a table is made of the whole commit log: without segments it has no rows."""
+    return table in TABLES and Source.LOG in TABLES[table].scans
 
 
 def databases_of(table: str) -> tuple[str, ...]:
     """Return the folders of the RocksDB databases that a table may be read from."""
-    return _DATABASES.get(table, ())
+    return TABLES[table].databases if table in TABLES else ()
 
 
 def is_read_for(table: str, place: tuple[str, ...]) -> bool:
-    """Whether a table is read from files in this folder of a store; () is the store itself."""
+    """Whether a table is read from files in this folder of a store; () is the store itself.
+
+    What is no table of a store, such as findings, is read from the log at least.
+    """
     if not place or "/".join(place) in databases_of(table):
         return True
-    if table in _ROCKSDB_TABLES:
-        return False
-    if table in _QUEUE_TABLES:
-        return place[0] in ("consumequeue", "batchconsumequeue")
-    if table in _INDEX_TABLES:
-        return place[0] == "index"
-    if table in _SMALL_TABLES:
-        return place[0] in ("config", "checkpoint")
-    return place[0] == "commitlog" or place[0].startswith("dledger-")
+    sources = (*TABLES[table].scans, *TABLES[table].looks_into) if table in TABLES else (Source.LOG,)
+    return any(fnmatchcase(place[0], folder) for source in sources for folder in source.value)
 
 
 def unread_places(store: Store, tables: Iterable[str]) -> list[str]:
@@ -65,17 +47,21 @@ def unread_places(store: Store, tables: Iterable[str]) -> list[str]:
     return [f"{', '.join(places)}: not read: {detail}" for (_, detail), places in names.items()]
 
 
-def bytes_to_read(store: Store, table: str, offsets: tuple[int, int] | None = None) -> int:
+# What a table that scans a part of a store reads. Configuration is small.
+_FILES: dict[Source, Callable[[Store], Sequence[StoreFile]]] = {
+    Source.QUEUES: lambda store: store.queue_files,
+    Source.INDEX: lambda store: store.index_files,
+}
+
+
+def bytes_to_read(store: Store, table: Table, offsets: tuple[int, int] | None = None) -> int:
     """Return the bytes that a table is read from, holes included; `offsets` is a range of the log."""
-    if table in _SMALL_TABLES | _ROCKSDB_TABLES:
-        return 0
-    if table in _QUEUE_TABLES:
-        return sum(file.size for file in store.queue_files)
-    if table in _INDEX_TABLES:
-        return sum(file.size for file in store.index_files)
+    files = [file for source in table.scans if source in _FILES for file in _FILES[source](store)]
+    if Source.LOG not in table.scans:
+        return sum(file.size for file in files)
     start, end = offsets or (0, 1 << 63)
     overlaps = (min(end, file.base + file.size) - max(start, file.base) for file in store.segments)
-    return sum(max(0, overlap) for overlap in overlaps)
+    return sum(file.size for file in files) + sum(max(0, overlap) for overlap in overlaps)
 
 
 def last_store_time(store: Store) -> int | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from enum import Enum
 
 import pyarrow as pa
 
@@ -28,6 +29,22 @@ class Request:
     on_remark: Callable[[str], None] | None = None  # gets what a reader of the rows should know of their source
 
 
+class Source(Enum):
+    """A part of a store that tables are read from; the values are its folders, a prefix where they end in `*`."""
+
+    LOG = ("commitlog", "dledger-*")
+    QUEUES = ("consumequeue", "batchconsumequeue")
+    INDEX = ("index",)
+    CONFIG = ("config", "checkpoint")
+    TIMER = ("timerlog",)
+
+
+# RocksDB databases, by their folders.
+QUEUE_DATABASES = ("consumequeue", "consumequeue_rocksdb")
+CONFIG_DATABASES = ("config/metadata", "config/rdb")  # hold all documents of config/
+STORE_DATABASE = "rocksdbstore"
+
+
 @dataclass(frozen=True)
 class Table:
     """A named table. Every batch that `rows` yields has exactly `schema`."""
@@ -36,6 +53,9 @@ class Table:
     schema: pa.Schema
     brief: tuple[str, ...]  # default columns of the table view
     rows: Callable[[Store, Request], Iterator[pa.RecordBatch]]
+    scans: tuple[Source, ...] = (Source.LOG,)  # read from end to end
+    looks_into: tuple[Source, ...] = ()  # of which little is read
+    databases: tuple[str, ...] = ()  # folders of the RocksDB databases that it may be read from
 
 
 def column(name: str, type_: pa.DataType, meaning: str) -> pa.Field:

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from rmqinspect.cli import VERBS, main
-from rmqinspect.cli.options import argument, option, takes
+from rmqinspect.cli.parameters import argument, option, takes
 from rmqinspect.cli.status import ExitStatus
 from tests.support.samples import sample
 

@@ -1,0 +1,128 @@
+"""Options and arguments of a command as fields of a frozen dataclass, each declared once.
+
+A field made with `option` or `argument` is both a click parameter and a typed attribute:
+
+    @dataclass(frozen=True, kw_only=True)
+    class DecodeArguments(OutputOptions, SelectionOptions):     parts shared with other commands
+        table: str | None = option("--table", help=...)         click: --table -> table
+
+    @click.command("decode")
+    @takes(DecodeArguments)
+    def command(arguments: DecodeArguments) -> int: ...
+
+`takes` adds the click parameters of the class and its bases (own fields first, then the bases from left to
+right) and passes the command one object. A field declared again in a subclass replaces the inherited one.
+
+Texts are parsed by click callbacks: the `ValueError` of a parser becomes a usage error.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields
+from functools import wraps
+from inspect import get_annotations
+from typing import Any, TypeVar
+
+import click
+
+from rmqinspect.cli.progress import compiling_told
+from rmqinspect.text import escape
+
+Options = TypeVar("Options")
+Returned = TypeVar("Returned")
+
+
+class _Text(click.types.StringParamType):
+    """A text that is compared or parsed. Bytes that are not UTF-8 arrive from the shell as surrogates."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the text.
+
+        :raises click.BadParameter: it is not UTF-8; nothing in Arrow could be compared with it.
+        """
+        text = super().convert(value, param, ctx)
+        if not _is_utf8(text):
+            self.fail(f"'{escape(text)}' is not UTF-8", param, ctx)
+        return text
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def option(*names: str, **settings: Any) -> Any:
+    """Return a dataclass field that is a click option; `settings` are click's. Without a type it is a text."""
+    if not {"type", "is_flag", "count", "default"} & settings.keys() or isinstance(settings.get("default"), str):
+        settings.setdefault("type", _Text())
+    return field(metadata={"add": lambda name: click.option(*names, name, **settings)})
+
+
+def argument(metavar: str, nargs: int = -1, **settings: Any) -> Any:
+    """Return a dataclass field that is a click argument, by default with any number of values."""
+    return field(metadata={"add": lambda name: click.argument(name, metavar=metavar, nargs=nargs, **settings)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemarkOptions:
+    """What is said on stderr."""
+
+    quiet: bool = option(
+        "-q", "--quiet", is_flag=True, help="No remarks on stderr, only errors; diff: no screen either."
+    )
+    verbose: int = option("-v", "--verbose", count=True, help="More remarks; -vv adds a traceback to a bug.")
+
+
+def takes(options: type[Options]) -> Callable[[Callable[[Options], Returned]], Callable[..., Returned]]:
+    """Return a decorator: add the click parameters of `options`, call the command with one such object."""
+
+    def decorate(command: Callable[[Options], Returned]) -> Callable[..., Returned]:
+        @wraps(command)
+        def run(**values: Any) -> Returned:
+            arguments = options(**values)
+            if not isinstance(arguments, RemarkOptions):  # it reads no store
+                return command(arguments)
+            with compiling_told(quiet=arguments.quiet, verbose=arguments.verbose):
+                return command(arguments)
+
+        decorated: Callable[..., Returned] = run
+        for name, add in reversed(list(_parameters(options))):
+            decorated = add(name)(decorated)
+        return decorated
+
+    return decorate
+
+
+def _parameters(options: type) -> Iterator[tuple[str, Callable[[str], Any]]]:
+    """Yield (field, its click decorator), own fields before inherited ones."""
+    declared = {one.name: one.metadata["add"] for one in fields(options)}
+    names = (name for part in options.__mro__ for name in get_annotations(part))
+    for name in dict.fromkeys(names):
+        yield name, declared[name]
+
+
+def parsed_by(parse: Callable[[str], object]) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """Return a click callback that parses a text, or each of several, with `parse`."""
+
+    def read(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+        try:
+            if isinstance(value, tuple):
+                return tuple(map(parse, value))
+            return None if value is None else parse(value)
+        except ValueError as error:
+            raise click.BadParameter(escape(str(error)), ctx, param) from error
+
+    return read
+
+
+def filter_parser(name: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """Return a callback around a parser of `tables.filters`, which is imported with the first value."""
+
+    def parse(text: str) -> object:
+        from rmqinspect.tables import filters
+
+        return getattr(filters, name)(text)
+
+    return parsed_by(parse)

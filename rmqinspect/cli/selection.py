@@ -1,0 +1,129 @@
+"""The options that choose rows, and the filters made of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from rmqinspect.cli.completion import complete_topics
+from rmqinspect.cli.options import ZoneOptions
+from rmqinspect.cli.parameters import filter_parser, option
+from rmqinspect.text import escape
+from rmqinspect.times import parse_time
+
+if TYPE_CHECKING:
+    from rmqinspect.tables.filters import Selection
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicOptions:
+    """Which queues."""
+
+    topics: tuple[str, ...] = option(
+        "-t",
+        "--topic",
+        multiple=True,
+        metavar="GLOB",
+        shell_complete=complete_topics,
+        help="Topic; repeatable.",
+    )
+    queue_id: int | None = option("--queue", type=click.IntRange(0, 2**31 - 1), metavar="N", help="Queue id.")
+    system_topics: bool = option(
+        "--system-topics/--no-system-topics", default=True, help="Default: with the broker's own topics."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeOptions(ZoneOptions):
+    """Which times; `with_times` reads them."""
+
+    since: str | None = option(
+        "--since",
+        metavar="TIME",
+        help="From TIME on: ISO 8601, epoch ms, yyyy-MM-dd#HH:mm:ss:SSS, -2h, last-5m, now.",
+    )
+    until: str | None = option("--until", metavar="TIME", help="Before TIME.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectionOptions(TopicOptions, TimeOptions):
+    """Which messages. `read_selection` and `with_times` make a Selection of it."""
+
+    queue_offsets: tuple[int, int] | None = option(
+        "--queue-offset",
+        metavar="A[..B]",
+        callback=filter_parser("parse_range"),
+        help="Logical offset in the queue.",
+    )
+    offsets: tuple[int, int] | None = option(
+        "--offset", metavar="A[..B]", callback=filter_parser("parse_range"), help="Physical offset in the commit log."
+    )
+    tags: tuple[str, ...] = option("--tag", multiple=True, metavar="TAG", help="Tag; repeatable.")
+    keys: tuple[str, ...] = option("-k", "--key", multiple=True, metavar="KEY", help="One of the keys; repeatable.")
+    ids: tuple[str, ...] = option(
+        "--id", multiple=True, metavar="ID", help="Message id or offset message id; repeatable."
+    )
+    properties: tuple[tuple[str, str | None], ...] = option(
+        "--property",
+        multiple=True,
+        metavar="NAME[=VALUE]",
+        callback=filter_parser("parse_property"),
+        help="Property; if repeated, all must match.",
+    )
+    body_text: str | None = option("--body-contains", metavar="TEXT", help="Text in the body.")
+    time_field: str = option(
+        "--time-field",
+        type=click.Choice(("store", "born")),
+        default="store",
+        show_default=True,
+        help="Timestamp that --since and --until compare.",
+    )
+    host: tuple[str, int | None] | None = option(
+        "--host", metavar="IP[:PORT]", callback=filter_parser("parse_host"), help="Address of the producer."
+    )
+
+
+def read_selection(options: SelectionOptions) -> "Selection":
+    """Return the filters without the times, which `with_times` adds: `last` is another time in each store."""
+    from rmqinspect.tables.filters import Selection
+
+    return Selection(
+        topics=options.topics,
+        queue_id=options.queue_id,
+        queue_offsets=options.queue_offsets,
+        in_queues=options.queue_offsets is not None,
+        offsets=options.offsets,
+        tags=options.tags,
+        keys=options.keys,
+        ids=options.ids,
+        properties=options.properties,
+        body_text=options.body_text,
+        time_column=f"{options.time_field}_timestamp",
+        host=options.host,
+        system_topics=options.system_topics,
+    )
+
+
+def with_times(
+    selection: "Selection",
+    options: TimeOptions,
+    last_record: Callable[[], int | None],
+    now: datetime | None = None,
+) -> "Selection":
+    """Return the selection with --since and --until; both share the set of topics seen.
+
+    `last_record` returns the store time of the last record, in microseconds.
+
+    :raises click.BadParameter: a time that cannot be parsed.
+    """
+    moment = now or datetime.now(UTC)
+
+    def micros(name: str, text: str | None) -> int | None:
+        try:
+            return None if text is None else parse_time(text, options.zone, lambda: moment, last_record)
+        except ValueError as error:
+            raise click.BadParameter(escape(str(error)), param_hint=f"--{name}") from error
+
+    return replace(selection, since=micros("since", options.since), until=micros("until", options.until))
