@@ -4,145 +4,32 @@ arguments -> ExportRequest -> plan of each store -> engine writes parts -> commi
                                                 Ctrl-C, an error: what was written is removed
 """
 
-import secrets
-import sys
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import click
 
-from rmqinspect.cli.completion import complete_tables
-from rmqinspect.cli.export_screen import bad_statuses, lost_ranges, screen
-from rmqinspect.cli.options import (
-    PATH,
-    BodyOptions,
-    JobOptions,
-    LookOptions,
-    RedactOptions,
-    RocksdbOptions,
-    SourceOptions,
-    TalkOptions,
-    VerdictOptions,
-    count_jobs,
-    refuse_equal_names,
-)
-from rmqinspect.cli.parameters import argument, option, takes
-from rmqinspect.cli.progress import LONG_READ, Progress, least_time, running_broker
-from rmqinspect.cli.selection import SelectionOptions, read_selection, with_times
-from rmqinspect.cli.status import ExitStatus
+from rmqinspect.cli.export_options import ExportArguments
+from rmqinspect.cli.export_run import ExportRun
+from rmqinspect.cli.options import refuse_equal_names
+from rmqinspect.cli.parameters import takes
+from rmqinspect.cli.progress import Progress
+from rmqinspect.cli.selection import read_selection, with_times
 from rmqinspect.errors import NotInstalled, Refused
-from rmqinspect.export.request import FILE_SIZE, FINDINGS, MESSAGES, PARTITIONS, SCHEMAS, ExportRequest
-from rmqinspect.system.uri import abspath
-from rmqinspect.text import count, describe_size, escape, group_digits, parse_size
+from rmqinspect.export.request import FINDINGS, MESSAGES, ExportRequest
+from rmqinspect.text import escape, group_digits
 
 if TYPE_CHECKING:
-    from rmqinspect.export.job import Engine, ExportResult
     from rmqinspect.export.plan import StorePlan
     from rmqinspect.export.target import Target
     from rmqinspect.store.model import Store
     from rmqinspect.tables.filters import Selection
 
-MANY_FILES = 1000  # more are announced
 MOST_PARTS = 100_000  # a plan of more parts takes more memory than the export
-_SMALLEST_FILE = 4096  # bytes of log
-
-
-def _read_file_size(ctx: click.Context, param: click.Parameter, text: str) -> int:
-    try:
-        size = parse_size(text)
-    except ValueError as error:
-        raise click.BadParameter(escape(str(error)), ctx, param) from error
-    if size < _SMALLEST_FILE:
-        raise click.BadParameter(f"at least {_SMALLEST_FILE} bytes", ctx, param)
-    return size
-
-
-def _read_output(ctx: click.Context, param: click.Parameter, path: str) -> str:
-    if path in ("", "-"):  # an unset variable of a script, and a pipe
-        raise click.BadParameter(f"{path!r} is not a folder", ctx, param)
-    return path
-
-
-def _read_partitions(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[str, ...]:
-    columns = tuple(dict.fromkeys(word.strip() for word in text.split(","))) if text is not None else ()
-    for column in columns:
-        if column not in PARTITIONS:
-            raise click.BadParameter(f"{escape(column)!r} is not one of {', '.join(PARTITIONS)}", ctx, param)
-    return columns
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExportArguments(
-    SelectionOptions,
-    BodyOptions,
-    RedactOptions,
-    LookOptions,
-    SourceOptions,
-    RocksdbOptions,
-    JobOptions,
-    VerdictOptions,
-    TalkOptions,
-):
-    """What `export` is asked for."""
-
-    paths: tuple[str, ...] = argument("[NAME=]STORE...", type=PATH)
-    output: str = option(
-        "-o",
-        "--output",
-        metavar="DIR",
-        required=True,
-        callback=_read_output,
-        help="A new or empty folder, local or on object storage (s3://bucket/folder).",
-    )
-    tables: tuple[str, ...] = option(
-        "--table",
-        multiple=True,
-        metavar="NAME",
-        shell_complete=complete_tables,
-        help="Table; repeatable. Default: messages.",
-    )
-    all: bool = option("--all", is_flag=True, help="All tables, and the findings of verify.")
-    engine: str = option(
-        "--engine",
-        type=click.Choice(("auto", "spark", "local")),
-        default="auto",
-        show_default=True,
-        help="What runs the parts: auto takes Spark if pyspark and Java 17 are installed. The files are the same.",
-    )
-    master: str | None = option(
-        "--master", metavar="URL", help="Spark master. Default: $SPARK_REMOTE, $SPARK_MASTER, else local[*]."
-    )
-    file_size: int = option(
-        "--file-size",
-        metavar="SIZE",
-        callback=_read_file_size,
-        default=f"{FILE_SIZE >> 20}MiB",
-        show_default=True,
-        help="Bytes of commit log per file.",
-    )
-    partition_by: tuple[str, ...] = option(
-        "--partition-by",
-        metavar="A,B",
-        callback=_read_partitions,
-        help="Folders of messages by topic, day (UTC, of the store time), queue_id, store; the files keep the columns.",
-    )
-    schema: str = option(
-        "--schema",
-        type=click.Choice(SCHEMAS),
-        default="native",
-        show_default=True,
-        help="kafka: messages with the columns of Spark's Kafka source.",
-    )
-    incremental: bool = option("--incremental", is_flag=True, help="Add what is new to an earlier export in DIR.")
-    closed_only: bool = option("--closed-only", is_flag=True, help="Leave out the segment that is still being written.")
-    replace_changed: bool = option(
-        "--replace-changed", is_flag=True, help="With --incremental: export changed segments again."
-    )
-    overwrite: bool = option("--overwrite", is_flag=True, help="Replace an earlier export in DIR.")
 
 
 @click.command("export")
@@ -196,7 +83,7 @@ def _export(stores: "Sequence[Store]", request: ExportRequest, arguments: Export
     target = Target(arguments.output, mode, evidence)
     plans = _plan(stores, request, target, arguments)
     with Progress(sum(plan.size for plan in plans), arguments.progress, quiet=arguments.quiet) as progress:
-        run = _Run(plans, request, selections, target, arguments, progress, started)
+        run = ExportRun(plans, request, selections, target, arguments, progress, started)
         return run.go()
 
 
@@ -342,193 +229,3 @@ def _plan(
         )
         for store in stores
     ]
-
-
-class _Run:
-    """One export: announce, write, commit, print."""
-
-    def __init__(
-        self,
-        plans: "list[StorePlan]",
-        request: ExportRequest,
-        selections: "dict[str, Selection]",
-        target: "Target",
-        arguments: ExportArguments,
-        progress: Progress,
-        started: datetime,
-    ) -> None:
-        from rmqinspect.export.part import ExportSpec
-
-        self.plans, self.request, self.target = plans, request, target
-        self.arguments, self.progress, self.started = arguments, progress, started
-        self.jobs = count_jobs(arguments)
-        notes = {plan.store.name: _notes(plan) for plan in plans}
-        # Tasks of a cluster run in another working directory.
-        self.spec = ExportSpec(abspath(target.folder.path), secrets.token_hex(4), request, notes, selections)
-        self.rows = 0
-
-    def go(self) -> int:
-        """Write and commit; if anything ends it before that, nothing is left behind."""
-        try:
-            self._announce()
-            with _open_engine(self.arguments, self.jobs) as engine:
-                self.progress.remark(f"engine: {engine.description}")
-                self.target.begin()
-                outcome = self._write(engine)
-                status = self._judge(outcome)
-                if status == ExitStatus.NOTHING_FOUND:
-                    self.target.abandon(self.spec.run)
-                    return status
-                self._commit(outcome, engine)
-        except BaseException:
-            self.progress.clear()
-            self.target.abandon(self.spec.run)
-            raise
-        if not self.arguments.quiet:
-            for line in screen(outcome, self.plans, self.spec.request, self.target, status):
-                click.echo(line)
-        return status
-
-    # --- before -----------------------------------------------------------------------------------
-
-    def _announce(self) -> None:
-        """Print what will be done, and refuse what cannot be, before Spark takes its seconds to start."""
-        from rmqinspect.export.estimate import estimate_size
-        from rmqinspect.store.lock import lock_holder
-        from rmqinspect.tables.sources import scans_log
-
-        remark = self.progress.remark
-        for plan in self.plans:
-            for text in plan.store.remarks if self.arguments.verbose else ():
-                remark(text)
-            if (holder := lock_holder(plan.store)) is not None:
-                remark(f"{plan.store.name}: {running_broker(holder)}")
-            if not plan.store.segments and (empty := [table for table in self.request.tables if scans_log(table)]):
-                remark(f"{plan.store.name}: no commit log segments: no rows of {', '.join(empty)}")
-            self._announce_earlier(plan)
-        need, free = estimate_size(self.plans), self.target.free
-        if free is not None and need > free:
-            raise Refused(
-                f"{self.arguments.output}: about {describe_size(need)} are needed, {describe_size(free)} are free"
-            )
-        size = sum(plan.size + sum(part.split.size for part in plan.side_parts) for plan in self.plans)
-        room = "" if free is None else f"; free {describe_size(free)}"
-        stores = count(len(self.plans), "store")
-        wait = "; waiting for Spark" if self.arguments.engine == "spark" else ""
-        remark(f"{describe_size(size)} to read of {stores}, about {describe_size(need)} to write{room}{wait}")
-        if size > LONG_READ:
-            remark(
-                "The whole log is read: messages are nowhere else. Cheaper: --offset A..B reads only that range, "
-                "--incremental only what is new" + least_time(size)
-            )
-        self._warn_of_many_files()
-
-    def _announce_earlier(self, plan: "StorePlan") -> None:
-        if plan.known is None:
-            return
-        kept = sum(entry["base"] < plan.start for entry in plan.known.segments) - plan.expired - len(plan.missed)
-        words = [f"{count(kept, 'segment')} already exported and unchanged (size, first and last record)"]
-        words += [
-            f"segment {base} is gone from the log's end; its rows are removed"
-            if base in plan.cut
-            else f"segment {base} has changed, or was not read completely, and is exported again"
-            for base in plan.replaced
-        ]
-        if plan.expired:
-            words.append(
-                f"{count(plan.expired, 'segment')} of the earlier export no longer in the store; their rows are kept"
-            )
-        self.progress.remark(f"{plan.store.name}: {'; '.join(words)}")
-
-    def _warn_of_many_files(self) -> None:
-        """Announce an impractical number of files before hours of work."""
-        files = 0
-        for plan in self.plans:
-            queues = plan.store.queue_files
-            topics, ids = {file.topic for file in queues}, {file.queue_id for file in queues}
-            values = {"topic": len(topics), "queue_id": len(ids)}
-            widths = [values.get(column, 1) for column in self.request.partition_by]
-            files += sum(part.writes for part in plan.parts) * max([1, *widths])
-        if self.request.partition_by and files > MANY_FILES:
-            self.progress.remark(
-                f"--partition-by {','.join(self.request.partition_by)}: expect at least {group_digits(files)} "
-                "files; a larger --file-size or another column makes fewer"
-            )
-
-    # --- the work ---------------------------------------------------------------------------------
-
-    def _write(self, engine: "Engine") -> "ExportResult":
-        from rmqinspect.export.job import run_export
-
-        return run_export(self.plans, self.spec, engine, self._advance, self.jobs)
-
-    def _advance(self, size: int, rows: int) -> None:
-        self.rows += rows
-        self.progress.note = count(self.rows, "row")
-        self.progress(size)
-
-    def _commit(self, outcome: "ExportResult", engine: "Engine") -> None:
-        from rmqinspect.export.manifest import describe_run
-
-        if outcome.nothing_new and self.target.earlier is not None and not self._replaces(outcome):
-            self.target.keep()
-            return
-        packages = ["pyarrow", *(["pyspark"] if engine.name == "spark" else [])]
-        outcome.manifest.run = describe_run(["rmqinspect", *sys.argv[1:]], engine.name, self.started, packages)
-        self.target.commit(outcome.manifest, outcome.names)
-
-    def _replaces(self, outcome: "ExportResult") -> bool:
-        """Return whether files of the earlier export are removed although none is added."""
-        earlier = self.target.earlier
-        return earlier is not None and {file.name for file in earlier.files} != {
-            file.name for file in outcome.manifest.files
-        }
-
-    # --- after ------------------------------------------------------------------------------------
-
-    def _judge(self, outcome: "ExportResult") -> ExitStatus:
-        manifest = outcome.manifest
-        for result in outcome.results:
-            for message in dict.fromkeys(result.unread):
-                self.progress.complain(message)
-        unmatched = self._unmatched(outcome)
-        nothing = bool(unmatched) and not any(file.rows for file in manifest.files)
-        bad = bool(bad_statuses(manifest) or lost_ranges(manifest, self.request))
-        if bad and not nothing and self.arguments.fail_on != "never":
-            return ExitStatus.DAMAGE
-        if not manifest.complete:
-            return ExitStatus.UNREADABLE
-        return ExitStatus.NOTHING_FOUND if nothing else ExitStatus.DONE
-
-    def _unmatched(self, outcome: "ExportResult") -> list[str]:
-        if self.target.earlier is not None:
-            return []  # the new rows need not have every topic
-        seen = replace(self.request.selection, topics_seen=outcome.topics)
-        unmatched = seen.unmatched_topics()
-        for pattern in unmatched:
-            near = ", ".join(seen.near_topics(pattern))
-            self.progress.complain(f"no topic matches {pattern}" + (f"; near: {near}" if near else ""))
-        return unmatched
-
-
-def _notes(plan: "StorePlan") -> dict[str, str]:
-    """Return the metadata of each file of a store."""
-    from rmqinspect.system.uri import shown
-
-    return {
-        "store_paths": " ".join(map(shown, plan.store.paths)),
-        "broker_versions": " ".join(plan.releases),
-    }
-
-
-@contextmanager
-def _open_engine(arguments: ExportArguments, jobs: int) -> "Iterator[Engine]":
-    if arguments.engine == "spark":
-        from rmqinspect.spark import spark_engine
-
-        with spark_engine(arguments.master, verbose=bool(arguments.verbose)) as engine:
-            yield engine
-        return
-    from rmqinspect.export.job import local_engine
-
-    yield local_engine(jobs)

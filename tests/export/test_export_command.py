@@ -241,7 +241,7 @@ def test_quiet_says_nothing(run: Run) -> None:
 
 
 def test_long_reads_are_announced(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rmqinspect.cli.export.LONG_READ", 1000)
+    monkeypatch.setattr("rmqinspect.cli.export_run.LONG_READ", 1000)
     assert "Cheaper: --offset A..B" in run(FLIPPED)[2]
 
 
@@ -266,7 +266,7 @@ def test_room_is_asked_for_before_spark_starts(run: Run, monkeypatch: pytest.Mon
 
 
 def test_many_partitions_are_warned_of(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rmqinspect.cli.export.MANY_FILES", 5)
+    monkeypatch.setattr("rmqinspect.cli.export_run.MANY_FILES", 5)
     assert "expect at least 12 files" in run(FLIPPED, "--partition-by", "topic,day")[2]
     assert "expect at least" not in run(FLIPPED, "--overwrite")[2]
 
