@@ -21,7 +21,8 @@ from rmqinspect.store.model import Store
 from rmqinspect.system.filesystem import Files, files_below, stat
 from rmqinspect.system.uri import is_below, realpath, shown
 from rmqinspect.tables import TABLES
-from rmqinspect.tables.log import end_of_log, gap_batches, gaps_in, lost_gaps, segment_batches
+from rmqinspect.tables.log import end_of_log, gap_batches, gaps_in, segment_batches
+from rmqinspect.tables.read_log import lost_gaps
 from rmqinspect.tables.table import Request
 from rmqinspect.verify.options import VerifyOptions
 from rmqinspect.verify.run import verify

@@ -42,7 +42,8 @@ from rmqinspect.system.new_file import NewFile
 from rmqinspect.system.output_folder import open_folder
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.filters import Selection
-from rmqinspect.tables.log import LogSplitRead, read_log_split
+from rmqinspect.tables.log import read_log_split
+from rmqinspect.tables.read_log import LogSplitRead
 from rmqinspect.tables.splits import TableSplit, split_rows
 from rmqinspect.tables.table import Request
 from rmqinspect.verify.table import SCHEMA as FINDINGS_SCHEMA

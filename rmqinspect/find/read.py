@@ -23,7 +23,8 @@ from rmqinspect.errors import Unreadable
 from rmqinspect.find.spans import NEAR, Log
 from rmqinspect.index.lookup import Span, merge
 from rmqinspect.store.model import QueueFile, Segment, Store
-from rmqinspect.tables.log import lost_gaps, messages_in, report_holes
+from rmqinspect.tables.log import messages_in
+from rmqinspect.tables.read_log import lost_gaps, report_holes
 from rmqinspect.tables.table import Request
 
 _AROUND = 64 << 10  # bytes around a span that ends in a gap; sixteen times as many at each further look

@@ -48,8 +48,9 @@ from rmqinspect.system.uri import abspath, basename
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.arrow import batch_of
 from rmqinspect.tables.index import read_entries
-from rmqinspect.tables.log import GAPS, messages_in, report_holes, segment_gap_rows
+from rmqinspect.tables.log import GAPS, messages_in, segment_gap_rows
 from rmqinspect.tables.queues import units_in
+from rmqinspect.tables.read_log import report_holes
 from rmqinspect.tables.sources import databases_of, unread_places
 from rmqinspect.tables.table import Request
 from rmqinspect.text import name_text

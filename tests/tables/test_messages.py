@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import rmqinspect.commitlog.scan
-import rmqinspect.tables.log
+import rmqinspect.tables.read_log
 from rmqinspect.codec.properties import split_properties
 from rmqinspect.commitlog.gaps import holes_in
 from rmqinspect.schemas.dledger import EntryHead
@@ -293,7 +293,7 @@ def test_the_bytes_without_records_are_those_that_verify_counts(
     name: str, jobs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Zeros between records held records, too; those behind the last record did not."""
-    monkeypatch.setattr(rmqinspect.tables.log, "SPLIT_SIZE", 10_007)
+    monkeypatch.setattr(rmqinspect.tables.read_log, "SPLIT_SIZE", 10_007)
     store = crash(name if name in CRASHES else "base-5.5.0-halt")
     findings = verify(store, VerifyOptions()).findings.rows
     expected = sum(finding.length or 0 for finding in findings if finding.code in CODES_OF_GAPS)
@@ -307,7 +307,7 @@ def test_the_bytes_without_records_are_those_that_verify_counts(
 @pytest.mark.parametrize("name", ["zero_page_last-4.7.1-h", "seg_missing_mid-4.9.7-c", "magic_third-5.5.0-h"])
 def test_two_threads_say_what_one_says(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert name in CRASHES
-    monkeypatch.setattr(rmqinspect.tables.log, "SPLIT_SIZE", 10_007)
+    monkeypatch.setattr(rmqinspect.tables.read_log, "SPLIT_SIZE", 10_007)
     store = crash(name)
     for which in (MESSAGES_TABLE, GAPS_TABLE, SEGMENTS_TABLE):
         assert as_table(which, store, Request(jobs=2)) == as_table(which, store, Request(jobs=1))
