@@ -195,6 +195,16 @@ def lowest_bit(bits: int) -> int:
     return number
 
 
+@inlined_as(Native(natives.make_find_bytes))
+def find_bytes(raw: Bytes, start: int, end: int, texts: Bytes, first: int, beyond: int) -> int:
+    """Return where `texts[first:beyond]` stands first in `raw[start:end]`, as an index of `raw`; -1 where nowhere.
+
+    Both ranges are inside.
+    """
+    at = bytes(raw[start:end]).find(texts[first:beyond])
+    return start + at if at >= 0 else -1
+
+
 @inlined_as(Native(natives.make_copy_bytes))
 def copy_bytes(raw: Bytes, start: int, end: int, out: BytesOut, at: int) -> None:
     """Copy `raw[start:end]` to `out[at:]`; both places are inside.

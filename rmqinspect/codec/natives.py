@@ -10,7 +10,7 @@ from typing import Any
 # numba counts references to arrays by default: 20 ns in every call of an inlined function, more than most of them do.
 OPTIONS = {"nogil": True, "_nrt": False}
 
-BLOCK = 32  # bytes that `separators_at` compares at once
+BLOCK = 32  # bytes that `separators_at` and `find_bytes` compare at once
 _COPIED = 16  # bytes that processors copy at once
 
 
@@ -177,3 +177,66 @@ def make_copy_bytes(numba: Any) -> Any:
             copy_many(to, begin, size)
 
     return copy_bytes
+
+
+def make_find_bytes(numba: Any) -> Any:
+    """Return `find_bytes` as a compiled function.
+
+    It compares the first and the last byte of the text with a block of places at once, and the rest where both agree:
+
+        text               t ....... l
+        block at     |? ? ? t ? ? ? ?|          32 places where it may begin
+        block behind         |? ? ? l ? ? ? ?|  the same places, moved by its size less one
+    """
+    from llvmlite import ir
+
+    word, block = ir.IntType(64), ir.VectorType(ir.IntType(8), BLOCK)
+    lowest_bit = make_lowest_bit(numba)
+
+    @numba.extending.intrinsic  # type: ignore[untyped-decorator]
+    def places_in_block(_: Any, raw: Any, at: Any, distance: Any, first: Any, last: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            array = context.make_array(signature.args[0])(context, builder, arguments[0])
+            _, at, distance, *bytes_ = arguments
+            found = None
+            for place, byte in zip((at, builder.add(at, distance)), bytes_, strict=True):
+                loaded = builder.load(builder.bitcast(builder.gep(array.data, [place]), block.as_pointer()), align=1)
+                one = builder.insert_element(
+                    ir.Constant(block, ir.Undefined), builder.trunc(byte, ir.IntType(8)), ir.IntType(32)(0)
+                )
+                everywhere = ir.Constant(ir.VectorType(ir.IntType(32), BLOCK), [0] * BLOCK)
+                same = builder.icmp_unsigned("==", loaded, builder.shuffle_vector(one, one, everywhere))
+                found = same if found is None else builder.and_(found, same)
+            return builder.zext(builder.bitcast(found, ir.IntType(BLOCK)), word)
+
+        return numba.int64(raw, *[numba.int64] * 4), generate
+
+    @numba.njit(**OPTIONS)  # type: ignore[untyped-decorator]
+    def find_bytes(raw: Any, start: int, end: int, texts: Any, first: int, beyond: int) -> Any:
+        distance = beyond - first - 1
+        if distance < 0 or end - start <= distance:
+            return start if distance < 0 else -1
+        raw[start], raw[end - 1], texts[first], texts[beyond - 1]  # checks the bounds, where numba is told to
+        head, tail, at = numba.int64(texts[first]), numba.int64(texts[beyond - 1]), start
+        while at + distance < end:
+            if at + distance + BLOCK <= len(raw):
+                bits = places_in_block(raw, at, distance, head, tail)
+            else:
+                bits = 0
+                for place in range(at, end - distance):
+                    if raw[place] == head and raw[place + distance] == tail:
+                        bits |= 1 << (place - at)
+            while bits != 0:
+                place = at + lowest_bit(bits)
+                bits &= bits - 1
+                if place + distance >= end:
+                    return -1
+                same = 1
+                while same < distance and raw[place + same] == texts[first + same]:
+                    same += 1
+                if same >= distance:
+                    return place
+            at += BLOCK
+        return -1
+
+    return find_bytes

@@ -21,7 +21,7 @@ FUNCTIONS = {
     if function.__module__.startswith("rmqinspect.")
 }
 # The readers of numbers, and what stands for a C function: they are tested byte by byte in test_kernels.
-PRIMITIVES = {f"{kernels.__name__}.{name}" for name in ("crc32_of", "copy_bytes")}
+PRIMITIVES = {f"{kernels.__name__}.{name}" for name in ("crc32_of", "copy_bytes", "find_bytes")}
 WIDTHS = {2, 3, 4, 8}  # bytes that the readers of numbers take, and those of a character
 BUILTINS = {"abs", "len", "max", "min", "range"}
 # What a loop is made of: numbers, names, items of arrays, and control.
