@@ -138,7 +138,7 @@ def make_plan(
     scan = isinstance(arguments, MessageOptions) and arguments.scan
     compared = selection.columns(table.schema)
     wanted = {*shown, *compared, "status", "kind"} & set(table.schema.names)
-    if body == "none" and selection.body_text is None:
+    if body == "none" and "body" not in compared:
         wanted.discard("body")
     now = datetime.now(UTC)
     reads = [_plan_read(store, table, selection, arguments, now) for store in stores]

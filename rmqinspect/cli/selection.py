@@ -73,6 +73,9 @@ class SelectionOptions(TopicOptions, TimeOptions):
         help="Property; if repeated, all must match.",
     )
     body_text: str | None = option("--body-contains", metavar="TEXT", help="Text in the body.")
+    body_bytes: bytes | None = option(
+        "--body-bytes", metavar="HEX", callback=filter_parser("parse_bytes"), help="Bytes in the body, as hex digits."
+    )
     time_field: str = option(
         "--time-field",
         type=click.Choice(("store", "born")),
@@ -100,6 +103,7 @@ def read_selection(options: SelectionOptions) -> "Selection":
         ids=options.ids,
         properties=options.properties,
         body_text=options.body_text,
+        body_bytes=options.body_bytes,
         time_column=f"{options.time_field}_timestamp",
         host=options.host,
         system_topics=options.system_topics,

@@ -177,6 +177,7 @@ class _Reading:
 
         arguments = self.plan.arguments
         request = Request(
+            records_of=(read.selection,) if self.plan.table.name == "messages" else (),
             offsets=read.selection.offsets,
             jobs=count_jobs(arguments),
             columns=self.plan.wanted,

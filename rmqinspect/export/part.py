@@ -152,9 +152,14 @@ def write_log_part(part: LogPart, spec: ExportSpec) -> LogPartRead:
     request, selection = spec.request, _selection(part, spec)
     result = LogPartRead(part, [], [])
     columns = None if part.writes else _SUMMED
-    table_request = Request(raw_body=request.raw_body, max_body=request.max_body, columns=columns)
+    sums = result.sums if "queues" in request.tables else None
+    table_request = Request(
+        records_of=(selection,) if sums is None else (),  # the queues of all records are summed
+        raw_body=request.raw_body,
+        max_body=request.max_body,
+        columns=columns,
+    )
     with PartWriter(spec, MESSAGES, part.store, part.name) as writer:
-        sums = result.sums if "queues" in request.tables else None
         take = partial(_take_rows, result, selection, sums, writer if part.writes else None)
         for split in part.splits:
             if part.cold and split.start and split.entry is None:

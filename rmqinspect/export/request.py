@@ -58,6 +58,8 @@ def _filters(selection: Selection) -> dict[str, Any]:
 
 
 def _as_list(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.hex()
     return [_as_list(one) for one in value] if isinstance(value, tuple) else value
 
 

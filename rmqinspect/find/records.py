@@ -20,7 +20,7 @@ def find_records(store: Store, selection: Selection, most: int) -> tuple[list[in
         raise NothingFound(f"{store.name}: no commit log given, so there is no record")
     columns = selection.columns(SCHEMA) | {"physical_offset"}
     places: list[int] = []
-    for batch in planned_rows(store, look_up.to_read, Request(columns=columns)):
+    for batch in planned_rows(store, look_up.to_read, Request(records_of=(selection,), columns=columns)):
         places += selection.select_rows(batch).column("physical_offset").to_pylist()
         if len(places) >= most:
             break

@@ -19,7 +19,7 @@ from rmqinspect.rocksdb.unpack import Unpacking
 from rmqinspect.store.model import Store
 from rmqinspect.system.uri import abspath
 from rmqinspect.tables import TABLES
-from rmqinspect.tables.filters import Selection, parse_host, parse_offset, parse_property, parse_range
+from rmqinspect.tables.filters import Selection, parse_bytes, parse_host, parse_offset, parse_property, parse_range
 from rmqinspect.tables.redact import Redaction, parse_redaction
 from rmqinspect.tables.sources import last_store_time
 from rmqinspect.tables.splits import Origin, name_store
@@ -104,6 +104,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("id", str, "Message id or offset message id.", several=True, filter="ids"),
     Option("property", parse_property, "`NAME` or `NAME=VALUE`; all must match.", several=True, filter="properties"),
     Option("body_contains", str, "Text in the body.", filter="body_text"),
+    Option("body_bytes", parse_bytes, "Bytes in the body, as hex digits.", filter="body_bytes"),
     Option("since", str, "Inclusive. ISO 8601, epoch ms, `yyyy-MM-dd#HH:mm:ss:SSS`, `-2h`, `last-5m`, `now`."),
     Option("until", str, "Exclusive."),
     Option(

@@ -19,7 +19,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
 from rmqinspect.errors import BadOption, DamageFound, Unreadable
-from rmqinspect.export.request import FINDINGS
+from rmqinspect.export.request import FINDINGS, MESSAGES
 from rmqinspect.rocksdb.unpack import with_unread_databases
 from rmqinspect.spark.options import SCHEMAS, STORE, Settings, read_options
 from rmqinspect.spark.pushdown import Hints
@@ -155,6 +155,7 @@ class Reader(DataSourceReader):
         return split_rows(
             split,
             Request(
+                records_of=tuple(selections) if split.table == MESSAGES else (),
                 offsets=selections[0].offsets,
                 raw_body=settings.raw_body,
                 max_body=settings.max_body,

@@ -7,15 +7,17 @@ Filters find columns by name, so they apply to every table that has the columns.
 import ipaddress
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqinspect.codec.message_id import offset_place
 from rmqinspect.store.model import LAST_BASE
+from rmqinspect.tables.needles import Needles, of_body, of_host, of_values
 from rmqinspect.topics import is_system_topic
 
 Range = tuple[int, int]
@@ -86,6 +88,20 @@ def parse_property(text: str) -> tuple[str, str | None]:
     return name, value if equals else None
 
 
+def parse_bytes(text: str) -> bytes:
+    """Parse `7B226964223A` or `0x7b 22`: bytes as hex digits, which spaces may group.
+
+    :raises ValueError: it is something else, or nothing.
+    """
+    try:
+        content = bytes.fromhex(text.strip().removeprefix("0x"))
+    except ValueError:
+        content = b""
+    if not content:
+        raise ValueError(f"{text!r} is not a text of hex digits, two for each byte")
+    return content
+
+
 def parse_host(text: str) -> tuple[str, int | None]:
     """Parse `HOST`, `HOST:PORT` or `[V6]:PORT` as (address as printed in tables, port).
 
@@ -119,6 +135,7 @@ class Selection:
     ids: tuple[str, ...] = ()  # message ids or offset message ids, any case
     properties: tuple[tuple[str, str | None], ...] = ()  # (name, value or None for any); all must hold
     body_text: str | None = None
+    body_bytes: bytes | None = None
     since: int | None = None  # microseconds since 1970, included
     until: int | None = None  # excluded
     time_column: str = "store_timestamp"
@@ -160,6 +177,24 @@ class Selection:
             mask = hit if mask is None else pc.and_(mask, hit)
         return batch if mask is None else batch.filter(mask)
 
+    def takes_topic(self, topic: str) -> bool:
+        """Whether rows of a topic may pass."""
+        if not self.system_topics and is_system_topic(topic):
+            return False
+        return not self.topics or any(fnmatchcase(topic, pattern) for pattern in self.topics)
+
+    @cached_property
+    def needles(self) -> tuple[Needles, ...]:
+        """What the bytes of a record contain if its row passes; all of them."""
+        return tuple(needles for rule in _RULES if rule.is_set(self) for needles in rule.needles(self))
+
+    def unseen_of(self, topics: Sequence[str]) -> set[str]:
+        """Return those of some topics of which a row has yet to be seen, for the report on patterns without a topic."""
+        if not self.topics:
+            return set()
+        seen = self.topics_seen.copy()  # another thread may add to it
+        return set(topics) - seen if replace(self, topics_seen=seen).unmatched_topics() else set()
+
     def unmatched_topics(self) -> list[str]:
         """Return the topic patterns that matched no topic seen so far."""
         return [
@@ -184,6 +219,7 @@ class _Rule:
     is_set: Callable[[Selection], bool]
     columns: Callable[[Selection], Sequence[Columns]]
     mask: Callable[[Selection, pa.RecordBatch, Columns], pa.Array]
+    needles: Callable[[Selection], tuple[Needles, ...]] = lambda selection: ()  # what records contain that pass
 
 
 def _choose(alternatives: Sequence[Columns], names: Sequence[str]) -> Columns | None:
@@ -250,6 +286,17 @@ def _rows_mask(rows: pa.Array, count: int) -> pa.Array:
     return pc.is_in(pa.array(range(count), pa.int64()), rows.cast(pa.int64()))
 
 
+def _id_needles(selection: Selection) -> tuple[Needles, ...]:
+    places = tuple(place for one in selection.ids if (place := offset_place(one)) is not None)
+    own = [spelling for one in selection.ids if offset_place(one) is None for spelling in spellings(one)]
+    return of_values(own, places=places)
+
+
+def _property_needles(selection: Selection) -> tuple[Needles, ...]:
+    """Return one text for each: the broker writes a name, 01, and the value."""
+    return tuple(needles for name, value in selection.properties for needles in of_values([f"{name}\x01{value or ''}"]))
+
+
 def _id_mask(selection: Selection, batch: pa.RecordBatch, columns: Columns) -> pa.Array:
     """Return the records whose offset msg id names their place, or whose producer gave them the id.
 
@@ -273,9 +320,14 @@ def _property_mask(selection: Selection, batch: pa.RecordBatch, columns: Columns
     return mask
 
 
-def _body_mask(selection: Selection, batch: pa.RecordBatch, columns: Columns) -> pa.Array:
+def _text_in_body(selection: Selection) -> bytes:
     assert selection.body_text is not None
-    return pc.match_substring(batch.column(columns[0]), selection.body_text)
+    return selection.body_text.encode("utf-8", "surrogateescape")  # bytes of the command line that are not UTF-8
+
+
+def _bytes_in_body(selection: Selection) -> bytes:
+    assert selection.body_bytes is not None
+    return selection.body_bytes
 
 
 def _time_mask(selection: Selection, batch: pa.RecordBatch, columns: Columns) -> pa.Array:
@@ -339,11 +391,31 @@ _RULES: tuple[_Rule, ...] = (
         lambda s: bool(s.tags),
         lambda s: [("tags",)],
         lambda s, batch, columns: _value_mask(s.tags, batch.column(columns[0])),
+        lambda s: of_values(s.tags),
     ),
-    _Rule("--key", lambda s: bool(s.keys), lambda s: [("keys",)], _key_mask),
-    _Rule("--id", lambda s: bool(s.ids), lambda s: [("msg_id", "offset_msg_id", "physical_offset")], _id_mask),
-    _Rule("--property", lambda s: bool(s.properties), lambda s: [("properties",)], _property_mask),
-    _Rule("--body-contains", lambda s: s.body_text is not None, lambda s: [("body",)], _body_mask),
+    _Rule("--key", lambda s: bool(s.keys), lambda s: [("keys",)], _key_mask, lambda s: of_values(s.keys)),
+    _Rule(
+        "--id",
+        lambda s: bool(s.ids),
+        lambda s: [("msg_id", "offset_msg_id", "physical_offset")],
+        _id_mask,
+        _id_needles,
+    ),
+    _Rule("--property", lambda s: bool(s.properties), lambda s: [("properties",)], _property_mask, _property_needles),
+    _Rule(
+        "--body-contains",
+        lambda s: s.body_text is not None,
+        lambda s: [("body",)],
+        lambda s, batch, columns: pc.match_substring(batch.column(columns[0]), _text_in_body(s)),
+        lambda s: of_body(_text_in_body(s)),
+    ),
+    _Rule(
+        "--body-bytes",
+        lambda s: s.body_bytes is not None,
+        lambda s: [("body",)],
+        lambda s, batch, columns: pc.match_substring(batch.column(columns[0]), _bytes_in_body(s)),
+        lambda s: of_body(_bytes_in_body(s)),
+    ),
     _Rule(
         "--since, --until",
         lambda s: s.since is not None or s.until is not None,
@@ -361,5 +433,6 @@ _RULES: tuple[_Rule, ...] = (
         lambda s: s.host is not None,
         lambda s: [("born_host",)] if s.host and s.host[1] is None else [("born_host", "born_port")],
         _host_mask,
+        lambda s: of_host(s.host[0]) if s.host else (),
     ),
 )

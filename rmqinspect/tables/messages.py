@@ -19,6 +19,7 @@ from rmqinspect.commitlog.scan import RecordRun
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
 from rmqinspect.tables.bodies import decompress_bodies
+from rmqinspect.tables.candidates import candidates
 from rmqinspect.tables.columns import millis, name_column, pick, repeat
 from rmqinspect.tables.property_columns import property_columns
 from rmqinspect.tables.table import TIMESTAMP, Request, column
@@ -61,6 +62,8 @@ SCHEMA = pa.schema(
     ]
 )
 
+_NO_ROWS = pa.RecordBatch.from_pylist([], SCHEMA)
+
 BRIEF = (
     "physical_offset",
     "topic",
@@ -97,11 +100,14 @@ _DIGITS = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 
 
 def message_batches(run: RecordRun, request: Request) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one run of records. All bytes are copied; the window may be reused.
+    """Yield the rows of one run of records, of those that may pass the filters.
 
-    One batch, unless bodies become very large. Columns not in `request.columns` may be null.
+    All bytes are copied; the window may be reused. One batch, maybe without rows, unless bodies become very large.
+    Columns not in `request.columns` may be null.
     """
-    rest = run
+    rest = candidates(run, request) if request.records_of else run
+    if not len(rest.records):
+        yield _NO_ROWS
     while len(rest.records):
         batch = _message_batch(rest, request)
         rest = replace(rest, records=rest.records.select(slice(batch.num_rows, None)), carved=False)

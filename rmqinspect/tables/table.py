@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from rmqinspect.commitlog.splits import ScanState
 from rmqinspect.store.model import Store
+from rmqinspect.tables.filters import Selection
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 
@@ -16,6 +17,8 @@ TIMESTAMP = pa.timestamp("us", "UTC")
 class Request:
     """What to read of a table. Filters are hints: a table may yield more rows, the caller applies its filters."""
 
+    # The filters that the caller applies to all rows, of `messages` only: records that cannot pass are left out.
+    records_of: tuple[Selection, ...] = ()
     offsets: tuple[int, int] | None = None  # physical offsets [start, end)
     entry: ScanState | None = None  # state of the scan at the start of `offsets`, if they lie in one segment
     raw_body: bool = False  # bodies as stored, not decompressed

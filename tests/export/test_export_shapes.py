@@ -237,6 +237,18 @@ def test_filters_choose_rows(tmp_path: Path) -> None:
         assert exported(tmp_path / "lake", store.name, table, request).equals(chosen)
 
 
+def test_bytes_of_bodies_choose_rows(tmp_path: Path) -> None:
+    store = case_store("broker", "main-5.5.0")
+    messages = expected(store, MESSAGES)
+    end = max(messages.column("body").to_pylist(), key=len)[-9:]
+    chosen = messages.filter(pc.match_substring(messages.column("body"), end)).combine_chunks()
+    assert 0 < chosen.num_rows < messages.num_rows
+    request = ExportRequest(selection=Selection(body_bytes=end))
+    assert request.as_document()["filters"] == {"body_bytes": end.hex()}
+    export(tmp_path / "lake", [store], request)
+    assert exported(tmp_path / "lake", store.name, MESSAGES, request).equals(chosen)
+
+
 def test_a_range_of_the_log_is_read_alone(tmp_path: Path) -> None:
     store = case_store("broker", "main-5.5.0")
     request = ExportRequest(file_size=20_000, selection=Selection(offsets=(100_000, 150_000)))

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from rmqinspect.codec.message_id import offset_msg_id
-from rmqinspect.tables.filters import Selection, parse_host, parse_range
+from rmqinspect.tables.filters import Selection, parse_bytes, parse_host, parse_range
 from rmqinspect.times import format_micros, parse_time, parse_zone
 from rmqinspect.topics import is_system_topic
 
@@ -91,6 +91,8 @@ def chosen(**options: Any) -> list[int]:
         ({"properties": (("color", "blue"),)}, []),
         ({"body_text": "é au"}, [0, 3, 6]),
         ({"body_text": "tea"}, [1, 4, 7]),
+        ({"body_text": "\udcff"}, [1, 4, 7]),  # a byte of the command line that is not UTF-8
+        ({"body_bytes": b"\xff\0t"}, [1, 4, 7]),
         ({"since": MICROS + 2_000_000, "until": MICROS + 4_000_000}, [2, 3]),
         ({"until": MICROS + 1}, [0]),
         ({"since": MICROS + 3_607_000_000, "time_column": "born_timestamp"}, [7]),
@@ -169,6 +171,17 @@ def test_a_range_is_half_open_and_one_number_is_itself(text: str, range_: tuple[
 def test_what_is_no_range_is_an_error(text: str) -> None:
     with pytest.raises(ValueError):
         parse_range(text)
+
+
+@pytest.mark.parametrize("text", ["7B2269", "0x7b 22 69", " 7b 2269 "])
+def test_bytes_are_hex_digits(text: str) -> None:
+    assert parse_bytes(text) == b'{"i'
+
+
+@pytest.mark.parametrize("text", ["", "7", "0x", "{i", "7b 2 269"])
+def test_what_is_no_bytes_is_an_error(text: str) -> None:
+    with pytest.raises(ValueError):
+        parse_bytes(text)
 
 
 def test_a_host_is_read_as_the_tables_print_it() -> None:
