@@ -78,6 +78,12 @@ One row per timer message and per half message in `rocksdbstore/`, where a broke
 messages by physical offset. A delivered timer message stays for half an hour at least, as `done`; a half message goes
 when it is committed, rolled back or given up. `physical_offset` joins with `messages`.
 """,
+    "timer_units": """
+One row per unit of the timer log (`timerlog/`, 5.0.0 and later), in its order: what waits in the timer wheel, and what
+has fired, until its file is deleted. A message has a unit for each time that it was put into the wheel. `in_wheel` is
+false where a broker does not find the unit on its way from the slot's last unit back: the wheel is older than the unit,
+lost, or was used again two weeks later, or a link is damaged. `physical_offset` joins with `messages`.
+""",
     FINDINGS: """
 One row per problem that `rmqinspect verify` finds at its default level. Only `export` and the Spark data source have
 this table; on the screen it is `verify -f table`. All codes: [findings.md](findings.md).

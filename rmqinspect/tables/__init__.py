@@ -7,6 +7,7 @@ from rmqinspect.tables.log import GAPS_TABLE, MESSAGES_TABLE, SEGMENTS_TABLE
 from rmqinspect.tables.queues import QUEUE_UNITS, QUEUES
 from rmqinspect.tables.rocksdb_entries import ROCKSDB_ENTRIES
 from rmqinspect.tables.table import Table
+from rmqinspect.tables.timer_units import TIMER_UNITS
 
 TABLES: dict[str, Table] = {
     table.name: table
@@ -24,5 +25,6 @@ TABLES: dict[str, Table] = {
         CHECKPOINT,
         DELAY_OFFSETS,
         ROCKSDB_ENTRIES,
+        TIMER_UNITS,
     )
 }

@@ -29,6 +29,7 @@ COMMANDS = [
             "subscription_groups",
             "delay_offsets",
             "rocksdb_entries",
+            "timer_units",
             "checkpoint",
         )
     ),
