@@ -54,7 +54,7 @@ def print_rows(
     with (
         Progress(plan.size, arguments.progress, quiet=arguments.quiet) as progress,
         open_writer(
-            format_, plan.shown_schema, arguments.output, view=_read_view(arguments, plan.body), evidence=evidence
+            format_, plan.shown_schema, arguments.output, view=read_view(arguments, plan.body), evidence=evidence
         ) as writer,
     ):
         reading = _Reading(plan, progress)
@@ -63,7 +63,7 @@ def print_rows(
     return reading.conclude(talkative=format_ != "table" or bool(arguments.verbose))
 
 
-def _read_view(arguments: RowsOptions, body: str) -> "View":
+def read_view(arguments: RowsOptions, body: str) -> "View":
     """Return how values are shown."""
     from rmqinspect.output import PREVIEW_SIZE, View
 

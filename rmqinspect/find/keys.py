@@ -13,11 +13,12 @@ from rmqinspect.find.spans import Log, Way, place_span, whole_log
 from rmqinspect.index.geometry import IndexFile
 from rmqinspect.index.lookup import Found, Span, look_up, merge, sample_places, uncovered, usable_files
 from rmqinspect.store.model import Store
-from rmqinspect.text import count, describe_size
+from rmqinspect.text import count, describe_size, group_digits
 
 # The log of a key that the index does not know is read where that takes seconds: a damaged key, or one of a topic
 # that no file names any more, is found by reading alone.
 CONFIRMED = 1 << 30
+_TOLD = 3  # ranges that are listed
 
 
 def known_topics(store: Store) -> set[str]:
@@ -35,26 +36,47 @@ def by_index(store: Store, topics: Sequence[str] | None, keys: Mapping[str, Sequ
 
     `topics` are those asked for, None for all.
     """
-    whole, files = whole_log(store), usable_files(store)
-    with Log(store) as log:
-        searched = set(topics) if topics is not None else known_topics(store) | _topics_met(files, log)
-        found = look_up(
-            files,
-            {key: [index_hash(index_key(topic, one)) for topic in searched for one in keys[key]] for key in keys},
-            log.follows,
-        )
+    whole, found = whole_log(store), entries_of(store, topics, keys)
     spans: list[Span] = []
     for places in found.places.values():
         hits = [place_span(store, place) for place in places if whole[0] <= place < whole[1]]
         spans += hits if hits or whole[1] - whole[0] > CONFIRMED else [whole]
     spans = merge([*spans, *uncovered(found.covered, whole)])
-    return Way(_name(spans, whole, found), spans, _describe(spans, whole, found))
+    told = _tell(store, found, [] if spans == [whole] else uncovered(found.covered, whole))
+    return Way(_name(spans, whole, found), spans, _describe(spans, whole, found), told=told)
+
+
+def entries_of(store: Store, topics: Sequence[str] | None, keys: Mapping[str, Sequence[str]]) -> Found:
+    """Return what the index knows about some keys, each of which may be written in several ways."""
+    files = usable_files(store)
+    with Log(store) as log:
+        searched = set(topics) if topics is not None else known_topics(store) | _topics_met(files, log)
+        return look_up(
+            files,
+            {key: [index_hash(index_key(topic, one)) for topic in searched for one in keys[key]] for key in keys},
+            log.follows,
+        )
 
 
 def _topics_met(files: Sequence[IndexFile], log: Log) -> set[str]:
     """Return the topics of records all over the index: those of a topic that was deleted are still in the log."""
     identities = (log.identity_at(place) for place in sample_places(files))
     return {identity.topic for identity in identities if identity is not None}
+
+
+def _tell(store: Store, found: Found, scanned: Sequence[Span]) -> str:
+    """Return what the index had to say: its files, its candidates, and what it does not cover."""
+    if not found.files:
+        return f"none of {count(len(store.index_files), 'index file')} is usable" if store.index_files else ""
+    places = {place for places in found.places.values() for place in places}
+    usable = f" of {group_digits(len(store.index_files))}" if found.files < len(store.index_files) else ""
+    told = f"{group_digits(found.files)}{usable} index files" if usable else count(found.files, "index file")
+    told += f", {count(len(places), 'candidate')}"
+    if not scanned:
+        return told
+    ranges = ", ".join(f"{group_digits(start)} to {group_digits(end)}" for start, end in scanned[:_TOLD])
+    more = f" and {count(len(scanned) - _TOLD, 'more range')}" if len(scanned) > _TOLD else ""
+    return f"{told}; scanned, for they do not cover it: physical {ranges}{more}"
 
 
 def _name(spans: Sequence[Span], whole: Span, found: Found) -> str:

@@ -38,6 +38,7 @@ class LookUp:
     way: str  # by the index, by the queue's units, …; several with commas between
     searched: str  # for a question without a hit: where it was looked for
     asks_for_records: bool  # for certain records, so that finding none is a result of its own
+    told: str = ""  # the way in more words; "" if there is no more to say
 
     @property
     def size(self) -> int:
@@ -60,6 +61,7 @@ def plan_look_up(store: Store, selection: Selection) -> LookUp | None:
         ", ".join(dict.fromkeys(way.name for way in ways)),
         "; ".join(dict.fromkeys(way.searched for way in ways)),
         asks_for_records=selection.asks_for_records,
+        told="; ".join(dict.fromkeys(way.told for way in ways if way.told)),
     )
 
 

@@ -27,6 +27,7 @@ class Way:
     spans: list[Span]
     searched: str
     beside: Sequence[Span] = ()  # to be read as well, for records that should not be there
+    told: str = ""  # the way in more words: how many pointers there are, and what no pointer could be trusted for
 
 
 def whole_log(store: Store) -> Span:

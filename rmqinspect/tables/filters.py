@@ -195,6 +195,15 @@ class Selection:
         seen = self.topics_seen.copy()  # another thread may add to it
         return set(topics) - seen if replace(self, topics_seen=seen).unmatched_topics() else set()
 
+    def excluding(self, batch: pa.RecordBatch) -> list[str]:
+        """Return the options in use that no row of a batch passes."""
+        excluding = []
+        for rule in _RULES:
+            columns = _choose(rule.columns(self), batch.schema.names) if rule.is_set(self) else None
+            if columns is not None and not pc.any(pc.fill_null(rule.mask(self, batch, columns), False)).as_py():
+                excluding.append(rule.option)
+        return excluding
+
     def unmatched_topics(self) -> list[str]:
         """Return the topic patterns that matched no topic seen so far."""
         return [

@@ -1,0 +1,223 @@
+"""What `find` prints: hits as rows, then why there are none; or one JSON document."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+
+from rmqinspect.cli.labelled import Screen
+from rmqinspect.cli.progress import Progress
+from rmqinspect.cli.rows_plan import RowsPlan
+from rmqinspect.cli.table_rows import read_view
+from rmqinspect.find.finding import Finding, Searched
+from rmqinspect.find.misses import Miss
+from rmqinspect.find.search import Scope
+from rmqinspect.output import SCHEMA_VERSION, View, Writer, open_destination, open_writer
+from rmqinspect.output.rows import json_objects
+from rmqinspect.output.screen import ScreenTable
+from rmqinspect.store.model import Store
+from rmqinspect.text import count, escape_json, group_digits
+from rmqinspect.times import format_micros
+from rmqinspect.version import tool_name
+
+if TYPE_CHECKING:
+    from rmqinspect.output.writer import Out
+
+_SCREEN = Screen(indent=16)
+_LISTED = 3  # of what could not be read
+
+
+class Sink(Protocol):
+    """Where hits and misses go."""
+
+    def take(self, store: Store, rows: pa.RecordBatch) -> None:
+        """Write some hits."""
+        """Write some hits."""
+
+    def conclude(self, finding: Finding, misses: Sequence[Miss]) -> None:
+        """Write why there are no others."""
+
+
+@contextmanager
+def open_sink(format_: str, plan: RowsPlan, evidence: Sequence[str], progress: Progress) -> Iterator[Sink]:
+    """Yield where hits and misses go in a format.
+
+    :raises Refused: the output exists, lies inside the evidence, or cannot be written.
+    """
+    arguments, view = plan.arguments, read_view(plan.arguments, plan.body)
+    if format_ in ("table", "json"):
+        with open_destination(arguments.output, evidence) as out:
+            yield (_Document if format_ == "json" else _ScreenSink)(plan, out, view)
+        return
+    with open_writer(format_, plan.shown_schema, arguments.output, view=view, evidence=evidence) as writer:
+        yield _Rows(plan, writer, progress)
+
+
+class _Rows:
+    """Rows to a writer; misses to stderr."""
+
+    def __init__(self, plan: RowsPlan, writer: Writer, progress: Progress) -> None:
+        self._plan, self._writer, self._progress = plan, writer, progress
+
+    def take(self, store: Store, rows: pa.RecordBatch) -> None:
+        """Write some hits."""
+        self._writer.write(self._plan.shape(rows, store))
+
+    def conclude(self, finding: Finding, misses: Sequence[Miss]) -> None:
+        self._writer.complete = not finding.unread
+        self._writer.more = bool(finding.more)
+        for line in miss_lines(finding, misses):
+            self._progress.complain(line)
+
+
+class _ScreenSink:
+    """A table of hits, then the misses."""
+
+    def __init__(self, plan: RowsPlan, out: "Out", view: View) -> None:
+        self._plan, self._out = plan, out
+        self._view = view
+        self._table: ScreenTable | None = None
+
+    def take(self, store: Store, rows: pa.RecordBatch) -> None:
+        """Write some hits."""
+        if self._table is None:
+            self._table = ScreenTable(self._plan.shown_schema, self._out, self._view)
+        self._table.write(self._plan.shape(rows, store))
+
+    def conclude(self, finding: Finding, misses: Sequence[Miss]) -> None:
+        if self._table is not None:
+            self._table.finish()
+        lines = list(miss_lines(finding, misses))
+        if lines and self._table is not None:
+            lines.insert(0, "")
+        self._out.write("".join(f"{line}\n" for line in lines).encode())
+
+
+# --- misses as lines ------------------------------------------------------------------------------
+
+
+def miss_lines(finding: Finding, misses: Sequence[Miss]) -> Iterator[str]:
+    """Yield the lines that explain misses, store by store."""
+    searched = {one.store.name: one for one in finding.searched}
+    for name in dict.fromkeys(miss.store for miss in misses):
+        yield from _store_lines(searched[name], [miss for miss in misses if miss.store == name], finding)
+
+
+def _store_lines(searched: Searched, misses: Sequence[Miss], finding: Finding) -> Iterator[str]:
+    several = len(finding.searched) > 1
+    if several:
+        yield _SCREEN.line("store", searched.store.name)
+    for miss in misses:
+        asked = f"{miss.asked}: " if len(finding.questions) > 1 else ""
+        reading = "" if miss.reading is None else f"as {miss.reading}: "
+        yield from _SCREEN.rows(miss.reason, f"{asked}{reading}{miss.text}")
+        yield from _SCREEN.rows("near", ", ".join(miss.near))
+        yield from _SCREEN.several("instead", miss.instead)
+    scopes = {id(miss.scope): miss.scope for miss in misses if miss.scope is not None}
+    for scope in scopes.values():
+        yield from _SCREEN.rows("searched", describe_scope(scope))
+        yield from _SCREEN.several("unread", scope.unread[:_LISTED])
+    yield from _SCREEN.rows("not searched", _describe_rest(searched, list(scopes.values()), several=several))
+
+
+def describe_scope(scope: Scope) -> str:
+    """Return what was searched: which bytes, of which times, and what is wrong with them."""
+    spans = ", ".join(f"{group_digits(start)} to {group_digits(end)}" for start, end in scope.spans[:_LISTED])
+    if len(scope.spans) > _LISTED:
+        spans += f" and {count(len(scope.spans) - _LISTED, 'more range')}"
+    parts = [f"physical {spans}" if spans else "nothing of the log", count(scope.records, "record")]
+    if scope.first_time is not None and scope.last_time is not None:
+        parts.append(f"{format_micros(scope.first_time)} to {format_micros(scope.last_time)}")
+    size = sum(end - start for start, end in scope.gaps)
+    gaps = f"{count(len(scope.gaps), 'gap')} of {count(size, 'byte')}" if scope.gaps else "no gap"
+    unread = count(len(scope.unread), "problem") + " with reading" if scope.unread else "no unreadable byte"
+    state = "complete" if scope.complete else "incomplete"
+    bad = "".join(f"; {count(number, 'record')} with status {name}" for name, number in sorted(scope.statuses.items()))
+    return f"{', '.join(parts)}; {state}: {gaps}, {unread}{bad}"
+
+
+def _describe_rest(searched: Searched, scopes: Sequence[Scope], *, several: bool) -> str:
+    rest = [] if several else ["other brokers of the cluster"]
+    start = searched.store.log_start
+    if start:
+        rest.append(f"anything before physical offset {group_digits(start)}")
+    if scopes and all(scope.pointed for scope in scopes):
+        rest.append("the rest of the log: --scan reads it")
+    return ", ".join(rest)
+
+
+# --- the JSON document ------------------------------------------------------------------------------
+
+
+class _Document:
+    """One JSON object: hits as `rows`, then the stores, and why there are no others."""
+
+    def __init__(self, plan: RowsPlan, out: "Out", view: View) -> None:
+        self._plan, self._out, self._view = plan, out, view
+        head: dict[str, object] = {"schema_version": SCHEMA_VERSION, "tool": tool_name()}
+        if view.redacted:
+            head["redacted"] = list(view.redacted)
+        out.write(json.dumps(head)[:-1].encode() + b', "rows": [')
+        self._empty = True
+
+    def take(self, store: Store, rows: pa.RecordBatch) -> None:
+        """Write some hits."""
+        for row in range(rows.num_rows):
+            text = json_objects(self._plan.shape(rows.slice(row, 1), store), self._view.zone)[0].as_py()
+            self._out.write(f"{'' if self._empty else ','}\n{text}".encode())
+            self._empty = False
+
+    def conclude(self, finding: Finding, misses: Sequence[Miss]) -> None:
+        tail = {
+            "stores": [_store_document(one) for one in finding.searched],
+            "misses": [_miss_document(miss) for miss in misses],
+            "complete": not finding.unread,
+            "more": bool(finding.more),
+        }
+        text = escape_json(json.dumps(tail, ensure_ascii=False))
+        self._out.write(f"{'' if self._empty else chr(10)}], {text[1:]}\n".encode())
+
+
+def _store_document(searched: Searched) -> dict[str, Any]:
+    return {
+        "name": searched.store.name,
+        "hits": searched.hits,
+        **scope_document(searched.scope),
+    }
+
+
+def scope_document(scope: Scope) -> dict[str, Any]:
+    """Return what was searched as JSON."""
+    return {
+        "way": scope.way,
+        "told": scope.told,
+        "searched": [{"start": start, "end": end} for start, end in scope.spans],
+        "log": {"start": scope.whole[0], "end": scope.whole[1]},
+        "whole": scope.is_whole,
+        "complete": scope.complete,
+        "records": scope.records,
+        "first_store_timestamp": _time(scope.first_time),
+        "last_store_timestamp": _time(scope.last_time),
+        "gaps": [{"start": start, "end": end} for start, end in scope.gaps],
+        "statuses": dict(sorted(scope.statuses.items())),
+        "unread": scope.unread,
+    }
+
+
+def _time(micros: int | None) -> str | None:
+    return None if micros is None else format_micros(micros)
+
+
+def _miss_document(miss: Miss) -> dict[str, Any]:
+    return {
+        "store": miss.store,
+        "asked": miss.asked,
+        "reading": miss.reading,
+        "reason": miss.reason,
+        "text": miss.text,
+        "searched": None if miss.scope is None else scope_document(miss.scope),
+        "near": miss.near,
+        "instead": miss.instead,
+    }

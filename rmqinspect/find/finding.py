@@ -1,0 +1,144 @@
+"""One question to several stores, such as the brokers of a cluster: hits, and why there are none.
+
+stores, each with its plan -> Search -> hits -> the questions that they answer
+an offset msg id without a hit -> searched again as a producer's id
+questions without a hit in any store -> Explainer -> a miss for each store
+"""
+
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from rmqinspect.find.misses import CLIENT_ID, OFFSET_ID, Explainer, Miss
+from rmqinspect.find.plan import LookUp
+from rmqinspect.find.questions import ID, Question, questions_of
+from rmqinspect.find.search import Scope, Search
+from rmqinspect.statuses import SOUND
+from rmqinspect.store.model import Store
+from rmqinspect.tables.filters import Selection
+from rmqinspect.tables.table import Request
+
+
+class Target(NamedTuple):
+    """A store, and what of it is searched."""
+
+    store: Store
+    selection: Selection
+    look_up: LookUp | None  # None: the whole log
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """What was read of one store, and what it holds."""
+
+    store: Store
+    scope: Scope
+    hits: int
+    second: Mapping[str, Scope]  # of ids that were searched again, as those of producers
+
+
+class Finding:
+    """A search of some stores; `hits` first, then the rest."""
+
+    def __init__(self, targets: Sequence[Target], selection: Selection, limit: int | None = None) -> None:
+        """Search at most until there are `limit` hits."""
+        self.questions = questions_of(selection)
+        self.more: str | None = None  # whether hits follow the limit: more exist, more may exist
+        self.hits_of: Counter[str] = Counter()  # by store
+        self.bad_hits = 0
+        self.readings: dict[str, str] = {}  # id -> what it turned out to be
+        self._answered: set[str] = set()
+        self._limit = limit
+        self._targets = targets
+        self._searches = [
+            Search(one.store, one.look_up, self.questions, one.request, one.selection.select_rows) for one in targets
+        ]
+        self._second: dict[tuple[str, str], Search] = {}  # by store and id
+
+    @property
+    def total(self) -> int:
+        """The hits so far."""
+        return self.hits_of.total()
+
+    @property
+    def searched(self) -> list[Searched]:
+        """What was read of each store."""
+        return [
+            Searched(
+                one.store,
+                one.scope,
+                self.hits_of[one.store.name],
+                {text: search.scope for (name, text), search in self._second.items() if name == one.store.name},
+            )
+            for one in self._searches
+        ]
+
+    @property
+    def unanswered(self) -> list[Question]:
+        """The questions without a hit in any store; none if a limit ended the search."""
+        return [] if self.more else [one for one in self.questions if one.text not in self._answered]
+
+    @property
+    def unread(self) -> list[str]:
+        """What could not be read."""
+        scopes = [scope for one in self.searched for scope in (one.scope, *one.second.values())]
+        return list(dict.fromkeys(message for scope in scopes for message in scope.unread))
+
+    def hits(self) -> Generator[tuple[Store, pa.RecordBatch]]:
+        """Yield the rows that pass, with all columns, store by store."""
+        with closing(self._all_hits()) as found:
+            for store, rows in found:
+                room = rows.num_rows if self._limit is None else self._limit - self.total
+                if room < rows.num_rows:
+                    self.more = "more exist"
+                    rows = rows.slice(0, room)
+                self._count(store, rows)
+                if rows.num_rows:
+                    yield store, rows
+                if self.more is None and self.total == self._limit:
+                    self.more = "more may exist"
+                if self.more is not None:
+                    return
+
+    def _all_hits(self) -> Generator[tuple[Store, pa.RecordBatch]]:
+        for search in self._searches:
+            for rows in search.rows():
+                self._attribute(rows)
+                yield search.store, rows
+        ids = [one for one in self.unanswered if one.kind == ID and one.place is not None]
+        for target in self._targets:
+            for question in ids:
+                search = Search.for_client_id(target.store, question, target.request)
+                self._second[target.store.name, question.alone.ids[0]] = search
+                for rows in search.rows():
+                    passing = question.others(target.selection).select_rows(rows)
+                    if passing.num_rows:
+                        self._answered.add(question.text)
+                        self.readings[question.alone.ids[0]] = CLIENT_ID
+                        yield target.store, passing
+
+    def _attribute(self, rows: pa.RecordBatch) -> None:
+        for question in self.questions:
+            if question.text not in self._answered and question.select(rows).num_rows:
+                self._answered.add(question.text)
+                if question.kind == ID:
+                    self.readings[question.alone.ids[0]] = CLIENT_ID if question.place is None else OFFSET_ID
+
+    def _count(self, store: Store, rows: pa.RecordBatch) -> None:
+        self.hits_of[store.name] += rows.num_rows
+        self.bad_hits += sum(status not in SOUND["status"] for status in rows.column("status").to_pylist())
+
+    def misses(self) -> Iterator[Miss]:
+        """Yield why the questions without a hit have none, store by store."""
+        unanswered = self.unanswered
+        for target, search in zip(self._targets, self._searches, strict=True) if unanswered else ():
+            explainer = Explainer(target.store, target.selection, search, target.request)
+            for question in unanswered:
+                yield from explainer.misses(
+                    question, self._second.get((target.store.name, "".join(question.alone.ids)))
+                )

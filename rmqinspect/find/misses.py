@@ -1,0 +1,292 @@
+"""Why a search found nothing: one reason for each question and store, from evidence.
+
+    an offset msg id       its address; what lies at its place            then the same text as a producer's id
+    a queue offset         the ends of the queue; what its unit points at
+    a physical offset      what lies there
+    a key, an id           the same without the other filters; index entries that lead out of the log, or into a gap;
+                           when the id was made; the gaps of what was searched
+    anything else          the times of the log; the topics that there are
+
+The first that holds is the reason. What was searched, and what was not, stands beside it (`search.Scope`).
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from typing import Any
+
+import pyarrow as pa
+
+from rmqinspect.codec.message_id import decode, host_text
+from rmqinspect.consumequeue.around import units_around
+from rmqinspect.consumequeue.units import LAYOUTS
+from rmqinspect.errors import Unreadable
+from rmqinspect.find.keys import entries_of, known_topics
+from rmqinspect.find.near import NearIds
+from rmqinspect.find.places import Evidence, Found, describe_row, lies_at, rows_at, stored_by
+from rmqinspect.find.plan import LookUp, plan_look_up
+from rmqinspect.find.questions import ID, KEY, OFFSET, QUEUE_OFFSET, Question
+from rmqinspect.find.reasons import (
+    BEYOND,
+    DAMAGED,
+    EXPIRED,
+    FILTERED,
+    NOT_IN_QUEUE,
+    NOT_THERE,
+    OTHER_BROKER,
+    UNREAD,
+)
+from rmqinspect.find.search import Scope, Search, Select
+from rmqinspect.store.model import Store
+from rmqinspect.tables.filters import Selection, is_pattern, spellings
+from rmqinspect.tables.messages import SCHEMA
+from rmqinspect.tables.table import Request
+from rmqinspect.text import count, group_digits
+from rmqinspect.times import format_micros
+
+OFFSET_ID, CLIENT_ID = "offset msg id", "msg id"
+"""The two ways to read an id."""
+
+_NAMED = 3  # records that an explanation names
+_QUEUES = 16  # queues that an explanation names
+
+
+@dataclass(slots=True)
+class Miss:
+    """Why one store has no answer to one question."""
+
+    store: str
+    asked: str
+    reading: str | None  # of an id: OFFSET_ID or CLIENT_ID
+    reason: str  # a key of REASONS
+    text: str
+    scope: Scope | None  # what was searched; None where only a place was looked at
+    near: list[str] = field(default_factory=list)
+    instead: list[str] = field(default_factory=list)  # what finds a record after all
+
+
+def _near(question: Question, search: Search) -> list[str]:
+    """Return the keys or ids next to the one asked for."""
+    if question.kind == KEY:
+        return search.near_keys[question.text].texts()
+    ids = search.near_ids[question.text]
+    return [f"{one.msg_id} at {group_digits(one.physical_offset)}" for one in (ids.before, ids.behind) if one]
+
+
+class Explainer:
+    """Explains the misses of one store."""
+
+    def __init__(self, store: Store, selection: Selection, search: Search, request: Request) -> None:
+        self.store = store
+        self.evidence = Evidence(store)
+        self._selection, self._search = selection, search
+        self._request = replace(request, on_gap=None, offsets=None, on_unreadable=lambda message: None)
+
+    def misses(self, question: Question, second: Search | None = None) -> Iterator[Miss]:
+        """Yield why a question has no answer here, once for each way to read it.
+
+        `second` is the search for an offset msg id as a producer's id.
+        """
+        found: Found | None
+        if question.kind in (ID, KEY) and question.place is None:
+            yield self._as_named(question, self._search, CLIENT_ID if question.kind == ID else None)
+            return
+        if question.kind == ID:
+            found, reading = self._offset_id(question), OFFSET_ID
+        elif question.kind == QUEUE_OFFSET:
+            found, reading = self._queue_offset(question), None
+        else:
+            found, reading = self._offset(question) if question.kind == OFFSET else self._filters(), None
+        near = self._near_topics()
+        scope = self._search.scope if reading is None else None
+        yield Miss(self.store.name, question.text, reading, found.reason, found.text, scope, near)
+        if second is not None:
+            yield self._as_named(question, second, CLIENT_ID)
+
+    # --- places ---------------------------------------------------------------------------------
+
+    def _offset_id(self, question: Question) -> Found:
+        broker, place = question.broker, question.place
+        assert broker is not None
+        assert place is not None
+        address = host_text(broker.address, broker.port)
+        rows = rows_at(self.store, [place])
+        here = {stored_by(row) for row in rows} or set(self.evidence.hosts)
+        if here and address not in here:
+            names = ", ".join(sorted(here))
+            found = lies_at(self.evidence, place)
+            what = describe_row(rows[0]) + f", its id is {rows[0]['offset_msg_id']}" if rows else found.text
+            return Found(OTHER_BROKER, f"the id names {address}; the records here were stored by {names}; here: {what}")
+        excluded = self._excluded(question, rows)
+        if excluded is not None:
+            return excluded
+        found = lies_at(self.evidence, place)
+        known = " (this store)" if here else ""
+        return Found(found.reason, f"broker {address}{known}, {found.text}")
+
+    def _offset(self, question: Question) -> Found:
+        offsets = question.alone.offsets
+        assert offsets is not None
+        excluded = self._excluded(question, self._relaxed(question))
+        if excluded is not None:
+            return excluded
+        return lies_at(self.evidence, offsets[0])
+
+    def _queue_offset(self, question: Question) -> Found:
+        topic, queue_id = question.alone.topics[0], question.alone.queue_id
+        wanted = question.alone.queue_offsets
+        assert wanted is not None
+        assert queue_id is not None
+        excluded = self._excluded(question, self._relaxed(question))
+        if excluded is not None:
+            return excluded
+        unqueued = self._relaxed(replace(question, alone=replace(question.alone, in_queues=False)))
+        if unqueued:
+            kinds = ", ".join(f"{describe_row(row)} is {row['transaction']}" for row in unqueued[:_NAMED])
+            return Found(NOT_IN_QUEUE, f"{kinds}: such records get no queue unit")
+        ends = [one for one in self.evidence.queues if (one.topic, one.queue_id) == (topic, queue_id)]
+        if not ends:
+            others = sorted({file.queue_id for file in self.store.queue_files if file.topic == topic})
+            has = (
+                f"{topic} has the queues {', '.join(map(str, others[:16]))}" if others else "no such topic has a queue"
+            )
+            return self._by_scope(
+                Found(NOT_THERE, f"queue {queue_id} of {topic} has no files; {has}"), self._search.scope
+            )
+        first, end = min(one.min_offset for one in ends), max(one.max_offset for one in ends)
+        reach = f"queue {queue_id} of {topic} has messages from {group_digits(first)} to {group_digits(end - 1)}"
+        if first == end:
+            reach = f"queue {queue_id} of {topic} has no message; its next is {group_digits(end)}"
+        if wanted[0] >= end:
+            return self._by_scope(Found(BEYOND, f"{reach}, none behind"), self._search.scope)
+        if wanted[1] <= first:
+            return Found(EXPIRED, f"{reach}; {self.evidence.begins}")
+        return self._by_unit(question, reach)
+
+    def _by_unit(self, question: Question, reach: str) -> Found:
+        """Return what lies where the units of some queue offsets point at."""
+        alone = question.alone
+        assert alone.queue_offsets is not None
+        files = [
+            file
+            for file in self.store.queue_files
+            if (file.topic, file.queue_id) == (alone.topics[0], alone.queue_id) and file.kind in LAYOUTS
+        ]
+        try:
+            _, places = units_around(files, *alone.queue_offsets)
+        except Unreadable as error:
+            return Found(UNREAD, str(error))
+        if not len(places):
+            return self._by_scope(Found(NOT_THERE, f"{reach}, but no unit there"), self._search.scope)
+        found = lies_at(self.evidence, int(places[0]))
+        return Found(found.reason, f"{reach}; the unit points at {found.text}")
+
+    # --- keys and producers' ids -------------------------------------------------------------------
+
+    def _as_named(self, question: Question, search: Search, reading: str | None) -> Miss:
+        text = (question.alone.ids or question.alone.keys)[0]
+        found = self._excluded(question, self._relaxed(question)) or self._by_entries(text)
+        found = found or self._by_time(search.near_ids.get(question.text))
+        found = found or self._by_scope(Found(NOT_THERE, self._nobody(question)), search.scope)
+        near = [] if found.reason == FILTERED else [*_near(question, search), *self._near_topics()]
+        instead = list(self._instead(question, text))
+        return Miss(self.store.name, question.text, reading, found.reason, found.text, search.scope, near, instead)
+
+    def _nobody(self, question: Question) -> str:
+        if question.place is not None:
+            return f"no record has the UNIQ_KEY {question.alone.ids[0]}"
+        topics = f" of {', '.join(self._selection.topics)}" if self._selection.topics else ""
+        return f"no record{topics} {question.words}"
+
+    def _relaxed(self, question: Question) -> list[dict[str, Any]]:
+        """Return a few records that answer a question, whatever the other filters say; none without others."""
+        if question.others(self._selection) == Selection():
+            return []
+        return self._first(plan_look_up(self.store, question.alone), question.select)
+
+    def _first(self, look_up: LookUp | None, select: Select) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = []
+        if look_up is None:
+            return rows
+        columns = frozenset(SCHEMA.names) - {"body"} | self._selection.columns(SCHEMA)
+        search = Search(self.store, look_up, (), replace(self._request, columns=columns), select)
+        with closing(search.rows()) as batches:
+            for batch in batches:
+                rows += batch.slice(0, _NAMED - len(rows)).to_pylist()
+                if len(rows) == _NAMED:
+                    break
+        return rows
+
+    def _excluded(self, question: Question, rows: Sequence[dict[str, Any]]) -> Found | None:
+        """Return which other filters exclude some records; None where there are none, or none is excluded."""
+        others, told = question.others(self._selection), []
+        for row in rows[:_NAMED]:
+            options = others.excluding(pa.RecordBatch.from_pylist([row], schema=SCHEMA))
+            if options:
+                told.append(f"{describe_row(row)} is excluded by {', '.join(options)}")
+        return Found(FILTERED, "; ".join(told)) if told else None
+
+    def _by_entries(self, text: str) -> Found | None:
+        """Return where index entries with the hash of a key lead, if that is no record."""
+        topics = self._selection.topics
+        asked = None if not topics or any(map(is_pattern, topics)) else topics
+        places = entries_of(self.store, asked, {text: spellings(text)}).places[text]
+        for place in sorted(places)[-_NAMED:]:
+            found = lies_at(self.evidence, place)
+            if found.reason != NOT_THERE:
+                return Found(found.reason, f"an index entry with its hash leads there: {found.text}")
+        return None
+
+    def _by_time(self, ids: NearIds | None) -> Found | None:
+        """Return that a Java client made an id before the log begins."""
+        made, first = None if ids is None else ids.made(), self.evidence.first_time
+        if made is None or first is None or not self.store.log_start or made > first:
+            return None
+        when = format_micros(made)
+        by = "by its own time, and other ids of the same process"
+        return Found(EXPIRED, f"{by}, the id was made at {when}; {self.evidence.begins}")
+
+    def _by_scope(self, found: Found, scope: Scope) -> Found:
+        """Return another reason where what was searched has gaps, or could not be read."""
+        if scope.unread:
+            return Found(UNREAD, f"{found.text}; not all could be read: {'; '.join(scope.unread[:_NAMED])}")
+        if scope.gaps:
+            size = count(sum(end - start for start, end in scope.gaps), "byte")
+            ranges = ", ".join(f"{group_digits(start)} to {group_digits(end)}" for start, end in scope.gaps[:_NAMED])
+            gaps = f"{count(len(scope.gaps), 'gap')} of {size} may have held it: {ranges}"
+            return Found(DAMAGED, f"{found.text} that can be read; {gaps}")
+        return found
+
+    # --- anything else ------------------------------------------------------------------------------
+
+    def _filters(self) -> Found:
+        selection, evidence = self._selection, self.evidence
+        first, last = evidence.first_time, evidence.last_time
+        if selection.time_column == "store_timestamp" and first is not None and last is not None:
+            if selection.until is not None and selection.until <= first:
+                until = format_micros(selection.until)
+                return Found(EXPIRED, f"nothing is here that was stored before {until}: {evidence.begins}")
+            if selection.since is not None and selection.since > last:
+                return Found(BEYOND, f"the last record was stored at {format_micros(last)}, before the time asked for")
+        return self._by_scope(Found(NOT_THERE, "no record passes all filters"), self._search.scope)
+
+    def _near_topics(self) -> list[str]:
+        near: list[str] = []
+        for pattern in self._selection.unmatched_topics():
+            names = get_close_matches(pattern, known_topics(self.store) | self._selection.topics_seen, 3, 0.5)
+            near += [f"topic {name}" for name in names]
+        return near
+
+    def _instead(self, question: Question, text: str) -> Iterator[str]:
+        """Yield the options that find the same text as something else."""
+        if question.kind == ID:
+            other = Question(KEY, f"-k {text}", Selection(keys=(text,)), "")
+        elif decode(text):
+            other = Question(ID, f"--id {text}", Selection(ids=(text,)), "")
+        else:
+            other = None
+        if other is not None and (rows := self._first(plan_look_up(self.store, other.alone), other.select)):
+            yield f"{other.text} finds {describe_row(rows[0])}"
+        if question.kind == KEY and " " in text:
+            yield "a key holds no space, which stands between keys: " + " ".join(f"-k {one}" for one in text.split())

@@ -1,0 +1,25 @@
+"""The reasons why a search finds nothing, or why consumers do not get what it finds; the words never vary."""
+
+EXPIRED = "EXPIRED"
+BEYOND = "BEYOND THE END"
+DAMAGED = "DAMAGED RANGE"
+UNREAD = "UNREAD"
+OTHER_BROKER = "OTHER BROKER"
+FILTERED = "FILTERED"
+NOT_IN_QUEUE = "NOT IN A QUEUE"
+OUT_OF_REACH = "OUTSIDE THE GROUP'S REACH"
+NOT_THERE = "NOT THERE"
+
+REASONS = {
+    EXPIRED: "the place lies before the log or the queue, which retention has cut since; an index entry, or the time "
+    "in the id, may say so as well",
+    BEYOND: "the place lies behind the last record of the log, or the last unit of the queue",
+    DAMAGED: "the place lies in a gap, or the searched range has gaps that may have held the record",
+    UNREAD: "something that had to be read for the answer could not be read",
+    OTHER_BROKER: "the address in the offset msg id is not that of the broker that stored this log",
+    FILTERED: "the record exists, and another filter of the question excludes it",
+    NOT_IN_QUEUE: "the record is in the log, but no queue leads to it: prepared, rolled back, or without a unit",
+    OUT_OF_REACH: "the record is in the log, but below the minimum of its queue: no group can pull it",
+    NOT_THERE: "no record that was read answers the question",
+}
+"""Each reason, and what it means."""
