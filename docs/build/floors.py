@@ -47,14 +47,8 @@ FLOORS = (
     Folder(
         7,
         "find",
-        "broker codec commitlog config consumequeue index schemas store tables",
-        "look-ups: which few bytes of the log hold the records that a filter asks for",
-    ),
-    Folder(
-        7,
-        "show",
-        "broker codec commitlog config consumequeue damage rocksdb schemas store system tables",
-        "one record, or one store's summary",
+        "broker codec commitlog config consumequeue damage index schemas store tables",
+        "look-ups: which few bytes of the log hold what is asked for, and what became of a message",
     ),
     Folder(7, "diff", "codec commitlog config consumequeue schemas store system tables", "differences of two stores"),
     Folder(
@@ -65,15 +59,21 @@ FLOORS = (
     ),
     Folder(
         8,
-        "explain",
-        "codec schemas show store verify",
-        "the meaning of codes, fields, flags, and lines of broker logs",
+        "show",
+        "broker codec commitlog config consumequeue damage find rocksdb schemas store system tables",
+        "one record, or one store's summary",
     ),
     Folder(
         8,
         "export",
         "broker commitlog consumequeue output rocksdb store system tables verify",
         "whole stores as Parquet files",
+    ),
+    Folder(
+        9,
+        "explain",
+        "codec schemas show store verify",
+        "the meaning of codes, fields, flags, and lines of broker logs",
     ),
     Folder(
         9,

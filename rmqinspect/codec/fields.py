@@ -7,7 +7,8 @@ from typing import Any
 
 from construct import Construct, ConstructError
 
-from rmqinspect.schemas.message import SysFlag
+from rmqinspect.schemas.message import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR, SysFlag
+from rmqinspect.text import text_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,23 @@ class ParsedFields:
     def compressed(self) -> bool:
         """Whether a record's body is compressed."""
         return bool(self.number("sys_flag") & SysFlag.COMPRESSED)
+
+    @property
+    def topic(self) -> str:
+        """A record's topic as text, "" if it was not parsed."""
+        field = self.fields.get("topic")
+        return "" if field is None else text_of(field.value)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """A record's well-formed properties; of a name that stands twice, the last.
+
+        Source: MessageDecoder#string2messageProperties.
+        """
+        field = self.fields.get("properties")
+        items = bytes(field.value).split(bytes([PROPERTY_SEPARATOR])) if field is not None else []
+        pairs = (item.partition(bytes([NAME_VALUE_SEPARATOR])) for item in items)
+        return {text_of(name): value.decode(errors="replace") for name, _, value in pairs if name and value}
 
     @property
     def body(self) -> bytes | None:

@@ -14,11 +14,11 @@ from rmqinspect.codec.decompress import decompress
 from rmqinspect.codec.fields import FieldRow, ParsedFields, walk_fields
 from rmqinspect.commitlog.locate import Spot, locate, what_begins
 from rmqinspect.errors import BadRecord
+from rmqinspect.find.queue_units import Reference, find_references
 from rmqinspect.schemas import dledger, message
 from rmqinspect.schemas.message import SysFlag
 from rmqinspect.show.cause import explain_spot
 from rmqinspect.show.field_notes import compression_name
-from rmqinspect.show.queue_units import Reference, find_references
 from rmqinspect.show.record import describe_entry_head, describe_items, describe_record
 from rmqinspect.store.model import Store
 from rmqinspect.store.reader import open_file

@@ -7,10 +7,10 @@ from rmqinspect.broker.dispatch import has_queue_unit
 from rmqinspect.codec.fields import ParsedFields, walk_fields
 from rmqinspect.codec.hashes import java_string_hash
 from rmqinspect.damage.flips import explain_difference
-from rmqinspect.schemas import consumequeue, message
+from rmqinspect.schemas import consumequeue
 from rmqinspect.store.model import QueueFile, Store
 from rmqinspect.store.reader import open_file
-from rmqinspect.text import escape, text_of
+from rmqinspect.text import escape
 from rmqinspect.topics import LMQ_PREFIX, SCHEDULE_TOPIC
 
 _UNITS = {"queue": consumequeue.QueueUnit, "batch_queue": consumequeue.BatchUnit}
@@ -71,7 +71,7 @@ def _in_other_queues(store: Store, record: ParsedFields) -> Iterator[Reference]:
 
 
 def _queue_of(record: ParsedFields) -> tuple[str, int]:
-    return text_of(record.fields["topic"].value), record.number("queue_id")
+    return record.topic, record.number("queue_id")
 
 
 def _files_of(store: Store, record: ParsedFields, kind: str) -> list[QueueFile]:
@@ -171,12 +171,7 @@ def tags_code_of(record: ParsedFields) -> int | None:
 
     Source: CommitLog#checkMessageAndReturnSize, MessageExtBrokerInner#tagsString2tagsCode.
     """
-    topic: bytes = record.fields["topic"].value
-    if topic == SCHEDULE_TOPIC.encode():
+    if record.topic == SCHEDULE_TOPIC:
         return None
-    tags = ""
-    for item in bytes(record.fields["properties"].value).split(bytes([message.PROPERTY_SEPARATOR])):
-        name, _, value = item.partition(bytes([message.NAME_VALUE_SEPARATOR]))
-        if name == b"TAGS":
-            tags = value.decode(errors="replace")
+    tags = record.properties.get("TAGS")
     return java_string_hash(tags) if tags else 0
