@@ -8,6 +8,22 @@ _LEGAL_NAME = re.compile(rb"[%|a-zA-Z0-9_+-]+")
 # Holds delayed messages until they are due: RMQ_SYS_SCHEDULE_TOPIC.
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 
+# Retry topics of a consumer group, its pop retry topics (`%RETRY%group_topic`, since 5.2.0 also `%RETRY%group+topic`),
+# and its dead letters. Source: MixAll, KeyBuilder.
+RETRY_PREFIX = "%RETRY%"
+DLQ_PREFIX = "%DLQ%"
+
+# Prepared messages, what became of them (op), and those given up after the last check; the second of each pair is
+# that of transactions in RocksDB (5.4.0). Source: TopicValidator, TransactionalMessageUtil.
+HALF_TOPIC, ROCKSDB_HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC"
+OP_TOPIC, ROCKSDB_OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"
+GIVEN_UP_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+
+# Timer messages until they are due (5.0.0), and the checkpoints and acks of pop (5.0.0; behind it the cluster's name).
+# Source: TimerMessageStore.TIMER_TOPIC, PopAckConstants.REVIVE_TOPIC.
+TIMER_TOPIC = "rmq_sys_wheel_timer"
+REVIVE_PREFIX = "rmq_sys_REVIVE_LOG_"
+
 # System topics (TopicValidator#isSystemTopic, and additions of later versions). %RETRY%, %DLQ% and %LMQ%
 # topics are not included: they hold users' messages. Neither are topics named after a cluster or broker
 # (`<cluster>_REPLY_TOPIC`), which cannot be recognized by name.
@@ -20,11 +36,11 @@ SYSTEM_TOPICS = frozenset(
         "CHECKPOINT_TOPIC",
         SCHEDULE_TOPIC,
         "RMQ_SYS_TRACE_TOPIC",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
-        "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
+        HALF_TOPIC,
+        OP_TOPIC,
+        ROCKSDB_HALF_TOPIC,
+        ROCKSDB_OP_TOPIC,
+        GIVEN_UP_TOPIC,
     }
 )
 SYSTEM_PREFIX = "rmq_sys_"

@@ -103,6 +103,11 @@ def has_queue_unit(sys_flag: int) -> bool:
     return sys_flag & TRANSACTION_MASK in (0, _COMMIT)
 
 
+def has_index_keys(sys_flag: int) -> bool:
+    """Return whether records get index entries: not rolled back ones. Source: IndexService#buildIndex."""
+    return sys_flag & TRANSACTION_MASK != TRANSACTION_MASK
+
+
 TRANSACTIONS_WITH_UNITS = tuple(
     name for number, name in enumerate(message.TRANSACTIONS) if has_queue_unit(number << message.TRANSACTION_SHIFT)
 )
@@ -202,11 +207,10 @@ class Dispatcher:
         properties = records.properties
         for at in np.flatnonzero(properties.of(b"INNER_MULTI_QUEUE_OFFSET") >= 0).tolist():
             topic, queue_id = queues[numbers[at]]
-            names = properties.value_of(b"INNER_MULTI_DISPATCH", at)
-            if names is not None and not topic.startswith(_NOT_MULTIPLIED):
-                for name, offset in _pairs(names, properties.value_of(b"INNER_MULTI_QUEUE_OFFSET", at) or b""):
-                    record = int(self._used[0]) + at
-                    yield Extra(record, name, 0 if name.startswith(LMQ_PREFIX) else queue_id, offset)
+            names = properties.value_of(b"INNER_MULTI_DISPATCH", at) or b""
+            offsets = properties.value_of(b"INNER_MULTI_QUEUE_OFFSET", at) or b""
+            for further in further_units(topic, queue_id, names, offsets):
+                yield Extra(int(self._used[0]) + at, *further)
 
     def _grow(self, records: int) -> None:
         """Make room for so many records, or for the keys of one."""
@@ -329,6 +333,17 @@ def _small_number(raw: Bytes, start: int, end: int) -> int:
         digit = raw[at] - _ZERO
         number = 10 * number + digit if 0 <= digit <= 9 and number >= 0 else -1
     return number if number >= 0 else 1
+
+
+def further_units(topic: bytes, queue_id: int, names: bytes, offsets: bytes) -> Iterator[tuple[str, int, int]]:
+    """Yield (queue's name, queue id, queue offset) of the further units of a record by multi-dispatch.
+
+    `names` and `offsets` are its INNER_MULTI_DISPATCH and INNER_MULTI_QUEUE_OFFSET.
+    Source: CommitLogDispatcherBuildConsumeQueue, MultiDispatch#dispatch.
+    """
+    if names and not topic.startswith(_NOT_MULTIPLIED):
+        for name, offset in _pairs(names, offsets):
+            yield name, 0 if name.startswith(LMQ_PREFIX) else queue_id, offset
 
 
 @lru_cache(maxsize=4096)

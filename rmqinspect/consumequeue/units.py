@@ -430,13 +430,22 @@ def find_unit(files: Sequence[QueueFile], queue_offset: int) -> tuple[int, int] 
 
     :raises Unreadable: the system reports an I/O error.
     """
+    found = find_unit_with_tags(files, queue_offset)
+    return None if found is None else found[:2]
+
+
+def find_unit_with_tags(files: Sequence[QueueFile], queue_offset: int) -> tuple[int, int, int] | None:
+    """Return (physical offset, record size, tags code) of a message unit as `find_unit` does.
+
+    :raises Unreadable: the system reports an I/O error.
+    """
     with _Rows(files) as rows:
         search = _row_in_batch_queue if files[0].kind == "batch_queue" else _row_in_queue
         row = search(rows, queue_offset)
         unit = None if row is None else rows.unit(row)
         if unit is None or not _is_message(unit):
             return None
-        return int(unit["physical_offset"][0]), int(unit["size"][0])
+        return int(unit["physical_offset"][0]), int(unit["size"][0]), int(unit["tags_code"][0])
 
 
 def _row_in_queue(rows: _Rows, queue_offset: int) -> int | None:
