@@ -50,7 +50,7 @@ def entries_of(store: Store, topics: Sequence[str] | None, keys: Mapping[str, Se
     """Return what the index knows about some keys, each of which may be written in several ways."""
     files = usable_files(store)
     with Log(store) as log:
-        searched = set(topics) if topics is not None else known_topics(store) | _topics_met(files, log)
+        searched = set(topics) if topics is not None else known_topics(store) | topics_met(files, log)
         return look_up(
             files,
             {key: [index_hash(index_key(topic, one)) for topic in searched for one in keys[key]] for key in keys},
@@ -58,7 +58,7 @@ def entries_of(store: Store, topics: Sequence[str] | None, keys: Mapping[str, Se
         )
 
 
-def _topics_met(files: Sequence[IndexFile], log: Log) -> set[str]:
+def topics_met(files: Sequence[IndexFile], log: Log) -> set[str]:
     """Return the topics of records all over the index: those of a topic that was deleted are still in the log."""
     identities = (log.identity_at(place) for place in sample_places(files))
     return {identity.topic for identity in identities if identity is not None}

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from rmqinspect.codec.fields import ParsedFields, walk_fields
 from rmqinspect.codec.record_proof import LONGEST_HEAD, blank_size, read_head
 from rmqinspect.commitlog.find_record import Identity, RecordFinder
 from rmqinspect.errors import Unreadable
@@ -70,6 +71,27 @@ class Log:
             return finder.identity_at(offset) if finder is not None else None
         except Unreadable:
             return None
+
+    def record_at(self, offset: int) -> ParsedFields | None:
+        """Return the fields of the record at an offset; None where no record proves itself."""
+        try:
+            finder = self._finder_at(offset)
+            frame = None if finder is None else finder.frame_at(offset)
+            if finder is None or frame is None:
+                return None
+            content = finder.read(offset - finder.base, frame.end - frame.start)
+        except Unreadable:
+            return None
+        return walk_fields(message.Message.subcons, content, offset)
+
+    def body_at(self, offset: int) -> tuple[int, int] | None:
+        """Return (size, stored CRC) of the body of the record at an offset; None where no record proves itself."""
+        try:
+            finder = self._finder_at(offset)
+            frame = None if finder is None else finder.frame_at(offset)
+        except Unreadable:
+            return None
+        return None if frame is None else (frame.head.body_end - frame.head.body_start, frame.head.body_crc)
 
     def follows(self, offset: int, after: int) -> bool:
         """Whether the record at an offset, as long as it says, ends where that at `after` begins.

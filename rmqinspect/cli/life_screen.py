@@ -1,0 +1,331 @@
+"""The life of a message in words, for `find`: one chain for the message, one for each group.
+
+    life        delayed 10 s (level 3) -> delivered to orders queue 1 offset 4, 08:48:38
+    g_dlq_2     passed -> delayed 1 s (level 1) -> %RETRY%g_dlq_2 offset 1, 09:22:52 -> %DLQ%g_dlq_2 offset 0, 09:23:02
+
+(with real arrows). `life_document` has the same as plain values.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from datetime import UTC, tzinfo
+from typing import Any
+
+from rmqinspect.cli.labelled import Screen
+from rmqinspect.find.life import GroupLife, Life, Passing
+from rmqinspect.find.life_index import KeyEntry
+from rmqinspect.find.life_pop import Pop
+from rmqinspect.find.life_queues import Unit
+from rmqinspect.find.life_records import Step
+from rmqinspect.tables.redact import Redaction
+from rmqinspect.text import count, describe_duration, describe_offset, describe_size, group_digits
+from rmqinspect.times import format_millis
+
+_SCREEN = Screen(indent=12)
+_ARROW = " → "
+_MOST_GROUPS = 20  # with lines of their own, and named in a line, unless all are asked for
+_HIDDEN = "hidden"
+_WORDS = {"hosts": "msg_id", "keys": "key"}  # what is masked, and the kind of key that it masks
+
+
+def life_lines(
+    life: Life, zone: tzinfo = UTC, redaction: Redaction | None = None, *, everything: bool = False
+) -> Iterator[str]:
+    """Yield the lines of one life, escaped; `everything`: all groups, and what is as it should be."""
+    words = _Words(life, zone)
+    yield from _SCREEN.rows("life", _ARROW.join(words.main_chain()))
+    yield from _SCREEN.several("queue unit", (_unit_words(unit, redaction) for unit in life.units))
+    yield from _SCREEN.several("index", _index_words(life.entries, redaction))
+    yield from _group_lines(life, words, everything=everything)
+    if life.stored_twice:
+        yield from _SCREEN.rows("stored", f"{count(1 + len(life.stored_twice), 'time')}: the producer sent it again")
+    if life.others:
+        yield from _SCREEN.rows("same id", f"{count(len(life.others), 'other message')}, as in a batch of one id")
+    yield from _SCREEN.several("not known", (*_not_read(life), *life.remarks))
+
+
+class _Words:
+    """Words for the steps of one life; times are as short as the record's day allows."""
+
+    def __init__(self, life: Life, zone: tzinfo) -> None:
+        self._life = life
+        self._zone = zone
+        self._day = self._text(life.record.store_timestamp)[:10]
+
+    def _text(self, time: int | None) -> str:
+        return (format_millis(time, self._zone) or "") if time is not None else ""
+
+    def time(self, time: int | None) -> str:
+        """Return a time of day, with its date where that is another day than the record's."""
+        text = self._text(time)
+        if not text:
+            return "at an unknown time"
+        return text[11:19] if text[:10] == self._day else text[:19]
+
+    def main_chain(self) -> Iterator[str]:
+        """Yield what became of the message itself, step by step; retries belong to their groups."""
+        life = self._life
+        checks = life.transaction.checks if life.transaction else 0
+        halves = {step.physical_offset for step in life.steps if step.copy.kind == "half"}
+        checked = 0
+        sent = 0
+        for step in life.steps:
+            kind, place = step.copy.kind, self.place(step)
+            if step.copy.group is not None:
+                continue
+            if kind == "half":
+                checked += 1
+                if checked == 1:
+                    yield f"half message {place}"
+                if step.physical_offset == max(halves) and checks:
+                    yield f"checked {count(checks, 'time')}"
+            elif kind == "sent":
+                sent += 1
+                yield f"{'sent' if sent == 1 else 'sent again'} to {place}{_batch(step)}"
+            elif kind == "scheduled":
+                yield f"{'committed, ' if step.links.half is not None else ''}{self._delay(step)}"
+            elif kind == "timer":
+                yield self._timer(step)
+            elif kind != "timer_cancel" or step is life.record:
+                yield f"{_VERBS.get(kind, kind)} {place}"
+        yield from self._ending()
+
+    def _ending(self) -> Iterator[str]:
+        """Yield how the chain ends where no record of the message says it."""
+        life = self._life
+        if life.transaction is not None:
+            match life.transaction.state:
+                case "rolled_back":
+                    yield f"rolled back by the op record at {describe_offset(life.transaction.op or 0)}"
+                case "pending":
+                    yield f"pending{self._bound()}"
+                case "unknown":
+                    yield "neither commit nor rollback found"
+        kinds = [step.copy.kind for step in life.steps if step.copy.group is None]
+        if life.cancelled_by is not None:
+            yield f"cancelled by the record at {describe_offset(life.cancelled_by)}"
+        elif kinds and kinds[-1] in ("scheduled", "timer"):
+            yield f"not delivered{self._bound()}"
+
+    def _bound(self) -> str:
+        bound = next((step.copy.bound_for for step in self._life.steps if step.copy.bound_for is not None), None)
+        return f" for {bound[0]} queue {bound[1]}" if bound is not None else ""
+
+    def group_chain(self, group: GroupLife) -> Iterator[str]:
+        """Yield what a group did with the message, step by step."""
+        own = {(step.topic, step.queue_id, step.queue_offset) for step in group.steps}
+        pops = {pop.physical_offset: pop for pop in group.pops}
+        others = [passing for passing in group.passings if _queue(passing) not in own]
+        popped = [pops[step.physical_offset] for step in self._life.steps if step.physical_offset in pops]
+        popped = [pop for pop in popped if pop.physical_offset not in {step.physical_offset for step in group.steps}]
+        if popped:
+            yield from (f"popped {self._pop(pop)}" for pop in popped)
+        else:
+            yield from (_passing(passing, named=len(others) > 1) for passing in others)
+        for step in group.steps:
+            if step.copy.kind == "scheduled":
+                last = step is group.steps[-1]
+                yield self._delay(step) + (f", due {self.time(step.copy.due)}" if last else "")
+                continue
+            state = ""
+            if step.physical_offset in pops:
+                state = f", popped {self._pop(pops[step.physical_offset])}"
+            elif step.copy.kind != "dlq":
+                places = (passing for passing in group.passings if _queue(passing) == _place(step))
+                state = "".join(f", {_passing(passing, named=False)}" for passing in places)
+            yield f"{self.place(step)}{state}"
+
+    def place(self, step: Step) -> str:
+        """Return where and when a step is stored."""
+        queue = f" queue {step.queue_id}" if step.queue_id or step.copy.kind in _QUEUES_MATTER else ""
+        return f"{step.topic}{queue} offset {group_digits(step.queue_offset)}, {self.time(step.store_timestamp)}"
+
+    def _delay(self, step: Step) -> str:
+        level = f"level {step.copy.level}"
+        if step.copy.due is None or step.store_timestamp is None:
+            return f"delayed ({level})"
+        # ScheduleMessageService delivers up to a second late; the level has whole seconds.
+        return f"delayed {describe_duration(round((step.copy.due - step.store_timestamp) / 1000))} ({level})"
+
+    def _timer(self, step: Step) -> str:
+        if step.copy.rolls:
+            return f"rolled {count(step.copy.rolls, 'time')}"
+        return f"on the timer wheel since {self.time(step.store_timestamp)}, due {self.time(step.copy.due)}"
+
+    def _pop(self, pop: Pop) -> str:
+        times = f"{count(pop.pops, 'time')}, last " if pop.pops > 1 else ""
+        state = "acknowledged" if pop.acknowledged else f"not acknowledged until {self.time(pop.visible_again)}"
+        return f"{times}{self.time(pop.pop_time)}, {state}"
+
+
+_VERBS = {
+    "commit": "committed to",
+    "delivered": "delivered to",
+    "given_up": "given up to",
+    "rollback": "rolled back by",
+    "op": "op record",
+    "timer_cancel": "cancels a timer message,",
+    "checkpoint": "checkpoint of a pop,",
+    "ack": "ack of a pop,",
+}
+_QUEUES_MATTER = frozenset({"sent", "commit", "delivered", "checkpoint", "ack", "rollback"})
+
+
+def _place(step: Step) -> tuple[str, int, int]:
+    return step.topic, step.queue_id, step.queue_offset
+
+
+def _queue(passing: Passing) -> tuple[str, int, int]:
+    return passing.topic, passing.queue_id, passing.queue_offset
+
+
+def _batch(step: Step) -> str:
+    return f" ({count(step.copy.messages, 'message')})" if step.copy.messages > 1 else ""
+
+
+def _passing(passing: Passing, *, named: bool) -> str:
+    where = f" {passing.topic} queue {passing.queue_id} offset {group_digits(passing.queue_offset)}" if named else ""
+    done = passing.passed.consumer_offset - passing.queue_offset
+    if 0 < done < passing.messages:
+        return f"passed {done} of {count(passing.messages, 'message')}{where}"
+    if passing.passed.passed:
+        return f"passed{where}"
+    if passing.passed.lost:
+        return f"lost{where}: below the queue's minimum"
+    return f"not passed{where}: its offset is {group_digits(passing.passed.consumer_offset)}"
+
+
+def _unit_words(unit: Unit, redaction: Redaction | None) -> str:
+    text = f"{unit.topic} queue {unit.queue_id} offset {group_digits(unit.queue_offset)}: {unit.state}"
+    return f"{text}: {_detail(unit, redaction)}" if unit.detail else text
+
+
+def _detail(unit: Unit, redaction: Redaction | None) -> str:
+    """Return what is wrong with a unit, which may quote a tags code."""
+    return _HIDDEN if redaction is not None and redaction.hides("tags") and "tags code" in unit.detail else unit.detail
+
+
+def _index_words(entries: Sequence[KeyEntry], redaction: Redaction | None) -> Iterator[str]:
+    """Yield the keys by what leads to them: nearly always one file has all."""
+    by_files: dict[tuple[tuple[str, ...], str], list[str]] = {}
+    for entry in entries:
+        name = "msg id" if entry.kind == "msg_id" else f"key {_key(entry, redaction) or _HIDDEN}"
+        by_files.setdefault((entry.files, entry.detail), []).append(name)
+    for (files, detail), names in by_files.items():
+        yield f"{', '.join(names)}: {', '.join(files) if files else f'no entry: {detail}'}"
+
+
+def _key(entry: KeyEntry, redaction: Redaction | None) -> str | None:
+    """Return a key as it may be shown; None: not at all."""
+    word = next(word for word, kind in _WORDS.items() if kind == entry.kind)
+    if redaction is None or not redaction.hides(word):
+        return entry.key
+    return redaction.value(word, entry.key.encode("utf-8", "surrogateescape"))
+
+
+def _group_lines(life: Life, words: _Words, *, everything: bool) -> Iterator[str]:
+    """Yield a line for each group that did more than to pass the message, and one for those that did not."""
+    chains = {group.group: _ARROW.join(words.group_chain(group)) for group in life.groups}
+    plain = {group.group for group in life.groups if not group.steps and not group.pops}
+    shown = [group for group in chains if everything or group not in plain]
+    most = len(shown) if everything else _MOST_GROUPS
+    for group in shown[:most]:
+        yield from _SCREEN.rows(group, chains[group])
+    if len(shown) > most:
+        yield from _SCREEN.rows("", f"and {count(len(shown) - most, 'group')} more with retries")
+    alike: dict[str, list[str]] = {}
+    for group in sorted(plain - set(shown)):
+        alike.setdefault(chains[group].partition(":")[0], []).append(group)
+    for words_of, names in alike.items():
+        more = f" and {count(len(names) - most, 'group')} more" if len(names) > most else ""
+        yield from _SCREEN.rows(words_of, ", ".join(names[:most]) + more)
+    if not life.groups and any(step.copy.is_consumed for step in life.steps):
+        yield from _SCREEN.rows("groups", "none has an offset in its queue")
+
+
+def _not_read(life: Life) -> Iterator[str]:
+    left = sum(end - start for start, end in life.searched.not_read)
+    if left:
+        yield f"copies in {describe_size(left)} of the log that the index does not cover; --scan reads them"
+
+
+# --- as a document --------------------------------------------------------------------------------
+
+
+def life_document(life: Life, redaction: Redaction | None = None) -> dict[str, Any]:
+    """Return one life as plain values: places are physical offsets, times ISO 8601 in UTC."""
+    words = _Words(life, UTC)
+    return {
+        "life": _ARROW.join(words.main_chain()),
+        "units": [{**asdict(unit), "detail": _detail(unit, redaction)} for unit in life.units],
+        "index": [
+            {"kind": entry.kind, "key": _key(entry, redaction), "files": list(entry.files), "detail": entry.detail}
+            for entry in life.entries
+        ],
+        "steps": [_step_document(step) for step in life.steps],
+        "stored_again": list(life.stored_twice),
+        "cancelled_by": life.cancelled_by,
+        "same_id": list(life.others),
+        "transaction": asdict(life.transaction) if life.transaction is not None else None,
+        "groups": [_group_document(group, words) for group in life.groups],
+        "searched": {
+            "index_files": life.searched.index_files,
+            "read": _spans(life.searched.read),
+            "not_read": _spans(life.searched.not_read),
+        },
+        "remarks": list(life.remarks),
+    }
+
+
+def _spans(spans: Iterable[tuple[int, int]]) -> list[list[int]]:
+    return [list(span) for span in spans]
+
+
+def _step_document(step: Step) -> dict[str, Any]:
+    copy = step.copy
+    bound = copy.bound_for
+    return {
+        "physical_offset": step.physical_offset,
+        "kind": copy.kind,
+        "topic": step.topic,
+        "queue_id": step.queue_id,
+        "queue_offset": step.queue_offset,
+        "store_timestamp": None if step.store_timestamp is None else format_millis(step.store_timestamp),
+        "group": copy.group,
+        "reconsume_times": step.reconsume_times,
+        "level": copy.level,
+        "due": None if copy.due is None else format_millis(copy.due),
+        "real_topic": bound[0] if bound is not None else None,
+        "real_queue_id": bound[1] if bound is not None else None,
+        "messages": copy.messages,
+        "status": step.status,
+    }
+
+
+def _group_document(group: GroupLife, words: _Words) -> dict[str, Any]:
+    return {
+        "group": group.group,
+        "chain": _ARROW.join(words.group_chain(group)),
+        "queues": [
+            {
+                "topic": passing.topic,
+                "queue_id": passing.queue_id,
+                "queue_offset": passing.queue_offset,
+                "consumer_offset": passing.passed.consumer_offset,
+                "passed": passing.passed.passed,
+                "lost": passing.passed.lost,
+            }
+            for passing in group.passings
+        ],
+        "steps": [step.physical_offset for step in group.steps],
+        "pops": [
+            {
+                "physical_offset": pop.physical_offset,
+                "pop_time": format_millis(pop.pop_time),
+                "visible_again": format_millis(pop.visible_again),
+                "acknowledged": pop.acknowledged,
+                "pops": pop.pops,
+            }
+            for pop in group.pops
+        ],
+    }

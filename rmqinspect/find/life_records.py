@@ -1,0 +1,281 @@
+"""The records of one message's life, and how they are found.
+
+    by the index     UNIQ_KEY in the topics that copies go to: retry topics and dead letter queues, the broker's own
+                     topics, and those that a record found names (REAL_TOPIC, RETRY_TOPIC)
+    by their place   what a record names: ORIGIN_MESSAGE_ID, PREPAREDTRANSACTIONOFFSET
+    by reading       what of the log the index does not cover, up to a bound; all of it on request
+
+What is found so has the same UNIQ_KEY. That is not always one message: records of one client batch may share it
+(4.8.0 to 5.3.3), and so may those of other clients. `family` leaves out what is another message.
+"""
+
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from itertools import chain
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rmqinspect.broker.copies import Copy, Links, Stored, copy_of, links_of
+from rmqinspect.codec.fields import ParsedFields
+from rmqinspect.codec.hashes import index_hash, index_key
+from rmqinspect.consumequeue.around import units_around
+from rmqinspect.consumequeue.units import find_unit, queue_end, queue_files_of
+from rmqinspect.find.keys import known_topics, topics_met
+from rmqinspect.find.read import planned_rows
+from rmqinspect.find.spans import Log, place_span, whole_log
+from rmqinspect.index.geometry import IndexFile
+from rmqinspect.index.lookup import Span, look_up, merge, uncovered, usable_files
+from rmqinspect.store.model import QueueFile, Store
+from rmqinspect.tables.table import Request
+from rmqinspect.times import to_micros
+from rmqinspect.topics import (
+    DLQ_PREFIX,
+    GIVEN_UP_TOPIC,
+    HALF_TOPIC,
+    RETRY_PREFIX,
+    ROCKSDB_HALF_TOPIC,
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+)
+
+MOST_READ = 64 << 20  # bytes of the log read for what the index does not cover, unless all is asked for
+_MOST_COPIES = 1000  # of one UNIQ_KEY
+_MOST_ROUNDS = 8  # records found name further topics
+
+_AS_STORED = (
+    "physical_offset",
+    "size",
+    "topic",
+    "queue_id",
+    "queue_offset",
+    "msg_id",
+    "offset_msg_id",
+    "sys_flag",
+    "reconsume_times",
+    "status",
+)
+_COLUMNS = frozenset(
+    {*_AS_STORED, "keys", "store_timestamp", "born_timestamp", "prepared_transaction_offset", "properties"}
+)
+_OF_GROUPS = (RETRY_PREFIX, DLQ_PREFIX)
+_WHERE_COPIES_GO = (SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, ROCKSDB_HALF_TOPIC, GIVEN_UP_TOPIC)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One record of a message's life. Times are ms since 1970, None outside the years 1 to 9999."""
+
+    physical_offset: int
+    size: int
+    topic: str
+    queue_id: int
+    queue_offset: int
+    store_timestamp: int | None
+    born_timestamp: int | None
+    msg_id: str | None
+    offset_msg_id: str
+    keys: tuple[str, ...]
+    sys_flag: int
+    reconsume_times: int
+    status: str  # of the table `messages`
+    properties: dict[str, str]
+    copy: Copy
+    links: Links
+    body: tuple[int, int] | None  # size and stored CRC of the body; None where the record does not prove itself
+
+    @property
+    def end(self) -> int:
+        """Physical offset behind the record."""
+        return self.physical_offset + self.size
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """How the copies of a message were searched."""
+
+    index_files: int  # that were asked
+    read: tuple[Span, ...]  # spans of the log that were read
+    not_read: tuple[Span, ...]  # spans that neither the index nor a reading covers
+    remarks: tuple[str, ...] = ()
+
+
+class LifeRecords:
+    """The records of one store as steps of lives; keeps what several lives need."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.log = Log(store)
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._open.enter_context(self.log)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.close()
+
+    @cached_property
+    def index_files(self) -> list[IndexFile]:
+        """The index files that can be used."""
+        return usable_files(self.store)
+
+    @cached_property
+    def topics(self) -> frozenset[str]:
+        """All topics that the store's files name, and those of some records that the index leads to."""
+        return frozenset(known_topics(self.store) | topics_met(self.index_files, self.log))
+
+    def steps_at(self, places: Iterable[int]) -> list[Step]:
+        """Return the records at some physical offsets, ascending; places without one are left out.
+
+        :raises Unreadable: an I/O error.
+        """
+        wanted = set(places)
+        spans = merge(place_span(self.store, place) for place in wanted)
+        found: dict[int, Step] = {}
+        for batch in planned_rows(self.store, spans, Request(columns=_COLUMNS)):
+            for number in pc.indices_nonzero(pc.is_in(batch["physical_offset"], pa.array(sorted(wanted)))).to_pylist():
+                step = self._step(batch.slice(number, 1).to_pylist()[0])
+                found.setdefault(step.physical_offset, step)
+        return [found[place] for place in sorted(found)]
+
+    def search(self, start: Step, *, everything: bool = False, jobs: int = 1) -> tuple[list[Step], Searched]:
+        """Return the records that share the UNIQ_KEY of one, or are named by one of them, ascending; and how.
+
+        `everything`: the whole log is read.
+
+        :raises Unreadable: an I/O error.
+        """
+        key, whole = start.properties.get("UNIQ_KEY"), whole_log(self.store)
+        steps = {start.physical_offset: start}
+        covered: list[Span] = []
+        files = 0
+        topics = frozenset(_WHERE_COPIES_GO) | {topic for topic in self.topics if topic.startswith(_OF_GROUPS)}
+        asked: set[str] = set()
+        for _ in range(_MOST_ROUNDS):
+            topics = topics.union(*(step.links.topics for step in steps.values())) - asked
+            asked |= topics
+            places = {place for step in steps.values() for place in (*step.links.origins, step.links.half)} - {None}
+            if key is not None and topics:
+                found = look_up(
+                    self.index_files, {key: [index_hash(index_key(topic, key)) for topic in topics]}, self.log.follows
+                )
+                covered, files = found.covered, found.files
+                places |= found.places[key]
+            if not self._take(places, steps, key):
+                break
+        spans = [whole] if everything else uncovered(covered, whole)
+        read, not_read = (spans, []) if everything else _within(spans, start.physical_offset, MOST_READ)
+        self._take(self._places_in(read, start, jobs), steps, key)
+        remarks = [f"more than {_MOST_COPIES} records share the id"] if len(steps) >= _MOST_COPIES else []
+        ordered = [steps[place] for place in sorted(steps)]
+        return ordered, Searched(files, tuple(merge(read)), tuple(merge(not_read)), tuple(remarks))
+
+    def _take(self, places: Iterable[int | None], steps: dict[int, Step], key: str | None) -> bool:
+        """Add the records at some places that share the key, or name one that is there; return whether any did."""
+        room = _MOST_COPIES - len(steps)
+        new = sorted(place for place in places if place is not None and place not in steps)[:room]
+        own = {step.offset_msg_id for step in steps.values()} | {
+            step.properties.get("ORIGIN_MESSAGE_ID") for step in steps.values()
+        }
+        found = [
+            step
+            for step in (self.steps_at(new) if new else ())
+            if (key is not None and step.properties.get("UNIQ_KEY") == key)
+            or (key is None and own & {step.offset_msg_id, step.properties.get("ORIGIN_MESSAGE_ID")} - {None})
+        ]
+        steps.update((step.physical_offset, step) for step in found)
+        return bool(found)
+
+    def _places_in(self, spans: Sequence[Span], start: Step, jobs: int) -> list[int]:
+        """Return the places of the records in some spans that share the UNIQ_KEY, or name the record as origin."""
+        key = start.properties.get("UNIQ_KEY")
+        columns = frozenset({"physical_offset", "msg_id"} if key is not None else {"physical_offset", "properties"})
+        places: list[int] = []
+        for batch in planned_rows(self.store, spans, Request(columns=columns, jobs=jobs)) if spans else ():
+            if key is not None:
+                mask = pc.equal(batch["msg_id"], key)
+            else:
+                origins = pc.map_lookup(batch["properties"], "ORIGIN_MESSAGE_ID", "last")
+                mask = pc.equal(origins, start.properties.get("ORIGIN_MESSAGE_ID", start.offset_msg_id))
+            places += batch["physical_offset"].filter(pc.fill_null(mask, False)).to_pylist()
+        return places
+
+    def behind(self, topic: str, place: int, most: int) -> tuple[list[ParsedFields], bool]:
+        """Return the records of a topic that lie behind a place, up to `most`, ascending; and whether these are all.
+
+        They are found by the units of the topic's queues; without any, in the next bytes of the log.
+
+        :raises Unreadable: an I/O error.
+        """
+        queues = [files for files in queue_files_of(self.store) if files[0].topic == topic and files[0].kind == "queue"]
+        if not queues:
+            places, complete = self._places_of(topic, place)
+        else:
+            found = [_places_behind(files, place, self.store.log_start, most) for files in queues]
+            places, complete = sorted(chain(*found)), all(len(some) < most for some in found)
+        records = (self.log.record_at(at) for at in places[:most])
+        return [record for record in records if record is not None], complete and len(places) <= most
+
+    def _places_of(self, topic: str, place: int) -> tuple[list[int], bool]:
+        """Return the places of a topic's records in the bytes behind a place, and whether they reach the log's end."""
+        end = whole_log(self.store)[1]
+        span = place, min(end, place + MOST_READ)
+        places: list[int] = []
+        for batch in planned_rows(self.store, [span], Request(columns=frozenset({"physical_offset", "topic"}))):
+            places += batch["physical_offset"].filter(pc.equal(batch["topic"], topic)).to_pylist()
+        return places, span[1] == end
+
+    def _step(self, row: dict[str, Any]) -> Step:
+        properties = dict(row["properties"] or ())
+        stored = Stored(row["topic"], row["queue_id"], row["sys_flag"], row["prepared_transaction_offset"], properties)
+        return Step(
+            body=self.log.body_at(row["physical_offset"]),
+            store_timestamp=_millis(row["store_timestamp"]),
+            born_timestamp=_millis(row["born_timestamp"]),
+            keys=tuple(row["keys"]),
+            properties=properties,
+            copy=copy_of(stored, self.topics),
+            links=links_of(stored, self.topics),
+            **{name: row[name] for name in _AS_STORED},
+        )
+
+
+def _millis(time: datetime | None) -> int | None:
+    return None if time is None else to_micros(time) // 1000
+
+
+def _within(spans: Sequence[Span], place: int, most: int) -> tuple[list[Span], list[Span]]:
+    """Return (what to read, what not) of some spans: up to `most` bytes, first those behind a place, then before it."""
+    ordered = [(max(start, place), end) for start, end in spans if end > place]
+    ordered += [(start, min(end, place)) for start, end in spans if start < place]
+    read: list[Span] = []
+    left: list[Span] = []
+    for start, end in ordered:
+        border = min(end, start + most)
+        most -= border - start
+        read.append((start, border))
+        left.append((border, end))
+    return [span for span in read if span[0] < span[1]], [span for span in left if span[0] < span[1]]
+
+
+def _places_behind(files: Sequence[QueueFile], place: int, log_start: int, most: int) -> list[int]:
+    """Return the places of the first units of a queue that point behind a place: units ascend."""
+    ends = queue_end(tuple(files), log_start)
+    low, high = ends.min_offset, ends.max_offset
+    while low < high:
+        middle = (low + high) // 2
+        unit = find_unit(files, middle)
+        if unit is not None and unit[0] <= place:
+            low = middle + 1
+        else:
+            high = middle
+    found: list[int] = units_around(files, low, low + most)[1].tolist()
+    return found

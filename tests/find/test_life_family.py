@@ -1,0 +1,76 @@
+"""Which records with one UNIQ_KEY are copies of one message."""
+
+from collections.abc import Mapping
+
+from rmqinspect.broker.copies import Stored, copy_of, links_of
+from rmqinspect.find.life_family import family, stored_twice
+from rmqinspect.find.life_records import Step
+
+
+def step(
+    place: int, topic: str = "orders", properties: Mapping[str, str] | None = None, *, body: int = 1, time: int = 0
+) -> Step:
+    """Return a record of 100 bytes."""
+    stored = Stored(topic, 0, 0, 0, {"UNIQ_KEY": "U", **(properties or {})})
+    return Step(
+        physical_offset=place,
+        size=100,
+        topic=topic,
+        queue_id=0,
+        queue_offset=place // 100,
+        store_timestamp=time or place,
+        born_timestamp=0,
+        msg_id="U",
+        offset_msg_id="",
+        keys=(),
+        sys_flag=0,
+        reconsume_times=0,
+        status="ok",
+        properties=dict(stored.properties),
+        copy=copy_of(stored),
+        links=links_of(stored),
+        body=(8, body),
+    )
+
+
+def places(steps: list[Step]) -> list[int]:
+    return [one.physical_offset for one in steps]
+
+
+def origin(place: int) -> dict[str, str]:
+    return {"ORIGIN_MESSAGE_ID": f"7F0000010000597F{place:016X}"}
+
+
+def test_what_a_producer_sent_again_is_the_same_message_stored_twice() -> None:
+    steps = [step(0), step(500), step(900, "%RETRY%g", origin(500))]
+    copies, others = family(steps[0], steps)
+    assert places(copies) == [0, 500, 900]
+    assert others == []
+    assert places(stored_twice(copies)) == [500]
+
+
+def test_records_of_one_batch_are_different_messages_even_with_the_same_body() -> None:
+    batch = [step(0, time=7), step(100, time=7), step(200, body=2, time=7)]
+    retry = step(900, "%RETRY%g", origin(100))
+    for start, copies in ((0, [0]), (1, [100, 900]), (2, [200])):
+        found, others = family(batch[start], [*batch, retry])
+        assert places(found) == copies
+        assert sorted(places(found) + places(others)) == [0, 100, 200, 900]
+    assert places(family(retry, [*batch, retry])[0]) == [100, 900]
+
+
+def test_another_body_is_another_message_unless_only_one_was_sent() -> None:
+    steps = [step(0), step(500, body=2), step(900, "%RETRY%g_orders", {"1ST_POP_TIME": "1"}, body=2)]
+    assert places(family(steps[0], steps)[0]) == [0]
+    assert places(family(steps[2], steps)[0]) == [500, 900]
+    # A client that sends a dead letter itself may compress the body in another way.
+    steps = [step(0), step(900, "%DLQ%g", body=2)]
+    assert places(family(steps[0], steps)[0]) == [0, 900]
+
+
+def test_a_record_that_cancels_belongs_to_the_message_it_names() -> None:
+    timer = {"TIMER_OUT_MS": "5000", "REAL_TOPIC": "orders"}
+    waiting = step(0, "rmq_sys_wheel_timer", timer)
+    for named, belongs in (("U", True), ("orders+U", True), ("V", False)):
+        cancel = step(300, "rmq_sys_wheel_timer", {**timer, "TIMER_DEL_UNIQKEY": named}, body=2)
+        assert places(family(waiting, [waiting, cancel])[0]) == ([0, 300] if belongs else [0])
