@@ -1,10 +1,10 @@
 """Name and version of this tool."""
 
-from importlib import metadata
-
 
 def tool_version() -> str:
     """Return the installed version, `unknown` if the package is not installed."""
+    from importlib import metadata  # takes long: only where the version is printed
+
     try:
         return metadata.version("rmqinspect")
     except metadata.PackageNotFoundError:

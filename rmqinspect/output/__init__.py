@@ -5,13 +5,11 @@ Each format is one Writer, and independent of the table it writes.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 
 import pyarrow as pa
 
 from rmqinspect.errors import Refused, RmqinspectError
-from rmqinspect.output.columnar import ArrowBatches, ParquetFile
-from rmqinspect.output.rows import CsvRows, JsonDocument, JsonLines
-from rmqinspect.output.screen import ScreenTable
 from rmqinspect.output.writer import PREVIEW_SIZE, SCHEMA_VERSION, View, Writer, cut_bodies
 from rmqinspect.store.evidence import refuse_inside
 from rmqinspect.system.output_file import Destination, local_file, open_output
@@ -26,17 +24,26 @@ __all__ = [
     "cut_bodies",
     "open_destination",
     "open_writer",
+    "writer_of",
 ]
 
-FORMATS: dict[str, type[Writer]] = {
-    "table": ScreenTable,
-    "jsonl": JsonLines,
-    "json": JsonDocument,
-    "csv": CsvRows,
-    "parquet": ParquetFile,
-    "arrow": ArrowBatches,
+# Format -> module and class: what a format needs is imported when it is asked for, pyarrow.parquet takes long.
+FORMATS = {
+    "table": ("screen", "ScreenTable"),
+    "jsonl": ("rows", "JsonLines"),
+    "json": ("rows", "JsonDocument"),
+    "csv": ("rows", "CsvRows"),
+    "parquet": ("columnar", "ParquetFile"),
+    "arrow": ("columnar", "ArrowBatches"),
 }
 BINARY_FORMATS = frozenset({"parquet", "arrow"})  # never to a terminal
+
+
+def writer_of(format_: str) -> type[Writer]:
+    """Return the class that writes a format."""
+    module, name = FORMATS[format_]
+    writer: type[Writer] = getattr(import_module(f"rmqinspect.output.{module}"), name)
+    return writer
 
 
 @contextmanager
@@ -69,7 +76,7 @@ def open_writer(
     :raises Refused: the output exists, lies inside the evidence, or cannot be written.
     """
     with open_destination(path, evidence) as out:
-        writer = FORMATS[format_](schema, out, view or View())
+        writer = writer_of(format_)(schema, out, view or View())
         try:
             yield writer
             writer.finish()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqinspect.output import FORMATS, View, large_values, rows
+from rmqinspect.output import View, large_values, rows, writer_of
 from rmqinspect.tables import bodies, messages
 from rmqinspect.tables.log import messages_in
 from rmqinspect.tables.table import Request
@@ -52,7 +52,7 @@ def written(name: str, segment_folder: Path) -> list[bytes]:
     """Return the table messages of a log with all bodies, in a format."""
     segment = write_segment(segment_folder, lay([{"body": body} for body in BODIES]))
     out = Pieces()
-    writer = FORMATS[name](messages.SCHEMA, out, View())
+    writer = writer_of(name)(messages.SCHEMA, out, View())
     for batch in messages_in([segment], Request()):
         writer.write(batch)
     writer.finish()
