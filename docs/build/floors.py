@@ -41,7 +41,7 @@ FLOORS = (
     Folder(
         6,
         "tables",
-        "codec commitlog config consumequeue index rocksdb schemas store system timer",
+        "broker codec commitlog config consumequeue index rocksdb schemas store system timer",
         "every table: a fixed Arrow schema and its record batches",
     ),
     Folder(

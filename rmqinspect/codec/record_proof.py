@@ -51,6 +51,8 @@ BLANKS = {
     )
 }
 
+_BORN_V6, _STORE_V6 = int(SysFlag.BORNHOST_V6), int(SysFlag.STOREHOSTADDRESS_V6)  # faster than members of a Flag
+
 
 class Head(NamedTuple):
     """The head of what looks like a record. Positions are bytes from the record's start."""
@@ -76,9 +78,7 @@ def read_head(raw: bytes | memoryview, at: int = 0) -> Head | None:
     if bytes(raw[at + _MAGIC_AT : at + _MAGIC_AT + 4]) not in _MAGICS:
         return None
     size, flags = _int(raw, at + _SIZE_AT, 4), _int(raw, at + _FLAG_AT, 4)
-    head_size, timestamp_at, body_size_at = _PLACES[
-        bool(flags & SysFlag.BORNHOST_V6), bool(flags & SysFlag.STOREHOSTADDRESS_V6)
-    ]
+    head_size, timestamp_at, body_size_at = _PLACES[bool(flags & _BORN_V6), bool(flags & _STORE_V6)]
     if size < message.FIXED_SIZE or len(raw) < at + head_size:
         return None
     return Head(

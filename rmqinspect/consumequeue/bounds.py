@@ -4,13 +4,12 @@ A store may have ten thousand queues, most of them with a few units in one file.
 further allocated bytes settle such a queue; every other is left to `queue_ends`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import numpy as np
 
 from rmqinspect.codec.layout import dtype_of
-from rmqinspect.consumequeue.units import SHORT_FILE, QueueSummary, queue_end, queue_files_of
-from rmqinspect.errors import Unreadable
+from rmqinspect.consumequeue.units import SHORT_FILE, QueueSummary, of_readable, queue_end, queue_files_of
 from rmqinspect.schemas.consumequeue import PRE_BLANK_SIZE, QueueUnit
 from rmqinspect.store.model import QueueFile, Store
 from rmqinspect.store.reader import open_file
@@ -21,16 +20,22 @@ _PAGE = _BLOCK // _UNIT.itemsize * _UNIT.itemsize
 _ZEROS = bytes(_PAGE)
 
 
-def peek_queues(store: Store, problems: list[str]) -> Iterator[QueueSummary]:
-    """Yield the summary of every queue, by topic and queue id; the same as that of `queue_ends`.
+def peek_queues(
+    store: Store, problems: list[str], only: Collection[tuple[str, int]] | None = None
+) -> Iterator[QueueSummary]:
+    """Yield the summary of every queue, or of those in `only`, by topic and queue id; the same as `queue_ends`.
 
     Queues that cannot be read are left out, and the errors added to `problems`.
     """
+
+    def read(files: tuple[QueueFile, ...]) -> QueueSummary:
+        return _peek(files, store.log_start) or queue_end(files, store.log_start)
+
     for files in queue_files_of(store):
-        try:
-            yield _peek(files, store.log_start) or queue_end(files, store.log_start)
-        except Unreadable as error:
-            problems.append(str(error))
+        if only is None or (files[0].topic, files[0].queue_id) in only:
+            summary = of_readable(files, read, problems.append)
+            if summary is not None:
+                yield summary
 
 
 def _peek(files: tuple[QueueFile, ...], log_start: int) -> QueueSummary | None:

@@ -183,7 +183,7 @@ def survey_queues(
     :raises Unreadable: the system reports an I/O error, if there is no `on_unreadable`.
     """
     for files in queue_files_of(store):
-        summary = _of_readable(files, lambda files: _survey(files, store.log_start, done), on_unreadable)
+        summary = of_readable(files, lambda files: _survey(files, store.log_start, done), on_unreadable)
         if summary is not None:
             yield summary
 
@@ -201,12 +201,12 @@ def queue_ends(
     """
     for files in queue_files_of(store):
         if only is None or (files[0].topic, files[0].queue_id) in only:
-            summary = _of_readable(files, lambda files: queue_end(files, store.log_start), on_unreadable)
+            summary = of_readable(files, lambda files: queue_end(files, store.log_start), on_unreadable)
             if summary is not None:
                 yield summary
 
 
-def _of_readable(
+def of_readable(
     files: tuple[QueueFile, ...], read: Callable[[tuple[QueueFile, ...]], QueueSummary], note: Note
 ) -> QueueSummary | None:
     """Read a queue again without the files that vanish meanwhile; None if it cannot be read."""
@@ -439,13 +439,24 @@ def find_unit_with_tags(files: Sequence[QueueFile], queue_offset: int) -> tuple[
 
     :raises Unreadable: the system reports an I/O error.
     """
+    return find_units(files, (queue_offset,))[0]
+
+
+def find_units(files: Sequence[QueueFile], queue_offsets: Sequence[int]) -> list[tuple[int, int, int] | None]:
+    """Return for each queue offset what `find_unit_with_tags` does; each file is opened once.
+
+    :raises Unreadable: the system reports an I/O error.
+    """
+    search = _row_in_batch_queue if files[0].kind == "batch_queue" else _row_in_queue
     with _Rows(files) as rows:
-        search = _row_in_batch_queue if files[0].kind == "batch_queue" else _row_in_queue
-        row = search(rows, queue_offset)
-        unit = None if row is None else rows.unit(row)
-        if unit is None or not _is_message(unit):
-            return None
-        return int(unit["physical_offset"][0]), int(unit["size"][0]), int(unit["tags_code"][0])
+        return [_unit_at(rows, search(rows, queue_offset)) for queue_offset in queue_offsets]
+
+
+def _unit_at(rows: _Rows, row: int | None) -> tuple[int, int, int] | None:
+    unit = None if row is None else rows.unit(row)
+    if unit is None or not _is_message(unit):
+        return None
+    return int(unit["physical_offset"][0]), int(unit["size"][0]), int(unit["tags_code"][0])
 
 
 def _row_in_queue(rows: _Rows, queue_offset: int) -> int | None:

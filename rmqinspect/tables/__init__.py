@@ -1,7 +1,8 @@
 """A store as tables: each a fixed Arrow schema and a stream of record batches."""
 
 from rmqinspect.tables.checkpoint import CHECKPOINT
-from rmqinspect.tables.config import DELAY_OFFSETS, GROUPS, SUBSCRIPTION_GROUPS, TOPICS
+from rmqinspect.tables.config import DELAY_OFFSETS, SUBSCRIPTION_GROUPS, TOPICS
+from rmqinspect.tables.groups import GROUPS
 from rmqinspect.tables.index import INDEX_ENTRIES, INDEX_FILES
 from rmqinspect.tables.log import GAPS_TABLE, MESSAGES_TABLE, SEGMENTS_TABLE
 from rmqinspect.tables.queues import QUEUE_UNITS, QUEUES

@@ -1,4 +1,4 @@
-"""The tables of the JSON files in `config/`: `topics`, `subscription_groups`, `groups`, `delay_offsets`.
+"""The tables of the JSON files in `config/`: `topics`, `subscription_groups`, `delay_offsets`.
 
 A store that keeps its configuration in RocksDB has none of these files; its tables have no rows.
 
@@ -10,23 +10,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from rmqinspect.commitlog.store_timestamps import StoreTimes
 from rmqinspect.config.json_files import (
     ConfigDocument,
-    ConsumerOffset,
     integer,
     key_number,
     read_config,
-    read_consumer_offsets,
     read_delay_offsets,
 )
-from rmqinspect.consumequeue.units import QueueSummary, find_unit, queue_ends
-from rmqinspect.errors import Unreadable
+from rmqinspect.consumequeue.units import queue_ends
 from rmqinspect.store.model import Store
 from rmqinspect.tables.arrow import batches_of
-from rmqinspect.tables.expected_queues import ExpectedQueues
-from rmqinspect.tables.table import CONFIG_DATABASES, QUEUE_DATABASES, TIMESTAMP, Request, Source, Table, column
-from rmqinspect.times import millis_to_micros
+from rmqinspect.tables.table import CONFIG_DATABASES, QUEUE_DATABASES, Request, Source, Table, column
 from rmqinspect.topics import SCHEDULE_TOPIC
 
 TOPICS_SCHEMA = pa.schema(
@@ -56,24 +50,6 @@ SUBSCRIPTION_GROUPS_SCHEMA = pa.schema(
     ]
 )
 
-GROUPS_SCHEMA = pa.schema(
-    [
-        column("group", pa.string(), "consumer group; with a second @ a proxy's broadcast consumer"),
-        column("topic", pa.string(), "topic it consumes"),
-        column("queue_id", pa.int32(), "queue of that topic"),
-        column("consumer_offset", pa.int64(), "next queue offset to consume"),
-        column("min_offset", pa.int64(), "of the queue; null without its files"),
-        column("max_offset", pa.int64(), "of the queue; null without its files"),
-        column("lag", pa.int64(), "max_offset minus consumer_offset; negative beyond the maximum"),
-        column("oldest_unconsumed", TIMESTAMP, "store time of the next message; null if none"),
-        column(
-            "status",
-            pa.string(),
-            "ok, behind_min (messages lost), beyond_max, no_queue; null without queues",
-        ),
-    ]
-)
-
 DELAY_OFFSETS_SCHEMA = pa.schema(
     [
         column("level", pa.int32(), "delay level, from 1"),
@@ -95,7 +71,7 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _report(problems: Iterable[str], request: Request, *, readable: bool) -> None:
+def report_problems(problems: Iterable[str], request: Request, *, readable: bool) -> None:
     """Report what is wrong with the copies of a file: that none can be read, or that not the file itself was."""
     tell = request.on_remark if readable else request.on_unreadable
     if tell is not None:
@@ -107,7 +83,7 @@ def _read(document: ConfigDocument | None, request: Request) -> ConfigDocument |
     """Return a document after what is wrong with it is reported; None if no copy can be read."""
     if document is None:
         return None
-    _report(document.problems, request, readable=document.source is not None)
+    report_problems(document.problems, request, readable=document.source is not None)
     return document if document.source is not None else None
 
 
@@ -164,68 +140,6 @@ def _subscription_rows(store: Store, request: Request) -> Iterator[pa.RecordBatc
     yield from batches_of(SUBSCRIPTION_GROUPS_SCHEMA, rows)
 
 
-# --- consumer offsets ---------------------------------------------------------------------------
-
-
-def _status(entry: ConsumerOffset, queue: QueueSummary | None, expected: ExpectedQueues) -> str:
-    """Return how an offset lies to its queue; a queue that nothing was written to has no files, and ends at 0.
-
-    Source: DefaultMessageStore#getMaxOffsetInQueue.
-    """
-    offset = entry.offset
-    if queue is None:
-        return "beyond_max" if offset > 0 and expected.had_files(entry.topic, entry.queue_id) else "no_queue"
-    if offset < queue.min_offset:
-        return "behind_min"
-    return "beyond_max" if offset > queue.max_offset else "ok"
-
-
-def _ends_of(store: Store, wanted: set[tuple[str, int]], request: Request) -> dict[tuple[str, int], QueueSummary]:
-    return {(queue.topic, queue.queue_id): queue for queue in queue_ends(store, wanted, request.on_unreadable)}
-
-
-def _group_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
-    offsets, problems = read_consumer_offsets(store)
-    _report(problems, request, readable=bool(offsets))
-    expected = ExpectedQueues(store)
-    queues = _ends_of(store, {(entry.topic, entry.queue_id) for entry in offsets}, request)
-    with_times = request.columns is None or "oldest_unconsumed" in request.columns
-
-    def rows() -> Iterator[tuple[Any, ...]]:
-        with StoreTimes(store) as times:
-            for entry in offsets:
-                key = entry.topic, entry.queue_id
-                queue = queues.get(key)
-                yield (
-                    entry.group,
-                    entry.topic,
-                    entry.queue_id,
-                    entry.offset,
-                    queue.min_offset if queue else None,
-                    queue.max_offset if queue else None,
-                    integer(queue.max_offset - entry.offset) if queue else None,
-                    _oldest_unconsumed(entry.offset, queue, times, request) if queue and with_times else None,
-                    # What was not given or not read cannot be compared.
-                    _status(entry, queue, expected) if queue or expected.was_read(*key) else None,
-                )
-
-    yield from batches_of(GROUPS_SCHEMA, rows())
-
-
-def _oldest_unconsumed(offset: int, queue: QueueSummary, times: StoreTimes, request: Request) -> int | None:
-    """Return the store time of the group's next record, at or above the queue's minimum."""
-    following = max(offset, queue.min_offset)
-    try:
-        unit = find_unit(queue.files, following) if following < queue.max_offset else None
-    except Unreadable as error:  # vanished since the ends of the queue were read
-        if request.on_unreadable is None:
-            raise
-        request.on_unreadable(str(error))
-        return None
-    stored = times.at(*unit) if unit else None
-    return None if stored is None else millis_to_micros(stored)
-
-
 # --- delay offsets ------------------------------------------------------------------------------
 
 
@@ -237,7 +151,8 @@ def _delay_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     table = document.table("offsetTable")
     numbers = ((key_number(level), integer(offset)) for level, offset in table.items())
     offsets = sorted((level, offset) for level, offset in numbers if level is not None and offset is not None)
-    queues = _ends_of(store, {(SCHEDULE_TOPIC, level - 1) for level, _ in offsets}, request)
+    wanted = {(SCHEDULE_TOPIC, level - 1) for level, _ in offsets}
+    queues = {(queue.topic, queue.queue_id): queue for queue in queue_ends(store, wanted, request.on_unreadable)}
 
     def rows() -> Iterator[tuple[Any, ...]]:
         for level, offset in offsets:
@@ -264,14 +179,6 @@ SUBSCRIPTION_GROUPS = Table(
     _subscription_rows,
     scans=(Source.CONFIG,),
     databases=("config/subscriptionGroups", *CONFIG_DATABASES),
-)
-GROUPS = Table(
-    "groups",
-    GROUPS_SCHEMA,
-    tuple(GROUPS_SCHEMA.names),
-    _group_rows,
-    scans=(Source.CONFIG,),
-    databases=("config/consumerOffsets", "config/topics", *CONFIG_DATABASES, *QUEUE_DATABASES),
 )
 DELAY_OFFSETS = Table(
     "delay_offsets",

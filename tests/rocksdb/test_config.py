@@ -11,7 +11,8 @@ from rmqinspect.config.json_files import read_config, read_consumer_offsets
 from rmqinspect.rocksdb.unpack import Unpacking, unpacked
 from rmqinspect.schemas import rocksdb as layouts
 from rmqinspect.store.discover import open_store
-from rmqinspect.tables.config import GROUPS, SUBSCRIPTION_GROUPS, TOPICS
+from rmqinspect.tables.config import SUBSCRIPTION_GROUPS, TOPICS
+from rmqinspect.tables.groups import GROUPS
 from tests.support import oracle
 from tests.support.rocksdb import database, needs_rocksdict
 from tests.support.side_tables import ROCKSDB, broker, rows, store_of, write
@@ -32,6 +33,8 @@ def test_groups_topics_and_subscriptions_are_those_of_the_broker(name: str) -> N
     for row in truth["groups"]:
         ours = offsets[row["group"], row["topic"], row["queue_id"]]
         assert (ours["consumer_offset"], ours["max_offset"] or 0) == (row["offset"], max(row["broker_max"], 0))
+        if ours["status"] != "no_queue":
+            assert ours["lag"] == row["diff"]
     read = {row["topic"]: (row["read_queues"], row["write_queues"], row["perm"], row["order"]) for row in topics}
     settings = {row["topic"]: (row["read"], row["write"], row["perm"], row["order"]) for row in truth["topic_configs"]}
     assert read == {topic: value for topic, value in settings.items() if topic not in NOT_STORED}

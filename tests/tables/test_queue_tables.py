@@ -14,7 +14,8 @@ from rmqinspect.schemas.consumequeue import PRE_BLANK, BatchUnit, ExtHead, Queue
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
 from rmqinspect.tables.arrow import BATCH_ROWS
-from rmqinspect.tables.config import GROUPS, SUBSCRIPTION_GROUPS, TOPICS
+from rmqinspect.tables.config import SUBSCRIPTION_GROUPS, TOPICS
+from rmqinspect.tables.groups import GROUPS
 from rmqinspect.tables.queues import QUEUE_UNITS, QUEUES
 from rmqinspect.tables.table import Request
 from tests.support import oracle

@@ -13,13 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmqinspect.codec.hashes import index_hash, index_key
-from rmqinspect.config.json_files import read_config, read_consumer_offsets
+from rmqinspect.config.json_files import read_config
 from rmqinspect.index.geometry import DEFAULT_GEOMETRY, Geometry, read_index_files
 from rmqinspect.schemas.checkpoint import Checkpoint
 from rmqinspect.schemas.index import IndexEntry, IndexHeader
 from rmqinspect.store.discover import open_store
 from rmqinspect.tables.checkpoint import CHECKPOINT
-from rmqinspect.tables.config import DELAY_OFFSETS, GROUPS, SUBSCRIPTION_GROUPS, TOPICS
+from rmqinspect.tables.config import DELAY_OFFSETS, SUBSCRIPTION_GROUPS, TOPICS
+from rmqinspect.tables.groups import GROUPS
 from rmqinspect.tables.index import INDEX_ENTRIES, INDEX_FILES
 from rmqinspect.tables.queues import QUEUE_UNITS, QUEUES
 from rmqinspect.tables.table import Table
@@ -34,7 +35,6 @@ from tests.support.side_tables import (
     milliseconds,
     rows,
     store_of,
-    units_of,
     write,
 )
 
@@ -271,32 +271,6 @@ def test_a_store_without_files_beside_its_log_gives_no_rows(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", FILE_QUEUES)
-def test_consumer_offsets_and_lags_are_the_brokers(name: str) -> None:
-    found = {(row["group"], row["topic"], row["queue_id"]): row for row in rows(GROUPS, broker(name))}
-    truth = {(row["group"], row["topic"], row["queue_id"]): row for row in oracle.truth("broker", name)["groups"]}
-    assert found.keys() == truth.keys()
-    minima = {(row["topic"], row["queue_id"]): row["min"] for row in oracle.truth("broker", name)["queues"]}
-    stored: dict[tuple[str, int], dict[int, int | None]] = defaultdict(dict)
-    for row in oracle.truth("broker", name)["served"]:
-        stored[row["topic"], row["queue_id"]][row["queue_offset"]] = row.get("store_timestamp")
-    for key, row in truth.items():
-        ours, queue = found[key], key[1:]
-        assert ours["consumer_offset"] == row["offset"]
-        if ours["status"] == "no_queue":
-            assert queue not in minima
-            assert row["broker_max"] is None
-            assert (ours["max_offset"], ours["lag"]) == (None, None)
-            continue
-        assert (ours["max_offset"], ours["lag"]) == (row["broker_max"], row["diff"])
-        assert ours["status"] == ("ok" if row["offset"] >= ours["min_offset"] else "behind_min")
-        following = max(row["offset"], ours["min_offset"])
-        if name != "compaction-5.3.3" and following in stored[queue]:
-            assert milliseconds(ours["oldest_unconsumed"]) == stored[queue][following]
-        if row["diff"] == 0:
-            assert ours["oldest_unconsumed"] is None
-
-
-@pytest.mark.parametrize("name", FILE_QUEUES)
 def test_topics_and_subscription_groups_are_the_brokers(name: str) -> None:
     truth, store = oracle.truth("broker", name), broker(name)
     names = ("topic", "read_queues", "write_queues", "perm", "order", "type")
@@ -335,35 +309,6 @@ def test_delay_offsets_are_the_brokers(name: str) -> None:
         assert row["max_offset"] == ends.get(row["queue_id"])
         expected = None if row["max_offset"] is None else row["max_offset"] - row["delivered_offset"]
         assert row["pending"] == expected
-
-
-def test_every_status_of_a_group_and_its_oldest_unconsumed_record(tmp_path: Path) -> None:
-    table = b"""{"offsetTable":{"T@ok":{0:6},"T@done":{0:8},"T@behind":{0:2},"T@beyond":{0:9},"T@none":{1:0},
-        "T@G@broadcast-1":{0:7},"T":{0:1},"T@odd":{x:1},"T@odder":[1],"T@wide":{0:99999999999999999999}}}"""
-    write(tmp_path, "config/consumerOffset.json", table.replace(b"{x:", b'{"x":'))
-    units = units_of(*((number * 100, 100, 0) for number in range(8)))
-    write(tmp_path, "consumequeue/T/0/00000000000000000000", units.ljust(400, b"\0"))
-    write(tmp_path, "commitlog/00000000000000000500", bytes(300))
-    store = open_store([str(tmp_path)])
-    names = ("group", "queue_id", "consumer_offset", "min_offset", "max_offset", "lag", "status")
-    assert [tuple(row[column] for column in names) for row in rows(GROUPS, store)] == [
-        ("G@broadcast-1", 0, 7, 5, 8, 1, "ok"),
-        ("behind", 0, 2, 5, 8, 6, "behind_min"),
-        ("beyond", 0, 9, 5, 8, -1, "beyond_max"),
-        ("done", 0, 8, 5, 8, 0, "ok"),
-        ("none", 1, 0, None, None, None, "no_queue"),
-        ("ok", 0, 6, 5, 8, 2, "ok"),
-    ]
-    _, problems = read_consumer_offsets(store)
-    assert len(problems) == 4
-
-
-def test_a_queue_whose_files_are_lost_is_no_queue_that_was_never_written_to(tmp_path: Path) -> None:
-    write(tmp_path, "config/topics.json", b'{"topicConfigTable":{"T":{"readQueueNums":2,"writeQueueNums":2}}}')
-    write(tmp_path, "config/consumerOffset.json", b'{"offsetTable":{"T@G":{1:5},"T@new":{1:0},"gone@G":{0:5}}}')
-    write(tmp_path, "consumequeue/T/0/00000000000000000000", units_of((0, 100, 0)))
-    statuses = [(row["group"], row["topic"], row["status"]) for row in rows(GROUPS, store_of(tmp_path))]
-    assert statuses == [("G", "T", "beyond_max"), ("G", "gone", "no_queue"), ("new", "T", "no_queue")]
 
 
 def test_hostile_configuration_gives_nulls(tmp_path: Path) -> None:

@@ -1,0 +1,253 @@
+"""The table `groups`: how far each consumer group is in each queue, and what of it is still there.
+
+    queue    |  deleted   | a .. b | c d e f |          b last_consumed, c oldest_unconsumed, f newest
+             0           min     offset     max         lag 4; with an offset below min the rest is lost
+
+The offsets are those of consumerOffset.json and lmqConsumerOffset.json, or of their copies in RocksDB. Little is read
+of a queue, and single records for the times that are asked for.
+
+Source: ConsumerOffsetManager, LmqConsumerOffsetManager, ConsumerProgressSubCommand; RocketMQ 4.0.0 to 5.5.0.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+
+from rmqinspect.broker.group_topics import kind_of
+from rmqinspect.commitlog.store_timestamps import StoreTimes
+from rmqinspect.config.json_files import ConsumerOffset, integer, read_consumer_offsets
+from rmqinspect.consumequeue.bounds import peek_queues
+from rmqinspect.consumequeue.units import QueueSummary, find_units
+from rmqinspect.errors import Unreadable
+from rmqinspect.store.model import Store
+from rmqinspect.tables.arrow import batches_of
+from rmqinspect.tables.config import report_problems
+from rmqinspect.tables.expected_queues import ExpectedQueues
+from rmqinspect.tables.table import CONFIG_DATABASES, QUEUE_DATABASES, TIMESTAMP, Request, Source, Table, column
+from rmqinspect.times import millis_to_micros
+
+INFLOW_MESSAGES = 1000  # the newest ones of a queue, whose times tell how many come in
+
+SCHEMA = pa.schema(
+    [
+        column("group", pa.string(), "consumer group; with a second @ a proxy's broadcast consumer"),
+        column("topic", pa.string(), "topic it consumes"),
+        column("queue_id", pa.int32(), "queue of that topic"),
+        column("consumer_offset", pa.int64(), "next queue offset to consume; of a group that pops: to pop"),
+        column("min_offset", pa.int64(), "of the queue; null without its files"),
+        column("max_offset", pa.int64(), "of the queue; null without its files"),
+        column("lag", pa.int64(), "max_offset minus consumer_offset; negative beyond the maximum"),
+        column("oldest_unconsumed", TIMESTAMP, "store time of the next message; null if none"),
+        column(
+            "status",
+            pa.string(),
+            "ok, behind_min (messages lost), beyond_max, no_queue; null without queues",
+        ),
+        column(
+            "lost", pa.int64(), "messages below min_offset that the group never got; null without the queue's files"
+        ),
+        column("kind", pa.string(), "normal, retry, pop_retry, dlq, lmq, broadcast, system"),
+        column("last_consumed", TIMESTAMP, "store time of the message before consumer_offset; null if it is gone"),
+        column("newest", TIMESTAMP, "store time of the queue's last message; null if none"),
+        column(
+            "inflow", pa.int64(), "messages an hour, by the times of the queue's last 1,000; null without two times"
+        ),
+        column("file", pa.string(), "file the offset was read from"),
+    ]
+)
+_OF_TIMES = ("oldest_unconsumed", "last_consumed", "newest", "inflow")
+_HOUR = 3_600_000  # ms
+_AT_ONCE = 4096  # rows whose records are read in the order of the log
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a group is in a queue."""
+
+    entry: ConsumerOffset
+    queue: QueueSummary | None
+    status: str | None  # None: what was not given or not read cannot be compared
+
+    @property
+    def lag(self) -> int | None:
+        """Messages up to the queue's end, negative beyond it; None without the queue."""
+        return None if self.queue is None else integer(self.queue.max_offset - self.entry.offset)
+
+    @property
+    def lost(self) -> int | None:
+        """Messages that were deleted before the group got them; None without the queue."""
+        return None if self.queue is None else max(0, self.queue.min_offset - max(0, self.entry.offset))
+
+    @property
+    def next_offset(self) -> int | None:
+        """The queue offset of the group's next message; None if there is none."""
+        if self.queue is None or self.entry.offset >= self.queue.max_offset:
+            return None
+        return max(self.entry.offset, self.queue.min_offset)
+
+
+@dataclass(slots=True)
+class Times:
+    """Store times of a position, in microseconds, and messages an hour."""
+
+    oldest_unconsumed: int | None = None
+    last_consumed: int | None = None
+    newest: int | None = None
+    inflow: int | None = None
+
+
+def positions(
+    entries: Sequence[ConsumerOffset], queues: Mapping[tuple[str, int], QueueSummary], store: Store
+) -> Iterator[Position]:
+    """Yield how far each group is; `queues` has those of the entries that could be read."""
+    expected = ExpectedQueues(store)
+    for entry in entries:
+        key = entry.topic, entry.queue_id
+        queue = queues.get(key)
+        status = _status(entry, queue, expected) if queue or expected.was_read(*key) else None
+        yield Position(entry, queue, status)
+
+
+def _status(entry: ConsumerOffset, queue: QueueSummary | None, expected: ExpectedQueues) -> str:
+    """Return how an offset lies to its queue; a queue that nothing was written to has no files, and ends at 0.
+
+    Source: DefaultMessageStore#getMaxOffsetInQueue.
+    """
+    offset = entry.offset
+    if queue is None:
+        return "beyond_max" if offset > 0 and expected.had_files(entry.topic, entry.queue_id) else "no_queue"
+    if offset < queue.min_offset:
+        return "behind_min"
+    return "beyond_max" if offset > queue.max_offset else "ok"
+
+
+def times_of(store: Store, some: Sequence[Position], request: Request) -> list[Times]:
+    """Return the times of some positions; of `request.columns`, those that are not asked for are None.
+
+    The records are read in the order of the log, each once.
+    """
+    wanted = [name for name in _OF_TIMES if request.columns is None or name in request.columns]
+    places = [_places(position, wanted, request) for position in some]
+    distinct = sorted({place for found in places for place in found.values()})
+    with StoreTimes(store) as reader:
+        known = {place: reader.at(*place) for place in distinct}
+
+    def millis(found: Mapping[str, tuple[int, int]], name: str) -> int | None:
+        return known[found[name]] if name in found else None
+
+    def micros(found: Mapping[str, tuple[int, int]], name: str) -> int | None:
+        value = millis(found, name)
+        return None if value is None else millis_to_micros(value)
+
+    return [
+        Times(
+            micros(found, "oldest_unconsumed"),
+            micros(found, "last_consumed"),
+            micros(found, "newest"),
+            _rate(_inflow_messages(position), millis(found, "inflow"), millis(found, "last")),
+        )
+        for position, found in zip(some, places, strict=True)
+    ]
+
+
+def _places(position: Position, wanted: Sequence[str], request: Request) -> dict[str, tuple[int, int]]:
+    """Return the records (physical offset, size) whose times are needed, by what they are needed for."""
+    queue, found = position.queue, dict[str, tuple[int, int]]()
+    if queue is None or queue.last_physical_offset is None or queue.last_size is None:
+        return found
+    last = queue.last_physical_offset, queue.last_size
+    found |= {name: last for name, asked in (("newest", "newest"), ("last", "inflow")) if asked in wanted}
+    offsets = {
+        "oldest_unconsumed": position.next_offset,
+        "last_consumed": position.entry.offset - 1,
+        "inflow": queue.max_offset - 1 - _inflow_messages(position),
+    }
+    inside = {
+        name: offset
+        for name, offset in offsets.items()
+        if name in wanted and offset is not None and queue.min_offset <= offset < queue.max_offset
+    }
+    try:
+        units = find_units(queue.files, list(inside.values())) if inside else []
+    except Unreadable as error:  # vanished since the ends of the queue were read
+        if request.on_unreadable is None:
+            raise
+        request.on_unreadable(str(error))
+        return {}
+    return found | {name: unit[:2] for name, unit in zip(inside, units, strict=True) if unit is not None}
+
+
+def _inflow_messages(position: Position) -> int:
+    """Return the messages that follow the first one of those whose times tell the inflow."""
+    queue = position.queue
+    return 0 if queue is None else max(0, min(INFLOW_MESSAGES, queue.max_offset - queue.min_offset) - 1)
+
+
+def _rate(messages: int, first: int | None, last: int | None) -> int | None:
+    if first is None or last is None or last <= first:
+        return None
+    return messages * _HOUR // (last - first)
+
+
+def ends_of(
+    store: Store, request: Request, only: set[tuple[str, int]] | None = None
+) -> dict[tuple[str, int], QueueSummary]:
+    """Return the ends of queues; what cannot be read is reported.
+
+    :raises Unreadable: a queue cannot be read, and there is no `request.on_unreadable`.
+    """
+    problems: list[str] = []
+    found = {(queue.topic, queue.queue_id): queue for queue in peek_queues(store, problems, only)}
+    for problem in problems:
+        if request.on_unreadable is None:
+            raise Unreadable(problem)
+        request.on_unreadable(problem)
+    return found
+
+
+def _rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
+    entries, problems = read_consumer_offsets(store)
+    report_problems(problems, request, readable=bool(entries))
+    queues = ends_of(store, request, {(entry.topic, entry.queue_id) for entry in entries})
+
+    def rows() -> Iterator[tuple[Any, ...]]:
+        found = positions(entries, queues, store)
+        while some := list(islice(found, _AT_ONCE)):
+            for position, times in zip(some, times_of(store, some, request), strict=True):
+                yield _row(position, times)
+
+    yield from batches_of(SCHEMA, rows())
+
+
+def _row(position: Position, times: Times) -> tuple[Any, ...]:
+    entry, queue = position.entry, position.queue
+    return (
+        entry.group,
+        entry.topic,
+        entry.queue_id,
+        entry.offset,
+        queue.min_offset if queue else None,
+        queue.max_offset if queue else None,
+        position.lag,
+        times.oldest_unconsumed,
+        position.status,
+        position.lost,
+        kind_of(entry.group, entry.topic),
+        times.last_consumed,
+        times.newest,
+        times.inflow,
+        entry.file,
+    )
+
+
+GROUPS = Table(
+    "groups",
+    SCHEMA,
+    tuple(SCHEMA.names[: SCHEMA.names.index("status") + 1]),
+    _rows,
+    scans=(Source.CONFIG,),
+    databases=("config/consumerOffsets", "config/topics", *CONFIG_DATABASES, *QUEUE_DATABASES),
+)
