@@ -85,6 +85,25 @@ has fired, until its file is deleted. A message has a unit for each time that it
 false where a broker does not find the unit on its way from the slot's last unit back: the wheel is older than the unit,
 lost, or was used again two weeks later, or a link is damaged. `physical_offset` joins with `messages`.
 """,
+    "usage": """
+What takes the bytes of the log: one row per value of each dimension. The rows of `content` are all bytes of the log's
+files: records, records not selected, filler, zeros, unknown. The rows of any other dimension are all selected records,
+each once:
+
+| dimension | a value is |
+|---|---|
+| `kind` | normal, half, commit, rollback, op, delayed, timer, retry, dlq, pop (checkpoints and acks), system |
+| `topic`, `queue` | the stored topic, for a queue with `queue_id` |
+| `tag` | the tag; `covers` none: records without a tag |
+| `host` | the producer's address |
+| `hour` | the beginning of an hour of the broker's clock, UTC |
+| `size` | records of up to so many bytes, and of more than half of it |
+| `segment` | a file of the log |
+
+A dimension keeps up to 262,144 values. Of more, those with the fewest bytes become one row, `covers` others; then
+`bytes_error` says by how much other rows may be too small. The sum of all rows is exact all the same. With `usage
+--sample` all numbers are estimates, and `bytes_error` is half of their 95 % interval.
+""",
     FINDINGS: """
 One row per problem that `rmqinspect verify` finds at its default level. Only `export` and the Spark data source have
 this table; on the screen it is `verify -f table`. All codes: [findings.md](findings.md).

@@ -112,6 +112,7 @@ class Numbering:
     """The numbers of the keys seen so far."""
 
     def __init__(self) -> None:
+        self._seed = _SEED  # goes along to other processes
         self._used = np.zeros(2, np.int64)  # keys, bytes of names
         self._keys = np.zeros((_FEW, _WIDTH), np.int64)
         self._names = np.empty(_FEW * 32, np.uint8)
@@ -147,7 +148,7 @@ class Numbering:
         done = 0
         while True:
             tables = self._slots, self._keys, self._names
-            done = _number(_SEED, raw, starts, ends, integers, done, *tables, self._used, numbers)
+            done = _number(self._seed, raw, starts, ends, integers, done, *tables, self._used, numbers)
             if done == len(starts):
                 return numbers
             self._grow(int(ends[done] - starts[done]))

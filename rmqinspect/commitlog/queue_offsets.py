@@ -155,7 +155,7 @@ class QueueOffsets:
         jumps = np.empty((len(records), 4), np.int64)
         undone = np.empty(len(records), np.int64)
         counts = _follow(
-            records.rows, numbers, _steps(records), records.base, int(self.gap), self._table, jumps, undone
+            records.rows, numbers, offsets_taken(records), records.base, int(self.gap), self._table, jumps, undone
         )
         found, back = counts >> 32, counts & _32_BITS
         self._undone.update(undone[:back].tolist())
@@ -166,8 +166,8 @@ class QueueOffsets:
         ]
 
 
-def _steps(records: Records) -> Ints:
-    """Return how many queue offsets each record takes; nothing where all take one."""
+def offsets_taken(records: Records) -> Ints:
+    """Return how many queue offsets each record takes, one for each message in it; nothing where all take one."""
     batches = np.flatnonzero(records.sys_flag & SysFlag.INNER_BATCH)
     if not len(batches):
         return np.empty(0, np.int64)

@@ -21,6 +21,7 @@ from rmqinspect.store.model import Store
 from rmqinspect.system.filesystem import Files, files_below, stat
 from rmqinspect.system.uri import is_below, realpath, shown
 from rmqinspect.tables import TABLES
+from rmqinspect.tables.fold import add_account
 from rmqinspect.tables.log import end_of_log, gap_batches, gaps_in, segment_batches
 from rmqinspect.tables.read_log import lost_gaps
 from rmqinspect.tables.table import Request
@@ -51,9 +52,9 @@ class StoreResult:
         """Add the result of a part of the log."""
         part = read.part
         for one in read.reads:
-            _join(self.accounts, one.account)
+            add_account(self.accounts, one.account)
             if part.writes and not part.is_tail:
-                _join(self.covered, one.account)
+                add_account(self.covered, one.account)
                 self.missed.update([one.account.segment.base] if one.unread else [])
             self.unread += [unread.message for unread in one.unread]
         self.rows += read.rows
@@ -191,7 +192,3 @@ def _inputs(store: Store) -> list[dict[str, object]]:
         changed = datetime.fromtimestamp(status.st_mtime, UTC).isoformat(timespec="microseconds")
         inputs.append({"file": file.name, "size": status.st_size, "modified": changed})
     return inputs
-
-
-def _join(accounts: dict[str, ByteAccount], account: ByteAccount) -> None:
-    accounts.setdefault(account.segment.path, ByteAccount(account.segment)).join(account)

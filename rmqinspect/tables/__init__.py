@@ -9,6 +9,7 @@ from rmqinspect.tables.queues import QUEUE_UNITS, QUEUES
 from rmqinspect.tables.rocksdb_entries import ROCKSDB_ENTRIES
 from rmqinspect.tables.table import Table
 from rmqinspect.tables.timer_units import TIMER_UNITS
+from rmqinspect.tables.usage import USAGE
 
 TABLES: dict[str, Table] = {
     table.name: table
@@ -27,5 +28,6 @@ TABLES: dict[str, Table] = {
         DELAY_OFFSETS,
         ROCKSDB_ENTRIES,
         TIMER_UNITS,
+        USAGE,
     )
 }

@@ -4,7 +4,8 @@
     folds    take take take    take take take  take       one for each split
     result   f0  .join(f1)  .join(f2)                     in the order of the log, whatever the number of threads
 
-A fold keeps little: numbers and distinct names, nothing for each record. A few wait for each thread.
+A fold keeps little: numbers and distinct names, nothing for each record. A few wait for each thread. The splits are
+the same for any number of threads, so a fold may forget something when it is joined.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -18,7 +19,8 @@ from rmqinspect.commitlog.gaps import holes_in
 from rmqinspect.commitlog.scan import RecordRun
 from rmqinspect.commitlog.splits import Split
 from rmqinspect.store.model import Segment, Store
-from rmqinspect.tables.read_log import Item, LogSplitRead, read_split, readings, report_holes
+from rmqinspect.system.workers import stream_ordered
+from rmqinspect.tables.read_log import Item, LogSplitRead, Reading, read_split, readings, report_holes, splits_in
 from rmqinspect.tables.table import Request
 
 
@@ -40,10 +42,10 @@ Fold = TypeVar("Fold", bound=LogFold)
 
 @dataclass(slots=True)
 class Folded(Generic[Fold]):
-    """The fold of some segments, and what their bytes are."""
+    """The fold of one split, and what its bytes are."""
 
     fold: Fold
-    accounts: dict[str, ByteAccount]  # by path of the segment
+    account: ByteAccount
 
 
 class OnlyBytes:
@@ -63,25 +65,49 @@ def fold_log(store: Store, request: Request, new: Callable[[], Fold]) -> Fold:
 
     :raises Unreadable: a file cannot be opened, and there is no `request.on_unreadable`.
     """
+    whole = new()
     report_holes(holes_in(store), request)
-    return fold_segments(store.segments, request, new).fold
+    for part in folds_in(store.segments, request, new):
+        whole.join(part.fold)
+    return whole
 
 
-def fold_segments(segments: Sequence[Segment], request: Request, new: Callable[[], Fold]) -> Folded[Fold]:
-    """Return the fold of some segments; holes between them are not reported. Otherwise as `fold_log`."""
-    folded = Folded(new(), {})
+def folds_in(
+    segments: Sequence[Segment], request: Request, new: Callable[[], Fold]
+) -> Generator[Folded[Fold], None, None]:
+    """Yield the folds of some segments split by split, in the order of the log; otherwise as `fold_log`.
+
+    Holes between segments are not reported.
+    """
     read = partial(_fold_split, new=new)
-    with closing(readings(segments, request, read, _is_result, request.jobs)) as splits:
+    with closing(readings(splits_in(segments, request), request, read, _is_result, request.jobs)) as splits:
         for reading in splits:
             for fold in reading.rows(request):
-                folded.fold.join(fold)
-            segment = reading.split.segment
-            folded.accounts.setdefault(segment.path, ByteAccount(segment)).join(reading.account)
-    return folded
+                yield Folded(fold, reading.account)
+
+
+def folds_apart(
+    splits: Sequence[Split], request: Request, new: Callable[[], Fold]
+) -> Generator[Folded[Fold], None, None]:
+    """Yield the folds of splits that do not touch each other: their borders are guessed, lost ranges not reported.
+
+    :raises Unreadable: a file cannot be opened, and there is no `request.on_unreadable`.
+    """
+    read = partial(_fold_split, new=new)
+    with closing(stream_ordered(read, splits, request.jobs, _is_result, request.jobs)) as streams:
+        for split, items in zip(splits, streams, strict=True):
+            reading = Reading(split, items)
+            for fold in reading.rows(request):
+                yield Folded(fold, reading.account)
+
+
+def add_account(accounts: dict[str, ByteAccount], account: ByteAccount) -> None:
+    """Add the account of a split to that of its segment; `accounts` is by path."""
+    accounts.setdefault(account.segment.path, ByteAccount(account.segment)).join(account)
 
 
 def _fold_split(split: Split, new: Callable[[], Fold]) -> Generator[Item[Fold], None, None]:
-    """Read a split; its only row is its fold, just before the result."""
+    """Read a split; its only row is its fold, behind the result."""
     fold = new()
 
     def take(run: RecordRun) -> tuple[Fold, ...]:
@@ -89,9 +115,9 @@ def _fold_split(split: Split, new: Callable[[], Fold]) -> Generator[Item[Fold], 
         return ()
 
     for item in read_split(split, take):
+        yield item
         if isinstance(item, LogSplitRead):
             yield fold
-        yield item
 
 
 def _is_result(item: object) -> int:

@@ -14,8 +14,8 @@ from rmqinspect.commitlog.splits import Split
 from rmqinspect.store.model import Segment, Store
 from rmqinspect.tables import messages
 from rmqinspect.tables.arrow import batches_of
-from rmqinspect.tables.fold import OnlyBytes, fold_segments
-from rmqinspect.tables.read_log import SPLIT_SIZE, Item, LogSplitRead, read_split, readings, report_holes
+from rmqinspect.tables.fold import OnlyBytes, add_account, folds_in
+from rmqinspect.tables.read_log import SPLIT_SIZE, Item, LogSplitRead, read_split, readings, report_holes, splits_in
 from rmqinspect.tables.table import TIMESTAMP, Request, Table, column
 from rmqinspect.times import millis_to_micros
 
@@ -61,8 +61,9 @@ def messages_in(
     `take` gets the byte account of each split.
     """
     read = partial(read_split, rows_of=partial(messages.message_batches, request=request))
-    with closing(readings(segments, request, read, _size_of, request.jobs * SPLIT_SIZE)) as splits:
-        for reading in splits:
+    splits = splits_in(segments, request, whole=request.jobs == 1)
+    with closing(readings(splits, request, read, _size_of, request.jobs * SPLIT_SIZE)) as read_splits:
+        for reading in read_splits:
             yield from reading.rows(request)
             if take is not None:
                 take(reading.account)
@@ -127,7 +128,10 @@ def segment_batches(store: Store, accounts: Mapping[str, ByteAccount]) -> Iterat
 
 def _accounts(segments: Sequence[Segment], request: Request) -> Mapping[str, ByteAccount]:
     """Read some segments; return the byte account of each, by path."""
-    return fold_segments(segments, request, OnlyBytes).accounts
+    accounts: dict[str, ByteAccount] = {}
+    for part in folds_in(segments, request, OnlyBytes):
+        add_account(accounts, part.account)
+    return accounts
 
 
 def read_log_split(

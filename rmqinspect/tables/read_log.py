@@ -123,18 +123,17 @@ class Reading(Generic[Row]):
 
 
 def readings(
-    segments: Sequence[Segment],
+    splits: Sequence[Split],
     request: Request,
     read: Callable[[Split], Generator[Item[Row], None, None]],
     size_of: Callable[[Item[Row]], int],
     room: int,
 ) -> Generator[Reading[Row], None, None]:
-    """Yield the splits of some segments in the order of the log; take the rows of each before the next one.
+    """Yield splits of `splits_in`, in their order; take the rows of each before the next one.
 
     Threads run `read_split` or what adds to it, until items of a size of `room` wait. Ranges that lost their records
     are told through the request, but for holes between segments.
     """
-    splits = splits_in(segments, request)
     lost = _LostRanges(request)
     with closing(stream_ordered(read, splits, request.jobs, size_of, room)) as streams:
         started = (Reading(split, items) for split, items in zip(splits, streams, strict=True))
@@ -149,9 +148,9 @@ def readings(
             lost.take(reading.account, splits[number + 1 : number + 2])
 
 
-def splits_in(segments: Sequence[Segment], request: Request) -> list[Split]:
-    """Return the splits to read of some segments, cut to the range of offsets asked for."""
-    splits = plan_splits(segments, SPLIT_SIZE if request.jobs > 1 else 1 << 62)
+def splits_in(segments: Sequence[Segment], request: Request, *, whole: bool = False) -> list[Split]:
+    """Return the splits to read of some segments, cut to the range of offsets asked for; with `whole` one of each."""
+    splits = plan_splits(segments, 1 << 62 if whole else SPLIT_SIZE)
     if request.offsets is None:
         return splits
     start, end = request.offsets

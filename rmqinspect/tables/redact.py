@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 # Columns of findings that may quote any value, for example the byte of a flipped bit.
 _QUOTING = frozenset({"expected", "found", "message"})
@@ -23,6 +24,9 @@ _COLUMNS: dict[str, frozenset[str]] = {
         {"born_host", "born_port", "store_host", "store_port", "msg_id", "offset_msg_id", "client_host"}
     ),
 }
+
+# The same of tables with columns `dimension` and `value`: dimensions whose values are masked.
+_DIMENSIONS = {"tags": "tag", "hosts": "host"}
 
 # Properties that hold the same values. Source: MessageConst.
 _PROPERTIES: dict[str, frozenset[str]] = {
@@ -82,6 +86,9 @@ class Redaction:
             for position, field in enumerate(batch.schema):
                 if field.name in _COLUMNS[word] | _QUOTING:
                     masked = _mask_column(batch.column(position), key)
+                elif field.name == "value" and word in _DIMENSIONS and "dimension" in batch.schema.names:
+                    which = pc.equal(batch.column("dimension"), _DIMENSIONS[word])
+                    masked = pc.if_else(which, _mask_column(batch.column(position), key), batch.column(position))
                 elif field.name == "properties" and _PROPERTIES[word]:
                     masked = _mask_properties(batch.column(position), _PROPERTIES[word], key)
                 else:

@@ -1,0 +1,155 @@
+"""Sums per distinct value: how many messages and bytes each topic, tag, host or minute has.
+
+    keys      topic-a, 0 | topic-a, 1 | topic-b, 0 | ...        numbered as they appear
+    sums      records, messages, bytes, first and last time     one row for each key
+
+Exact up to 262,144 values of together 32 MiB. Above that the smaller half is forgotten, and counts as `others`: a value
+that comes again begins at nothing, so the sums of a value may then be too small by at most what `others` has. The sums
+of all values and others together are always exact.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rmqinspect.codec.arrays import Bools, Bytes, Ints
+from rmqinspect.codec.kernels import Table, TableOut, kernel
+from rmqinspect.codec.numbering import Numbering
+from rmqinspect.commitlog import columns
+
+MOST = 1 << 18  # values
+_MOST_NAMES = 32 << 20  # bytes of them
+
+# Columns of the table of sums.
+RECORDS, MESSAGES, BYTES, FIRST, LAST = range(5)
+_EMPTY = (0, 0, 0, (1 << 63) - 1, -(1 << 63))
+_SIZE, _TIME = columns.TOTAL_SIZE, columns.STORE_TIMESTAMP
+
+
+@kernel
+def _add(rows: Table, messages: Ints, numbers: Ints, sums: TableOut) -> None:
+    """Add each record to the sums of its value; without `messages` each is one."""
+    for row in range(min(len(rows), len(numbers))):
+        value, time = numbers[row], rows[row, _TIME]
+        if 0 <= value < len(sums):
+            sums[value, RECORDS] += 1
+            sums[value, MESSAGES] += messages[row] if row < len(messages) else 1
+            sums[value, BYTES] += rows[row, _SIZE]
+            sums[value, FIRST] = min(sums[value, FIRST], time)
+            sums[value, LAST] = max(sums[value, LAST], time)
+
+
+@dataclass(slots=True)
+class Tally:
+    """Sums per key of one dimension. A key is some bytes and an integer; its meaning is the caller's."""
+
+    keys: Numbering = field(default_factory=Numbering)
+    _sums: Ints = field(default_factory=lambda: np.array([_EMPTY], np.int64))  # with room for more
+    _squares: NDArray[np.float64] = field(default_factory=lambda: np.zeros(1))
+    others: Ints = field(default_factory=lambda: np.array(_EMPTY, np.int64))  # sums of values that were forgotten
+
+    @property
+    def sums(self) -> Ints:
+        """A row of sums for each key; times are the lowest and the highest, in ms."""
+        return self._sums[: len(self.keys)]
+
+    @property
+    def squares(self) -> NDArray[np.float64]:
+        """For each key, the sum of the squares of its bytes in each tally that was joined."""
+        return self._squares[: len(self.keys)]
+
+    def take(self, raw: Bytes, starts: Ints, ends: Ints, integers: Ints, rows: Ints, messages: Ints) -> None:
+        """Add records: their keys, their rows of `commitlog.columns`, and their numbers of messages; empty: all 1."""
+        numbers = self.keys.number(raw, starts, ends, integers)
+        self._make_room()
+        _add(rows, messages, numbers, self._sums)
+        self._forget()
+
+    def join(self, following: "Tally") -> None:
+        """Add the sums of another part of the log."""
+        numbers = self.keys.number_of(following.keys)
+        self._join(numbers, following)
+        self._squares[numbers] += following.sums[:, BYTES].astype(np.float64) ** 2
+        self._forget()
+
+    def regrouped(self, names: Bytes, starts: Ints, ends: Ints, integers: Ints) -> "Tally":
+        """Return the sums under other keys, one for each of the present ones; several may share one."""
+        result = Tally()
+        result._join(result.keys.number(names, starts, ends, integers), self)
+        return result
+
+    def by_integer(self, integers: Ints) -> "Tally":
+        """Return the sums under keys without bytes."""
+        nothing = np.zeros(len(self.keys), np.int64)
+        return self.regrouped(np.empty(0, np.uint8), nothing, nothing, integers)
+
+    def by_one(self, integer: int) -> "Tally":
+        """Return all sums under one key, those of `others` too."""
+        result = Tally()
+        if len(self.keys) or self.others[RECORDS]:
+            result._numbers_of(integer)
+            result._sums[0] = self.total()
+        return result
+
+    def add(self, integer: int, size: int) -> None:
+        """Add bytes that are no record to the key of an integer."""
+        number = self._numbers_of(integer)
+        self._make_room()
+        self._sums[number, BYTES] += size
+
+    def total(self) -> Ints:
+        """Return the sums of all values and others."""
+        return _joined(np.vstack((self.sums, self.others)))
+
+    def _numbers_of(self, integer: int) -> Ints:
+        nothing = np.zeros(1, np.int64)
+        return self.keys.number(np.empty(0, np.uint8), nothing, nothing, nothing + integer)
+
+    def select(self, which: Bools) -> "Tally":
+        """Return the sums of some keys; those of the others are in `others`."""
+        result, keys = Tally(), self.keys
+        kept = np.flatnonzero(which)
+        starts = keys.starts[kept]
+        result.keys.number(keys.names, starts, starts + keys.sizes[kept], keys.integers[kept])
+        result._sums, result._squares = self._sums[kept], self._squares[kept]
+        result.others = _joined(np.vstack((self.sums[~which], self.others)))
+        return result
+
+    def _join(self, numbers: Ints, other: "Tally") -> None:
+        self._make_room()
+        for column in (RECORDS, MESSAGES, BYTES):
+            np.add.at(self._sums[:, column], numbers, other.sums[:, column])
+        np.minimum.at(self._sums[:, FIRST], numbers, other.sums[:, FIRST])
+        np.maximum.at(self._sums[:, LAST], numbers, other.sums[:, LAST])
+        self.others = _joined(np.vstack((self.others, other.others)))
+
+    def _make_room(self) -> None:
+        count = len(self.keys)
+        if count > len(self._sums):
+            self._sums = np.concatenate((self._sums, np.full((count, len(_EMPTY)), _EMPTY, np.int64)))
+            self._squares = np.concatenate((self._squares, np.zeros(count)))
+
+    def _forget(self) -> None:
+        """Keep the values with the most bytes, half as many as there may be, if there are too many."""
+        keys = self.keys
+        if len(keys) <= MOST and len(keys.names) <= _MOST_NAMES:
+            return
+        order = np.argsort(-self.sums[:, BYTES], kind="stable")
+        few = (np.arange(len(keys)) < MOST // 2) & (np.cumsum(keys.sizes[order]) <= _MOST_NAMES // 2)
+        which = np.zeros(len(keys), np.bool_)
+        which[order[few]] = True
+        smaller = self.select(which)
+        self.keys, self._sums, self._squares, self.others = (
+            smaller.keys,
+            smaller._sums,
+            smaller._squares,
+            smaller.others,
+        )
+
+
+def _joined(rows: Ints) -> Ints:
+    """Return the sums of all rows."""
+    sums: Ints = rows.sum(axis=0)
+    sums[FIRST], sums[LAST] = rows[:, FIRST].min(), rows[:, LAST].max()
+    return sums

@@ -1,0 +1,124 @@
+"""The table `usage`: what takes the bytes of the log, by topic, queue, tag, producer, hour, segment, kind."""
+
+from collections.abc import Callable, Iterator, Mapping
+from ipaddress import ip_address
+
+import numpy as np
+import pyarrow as pa
+
+from rmqinspect.broker.record_kinds import KINDS
+from rmqinspect.codec.arrays import Ints
+from rmqinspect.store.model import Store
+from rmqinspect.tables.columns import millis, text
+from rmqinspect.tables.sample import Sample
+from rmqinspect.tables.table import TIMESTAMP, Request, Table, column
+from rmqinspect.tables.tally import BYTES, FIRST, LAST, MESSAGES, RECORDS, Tally
+from rmqinspect.tables.usage_fold import CONTENTS, HOUR, SMALLEST_CLASS, WITHOUT, Usage, names_of, read_usage, texts_of
+from rmqinspect.times import format_millis
+
+SCHEMA = pa.schema(
+    [
+        column("dimension", pa.string(), "content, kind, topic, queue, tag, host, hour, size, segment"),
+        column("value", pa.string(), "one of the dimension's values; null where `covers` is not value"),
+        column("queue_id", pa.int32(), "of a queue, beside its topic; else null"),
+        column("covers", pa.string(), "value; none: records without one; others: values that are not listed"),
+        column("records", pa.int64(), "commit-log records"),
+        column("messages", pa.int64(), "messages: an inner batch holds several"),
+        column("bytes", pa.int64(), "whole records (TOTALSIZE); content: all bytes of the log"),
+        column("share", pa.float64(), "of the bytes of all rows of the dimension, 0 to 1"),
+        column("first_store_timestamp", TIMESTAMP, "lowest broker's clock"),
+        column("last_store_timestamp", TIMESTAMP, "highest broker's clock"),
+        column("bytes_error", pa.int64(), "how far `bytes` may be off; null: exact"),
+    ]
+)
+BRIEF = ("dimension", "value", "queue_id", "records", "messages", "bytes", "share", "last_store_timestamp")
+
+
+def usage_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
+    """Yield the table `usage`."""
+    yield from usage_batches(read_usage(store, request))
+
+
+def usage_batches(usage: Usage) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a store, dimension by dimension: times and sizes ascending, all others by their bytes."""
+    for name, tally in usage.dimensions.items():
+        if len(tally.keys):
+            yield _batch(name, tally, usage)
+
+
+def _batch(dimension: str, tally: Tally, usage: Usage) -> pa.RecordBatch:
+    keys = tally.keys
+    by_value = dimension in ("hour", "size", "segment", "content")
+    order = np.argsort(keys.integers if by_value else -tally.sums[:, BYTES], kind="stable")
+    sums, covers, integers = tally.sums[order], ["value"] * len(order), keys.integers[order]
+    values = _VALUES[dimension](usage, tally, order)
+    if dimension == "tag":
+        for row in np.flatnonzero(integers == WITHOUT).tolist():
+            covers[row] = "none"
+        values = pa.array(
+            [None if cover == "none" else one for cover, one in zip(covers, values.to_pylist(), strict=True)]
+        )
+    errors = _errors(tally, order, usage.sample)
+    queue_ids = pa.array(integers.astype(np.int32)) if dimension == "queue" else pa.nulls(len(order), pa.int32())
+    if tally.others[RECORDS]:
+        sums = np.vstack((sums, tally.others))
+        covers.append("others")
+        values, queue_ids = (pa.concat_arrays([one, pa.nulls(1, one.type)]) for one in (values, queue_ids))
+        errors = None if errors is None else np.append(errors, errors.max(initial=0))
+    counts = [sums[:, which] for which in (RECORDS, MESSAGES, BYTES)]
+    if usage.sample is not None:
+        counts = [np.rint(column * usage.sample.scale).astype(np.int64) for column in counts]
+    total = max(int(sums[:, BYTES].sum()), 1)
+    columns = [
+        pa.repeat(pa.scalar(dimension), len(sums)),
+        values.cast(pa.string()),
+        queue_ids,
+        pa.array(covers, pa.string()),
+        *map(pa.array, counts),
+        pa.array(np.round(sums[:, BYTES] / total, 9)),
+        *(millis(sums[:, which])[0] for which in (FIRST, LAST)),
+        pa.nulls(len(sums), pa.int64()) if errors is None else pa.array(errors),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+def _errors(tally: Tally, order: Ints, sample: Sample | None) -> Ints | None:
+    """Return how far the bytes of each value may be off; None: not at all."""
+    if sample is not None:
+        return sample.errors(tally.sums[order, BYTES], tally.squares[order])
+    if not tally.others[RECORDS]:
+        return None
+    return np.full(len(order), tally.others[BYTES])
+
+
+def _listed(names: tuple[str, ...]) -> Callable[[Usage, Tally, Ints], pa.Array]:
+    return lambda _, tally, order: pa.array([names[number] for number in tally.keys.integers[order].tolist()])
+
+
+def _hour(number: int) -> str:
+    return format_millis(number * HOUR) or str(number * HOUR)
+
+
+def _size(number: int) -> str:
+    return str(1 << (SMALLEST_CLASS + number))
+
+
+# Dimension -> its values as texts, in an order.
+_VALUES: Mapping[str, Callable[[Usage, Tally, Ints], pa.Array]] = {
+    "content": _listed(CONTENTS),
+    "kind": _listed(KINDS),
+    "topic": lambda _, tally, order: names_of(tally, order),
+    "queue": lambda _, tally, order: names_of(tally, order),
+    "tag": lambda _, tally, order: text(texts_of(tally, order))[0],
+    "host": lambda _, tally, order: pa.array([str(ip_address(one)) for one in texts_of(tally, order).to_pylist()]),
+    "hour": lambda _, tally, order: pa.array(map(_hour, tally.keys.integers[order].tolist()), pa.string()),
+    "size": lambda _, tally, order: pa.array(
+        [str(1 << SMALLEST_CLASS + one) for one in tally.keys.integers[order].tolist()]
+    ),
+    "segment": lambda usage, tally, order: pa.array(
+        [usage.store.segments[number].name for number in tally.keys.integers[order].tolist()], pa.string()
+    ),
+}
+DIMENSIONS = tuple(_VALUES)
+
+USAGE = Table("usage", SCHEMA, BRIEF, usage_rows)

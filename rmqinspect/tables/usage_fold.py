@@ -1,0 +1,248 @@
+"""The sums behind the table `usage`: one fold of the log counts in few dimensions, and the others follow from those.
+
+    queue and transaction bits  ->  kind, topic, queue          TAGS       ->  tag
+    minute of the store time    ->  hour                        born host  ->  host
+
+Invariant: the sums of one dimension are those of all records that were chosen; `content` adds the bytes that are no
+record, up to the size of the log.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+
+from rmqinspect.broker.record_kinds import KINDS, kind_of
+from rmqinspect.codec.arrays import Bools, Ints
+from rmqinspect.codec.byte_ranges import take_ranges
+from rmqinspect.commitlog.byte_account import ByteAccount
+from rmqinspect.commitlog.gaps import holes_in
+from rmqinspect.commitlog.queue_offsets import offsets_taken
+from rmqinspect.commitlog.records import Records
+from rmqinspect.commitlog.scan import RecordRun
+from rmqinspect.schemas import message
+from rmqinspect.schemas.message import SysFlag
+from rmqinspect.store.model import Store
+from rmqinspect.tables.columns import name_column
+from rmqinspect.tables.fold import add_account, folds_apart, folds_in
+from rmqinspect.tables.read_log import report_holes
+from rmqinspect.tables.sample import Sample
+from rmqinspect.tables.table import Request
+from rmqinspect.tables.tally import MOST, Tally
+
+# What the bytes of a log are: `ByteAccount.gap_bytes`, and records.
+CONTENTS = ("records", "records not selected", "filler", "zeros", "unknown")
+
+COSTLY = ("tag", "host")
+"""Dimensions that are counted only if they are asked for."""
+
+_MINUTE, HOUR = 60_000, 3_600_000  # ms
+SMALLEST_CLASS, _CLASSES = 8, 24  # sizes up to 2^8, 2^9, ... bytes
+WITHOUT = 1  # the integer of a key that stands for no value
+_ADDRESS_V4, _ADDRESS_V6 = 4, 16  # bytes
+
+Choice = Callable[[RecordRun], Bools]  # which records of a run are counted
+
+
+@dataclass(slots=True)
+class UsageFold:
+    """Sums of some records."""
+
+    choose: Choice | None = None
+    by: frozenset[str] = frozenset(COSTLY)  # those asked for
+    queues: Tally = field(default_factory=Tally)  # topic, queue id * 4 + transaction
+    left_out: Tally = field(default_factory=Tally)  # records that were not chosen: one key
+    tags: Tally = field(default_factory=Tally)
+    hosts: Tally = field(default_factory=Tally)  # address
+    times: Tally = field(default_factory=Tally)  # by number of `unit`
+    unit: int = _MINUTE  # ms
+    sizes: Tally = field(default_factory=Tally)  # by class
+
+    def take(self, run: RecordRun) -> None:
+        """Count the records of a run."""
+        records = run.records
+        if self.choose is not None:
+            chosen = self.choose(run)
+            _take_all(self.left_out, records.select(~chosen))
+            records = records.select(chosen)
+        if not len(records):
+            return
+        take = _Taking(records, offsets_taken(records))
+        transactions = (records.sys_flag & message.TRANSACTION_MASK) >> message.TRANSACTION_SHIFT
+        take(self.queues, records.field("queue_id") * 4 + transactions, records.topic_starts, records.topic_ends)
+        take(self.times, records.field("store_timestamp") // self.unit)
+        take(self.sizes, np.searchsorted(_LIMITS, records.total_size))
+        if "host" in self.by:
+            hosts = records.field("born_host")
+            size = np.where(records.sys_flag & SysFlag.BORNHOST_V6, _ADDRESS_V6, _ADDRESS_V4)
+            take(self.hosts, np.zeros(len(records), np.int64), hosts, hosts + size)
+        if "tag" in self.by:
+            take(self.tags, *_tags(records))
+        self._coarsen()
+
+    def join(self, following: Self) -> None:
+        """Add the sums of the part that follows."""
+        for part in (self, following):
+            part._coarsen(max(self.unit, following.unit))
+        for name in ("queues", "left_out", "tags", "hosts", "times", "sizes"):
+            getattr(self, name).join(getattr(following, name))
+        self._coarsen()
+
+    def _coarsen(self, unit: int = 0) -> None:
+        """Count by the hour once there are very many minutes: those of damaged clocks, or of months."""
+        if self.unit < max(unit, HOUR if len(self.times.keys) > MOST // 2 else 0):
+            self.times = self.times.by_integer(self.times.keys.integers * self.unit // HOUR)
+            self.unit = HOUR
+
+    def hours(self) -> Tally:
+        """Return the sums by hours since 1970."""
+        return self.times.by_integer(self.times.keys.integers * self.unit // HOUR)
+
+    def topics(self) -> Tally:
+        """Return the sums by topic."""
+        return self._by_topic(np.zeros(len(self.queues.keys), np.int64))
+
+    def whole_queues(self) -> Tally:
+        """Return the sums by topic and queue id."""
+        return self._by_topic(self.queues.keys.integers // 4)
+
+    def kinds(self) -> Tally:
+        """Return the sums by number in KINDS."""
+        keys = self.queues.keys
+        integers = [
+            KINDS.index(kind_of(topic, queue % 4))
+            for topic, queue in zip(names_of(self.queues, slice(None)).to_pylist(), keys.integers.tolist(), strict=True)
+        ]
+        return self.queues.by_integer(np.array(integers, np.int64))
+
+    def _by_topic(self, integers: Ints) -> Tally:
+        keys = self.queues.keys
+        return self.queues.regrouped(keys.names, keys.starts, keys.starts + keys.sizes, integers)
+
+
+_LIMITS = 1 << np.arange(SMALLEST_CLASS, SMALLEST_CLASS + _CLASSES, dtype=np.int64)
+
+
+@dataclass(slots=True)
+class _Taking:
+    records: Records
+    messages: Ints
+
+    def __call__(self, tally: Tally, integers: Ints, starts: Ints | None = None, ends: Ints | None = None) -> None:
+        nothing = np.zeros(len(integers), np.int64) if starts is None or ends is None else None
+        begins, stops = (nothing, nothing) if nothing is not None else (starts, ends)
+        tally.take(self.records.bytes, begins, stops, integers, self.records.rows, self.messages)  # type: ignore[arg-type]
+
+
+def _take_all(tally: Tally, records: Records) -> None:
+    if len(records):
+        _Taking(records, offsets_taken(records))(tally, np.zeros(len(records), np.int64))
+
+
+def _tags(records: Records) -> tuple[Ints, Ints, Ints]:
+    """Return the integer of each record's key, and where its tag begins and ends."""
+    items = records.properties
+    which = items.of(b"TAGS")
+    without = which < 0
+    if without.all():
+        nothing = np.zeros(len(records), np.int64)
+        return nothing + WITHOUT, nothing, nothing
+    starts, ends = items.name_ends[which] + 1, items.value_ends[which]
+    return np.where(without, WITHOUT, 0), starts, np.where(without, starts, ends)
+
+
+# --- the sums of a store --------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Usage:
+    """The sums of a store by dimension, and the byte accounts of its segments, unless it was sampled."""
+
+    store: Store
+    dimensions: dict[str, Tally]
+    times: Tally  # by `unit` of store time since 1970
+    unit: int  # ms
+    accounts: dict[str, ByteAccount]  # by path
+    sample: Sample | None  # None: exact
+
+    @property
+    def records(self) -> Ints:
+        """The sums of all records that were counted."""
+        return self.dimensions["kind"].total()
+
+
+def read_usage(
+    store: Store,
+    request: Request,
+    choose: Choice | None = None,
+    by: Iterable[str] = COSTLY,
+    sample: Sample | None = None,
+) -> Usage:
+    """Return the sums of a store; `choose` says which records count, `by` which of COSTLY are wanted.
+
+    :raises Unreadable: a file cannot be opened, and there is no `request.on_unreadable`.
+    """
+    new = partial(UsageFold, choose, frozenset(by))
+    if sample is not None:
+        return _read_sample(store, request, new, sample)
+    whole, accounts, segments = new(), dict[str, ByteAccount](), Tally()
+    report_holes(holes_in(store), request)
+    numbers = {segment.path: number for number, segment in enumerate(store.segments)}
+    for part in folds_in(store.segments, request, new):
+        whole.join(part.fold)
+        add_account(accounts, part.account)
+        segments.join(part.fold.queues.by_one(numbers[part.account.segment.path]))
+    content = _content(accounts.values(), whole)
+    return Usage(store, _dimensions(whole, content, segments), whole.times, whole.unit, accounts, None)
+
+
+def _read_sample(store: Store, request: Request, new: Callable[[], UsageFold], sample: Sample) -> Usage:
+    whole, dimensions = new(), dict[str, Tally]()
+    numbers = {segment.path: number for number, segment in enumerate(store.segments)}
+    for part in folds_apart(sample.splits, request, new):
+        whole.join(part.fold)
+        content = _content([part.account], part.fold)
+        segments = part.fold.queues.by_one(numbers[part.account.segment.path])
+        # Joined window by window: how much the windows differ says how far the sums may be off.
+        for name, tally in _dimensions(part.fold, content, segments).items():
+            dimensions.setdefault(name, Tally()).join(tally)
+    return Usage(store, dimensions or _dimensions(whole, Tally(), Tally()), whole.times, whole.unit, {}, sample)
+
+
+def _dimensions(fold: UsageFold, content: Tally, segments: Tally) -> dict[str, Tally]:
+    found = {
+        "content": content,
+        "kind": fold.kinds(),
+        "topic": fold.topics(),
+        "queue": fold.whole_queues(),
+        "tag": fold.tags,
+        "host": fold.hosts,
+        "hour": fold.hours(),
+        "size": fold.sizes,
+        "segment": segments,
+    }
+    return {name: tally for name, tally in found.items() if name not in COSTLY or name in fold.by}
+
+
+def _content(accounts: Iterable[ByteAccount], fold: UsageFold) -> Tally:
+    """Return the sums by number in CONTENTS."""
+    content = Tally()
+    content.join(fold.queues.by_one(CONTENTS.index("records")))
+    content.join(fold.left_out.by_one(CONTENTS.index("records not selected")))
+    for account in accounts:
+        for kind, size in account.gap_bytes.items():
+            content.add(CONTENTS.index(kind), size)
+    return content
+
+
+def texts_of(tally: Tally, which: Ints | slice) -> pa.Array:
+    keys = tally.keys
+    starts = keys.starts[which]
+    return take_ranges(keys.names, starts, starts + keys.sizes[which])
+
+
+def names_of(tally: Tally, which: Ints | slice) -> pa.Array:
+    return name_column(texts_of(tally, which))[0]
