@@ -8,7 +8,7 @@ questions without a hit in any store -> Explainer -> a miss for each store
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -56,7 +56,14 @@ class Finding:
         self._limit = limit
         self._targets = targets
         self._searches = [
-            Search(one.store, one.look_up, self.questions, one.request, one.selection.select_rows) for one in targets
+            Search(
+                one.store,
+                one.look_up,
+                self.questions,
+                replace(one.request, records_of=(one.selection,)),
+                one.selection.select_rows,
+            )
+            for one in targets
         ]
         self._second: dict[tuple[str, str], Search] = {}  # by store and id
 

@@ -41,7 +41,7 @@ class Scope:
     records: int = 0  # that were read
     first_time: int | None = None  # of these records
     last_time: int | None = None
-    statuses: Counter[str] = field(default_factory=Counter)  # of records that are not sound
+    statuses: Counter[str] = field(default_factory=Counter)  # of records that are not sound and could be a hit
     gaps: list[Span] = field(default_factory=list)  # in `spans`, that held records
     unread: list[str] = field(default_factory=list)  # messages: what could not be read
     stopped: bool = False  # a limit ended the pass
@@ -82,6 +82,10 @@ class Search:
         self._request = replace(
             request,
             columns=None if request.columns is None else request.columns | COLUMNS | wanted,
+            # Near keys and ids are looked for among all records.
+            records_of=() if self.near_keys or self.near_ids else request.records_of,
+            with_damaged=True,
+            on_records=self._note_records,
             on_gap=self._note_gap,
             on_unreadable=self._note_unread,
         )
@@ -115,20 +119,21 @@ class Search:
         return planned_rows(self.store, self._look_up.to_read, self._request)
 
     def _look_at(self, batch: pa.RecordBatch) -> None:
-        scope = self.scope
-        scope.records += batch.num_rows
-        times = batch.column("store_timestamp").cast(pa.timestamp("us")).cast(pa.int64())
-        first, last = (pc.min_max(times)[name].as_py() for name in ("min", "max"))
-        if first is not None:
-            scope.first_time = first if scope.first_time is None else min(first, scope.first_time)
-            scope.last_time = last if scope.last_time is None else max(last, scope.last_time)
         for row in pc.value_counts(batch.column("status")).to_pylist():
             if row["values"] not in (None, *SOUND["status"]):
-                scope.statuses[row["values"]] += row["counts"]
+                self.scope.statuses[row["values"]] += row["counts"]
         for keys in self.near_keys.values():
             keys.take(batch)
         for ids in self.near_ids.values():
             ids.take(batch)
+
+    def _note_records(self, number: int, times: tuple[int, int] | None) -> None:
+        scope = self.scope
+        scope.records += number
+        if times is not None:
+            first, last = (time * 1000 for time in times)
+            scope.first_time = first if scope.first_time is None else min(first, scope.first_time)
+            scope.last_time = last if scope.last_time is None else max(last, scope.last_time)
 
     def _note_gap(self, _kind: str, start: int, end: int) -> None:
         self.scope.gaps += intersect([(start, end)], merge(self.scope.spans))

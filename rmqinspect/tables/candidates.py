@@ -21,7 +21,10 @@ _ADDRESS_V4, _ADDRESS_V6 = (place_of(host, "port") for host in (message.HostV4, 
 
 
 def candidates(run: RecordRun, request: Request) -> RecordRun:
-    """Return the records of a run that may pass all filters, and one of each topic that a filter has yet to see."""
+    """Return the records of a run that may pass all filters, and one of each topic that a filter has yet to see.
+
+    With the damaged ones, if the request says so.
+    """
     records = run.records
     passed, shown = np.ones(len(records), np.bool_), np.zeros(len(records), np.bool_)
     for selection in request.records_of:
@@ -33,6 +36,8 @@ def candidates(run: RecordRun, request: Request) -> RecordRun:
             left = np.flatnonzero(passed)
             passed[left] = _may_pass(records, left, needles, raw_body=request.raw_body)
     passed |= shown
+    if request.with_damaged:
+        passed |= ~records.body_crc_ok
     if passed.all():
         return run
     return replace(run, records=records.select(passed), carved=run.carved and bool(passed[0]))

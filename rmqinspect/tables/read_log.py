@@ -12,11 +12,12 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.commitlog.gaps import Gap
 from rmqinspect.commitlog.lenient_reader import Unread
+from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.scan import WINDOW_SIZE, RecordRun, redo_where_borders_differ, scan_split
 from rmqinspect.commitlog.splits import Borders, ScanState, Split, plan_splits
 from rmqinspect.errors import Unreadable
@@ -24,6 +25,7 @@ from rmqinspect.store.model import Segment
 from rmqinspect.system.limits import keep_freed_memory
 from rmqinspect.system.workers import stream_ordered
 from rmqinspect.tables.table import Request
+from rmqinspect.times import END_MILLI, FIRST_MILLI
 
 Row = TypeVar("Row")
 
@@ -47,9 +49,17 @@ class LogSplitRead:
     borders: Borders | None  # None: the file could not be opened
 
 
-# What becomes known of a split while it is read, in this order: where it was entered; rows, the position up to which
-# they are known, and what could not be read; the result.
-Item: TypeAlias = ScanState | Row | int | Unread | LogSplitRead
+class Walked(NamedTuple):
+    """A run of records whose rows are known."""
+
+    position: int  # in the segment: where it ends
+    records: int
+    times: tuple[int, int] | None  # earliest and latest store time in ms, of those inside the years 1 to 9999
+
+
+# What becomes known of a split while it is read, in this order: where it was entered; rows, up to where they are known,
+# and what could not be read; the result.
+Item: TypeAlias = ScanState | Row | Walked | Unread | LogSplitRead
 
 
 def read_split(split: Split, rows_of: Callable[[RecordRun], Iterable[Row]]) -> Generator[Item[Row], None, None]:
@@ -75,7 +85,7 @@ def read_split(split: Split, rows_of: Callable[[RecordRun], Iterable[Row]]) -> G
                 account.add(event)
             if isinstance(event, RecordRun):
                 yield from rows_of(event)
-                yield event.records.base + int(event.records.ends[-1]) - split.segment.base
+                yield _walked(event.records, split)
     except Unreadable as error:
         base = split.segment.base
         unread.append(Unread(base + split.start, base + split.end, str(error)))
@@ -83,6 +93,13 @@ def read_split(split: Split, rows_of: Callable[[RecordRun], Iterable[Row]]) -> G
     yield LogSplitRead(split, unread, account, borders)
     if failure is not None:
         raise failure
+
+
+def _walked(records: Records, split: Split) -> Walked:
+    times = records.field("store_timestamp")
+    times = times[(times >= FIRST_MILLI) & (times < END_MILLI)]
+    position = records.base + int(records.ends[-1]) - split.segment.base
+    return Walked(position, len(records), (int(times.min()), int(times.max())) if len(times) else None)
 
 
 class Reading(Generic[Row]):
@@ -100,14 +117,16 @@ class Reading(Generic[Row]):
             self._items = chain((first,), items)
 
     def rows(self, request: Request) -> Iterator[Row]:
-        """Yield the rows; progress, and what could not be read, is told in between."""
+        """Yield the rows; progress, and records, and what could not be read, are told in between."""
         tell, progress = request.on_unreadable, request.progress or (lambda size: None)
         done = self.split.start
         try:
             for item in self._items:
-                if isinstance(item, int):
-                    progress(item - done)
-                    done = item
+                if isinstance(item, Walked):
+                    progress(item.position - done)
+                    done = item.position
+                    if request.on_records is not None:
+                        request.on_records(item.records, item.times)
                 elif isinstance(item, LogSplitRead):
                     self.account, self.borders = item.account, item.borders
                 elif isinstance(item, Unread):

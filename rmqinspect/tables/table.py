@@ -19,6 +19,7 @@ class Request:
 
     # The filters that the caller applies to all rows, of `messages` only: records that cannot pass are left out.
     records_of: tuple[Selection, ...] = ()
+    with_damaged: bool = False  # those with a wrong body CRC are not left out
     offsets: tuple[int, int] | None = None  # physical offsets [start, end)
     entry: ScanState | None = None  # state of the scan at the start of `offsets`, if they lie in one segment
     raw_body: bool = False  # bodies as stored, not decompressed
@@ -26,6 +27,9 @@ class Request:
     jobs: int = 1  # threads
     columns: frozenset[str] | None = None  # columns the caller uses; others may be null
     progress: Callable[[int], None] | None = None  # gets the bytes read since its last call
+    # Gets the records read since its last call, rows or not: their number, and their earliest and latest store time in
+    # ms, None if none of them is a time.
+    on_records: Callable[[int, tuple[int, int] | None], None] | None = None
     # Gets each range of the log that lost its records (kind, start, end), possibly in several parts.
     on_gap: Callable[[str, int, int], None] | None = None
     on_unreadable: Callable[[str], None] | None = None  # gets a message for everything that could not be read

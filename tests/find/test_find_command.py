@@ -77,6 +77,18 @@ def test_several_stores_give_one_answer(find: Run) -> None:
     assert f"{HEALTHY.parent.name}: by the index: " in err
 
 
+@pytest.mark.parametrize(
+    "question", [("--body-contains", "nowhere"), ("--body-bytes", "00ff00ff"), ("--tag", "nowhere")]
+)
+def test_a_miss_by_bytes_tells_of_all_records(find: Run, question: tuple[str, ...]) -> None:
+    """No row is made of most records: they are counted, and a damaged body may have lost what was asked for."""
+    status, out, err = find(FLIPPED, *question)
+    assert (status, err) == (5, "by a scan; 263 records read\n")
+    said = " ".join(out.split())
+    assert "263 records, 2026-11-21T08:48:39.819Z to 2026-11-21T08:48:46.708Z; complete" in said
+    assert "1 record with status body_crc" in said
+
+
 def test_a_miss_is_explained_for_each_store(find: Run) -> None:
     status, out, _ = find(FLIPPED.parent, HEALTHY.parent, "-k", "nothing")
     assert status == 5
