@@ -78,6 +78,18 @@ class Items:
         item: Int32s = self.known[WELL_KNOWN.index(name)]
         return item
 
+    def find(self, name: bytes) -> Int32s:
+        """Return the item of each record with any name, -1 without; of equal names the last one.
+
+        Looks at all items: for few records, and names that are not in WELL_KNOWN.
+        """
+        found = np.full(len(self.malformed), -1, np.int32)
+        same = np.flatnonzero(self.name_ends - self.name_starts == len(name))
+        for place, byte in enumerate(name):
+            same = same[self.raw[self.name_starts[same] + place] == byte]
+        found[self.record[same]] = same
+        return found
+
     def value_of(self, name: bytes, record: int) -> bytes | None:
         """Return the value of a name of WELL_KNOWN in one record."""
         item = self.of(name)[record]
