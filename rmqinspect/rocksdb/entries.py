@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from rmqinspect.rocksdb.job import ENTRIES, TIMER_UNITS
+from rmqinspect.rocksdb.job import ENTRIES, LAST_HALF, TIMER_UNITS
 from rmqinspect.store.model import Store, StoreFile
 
 _FOLDER = "rocksdbstore"
@@ -31,6 +31,15 @@ def entries_file(store: Store) -> StoreFile | None:
 def timer_units_file(store: Store) -> StoreFile | None:
     """Return the entries of timer messages as units of a timer log, None if none were unpacked."""
     return store.unpacked_config.get((_FOLDER, TIMER_UNITS))
+
+
+def last_half(store: Store) -> int | None:
+    """Return the highest physical offset of a half message that the broker has entered, None without one."""
+    file = store.unpacked_config.get((_FOLDER, LAST_HALF))
+    if file is None:
+        return None
+    with open(file.path, encoding="ascii") as text:
+        return int(text.read())
 
 
 def read_entries(store: Store) -> Iterator[Entry]:

@@ -30,7 +30,8 @@ TABLE_OF_DOCUMENT = {
     "consumerOffset.json": "offsetTable",
 }
 
-ENTRIES, TIMER_UNITS = "entries.jsonl", "timer_units"  # documents of rocksdbstore
+# Documents of rocksdbstore.
+ENTRIES, TIMER_UNITS, LAST_HALF = "entries.jsonl", "timer_units", "last_half"
 
 
 def write_line(index: TextIO, line: dict[str, Any]) -> None:
