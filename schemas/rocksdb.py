@@ -72,7 +72,8 @@ HALF_KEY_SEPARATOR = b"@"  # TransRocksDBRecord.KEY_SPLIT
 # Keys of MessageRocksDBStorage that are no entries; each value is one number.
 TIMELINE_CHECKPOINT = b"timeline_checkpoint"  # ms; what is due before it was delivered
 TIMER_KEYS = frozenset({TIMELINE_CHECKPOINT, b"sys_topic_scan_offset_checkpoint"})
-HALF_KEYS = frozenset({b"lastOffsetPy"})
+LAST_HALF = b"lastOffsetPy"  # the highest physical offset of a half message that was entered
+HALF_KEYS = frozenset({LAST_HALF})
 
 NumberValue = Struct("number" / Int64sb)  # 8
 

@@ -104,6 +104,13 @@ A dimension keeps up to 262,144 values. Of more, those with the fewest bytes bec
 `bytes_error` says by how much other rows may be too small. The sum of all rows is exact all the same. With `usage
 --sample` all numbers are estimates, and `bytes_error` is half of their 95 % interval.
 """,
+    "transactions": """
+One row per half message, with all its copies: a broker stores a half message again at each check. The rows are in the
+order of the newest copies, which `physical_offset` and `queue_offset` are about. `pending`: the broker will ask the
+producer. `committed`, `rolled_back`: what the producer decided. `given_up`: checked too often, or too old; moved to
+`TRANS_CHECK_MAX_TIME_TOPIC`. `evidence_gone`: the check has gone past it, and nothing tells what was decided. `why`
+says what makes a state uncertain. More in [transactions.md](transactions.md).
+""",
     FINDINGS: """
 One row per problem that `rmqinspect verify` finds at its default level. Only `export` and the Spark data source have
 this table; on the screen it is `verify -f table`. All codes: [findings.md](findings.md).

@@ -10,6 +10,7 @@ from rmqinspect.tables.rocksdb_entries import ROCKSDB_ENTRIES
 from rmqinspect.tables.table import Table
 from rmqinspect.tables.timer_units import TIMER_UNITS
 from rmqinspect.tables.usage import USAGE
+from rmqinspect.tables.transactions import TRANSACTIONS
 
 TABLES: dict[str, Table] = {
     table.name: table
@@ -29,5 +30,6 @@ TABLES: dict[str, Table] = {
         ROCKSDB_ENTRIES,
         TIMER_UNITS,
         USAGE,
+        TRANSACTIONS,
     )
 }

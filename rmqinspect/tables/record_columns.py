@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.byte_ranges import take_ranges, take_values
+from rmqinspect.codec.properties import WELL_KNOWN
 from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.records_at import records_at
 from rmqinspect.store.model import Store
@@ -35,9 +36,9 @@ def columns_at(
 
 
 def property_values(records: Records, name: bytes) -> pa.Array:
-    """Return the value of a property of `codec.properties.WELL_KNOWN` in each record as text, null without."""
+    """Return the value of a property in each record as text, null without."""
     items = records.properties
-    which = items.of(name)
+    which = items.of(name) if name in WELL_KNOWN else items.find(name)
     if not (which >= 0).any():
         return pa.nulls(len(which), pa.string())
     some = np.flatnonzero(which >= 0)
