@@ -9,8 +9,8 @@ from rmqinspect.tables.queues import QUEUE_UNITS, QUEUES
 from rmqinspect.tables.rocksdb_entries import ROCKSDB_ENTRIES
 from rmqinspect.tables.table import Table
 from rmqinspect.tables.timer_units import TIMER_UNITS
-from rmqinspect.tables.usage import USAGE
 from rmqinspect.tables.transactions import TRANSACTIONS
+from rmqinspect.tables.usage import USAGE
 
 TABLES: dict[str, Table] = {
     table.name: table
