@@ -11,10 +11,8 @@ Source: MixAll#getRetryTopic, #getDLQTopic, #isSysConsumerGroup, KeyBuilder#buil
 
 from collections.abc import Collection
 
-from rmqinspect.topics import LMQ_PREFIX, is_system_topic
+from rmqinspect.topics import DLQ_PREFIX, LMQ_PREFIX, RETRY_PREFIX, is_system_topic
 
-RETRY_PREFIX, DLQ_PREFIX = "%RETRY%", "%DLQ%"
-REVIVE_PREFIX = "rmq_sys_REVIVE_LOG_"  # PopAckConstants#REVIVE_TOPIC and the cluster's name: checkpoints and acks
 REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"  # PopAckConstants#REVIVE_GROUP: how far the broker has handled them
 
 KINDS = ("normal", "retry", "pop_retry", "dlq", "lmq", "broadcast", "system")

@@ -9,7 +9,7 @@ from rmqinspect.cli.completion import complete_tables
 from rmqinspect.cli.options import PATH, choose_format
 from rmqinspect.cli.parameters import argument, option, takes
 from rmqinspect.cli.rows_plan import MessageOptions, RowsOptions
-from rmqinspect.cli.selection import SelectionOptions, read_selection
+from rmqinspect.cli.selection import SelectionOptions, UnconsumedOptions, read_selection, with_offsets
 from rmqinspect.cli.table_rows import print_rows
 from rmqinspect.errors import NotAStore
 from rmqinspect.store.without_rows import words_of_file, words_of_kind
@@ -37,7 +37,7 @@ _TABLE_OF_CONFIG = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class DecodeArguments(RowsOptions, MessageOptions, SelectionOptions):
+class DecodeArguments(RowsOptions, MessageOptions, SelectionOptions, UnconsumedOptions):
     """What `decode` is asked for."""
 
     paths: tuple[str, ...] = argument("PATH...", type=PATH)
@@ -70,7 +70,9 @@ def command(arguments: DecodeArguments) -> int:
     from rmqinspect.store.discover import open_stores
 
     stores = open_stores(arguments.paths, **arguments.opening)
-    return print_rows(stores, _choose_table(arguments.table, stores), arguments, read_selection(arguments))
+    table = _choose_table(arguments.table, stores)
+    with with_offsets(stores, arguments, arguments.unpacking) as whole:
+        return print_rows(whole, table, arguments, read_selection(arguments))
 
 
 def _choose_table(name: str | None, stores: "list[Store]") -> "Table":

@@ -19,7 +19,7 @@ from rmqinspect.cli.options import refuse_equal_names
 from rmqinspect.cli.parameters import takes
 from rmqinspect.cli.progress import Progress
 from rmqinspect.cli.selection import read_selection, with_times
-from rmqinspect.errors import NotInstalled, Refused
+from rmqinspect.errors import NotInstalled, Refused, Unreadable
 from rmqinspect.export.request import FINDINGS, MESSAGES, ExportRequest
 from rmqinspect.text import escape, group_digits
 
@@ -70,7 +70,9 @@ def _databases(request: ExportRequest) -> Collection[str] | None:
     """Return which RocksDB databases are read; None: all."""
     from rmqinspect.tables.sources import databases_of
 
-    return None if FINDINGS in request.tables else {name for table in request.tables for name in databases_of(table)}
+    filtered_by = () if request.selection.unconsumed is None else ("groups",)
+    tables = (*request.tables, *filtered_by)
+    return None if FINDINGS in tables else {name for table in tables for name in databases_of(table)}
 
 
 def _export(stores: "Sequence[Store]", request: ExportRequest, arguments: ExportArguments, started: datetime) -> int:
@@ -98,6 +100,10 @@ def _refuse_contradictions(arguments: ExportArguments) -> None:
         raise click.UsageError("--master needs --engine spark.")
     if arguments.read_rate is not None and (arguments.engine == "spark" or arguments.master):
         raise click.UsageError("--read-rate limits this process only: it needs --engine local.")
+    if arguments.incremental and arguments.unconsumed is not None:
+        raise click.UsageError(
+            "--incremental and --unconsumed contradict each other: what a group has not consumed changes."
+        )
     if arguments.incremental and (relative := _relative_times(arguments)):
         raise click.UsageError(f"--incremental needs a fixed --{relative[0][0]}: an absolute time.")
 
@@ -179,8 +185,8 @@ def _select(stores: "Sequence[Store]", request: ExportRequest, arguments: Export
     now = datetime.now(UTC)
     with_times(request.selection, arguments, lambda: 0, now)  # reports a time that cannot be parsed before any work
     selections = {
-        store.name: with_times(request.selection, arguments, cache(partial(last_store_time, store)), now)
-        for store in stores
+        store.name: with_times(selection, arguments, cache(partial(last_store_time, store)), now)
+        for store, selection in zip(stores, _unconsumed(stores, request), strict=True)
     }
     timed = (
         next(iter(selections.values()))
@@ -191,6 +197,25 @@ def _select(stores: "Sequence[Store]", request: ExportRequest, arguments: Export
         plain = replace(request, schema="native")  # rows are selected before their conversion
         if missing := timed.missing_columns(schema_of(table, plain)):
             raise click.UsageError(f"The table {table} has no column for {missing[0]}.")
+    return selections
+
+
+def _unconsumed(stores: "Sequence[Store]", request: ExportRequest) -> "list[Selection]":
+    """Return the filters of each store, with what the group of `--unconsumed` has not consumed there.
+
+    :raises NothingFound: no store has an offset of the group.
+    :raises Unreadable: its offsets, or a queue, cannot be read.
+    """
+    from rmqinspect.find.unconsumed import expect_group, with_unconsumed
+
+    if request.selection.unconsumed is not None:
+        expect_group(stores, request.selection.unconsumed)
+    selections = []
+    for store in stores:
+        selection, of_group = with_unconsumed(store, request.selection)
+        if of_group is not None and of_group.unread:
+            raise Unreadable(of_group.unread[0])
+        selections.append(selection)
     return selections
 
 

@@ -17,7 +17,7 @@ from rmqinspect.cli.options import (
     VerdictOptions,
 )
 from rmqinspect.cli.parameters import argument, option
-from rmqinspect.cli.selection import SelectionOptions
+from rmqinspect.cli.selection import SelectionOptions, UnconsumedOptions
 from rmqinspect.export.request import FILE_SIZE, PARTITIONS, SCHEMAS
 from rmqinspect.text import escape, parse_size
 
@@ -51,6 +51,7 @@ def _read_partitions(ctx: click.Context, param: click.Parameter, text: str | Non
 @dataclass(frozen=True, kw_only=True)
 class ExportArguments(
     SelectionOptions,
+    UnconsumedOptions,
     BodyOptions,
     RedactOptions,
     LookOptions,

@@ -74,6 +74,8 @@ class StoreRead:
     store: "Store"
     selection: "Selection"
     look_up: "LookUp | None"  # what of the log the filters ask for; None: all of the table
+    remarks: tuple[str, ...] = ()  # on the files that a filter is read from
+    unread: tuple[str, ...] = ()  # what a filter needs and could not be read
 
     def size(self, table: "Table", *, scan: bool) -> int:
         """Return the bytes to read."""
@@ -162,9 +164,11 @@ def _plan_read(
 ) -> StoreRead:
     from rmqinspect.find.keys import known_topics
     from rmqinspect.find.plan import plan_look_up
+    from rmqinspect.find.unconsumed import with_unconsumed
     from rmqinspect.tables.sources import last_store_time
 
     look_up = None
+    selection, of_group = with_unconsumed(store, selection)
     try:
         selection = _with_times(selection, arguments, cache(partial(last_store_time, store)), now)
         look_up = plan_look_up(store, selection) if table.name == "messages" else None
@@ -173,7 +177,9 @@ def _plan_read(
             selection.topics_seen.update(known_topics(store))
     except Unreadable:
         pass  # the scan meets it again, and reports it
-    return StoreRead(store, selection, look_up)
+    if of_group is None:
+        return StoreRead(store, selection, look_up)
+    return StoreRead(store, selection, look_up, of_group.remarks, of_group.unread)
 
 
 def _with_times(

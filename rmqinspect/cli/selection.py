@@ -1,6 +1,7 @@
 """The options that choose rows, and the filters made of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -14,6 +15,8 @@ from rmqinspect.text import escape
 from rmqinspect.times import parse_time
 
 if TYPE_CHECKING:
+    from rmqinspect.rocksdb.unpack import Unpacking
+    from rmqinspect.store.model import Store
     from rmqinspect.tables.filters import Selection
 
 
@@ -88,6 +91,38 @@ class SelectionOptions(TopicOptions, TimeOptions):
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class UnconsumedOptions:
+    """What a consumer group has not consumed."""
+
+    unconsumed: str | None = option(
+        "--unconsumed",
+        metavar="GROUP",
+        help="Messages that a consumer group has not consumed, those of its retry topics among them.",
+    )
+
+
+@contextmanager
+def with_offsets(
+    stores: "Sequence[Store]", options: UnconsumedOptions, unpacking: "Unpacking"
+) -> "Iterator[Sequence[Store]]":
+    """Give the stores with what `--unconsumed` needs of their RocksDB databases, until the block ends.
+
+    :raises NothingFound: no store has an offset of the group.
+    """
+    if options.unconsumed is None:
+        yield stores
+        return
+    from rmqinspect.find.unconsumed import expect_group
+    from rmqinspect.rocksdb.unpack import unpacked
+    from rmqinspect.tables.groups import GROUPS
+
+    with ExitStack() as copies:
+        whole = [copies.enter_context(unpacked(store, unpacking, GROUPS.databases)) for store in stores]
+        expect_group(whole, options.unconsumed)
+        yield whole
+
+
 def read_selection(options: SelectionOptions) -> "Selection":
     """Return the filters without the times, which `with_times` adds: `last` is another time in each store."""
     from rmqinspect.tables.filters import Selection
@@ -107,6 +142,7 @@ def read_selection(options: SelectionOptions) -> "Selection":
         time_column=f"{options.time_field}_timestamp",
         host=options.host,
         system_topics=options.system_topics,
+        unconsumed=options.unconsumed if isinstance(options, UnconsumedOptions) else None,
     )
 
 

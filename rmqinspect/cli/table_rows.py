@@ -148,14 +148,14 @@ class _Reading:
         needed = self.plan.table.databases
         for read in self.plan.reads:
             with unpacked(read.store, self.plan.arguments.unpacking, needed) as store:
-                for remark in store.remarks[len(read.store.remarks) :]:
+                for remark in (*store.remarks[len(read.store.remarks) :], *read.remarks):
                     self.progress.remark(f"{store.name}: {remark}")
                 yield from self._batches_of(replace(read, store=store))
 
     def _batches_of(self, read: StoreRead) -> "Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]":
         from rmqinspect.tables.sources import unread_places
 
-        for message in unread_places(read.store, (self.plan.table.name,)):
+        for message in (*unread_places(read.store, (self.plan.table.name,)), *read.unread):
             self._note_unreadable(message)
         try:
             for batch in self._rows_of(read):

@@ -3,6 +3,7 @@
     --id, an offset msg id           the place that it names
     -t, --queue, --queue-offset      the queue's units                 `queue_offsets`
     -k; --id, a producer's id        the index                         `keys`
+    --unconsumed                     the units of the group's queues   `queue_offsets`
     --since, --until                 the store times of the log        `times`
     -t, --queue                      the units of the topic's queues   `topics`, also with times
 
@@ -13,7 +14,8 @@ gap elsewhere does not concern the question. That holds for a scan of the whole 
 rows and the same exit status.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 
 from rmqinspect.codec.message_id import offset_place
 from rmqinspect.commitlog.locate import find_segment
@@ -26,7 +28,8 @@ from rmqinspect.find.topics import by_topics
 from rmqinspect.index.lookup import Span, merge
 from rmqinspect.store.model import Store
 from rmqinspect.tables.filters import Selection, is_pattern, spellings
-from rmqinspect.text import describe_offset
+from rmqinspect.text import count, describe_offset
+from rmqinspect.topics import LMQ_PREFIX
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,8 @@ def _ways(store: Store, selection: Selection) -> list[Way]:
         return [by_units(store, topic, selection.queue_id, selection.queue_offsets) for topic in topics]
     if selection.keys:
         return [by_index(store, topics, {key: (key,) for key in selection.keys})]
+    if selection.unconsumed is not None:
+        return _by_ranges(store, selection)
     timed = selection.since is not None or selection.until is not None
     ways = []
     if timed and selection.time_column == "store_timestamp":
@@ -91,6 +96,20 @@ def _ways(store: Store, selection: Selection) -> list[Way]:
         way = by_topics(store, topics, selection.queue_id, within)
         return ways if way is None else [way]
     return ways
+
+
+def _by_ranges(store: Store, selection: Selection) -> list[Way]:
+    """Return how to find what a group has not consumed, of the queues that the other filters leave."""
+    topics, queue_id = selection.topics, selection.queue_id
+    ranges = [
+        one
+        for one in selection.unconsumed_in
+        if one.topic.startswith(LMQ_PREFIX)  # the records have another topic
+        or ((not topics or any(fnmatchcase(one.topic, topic) for topic in topics)) and queue_id in (None, one.queue_id))
+    ]
+    searched = f"{count(len(ranges), 'queue')} with messages that {selection.unconsumed} has not consumed"
+    ways = [by_units(store, one.topic, one.queue_id, (one.first, one.behind)) for one in ranges]
+    return [Way("by the offsets of the group", [], searched), *(replace(way, searched=searched) for way in ways)]
 
 
 def _by_offset(store: Store, place: int) -> Way:

@@ -20,6 +20,7 @@ from rmqinspect.find.spans import Log, Way, place_span, whole_log
 from rmqinspect.index.lookup import Span, merge
 from rmqinspect.store.model import QueueFile, Store
 from rmqinspect.text import group_digits
+from rmqinspect.topics import LMQ_PREFIX
 
 _AROUND = 64  # units looked at on either side of those asked for
 _NEARBY = 256 << 10  # bytes of the log read on either side of a record
@@ -66,9 +67,13 @@ class _Units:
         self.places: list[int] = places.tolist()
 
     def is_proven(self, row: int) -> bool:
-        """Whether the record that a unit points at is the queue's message with the unit's offset."""
+        """Whether the record that a unit points at is the queue's message with the unit's offset.
+
+        A light message names its own queue; that of the unit is among its properties, which a filter compares.
+        """
         identity = self._log.identity_at(self.places[row])
-        return identity is not None and identity[1:] == (*self._queue, self.offsets[row])
+        is_light = self._queue[0].startswith(LMQ_PREFIX)
+        return identity is not None and (is_light or identity[1:] == (*self._queue, self.offsets[row]))
 
     def place_below(self, row: int) -> int | None:
         """Return the place of the nearest proven unit before a row."""

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from rmqinspect.codec.message_id import offset_place
 from rmqinspect.store.model import LAST_BASE
+from rmqinspect.tables import queue_ranges
 from rmqinspect.tables.needles import Needles, of_body, of_host, of_values
 from rmqinspect.topics import is_system_topic
 
@@ -142,6 +143,8 @@ class Selection:
     host: tuple[str, int | None] | None = None
     system_topics: bool = True
     cells: tuple[tuple[str, tuple[str, ...]], ...] = ()  # (column of texts, shell patterns); all must hold
+    unconsumed: str | None = None  # consumer group: only messages that it has not consumed
+    unconsumed_in: tuple[queue_ranges.QueueRange, ...] = ()  # where these are in one store: `find.unconsumed`
     topics_seen: set[str] = field(default_factory=set, compare=False, repr=False)
 
     def columns(self, schema: pa.Schema) -> frozenset[str]:
@@ -430,6 +433,12 @@ _RULES: tuple[_Rule, ...] = (
         lambda s: s.since is not None or s.until is not None,
         lambda s: [(s.time_column,)],
         _time_mask,
+    ),
+    _Rule(
+        "--unconsumed",
+        lambda s: s.unconsumed is not None,
+        lambda s: [queue_ranges.COLUMNS],
+        lambda s, batch, columns: queue_ranges.in_ranges(s.unconsumed_in, batch),
     ),
     _Rule(
         "--state, --group",

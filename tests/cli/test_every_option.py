@@ -35,6 +35,7 @@ SHARED = {
     "--raw-body": "decode find export show",
     "--topic": "decode find export show",
     "--since": "decode find export",
+    "--unconsumed": "decode export",
 }
 
 # Options of one name that differ, because they take or do another thing.
