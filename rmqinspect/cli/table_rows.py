@@ -244,7 +244,11 @@ class _Reading:
         if not look_ups:
             return False
         scan = self.plan.scan
-        ways = "by a scan, as asked" if scan else ", ".join(dict.fromkeys(one.way for one in look_ups))
+        ways = (
+            "by a scan, as asked"
+            if scan
+            else "; ".join(dict.fromkeys(": ".join(filter(None, (one.way, one.told))) for one in look_ups))
+        )
         size = FileReader.bytes_read
         whole = sum(read.size(self.plan.table, scan=True) for read in self.plan.reads)
         of = f" of {describe_size(whole)}" if size < whole else ""

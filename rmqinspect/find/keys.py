@@ -42,7 +42,7 @@ def by_index(store: Store, topics: Sequence[str] | None, keys: Mapping[str, Sequ
         hits = [place_span(store, place) for place in places if whole[0] <= place < whole[1]]
         spans += hits if hits or whole[1] - whole[0] > CONFIRMED else [whole]
     spans = merge([*spans, *uncovered(found.covered, whole)])
-    told = _tell(store, found, [] if spans == [whole] else uncovered(found.covered, whole))
+    told = _tell(store, found, [whole] if spans == [whole] else uncovered(found.covered, whole), whole)
     return Way(_name(spans, whole, found), spans, _describe(spans, whole, found), told=told)
 
 
@@ -64,19 +64,25 @@ def topics_met(files: Sequence[IndexFile], log: Log) -> set[str]:
     return {identity.topic for identity in identities if identity is not None}
 
 
-def _tell(store: Store, found: Found, scanned: Sequence[Span]) -> str:
-    """Return what the index had to say: its files, its candidates, and what it does not cover."""
-    if not found.files:
-        return f"none of {count(len(store.index_files), 'index file')} is usable" if store.index_files else ""
-    places = {place for places in found.places.values() for place in places}
-    usable = f" of {group_digits(len(store.index_files))}" if found.files < len(store.index_files) else ""
-    told = f"{group_digits(found.files)}{usable} index files" if usable else count(found.files, "index file")
-    told += f", {count(len(places), 'candidate')}"
+def _tell(store: Store, found: Found, scanned: Sequence[Span], whole: Span) -> str:
+    """Return what the index had to say, its files and candidates, and which ranges of the log were scanned."""
+    told = _tell_files(store, found)
     if not scanned:
         return told
     ranges = ", ".join(f"{group_digits(start)} to {group_digits(end)}" for start, end in scanned[:_TOLD])
     more = f" and {count(len(scanned) - _TOLD, 'more range')}" if len(scanned) > _TOLD else ""
-    return f"{told}; scanned, for they do not cover it: physical {ranges}{more}"
+    why = "" if list(scanned) == [whole] else ", for they do not cover it"
+    return f"{told}; scanned{why}: physical {ranges}{more}"
+
+
+def _tell_files(store: Store, found: Found) -> str:
+    if not found.files:
+        files = count(len(store.index_files), "index file")
+        return f"none of {files} is usable" if store.index_files else "no index files"
+    places = {place for places in found.places.values() for place in places}
+    usable = f" of {group_digits(len(store.index_files))}" if found.files < len(store.index_files) else ""
+    told = f"{group_digits(found.files)}{usable} index files" if usable else count(found.files, "index file")
+    return f"{told}, {count(len(places), 'candidate')}"
 
 
 def _name(spans: Sequence[Span], whole: Span, found: Found) -> str:
