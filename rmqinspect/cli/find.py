@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rmqinspect.cli.options import choose_format, count_jobs
-from rmqinspect.cli.parameters import takes
+from rmqinspect.cli.parameters import option, takes
 from rmqinspect.cli.progress import LONG_READ, Progress, least_time
 from rmqinspect.cli.rows_plan import MessageOptions, RowsOptions, RowsPlan, make_plan
 from rmqinspect.cli.selection import SelectionOptions, read_selection
@@ -25,6 +25,13 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, kw_only=True)
 class FindArguments(RowsOptions, MessageOptions, SelectionOptions):
     """What `find` is asked for."""
+
+    life: bool | None = option(
+        "--life/--no-life",
+        is_flag=True,
+        default=None,
+        help="What became of each message: its copies, and who passed it. Default: of up to 5 messages.",
+    )
 
 
 @click.command("find")
@@ -47,6 +54,7 @@ def command(arguments: FindArguments) -> int:
     format_ = choose_format(arguments)
 
     from rmqinspect.cli.find_screen import open_sink
+    from rmqinspect.cli.lives import Lives
     from rmqinspect.find.finding import Finding
     from rmqinspect.store.discover import open_stores
     from rmqinspect.tables.log import MESSAGES_TABLE
@@ -62,15 +70,20 @@ def command(arguments: FindArguments) -> int:
     ):
         _announce(plan, progress)
         finding = Finding(list(_targets(plan, progress, stack)), selection, arguments.limit)
+        life = arguments.life if format_ in ("table", "json") else False
+        lives = Lives(life, scan=arguments.scan, jobs=count_jobs(arguments))
         with closing(finding.hits()) as hits:
             for store, rows in hits:
                 progress.clear()  # stdout and stderr may be the same terminal
                 sink.take(store, rows)
+                lives.take(store, rows)
         misses = list(finding.misses())
         for line in _remarks(finding, plan):
             progress.remark(line)
         progress.clear()
-        sink.conclude(finding, misses)
+        sink.conclude(finding, misses, lives.traced())
+        for line in lives.remarks():
+            progress.remark(line)
     return _status(finding, arguments)
 
 
@@ -94,6 +107,7 @@ def _announce(plan: RowsPlan, progress: Progress) -> None:
 def _targets(plan: RowsPlan, progress: Progress, stack: ExitStack) -> "Iterator[Target]":
     """Yield what is searched; what is unpacked from RocksDB exists until the stack ends."""
     from rmqinspect.find.finding import Target
+    from rmqinspect.find.life import LIFE_DATABASES
     from rmqinspect.rocksdb.unpack import unpacked
     from rmqinspect.tables.sources import unread_places
     from rmqinspect.tables.table import QUEUE_DATABASES, Request
@@ -101,7 +115,8 @@ def _targets(plan: RowsPlan, progress: Progress, stack: ExitStack) -> "Iterator[
     arguments = plan.arguments
     assert isinstance(arguments, FindArguments)
     for read in plan.reads:
-        store = stack.enter_context(unpacked(read.store, arguments.unpacking, QUEUE_DATABASES))
+        databases = QUEUE_DATABASES if arguments.life is False else LIFE_DATABASES
+        store = stack.enter_context(unpacked(read.store, arguments.unpacking, databases))
         for remark in store.remarks[len(read.store.remarks) :]:
             progress.remark(f"{store.name}: {remark}")
         request = Request(
@@ -109,7 +124,7 @@ def _targets(plan: RowsPlan, progress: Progress, stack: ExitStack) -> "Iterator[
             raw_body=arguments.raw_body,
             max_body=arguments.max_body,
             jobs=count_jobs(arguments),
-            columns=plan.wanted,
+            columns=plan.wanted | {"physical_offset"},
             progress=progress,
             on_unreadable=progress.complain,
             on_remark=progress.remark,

@@ -1,4 +1,4 @@
-"""What `find` prints: hits as rows, then why there are none; or one JSON document."""
+"""What `find` prints: hits as rows, what became of them, and why there are no others; or one JSON document."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from rmqinspect.cli.labelled import Screen
+from rmqinspect.cli.life_screen import life_document, life_lines
+from rmqinspect.cli.lives import Traced
 from rmqinspect.cli.progress import Progress
 from rmqinspect.cli.rows_plan import RowsPlan
 from rmqinspect.cli.table_rows import read_view
@@ -36,8 +38,8 @@ class Sink(Protocol):
         """Write some hits."""
         """Write some hits."""
 
-    def conclude(self, finding: Finding, misses: Sequence[Miss]) -> None:
-        """Write why there are no others."""
+    def conclude(self, finding: Finding, misses: Sequence[Miss], lives: Iterator[Traced]) -> None:
+        """Write what became of the hits, and why there are no others."""
 
 
 @contextmanager
@@ -65,7 +67,7 @@ class _Rows:
         """Write some hits."""
         self._writer.write(self._plan.shape(rows, store))
 
-    def conclude(self, finding: Finding, misses: Sequence[Miss]) -> None:
+    def conclude(self, finding: Finding, misses: Sequence[Miss], lives: Iterator[Traced]) -> None:
         self._writer.complete = not finding.unread
         self._writer.more = bool(finding.more)
         for line in miss_lines(finding, misses):
@@ -86,12 +88,28 @@ class _ScreenSink:
             self._table = ScreenTable(self._plan.shown_schema, self._out, self._view)
         self._table.write(self._plan.shape(rows, store))
 
-    def conclude(self, finding: Finding, misses: Sequence[Miss]) -> None:
+    def conclude(self, finding: Finding, misses: Sequence[Miss], lives: Iterator[Traced]) -> None:
         if self._table is not None:
             self._table.finish()
+        for traced in lives:
+            self._write(["", *self._life_lines(traced, finding)])
         lines = list(miss_lines(finding, misses))
         if lines and self._table is not None:
             lines.insert(0, "")
+        self._write(lines)
+
+    def _life_lines(self, traced: Traced, finding: Finding) -> Iterator[str]:
+        arguments = self._plan.arguments
+        named = f"{traced.store.name}: " if len(finding.searched) > 1 else ""
+        yield from life_lines(
+            traced.life,
+            arguments.zone,
+            arguments.redact,
+            record=named if finding.total > 1 else None,
+            everything=arguments.verbose > 0,
+        )
+
+    def _write(self, lines: Sequence[str]) -> None:
         self._out.write("".join(f"{line}\n" for line in lines).encode())
 
 
@@ -169,8 +187,12 @@ class _Document:
             self._out.write(f"{'' if self._empty else ','}\n{text}".encode())
             self._empty = False
 
-    def conclude(self, finding: Finding, misses: Sequence[Miss]) -> None:
+    def conclude(self, finding: Finding, misses: Sequence[Miss], lives: Iterator[Traced]) -> None:
+        redaction = self._plan.arguments.redact
         tail = {
+            "lives": [
+                {"store": one.store.name, **life_document(one.life, self._view.zone, redaction)} for one in lives
+            ],
             "stores": [_store_document(one) for one in finding.searched],
             "misses": [_miss_document(miss) for miss in misses],
             "complete": not finding.unread,

@@ -29,10 +29,21 @@ _WORDS = {"hosts": "msg_id", "keys": "key"}  # what is masked, and the kind of k
 
 
 def life_lines(
-    life: Life, zone: tzinfo = UTC, redaction: Redaction | None = None, *, everything: bool = False
+    life: Life,
+    zone: tzinfo = UTC,
+    redaction: Redaction | None = None,
+    *,
+    record: str | None = None,
+    everything: bool = False,
 ) -> Iterator[str]:
-    """Yield the lines of one life, escaped; `everything`: all groups, and what is as it should be."""
+    """Yield the lines of one life, escaped.
+
+    `record` is what stands before the record's place; None: the record is not named. `everything`: a line for each
+    group.
+    """
     words = _Words(life, zone)
+    if record is not None:
+        yield from _SCREEN.rows("record", f"{record}{describe_offset(life.record.physical_offset)}")
     yield from _SCREEN.rows("life", _ARROW.join(words.main_chain()))
     yield from _SCREEN.several("queue unit", (_unit_words(unit, redaction) for unit in life.units))
     yield from _SCREEN.several("index", _index_words(life.entries, redaction))
@@ -50,15 +61,16 @@ class _Words:
     def __init__(self, life: Life, zone: tzinfo) -> None:
         self._life = life
         self._zone = zone
-        self._day = self._text(life.record.store_timestamp)[:10]
+        self._day = (self.iso(life.record.store_timestamp) or "")[:10]
 
-    def _text(self, time: int | None) -> str:
-        return (format_millis(time, self._zone) or "") if time is not None else ""
+    def iso(self, time: int | None) -> str | None:
+        """Return ms since 1970 as ISO 8601; None outside the years 1 to 9999."""
+        return None if time is None else format_millis(time, self._zone)
 
     def time(self, time: int | None) -> str:
         """Return a time of day, with its date where that is another day than the record's."""
-        text = self._text(time)
-        if not text:
+        text = self.iso(time)
+        if text is None:
             return "at an unknown time"
         return text[11:19] if text[:10] == self._day else text[:19]
 
@@ -98,18 +110,18 @@ class _Words:
                 case "rolled_back":
                     yield f"rolled back by the op record at {describe_offset(life.transaction.op or 0)}"
                 case "pending":
-                    yield f"pending{self._bound()}"
+                    yield f"pending{self._bound('for')}"
                 case "unknown":
                     yield "neither commit nor rollback found"
         kinds = [step.copy.kind for step in life.steps if step.copy.group is None]
         if life.cancelled_by is not None:
             yield f"cancelled by the record at {describe_offset(life.cancelled_by)}"
         elif kinds and kinds[-1] in ("scheduled", "timer"):
-            yield f"not delivered{self._bound()}"
+            yield f"not delivered{self._bound('to')}"
 
-    def _bound(self) -> str:
+    def _bound(self, word: str) -> str:
         bound = next((step.copy.bound_for for step in self._life.steps if step.copy.bound_for is not None), None)
-        return f" for {bound[0]} queue {bound[1]}" if bound is not None else ""
+        return f" {word} {bound[0]} queue {bound[1]}" if bound is not None else ""
 
     def group_chain(self, group: GroupLife) -> Iterator[str]:
         """Yield what a group did with the message, step by step."""
@@ -226,7 +238,7 @@ def _key(entry: KeyEntry, redaction: Redaction | None) -> str | None:
 def _group_lines(life: Life, words: _Words, *, everything: bool) -> Iterator[str]:
     """Yield a line for each group that did more than to pass the message, and one for those that did not."""
     chains = {group.group: _ARROW.join(words.group_chain(group)) for group in life.groups}
-    plain = {group.group for group in life.groups if not group.steps and not group.pops}
+    plain = {group.group for group in life.groups if len(group.passings) == 1 and not group.steps and not group.pops}
     shown = [group for group in chains if everything or group not in plain]
     most = len(shown) if everything else _MOST_GROUPS
     for group in shown[:most]:
@@ -252,17 +264,18 @@ def _not_read(life: Life) -> Iterator[str]:
 # --- as a document --------------------------------------------------------------------------------
 
 
-def life_document(life: Life, redaction: Redaction | None = None) -> dict[str, Any]:
-    """Return one life as plain values: places are physical offsets, times ISO 8601 in UTC."""
-    words = _Words(life, UTC)
+def life_document(life: Life, zone: tzinfo = UTC, redaction: Redaction | None = None) -> dict[str, Any]:
+    """Return one life as plain values: places are physical offsets, times ISO 8601 in `zone`."""
+    words = _Words(life, zone)
     return {
+        "physical_offset": life.record.physical_offset,
         "life": _ARROW.join(words.main_chain()),
         "units": [{**asdict(unit), "detail": _detail(unit, redaction)} for unit in life.units],
         "index": [
             {"kind": entry.kind, "key": _key(entry, redaction), "files": list(entry.files), "detail": entry.detail}
             for entry in life.entries
         ],
-        "steps": [_step_document(step) for step in life.steps],
+        "steps": [_step_document(step, words) for step in life.steps],
         "stored_again": list(life.stored_twice),
         "cancelled_by": life.cancelled_by,
         "same_id": list(life.others),
@@ -277,11 +290,11 @@ def life_document(life: Life, redaction: Redaction | None = None) -> dict[str, A
     }
 
 
-def _spans(spans: Iterable[tuple[int, int]]) -> list[list[int]]:
-    return [list(span) for span in spans]
+def _spans(spans: Iterable[tuple[int, int]]) -> list[dict[str, int]]:
+    return [{"start": start, "end": end} for start, end in spans]
 
 
-def _step_document(step: Step) -> dict[str, Any]:
+def _step_document(step: Step, words: _Words) -> dict[str, Any]:
     copy = step.copy
     bound = copy.bound_for
     return {
@@ -290,11 +303,11 @@ def _step_document(step: Step) -> dict[str, Any]:
         "topic": step.topic,
         "queue_id": step.queue_id,
         "queue_offset": step.queue_offset,
-        "store_timestamp": None if step.store_timestamp is None else format_millis(step.store_timestamp),
+        "store_timestamp": words.iso(step.store_timestamp),
         "group": copy.group,
         "reconsume_times": step.reconsume_times,
         "level": copy.level,
-        "due": None if copy.due is None else format_millis(copy.due),
+        "due": words.iso(copy.due),
         "real_topic": bound[0] if bound is not None else None,
         "real_queue_id": bound[1] if bound is not None else None,
         "messages": copy.messages,
@@ -321,8 +334,8 @@ def _group_document(group: GroupLife, words: _Words) -> dict[str, Any]:
         "pops": [
             {
                 "physical_offset": pop.physical_offset,
-                "pop_time": format_millis(pop.pop_time),
-                "visible_again": format_millis(pop.visible_again),
+                "pop_time": words.iso(pop.pop_time),
+                "visible_again": words.iso(pop.visible_again),
                 "acknowledged": pop.acknowledged,
                 "pops": pop.pops,
             }

@@ -24,8 +24,12 @@ from rmqinspect.find.life_records import LifeRecords, Searched, Step
 from rmqinspect.find.life_transaction import Transaction, transaction_of
 from rmqinspect.schemas.consumequeue import EXT_ADDRESS_MAX
 from rmqinspect.store.model import Store
+from rmqinspect.tables.table import CONFIG_DATABASES, QUEUE_DATABASES
 from rmqinspect.text import describe_offset
 from rmqinspect.topics import LMQ_PREFIX, TIMER_TOPIC
+
+LIFE_DATABASES = ("config/consumerOffsets", "config/topics", *CONFIG_DATABASES, *QUEUE_DATABASES)
+"""Folders of the RocksDB databases that a life may be read from."""
 
 _MOST_TIMERS = 2000  # records of the timer topic that are searched for one that cancels a message
 _Found = TypeVar("_Found")

@@ -108,7 +108,7 @@ def test_a_damaged_hit_is_status_3_unless_it_may_not_fail(find: Run) -> None:
 
 
 def test_a_limit_says_that_it_cuts_and_explains_nothing(find: Run) -> None:
-    status, out, err = find(FLIPPED, "-k", "nothing", "-k", "K95", "-n", "1", "--scan")
+    status, out, err = find(FLIPPED, "-k", "nothing", "-k", "K95", "-n", "1", "--scan", "--no-life")
     assert (status, len(out.splitlines())) == (0, 2)
     assert "shown 1, more may exist (-n 1)" in err
 

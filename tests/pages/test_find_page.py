@@ -32,14 +32,17 @@ def test_every_reason_is_listed() -> None:
 
 
 @pytest.fixture
-def documents(find: Run) -> list[dict[str, Any]]:
+def documents(find: Run, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """Return documents that together have every field."""
+    monkeypatch.setattr("rmqinspect.find.life_records.MOST_READ", 1 << 10)  # of a life, some is left unread
+    popped = oracle.store("broker", "halt-5.3.3")
     flipped, damaged = sample("flipped-bit-5.3.3"), oracle.store("crash", "seg_missing_mid-4.9.7-c")
     answers = (
         find(flipped, "-k", "B98_0", "-k", "K98", "--id", "K97"),
         find(flipped, "-k", "B98_0", "-k", "K98", "--scan"),
         find(damaged, "-k", "nothing"),
         find(flipped, "--id", "7F000001000055970000000000038270"),
+        find(popped, "-k", "pop-3", "-k", "txkey-rollback"),
     )
     return [json.loads(out) for _, out, _ in answers]
 
