@@ -20,15 +20,24 @@ def units_around(files: Sequence[QueueFile], low: int, high: int) -> tuple[Ints,
     """
     offsets: list[Ints] = [np.empty(0, np.int64)]
     places: list[Ints] = [np.empty(0, np.int64)]
+    for numbers, units in message_units(files, low, high):
+        offsets.append(numbers)
+        places.append(units["physical_offset"].astype(np.int64))
+    found = np.concatenate(offsets)
+    order = np.argsort(found, kind="stable")
+    return found[order], np.concatenate(places)[order]
+
+
+def message_units(files: Sequence[QueueFile], low: int, high: int) -> Iterator[tuple[Ints, Units]]:
+    """Yield (queue offsets, units) of the message units in [low, high) of one queue; of a batch queue all units.
+
+    :raises Unreadable: an I/O error.
+    """
     for file in files:
         read = _rows_between(file, low, high) if file.kind == "queue" else _all_rows(file)
         for row, units in read:
             message = (valid_units(units) != 0) & ~filler_units(units)
-            offsets.append(unit_numbers(file, row, units)[0][message])
-            places.append(units["physical_offset"].astype(np.int64)[message])
-    found = np.concatenate(offsets)
-    order = np.argsort(found, kind="stable")
-    return found[order], np.concatenate(places)[order]
+            yield unit_numbers(file, row, units)[0][message], units[message]
 
 
 def _rows_between(file: QueueFile, low: int, high: int) -> Iterator[tuple[int, Units]]:

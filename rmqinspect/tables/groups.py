@@ -16,7 +16,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from rmqinspect.broker.group_topics import kind_of
+from rmqinspect.broker.group_topics import REVIVE_GROUP, kind_of
+from rmqinspect.broker.pop_state import PopCount
 from rmqinspect.commitlog.store_timestamps import StoreTimes
 from rmqinspect.config.json_files import ConsumerOffset, integer, read_consumer_offsets
 from rmqinspect.consumequeue.bounds import peek_queues
@@ -26,7 +27,9 @@ from rmqinspect.store.model import Store
 from rmqinspect.tables.arrow import batches_of
 from rmqinspect.tables.config import report_problems
 from rmqinspect.tables.expected_queues import ExpectedQueues
+from rmqinspect.tables.pop_notes import MOST_RECORDS, PopNotes, pop_queues
 from rmqinspect.tables.table import CONFIG_DATABASES, QUEUE_DATABASES, TIMESTAMP, Request, Source, Table, column
+from rmqinspect.text import group_digits
 from rmqinspect.times import millis_to_micros
 
 INFLOW_MESSAGES = 1000  # the newest ones of a queue, whose times tell how many come in
@@ -56,9 +59,13 @@ SCHEMA = pa.schema(
             "inflow", pa.int64(), "messages an hour, by the times of the queue's last 1,000; null without two times"
         ),
         column("file", pa.string(), "file the offset was read from"),
+        column("in_flight", pa.int64(), "popped, neither acknowledged nor due again; null without a pop"),
+        column("awaiting_revive", pa.int64(), "popped, due again, not looked at by the broker; null without a pop"),
+        column("acked", pa.int64(), "popped and acknowledged, of the checkpoints that are there; null without a pop"),
     ]
 )
 _OF_TIMES = ("oldest_unconsumed", "last_consumed", "newest", "inflow")
+_OF_POP = ("in_flight", "awaiting_revive", "acked")
 _HOUR = 3_600_000  # ms
 _AT_ONCE = 4096  # rows whose records are read in the order of the log
 
@@ -211,18 +218,50 @@ def ends_of(
 def _rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     entries, problems = read_consumer_offsets(store)
     report_problems(problems, request, readable=bool(entries))
-    queues = ends_of(store, request, {(entry.topic, entry.queue_id) for entry in entries})
+    with_pop = request.columns is None or not request.columns.isdisjoint(_OF_POP)
+    noted = pop_queues(store) if with_pop else set()
+    queues = ends_of(store, request, noted | {(entry.topic, entry.queue_id) for entry in entries})
+    pops = pop_counts(store, entries, {queue: ends for queue, ends in queues.items() if queue in noted}, request)
 
     def rows() -> Iterator[tuple[Any, ...]]:
         found = positions(entries, queues, store)
         while some := list(islice(found, _AT_ONCE)):
             for position, times in zip(some, times_of(store, some, request), strict=True):
-                yield _row(position, times)
+                entry = position.entry
+                yield _row(position, times, pops.get((entry.group, entry.topic, entry.queue_id)))
 
     yield from batches_of(SCHEMA, rows())
 
 
-def _row(position: Position, times: Times) -> tuple[Any, ...]:
+def pop_counts(
+    store: Store, entries: Sequence[ConsumerOffset], notes: Mapping[tuple[str, int], QueueSummary], request: Request
+) -> Mapping[tuple[str, str, int], PopCount]:
+    """Return what became of popped messages by (group, topic, queue id); `notes` are the ends of `pop_queues`.
+
+    What is in flight is judged at the store time of their last record.
+    """
+    handled = {(one.topic, one.queue_id): one.offset for one in entries if one.group == REVIVE_GROUP}
+    lasts = [(ends.last_physical_offset, ends.last_size) for ends in notes.values()]
+    newest = max(((place, size) for place, size in lasts if place is not None and size is not None), default=None)
+    if newest is None:
+        return {}
+    with StoreTimes(store) as reader:
+        now = reader.at(*newest)
+    try:
+        found = PopNotes(store, notes, handled, now or 0)
+    except Unreadable as error:
+        if request.on_unreadable is None:
+            raise
+        request.on_unreadable(str(error))
+        return {}
+    if found.cut and request.on_remark is not None:
+        request.on_remark(
+            f"{store.name}: popped messages are counted by the newest {group_digits(MOST_RECORDS)} checkpoints and acks"
+        )
+    return found.counts
+
+
+def _row(position: Position, times: Times, pops: PopCount | None) -> tuple[Any, ...]:
     entry, queue = position.entry, position.queue
     return (
         entry.group,
@@ -240,6 +279,7 @@ def _row(position: Position, times: Times) -> tuple[Any, ...]:
         times.newest,
         times.inflow,
         entry.file,
+        *((pops.in_flight, pops.awaiting_revive, pops.acked) if pops else (None, None, None)),
     )
 
 

@@ -1,0 +1,145 @@
+"""What became of popped messages, by the checkpoints and acks that a broker writes for them.
+
+    pop of n messages       checkpoint: topic, queue, group, start offset, pop time; which offsets
+    ack of some of them     ack: the same names, and the offsets
+    other invisible time    an ack, and a newer checkpoint of that one message
+    revive time reached     the broker compares both; what has no ack goes to a retry topic
+
+Both are written when they happen, and a second time when they fall due, so each is met up to twice.
+
+Source: PopCheckPoint, AckMsg, BatchAckMsg, PopReviveService, ChangeInvisibleTimeProcessor; RocketMQ 5.0.0 to 5.5.0.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from rmqinspect.config.json_files import integer
+
+CHECKPOINT_TAG, ACK_TAG, BATCH_ACK_TAG = "ck", "ack", "bAck"  # PopAckConstants
+
+_MOST = 1024  # messages of one pop: brokers give up to 32, a damaged number must not take all memory
+
+
+class Pop(NamedTuple):
+    """What names a pop: equal in its checkpoint and its acks."""
+
+    group: str
+    topic: str  # a retry topic, too
+    queue_id: int
+    start_offset: int
+    pop_time: int  # ms
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The messages of a pop, or one of them whose invisible time was changed."""
+
+    pop: Pop
+    revive_time: int  # ms: from then on it is delivered again
+    offsets: tuple[int, ...]  # in the queue
+    merged: int  # bit k: the ack of offsets[k] was merged in memory
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """Messages of a pop that the group is done with."""
+
+    pop: Pop
+    offsets: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class PopCount:
+    """Messages that a group popped from a queue, of the checkpoints that are there."""
+
+    in_flight: int = 0  # neither acknowledged nor due
+    acked: int = 0
+    awaiting_revive: int = 0  # due, not acknowledged, and the broker has not compared them yet
+    revived: int = 0  # due, not acknowledged, and delivered again
+
+
+def read_body(body: Mapping[str, Any]) -> Checkpoint | Ack | None:
+    """Return the checkpoint or ack of a record's body; None if it is neither.
+
+    The names are those of the annotations in PopCheckPoint and AckMsg; a few brokers write the long ones.
+    """
+
+    def number(short: str, long: str) -> int | None:
+        return integer(body.get(short, body.get(long)))
+
+    group, topic = body.get("c", body.get("consumerGroup")), body.get("t", body.get("topic"))
+    numbers = number("q", "queueId"), number("so", "startOffset"), number("pt", "popTime")
+    if not isinstance(group, str) or not isinstance(topic, str) or None in numbers:
+        return None
+    queue_id, start, popped = (value or 0 for value in numbers)
+    pop = Pop(group, topic, queue_id, start, popped)
+    several = body.get("aol", body.get("ackOffsetList"))
+    if isinstance(several, list):
+        return Ack(pop, _integers(several))
+    acked = number("ao", "ackOffset")
+    if acked is not None:
+        return Ack(pop, (acked,))
+    count, invisible = number("n", "num"), number("it", "invisibleTime")
+    if count is None or invisible is None or not 0 < count <= _MOST:
+        return None
+    differences = body.get("d", body.get("queueOffsetDiff"))
+    relative = _integers(differences) if isinstance(differences, list) else ()
+    offsets = tuple(start + one for one in relative or range(count))
+    return Checkpoint(pop, popped + invisible, offsets, number("bm", "bitMap") or 0)
+
+
+def _integers(values: list[Any]) -> tuple[int, ...]:
+    numbers = (integer(value) for value in values[:_MOST])
+    return tuple(number for number in numbers if number is not None)
+
+
+class PopStates:
+    """Matches checkpoints and acks, given in any order."""
+
+    def __init__(self) -> None:
+        self._checkpoints: dict[Pop, Checkpoint] = {}
+        self._handled: set[Pop] = set()
+        self._acked: dict[Pop, set[int]] = defaultdict(set)
+
+    def add(self, found: Checkpoint | Ack, *, handled: bool = False) -> None:
+        """Add one; `handled`: it is a checkpoint that the broker has compared with its acks, after its time."""
+        if isinstance(found, Ack):
+            self._acked[found.pop].update(found.offsets)
+            return
+        # A checkpoint that is put again keeps its name, and has a later revive time.
+        known = self._checkpoints.get(found.pop)
+        if known is None or known.revive_time <= found.revive_time:
+            self._checkpoints[found.pop] = found
+        if handled:
+            self._handled.add(found.pop)
+
+    def count(self, now: int) -> dict[tuple[str, str, int], PopCount]:
+        """Return what became of the messages by (group, topic, queue id); `now`: the last activity, in ms."""
+        counts: dict[tuple[str, str, int], PopCount] = defaultdict(PopCount)
+        newer = self._changed()
+        for pop, checkpoint in self._checkpoints.items():
+            place = pop.group, pop.topic, pop.queue_id
+            tally, acked = counts[place], self._acked.get(pop, ())
+            for bit, offset in enumerate(checkpoint.offsets):
+                if newer.get((*place, offset), 0) > pop.pop_time:
+                    continue  # counted by the newer checkpoint
+                if offset in acked or checkpoint.merged >> bit & 1:
+                    tally.acked += 1
+                elif now < checkpoint.revive_time:
+                    tally.in_flight += 1
+                elif pop in self._handled:
+                    tally.revived += 1
+                else:
+                    tally.awaiting_revive += 1
+        return dict(counts)
+
+    def _changed(self) -> dict[tuple[str, str, int, int], int]:
+        """Return the newest pop time of each message that has a checkpoint of its own."""
+        newest: dict[tuple[str, str, int, int], int] = {}
+        for pop, checkpoint in self._checkpoints.items():
+            if len(checkpoint.offsets) == 1:
+                place = pop.group, pop.topic, pop.queue_id, checkpoint.offsets[0]
+                newest[place] = max(newest.get(place, 0), pop.pop_time)
+        return newest

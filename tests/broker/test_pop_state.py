@@ -1,0 +1,70 @@
+"""Checkpoints and acks of popped messages, matched by hand."""
+
+from typing import Any
+
+import pytest
+
+from rmqinspect.broker.pop_state import Ack, Checkpoint, Pop, PopCount, PopStates, read_body
+
+POP = {"c": "G", "t": "T", "q": 1, "so": 10, "pt": 1000, "bn": "broker-a"}
+CHECKPOINT = {**POP, "n": 3, "d": [0, 2, 5], "it": 500, "bm": 0, "ro": 0}
+PLACE = ("G", "T", 1)
+
+
+def states(*bodies: dict[str, Any], handled: bool = False) -> PopStates:
+    found = PopStates()
+    for body in bodies:
+        read = read_body(body)
+        assert read is not None
+        found.add(read, handled=handled)
+    return found
+
+
+def test_bodies_are_read_under_short_and_long_names() -> None:
+    pop = Pop("G", "T", 1, 10, 1000)
+    assert read_body(CHECKPOINT) == Checkpoint(pop, 1500, (10, 12, 15), 0)
+    assert read_body({**CHECKPOINT, "d": []}) == Checkpoint(pop, 1500, (10, 11, 12), 0)
+    assert read_body({**POP, "ao": 12}) == Ack(pop, (12,))
+    assert read_body({**POP, "aol": [10, 15]}) == Ack(pop, (10, 15))
+    long = {"consumerGroup": "G", "topic": "T", "queueId": 1, "startOffset": 10, "popTime": 1000, "ackOffset": 11}
+    assert read_body(long) == Ack(pop, (11,))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        POP,
+        {**POP, "n": 10**12, "it": 1},
+        {**POP, "n": 0, "it": 1},
+        {**POP, "c": 5, "ao": 1},
+        {**POP, "q": 1 << 70, "ao": 1},
+        {**POP, "ao": True},
+    ],
+)
+def test_what_is_neither_a_checkpoint_nor_an_ack_is_none(body: dict[str, Any]) -> None:
+    assert read_body(body) is None
+
+
+def test_messages_are_in_flight_until_they_are_due_and_revived_when_the_broker_has_looked() -> None:
+    ack = {**POP, "ao": 12}
+    assert states(CHECKPOINT, ack).count(1499) == {PLACE: PopCount(in_flight=2, acked=1)}
+    assert states(ack, CHECKPOINT, CHECKPOINT, ack).count(1500) == {PLACE: PopCount(acked=1, awaiting_revive=2)}
+    assert states(CHECKPOINT, ack, handled=True).count(1500) == {PLACE: PopCount(acked=1, revived=2)}
+    assert states({**CHECKPOINT, "bm": 0b101}).count(0) == {PLACE: PopCount(in_flight=1, acked=2)}
+
+
+def test_a_changed_invisible_time_is_counted_once_by_the_newer_checkpoint() -> None:
+    changed = {**POP, "so": 12, "pt": 1200, "n": 1, "d": [0], "it": 9000}
+    assert states(CHECKPOINT, {**POP, "ao": 12}, changed).count(2000) == {
+        PLACE: PopCount(in_flight=1, awaiting_revive=2)
+    }
+    done = {**POP, "so": 12, "pt": 1200, "ao": 12}
+    assert states(CHECKPOINT, {**POP, "ao": 12}, changed, done).count(2000) == {
+        PLACE: PopCount(acked=1, awaiting_revive=2)
+    }
+
+
+def test_an_ack_of_another_pop_or_an_ack_alone_counts_nothing() -> None:
+    assert states(CHECKPOINT, {**POP, "pt": 999, "ao": 10}).count(0) == {PLACE: PopCount(in_flight=3)}
+    assert states({**POP, "ao": 10}).count(0) == {}
