@@ -71,7 +71,8 @@ HALF_KEY_SEPARATOR = b"@"  # TransRocksDBRecord.KEY_SPLIT
 
 # Keys of MessageRocksDBStorage that are no entries; each value is one number.
 TIMELINE_CHECKPOINT = b"timeline_checkpoint"  # ms; what is due before it was delivered
-TIMER_KEYS = frozenset({TIMELINE_CHECKPOINT, b"sys_topic_scan_offset_checkpoint"})
+SCAN_CHECKPOINT = b"sys_topic_scan_offset_checkpoint"  # next queue offset of rmq_sys_wheel_timer to take
+TIMER_KEYS = frozenset({TIMELINE_CHECKPOINT, SCAN_CHECKPOINT})
 LAST_HALF = b"lastOffsetPy"  # the highest physical offset of a half message that was entered
 HALF_KEYS = frozenset({LAST_HALF})
 

@@ -73,6 +73,14 @@ offsets of groups that pop say how far they popped, not what they acknowledged.
     "subscription_groups": "One row per consumer group of `config/subscriptionGroup.json`.",
     "checkpoint": "One row per field of the file `checkpoint`.",
     "delay_offsets": "One row per delay level of `config/delayOffset.json`.",
+    "delays": """
+One row per delayed message whose record is still in the log: of delay levels, by level and queue offset, then of the
+timer. A message that the timer stored again before it was due has a row for each record; all but the newest are
+`rolled`. `overdue`: due before the last activity of the broker, and not delivered. `lost`: passed by the broker without
+a copy, or waiting without its record. `delete_mark`: deletes another message, which is then `cancelled`. `unknown`:
+where the log is damaged, a copy may have stood. The whole log is read, for the delivered copies. `physical_offset` and
+`delivered_physical_offset` join with `messages`.
+""",
     "rocksdb_entries": """
 One row per timer message and per half message in `rocksdbstore/`, where a broker of 5.4.0 or later keeps them with
 `timerRocksDBEnable` and `transRocksDBEnable`: [rocksdb.md](rocksdb.md). Timer messages come first, by time; half

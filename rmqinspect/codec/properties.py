@@ -43,6 +43,9 @@ WELL_KNOWN = (
     b"INNER_NUM",
     b"INNER_MULTI_DISPATCH",
     b"INNER_MULTI_QUEUE_OFFSET",
+    b"TIMER_DEL_UNIQKEY",
+    b"TIMER_ROLL_TIMES",
+    b"TIMER_ROLL_LABEL",
 )
 """Names that every record is searched for."""
 

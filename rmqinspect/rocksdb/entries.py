@@ -4,7 +4,8 @@ import json
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from rmqinspect.rocksdb.job import ENTRIES, LAST_HALF, TIMER_UNITS
+from rmqinspect.rocksdb.job import CHECKPOINTS, ENTRIES, TIMER_UNITS
+from rmqinspect.schemas.rocksdb import LAST_HALF, SCAN_CHECKPOINT, TIMELINE_CHECKPOINT
 from rmqinspect.store.model import Store, StoreFile
 
 _FOLDER = "rocksdbstore"
@@ -33,13 +34,33 @@ def timer_units_file(store: Store) -> StoreFile | None:
     return store.unpacked_config.get((_FOLDER, TIMER_UNITS))
 
 
+class TimerCheckpoints(NamedTuple):
+    """How far the timer in RocksDB has come."""
+
+    timeline: int  # ms; what is due before it was delivered
+    scan: int  # next queue offset of the timer's topic to take; 0: it was never used
+
+
+def read_timer_checkpoints(store: Store) -> TimerCheckpoints | None:
+    """Return the checkpoints of the timer, None if none were unpacked."""
+    numbers = _checkpoints(store)
+    if numbers is None:
+        return None
+    return TimerCheckpoints(*(numbers.get(key.decode(), 0) for key in (TIMELINE_CHECKPOINT, SCAN_CHECKPOINT)))
+
+
 def last_half(store: Store) -> int | None:
     """Return the highest physical offset of a half message that the broker has entered, None without one."""
-    file = store.unpacked_config.get((_FOLDER, LAST_HALF))
+    return (_checkpoints(store) or {}).get(LAST_HALF.decode())
+
+
+def _checkpoints(store: Store) -> dict[str, int] | None:
+    file = store.unpacked_config.get((_FOLDER, CHECKPOINTS))
     if file is None:
         return None
-    with open(file.path, encoding="ascii") as text:
-        return int(text.read())
+    with open(file.path, encoding="ascii") as content:
+        numbers: dict[str, int] = json.load(content)
+    return numbers
 
 
 def read_entries(store: Store) -> Iterator[Entry]:

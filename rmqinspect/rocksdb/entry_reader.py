@@ -2,7 +2,7 @@
 
     column family timer    messages that wait for their time, and delivered ones   -> ENTRIES, TIMER_UNITS
     column family trans    half messages that wait for commit or rollback          -> ENTRIES
-                           how far half messages were entered                      -> LAST_HALF
+    both                   how far the broker has come                             -> CHECKPOINTS
 
 Source: MessageRocksDBStorage, TimerRocksDBRecord, TransRocksDBRecord; RocketMQ 5.4.0 and 5.5.0.
 """
@@ -14,7 +14,7 @@ from itertools import chain
 from typing import TextIO
 
 from rmqinspect.rocksdb.entries import Entry
-from rmqinspect.rocksdb.job import ENTRIES, LAST_HALF, TIMER_UNITS, write_line
+from rmqinspect.rocksdb.job import CHECKPOINTS, ENTRIES, TIMER_UNITS, write_line
 from rmqinspect.schemas import rocksdb as layouts
 from rmqinspect.schemas.timer import NO_UNIT, UNIT_SIZE, TimerUnit
 from rmqinspect.text import text_of
@@ -41,12 +41,12 @@ def write_entries(
             lines.write(json.dumps(entry) + "\n")
             if entry.deliver_timestamp is not None:
                 units.write(_unit(entry))
-    last_half = get(layouts.LAST_HALF, "trans")
-    if last_half is not None:
-        with open(os.path.join(folder, LAST_HALF), "w", encoding="ascii") as text:
-            text.write(str(_number(last_half)))
-        write_line(index, {"document": LAST_HALF})
+    keys = [*((key, "timer") for key in layouts.TIMER_KEYS), *((key, "trans") for key in layouts.HALF_KEYS)]
+    found = {key.decode(): get(key, family) for key, family in sorted(keys)}
+    with open(os.path.join(folder, CHECKPOINTS), "w", encoding="ascii") as checkpoints:
+        json.dump({name: _number(value) for name, value in found.items() if value is not None}, checkpoints)
     write_line(index, {"document": TIMER_UNITS})
+    write_line(index, {"document": CHECKPOINTS})
     write_line(index, {"document": ENTRIES, "malformed": malformed})
 
 

@@ -31,7 +31,7 @@ TABLE_OF_DOCUMENT = {
 }
 
 # Documents of rocksdbstore.
-ENTRIES, TIMER_UNITS, LAST_HALF = "entries.jsonl", "timer_units", "last_half"
+ENTRIES, TIMER_UNITS, CHECKPOINTS = "entries.jsonl", "timer_units", "checkpoints.json"
 
 
 def write_line(index: TextIO, line: dict[str, Any]) -> None:

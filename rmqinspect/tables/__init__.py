@@ -2,6 +2,7 @@
 
 from rmqinspect.tables.checkpoint import CHECKPOINT
 from rmqinspect.tables.config import DELAY_OFFSETS, SUBSCRIPTION_GROUPS, TOPICS
+from rmqinspect.tables.delays import DELAYS
 from rmqinspect.tables.groups import GROUPS
 from rmqinspect.tables.index import INDEX_ENTRIES, INDEX_FILES
 from rmqinspect.tables.log import GAPS_TABLE, MESSAGES_TABLE, SEGMENTS_TABLE
@@ -27,6 +28,7 @@ TABLES: dict[str, Table] = {
         SUBSCRIPTION_GROUPS,
         CHECKPOINT,
         DELAY_OFFSETS,
+        DELAYS,
         ROCKSDB_ENTRIES,
         TIMER_UNITS,
         USAGE,

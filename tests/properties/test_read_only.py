@@ -28,6 +28,7 @@ COMMANDS = [
             "topics",
             "subscription_groups",
             "delay_offsets",
+            "delays",
             "rocksdb_entries",
             "timer_units",
             "checkpoint",

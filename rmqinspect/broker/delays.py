@@ -1,0 +1,130 @@
+"""What became of a delayed message: rules over what is known of it, for many at a time.
+
+A delayed message waits as a record in a topic of the broker. When it is due, the broker stores it again in its real
+topic: the delivered copy. The record that waited stays until retention takes it.
+
+    level     queue of SCHEDULE_TOPIC_XXXX | 0 | 1 | 2 | 3 |      delayOffset.json: 2, so 2 and 3 wait
+    timer     slots of the wheel           | 10:00 | 10:01 |      timercheck: 10:01, so that slot and later ones wait
+    RocksDB   keys by time                 | 10:00 | 10:01 |      timeline_checkpoint, the same
+
+Source: ScheduleMessageService.DeliverDelayedMessageTimerTask#executeOnTimeUp, TimerMessageStore#dequeue, Timeline;
+RocketMQ 4.0.0 to 5.5.0.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from rmqinspect.broker.version_estimate import RELEASES
+from rmqinspect.codec.arrays import Bools, Ints
+
+
+class Facts(NamedTuple):
+    """What is known of some delayed messages: columns of one length."""
+
+    deletes: Bools  # it is the order to delete another one (TIMER_DEL_UNIQKEY)
+    rolled: Bools  # a newer copy of it follows in the timer's topic
+    delivered: Bools  # a copy of it in its real topic follows in the log
+    cancelled: Bools  # another one orders to delete it
+    waits: Bools  # the broker has it before it: in its queue, its wheel or its RocksDB
+    due: Bools  # its time has come
+    readable: Bools  # its record is in the log
+    unreached: Bools  # its unit is in the timer log, but neither the wheel nor startup finds it
+    copy_lost: Bools  # a copy, if there was one, may lie in what could not be read
+
+
+STATES = ("pending", "overdue", "delivered", "cancelled", "rolled", "lost", "delete_mark", "unknown")
+PENDING, OVERDUE, DELIVERED, CANCELLED, ROLLED, LOST, DELETE_MARK, UNKNOWN = range(len(STATES))
+
+REASONS = (
+    "its record is gone: the broker passes it over",
+    "no slot of the wheel leads to its unit, and startup does not put it in again",
+    "the broker has passed it, and the log holds no delivered copy",
+    "the broker has passed it; a copy may lie where the log is damaged or was not given",
+)
+_GONE, _UNREACHED, _NO_COPY, _MAYBE = range(len(REASONS))
+NO_REASON = -1
+
+
+def judge(facts: Facts) -> tuple[Ints, Ints]:
+    """Return the number of each message's state in STATES, and of the reason in REASONS, NO_REASON without one.
+
+    The first rule that applies decides. A copy proves the delivery whatever the offsets say: those are written later.
+    """
+    rules = (
+        (facts.deletes, DELETE_MARK, NO_REASON),
+        (facts.rolled, ROLLED, NO_REASON),
+        (facts.delivered, DELIVERED, NO_REASON),
+        (facts.cancelled, CANCELLED, NO_REASON),
+        # Both services read the record when it is due and go on without it, 4.0.0 to 5.5.0.
+        (facts.waits & ~facts.readable, LOST, _GONE),
+        (facts.waits & ~facts.due, PENDING, NO_REASON),
+        (facts.waits, OVERDUE, NO_REASON),
+        (facts.unreached, LOST, _UNREACHED),
+        (facts.copy_lost, UNKNOWN, _MAYBE),
+    )
+    conditions = [condition for condition, _, _ in rules]
+    states = np.select(conditions, [state for _, state, _ in rules], LOST)
+    reasons = np.select(conditions, [reason for _, _, reason in rules], _NO_COPY)
+    return states.astype(np.int64), reasons.astype(np.int64)
+
+
+# --- the keys that order to delete ----------------------------------------------------------------
+
+APPEND_TOPIC = "appendTopicForTimerDeleteKey"  # a setting, 5.4.0
+
+# How TIMER_DEL_UNIQKEY names the message, by the first release that reads it so.
+_PLAIN, _WITH_TOPIC = "UNIQ_KEY", "REAL_TOPIC+UNIQ_KEY"
+_FORMS = (("5.0.0", _PLAIN), ("5.3.2", _WITH_TOPIC), ("5.4.0", _PLAIN))
+
+
+class DeleteKeys(NamedTuple):
+    """Which forms of TIMER_DEL_UNIQKEY a broker obeys. Both: its version is not known well enough."""
+
+    plain: bool  # UNIQ_KEY
+    with_topic: bool  # REAL_TOPIC, +, UNIQ_KEY
+
+
+def delete_keys(releases: Sequence[str], settings: Mapping[str, str]) -> DeleteKeys:
+    """Return the forms that brokers of some releases obey.
+
+    The other form has no effect. Source: TimerMessageStore.TimerDequeueGetMessageService, #buildDeleteKey;
+    MessageStoreConfig, 5.4.0.
+    """
+    if APPEND_TOPIC in settings:
+        with_topic = settings[APPEND_TOPIC].strip().lower() == "true"
+        return DeleteKeys(not with_topic, with_topic)
+    forms = {_form_of(release) for release in releases}
+    return DeleteKeys(_PLAIN in forms, _WITH_TOPIC in forms)
+
+
+def _form_of(release: str) -> str:
+    known = [form for first, form in _FORMS if RELEASES.index(first) <= RELEASES.index(release)]
+    return known[-1] if known else _PLAIN
+
+
+# --- delay levels ---------------------------------------------------------------------------------
+
+_DEFAULT_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+_UNITS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}  # ms
+_UNKNOWN_LEVEL = 1000  # ms
+_LEVEL = re.compile(r"(\d{1,9})([smhd])", re.ASCII)
+
+
+def level_delay(level: int, settings: Mapping[str, str]) -> int:
+    """Return the delay of a level, ms. No file of a store has it: it is a setting, else the default.
+
+    Source: MessageStoreConfig.messageDelayLevel, ScheduleMessageService#parseDelayLevel, #computeDeliverTimestamp.
+    """
+    delays = _delays(settings)
+    return delays[level - 1] if 0 < level <= len(delays) else _UNKNOWN_LEVEL
+
+
+def _delays(settings: Mapping[str, str]) -> list[int]:
+    words = settings.get("messageDelayLevel", _DEFAULT_LEVELS).split()
+    found = [_LEVEL.fullmatch(word) for word in words]
+    if not all(found):
+        return _delays({})
+    return [int(match[1]) * _UNITS[match[2]] for match in found if match]

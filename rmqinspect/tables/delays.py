@@ -1,0 +1,334 @@
+"""The table `delays`: each delayed message, of delay levels and of the timer, and what became of it.
+
+    queue units, timer units, entries of RocksDB  ->  records in the log  ->  one row each
+    a pass over the log                           ->  delivered copies    ->  state (`broker.delays`)
+
+Without the pass only what still waits is known (`DelayChoice.waiting`): that takes the queues, the timer's files and
+the records of those messages, whatever the size of the log.
+
+Source: ScheduleMessageService, TimerMessageStore, Timeline; RocketMQ 4.0.0 to 5.5.0.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rmqinspect.broker.delays import (
+    APPEND_TOPIC,
+    REASONS,
+    STATES,
+    DeleteKeys,
+    Facts,
+    delete_keys,
+    judge,
+    level_delay,
+)
+from rmqinspect.broker.version_estimate import estimate_store
+from rmqinspect.codec.arrays import Bools, Ints
+from rmqinspect.commitlog.records_at import records_at
+from rmqinspect.store.model import Store
+from rmqinspect.tables.columns import millis, pick, repeat
+from rmqinspect.tables.delay_copies import CopyFold, Places
+from rmqinspect.tables.delay_records import DelayRecords
+from rmqinspect.tables.delay_sources import read_delay_sources
+from rmqinspect.tables.delay_units import NO_OFFSET, DelayUnits, units_of_topic
+from rmqinspect.tables.fold import fold_log
+from rmqinspect.tables.record_columns import CHUNK_ROWS
+from rmqinspect.tables.table import QUEUE_DATABASES, STORE_DATABASE, TIMESTAMP, Request, Source, Table, column
+from rmqinspect.topics import SCHEDULE_TOPIC, SYSTEM_PREFIX, TIMER_TOPIC
+
+SCHEMA = pa.schema(
+    [
+        column("source", pa.string(), "level, timer, or rocksdb_timer (5.4.0)"),
+        column("level", pa.int32(), "delay level, from 1; null for the timer"),
+        column("queue_id", pa.int32(), "queue that it waits in, of SCHEDULE_TOPIC_XXXX or rmq_sys_wheel_timer"),
+        column("queue_offset", pa.int64(), "in that queue; null if no unit of the queue leads to the record"),
+        column("physical_offset", pa.int64(), "of the record that waits or waited"),
+        column("size", pa.int32(), "of that record, bytes"),
+        column("due_timestamp", TIMESTAMP, "when it is to be delivered"),
+        column("state", pa.string(), ", ".join(STATES)),
+        column("real_topic", pa.string(), "where it is bound for; null if its record cannot be read"),
+        column("real_queue_id", pa.int32(), "the queue it is bound for"),
+        column("msg_id", pa.string(), "UNIQ_KEY"),
+        column("keys", pa.list_(pa.string()), "KEYS split at spaces"),
+        column(
+            "store_timestamp", TIMESTAMP, "when the record was stored; due_timestamp less this is the delay of a level"
+        ),
+        column("reconsume_times", pa.int32(), "how often a consumer sent it back"),
+        column("roll_times", pa.int32(), "how often the timer stored it again before it was due (TIMER_ROLL_TIMES)"),
+        column("deletes", pa.string(), "what a delete_mark names (TIMER_DEL_UNIQKEY)"),
+        column("timer_log_offset", pa.int64(), "of its unit, if that has not fired"),
+        column("delivered_physical_offset", pa.int64(), "of the first delivered copy"),
+        column("deliveries", pa.int32(), "delivered copies; after a crash there may be two"),
+        column("system", pa.bool_(), "bound for a topic of the broker, such as acks of pop consumers"),
+        column("reason", pa.string(), "why it is lost or unknown"),
+    ]
+)
+
+_BRIEF = ("source", "level", "queue_offset", "physical_offset", "due_timestamp", "state", "real_topic", "msg_id")
+
+
+@dataclass(frozen=True, slots=True)
+class DelayChoice:
+    """Which delayed messages."""
+
+    waiting: bool = False  # only what still waits; the log is not read from end to end
+    at: int | None = None  # ms: messages due before are overdue; None: the last activity of the broker
+
+
+_ALL = DelayChoice()
+_NONE = np.empty(0, np.int64)
+
+
+class _Verdicts(NamedTuple):
+    """What is known of some messages besides their copies: columns of one length."""
+
+    waits: Bools
+    rolled: Bools
+    cancelled: Bools
+    unreached: Bools
+
+
+class _Held(NamedTuple):
+    """Where the timer's own files hold some messages: indexes, -1 where they do not."""
+
+    unit: Ints  # into the pending units of the timer log
+    entry: Ints  # into the entries of RocksDB
+
+
+class _Delays:
+    """The delayed messages of one store."""
+
+    def __init__(self, store: Store, request: Request, choice: DelayChoice) -> None:
+        self.store, self.request, self.choice = store, request, choice
+        self.sources = read_delay_sources(store, request)
+        self.now = self.sources.now if choice.at is None else choice.at
+        # Whether all of the log was given: what is not there is lost.
+        self.whole = bool(store.segments) and store.neighbours and not store.hides_log
+        self._damage_end = 0  # physical offset behind the last range that lost its records
+        found = self._look()
+        self._disobeyed = found.disobeyed()
+        self.copies, self.rolled, self.orders = Places(found.copies), Places(found.rolled), Places(found.orders)
+
+    # --- what the log says ------------------------------------------------------------------------
+
+    def _look(self) -> CopyFold:
+        """Find copies and orders to delete: in the log, or only orders among what waits."""
+        if not self.choice.waiting:
+            return fold_log(self.store, replace(self.request, on_gap=self._note_gap), CopyFold)
+        found, units = CopyFold(), self.sources.units
+        self._take_orders(found, units.place[units.deletes], units.size[units.deletes])
+        taken = self.sources.timer_offset
+        if taken is not None:
+            for queue in self._timer_queue():
+                behind = queue.select(queue.offsets >= taken)
+                self._take_orders(found, behind.places, behind.sizes)
+        return found
+
+    def _take_orders(self, found: CopyFold, places: Ints, sizes: Ints) -> None:
+        for first in range(0, len(places), CHUNK_ROWS):
+            some = slice(first, first + CHUNK_ROWS)
+            for _, records in records_at(self.store, places[some], sizes[some]):
+                found.take_timer(records)
+
+    def _note_gap(self, kind: str, start: int, end: int) -> None:
+        self._damage_end = max(self._damage_end, end)
+        if self.request.on_gap is not None:
+            self.request.on_gap(kind, start, end)
+
+    @cached_property
+    def _delete_keys(self) -> DeleteKeys:
+        """The forms of orders that the broker obeys: by its settings, else its estimated version and its deeds."""
+        if APPEND_TOPIC in self.store.settings:
+            return delete_keys((), self.store.settings)
+        possible = delete_keys(estimate_store(self.store, self.sources.last_records).releases, {})
+        seen = DeleteKeys(*(can and not failed for can, failed in zip(possible, self._disobeyed, strict=True)))
+        return seen if any(seen) else possible
+
+    # --- delay levels -----------------------------------------------------------------------------
+
+    def level_rows(self) -> Iterator[pa.RecordBatch]:
+        """Yield the messages of all levels, by level and queue offset."""
+        for queue in units_of_topic(self.store, SCHEDULE_TOPIC, self.request.on_unreadable):
+            kept = self._level_waits(queue)
+            if not self.choice.waiting:
+                kept |= queue.places >= self.store.log_start
+            for units in queue.select(kept).chunks():
+                yield self._level_batch(units)
+
+    def _level_waits(self, units: DelayUnits) -> Bools:
+        if self.sources.level_offsets is not None:
+            return units.offsets >= self.sources.level_offsets.get(units.queue_id + 1, 0)
+        # A broker without the file begins each queue again; which messages it has delivered the copies tell.
+        return units.due >= self.now if self.choice.waiting else np.ones(len(units.due), np.bool_)
+
+    def _level_batch(self, units: DelayUnits) -> pa.RecordBatch:
+        records = DelayRecords.of_level(self.store, units)
+        stored = records.numbers("store_timestamp")
+        delay = level_delay(units.queue_id + 1, self.store.settings)
+        # An ext unit that cannot be read. Source: ScheduleMessageService#computeDeliverTimestamp.
+        units.due = np.where((units.due == 0) & (stored > 0), stored + delay, units.due)
+        none = np.zeros(len(units.due), np.bool_)
+        return self._batch("level", units, records, _Verdicts(self._level_waits(units), none, none, none))
+
+    # --- the timer --------------------------------------------------------------------------------
+
+    def timer_rows(self) -> Iterator[pa.RecordBatch]:
+        """Yield the messages of the timer, by queue offset; then those that only its own files know."""
+        units, entries = self.sources.units, self.sources.entries
+        seen = np.zeros(len(units.place), np.bool_)
+        seen_entries = np.zeros(0 if entries is None else len(entries.place), np.bool_)
+        for queue in self._timer_queue():
+            held = self._held(queue)
+            seen[held.unit[held.unit >= 0]] = True
+            seen_entries[held.entry[held.entry >= 0]] = True
+            kept = self._timer_waits(queue, held)
+            if not self.choice.waiting:
+                kept |= queue.places >= self.store.log_start
+            for some in queue.select(kept).chunks():
+                yield self._timer_batch(some)
+        rest = [(units.place[~seen], units.size[~seen], units.fires[~seen])]
+        if entries is not None:
+            unseen = entries.waits & ~seen_entries
+            rest.append((entries.place[unseen], entries.size[unseen], entries.due[unseen]))
+        for columns in rest:
+            outside = DelayUnits(0, np.full(len(columns[0]), NO_OFFSET, np.int64), *columns)
+            for some in outside.chunks():
+                yield self._timer_batch(some)
+
+    def _timer_queue(self) -> Iterator[DelayUnits]:
+        for queue in units_of_topic(self.store, TIMER_TOPIC, self.request.on_unreadable):
+            queue.due = np.zeros(len(queue.due), np.int64)  # the tags code is that of the tags
+            yield queue
+
+    def _held(self, units: DelayUnits) -> _Held:
+        entries = self.sources.entries
+        places = _NONE if entries is None else entries.place
+        return _Held(_find(self.sources.units.place, units.places), _find(places, units.places))
+
+    def _timer_waits(self, units: DelayUnits, held: _Held) -> Bools:
+        """Return what the timer has in its wheel or in RocksDB, or has yet to take from its topic."""
+        waits: Bools = held.unit >= 0
+        waits[waits] = self.sources.units.reached[held.unit[waits]]
+        if self.sources.entries is not None:
+            in_rocksdb = held.entry >= 0
+            waits[in_rocksdb] |= self.sources.entries.waits[held.entry[in_rocksdb]]
+        if self.sources.timer_offset is not None:
+            return waits | (units.offsets >= self.sources.timer_offset)
+        return waits | ((units.offsets >= 0) & (units.due >= self.now))
+
+    def _timer_batch(self, units: DelayUnits) -> pa.RecordBatch:
+        records, held = DelayRecords.of_timer(self.store, units), self._held(units)
+        due = records.numbers("deliver_timestamp")
+        units.due = np.where(due > 0, due, np.where(units.due > 0, units.due, _at(self.sources.units.fires, held.unit)))
+        waits = self._timer_waits(units, held)
+        rolled, _ = self.rolled.behind(records.numbers("identity"), units.places)
+        unreached = held.unit >= 0
+        unreached[unreached] = ~self.sources.units.reached[held.unit[unreached]]
+        verdicts = _Verdicts(waits, rolled >= 0, self._cancelled(records, held), unreached)
+        batch = self._batch("timer", units, records, verdicts)
+        positions = pa.array(_at(self.sources.units.position, held.unit), mask=held.unit < 0)
+        batch = _with(batch, "timer_log_offset", positions)
+        if self.sources.entries is None:
+            return batch
+        in_rocksdb = (held.entry >= 0) | (held.unit < 0)
+        return _with(batch, "source", pick(("timer", "rocksdb_timer"), in_rocksdb.astype(np.int32)))
+
+    def _cancelled(self, records: DelayRecords, held: _Held) -> Bools:
+        """Return what an order deletes."""
+        plain, with_topic = (self.orders.has(records.numbers(name)) for name in ("plain_key", "topic_key"))
+        either = plain | with_topic
+        if self.sources.entries is not None:
+            # It obeys both forms, and takes the entry away: what has one is not deleted. Source: Timeline.
+            in_rocksdb = held.entry >= 0
+            either[in_rocksdb] &= ~self.sources.entries.waits[held.entry[in_rocksdb]]
+            return either
+        if not (plain != with_topic).any():
+            return either
+        return (plain & self._delete_keys.plain) | (with_topic & self._delete_keys.with_topic)
+
+    # --- rows -------------------------------------------------------------------------------------
+
+    def _batch(self, source: str, units: DelayUnits, records: DelayRecords, verdicts: _Verdicts) -> pa.RecordBatch:
+        count, present = len(units.places), records.has("identity")
+        delivered, copies = self.copies.behind(records.numbers("identity"), units.places)
+        copies = np.where(present, copies, 0)
+        facts = Facts(
+            deletes=records.has("deletes"),
+            rolled=verdicts.rolled & present,
+            delivered=copies > 0,
+            cancelled=verdicts.cancelled & present,
+            waits=verdicts.waits,
+            due=units.due < self.now,
+            readable=present | (not self.whole),
+            unreached=verdicts.unreached,
+            copy_lost=(units.places < self._damage_end) | (not self.whole),
+        )
+        states, reasons = judge(facts)
+        system = pc.starts_with(records.column("real_topic"), SYSTEM_PREFIX)
+        level = units.queue_id + 1 if source == "level" else None
+        columns: dict[str, pa.Array] = {
+            "source": repeat(source, count),
+            "level": pa.array([level] * count, pa.int32()),
+            "queue_id": pa.array(np.full(count, units.queue_id, np.int32)),
+            "queue_offset": pa.array(units.offsets, mask=units.offsets == NO_OFFSET),
+            "physical_offset": pa.array(units.places),
+            "size": pa.array(units.sizes.astype(np.int32)),
+            "due_timestamp": pc.if_else(pa.array(units.due == 0), pa.scalar(None, TIMESTAMP), millis(units.due)[0]),
+            "state": pick(STATES, states),
+            "store_timestamp": records.store_timestamps(),
+            "roll_times": records.roll_times(),
+            "delivered_physical_offset": pa.array(delivered, mask=copies == 0),
+            "deliveries": pa.array(copies.astype(np.int32), mask=np.full(count, self.choice.waiting)),
+            "system": pc.fill_null(system, pa.scalar(value=False)),
+            "reason": pick(REASONS, reasons),
+        }
+        for name in ("real_topic", "real_queue_id", "msg_id", "keys", "reconsume_times", "deletes"):
+            columns[name] = records.column(name)
+        return pa.record_batch(
+            [columns.get(name, pa.nulls(count, SCHEMA.field(name).type)) for name in SCHEMA.names], SCHEMA
+        )
+
+
+def _find(places: Ints, wanted: Ints) -> Ints:
+    """Return where each wanted place stands among ascending ones, -1 where it does not."""
+    if not len(places):
+        return np.full(len(wanted), -1, np.int64)
+    at = np.minimum(places.searchsorted(wanted), len(places) - 1)
+    return np.where(places[at] == wanted, at, -1)
+
+
+def _at(values: Ints, which: Ints) -> Ints:
+    """Return the values at some indexes; 0 for -1."""
+    return np.append(values, 0)[which]
+
+
+def _with(batch: pa.RecordBatch, name: str, values: pa.Array) -> pa.RecordBatch:
+    return batch.set_column(SCHEMA.get_field_index(name), SCHEMA.field(name), values)
+
+
+def _rows(store: Store, request: Request, choice: DelayChoice) -> Iterator[pa.RecordBatch]:
+    delays = _Delays(store, request, choice)
+    yield from delays.level_rows()
+    yield from delays.timer_rows()
+
+
+def delays_table(choice: DelayChoice = _ALL) -> Table:
+    """Return the table with the rows of a choice."""
+    return Table(
+        "delays",
+        SCHEMA,
+        _BRIEF,
+        partial(_rows, choice=choice),
+        scans=(Source.QUEUES,) if choice.waiting else (Source.LOG,),
+        looks_into=(Source.LOG if choice.waiting else Source.QUEUES, Source.TIMER, Source.CONFIG),
+        databases=(*QUEUE_DATABASES, STORE_DATABASE),
+    )
+
+
+DELAYS = delays_table()
