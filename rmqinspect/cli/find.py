@@ -69,7 +69,7 @@ def command(arguments: FindArguments) -> int:
         open_sink(format_, plan, evidence, progress) as sink,
     ):
         _announce(plan, progress)
-        finding = Finding(list(_targets(plan, progress, stack)), selection, arguments.limit)
+        finding = Finding(list(_targets(plan, progress, stack)), selection, arguments.limit, arguments.redact)
         life = arguments.life if format_ in ("table", "json") else False
         lives = Lives(life, scan=arguments.scan, jobs=count_jobs(arguments))
         with closing(finding.hits()) as hits:
@@ -129,9 +129,10 @@ def _targets(plan: RowsPlan, progress: Progress, stack: ExitStack) -> "Iterator[
             on_unreadable=progress.complain,
             on_remark=progress.remark,
         )
-        for message in unread_places(store, (plan.table.name,)):
+        unread = tuple(unread_places(store, (plan.table.name,)))
+        for message in unread:
             progress.complain(message)
-        yield Target(store, read.selection, None if plan.scan else read.look_up, request)
+        yield Target(store, read.selection, None if plan.scan else read.look_up, request, unread)
 
 
 def _remarks(finding: "Finding", plan: RowsPlan) -> Iterator[str]:
@@ -140,10 +141,10 @@ def _remarks(finding: "Finding", plan: RowsPlan) -> Iterator[str]:
     for one in finding.searched:
         head = f"{one.store.name}: " if several else ""
         yield f"{head}{_describe_way(one.scope)}"
-        for text, second in one.second.items():
-            yield f"{head}{text} as msg id: {_describe_way(second)}"
-    for text, reading in finding.readings.items():
-        yield f"{text}: found as {reading}"
+        for question, second in one.second.items():
+            yield f"{head}{question.shown} as msg id: {_describe_way(second)}"
+    for question, reading in finding.readings.items():
+        yield f"{question.shown}: found as {reading}"
     if finding.more:
         yield f"shown {group_digits(finding.total)}, {finding.more} (-n {plan.arguments.limit})"
 

@@ -15,6 +15,7 @@ from rmqinspect.cli.rows_plan import RowsPlan
 from rmqinspect.cli.table_rows import read_view
 from rmqinspect.find.finding import Finding, Searched
 from rmqinspect.find.misses import Miss
+from rmqinspect.find.reach import out_of_reach
 from rmqinspect.find.search import Scope
 from rmqinspect.output import SCHEMA_VERSION, View, Writer, open_destination, open_writer
 from rmqinspect.output.rows import json_objects
@@ -35,7 +36,6 @@ class Sink(Protocol):
     """Where hits and misses go."""
 
     def take(self, store: Store, rows: pa.RecordBatch) -> None:
-        """Write some hits."""
         """Write some hits."""
 
     def conclude(self, finding: Finding, misses: Sequence[Miss], lives: Iterator[Traced]) -> None:
@@ -100,6 +100,8 @@ class _ScreenSink:
 
     def _life_lines(self, traced: Traced, finding: Finding) -> Iterator[str]:
         arguments = self._plan.arguments
+        if (found := out_of_reach(traced.store, traced.life)) is not None:
+            yield from _SCREEN.rows(found.reason, found.text)
         named = f"{traced.store.name}: " if len(finding.searched) > 1 else ""
         yield from life_lines(
             traced.life,
@@ -191,7 +193,12 @@ class _Document:
         redaction = self._plan.arguments.redact
         tail = {
             "lives": [
-                {"store": one.store.name, **life_document(one.life, self._view.zone, redaction)} for one in lives
+                {
+                    "store": one.store.name,
+                    "reach": _reach_document(one),
+                    **life_document(one.life, self._view.zone, redaction),
+                }
+                for one in lives
             ],
             "stores": [_store_document(one) for one in finding.searched],
             "misses": [_miss_document(miss) for miss in misses],
@@ -200,6 +207,11 @@ class _Document:
         }
         text = escape_json(json.dumps(tail, ensure_ascii=False))
         self._out.write(f"{'' if self._empty else chr(10)}], {text[1:]}\n".encode())
+
+
+def _reach_document(traced: Traced) -> dict[str, str] | None:
+    found = out_of_reach(traced.store, traced.life)
+    return None if found is None else {"reason": found.reason, "text": found.text}
 
 
 def _store_document(searched: Searched) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """One question to several stores, such as the brokers of a cluster: hits, and why there are none.
 
 stores, each with its plan -> Search -> hits -> the questions that they answer
-an offset msg id without a hit -> searched again as a producer's id
+an offset msg id without a hit -> searched again as a producer's id; an id or a key in batches
 questions without a hit in any store -> Explainer -> a miss for each store
 """
 
@@ -13,13 +13,15 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from rmqinspect.find.misses import CLIENT_ID, OFFSET_ID, Explainer, Miss
+from rmqinspect.find.misses import CLIENT_ID, ITEM, OFFSET_ID, REPLACED, Explainer, Miss
 from rmqinspect.find.plan import LookUp
 from rmqinspect.find.questions import ID, Question, questions_of
 from rmqinspect.find.search import Scope, Search
+from rmqinspect.find.spans import Log
 from rmqinspect.statuses import SOUND
 from rmqinspect.store.model import Store
 from rmqinspect.tables.filters import Selection
+from rmqinspect.tables.redact import Redaction
 from rmqinspect.tables.table import Request
 
 
@@ -30,6 +32,7 @@ class Target(NamedTuple):
     selection: Selection
     look_up: LookUp | None  # None: the whole log
     request: Request
+    unread: tuple[str, ...] = ()  # files and folders of the log that cannot be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +42,26 @@ class Searched:
     store: Store
     scope: Scope
     hits: int
-    second: Mapping[str, Scope]  # of ids that were searched again, as those of producers
+    second: Mapping[Question, Scope]  # of ids that were searched again, as those of producers
 
 
 class Finding:
     """A search of some stores; `hits` first, then the rest."""
 
-    def __init__(self, targets: Sequence[Target], selection: Selection, limit: int | None = None) -> None:
-        """Search at most until there are `limit` hits."""
-        self.questions = questions_of(selection)
+    def __init__(
+        self,
+        targets: Sequence[Target],
+        selection: Selection,
+        limit: int | None = None,
+        redaction: Redaction | None = None,
+    ) -> None:
+        """Search at most until there are `limit` hits; misses and readings are told without what is to be hidden."""
+        self.questions = questions_of(selection, redaction)
+        self._redaction = redaction
         self.more: str | None = None  # whether hits follow the limit: more exist, more may exist
         self.hits_of: Counter[str] = Counter()  # by store
         self.bad_hits = 0
-        self.readings: dict[str, str] = {}  # id -> what it turned out to be
+        self.readings: dict[Question, str] = {}  # what an id turned out to be
         self._answered: set[str] = set()
         self._limit = limit
         self._targets = targets
@@ -65,7 +75,9 @@ class Finding:
             )
             for one in targets
         ]
-        self._second: dict[tuple[str, str], Search] = {}  # by store and id
+        for one, search in zip(targets, self._searches, strict=True):
+            search.scope.unread += one.unread
+        self._second: dict[tuple[str, Question], Search] = {}  # by store
 
     @property
     def total(self) -> int:
@@ -80,7 +92,7 @@ class Finding:
                 one.store,
                 one.scope,
                 self.hits_of[one.store.name],
-                {text: search.scope for (name, text), search in self._second.items() if name == one.store.name},
+                {question: search.scope for (name, question), search in self._second.items() if name == one.store.name},
             )
             for one in self._searches
         ]
@@ -117,24 +129,40 @@ class Finding:
             for rows in search.rows():
                 self._attribute(rows)
                 yield search.store, rows
-        ids = [one for one in self.unanswered if one.kind == ID and one.place is not None]
-        for target in self._targets:
-            for question in ids:
-                search = Search.for_client_id(target.store, question, target.request)
-                self._second[target.store.name, question.alone.ids[0]] = search
-                for rows in search.rows():
-                    passing = question.others(target.selection).select_rows(rows)
-                    if passing.num_rows:
-                        self._answered.add(question.text)
-                        self.readings[question.alone.ids[0]] = CLIENT_ID
-                        yield target.store, passing
+        for target in self._targets if self.more is None else ():
+            for question in self.unanswered:
+                if question.place is not None:
+                    search = Search.for_client_id(target.store, question, target.request)
+                    self._second[target.store.name, question] = search
+                    yield from self._again(target, question, search, CLIENT_ID)
+        for target in self._targets if self.more is None else ():
+            for question in self.unanswered:
+                with Log(target.store) as log:
+                    if (replaced := Search.replaced(target.store, question, target.request, log)) is not None:
+                        yield from self._again(target, question, replaced, REPLACED)
+        for target in self._targets if self.more is None else ():
+            for question in self.unanswered:
+                if (batches := Search.in_batches(target.store, question, target.request)) is not None:
+                    yield from self._again(target, question, batches, ITEM)
+
+    def _again(
+        self, target: Target, question: Question, search: Search, reading: str
+    ) -> Iterator[tuple[Store, pa.RecordBatch]]:
+        """Yield the hits of another search for a question."""
+        others = question.others(target.selection)
+        for rows in search.rows():
+            passing = others.select_rows(rows)
+            if passing.num_rows:
+                self._answered.add(question.text)
+                self.readings[question] = reading
+                yield target.store, passing
 
     def _attribute(self, rows: pa.RecordBatch) -> None:
         for question in self.questions:
             if question.text not in self._answered and question.select(rows).num_rows:
                 self._answered.add(question.text)
                 if question.kind == ID:
-                    self.readings[question.alone.ids[0]] = CLIENT_ID if question.place is None else OFFSET_ID
+                    self.readings[question] = CLIENT_ID if question.place is None else OFFSET_ID
 
     def _count(self, store: Store, rows: pa.RecordBatch) -> None:
         self.hits_of[store.name] += rows.num_rows
@@ -144,8 +172,6 @@ class Finding:
         """Yield why the questions without a hit have none, store by store."""
         unanswered = self.unanswered
         for target, search in zip(self._targets, self._searches, strict=True) if unanswered else ():
-            explainer = Explainer(target.store, target.selection, search, target.request)
+            explainer = Explainer(target.store, target.selection, search, target.request, self._redaction)
             for question in unanswered:
-                yield from explainer.misses(
-                    question, self._second.get((target.store.name, "".join(question.alone.ids)))
-                )
+                yield from explainer.misses(question, self._second.get((target.store.name, question)))

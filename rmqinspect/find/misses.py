@@ -11,12 +11,12 @@ The first that holds is the reason. What was searched, and what was not, stands 
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rmqinspect.codec.message_id import decode, host_text
 from rmqinspect.consumequeue.around import units_around
@@ -26,7 +26,7 @@ from rmqinspect.find.keys import entries_of, known_topics
 from rmqinspect.find.near import NearIds
 from rmqinspect.find.places import Evidence, Found, describe_row, lies_at, rows_at, stored_by
 from rmqinspect.find.plan import LookUp, plan_look_up
-from rmqinspect.find.questions import ID, KEY, OFFSET, QUEUE_OFFSET, Question
+from rmqinspect.find.questions import ID, KEY, OFFSET, QUEUE_OFFSET, Question, hidden, id_question, key_question
 from rmqinspect.find.reasons import (
     BEYOND,
     DAMAGED,
@@ -41,12 +41,14 @@ from rmqinspect.find.search import Scope, Search, Select
 from rmqinspect.store.model import Store
 from rmqinspect.tables.filters import Selection, is_pattern, spellings
 from rmqinspect.tables.messages import SCHEMA
+from rmqinspect.tables.redact import Redaction
 from rmqinspect.tables.table import Request
 from rmqinspect.text import count, group_digits
 from rmqinspect.times import format_micros
 
 OFFSET_ID, CLIENT_ID = "offset msg id", "msg id"
-"""The two ways to read an id."""
+REPLACED, ITEM = "msg id, which the id of its batch replaced", "a message of an inner batch"
+"""What an id may be; the last one may be a key, too."""
 
 _NAMED = 3  # records that an explanation names
 _QUEUES = 16  # queues that an explanation names
@@ -66,19 +68,19 @@ class Miss:
     instead: list[str] = field(default_factory=list)  # what finds a record after all
 
 
-def _near(question: Question, search: Search) -> list[str]:
-    """Return the keys or ids next to the one asked for."""
-    if question.kind == KEY:
-        return search.near_keys[question.text].texts()
-    ids = search.near_ids[question.text]
-    return [f"{one.msg_id} at {group_digits(one.physical_offset)}" for one in (ids.before, ids.behind) if one]
-
-
 class Explainer:
     """Explains the misses of one store."""
 
-    def __init__(self, store: Store, selection: Selection, search: Search, request: Request) -> None:
+    def __init__(
+        self,
+        store: Store,
+        selection: Selection,
+        search: Search,
+        request: Request,
+        redaction: Redaction | None = None,
+    ) -> None:
         self.store = store
+        self._redaction = redaction
         self.evidence = Evidence(store)
         self._selection, self._search = selection, search
         self._request = replace(request, on_gap=None, offsets=None, on_unreadable=lambda message: None)
@@ -100,7 +102,7 @@ class Explainer:
             found, reading = self._offset(question) if question.kind == OFFSET else self._filters(), None
         near = self._near_topics()
         scope = self._search.scope if reading is None else None
-        yield Miss(self.store.name, question.text, reading, found.reason, found.text, scope, near)
+        yield Miss(self.store.name, question.shown, reading, found.reason, found.text, scope, near)
         if second is not None:
             yield self._as_named(question, second, CLIENT_ID)
 
@@ -113,17 +115,15 @@ class Explainer:
         address = host_text(broker.address, broker.port)
         rows = rows_at(self.store, [place])
         here = {stored_by(row) for row in rows} or set(self.evidence.hosts)
-        if here and address not in here:
-            names = ", ".join(sorted(here))
-            found = lies_at(self.evidence, place)
-            what = describe_row(rows[0]) + f", its id is {rows[0]['offset_msg_id']}" if rows else found.text
-            return Found(OTHER_BROKER, f"the id names {address}; the records here were stored by {names}; here: {what}")
-        excluded = self._excluded(question, rows)
-        if excluded is not None:
-            return excluded
-        found = lies_at(self.evidence, place)
-        known = " (this store)" if here else ""
-        return Found(found.reason, f"broker {address}{known}, {found.text}")
+        found = self._excluded(question, rows) or lies_at(self.evidence, place)
+        named = hidden(self._redaction, "hosts", address)
+        if not here or address in here:
+            return Found(found.reason, f"broker {named}{' (this store)' if here else ''}, {found.text}")
+        stored = ", ".join(hidden(self._redaction, "hosts", one) for one in sorted(here))
+        text = found.text
+        if rows:
+            text = f"{describe_row(rows[0])}, its id is {hidden(self._redaction, 'hosts', rows[0]['offset_msg_id'])}"
+        return Found(OTHER_BROKER, f"the id names {named}; the records here were stored by {stored}; here: {text}")
 
     def _offset(self, question: Question) -> Found:
         offsets = question.alone.offsets
@@ -185,17 +185,19 @@ class Explainer:
     # --- keys and producers' ids -------------------------------------------------------------------
 
     def _as_named(self, question: Question, search: Search, reading: str | None) -> Miss:
-        text = (question.alone.ids or question.alone.keys)[0]
-        found = self._excluded(question, self._relaxed(question)) or self._by_entries(text)
+        text = question.asked
+        # An entry names topic and key: it is about the record that was asked for, other topics are not.
+        found = self._by_entries(text) if self._selection.topics else None
+        found = found or self._excluded(question, self._relaxed(question)) or self._by_entries(text)
         found = found or self._by_time(search.near_ids.get(question.text))
         found = found or self._by_scope(Found(NOT_THERE, self._nobody(question)), search.scope)
-        near = [] if found.reason == FILTERED else [*_near(question, search), *self._near_topics()]
+        near = [] if found.reason == FILTERED else [*self._near(question, search), *self._near_topics()]
         instead = list(self._instead(question, text))
-        return Miss(self.store.name, question.text, reading, found.reason, found.text, search.scope, near, instead)
+        return Miss(self.store.name, question.shown, reading, found.reason, found.text, search.scope, near, instead)
 
     def _nobody(self, question: Question) -> str:
         if question.place is not None:
-            return f"no record has the UNIQ_KEY {question.alone.ids[0]}"
+            return f"no record has the UNIQ_KEY {hidden(self._redaction, 'hosts', question.asked)}"
         topics = f" of {', '.join(self._selection.topics)}" if self._selection.topics else ""
         return f"no record{topics} {question.words}"
 
@@ -206,16 +208,19 @@ class Explainer:
         return self._first(plan_look_up(self.store, question.alone), question.select)
 
     def _first(self, look_up: LookUp | None, select: Select) -> list[dict[str, Any]]:
+        """Return a few rows; first those that are bound for a topic asked for."""
         rows: list[dict[str, Any]] = []
         if look_up is None:
             return rows
         columns = frozenset(SCHEMA.names) - {"body"} | self._selection.columns(SCHEMA)
         search = Search(self.store, look_up, (), replace(self._request, columns=columns), select)
-        with closing(search.rows()) as batches:
-            for batch in batches:
-                rows += batch.slice(0, _NAMED - len(rows)).to_pylist()
-                if len(rows) == _NAMED:
-                    break
+        for batch in search.rows():
+            bound = pc.fill_null(
+                pc.is_in(batch.column("real_topic"), pa.array(self._selection.topics, pa.string())), False
+            )
+            for some in (batch.filter(bound), batch.filter(pc.invert(bound))):
+                rows += some.slice(0, _NAMED).to_pylist()
+            rows = sorted(rows, key=lambda row: row["real_topic"] not in self._selection.topics)[:_NAMED]
         return rows
 
     def _excluded(self, question: Question, rows: Sequence[dict[str, Any]]) -> Found | None:
@@ -224,7 +229,8 @@ class Explainer:
         for row in rows[:_NAMED]:
             options = others.excluding(pa.RecordBatch.from_pylist([row], schema=SCHEMA))
             if options:
-                told.append(f"{describe_row(row)} is excluded by {', '.join(options)}")
+                bound = f", bound for {row['real_topic']}," if row["real_topic"] in self._selection.topics else ""
+                told.append(f"{describe_row(row)}{bound} is excluded by {', '.join(options)}")
         return Found(FILTERED, "; ".join(told)) if told else None
 
     def _by_entries(self, text: str) -> Found | None:
@@ -271,6 +277,18 @@ class Explainer:
                 return Found(BEYOND, f"the last record was stored at {format_micros(last)}, before the time asked for")
         return self._by_scope(Found(NOT_THERE, "no record passes all filters"), self._search.scope)
 
+    def _near(self, question: Question, search: Search) -> list[str]:
+        """Return the keys or ids next to the one asked for."""
+        if question.kind == KEY:
+            near = search.near_keys[question.text]
+            return near.texts(lambda key: hidden(self._redaction, "keys", key))
+        ids = search.near_ids[question.text]
+        return [
+            f"{hidden(self._redaction, 'hosts', one.msg_id)} at {group_digits(one.physical_offset)}"
+            for one in (ids.before, ids.behind)
+            if one is not None
+        ]
+
     def _near_topics(self) -> list[str]:
         near: list[str] = []
         for pattern in self._selection.unmatched_topics():
@@ -280,13 +298,11 @@ class Explainer:
 
     def _instead(self, question: Question, text: str) -> Iterator[str]:
         """Yield the options that find the same text as something else."""
-        if question.kind == ID:
-            other = Question(KEY, f"-k {text}", Selection(keys=(text,)), "")
-        elif decode(text):
-            other = Question(ID, f"--id {text}", Selection(ids=(text,)), "")
-        else:
-            other = None
+        other = key_question(text, self._redaction) if question.kind == ID else None
+        if other is None and decode(text):
+            other = id_question(text, self._redaction)
         if other is not None and (rows := self._first(plan_look_up(self.store, other.alone), other.select)):
-            yield f"{other.text} finds {describe_row(rows[0])}"
+            yield f"{other.shown} finds {describe_row(rows[0])}"
         if question.kind == KEY and " " in text:
-            yield "a key holds no space, which stands between keys: " + " ".join(f"-k {one}" for one in text.split())
+            words = " ".join(key_question(one, self._redaction).shown for one in text.split())
+            yield f"a key holds no space, which stands between keys: {words}"

@@ -5,6 +5,7 @@ follows: `order-4711` and `ORDER-4711`, `order-4771`, `order-471`, `order-4711-2
 the same process made it: its ids ascend, so the nearest before and behind show when the one asked for was made.
 """
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -57,11 +58,11 @@ class NearKeys:
         apart = abs(ord(pair[0]) - ord(pair[1])) if all(pair) and len(text) == len(self._key) else _FAR
         return far, -at, apart, text, topic
 
-    def texts(self) -> list[str]:
-        """Return the keys with their topics: the nearest, as long as none is farther than another."""
+    def texts(self, shown: Callable[[str], str]) -> list[str]:
+        """Return the keys, as `shown` returns them, with their topics: those of which none is nearer."""
         nearest = min(self._found.values(), default=0)
         names = {topic: topic if len(topic) <= _TOPIC else f"{topic[:_TOPIC]}…" for _, topic in self._found}
-        return [f"{key} ({names[topic]})" for (key, topic), far in self._found.items() if far == nearest]
+        return [f"{shown(key)} ({names[topic]})" for (key, topic), far in self._found.items() if far == nearest]
 
 
 def _nearby(keys: pa.Array, key: str) -> list[str]:

@@ -11,17 +11,19 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rmqinspect.codec.message_id import decode
 from rmqinspect.errors import Unreadable
-from rmqinspect.find.keys import by_index
+from rmqinspect.find.batches import ITEM_COLUMNS, batch_topics, select_items, select_replaced
+from rmqinspect.find.keys import CONFIRMED, by_index
 from rmqinspect.find.near import NearIds, NearKeys
 from rmqinspect.find.plan import LookUp
 from rmqinspect.find.questions import ID, KEY, Question, select_client_id
 from rmqinspect.find.read import planned_rows
-from rmqinspect.find.spans import whole_log
+from rmqinspect.find.spans import Log, whole_log
 from rmqinspect.index.lookup import Span, intersect, merge
 from rmqinspect.statuses import SOUND
 from rmqinspect.store.model import Store
-from rmqinspect.tables.filters import spellings
+from rmqinspect.tables.filters import Selection, spellings
 from rmqinspect.tables.log import message_rows
 from rmqinspect.tables.table import Request
 
@@ -93,11 +95,35 @@ class Search:
     @classmethod
     def for_client_id(cls, store: Store, question: Question, request: Request) -> "Search":
         """Return the search for an offset msg id as the id that a producer gave, in all topics."""
-        text = question.alone.ids[0]
+        text = question.asked
         way = by_index(store, None, {text: spellings(text)})
         spans = tuple(merge(way.spans))
         look_up = LookUp(spans, spans, way.name, way.searched, asks_for_records=True, told=way.told)
         return cls(store, look_up, (question,), request, lambda rows: select_client_id(rows, text))
+
+    @classmethod
+    def in_batches(cls, store: Store, question: Question, request: Request) -> "Search | None":
+        """Return the search for a key or an id inside of inner batches; None without batch queues.
+
+        It reads the whole log, and is left out where that takes long.
+        """
+        topics, (start, end) = batch_topics(store), whole_log(store)
+        if not topics or question.kind not in (ID, KEY) or end - start > CONFIRMED:
+            return None
+        text, name = question.asked, "KEYS" if question.kind == KEY else "UNIQ_KEY"
+        bytes_ = Selection(topics=topics, body_text=text.upper() if decode(text) else text)
+        columns = None if request.columns is None else request.columns | ITEM_COLUMNS
+        request = replace(request, records_of=(bytes_,), columns=columns)
+        return cls(store, None, (), request, lambda rows: select_items(rows, text, name))
+
+    @classmethod
+    def replaced(cls, store: Store, question: Question, request: Request, log: Log) -> "Search | None":
+        """Return the search for an id that the id of a batch replaced; None for other texts, or if it takes long."""
+        text, (start, end) = question.asked, whole_log(store)
+        if question.kind != ID or question.place is not None or not decode(text) or end - start > CONFIRMED:
+            return None
+        request = replace(request, records_of=(Selection(ids=(text,)),))
+        return cls(store, None, (), request, lambda rows: select_replaced(rows, text, log))
 
     def rows(self) -> Generator[pa.RecordBatch]:
         """Yield the rows that pass; `scope` is complete behind the last one."""

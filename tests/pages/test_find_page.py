@@ -43,6 +43,7 @@ def documents(find: Run, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]
         find(damaged, "-k", "nothing"),
         find(flipped, "--id", "7F000001000055970000000000038270"),
         find(popped, "-k", "pop-3", "-k", "txkey-rollback"),
+        find(oracle.store("crash", "base-4.2.0-clean"), "--offset", "415"),  # a prepared message
     )
     return [json.loads(out) for _, out, _ in answers]
 
