@@ -310,7 +310,7 @@ def _noted_summary(
     )
 
 
-class _Rows:
+class QueueRows:
     """The units of a queue's files under one numbering of rows; keeps the file of the last read open."""
 
     def __init__(self, files: Sequence[QueueFile]) -> None:
@@ -369,7 +369,7 @@ def _is_message(unit: Units) -> bool:
 
 def _look(files: tuple[QueueFile, ...], log_start: int) -> QueueSummary | None:
     """Return a summary from the first page and the end; None where that needs the whole queue."""
-    with _Rows(files) as rows:
+    with QueueRows(files) as rows:
         page = PAGE // rows.layout.itemsize
         if rows.starts[-1] == 0:
             return None
@@ -390,7 +390,7 @@ def _look(files: tuple[QueueFile, ...], log_start: int) -> QueueSummary | None:
         return _summary(files, min_offset, max_offset, end - first_row, first[0], last[0])
 
 
-def _find_end(rows: _Rows, page: int) -> int | None:
+def _find_end(rows: QueueRows, page: int) -> int | None:
     """Return the row behind the last used unit, None if there is none in the last two files."""
     for which in range(len(rows.files) - 1, max(-1, len(rows.files) - 3), -1):
         start, stop = rows.starts[which], rows.starts[which + 1]
@@ -410,7 +410,7 @@ def _find_end(rows: _Rows, page: int) -> int | None:
     return None
 
 
-def _first_reached(rows: _Rows, low: int, high: int, log_start: int) -> int:
+def _first_reached(rows: QueueRows, low: int, high: int, log_start: int) -> int:
     """Return the first row of [low, high) that points into the log or behind it, else `high`."""
     if rows.unit(low)["physical_offset"][0] >= log_start:
         return low
@@ -448,18 +448,18 @@ def find_units(files: Sequence[QueueFile], queue_offsets: Sequence[int]) -> list
     :raises Unreadable: the system reports an I/O error.
     """
     search = _row_in_batch_queue if files[0].kind == "batch_queue" else _row_in_queue
-    with _Rows(files) as rows:
+    with QueueRows(files) as rows:
         return [_unit_at(rows, search(rows, queue_offset)) for queue_offset in queue_offsets]
 
 
-def _unit_at(rows: _Rows, row: int | None) -> tuple[int, int, int] | None:
+def _unit_at(rows: QueueRows, row: int | None) -> tuple[int, int, int] | None:
     unit = None if row is None else rows.unit(row)
     if unit is None or not _is_message(unit):
         return None
     return int(unit["physical_offset"][0]), int(unit["size"][0]), int(unit["tags_code"][0])
 
 
-def _row_in_queue(rows: _Rows, queue_offset: int) -> int | None:
+def _row_in_queue(rows: QueueRows, queue_offset: int) -> int | None:
     """Return the row by file names and positions; files may be missing in between."""
     for which, file in enumerate(rows.files):
         row = rows.starts[which] + queue_offset - file.base // rows.layout.itemsize
@@ -468,7 +468,7 @@ def _row_in_queue(rows: _Rows, queue_offset: int) -> int | None:
     return None
 
 
-def _row_in_batch_queue(rows: _Rows, queue_offset: int) -> int | None:
+def _row_in_batch_queue(rows: QueueRows, queue_offset: int) -> int | None:
     """Return the row of the unit that holds the offset, by binary search: units ascend."""
     low, high = 0, rows.starts[-1]
     while low < high:

@@ -16,7 +16,7 @@ from typing import ClassVar, Self
 
 from rmqinspect.errors import Unreadable
 from rmqinspect.store.model import StoreFile
-from rmqinspect.system import stopping, uri
+from rmqinspect.system import filesystem, stopping, uri
 from rmqinspect.system.throttle import ReadRate, read_bound
 
 # Bytes per read under `--read-rate`.
@@ -205,3 +205,14 @@ def allocated_size(file: StoreFile) -> int:
         return file.size
     with open_file(file) as reader:
         return reader.allocated
+
+
+def modified_at(file: StoreFile) -> int | None:
+    """Return when a file was last changed, in ms since 1970; None if that is unknown.
+
+    :raises Unreachable: a remote file system does not answer.
+    """
+    try:
+        return filesystem.stat(file.path).st_mtime_ns // 1_000_000 or None
+    except OSError:
+        return None

@@ -1,0 +1,306 @@
+"""What a master broker answers to a consumer that pulls from a queue offset.
+
+    min                      max
+     |#########################|
+    ^                          ^    ^
+    OFFSET_TOO_SMALL           |    OFFSET_OVERFLOW_BADLY
+                               OFFSET_OVERFLOW_ONE
+     <- units are scanned ---->     FOUND, NO_MATCHED_MESSAGE, MESSAGE_WAS_REMOVING; OFFSET_FOUND_NULL
+
+A broker scans some units from the offset on. It leaves out those whose tags code is not asked for, and, behind a
+record that is not in the log, those that point into the rest of that segment. It gives what remains without looking
+into the records: a tag with the hash of another is told apart by the client alone.
+
+Two answers never come from the files. A queue that does not exist is made when it is asked for and is empty, so its
+answer is NO_MESSAGE_IN_QUEUE, and never NO_MATCHED_LOGIC_QUEUE. OFFSET_RESET answers a group whose offset an
+administrator has just reset: that is kept in memory alone.
+
+Source: DefaultMessageStore#getMessage, #isTheBatchFull, ExpressionMessageFilter#isMatchedByConsumeQueue,
+FilterAPI#buildSubscriptionData, PullMessageProcessor#processRequest; RocketMQ 4.0.0 to 5.5.0.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from rmqinspect.broker.by_release import Changes, rules_of
+from rmqinspect.codec.hashes import java_string_hash
+
+FOUND = "FOUND"
+NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
+NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
+OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
+OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
+OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
+
+STATUSES = (
+    FOUND,
+    NO_MATCHED_MESSAGE,
+    MESSAGE_WAS_REMOVING,
+    NO_MESSAGE_IN_QUEUE,
+    OFFSET_TOO_SMALL,
+    OFFSET_OVERFLOW_ONE,
+    OFFSET_OVERFLOW_BADLY,
+    OFFSET_FOUND_NULL,
+)
+"""The statuses that follow from the files of a store."""
+
+_SCANNED = 16_000  # bytes of units, or units: see _CHANGES
+_UNIT = 20  # bytes of a unit of a queue in files; RocksDB counts as many
+
+
+class Unit(NamedTuple):
+    """A unit of a queue."""
+
+    queue_offset: int
+    messages: int  # more than one: of a batch
+    physical_offset: int
+    size: int
+    tags_code: int | None  # None: behind an address in an ext file that has no such unit
+
+
+class Queue(Protocol):
+    """The queue that is asked."""
+
+    kind: str  # queue, batch_queue, rocksdb
+
+    def ends(self, *, bisected: bool) -> tuple[int, int]:
+        """Return (minimum, maximum); `bisected`: as 5.x finds them."""
+
+    def units_from(self, queue_offset: int) -> Iterator[Unit] | None:
+        """Return the units from one that holds an offset to the end of its file; None where there is none."""
+
+    def behind_file(self, queue_offset: int) -> int:
+        """Return where a broker goes on that cannot read the file with an offset."""
+
+
+class Log(Protocol):
+    """The log that the units point into."""
+
+    def is_readable(self, physical_offset: int, size: int) -> bool:
+        """Whether so many bytes lie in one segment, before the end of the log."""
+
+    def behind_segment(self, physical_offset: int) -> int:
+        """Return where the next segment begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much a broker gives at once. The defaults are for messages that are still in memory."""
+
+    messages: int = 32
+    size: int = 256 << 10
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, str]) -> "Limits":
+        """Return the limits that a broker.conf sets."""
+        names = {"messages": "maxTransferCountOnMessageInMemory", "size": "maxTransferBytesOnMessageInMemory"}
+        given = {field: settings[name].strip() for field, name in names.items() if name in settings}
+        return cls(**{field: int(text) for field, text in given.items() if text.isascii() and text.isdigit()})
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """The tags that a consumer asks for. Source: FilterAPI#buildSubscriptionData."""
+
+    tags: frozenset[str]  # empty: all
+
+    @classmethod
+    def parse(cls, expression: str | None) -> "Subscription":
+        """Return the subscription of `A || B`; `*` and nothing are all messages.
+
+        :raises ValueError: the expression names no tag; no broker takes it.
+        """
+        if expression in (None, "", "*"):
+            return cls(frozenset())
+        # Java's String#split and #trim: blanks are all characters up to the space.
+        blanks = "".join(map(chr, range(0x21)))
+        tags = frozenset(tag.strip(blanks) for tag in str(expression).split("||")) - {""}
+        if not tags:
+            raise ValueError("it names no tag")
+        return cls(tags)
+
+    def takes(self, tags_code: int | None) -> bool:
+        """Whether a broker gives a message with this tags code. Source: #isMatchedByConsumeQueue."""
+        return tags_code is None or not self.tags or _as_int(tags_code) in self._codes
+
+    def keeps(self, tag: str | None) -> bool:
+        """Whether the client passes on a message with this tag. Source: PullAPIWrapper#processPullResult."""
+        return not self.tags or tag in self.tags
+
+    @property
+    def _codes(self) -> frozenset[int]:
+        return frozenset(map(java_string_hash, self.tags))
+
+
+def _as_int(value: int) -> int:
+    """Return the low 32 bits of a long as Java's int."""
+    return ((value & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000
+
+
+@dataclass(frozen=True, slots=True)
+class Pull:
+    """What a consumer asks for."""
+
+    offset: int
+    count: int
+    subscription: Subscription
+    limits: Limits = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What it gets."""
+
+    status: str
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    units: tuple[Unit, ...] = ()  # of what is given
+    filtered: int = 0  # units left out for their tags code
+    unreadable: int = 0  # units whose record is not in the log, and those passed over with them
+
+
+# --- by release ---------------------------------------------------------------------------------------
+
+
+class _Rules(NamedTuple):
+    to_zero: bool  # OFFSET_OVERFLOW_BADLY leads to 0 where the queue's minimum is 0, and not to the maximum
+    bisected_min: bool  # of `queue_min`
+    # How many queue offsets are scanned, at least: 16,000 bytes of units, rounded up (bytes), rounded down and one
+    # more (bytes + 1), or 16,000 and one (units + 1).
+    scanned: str
+    passes_when_full: bool  # units behind an unreadable record are passed over even if no more message would fit
+    reads_count: bool  # of a queue in RocksDB no more units are read than messages are asked for
+    one_less: bool  # of more than one message asked for, one is not given
+
+
+_CHANGES: Changes = (
+    (
+        "4.0.0",
+        {
+            "to_zero": True,
+            "bisected_min": False,
+            "scanned": "bytes",
+            "passes_when_full": True,
+            "reads_count": True,
+            "one_less": True,
+        },
+    ),
+    ("4.2.0", {"one_less": False}),
+    ("4.9.4", {"to_zero": False}),
+    ("5.0.0", {"bisected_min": True, "scanned": "units + 1", "passes_when_full": False}),
+    ("5.1.0", {"scanned": "bytes + 1"}),
+    ("5.3.3", {"scanned": "bytes"}),
+    ("5.5.0", {"reads_count": False}),
+)
+
+
+def _limit_of_scan(rules: _Rules, kind: str, count: int) -> int:
+    """Return the first distance from the offset asked for, in queue offsets, that is not scanned."""
+    unit = 46 if kind == "batch_queue" else _UNIT
+    if rules.scanned == "units + 1":
+        return max(_SCANNED, count * _UNIT) + 1
+    size = max(_SCANNED, count * unit)
+    return -(-size // unit) if rules.scanned == "bytes" else size // unit + 1
+
+
+# --- the rule -----------------------------------------------------------------------------------------
+
+
+def pull(queue: Queue | None, log: Log, asked: Pull, release: str) -> Answer:
+    """Return what a master of a release answers; None: there is no such queue.
+
+    :raises Unreadable: a file of the queue cannot be read.
+    """
+    rules = _Rules(**rules_of(_CHANGES, release))
+    if queue is None:
+        return Answer(NO_MESSAGE_IN_QUEUE, 0, 0, 0)
+    low, high = queue.ends(bisected=rules.bisected_min)
+    outside = _outside(asked.offset, low, high, rules)
+    if outside is not None:
+        return Answer(*outside, low, high)
+    units = queue.units_from(asked.offset)
+    if units is None:
+        return Answer(OFFSET_FOUND_NULL, queue.behind_file(asked.offset), low, high)
+    scan = _Scan(log, asked, rules)
+    end = min(high, asked.offset + _limit_of_scan(rules, queue.kind, asked.count))
+    if queue.kind == "rocksdb" and rules.reads_count:
+        end = min(end, asked.offset + asked.count)
+    for unit in units:
+        if scan.next_offset >= high or unit.queue_offset >= end or not scan.take(unit):
+            break
+    return Answer(
+        scan.status, scan.next_offset, low, high, tuple(scan.given), filtered=scan.filtered, unreadable=scan.unreadable
+    )
+
+
+def _outside(offset: int, low: int, high: int, rules: _Rules) -> tuple[str, int] | None:
+    """Return (status, next offset) of an offset that the queue does not have."""
+    if high == 0:
+        return NO_MESSAGE_IN_QUEUE, 0
+    if offset < low:
+        return OFFSET_TOO_SMALL, low
+    if offset == high:
+        return OFFSET_OVERFLOW_ONE, offset
+    if offset > high:
+        return OFFSET_OVERFLOW_BADLY, 0 if rules.to_zero and low == 0 else high
+    return None
+
+
+class _Scan:
+    """The units of one pull, taken one after the other."""
+
+    def __init__(self, log: Log, asked: Pull, rules: _Rules) -> None:
+        self._log = log
+        self._asked = asked
+        self._rules = rules
+        self.status = NO_MATCHED_MESSAGE
+        self.next_offset = asked.offset
+        self.given: list[Unit] = []
+        self.filtered = self.unreadable = 0
+        self._messages = self._size = 0
+        self._pass_below: int | None = None  # physical offset up to which units are passed over
+
+    def take(self, unit: Unit) -> bool:
+        """Take the next unit; False: what was found before is given without it."""
+        passed = self._pass_below is not None and unit.physical_offset < self._pass_below
+        if self._is_full(unit) and not (passed and self._rules.passes_when_full):
+            return False
+        self.next_offset = unit.queue_offset + unit.messages
+        if passed:
+            self.unreadable += 1
+        elif not self._asked.subscription.takes(unit.tags_code):
+            self.filtered += 1
+            self._leave_out(NO_MATCHED_MESSAGE)
+        elif not self._log.is_readable(unit.physical_offset, unit.size):
+            self.unreadable += 1
+            self._leave_out(MESSAGE_WAS_REMOVING)
+            self._pass_below = self._log.behind_segment(unit.physical_offset)
+        else:
+            self._give(unit)
+        return True
+
+    def _leave_out(self, status: str) -> None:
+        if not self._size:
+            self.status = status
+
+    def _give(self, unit: Unit) -> None:
+        self.given.append(unit)
+        self._messages += unit.messages
+        self._size += unit.size
+        self.status = FOUND
+        self._pass_below = None
+
+    def _is_full(self, unit: Unit) -> bool:
+        """Whether a message no longer fits. Source: #isTheBatchFull."""
+        if not self._size or not self._messages:
+            return False
+        limits = self._asked.limits
+        return (
+            self._messages + unit.messages > self._asked.count - self._rules.one_less
+            or self._size + unit.size > limits.size
+            or self._messages >= limits.messages
+        )
