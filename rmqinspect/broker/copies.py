@@ -22,20 +22,10 @@ EndTransactionProcessor, PopReviveService; RocketMQ 4.0.0 to 5.5.0.
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
+from rmqinspect.broker.record_kinds import kind_of
 from rmqinspect.codec.message_id import offset_place
 from rmqinspect.schemas.message import TRANSACTION_MASK, TRANSACTION_SHIFT, TRANSACTIONS
-from rmqinspect.topics import (
-    DLQ_PREFIX,
-    GIVEN_UP_TOPIC,
-    HALF_TOPIC,
-    OP_TOPIC,
-    RETRY_PREFIX,
-    REVIVE_PREFIX,
-    ROCKSDB_HALF_TOPIC,
-    ROCKSDB_OP_TOPIC,
-    SCHEDULE_TOPIC,
-    TIMER_TOPIC,
-)
+from rmqinspect.topics import DLQ_PREFIX, GIVEN_UP_TOPIC, RETRY_PREFIX, REVIVE_PREFIX
 
 KINDS = {
     "sent": "stored as the producer sent it",
@@ -62,16 +52,8 @@ CONSUMED = frozenset({"sent", "commit", "delivered", "retry", "pop_retry", "dlq"
 NO_COPIES = frozenset({"op", "checkpoint", "ack", "rollback"})
 """Kinds that are the broker's notes, not copies of a message."""
 
-_BY_TOPIC = {
-    SCHEDULE_TOPIC: "scheduled",
-    TIMER_TOPIC: "timer",
-    HALF_TOPIC: "half",
-    ROCKSDB_HALF_TOPIC: "half",
-    OP_TOPIC: "op",
-    ROCKSDB_OP_TOPIC: "op",
-    GIVEN_UP_TOPIC: "given_up",
-}
-_BY_TRANSACTION = {"prepared": "half", "commit": "commit", "rollback": "rollback"}
+# By `record_kinds`; other kinds have the same name, and some are refined by properties.
+_BY_KIND = {"normal": "sent", "system": "sent", "delayed": "scheduled"}
 _POP_NOTES = {"ck": "checkpoint", "ack": "ack", "bAck": "ack"}  # by TAGS. Source: PopAckConstants
 
 Queue = tuple[str, int]
@@ -155,34 +137,22 @@ def links_of(record: Stored, topics: Collection[str] = ()) -> Links:
     )
 
 
-def retry_topics(group: str, topic: str) -> tuple[str, ...]:
-    """Return the topics in which a group's retries of a topic's messages are, and its dead letters.
-
-    Source: MixAll#getRetryTopic, MixAll#getDLQTopic, KeyBuilder#buildPopRetryTopic.
-    """
-    retry = RETRY_PREFIX + group
-    return retry, f"{retry}_{topic}", f"{retry}+{topic}", DLQ_PREFIX + group
-
-
 def _kind(record: Stored) -> str:
     properties, topic = record.properties, record.topic
-    if topic.startswith(REVIVE_PREFIX) or (
-        topic == TIMER_TOPIC and properties.get("REAL_TOPIC", "").startswith(REVIVE_PREFIX)
-    ):
+    kind = kind_of(topic, (record.sys_flag & TRANSACTION_MASK) >> TRANSACTION_SHIFT)
+    if kind == "pop" or properties.get("REAL_TOPIC", "").startswith(REVIVE_PREFIX):
         return _POP_NOTES.get(properties.get("TAGS", ""), "sent")
-    if topic == TIMER_TOPIC and "TIMER_DEL_UNIQKEY" in properties:
+    if kind == "timer" and "TIMER_DEL_UNIQKEY" in properties:
         return "timer_cancel"
-    if topic in _BY_TOPIC:
-        return _BY_TOPIC[topic]
-    if topic.startswith(DLQ_PREFIX):
-        return "dlq"
-    if topic.startswith(RETRY_PREFIX):
-        return "pop_retry" if "1ST_POP_TIME" in properties else "retry"
-    delayed = _level(properties) is not None and properties.get("REAL_TOPIC") == topic
-    if delayed or "TIMER_OUT_MS" in properties:  # the RocksDB timer delivers without REAL_TOPIC
-        return "delivered"
-    transaction = TRANSACTIONS[(record.sys_flag & TRANSACTION_MASK) >> TRANSACTION_SHIFT]
-    return _BY_TRANSACTION.get(transaction, "sent")
+    if kind == "retry" and "1ST_POP_TIME" in properties:
+        return "pop_retry"
+    if topic == GIVEN_UP_TOPIC:
+        return "given_up"
+    if kind in ("normal", "commit"):
+        delayed = _level(properties) is not None and properties.get("REAL_TOPIC") == topic
+        if delayed or "TIMER_OUT_MS" in properties:  # the RocksDB timer delivers without REAL_TOPIC
+            return "delivered"
+    return _BY_KIND.get(kind, kind)
 
 
 def _group_in(topic: str, properties: Mapping[str, str], topics: Collection[str]) -> str | None:

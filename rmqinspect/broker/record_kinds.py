@@ -3,7 +3,18 @@
 Source: TopicValidator, MixAll, MessageSysFlag, TimerMessageStore, PopAckConstants; RocketMQ 4.0.0 to 5.5.0.
 """
 
-from rmqinspect.topics import SCHEDULE_TOPIC, is_system_topic
+from rmqinspect.topics import (
+    DLQ_PREFIX,
+    HALF_TOPIC,
+    OP_TOPIC,
+    RETRY_PREFIX,
+    REVIVE_PREFIX,
+    ROCKSDB_HALF_TOPIC,
+    ROCKSDB_OP_TOPIC,
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+    is_system_topic,
+)
 
 KINDS = (
     "normal",
@@ -20,14 +31,14 @@ KINDS = (
 )
 # By name of the topic.
 _KIND_OF_TOPIC = {
-    "RMQ_SYS_TRANS_HALF_TOPIC": "half",
-    "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC": "half",
-    "RMQ_SYS_TRANS_OP_HALF_TOPIC": "op",
-    "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC": "op",
+    HALF_TOPIC: "half",
+    ROCKSDB_HALF_TOPIC: "half",
+    OP_TOPIC: "op",
+    ROCKSDB_OP_TOPIC: "op",
     SCHEDULE_TOPIC: "delayed",
-    "rmq_sys_wheel_timer": "timer",
+    TIMER_TOPIC: "timer",
 }
-_KIND_OF_PREFIX = {"%RETRY%": "retry", "%DLQ%": "dlq", "rmq_sys_REVIVE_LOG_": "pop"}
+_KIND_OF_PREFIX = {RETRY_PREFIX: "retry", DLQ_PREFIX: "dlq", REVIVE_PREFIX: "pop"}
 # By the transaction bits, in any other topic: `message.TRANSACTIONS`.
 _KIND_OF_TRANSACTION = ("normal", "half", "commit", "rollback")
 

@@ -45,6 +45,7 @@ def life_lines(
     if record is not None:
         yield from _SCREEN.rows("record", f"{record}{describe_offset(life.record.physical_offset)}")
     yield from _SCREEN.rows("life", _ARROW.join(words.main_chain()))
+    yield from _SCREEN.rows("transaction", (life.transaction.why if life.transaction else None) or "")
     yield from _SCREEN.several("queue unit", (_unit_words(unit, redaction) for unit in life.units))
     yield from _SCREEN.several("index", _index_words(life.entries, redaction))
     yield from _group_lines(life, words, everything=everything)
@@ -111,7 +112,7 @@ class _Words:
                     yield f"rolled back by the op record at {describe_offset(life.transaction.op or 0)}"
                 case "pending":
                     yield f"pending{self._bound('for')}"
-                case "unknown":
+                case "evidence_gone":
                     yield "neither commit nor rollback found"
         kinds = [step.copy.kind for step in life.steps if step.copy.group is None]
         if life.cancelled_by is not None:

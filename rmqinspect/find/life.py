@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from rmqinspect.broker.copies import Stored, copy_of
+from rmqinspect.broker.transactions import Surroundings
 from rmqinspect.consumequeue.units import find_unit_with_tags
 from rmqinspect.errors import NothingFound, Unreadable
 from rmqinspect.find.consumers import Consumers, Passed
@@ -24,7 +25,8 @@ from rmqinspect.find.life_records import LifeRecords, Searched, Step
 from rmqinspect.find.life_transaction import Transaction, transaction_of
 from rmqinspect.schemas.consumequeue import EXT_ADDRESS_MAX
 from rmqinspect.store.model import Store
-from rmqinspect.tables.table import CONFIG_DATABASES, QUEUE_DATABASES
+from rmqinspect.tables.table import CONFIG_DATABASES, QUEUE_DATABASES, Request
+from rmqinspect.tables.transactions import read_surroundings
 from rmqinspect.text import describe_offset
 from rmqinspect.topics import LMQ_PREFIX, TIMER_TOPIC
 
@@ -91,6 +93,11 @@ class LifeTracer(LifeRecords):
         """The consumer offsets of the store."""
         return Consumers(self.store)
 
+    @cached_property
+    def surroundings(self) -> Surroundings:
+        """What the files beside the log say about transactions."""
+        return read_surroundings(self.store, Request())
+
     def trace(self, place: int, *, everything: bool = False, jobs: int = 1) -> Life:
         """Return one life, as `trace_life` does."""
         record = next(iter(self.steps_at([place])), None)
@@ -103,7 +110,7 @@ class LifeTracer(LifeRecords):
         copies, others = family(record, found)
         steps = [self._with_group(self._with_due(step), copies) for step in copies]
         twice = stored_twice(steps)
-        transaction = self._or(remarks, lambda: transaction_of(self, self.consumers, steps), None)
+        transaction = self._or(remarks, lambda: transaction_of(self, self.surroundings, steps), None)
         return Life(
             record=next(step for step in steps if step.physical_offset == place),
             units=tuple(self._or(remarks, lambda: self._units(place), [])),

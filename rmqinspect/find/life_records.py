@@ -9,7 +9,7 @@ What is found so has the same UNIQ_KEY. That is not always one message: records 
 (4.8.0 to 5.3.3), and so may those of other clients. `family` leaves out what is another message.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
@@ -208,7 +208,7 @@ class LifeRecords:
             places += batch["physical_offset"].filter(pc.fill_null(mask, False)).to_pylist()
         return places
 
-    def behind(self, topic: str, place: int, most: int) -> tuple[list[ParsedFields], bool]:
+    def behind(self, topic: str, place: int, most: int) -> tuple[Iterator[ParsedFields], bool]:
         """Return the records of a topic that lie behind a place, up to `most`, ascending; and whether these are all.
 
         They are found by the units of the topic's queues; without any, in the next bytes of the log.
@@ -222,7 +222,7 @@ class LifeRecords:
             found = [_places_behind(files, place, self.store.log_start, most) for files in queues]
             places, complete = sorted(chain(*found)), all(len(some) < most for some in found)
         records = (self.log.record_at(at) for at in places[:most])
-        return [record for record in records if record is not None], complete and len(places) <= most
+        return (record for record in records if record is not None), complete and len(places) <= most
 
     def _places_of(self, topic: str, place: int) -> tuple[list[int], bool]:
         """Return the places of a topic's records in the bytes behind a place, and whether they reach the log's end."""

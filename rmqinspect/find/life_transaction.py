@@ -1,47 +1,50 @@
-"""What became of a half message: committed, rolled back, given up, or none of these yet.
+"""What became of the half message of one life, by the rules for all transactions of a store.
 
-    a record with PREPAREDTRANSACTIONOFFSET of a copy, or the commit flag        committed
-    a copy in TRANS_CHECK_MAX_TIME_TOPIC                                         given up
-    an op record that names the queue offset of a copy (RocksDB: its place)      rolled back
-    none, and the broker has still to look at the newest copy                    pending
-
-Source: TransactionalMessageServiceImpl#check, TransactionalMessageBridge, EndTransactionProcessor; 4.3.0 to 5.5.0.
+The commit record, and the copy in TRANS_CHECK_MAX_TIME_TOPIC, are records of the life. An op record has no UNIQ_KEY: it
+is searched behind the half message.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from rmqinspect.broker.transactions import (
+    ABSENT,
+    IN_HALF_TOPIC,
+    IN_REAL_TOPIC,
+    IN_ROCKSDB,
+    REASONS,
+    STATES,
+    Decisions,
+    Halves,
+    Surroundings,
+    judge,
+)
+from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.fields import ParsedFields
-from rmqinspect.find.consumers import Consumers
 from rmqinspect.find.life_records import LifeRecords, Step
 from rmqinspect.topics import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC
 
-STATES = {
-    "committed": "a record was stored in the real topic",
-    "rolled_back": "an op record names the half message, and no record commits it",
-    "given_up": "checked too often, or too old",
-    "pending": "neither committed nor rolled back: the broker will ask the producer",
-    "unknown": "no commit or op record was found where they were searched",
-}
-"""States of a transaction, with their meaning."""
-
 _MOST_OPS = 5000  # op records that are searched behind the first copy of a half message, and behind the last
+_KEPT_IN = {HALF_TOPIC: IN_HALF_TOPIC, ROCKSDB_HALF_TOPIC: IN_ROCKSDB}
 _OP_TOPICS = {HALF_TOPIC: OP_TOPIC, ROCKSDB_HALF_TOPIC: ROCKSDB_OP_TOPIC}
-_CHECKER = "CID_RMQ_SYS_TRANS"  # TransactionalMessageUtil#buildConsumerGroup
+_NOT_ALL_SEARCHED = f"among {_MOST_OPS} op records behind it none is about it; later ones were not searched"
 
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
     """The transaction of a message. Places are physical offsets."""
 
-    state: str  # one of STATES
+    state: str  # as in the table `transactions`
+    why: str | None  # what makes the state uncertain, or odd
     halves: tuple[int, ...]  # the half message, and the copies made when it was checked
     checks: int
     commit: int | None
-    op: int | None  # of the op record of a transaction that was rolled back
+    op: int | None  # of the op record
 
 
-def transaction_of(records: LifeRecords, consumers: Consumers, steps: Sequence[Step]) -> Transaction | None:
+def transaction_of(records: LifeRecords, around: Surroundings, steps: Sequence[Step]) -> Transaction | None:
     """Return the transaction of a message by the records of its life, None if it has none.
 
     :raises Unreadable: an I/O error.
@@ -49,35 +52,76 @@ def transaction_of(records: LifeRecords, consumers: Consumers, steps: Sequence[S
     halves = [step for step in steps if step.copy.kind == "half"]
     commits = [step for step in steps if step.copy.kind == "commit" or step.links.half is not None]
     given_up = [step for step in steps if step.copy.kind == "given_up"]
-    if not halves and not commits and not given_up:
-        return None
-    checks = max((step.copy.checks for step in (*halves, *given_up)), default=0)
-    places = tuple(step.physical_offset for step in halves)
-    if commits:
-        return Transaction("committed", places, checks, commits[0].physical_offset, None)
-    if given_up:
-        return Transaction("given_up", places, checks, None, None)
+    if not halves:
+        decided = (*(("committed", step) for step in commits), *(("given_up", step) for step in given_up))
+        state, record = next(iter(decided), (None, None))
+        if state is None or record is None:
+            return None
+        commit = record.physical_offset if state == "committed" else None
+        return Transaction(state, "the half message is not in the log", (), record.copy.checks, commit, None)
     op, complete = _op_of(records, halves)
-    if op is not None:
-        return Transaction("rolled_back", places, checks, None, op)
-    newest = halves[-1]
-    asked = {passed.group: passed.passed for passed in consumers.of(newest.topic, 0, newest.queue_offset)}
-    # RocksDB keeps no offset: a half message that is not decided stays in its table.
-    waits = not asked.get(_CHECKER, False) and newest.topic in _OP_TOPICS
-    return Transaction("pending" if complete and waits else "unknown", places, checks, None, None)
+    judged = judge(_halves(halves), _decisions(halves, commits, given_up, op), around)
+    state, why = STATES[judged.state[0]], None if judged.reason[0] == ABSENT else REASONS[judged.reason[0]]
+    if op is None and not complete:
+        why = _NOT_ALL_SEARCHED if state not in ("committed", "given_up") else None
+    return Transaction(
+        state,
+        why,
+        tuple(step.physical_offset for step in halves),
+        max(step.copy.checks for step in (*halves, *given_up)),
+        _place(judged.commit_offset),
+        _place(judged.op_offset),
+    )
 
 
-def _op_of(records: LifeRecords, halves: Sequence[Step]) -> tuple[int | None, bool]:
-    """Return the place of the op record of a half message, and whether all that may be it were searched."""
-    topic, complete = _OP_TOPICS.get(halves[-1].topic), False
+def _place(offsets: Ints) -> int | None:
+    return None if offsets[0] == ABSENT else int(offsets[0])
+
+
+def _halves(halves: Sequence[Step]) -> Halves:
+    kept_in = [_KEPT_IN.get(step.topic, IN_REAL_TOPIC) for step in halves]
+    return Halves(
+        _ints(step.physical_offset for step in halves),
+        _ints(step.queue_offset for step in halves),
+        np.ones(len(halves), np.uint64),  # copies of one message
+        np.array(kept_in, np.int8),
+    )
+
+
+def _decisions(
+    halves: Sequence[Step], commits: Sequence[Step], given_up: Sequence[Step], op: ParsedFields | None
+) -> Decisions:
+    decided = [half for half in halves if op is not None and _names(op, half)][-1:]
+    in_queue = bool(decided) and _KEPT_IN.get(decided[0].topic) == IN_HALF_TOPIC
+    of_op = [op.physical_offset or 0] if op is not None and decided else []
+    return Decisions(
+        commit_of=_ints(step.links.half or 0 for step in commits),
+        commit_offset=_ints(step.physical_offset for step in commits),
+        commit_key=np.ones(len(commits), np.uint64),
+        op_of=_ints(half.queue_offset for half in decided if in_queue),
+        op_offset=_ints(of_op if in_queue else ()),
+        end_of=_ints(half.physical_offset for half in decided if not in_queue),
+        end_offset=_ints(() if in_queue else of_op),
+        discard_key=np.ones(len(given_up), np.uint64),
+        discard_offset=_ints(step.physical_offset for step in given_up),
+    )
+
+
+def _ints(numbers: Iterable[int]) -> Ints:
+    return np.array(list(numbers), np.int64)
+
+
+def _op_of(records: LifeRecords, halves: Sequence[Step]) -> tuple[ParsedFields | None, bool]:
+    """Return the op record of a half message, and whether all that may be it were searched."""
+    topic, complete = _OP_TOPICS.get(halves[-1].topic), True
     if topic is None:
-        return None, False  # up to 4.2 a rollback is a record of its own, in the real topic
+        return None, True  # up to 4.2 a rollback is a record of its own, in the real topic
     # Most are decided at once, or after the last check.
     for half in (halves[0], halves[-1]):
         ops, complete = records.behind(topic, half.physical_offset, _MOST_OPS)
         for op in ops:
             if any(_names(op, copy) for copy in halves):
-                return op.physical_offset, True
+                return op, True
         if complete:
             break
     return None, complete

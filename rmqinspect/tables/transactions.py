@@ -124,12 +124,7 @@ def read_transactions(store: Store, request: Request) -> StoreTransactions:
     halves, more = records.halves()
     decisions, sizes = records.decisions()
     entries = _entries_of(store)
-    around = Surroundings(
-        _check_offset(store, request),
-        None if entries is None else entries[0],
-        _or_absent(last_half(store)),
-        _joined(lost),
-    )
+    around = replace(read_surroundings(store, request), lost=_joined(lost))
     judged = judge(halves, decisions, around)
     check_times = more["check_times"][judged.newest].astype(np.int64)
     if entries is not None and len(entries[0]):
@@ -149,6 +144,14 @@ def read_transactions(store: Store, request: Request) -> StoreTransactions:
         records.damaged_ops,
         records.last_store_timestamp,
         around.check_offset,
+    )
+
+
+def read_surroundings(store: Store, request: Request) -> Surroundings:
+    """Return what the files beside the log say about all transactions of a store."""
+    entries = _entries_of(store)
+    return Surroundings(
+        _check_offset(store, request), None if entries is None else entries[0], _or_absent(last_half(store))
     )
 
 
