@@ -50,6 +50,15 @@ class Ack:
     offsets: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class PoppedMessage:
+    """What the newest checkpoint of a message says about it."""
+
+    checkpoint: Checkpoint
+    acked: bool
+    pops: int  # checkpoints of the message
+
+
 @dataclass(slots=True)
 class PopCount:
     """Messages that a group popped from a queue, of the checkpoints that are there."""
@@ -134,6 +143,17 @@ class PopStates:
                 else:
                     tally.awaiting_revive += 1
         return dict(counts)
+
+    def of_message(self, topic: str, queue_id: int, queue_offset: int) -> dict[str, PoppedMessage]:
+        """Return what became of one message, by the group that popped it."""
+        found: dict[str, PoppedMessage] = {}
+        for pop, checkpoint in sorted(self._checkpoints.items(), key=lambda item: item[0].pop_time):
+            if (pop.topic, pop.queue_id) == (topic, queue_id) and queue_offset in checkpoint.offsets:
+                merged = checkpoint.merged >> checkpoint.offsets.index(queue_offset) & 1
+                acked = bool(merged) or queue_offset in self._acked.get(pop, ())
+                before = found.get(pop.group)
+                found[pop.group] = PoppedMessage(checkpoint, acked, 1 if before is None else before.pops + 1)
+        return found
 
     def _changed(self) -> dict[tuple[str, str, int, int], int]:
         """Return the newest pop time of each message that has a checkpoint of its own."""

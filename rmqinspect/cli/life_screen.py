@@ -14,7 +14,7 @@ from typing import Any
 from rmqinspect.cli.labelled import Screen
 from rmqinspect.find.life import GroupLife, Life, Passing
 from rmqinspect.find.life_index import KeyEntry
-from rmqinspect.find.life_pop import Pop
+from rmqinspect.find.life_pop import MessagePop
 from rmqinspect.find.life_queues import Unit
 from rmqinspect.find.life_records import Step
 from rmqinspect.tables.redact import Redaction
@@ -165,7 +165,7 @@ class _Words:
             return f"rolled {count(step.copy.rolls, 'time')}"
         return f"on the timer wheel since {self.time(step.store_timestamp)}, due {self.time(step.copy.due)}"
 
-    def _pop(self, pop: Pop) -> str:
+    def _pop(self, pop: MessagePop) -> str:
         times = f"{count(pop.pops, 'time')}, last " if pop.pops > 1 else ""
         state = "acknowledged" if pop.acknowledged else f"not acknowledged until {self.time(pop.visible_again)}"
         return f"{times}{self.time(pop.pop_time)}, {state}"

@@ -19,7 +19,7 @@ from rmqinspect.errors import NothingFound, Unreadable
 from rmqinspect.find.consumers import Consumers, Passed
 from rmqinspect.find.life_family import family, stored_twice
 from rmqinspect.find.life_index import KeyEntry, entries_of
-from rmqinspect.find.life_pop import Pop, pops_of
+from rmqinspect.find.life_pop import MessagePop, pops_of
 from rmqinspect.find.life_queues import Unit, units_of
 from rmqinspect.find.life_records import LifeRecords, Searched, Step
 from rmqinspect.find.life_transaction import Transaction, transaction_of
@@ -55,7 +55,7 @@ class GroupLife:
     group: str
     passings: tuple[Passing, ...]  # where the group has an offset in a queue of the message
     steps: tuple[Step, ...]  # scheduled retries, retries and the dead letter of the group
-    pops: tuple[Pop, ...]
+    pops: tuple[MessagePop, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ class LifeTracer(LifeRecords):
     def _groups(self, steps: Sequence[Step], remarks: list[str]) -> Iterator[GroupLife]:
         consumed = [step for step in steps if step.copy.is_consumed]
         passings = [passing for step in consumed for passing in self._passings(step)]
-        nothing: tuple[list[Pop], bool] = ([], True)
+        nothing: tuple[list[MessagePop], bool] = ([], True)
         pops, complete = self._or(remarks, lambda: pops_of(self, consumed), nothing)
         if not complete:
             remarks.append("not all checkpoints and acks of pops were searched")

@@ -68,3 +68,13 @@ def test_a_changed_invisible_time_is_counted_once_by_the_newer_checkpoint() -> N
 def test_an_ack_of_another_pop_or_an_ack_alone_counts_nothing() -> None:
     assert states(CHECKPOINT, {**POP, "pt": 999, "ao": 10}).count(0) == {PLACE: PopCount(in_flight=3)}
     assert states({**POP, "ao": 10}).count(0) == {}
+
+
+def test_of_one_message_the_newest_checkpoint_of_a_group_counts() -> None:
+    changed = {**CHECKPOINT, "so": 12, "pt": 1200, "n": 1, "d": [0]}
+    found = states(CHECKPOINT, {**POP, "ao": 12}, changed, {**CHECKPOINT, "c": "H", "bm": 0b100})
+    popped = found.of_message("T", 1, 12)
+    assert {group: (one.pops, one.acked) for group, one in popped.items()} == {"G": (2, False), "H": (1, False)}
+    assert popped["G"].checkpoint.revive_time == 1700
+    assert found.of_message("T", 1, 15)["H"].acked
+    assert found.of_message("T", 1, 11) == {}
