@@ -34,6 +34,7 @@ VERBS: dict[str, _Verb] = {
     "info": _Verb("rmqinspect.cli.info", "One screen about a store: layout, last stop, sizes. No full scan."),
     "decode": _Verb("rmqinspect.cli.decode", "Rows of a store, or of any one file in it."),
     "find": _Verb("rmqinspect.cli.find", "Messages by id, key, queue offset, time or content; explains a miss."),
+    "transactions": _Verb("rmqinspect.cli.transactions", "Half messages: pending, committed, rolled back, given up."),
     "verify": _Verb("rmqinspect.cli.verify", "All checks, one verdict."),
     "export": _Verb("rmqinspect.cli.export", "Tables of whole stores as Parquet, with or without Spark."),
     "show": _Verb("rmqinspect.cli.show", "One record: every field with its bytes."),

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TopicOptions:
-    """Which queues."""
+class TopicNameOptions:
+    """Which topics."""
 
     topics: tuple[str, ...] = option(
         "-t",
@@ -32,6 +32,12 @@ class TopicOptions:
         shell_complete=complete_topics,
         help="Topic; repeatable.",
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicOptions(TopicNameOptions):
+    """Which queues."""
+
     queue_id: int | None = option("--queue", type=click.IntRange(0, 2**31 - 1), metavar="N", help="Queue id.")
     system_topics: bool = option(
         "--system-topics/--no-system-topics", default=True, help="Default: with the broker's own topics."

@@ -63,6 +63,15 @@ def print_rows(
     return reading.conclude(talkative=format_ != "table" or bool(arguments.verbose))
 
 
+def tell_unmatched(selection: "Selection", progress: Progress) -> bool:
+    """Tell which topic patterns matched no topic seen, with near names; return whether there are any."""
+    unmatched = selection.unmatched_topics()
+    for pattern in unmatched:
+        near = ", ".join(selection.near_topics(pattern))
+        progress.complain(f"no topic matches {pattern}" + (f"; near: {near}" if near else ""))
+    return bool(unmatched)
+
+
 def read_view(arguments: RowsOptions, body: str) -> "View":
     """Return how values are shown."""
     from rmqinspect.output import PREVIEW_SIZE, View
@@ -228,12 +237,9 @@ class _Reading:
             size = count(sum(end - start for start, end in gaps), "byte")
             listed = "" if self.plan.table.name == "gaps" else " (--table gaps)"
             remark(f"{count(len(gaps), 'gap')} in the range read: {size} without a record{listed}")
-        unmatched = [] if self.more else self.plan.selection.unmatched_topics()
-        for pattern in unmatched:
-            near = ", ".join(self.plan.selection.near_topics(pattern))
-            self.progress.complain(f"no topic matches {pattern}" + (f"; near: {near}" if near else ""))
+        unmatched = not self.more and tell_unmatched(self.plan.selection, self.progress)
         missed = self._tell_look_ups()
-        return self._status(nothing_found=bool(unmatched) or missed)
+        return self._status(nothing_found=unmatched or missed)
 
     def _tell_look_ups(self) -> bool:
         """Tell what was read for look-ups, and which way; return whether records were asked for and none found."""

@@ -374,7 +374,8 @@ def _host_mask(selection: Selection, batch: pa.RecordBatch, columns: Columns) ->
 
 _RULES: tuple[_Rule, ...] = (
     # Topics first, so that `topics_seen` has all topics before another filter drops rows.
-    _Rule("--topic", lambda s: bool(s.topics), lambda s: [("topic",)], _topic_mask),
+    # A table of messages that wait has their real topic alone.
+    _Rule("--topic", lambda s: bool(s.topics), lambda s: [("topic",), ("real_topic",)], _topic_mask),
     _Rule("--no-system-topics", lambda s: not s.system_topics, lambda s: [("topic",)], _system_mask),
     _Rule(
         "--queue",

@@ -104,7 +104,7 @@ class StoreTransactions:
             yield f"{count(self.damaged_ops, 'op record')} damaged: what they decided looks undecided"
         for number, noun in ((self.judged.stray_ops, "op"), (self.judged.stray_commits, "commit record")):
             if number:
-                yield f"{count(number, noun)} without the half message in the log: it is expired, or lost"
+                yield f"{count(number, noun)} about half messages that are not in the log: expired, or lost"
 
 
 def read_transactions(store: Store, request: Request) -> StoreTransactions:
