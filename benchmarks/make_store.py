@@ -13,18 +13,19 @@ import json
 import os
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.pointers import QUEUE_FILE_SIZE, geometry_for, write_pointers
+from benchmarks.pointers import DELAYS, QUEUE_FILE_SIZE, geometry_for, write_pointers
 from rmqinspect.codec.hashes import masked_crc32
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.index.geometry import Geometry
 from rmqinspect.schemas import checkpoint, message
 from rmqinspect.text import parse_size
+from rmqinspect.topics import SCHEDULE_TOPIC
 
 Ints = NDArray[np.int64]
 
@@ -41,8 +42,21 @@ PROFILES = {
     "small": Profile(100, 150),  # records of about 0.36 KB: more head and properties than body
 }
 
-TOPICS, QUEUES = 20, 8
-DISTINCT = 16 * TOPICS * QUEUES  # records built with construct; 16 per queue
+TOPICS, QUEUES = 20, 8  # by default
+
+
+class Layout(NamedTuple):
+    """The topics of a store, their queues, and how many distinct records are built for each queue with construct."""
+
+    topics: int = TOPICS
+    queues: int = QUEUES
+    distinct: int = 16
+    system: bool = False  # some records are half messages, others are delayed
+
+
+HALF = "RMQ_SYS_TRANS_HALF_TOPIC"
+_SYSTEM_SHARE = 20  # one record in so many is one of these, or fewer
+_GROUPS = 100
 
 KEYS_PER_RECORD = 2  # in the index: UNIQ_KEY, and one word in KEYS
 
@@ -108,19 +122,20 @@ def make_store(
     if not log_only:
         geometry = geometry or geometry_for(writer.serial * KEYS_PER_RECORD)
         indexed = write_pointers(unfinished, queue_file_size, geometry)
-    with open(os.path.join(unfinished, "checkpoint"), "wb") as file:
-        file.write(writer.build_checkpoint(indexed))
+    writer.write_checkpoint(unfinished, indexed)
     os.rename(unfinished, store)
     return len(bases) * segment_size
 
 
-def write_sparse_store(store: str, segments: int, segment_size: int, used: int) -> None:
+def write_sparse_store(store: str, segments: int, segment_size: int, used: int, layout: Layout = Layout()) -> None:  # noqa: B008 (frozen)
     """Write a store whose segments hold `used` bytes of records each, and a blank record over a hole.
+
+    Of each topic a group has consumed nine tenths; of the delayed messages half are delivered.
 
     :raises FileExistsError: `store` exists.
     """
     os.makedirs(os.path.join(store, "commitlog"))
-    writer = _LogWriter(PROFILES["mid"], 1)
+    writer = _LogWriter(PROFILES["mid"], 1, layout)
     for base in range(0, segments * segment_size, segment_size):
         with open(os.path.join(store, "commitlog", f"{base:020}"), "wb") as file:
             *records, blank = writer.write_segment(base, used)
@@ -129,19 +144,22 @@ def write_sparse_store(store: str, segments: int, segment_size: int, used: int) 
             file.write(message.Blank.build({"total_size": left, "magic": message.MAGIC_BLANK}))
             file.truncate(segment_size)
             assert not any(blank[message.Blank.sizeof() :])
-    write_pointers(store, QUEUE_FILE_SIZE, geometry_for(writer.serial * KEYS_PER_RECORD))
+    writer.write_checkpoint(
+        store, write_pointers(store, QUEUE_FILE_SIZE, geometry_for(writer.serial * KEYS_PER_RECORD))
+    )
+    writer.write_config(os.path.join(store, "config"))
 
 
 class _LogWriter:
     """Lays out templates one after the other; holds the state that continues across segments."""
 
-    def __init__(self, profile: Profile, seed: int) -> None:
-        self.templates = build_templates(profile, random.Random(seed))
+    def __init__(self, profile: Profile, seed: int, layout: Layout = Layout()) -> None:  # noqa: B008 (frozen)
+        self.templates, self.names = build_templates(profile, random.Random(seed), layout)
         self.sizes: Ints = np.array([len(template.raw) for template in self.templates], np.int64)
         self.queues: Ints = np.array([template.queue for template in self.templates], np.int64)
         self.holes: Ints = np.array([template.holes for template in self.templates], np.int64)
         self.choose = np.random.default_rng(seed)
-        self.next_offsets: Ints = np.zeros(TOPICS * QUEUES, np.int64)
+        self.next_offsets: Ints = np.zeros(len(self.names), np.int64)
         self.serial = 0
 
     def write_segment(self, base: int, size: int) -> Iterator[bytes | bytearray]:
@@ -160,8 +178,8 @@ class _LogWriter:
         blank: bytes = message.Blank.build({"total_size": size - position, "magic": message.MAGIC_BLANK})
         yield blank.ljust(size - position, b"\0")
 
-    def build_checkpoint(self, indexed: int | None = None) -> bytes:
-        """Return the checkpoint of a broker that has flushed everything written so far.
+    def write_checkpoint(self, store: str, indexed: int | None = None) -> None:
+        """Write the checkpoint of a broker that has flushed everything written so far.
 
         `indexed` is the end time in ms of the newest full index file; None: the whole log is indexed.
         """
@@ -171,7 +189,23 @@ class _LogWriter:
             times["index_msg_timestamp"] = indexed
         zeros = {field.name: 0 for field in checkpoint.Checkpoint.subcons}
         raw: bytes = checkpoint.Checkpoint.build({**zeros, **times})
-        return raw.ljust(checkpoint.CHECKPOINT_SIZE, b"\0")
+        with open(os.path.join(store, "checkpoint"), "wb") as file:
+            file.write(raw.ljust(checkpoint.CHECKPOINT_SIZE, b"\0"))
+
+    def write_config(self, folder: str) -> None:
+        """Write the offsets of consumers and of delivered delays."""
+        os.makedirs(folder)
+        consumed: dict[str, dict[int, int]] = {}
+        delivered = {}
+        for (topic, queue_id), count in zip(self.names, self.next_offsets.tolist(), strict=True):
+            if topic == SCHEDULE_TOPIC:
+                delivered[queue_id + 1] = count // 2
+            elif count:
+                group = f"billing-{sum(topic.encode()) % _GROUPS:03}" if topic != HALF else "CID_RMQ_SYS_TRANS"
+                consumed.setdefault(f"{topic}@{group}", {})[queue_id] = count * 9 // 10
+        for name, table in (("consumerOffset.json", consumed), ("delayOffset.json", delivered)):
+            with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+                json.dump({"offsetTable": table}, file)
 
     def _lay_out(self, chosen: Ints, base: int, starts: Ints) -> bytearray:
         """Return the chosen templates as consecutive records; the first has physical offset `base`."""
@@ -207,14 +241,35 @@ def _anywhere(raw: bytearray, dtype: np.dtype[Any]) -> NDArray[Any]:
     return np.ndarray((len(raw) - dtype.itemsize + 1,), dtype, raw, 0, (1,))
 
 
-def build_templates(profile: Profile, dice: random.Random) -> list[Template]:
-    """Return `DISTINCT` records, equally many per queue."""
-    return [_build_template(number, profile, dice) for number in range(DISTINCT)]
+def build_templates(
+    profile: Profile, dice: random.Random, layout: Layout
+) -> tuple[list[Template], list[tuple[str, int]]]:
+    """Return distinct records, equally many per queue, and the queues: (topic, queue id)."""
+    names = [
+        (f"shop-events-{topic:02}", queue_id) for topic in range(layout.topics) for queue_id in range(layout.queues)
+    ]
+    own = len(names)
+    names += [(HALF, 0), *((SCHEDULE_TOPIC, level) for level in range(len(DELAYS)))] if layout.system else []
+    count = own * layout.distinct
+    templates = [_build_template(number, number % own, names, profile, dice) for number in range(count)]
+    templates += [
+        _build_template(count + queue, queue, names, profile, dice)
+        for queue in range(own, len(names))
+        for _ in range(max(1, count // _SYSTEM_SHARE // (len(names) - own)))
+    ]
+    return templates, names
 
 
-def _build_template(number: int, profile: Profile, dice: random.Random) -> Template:
-    topic_number, queue_id = number % TOPICS, number // TOPICS % QUEUES
-    topic = f"shop-events-{topic_number:02}".encode()
+def _build_template(
+    number: int, queue: int, names: Sequence[tuple[str, int]], profile: Profile, dice: random.Random
+) -> Template:
+    (topic_name, queue_id), (real_topic, real_queue) = names[queue], names[number % TOPICS]
+    topic = topic_name.encode()
+    bound_for = {b"REAL_TOPIC": real_topic.encode(), b"REAL_QID": str(real_queue).encode()}
+    system = {
+        HALF: {b"TRAN_MSG": b"true", b"PGROUP": b"shop", **bound_for},
+        SCHEDULE_TOPIC: {b"DELAY": str(queue_id + 1).encode(), **bound_for},
+    }
     body = _build_body(number, dice.randint(profile.smallest, profile.largest), dice)
     unique_key = f"{dice.getrandbits(96):024X}".encode() + _HOLE
     key = b"ORDER-" + _HOLE
@@ -225,6 +280,7 @@ def _build_template(number: int, profile: Profile, dice: random.Random) -> Templ
         b"CLUSTER": b"ShopCluster",
         b"WAIT": b"true",
         b"TAGS": f"TAG_{dice.choice(_STATES)}".encode(),
+        **system.get(topic_name, {}),
     }
     text = b"".join(
         name + bytes([message.NAME_VALUE_SEPARATOR]) + value + bytes([message.PROPERTY_SEPARATOR])
@@ -258,7 +314,7 @@ def _build_template(number: int, profile: Profile, dice: random.Random) -> Templ
     in_unique_key, in_keys = (
         properties_start + text.index(value) + len(value) - len(_HOLE) for value in (unique_key, key)
     )
-    return Template(raw, topic_number * QUEUES + queue_id, (in_unique_key, in_keys))
+    return Template(raw, queue, (in_unique_key, in_keys))
 
 
 def _build_body(number: int, size: int, dice: random.Random) -> bytes:

@@ -23,11 +23,15 @@ from rmqinspect.index.geometry import Geometry
 from rmqinspect.schemas.consumequeue import QueueUnit
 from rmqinspect.schemas.index import DEFAULT_ENTRIES, DEFAULT_SLOTS, IndexEntry, IndexHeader, IndexSlot
 from rmqinspect.store.discover import open_store
+from rmqinspect.topics import SCHEDULE_TOPIC
 
 Ints = NDArray[np.int64]
 
 QUEUE_FILE_SIZE = 6_000_000  # MessageStoreConfig.mappedFileSizeConsumeQueue
 INDEX_FILES = 4  # filled by the keys of a store if no geometry is given
+
+DELAYS = (1, 5, 10, 30, *range(60, 601, 60), 1200, 1800, 3600, 7200)
+"""Seconds of each delay level. Source: MessageStoreConfig.messageDelayLevel."""
 
 PIECE_SIZE = 64 << 20  # bytes of log whose columns are in memory at a time
 _ENTRIES_PER_SLOT = DEFAULT_ENTRIES // DEFAULT_SLOTS
@@ -75,6 +79,9 @@ def _write_units(folder: str, dispatched: Dispatched, file_size: int) -> None:
     units["tags_code"] = dispatched.tags_code[order]
     begins = np.searchsorted(dispatched.queue[order], np.arange(len(dispatched.queues) + 1))
     for (topic, queue_id), begin, end in zip(dispatched.queues, begins[:-1], begins[1:], strict=True):
+        if topic == SCHEDULE_TOPIC.encode():  # when the message is due: ScheduleMessageService#computeDeliverTimestamp
+            due = dispatched.store_timestamp[order[begin:end]] + DELAYS[queue_id] * 1000
+            units["tags_code"][begin:end] = due
         home = os.path.join(folder, topic.decode(), str(queue_id))
         os.makedirs(home, exist_ok=True)
         first = int(dispatched.queue_offset[order[begin]])

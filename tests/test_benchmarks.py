@@ -9,13 +9,23 @@ import pyarrow as pa
 import pytest
 
 from benchmarks import goals, measure, pointers
-from benchmarks.make_store import KEYS_PER_RECORD, PROFILES, QUEUES, TOPICS, make_store
+from benchmarks.make_store import (
+    HALF,
+    KEYS_PER_RECORD,
+    PROFILES,
+    QUEUES,
+    TOPICS,
+    Layout,
+    make_store,
+    write_sparse_store,
+)
 from benchmarks.peers import START_UP, START_UPS, plan_peers
 from benchmarks.stores import opened
 from rmqinspect.index.geometry import DEFAULT_GEOMETRY, Geometry, read_index_files
 from rmqinspect.store.discover import open_store
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.table import Request
+from rmqinspect.topics import SCHEDULE_TOPIC
 from rmqinspect.verify.options import VerifyOptions
 from rmqinspect.verify.result import VerifyResult
 from rmqinspect.verify.run import verify as verify_store
@@ -55,6 +65,19 @@ def test_a_generated_store_is_whole(tmp_path: Path, profile: str) -> None:
     assert outcome.joined_entries == records * KEYS_PER_RECORD
     assert len(list((store / "consumequeue").glob("*/*/*"))) == TOPICS * QUEUES
     assert len(list((store / "index").iterdir())) == pointers.INDEX_FILES
+
+
+def test_a_sparse_store_is_whole_and_has_what_questions_are_about(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    write_sparse_store(str(store), 3, 1 << 20, 100_000, Layout(30, 2, 1, system=True))
+    outcome = verify_deep(store)
+    assert (outcome.verdict, outcome.findings.rows) == ("WHOLE", [])
+    table = TABLES["groups"]
+    rows = [row for batch in table.rows(open_store([str(store)]), Request()) for row in batch.to_pylist()]
+    assert len(rows) > 30
+    assert {row["status"] for row in rows} == {"ok"}
+    topics = read_messages(store).column("topic").to_pylist()
+    assert {HALF, SCHEDULE_TOPIC} < set(topics)
 
 
 def test_queues_and_index_continue_across_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
