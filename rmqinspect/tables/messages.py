@@ -121,10 +121,10 @@ def _message_batch(run: RecordRun, request: Request) -> pa.RecordBatch:
     wanted = request.columns or frozenset(SCHEMA.names)
     bodies: pa.Array | None = None
     problems: dict[str, Ints] = {}
-    if "body" in wanted or "status" in wanted:
+    compressed = np.flatnonzero(0 if request.raw_body else records.sys_flag & SysFlag.COMPRESSED)
+    if "body" in wanted or ("status" in wanted and len(compressed)):
         bodies = take_ranges(records.bytes, records.body_starts, records.body_ends)
-        compressed = np.flatnonzero(records.sys_flag & SysFlag.COMPRESSED)
-        if len(compressed) and not request.raw_body:
+        if len(compressed):
             bodies, problems, done = decompress_bodies(bodies, compressed, _compression(records), request.max_body)
             records = records if done == len(records) else records.select(slice(done))
     status = _Status(len(records))
