@@ -16,7 +16,7 @@ from rmqinspect.broker.copies import Stored, copy_of
 from rmqinspect.broker.transactions import Surroundings
 from rmqinspect.consumequeue.units import find_unit_with_tags
 from rmqinspect.errors import NothingFound, Unreadable
-from rmqinspect.find.consumers import Consumers, Passed
+from rmqinspect.find.consumers import Passed
 from rmqinspect.find.life_family import family, stored_twice
 from rmqinspect.find.life_index import KeyEntry, entries_of
 from rmqinspect.find.life_pop import MessagePop, pops_of
@@ -87,11 +87,6 @@ def trace_life(store: Store, place: int, *, everything: bool = False, jobs: int 
 
 class LifeTracer(LifeRecords):
     """Traces lives in one store; keeps what several of them need."""
-
-    @cached_property
-    def consumers(self) -> Consumers:
-        """The consumer offsets of the store."""
-        return Consumers(self.store)
 
     @cached_property
     def surroundings(self) -> Surroundings:

@@ -37,7 +37,7 @@ def entries_of(records: LifeRecords, step: Step) -> list[KeyEntry]:
         return []
     place, found = step.physical_offset, dict[str, list[str]]()
     for index in _files_around(records.index_files, place):
-        for key, places in look_up([index], wanted, records.log.follows).places.items():
+        for key, places in look_up([index], wanted, records.log.follows, records.spans_of).places.items():
             if place in places:
                 found.setdefault(key, []).append(index.file.name)
     why = "" if len(found) == len(wanted) else _why_none(records, place)
@@ -68,7 +68,7 @@ def _why_none(records: LifeRecords, place: int) -> str:
     if place > last:
         return f"the index ends at {describe_offset(last)}"
     around = list(_files_around(files, place))
-    if around and not look_up(around, {}, records.log.follows).files:
+    if around and not look_up(around, {}, records.log.follows, records.spans_of).files:
         return f"{around[0].file.name} contradicts itself"
     between = [(low, high) for low, high in pairwise(files) if _borders(low)[1] < place < _borders(high)[0]]
     if between:

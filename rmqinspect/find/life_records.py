@@ -9,7 +9,7 @@ What is found so has the same UNIQ_KEY. That is not always one message: records 
 (4.8.0 to 5.3.3), and so may those of other clients. `family` leaves out what is another message.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,10 +22,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqinspect.broker.copies import Copy, Links, Stored, copy_of, links_of
+from rmqinspect.broker.group_topics import dlq_topic, is_retry_of, own_name
 from rmqinspect.codec.fields import ParsedFields
 from rmqinspect.codec.hashes import index_hash, index_key
+from rmqinspect.commitlog.tail import find_log_end
 from rmqinspect.consumequeue.around import units_around
 from rmqinspect.consumequeue.units import find_unit, queue_end, queue_files_of
+from rmqinspect.find.consumers import Consumers
 from rmqinspect.find.keys import known_topics, topics_met
 from rmqinspect.find.read import planned_rows
 from rmqinspect.find.spans import Log, place_span, whole_log
@@ -46,6 +49,7 @@ from rmqinspect.topics import (
 
 MOST_READ = 64 << 20  # bytes of the log read for what the index does not cover, unless all is asked for
 _MOST_COPIES = 1000  # of one UNIQ_KEY
+_MANY_TOPICS = 200  # of groups: so many are searched for each message; each costs some reads in each index file
 _MOST_ROUNDS = 8  # records found name further topics
 
 _AS_STORED = (
@@ -111,7 +115,13 @@ class LifeRecords:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.log = Log(store)
+        self.spans_of: dict[str, list[Span]] = {}  # for what each index file speaks, by its name
         self._open = ExitStack()
+
+    @cached_property
+    def consumers(self) -> Consumers:
+        """The consumer offsets of the store."""
+        return Consumers(self.store)
 
     def __enter__(self) -> Self:
         self._open.enter_context(self.log)
@@ -131,6 +141,15 @@ class LifeRecords:
     def topics(self) -> frozenset[str]:
         """All topics that the store's files name, and those of some records that the index leads to."""
         return frozenset(known_topics(self.store) | topics_met(self.index_files, self.log))
+
+    @cached_property
+    def end(self) -> int:
+        """Physical offset behind the last record: what is preallocated behind it holds none."""
+        whole = whole_log(self.store)
+        last = [index.header.end_physical_offset for index in self.index_files if index.header is not None]
+        found = find_log_end(self.store, last)
+        zeros = not found.damaged and all(gap.kind == "zeros" for gap in found.rest)
+        return found.end if found.end is not None and zeros and not found.goes_on else whole[1]
 
     def steps_at(self, places: Iterable[int]) -> list[Step]:
         """Return the records at some physical offsets, ascending; places without one are left out.
@@ -153,30 +172,44 @@ class LifeRecords:
 
         :raises Unreadable: an I/O error.
         """
-        key, whole = start.properties.get("UNIQ_KEY"), whole_log(self.store)
+        key = start.properties.get("UNIQ_KEY")
         steps = {start.physical_offset: start}
         covered: list[Span] = []
         files = 0
-        topics = frozenset(_WHERE_COPIES_GO) | {topic for topic in self.topics if topic.startswith(_OF_GROUPS)}
+        topics = frozenset(_WHERE_COPIES_GO)
         asked: set[str] = set()
         for _ in range(_MOST_ROUNDS):
-            topics = topics.union(*(step.links.topics for step in steps.values())) - asked
+            topics = topics.union(*(step.links.topics for step in steps.values()))
+            topics = (topics | self._group_topics(topics)) - asked
             asked |= topics
             places = {place for step in steps.values() for place in (*step.links.origins, step.links.half)} - {None}
             if key is not None and topics:
-                found = look_up(
-                    self.index_files, {key: [index_hash(index_key(topic, key)) for topic in topics]}, self.log.follows
-                )
+                hashes = [index_hash(index_key(topic, key)) for topic in topics]
+                found = look_up(self.index_files, {key: hashes}, self.log.follows, self.spans_of)
                 covered, files = found.covered, found.files
                 places |= found.places[key]
             if not self._take(places, steps, key):
                 break
-        spans = [whole] if everything else uncovered(covered, whole)
+        whole = whole_log(self.store)
+        spans = [whole] if everything else uncovered(covered, (whole[0], self.end))
         read, not_read = (spans, []) if everything else _within(spans, start.physical_offset, MOST_READ)
         self._take(self._places_in(read, start, jobs), steps, key)
         remarks = [f"more than {_MOST_COPIES} records share the id"] if len(steps) >= _MOST_COPIES else []
         ordered = [steps[place] for place in sorted(steps)]
         return ordered, Searched(files, tuple(merge(read)), tuple(merge(not_read)), tuple(remarks))
+
+    def _group_topics(self, topics: Collection[str]) -> set[str]:
+        """Return the retry topics and dead letter queues that the messages of some topics may go to.
+
+        Where a store has many, those of the groups with an offset in one of the topics.
+        """
+        found = {topic for topic in self.topics if topic.startswith(_OF_GROUPS)}
+        if len(found) <= _MANY_TOPICS:
+            return found
+        groups = {own_name(group) for topic in topics for group in self.consumers.groups_of(topic)}
+        return {topic for topic in found if any(is_retry_of(topic, group) for group in groups)} | {
+            dlq_topic(group) for group in groups
+        }
 
     def _take(self, places: Iterable[int | None], steps: dict[int, Step], key: str | None) -> bool:
         """Add the records at some places that share the key, or name one that is there; return whether any did."""
@@ -226,12 +259,11 @@ class LifeRecords:
 
     def _places_of(self, topic: str, place: int) -> tuple[list[int], bool]:
         """Return the places of a topic's records in the bytes behind a place, and whether they reach the log's end."""
-        end = whole_log(self.store)[1]
-        span = place, min(end, place + MOST_READ)
+        span = place, min(self.end, place + MOST_READ)
         places: list[int] = []
         for batch in planned_rows(self.store, [span], Request(columns=frozenset({"physical_offset", "topic"}))):
             places += batch["physical_offset"].filter(pc.equal(batch["topic"], topic)).to_pylist()
-        return places, span[1] == end
+        return places, span[1] == self.end
 
     def _step(self, row: dict[str, Any]) -> Step:
         properties = dict(row["properties"] or ())

@@ -60,16 +60,23 @@ class Found:
     files: int = 0  # that could be used
 
 
-def look_up(files: Sequence[IndexFile], keys: Mapping[str, Sequence[int]], follows: Follows) -> Found:
+def look_up(
+    files: Sequence[IndexFile],
+    keys: Mapping[str, Sequence[int]],
+    follows: Follows,
+    known: dict[str, list[Span]] | None = None,
+) -> Found:
     """Look keys up in all usable files of an index, each by some hashes.
 
-    `follows(a, b)` says whether the record at `a` ends where that at `b` begins.
+    `follows(a, b)` says whether the record at `a` ends where that at `b` begins. `known` keeps for what each file
+    speaks, by its name, from one look-up to the next.
     """
+    known = {} if known is None else known
     found = Found({key: set() for key in keys})
     last: int | None = None  # the record of the last entry of the file before, if that is full
     for index in files:
         try:
-            spans = _look_up_in(index, keys, follows, found.places)
+            spans = _look_up_in(index, keys, follows, found.places, known)
         except (Unreadable, _Contradiction):
             last = None
             continue
@@ -153,7 +160,11 @@ def _with_geometry(store: Store, file: StoreFile, known: dict[int, Geometry]) ->
 
 
 def _look_up_in(
-    index: IndexFile, keys: Mapping[str, Sequence[int]], follows: Follows, places: dict[str, set[int]]
+    index: IndexFile,
+    keys: Mapping[str, Sequence[int]],
+    follows: Follows,
+    places: dict[str, set[int]],
+    known: dict[str, list[Span]],
 ) -> list[Span]:
     """Add the places of entries with a wanted hash; return the spans for which the file speaks.
 
@@ -175,12 +186,16 @@ def _look_up_in(
             offsets, stored = _places(entries), entries["key_hash"].astype(np.int64)
             for key, hashes in keys.items():
                 places[key].update(offsets[np.isin(stored, hashes)].tolist())
-            distinct = _distinct(offsets)
-            return [(a, b) for a, b in pairwise(distinct) if a < b and follows(a, b)]
+            if index.file.name not in known:
+                pairs = pairwise(_distinct(offsets))
+                known[index.file.name] = [(a, b) for a, b in pairs if a < b and follows(a, b)]
+            return known[index.file.name]
         for key, hashes in keys.items():
             for key_hash in set(hashes):
                 places[key].update(_walk_chain(reader, index.geometry, count, key_hash))
-        return list(_sampled_spans(reader, index.geometry, count, follows))
+        if index.file.name not in known:
+            known[index.file.name] = list(_sampled_spans(reader, index.geometry, count, follows))
+        return known[index.file.name]
 
 
 def _places(entries: Units) -> Ints:

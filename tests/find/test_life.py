@@ -54,7 +54,11 @@ def retried() -> tuple[str, int]:
     return "halt-4.9.7", next(place for place, row in Seen("halt-4.9.7").sent() if row.get("keys") == "work-2")
 
 
-def test_a_life_is_the_same_from_each_of_its_records(retried: tuple[str, int]) -> None:
+@pytest.mark.parametrize("many", [200, 0], ids=["all retry topics", "those of groups with an offset"])
+def test_a_life_is_the_same_from_each_of_its_records(
+    retried: tuple[str, int], many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rmqinspect.find.life_records._MANY_TOPICS", many)
     store = open_store([str(oracle.store("broker", retried[0]))])
     with LifeTracer(store) as tracer:
         life = tracer.trace(retried[1])
