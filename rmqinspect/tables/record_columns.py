@@ -23,11 +23,14 @@ def columns_at(
     columns_of: Callable[[Records], Mapping[str, pa.Array]],
     schema: Sequence[tuple[str, pa.DataType]],
 ) -> pa.Table:
-    """Return columns of the records at some physical offsets; `columns_of` makes those of some of them."""
+    """Return columns of the records at some physical offsets; `columns_of` makes those of some of them.
+
+    Their `base` says nothing.
+    """
     taken = [pa.schema(schema).empty_table()]
     order = np.full(len(places), -1, np.int64)
     count = 0
-    for which, records in records_at(store, places, sizes):
+    for which, records in records_at(store, places, sizes, joined=True):
         order[which] = np.arange(count, count + len(which))
         count += len(which)
         columns = columns_of(records)

@@ -95,14 +95,23 @@ def test_units_of_deleted_files_are_not_needed(tmp_path: Path) -> None:
 # --- records at known places ----------------------------------------------------------------------
 
 
-def test_records_are_read_where_they_prove_themselves(tmp_path: Path) -> None:
-    bodies = [bytes(number) for number in range(40)]
+@pytest.mark.parametrize("joined", [False, True])
+def test_records_are_read_where_they_prove_themselves(tmp_path: Path, joined: bool) -> None:
+    bodies = [bytes(100_000 * (number in (4, 20)) + number) for number in range(40)]  # two that part the others
     write_segment(tmp_path / "commitlog", lay([{"body": body} for body in bodies]))
     places = np.cumsum([0, *(len(record(body=body)) for body in bodies)])
     sizes = np.diff(places)
     store = store_of(tmp_path)
     asked = np.array([places[7], places[3], places[3] + 1, places[39], places[5], 1 << 40, -1])
+    asked_sizes = np.array([sizes[7], sizes[3], 200, sizes[39], 99, 200, 200])
     found: dict[int, Any] = {}
-    for which, records in records_at(store, asked, np.array([sizes[7], sizes[3], 200, sizes[39], 99, 200, 200])):
-        found |= dict(zip(which.tolist(), records.total_size.tolist(), strict=True))
-    assert found == {0: sizes[7], 1: sizes[3], 3: sizes[39]}
+    reads = 0
+    for which, records in records_at(store, asked, asked_sizes, joined=joined):
+        reads += 1
+        stored = (
+            records.bytes[first:last].tobytes()
+            for first, last in zip(records.body_starts, records.body_ends, strict=True)
+        )
+        found |= dict(zip(which.tolist(), stored, strict=True))
+    assert found == {0: bodies[7], 1: bodies[3], 3: bodies[39]}
+    assert reads == (1 if joined else 3)
