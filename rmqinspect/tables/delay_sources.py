@@ -20,7 +20,7 @@ from rmqinspect.commitlog.tail import find_log_end
 from rmqinspect.config.json_files import integer, key_number, read_delay_offsets
 from rmqinspect.errors import Unreadable
 from rmqinspect.rocksdb.entries import TimerCheckpoints, read_timer_checkpoints, timer_units_file
-from rmqinspect.schemas.timer import TimerUnit
+from rmqinspect.schemas.timer import DEFAULT_PRECISION, TimerUnit
 from rmqinspect.store.model import Store
 from rmqinspect.store.reader import open_file
 from rmqinspect.tables.table import Request
@@ -57,6 +57,8 @@ class DelaySources:
     units: PendingUnits
     entries: Entries | None  # None: the timer in RocksDB was never used
     timer_offset: int | None  # next queue offset of the timer's topic to take; None: not known
+    read_time: int  # ms; slots of the wheel before it have fired; 0: not known
+    precision: int  # ms of a slot
     now: int  # ms; 0: nothing tells
     last_records: Sample  # of the log
 
@@ -80,7 +82,8 @@ def read_delay_sources(store: Store, request: Request) -> DelaySources:
         read = read_pending(log, reach, read_time or now, flushed)
     except Unreadable as error:
         _tell(request, error)
-        read = read_pending(TimerLog(()), WheelReach(TimerLog(()), None, 1), 0, 0)
+        reach = WheelReach(TimerLog(()), None, DEFAULT_PRECISION)
+        read = read_pending(TimerLog(()), reach, 0, 0)
     entries = _read_entries(store)
     taken = int(check.last_timer_queue_offset)
     if flushed > read.end:
@@ -90,7 +93,14 @@ def read_delay_sources(store: Store, request: Request) -> DelaySources:
         taken = max(taken, entries.checkpoints.scan)
     known = "timercheck" in store.config_files or entries is not None
     return DelaySources(
-        _level_offsets(store, request), read.pending, entries, taken if known else None, now, end.sample
+        _level_offsets(store, request),
+        read.pending,
+        entries,
+        taken if known else None,
+        read_time,
+        reach.precision,
+        now,
+        end.sample,
     )
 
 

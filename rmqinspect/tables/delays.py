@@ -11,7 +11,9 @@ Source: ScheduleMessageService, TimerMessageStore, Timeline; RocketMQ 4.0.0 to 5
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from functools import cached_property, partial
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -79,6 +81,22 @@ class DelayChoice:
 
     waiting: bool = False  # only what still waits; the log is not read from end to end
     at: int | None = None  # ms: messages due before are overdue; None: the last activity of the broker
+    states: frozenset[str] = frozenset()  # of STATES; none: any
+    topics: tuple[str, ...] = ()  # patterns of real topics; none: any
+    system: bool = True  # with those bound for topics of the broker
+
+    def select(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows that the filters choose."""
+        mask = pa.repeat(pa.scalar(value=True), batch.num_rows)
+        if self.states:
+            mask = pc.and_(mask, pc.is_in(batch.column("state"), pa.array(sorted(self.states))))
+        if not self.system:
+            mask = pc.and_(mask, pc.invert(batch.column("system")))
+        if self.topics:
+            names = [name for name in pc.unique(batch.column("real_topic")).to_pylist() if name is not None]
+            chosen = [name for name in names if any(fnmatchcase(name, pattern) for pattern in self.topics)]
+            mask = pc.and_(mask, pc.is_in(batch.column("real_topic"), pa.array(chosen, pa.string())))
+        return batch.filter(mask)
 
 
 _ALL = DelayChoice()
@@ -101,7 +119,7 @@ class _Held(NamedTuple):
     entry: Ints  # into the entries of RocksDB
 
 
-class _Delays:
+class Delays:
     """The delayed messages of one store."""
 
     def __init__(self, store: Store, request: Request, choice: DelayChoice) -> None:
@@ -114,6 +132,13 @@ class _Delays:
         found = self._look()
         self._disobeyed = found.disobeyed()
         self.copies, self.rolled, self.orders = Places(found.copies), Places(found.rolled), Places(found.orders)
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the choice."""
+        for batch in chain(self._level_rows(), self._timer_rows()):
+            chosen = self.choice.select(batch)
+            if chosen.num_rows:
+                yield chosen
 
     # --- what the log says ------------------------------------------------------------------------
 
@@ -152,7 +177,7 @@ class _Delays:
 
     # --- delay levels -----------------------------------------------------------------------------
 
-    def level_rows(self) -> Iterator[pa.RecordBatch]:
+    def _level_rows(self) -> Iterator[pa.RecordBatch]:
         """Yield the messages of all levels, by level and queue offset."""
         for queue in units_of_topic(self.store, SCHEDULE_TOPIC, self.request.on_unreadable):
             kept = self._level_waits(queue)
@@ -178,7 +203,7 @@ class _Delays:
 
     # --- the timer --------------------------------------------------------------------------------
 
-    def timer_rows(self) -> Iterator[pa.RecordBatch]:
+    def _timer_rows(self) -> Iterator[pa.RecordBatch]:
         """Yield the messages of the timer, by queue offset; then those that only its own files know."""
         units, entries = self.sources.units, self.sources.entries
         seen = np.zeros(len(units.place), np.bool_)
@@ -188,7 +213,8 @@ class _Delays:
             seen[held.unit[held.unit >= 0]] = True
             seen_entries[held.entry[held.entry >= 0]] = True
             kept = self._timer_waits(queue, held)
-            if not self.choice.waiting:
+            # Without an offset of the topic only the records tell what may wait.
+            if not self.choice.waiting or self.sources.timer_offset is None:
                 kept |= queue.places >= self.store.log_start
             for some in queue.select(kept).chunks():
                 yield self._timer_batch(some)
@@ -220,7 +246,7 @@ class _Delays:
             waits[in_rocksdb] |= self.sources.entries.waits[held.entry[in_rocksdb]]
         if self.sources.timer_offset is not None:
             return waits | (units.offsets >= self.sources.timer_offset)
-        return waits | ((units.offsets >= 0) & (units.due >= self.now))
+        return waits | ((units.due > 0) & (units.due >= self.now))
 
     def _timer_batch(self, units: DelayUnits) -> pa.RecordBatch:
         records, held = DelayRecords.of_timer(self.store, units), self._held(units)
@@ -234,6 +260,9 @@ class _Delays:
         batch = self._batch("timer", units, records, verdicts)
         positions = pa.array(_at(self.sources.units.position, held.unit), mask=held.unit < 0)
         batch = _with(batch, "timer_log_offset", positions)
+        if self.choice.waiting:
+            batch = batch.filter(pa.array(waits))
+            held = _Held(held.unit[waits], held.entry[waits])
         if self.sources.entries is None:
             return batch
         in_rocksdb = (held.entry >= 0) | (held.unit < 0)
@@ -313,9 +342,7 @@ def _with(batch: pa.RecordBatch, name: str, values: pa.Array) -> pa.RecordBatch:
 
 
 def _rows(store: Store, request: Request, choice: DelayChoice) -> Iterator[pa.RecordBatch]:
-    delays = _Delays(store, request, choice)
-    yield from delays.level_rows()
-    yield from delays.timer_rows()
+    yield from Delays(store, request, choice).rows()
 
 
 def delays_table(choice: DelayChoice = _ALL) -> Table:

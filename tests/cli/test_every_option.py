@@ -17,24 +17,24 @@ STORE = str(sample("flipped-bit-5.3.3"))
 
 # The options that several commands share, and the commands that have them.
 SHARED = {
-    "--format": "info decode find transactions verify show diff id explain",
-    "--output": "info decode find transactions verify export show diff id explain",
-    "--tz": "info decode find transactions verify export show diff id",
-    "--color": "info decode find transactions verify export show diff id explain",
-    "--quiet": "info decode find transactions verify export show diff",
-    "--verbose": "info decode find transactions verify export show diff",
-    "--progress": "decode find transactions verify export diff",
-    "--jobs": "info decode find transactions verify export",
-    "--config": "info decode find transactions verify export show diff",
-    "--base": "info decode find transactions verify export show diff",
-    "--read-rate": "info decode find transactions verify export show diff",
-    "--max-config": "info decode find transactions verify export show diff",
-    "--fail-on": "decode find transactions verify export show diff",
-    "--redact": "decode find transactions verify export show diff",
+    "--format": "info decode find transactions verify show diff id explain delays",
+    "--output": "info decode find transactions verify export show diff id explain delays",
+    "--tz": "info decode find transactions verify export show diff id delays",
+    "--color": "info decode find transactions verify export show diff id explain delays",
+    "--quiet": "info decode find transactions verify export show diff delays",
+    "--verbose": "info decode find transactions verify export show diff delays",
+    "--progress": "decode find transactions verify export diff delays",
+    "--jobs": "info decode find transactions verify export delays",
+    "--config": "info decode find transactions verify export show diff delays",
+    "--base": "info decode find transactions verify export show diff delays",
+    "--read-rate": "info decode find transactions verify export show diff delays",
+    "--max-config": "info decode find transactions verify export show diff delays",
+    "--fail-on": "decode find transactions verify export show diff delays",
+    "--redact": "decode find transactions verify export show diff delays",
     "--max-body": "decode find export show",
     "--raw-body": "decode find export show",
-    "--topic": "decode find transactions export show",
-    "--since": "decode find transactions export",
+    "--topic": "decode find transactions export show delays",
+    "--since": "decode find transactions export delays",
     "--unconsumed": "decode export",
 }
 
@@ -45,9 +45,14 @@ VARIANTS = {
     "--verbose": 2,  # verify: each finding
     "--output": 2,  # a file; the folder of an export
     "--table": 2,  # one; several
-    "--limit": 2,  # rows; rows of each kind of difference
+    "--limit": 3,  # rows; rows of each kind of difference; of each kind on the screen of delays
     "--body": 2,  # of rows; of one record
-    "--topic": 2,  # patterns, repeatable; the topic of one record
+    "--topic": 3,  # patterns, repeatable; of real topics; the topic of one record
+    "--since": 2,  # of messages; when delayed ones fall due
+    "--until": 2,
+    "--system-topics": 2,  # shown by default; not on the screen of delays
+    "--state": 2,  # of a transaction; of a delayed message
+    "--at": 2,  # a record; when delayed messages count as overdue
     "--id": 2,  # repeatable; of one record
     "--key": 2,  # repeatable; of one record
     "--queue-offset": 2,  # numbers and ranges; of one record
