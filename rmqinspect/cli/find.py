@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rmqinspect.cli.options import choose_format, count_jobs
-from rmqinspect.cli.parameters import option, takes
+from rmqinspect.cli.options import PATH, choose_format, count_jobs, refuse_equal_names
+from rmqinspect.cli.parameters import argument, option, takes
 from rmqinspect.cli.progress import LONG_READ, Progress, least_time
 from rmqinspect.cli.rows_plan import MessageOptions, RowsOptions, RowsPlan, make_plan
 from rmqinspect.cli.selection import SelectionOptions, read_selection
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 class FindArguments(RowsOptions, MessageOptions, SelectionOptions):
     """What `find` is asked for."""
 
+    paths: tuple[str, ...] = argument("[NAME=]STORE...", type=PATH)
     life: bool | None = option(
         "--life/--no-life",
         is_flag=True,
@@ -47,7 +48,7 @@ def command(arguments: FindArguments) -> int:
     \b
     Examples:
       rmqinspect find STORE -t orders -k ORDER-1001
-      rmqinspect find STORE-A STORE-B --id C0A8010A1A2B18B4AAC263ABFA530007
+      rmqinspect find a=/a/store b=/b/store --id C0A8010A1A2B18B4AAC263ABFA530007
       rmqinspect find STORE -t orders --queue 3 --queue-offset 12
       rmqinspect find STORE --body-contains 4711 --since -2h -f json
     """
@@ -55,12 +56,13 @@ def command(arguments: FindArguments) -> int:
 
     from rmqinspect.cli.find_screen import open_sink
     from rmqinspect.cli.lives import Lives
+    from rmqinspect.export.stores import open_named_stores
     from rmqinspect.find.finding import Finding
-    from rmqinspect.store.discover import open_stores
     from rmqinspect.tables.log import MESSAGES_TABLE
 
     selection = _read_questions(arguments)
-    stores = open_stores(arguments.paths, **arguments.opening)
+    stores = open_named_stores(arguments.paths, **arguments.opening)
+    refuse_equal_names([store.name for store in stores], " Give NAME=STORE.")
     plan = make_plan(stores, MESSAGES_TABLE, arguments, selection, format_)
     evidence = [path for store in stores for path in store.paths]
     with (

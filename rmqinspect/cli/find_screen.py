@@ -144,6 +144,8 @@ def _store_lines(searched: Searched, misses: Sequence[Miss], finding: Finding) -
 
 def describe_scope(scope: Scope) -> str:
     """Return what was searched: which bytes, of which times, and what is wrong with them."""
+    if scope.whole[0] == scope.whole[1]:
+        return ""
     spans = ", ".join(f"{group_digits(start)} to {group_digits(end)}" for start, end in scope.spans[:_LISTED])
     if len(scope.spans) > _LISTED:
         spans += f" and {count(len(scope.spans) - _LISTED, 'more range')}"
@@ -153,7 +155,7 @@ def describe_scope(scope: Scope) -> str:
     size = sum(end - start for start, end in scope.gaps)
     gaps = f"{count(len(scope.gaps), 'gap')} of {count(size, 'byte')}" if scope.gaps else "no gap"
     unread = count(len(scope.unread), "problem") + " with reading" if scope.unread else "no unreadable byte"
-    state = "complete" if scope.complete else "incomplete"
+    state = "complete" if scope.complete and not scope.gaps else "incomplete"
     bad = "".join(f"; {count(number, 'record')} with status {name}" for name, number in sorted(scope.statuses.items()))
     return f"{', '.join(parts)}; {state}: {gaps}, {unread}{bad}"
 

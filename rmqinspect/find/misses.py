@@ -24,7 +24,7 @@ from rmqinspect.consumequeue.units import LAYOUTS
 from rmqinspect.errors import Unreadable
 from rmqinspect.find.keys import entries_of, known_topics
 from rmqinspect.find.near import NearIds
-from rmqinspect.find.places import Evidence, Found, describe_row, lies_at, rows_at, stored_by
+from rmqinspect.find.places import NO_LOG, Evidence, Found, describe_row, lies_at, rows_at, stored_by
 from rmqinspect.find.plan import LookUp, plan_look_up
 from rmqinspect.find.questions import ID, KEY, OFFSET, QUEUE_OFFSET, Question, hidden, id_question, key_question
 from rmqinspect.find.reasons import (
@@ -106,6 +106,11 @@ class Explainer:
         if second is not None:
             yield self._as_named(question, second, CLIENT_ID)
 
+    @property
+    def _may_have_expired(self) -> bool:
+        """Whether the log has lost its beginning; files without their neighbours say nothing."""
+        return self.store.neighbours and self.store.log_start > 0
+
     # --- places ---------------------------------------------------------------------------------
 
     def _offset_id(self, question: Question) -> Found:
@@ -141,7 +146,8 @@ class Explainer:
         excluded = self._excluded(question, self._relaxed(question))
         if excluded is not None:
             return excluded
-        unqueued = self._relaxed(replace(question, alone=replace(question.alone, in_queues=False)))
+        everywhere = replace(question.alone, in_queues=False)
+        unqueued = self._first(plan_look_up(self.store, everywhere), everywhere.select_rows)
         if unqueued:
             kinds = ", ".join(f"{describe_row(row)} is {row['transaction']}" for row in unqueued[:_NAMED])
             return Found(NOT_IN_QUEUE, f"{kinds}: such records get no queue unit")
@@ -160,7 +166,7 @@ class Explainer:
             reach = f"queue {queue_id} of {topic} has no message; its next is {group_digits(end)}"
         if wanted[0] >= end:
             return self._by_scope(Found(BEYOND, f"{reach}, none behind"), self._search.scope)
-        if wanted[1] <= first:
+        if wanted[1] <= first and self._may_have_expired:
             return Found(EXPIRED, f"{reach}; {self.evidence.begins}")
         return self._by_unit(question, reach)
 
@@ -180,7 +186,7 @@ class Explainer:
         if not len(places):
             return self._by_scope(Found(NOT_THERE, f"{reach}, but no unit there"), self._search.scope)
         found = lies_at(self.evidence, int(places[0]))
-        return Found(found.reason, f"{reach}; the unit points at {found.text}")
+        return Found(found.reason, f"{reach}; its unit leads there: {found.text}")
 
     # --- keys and producers' ids -------------------------------------------------------------------
 
@@ -247,7 +253,7 @@ class Explainer:
     def _by_time(self, ids: NearIds | None) -> Found | None:
         """Return that a Java client made an id before the log begins."""
         made, first = None if ids is None else ids.made(), self.evidence.first_time
-        if made is None or first is None or not self.store.log_start or made > first:
+        if made is None or first is None or not self._may_have_expired or made > first:
             return None
         when = format_micros(made)
         by = "by its own time, and other ids of the same process"
@@ -255,13 +261,15 @@ class Explainer:
 
     def _by_scope(self, found: Found, scope: Scope) -> Found:
         """Return another reason where what was searched has gaps, or could not be read."""
+        if not self.store.segments and not scope.unread:
+            return Found(NOT_THERE, NO_LOG)
         if scope.unread:
             return Found(UNREAD, f"{found.text}; not all could be read: {'; '.join(scope.unread[:_NAMED])}")
         if scope.gaps:
             size = count(sum(end - start for start, end in scope.gaps), "byte")
             ranges = ", ".join(f"{group_digits(start)} to {group_digits(end)}" for start, end in scope.gaps[:_NAMED])
             gaps = f"{count(len(scope.gaps), 'gap')} of {size} may have held it: {ranges}"
-            return Found(DAMAGED, f"{found.text} that can be read; {gaps}")
+            return Found(DAMAGED, f"{found.text}; {gaps}")
         return found
 
     # --- anything else ------------------------------------------------------------------------------
@@ -270,10 +278,10 @@ class Explainer:
         selection, evidence = self._selection, self.evidence
         first, last = evidence.first_time, evidence.last_time
         if selection.time_column == "store_timestamp" and first is not None and last is not None:
-            if selection.until is not None and selection.until <= first:
+            if selection.until is not None and selection.until <= first and self._may_have_expired:
                 until = format_micros(selection.until)
                 return Found(EXPIRED, f"nothing is here that was stored before {until}: {evidence.begins}")
-            if selection.since is not None and selection.since > last:
+            if selection.since is not None and selection.since > last and self.store.neighbours:
                 return Found(BEYOND, f"the last record was stored at {format_micros(last)}, before the time asked for")
         return self._by_scope(Found(NOT_THERE, "no record passes all filters"), self._search.scope)
 

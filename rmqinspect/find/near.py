@@ -91,13 +91,12 @@ def distance(text: str, key: str) -> int | None:
     if len(text) == len(key):
         wrong = sum(a != b for a, b in zip(text, key, strict=True))
         return wrong if wrong <= min(_MOST_WRONG, len(key) // 2) else None
-    if text.startswith(key) and key:
-        return _MOST_WRONG + 1
     short, long = sorted((text, key), key=len)
-    if len(long) != len(short) + 1 or len(short) < _MOST_WRONG:
-        return None
-    head = _first_difference(short, long)
-    return 1 if short[head:] == long[head + 1 :] else None
+    if len(long) == len(short) + 1 and len(short) >= _MOST_WRONG:
+        at = _first_difference(short, long)
+        if short[at:] == long[at + 1 :]:
+            return 1
+    return _MOST_WRONG + 1 if key and text.startswith(key) else None
 
 
 def _first_difference(text: str, other: str) -> int:

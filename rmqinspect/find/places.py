@@ -26,6 +26,7 @@ from rmqinspect.tables.table import Request
 from rmqinspect.text import count, describe_size, group_digits
 from rmqinspect.times import format_micros
 
+NO_LOG = "no commit log was given, so no record was searched"
 _LISTED = 3  # queues that are named
 _HOSTS_OF = 16  # segments whose first record is asked for the address of the broker
 
@@ -124,12 +125,14 @@ def lies_at(evidence: Evidence, place: int) -> Found:
     store = evidence.store
     start, stop = whole_log(store)
     if not store.segments:
-        return Found(NOT_THERE, "no commit log was given")
+        return Found(NOT_THERE, NO_LOG)
     where = f"physical offset {group_digits(place)}"
+    if not store.neighbours and not start <= place < stop:
+        return Found(NOT_THERE, f"{where} is not in the files given, which hold {_range(start, stop)}")
     if place < start:
         return Found(EXPIRED, f"{where} lies {describe_size(start - place)} below the first segment; {evidence.begins}")
     end = stop if evidence.end.end is None or evidence.end.goes_on else evidence.end.end
-    if place >= end and not evidence.end.unread:
+    if place >= end and not evidence.end.unread and (store.neighbours or end < stop):
         return Found(BEYOND, _beyond(evidence, where, place, end, stop))
     try:
         spot = locate(store, place)
@@ -138,19 +141,21 @@ def lies_at(evidence: Evidence, place: int) -> Found:
         return Found(DAMAGED, f"{where} lies in a segment that is missing: {_range(hole.start, hole.end)}")
     except Unreadable as error:
         return Found(UNREAD, f"{where} could not be read: {error}")
-    return _in_spot(spot, where, place)
+    with Log(store) as log:
+        proven = spot.kind == "record" and log.identity_at(spot.start) is not None
+    return _in_spot(spot, where, place, proven=proven)
 
 
-def _in_spot(spot: Spot, where: str, place: int) -> Found:
+def _in_spot(spot: Spot, where: str, place: int, *, proven: bool) -> Found:
     end = "an unknown end" if spot.end is None else group_digits(spot.end)
     reach = f"{group_digits(spot.start)} to {end}"
-    if spot.kind == "record" and spot.end is not None and spot.start == place:
-        return Found(NOT_THERE, f"{where} begins another record")
-    if spot.kind == "record" and spot.end is not None:
+    if spot.kind == "record" and proven and spot.start == place:
+        return Found(NOT_THERE, f"another record begins at {where}")
+    if spot.kind == "record" and proven:
         return Found(NOT_THERE, f"{where} is inside of the record at {reach}: rmqinspect show --at {place}")
     if spot.kind in ("blank", "entry"):
         return Found(NOT_THERE, f"{where} is in a {spot.kind} that holds no message: {reach}")
-    what = "zeros" if spot.kind == "zeros" else "bytes that are no record"
+    what = {"zeros": "zeros", "record": "a record that is cut or damaged"}.get(spot.kind, "bytes that are no record")
     return Found(DAMAGED, f"{where} lies in {what}, {reach}, {spot.segment.name}")
 
 

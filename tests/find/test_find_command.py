@@ -89,6 +89,14 @@ def test_a_miss_by_bytes_tells_of_all_records(find: Run, question: tuple[str, ..
     assert "1 record with status body_crc" in said
 
 
+def test_stores_of_one_name_are_named_apart(find: Run) -> None:
+    status, _, err = find(FLIPPED, HEALTHY, "-k", "K95")
+    assert status == 2
+    assert "Give NAME=STORE." in err
+    found = document(find(f"a={FLIPPED}", f"b={HEALTHY}", "-k", "K95", "-f", "json"))
+    assert [one["name"] for one in found["stores"]] == ["a", "b"]
+
+
 def test_a_miss_is_explained_for_each_store(find: Run) -> None:
     status, out, _ = find(FLIPPED.parent, HEALTHY.parent, "-k", "nothing")
     assert status == 5
