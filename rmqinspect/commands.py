@@ -13,13 +13,14 @@ from string import Formatter
 VERIFY = "rmqinspect verify {store}"
 DECODE = "rmqinspect decode {store}"
 DECODE_TOPIC = "rmqinspect decode {store} -t {topic}"
+UNCONSUMED = "rmqinspect groups {store} --unconsumed {group}"
 EXPLAIN = "rmqinspect explain {what}"
 SHOW = "rmqinspect show {store} --at {at}"
 
 _ESCAPED = re.compile(r"\\x[0-9a-f]{2}")
 _SPECIAL = re.compile(r"\\(?!x)|'")
 
-PLACEHOLDERS = {"store": "STORE", "at": "OFFSET", "topic": "TOPIC", "queue": "N", "file": "FILE"}
+PLACEHOLDERS = {"store": "STORE", "at": "OFFSET", "topic": "TOPIC", "queue": "N", "file": "FILE", "group": "GROUP"}
 """What a template shows for a value that is not known."""
 
 

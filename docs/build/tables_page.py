@@ -67,7 +67,7 @@ One row per consumer group, topic and queue of `config/consumerOffset.json`, or 
 group has no row for a queue it never committed an offset for, and none at all if its offsets are kept on the client
 (broadcasting). `no_queue`: the queue has no files, as before its first message; with the offset of a queue that must
 have had some the status is `beyond_max`. `no_queue` and `behind_min` do not change the exit status. `lag` and the
-offsets of groups that pop say how far they popped, not what they acknowledged.
+offsets of groups that pop say how far they popped, not what they acknowledged: [groups](groups.md).
 """,
     "topics": "One row per topic of `config/topics.json`. The log may hold records of topics deleted since.",
     "subscription_groups": "One row per consumer group of `config/subscriptionGroup.json`.",

@@ -68,6 +68,13 @@ class PopCount:
     awaiting_revive: int = 0  # due, not acknowledged, and the broker has not compared them yet
     revived: int = 0  # due, not acknowledged, and delivered again
 
+    def add(self, other: "PopCount") -> None:
+        """Add the messages of another queue."""
+        self.in_flight += other.in_flight
+        self.acked += other.acked
+        self.awaiting_revive += other.awaiting_revive
+        self.revived += other.revived
+
 
 def read_body(body: Mapping[str, Any]) -> Checkpoint | Ack | None:
     """Return the checkpoint or ack of a record's body; None if it is neither.

@@ -36,6 +36,7 @@ VERBS: dict[str, _Verb] = {
     "find": _Verb("rmqinspect.cli.find", "Messages by id, key, queue offset, time or content; explains a miss."),
     "transactions": _Verb("rmqinspect.cli.transactions", "Half messages: pending, committed, rolled back, given up."),
     "delays": _Verb("rmqinspect.cli.delays", "Delayed messages: what waits, is overdue, was delivered or lost."),
+    "groups": _Verb("rmqinspect.cli.groups", "Consumer groups: lag, lost, popped, dead letters, unconsumed messages."),
     "verify": _Verb("rmqinspect.cli.verify", "All checks, one verdict."),
     "export": _Verb("rmqinspect.cli.export", "Tables of whole stores as Parquet, with or without Spark."),
     "show": _Verb("rmqinspect.cli.show", "One record: every field with its bytes."),

@@ -175,7 +175,7 @@ def _by_file(document: ConfigDocument) -> tuple[bool, int]:
     file = document.source
     if file is None:
         return False, 0
-    return os.path.basename(file.name) == document.name, _modified(file)
+    return os.path.basename(file.name) == document.name, modified_at(file)
 
 
 def _version(document: ConfigDocument) -> tuple[int, ...] | None:
@@ -186,7 +186,8 @@ def _version(document: ConfigDocument) -> tuple[int, ...] | None:
     return tuple(integer(version.get(name)) or 0 for name in ("stateVersion", "counter", "timestamp"))
 
 
-def _modified(file: StoreFile) -> int:
+def modified_at(file: StoreFile) -> int:
+    """Return when a file was written last, in nanoseconds; 0 if it is gone."""
     try:
         return filesystem.stat(file.path).st_mtime_ns
     except OSError:
@@ -205,6 +206,9 @@ def key_number(key: str, bits: int = 32) -> int | None:
 
 
 # --- consumer offsets and delay offsets ----------------------------------------------------------
+
+
+OFFSET_FILES = ("consumerOffset.json", "lmqConsumerOffset.json")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -226,28 +230,33 @@ def read_consumer_offsets(store: Store) -> tuple[list[ConsumerOffset], tuple[str
     """
     found: list[ConsumerOffset] = []
     problems: list[str] = []
-    names: dict[str, str] = {}  # one text for the many entries of a group or topic
-    for name in ("consumerOffset.json", "lmqConsumerOffset.json"):
+    for name in OFFSET_FILES:
         document = read_config(store, name)
         if document is None:
             continue
         problems += document.problems
-        file = document.source.name if document.source else name
-        for member, queues_of in (("offsetTable", _queues), ("lmqOffsetTable", _light_queue)):
-            # Taken out one by one: the table of a large broker takes many times the bytes of its file.
-            for key, value in _taken(document.table(member)):
-                # Topic and group names cannot contain "@"; a third part marks a proxy's broadcast consumer.
-                topic, group = (names.setdefault(part, part) for part in key.partition("@")[::2])
-                for queue, queue_id, offset in queues_of(value):
-                    number = integer(offset)
-                    if queue_id is None or number is None or not group:
-                        problems.append(f"{name}: no consumer offset: {key!r} {queue}{offset!r}"[:200])
-                    else:
-                        found.append(ConsumerOffset(group, topic, queue_id, number, file))
+        found += consumer_offsets_of(document, problems)
         del document
     found.sort(key=_place_of)
     # The sort is stable: of several entries of one queue the last one counts.
     return [_last(same) for _, same in groupby(found, _place_of)], tuple(problems[:MAX_PROBLEMS])
+
+
+def consumer_offsets_of(document: ConfigDocument, problems: list[str]) -> Iterator[ConsumerOffset]:
+    """Yield the consumer offsets of a document, taking them out of it; problems are added."""
+    names: dict[str, str] = {}  # one text for the many entries of a group or topic
+    file = document.source.name if document.source else document.name
+    for member, queues_of in (("offsetTable", _queues), ("lmqOffsetTable", _light_queue)):
+        # Taken out one by one: the table of a large broker takes many times the bytes of its file.
+        for key, value in _taken(document.table(member)):
+            # Topic and group names cannot contain "@"; a third part marks a proxy's broadcast consumer.
+            topic, group = (names.setdefault(part, part) for part in key.partition("@")[::2])
+            for queue, queue_id, offset in queues_of(value):
+                number = integer(offset)
+                if queue_id is None or number is None or not group:
+                    problems.append(f"{document.name}: no consumer offset: {key!r} {queue}{offset!r}"[:200])
+                else:
+                    yield ConsumerOffset(group, topic, queue_id, number, file)
 
 
 def _taken(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

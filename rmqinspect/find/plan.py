@@ -15,7 +15,6 @@ rows and the same exit status.
 """
 
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 
 from rmqinspect.codec.message_id import offset_place
 from rmqinspect.commitlog.locate import find_segment
@@ -100,12 +99,11 @@ def _ways(store: Store, selection: Selection) -> list[Way]:
 
 def _by_ranges(store: Store, selection: Selection) -> list[Way]:
     """Return how to find what a group has not consumed, of the queues that the other filters leave."""
-    topics, queue_id = selection.topics, selection.queue_id
+    # The records of a light queue have another topic.
     ranges = [
         one
         for one in selection.unconsumed_in
-        if one.topic.startswith(LMQ_PREFIX)  # the records have another topic
-        or ((not topics or any(fnmatchcase(one.topic, topic) for topic in topics)) and queue_id in (None, one.queue_id))
+        if one.topic.startswith(LMQ_PREFIX) or selection.wants_queue(one.topic, one.queue_id)
     ]
     searched = f"{count(len(ranges), 'queue')} with messages that {selection.unconsumed} has not consumed"
     ways = [by_units(store, one.topic, one.queue_id, (one.first, one.behind)) for one in ranges]

@@ -207,6 +207,16 @@ class Selection:
                 excluding.append(rule.option)
         return excluding
 
+    def wants_topic(self, topic: str) -> bool:
+        """Whether the filters of topics leave a topic."""
+        if self.topics and not any(fnmatchcase(topic, pattern) for pattern in self.topics):
+            return False
+        return self.system_topics or not is_system_topic(topic)
+
+    def wants_queue(self, topic: str, queue_id: int) -> bool:
+        """Whether the filters of topics and queues leave a queue."""
+        return self.queue_id in (None, queue_id) and self.wants_topic(topic)
+
     def unmatched_topics(self) -> list[str]:
         """Return the topic patterns that matched no topic seen so far."""
         return [

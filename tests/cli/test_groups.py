@@ -1,0 +1,109 @@
+"""The command `groups`: one screen, the rows of its table, and the messages that a group has not consumed."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support import oracle
+from tests.support.building import record
+from tests.support.command import Run, runner
+from tests.support.side_tables import units_of, write
+
+run = runner("groups")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Write a topic of two queues with four messages each, and groups at, behind and beyond its ends."""
+    root, log = tmp_path / "orders", b""
+    for queue_id in range(2):
+        units = []
+        for number in range(4):
+            time = 1_795_250_000_000 + 1000 * number
+            raw = record(len(log), topic="T", queue_id=queue_id, queue_offset=number, store_timestamp=time)
+            units.append((len(log), len(raw), 0))
+            log += raw
+        write(root, f"consumequeue/T/{queue_id}/00000000000000000000", units_of(*units))
+    write(root, "commitlog/00000000000000000000", log)
+    write(root, "consumequeue/%DLQ%dead/0/00000000000000000000", units_of((0, 100, 0)))
+    offsets = {"T@busy": {"0": 1, "1": 3}, "T@done": {"0": 4, "1": 4}, "T@P@broadcast-1": {"0": 4}}
+    write(root, "config/consumerOffset.json", json.dumps({"offsetTable": offsets}).encode())
+    return root
+
+
+def test_the_screen_says_who_is_behind_and_what_nobody_consumes(run: Run, store: Path) -> None:
+    status, screen, _ = run(store)
+    lines = screen.splitlines()
+    assert status == 0
+    assert lines[0].split(";")[0].split() == ["store", "orders:", "3", "groups,", "1", "topic,", "2", "queues"]
+    assert "4 messages not consumed by 1 group" in screen
+    (busy,) = (line.split() for line in lines if line.startswith("busy"))
+    assert busy == ["busy", "T", "2", "4", "2026-11-21T08:33:21.000Z", "2.0/s"]
+    assert "and 2 lines of 2 groups without lag (-v)" in lines
+    assert "%DLQ%dead: 1 message" in screen
+    assert lines[-1].endswith("--unconsumed busy")
+    status, screen, _ = run(store, "-v")
+    assert [line.split()[0] for line in screen.splitlines() if " T " in line] == ["busy", "P@broadcast-1", "done"]
+
+
+def test_filters_choose_groups_topics_and_states(run: Run, store: Path) -> None:
+    assert [line.split()[0] for line in run(store, "--group", "d*")[1].splitlines() if " T " in line] == ["done"]
+    status, screen, said = run(store, "--group", "nobody*")
+    assert (status, "dead" in screen, "no group matches nobody*" in said) == (5, False, True)
+    assert run(store, "--group", "dead")[0] == 0  # has dead letters alone
+    assert run(store, "-t", "X")[0] == 5
+    assert "1 queue;" in run(store, "--queue", "1")[1].replace("queues", "queue")
+    status, rows, _ = run(store, "--status", "behind_min", "-f", "csv", "--columns", "group")
+    assert (status, rows.split()) == (0, ["group"])
+    status, rows, _ = run(store, "--group", "busy", "-f", "csv", "--columns", "group,queue_id,lag")
+    assert rows.split() == ["group,queue_id,lag", "busy,0,3", "busy,1,1"]
+
+
+def test_offsets_beyond_the_end_are_damage(run: Run, store: Path) -> None:
+    (store / "config/consumerOffset.json").write_text('{"offsetTable":{"T@far":{"0":9,"1":2}}}')
+    status, screen, _ = run(store)
+    assert status == 3
+    assert "offsets 5 messages beyond the end of their queue by 1 group" in " ".join(screen.split())
+    assert run(store, "--fail-on", "never")[0] == 0
+
+
+def test_a_broken_file_is_replaced_by_its_copy_and_both_are_told(run: Run, store: Path) -> None:
+    offsets = store / "config/consumerOffset.json"
+    offsets.rename(offsets.with_suffix(".json.bak"))
+    offsets.write_bytes(b'{"offsetTable":{"T@bu')
+    status, screen, said = run(store)
+    assert status == 0
+    assert "not JSON at byte" in said
+    assert "config/consumerOffset.json.bak is used instead" in said
+    assert "consumed since then comes again, at most 4 messages" in " ".join(screen.split())
+    offsets.with_suffix(".json.bak").write_bytes(b"")
+    status, screen, said = run(store)
+    assert (status, "none: no consumerOffset.json that can be read" in screen) == (4, True)
+
+
+def test_what_a_group_has_not_consumed_is_printed_as_messages(run: Run, store: Path) -> None:
+    status, rows, said = run(store, "--unconsumed", "busy", "-f", "csv", "--columns", "queue_id,queue_offset")
+    assert (status, rows.split()[1:]) == (0, ["0,1", "0,2", "0,3", "1,3"])
+    assert run(store, "--unconsumed", "busy", "--queue", "1", "-f", "csv")[1].count("\n") == 2
+    assert run(store, "--unconsumed", "done", "-f", "csv")[:2] == (
+        0,
+        run(store, "--unconsumed", "done", "-f", "csv")[1],
+    )
+    assert run(store, "--unconsumed", "busy", "--group", "x")[0] == 2
+    status, _, said = run(store, "--unconsumed", "bsuy")
+    assert (status, "near: busy" in said) == (5, True)
+
+
+def test_without_a_config_folder_there_is_nothing_to_tell(run: Run, store: Path) -> None:
+    status, screen, _ = run(store / "commitlog")
+    assert (status, "none: no config folder was given" in screen) == (0, True)
+
+
+def test_several_stores_have_a_screen_each(run: Run, store: Path) -> None:
+    popped = oracle.store("broker", "main-5.3.3")
+    assert run(popped, popped)[0] == 2  # two of one name
+    status, screen, _ = run(popped, store)
+    assert (status, screen.count("offsets  ")) == (0, 2)
+    assert "popped to the end" in screen
+    assert "in flight" in screen
