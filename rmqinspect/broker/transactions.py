@@ -19,7 +19,7 @@ Source: TransactionalMessageServiceImpl#check, #fillOpRemoveMap and #deletePrepa
 TransactionalMessageRocksDBService, TransMessageRocksDBStore; RocketMQ 4.2.0 to 5.5.0.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,6 +75,7 @@ ABSENT = -1
 
 _LAST = np.iinfo(np.int64).max
 Hashes = NDArray[np.uint64]
+Indexes = NDArray[np.int32]
 
 
 def _none() -> Ints:
@@ -124,12 +125,12 @@ class Surroundings:
 class Transactions:
     """One row per transaction, in the order of their newest copies, shape (n,) each. Offsets may be ABSENT."""
 
-    newest: Ints  # index in Halves
-    first: Ints  # index in Halves
-    copies: Ints
+    newest: Indexes  # in Halves
+    first: Indexes  # in Halves
+    copies: Indexes
     state: NDArray[np.int8]  # index in STATES
     reason: NDArray[np.int8]  # index in REASONS, or ABSENT
-    commits: Ints  # commit records that name a copy
+    commits: Indexes  # commit records that name a copy
     commit_offset: Ints
     op_offset: Ints
     discard_offset: Ints
@@ -142,45 +143,54 @@ def judge(halves: Halves, decisions: Decisions, around: Surroundings) -> Transac
 
     Source: TransactionalMessageServiceImpl#check decides about the newest copy alone; the others are replaced.
     """
-    order = np.argsort(halves.key, kind="stable")  # equal keys stay in log order
-    firsts = _group_starts(halves.key[order])
-    copies = np.diff(np.append(firsts, len(order)))
-    first, newest = order[firsts], order[firsts + copies - 1] if len(firsts) else order
-    key = halves.key[newest]
+    order = np.argsort(halves.key, kind="stable").astype(np.int32)  # equal keys stay in log order
+    firsts = _group_starts(halves.key, order)
+    copies = np.diff(np.append(firsts, len(order))).astype(np.int32)
+    first, newest = order[firsts], order[firsts + copies - 1] if len(firsts) else order.copy()
 
-    commit_offset, commits, stray_commits = _commits_of(halves.physical_offset, decisions)
     op_offset, stray_ops = _ops_of(halves, decisions)
-    commit_offset, op_offset = (_least(column[order], firsts) for column in (commit_offset, op_offset))
-    commits = np.add.reduceat(commits[order], firsts) if len(firsts) else commits
+    op_offset = _least(op_offset, order, firsts)
+    commit_offset, commits, stray_commits = _commits_of(halves.physical_offset, decisions)
+    commits = _sums(commits, order, firsts)
+    commit_offset = _least(commit_offset, order, firsts)
+    del order, firsts
     # A delayed commit is stored once more when it is due, without the offset of the half copy.
+    key = halves.key[newest]
     by_key, _ = _lookup(decisions.commit_key, decisions.commit_offset, key)
     commit_offset = np.where((commit_offset == ABSENT) & (key != 0), by_key, commit_offset)
+    del by_key
     _, discard_offset = _lookup(decisions.discard_key, decisions.discard_offset, key)
-    discard_offset = np.where(key != 0, discard_offset, ABSENT)
+    discard_offset[key == 0] = ABSENT
+    del key
 
-    found = _Found(
-        halves.physical_offset[first],
-        halves.physical_offset[newest],
-        halves.queue_offset[newest],
-        halves.kept_in[newest],
+    state, reason = (np.empty(len(newest), np.int8) for _ in range(2))
+    for some in _slices(len(newest)):
+        found = _Found(
+            halves.physical_offset[first[some]],
+            halves.physical_offset[newest[some]],
+            halves.queue_offset[newest[some]],
+            halves.kept_in[newest[some]],
+            commits[some],
+            commit_offset[some],
+            op_offset[some],
+            discard_offset[some],
+        )
+        state[some], reason[some] = _states(found, around)
+    # By their newest copies, as the check meets them: half copies are in log order.
+    rank = np.argsort(newest, kind="stable").astype(np.int32)
+    columns = (newest, first, copies, state, reason, commits, commit_offset, op_offset, discard_offset)
+    for values in columns:
+        values[:] = values[rank]
+    return Transactions(
+        newest,
+        first,
+        copies,
+        state,
+        reason,
         commits,
         commit_offset,
         op_offset,
         discard_offset,
-    )
-    state, reason = _states(found, around)
-    # By their newest copies, as the check meets them.
-    rank = np.argsort(found.newest, kind="stable")
-    return Transactions(
-        newest[rank],
-        first[rank],
-        copies[rank],
-        state[rank],
-        reason[rank],
-        commits[rank],
-        commit_offset[rank],
-        op_offset[rank],
-        discard_offset[rank],
         stray_ops,
         stray_commits,
     )
@@ -194,7 +204,7 @@ class _Found:
     newest: Ints
     newest_queue_offset: Ints
     kept_in: NDArray[np.int8]
-    commits: Ints
+    commits: Indexes
     commit: Ints
     op: Ints
     discard: Ints
@@ -243,53 +253,83 @@ def _states(found: _Found, around: Surroundings) -> tuple[NDArray[np.int8], NDAr
 # --- joins ----------------------------------------------------------------------------------------
 
 
-def _group_starts(keys: Hashes) -> Ints:
-    """Return where each group of equal keys begins; what has no key is a group of its own."""
+_SLICE = 1 << 16  # rows that are looked at together, where that takes many columns
+
+
+def _slices(count: int) -> Iterator[slice]:
+    return (slice(start, start + _SLICE) for start in range(0, count, _SLICE))
+
+
+def _group_starts(keys: Hashes, order: Indexes) -> Indexes:
+    """Return where, in the order of keys, each group of equal ones begins; what has no key is a group of its own."""
+    keys = keys[order]
     new: Bools = np.ones(len(keys), np.bool_)
     new[1:] = (keys[1:] != keys[:-1]) | (keys[1:] == 0)
-    return np.flatnonzero(new)
+    return np.flatnonzero(new).astype(np.int32)
 
 
-def _least(offsets: Ints, firsts: Ints) -> Ints:
+def _least(offsets: Ints, order: Indexes, firsts: Indexes) -> Ints:
     """Return the lowest offset of each group that is not ABSENT."""
     if not len(firsts):
         return offsets
-    least: Ints = np.minimum.reduceat(np.where(offsets == ABSENT, _LAST, offsets), firsts)
-    return np.where(least == _LAST, ABSENT, least)
+    # As unsigned numbers ABSENT is the highest.
+    unsigned = offsets.view(np.uint64)[order]
+    return np.minimum.reduceat(unsigned, firsts).view(np.int64)
 
 
-def _commits_of(places: Ints, decisions: Decisions) -> tuple[Ints, Ints, int]:
+def _sums(numbers: Indexes, order: Indexes, firsts: Indexes) -> Indexes:
+    """Return the sum of each group."""
+    return np.add.reduceat(numbers[order], firsts, dtype=np.int32) if len(firsts) else numbers
+
+
+def _commits_of(places: Ints, decisions: Decisions) -> tuple[Ints, Indexes, int]:
     """Return the first commit record that names each half copy, how many do, and how many name none.
 
     0 is not the name of a first record: it stands in what was stored again, by a delay or a retry.
     """
     order = np.argsort(decisions.commit_of, kind="stable")
     order = order[decisions.commit_of[order] > 0]
-    named = decisions.commit_of[order]
-    left, right = (np.searchsorted(named, places, side) for side in ("left", "right"))
-    count = right - left
-    return _take(decisions.commit_offset[order], left, count > 0), count, len(named) - int(count.sum())
+    named, offsets = decisions.commit_of[order], decisions.commit_offset[order]
+    found, counts = np.empty(len(places), np.int64), np.empty(len(places), np.int32)
+    for some in _slices(len(places)):
+        left, right = (np.searchsorted(named, places[some], side) for side in ("left", "right"))
+        counts[some] = right - left
+        found[some] = _take(offsets, left, right > left)
+    return found, counts, len(named) - int(counts.sum())
 
 
 def _ops_of(halves: Halves, decisions: Decisions) -> tuple[Ints, int]:
     """Return the op, or the old rollback record, about each half copy; and how many ops are about none."""
     in_topic = halves.kept_in == IN_HALF_TOPIC
-    ops = np.full(len(halves.key), ABSENT, np.int64)
-    by_queue = np.flatnonzero(in_topic)
-    found, strays = _next_ops(
-        halves.queue_offset[by_queue], halves.physical_offset[by_queue], decisions.op_of, decisions.op_offset
+    some: Bools | slice = slice(None) if in_topic.all() else in_topic  # a slice copies nothing
+    ops, strays = _next_ops(
+        halves.queue_offset[some], halves.physical_offset[some], decisions.op_of, decisions.op_offset
     )
-    ops[by_queue] = found
-    order = np.argsort(decisions.end_of, kind="stable")
-    named = decisions.end_of[order]
-    left = np.searchsorted(named, halves.physical_offset)
-    there = ~in_topic & (np.append(named, ABSENT)[left] == halves.physical_offset)
-    ends = _take(decisions.end_offset[order], left, there)
-    return np.where(there, ends, ops), strays
+    if len(ops) == len(in_topic):
+        return ops, strays
+    others = np.flatnonzero(~in_topic)
+    found = np.empty(len(in_topic), np.int64)
+    found[in_topic] = ops
+    found[others] = _match(halves.physical_offset[others], *_sorted(decisions.end_of, decisions.end_offset))
+    return found, strays
 
 
 def _next_ops(half_of: Ints, half_offset: Ints, op_of: Ints, op_offset: Ints) -> tuple[Ints, int]:
     """Return the first op behind each half copy, and before the next one, with its queue offset.
+
+    Where queue offsets repeat this takes more memory: `_next_repeated`.
+    """
+    of, offset = _sorted(op_of, op_offset)
+    ascending = bool((half_of[1:] > half_of[:-1]).all())
+    if not ascending or bool((of[1:] == of[:-1]).any()):
+        return _next_repeated(half_of, half_offset, op_of, op_offset)
+    found = _match(half_of, of, offset)
+    found[found < half_offset] = ABSENT
+    return found, len(of) - int(np.count_nonzero(found != ABSENT))
+
+
+def _next_repeated(half_of: Ints, half_offset: Ints, op_of: Ints, op_offset: Ints) -> tuple[Ints, int]:
+    """The same where a queue offset is there twice.
 
     A topic that was deleted and made again gives its queue offsets a second time.
     """
@@ -300,18 +340,39 @@ def _next_ops(half_of: Ints, half_offset: Ints, op_of: Ints, op_offset: Ints) ->
     found = np.full(count, ABSENT, np.int64)
     here = np.flatnonzero(is_half[:-1] & ~is_half[1:] & (of[:-1] == of[1:]))
     found[order[here]] = offset[order[here + 1]]
-    last_half = np.maximum.accumulate(np.where(is_half, np.arange(len(order)), ABSENT)) if len(order) else order
+    last_half = np.maximum.accumulate(np.where(is_half, np.arange(len(order)), ABSENT))
     # Index ABSENT is the last of all: it is compared with itself only if there is no half at all.
     stray = ~is_half & ((last_half == ABSENT) | (of[last_half] != of))
     return found, int(np.count_nonzero(stray))
 
 
+def _sorted(keys: Ints, offsets: Ints) -> tuple[Ints, Ints]:
+    """Return keys in ascending order, with their offsets; those of equal keys stay in log order."""
+    if bool((keys[1:] >= keys[:-1]).all()):
+        return keys, offsets
+    order = np.argsort(keys, kind="stable")
+    return keys[order], offsets[order]
+
+
+def _match(wanted: Ints, keys: Ints, offsets: Ints) -> Ints:
+    """Return the offset of the first of the ascending keys that equals each one wanted, ABSENT without."""
+    found = np.full(len(wanted), ABSENT, np.int64)
+    for some in _slices(len(wanted)) if len(keys) else ():
+        at = np.minimum(np.searchsorted(keys, wanted[some]), len(keys) - 1)
+        found[some] = np.where(keys[at] == wanted[some], offsets[at], ABSENT)
+    return found
+
+
 def _lookup(keys: Hashes, offsets: Ints, wanted: Hashes) -> tuple[Ints, Ints]:
     """Return the lowest and the highest of the ascending offsets with each key wanted."""
     order = np.argsort(keys, kind="stable")
-    left, right = (np.searchsorted(keys[order], wanted, side) for side in ("left", "right"))
-    there = right > left
-    return _take(offsets[order], left, there), _take(offsets[order], right - 1, there)
+    keys, offsets = keys[order], offsets[order]
+    del order
+    lowest, highest = (np.empty(len(wanted), np.int64) for _ in range(2))
+    for some in _slices(len(wanted)):
+        left, right = (np.searchsorted(keys, wanted[some], side) for side in ("left", "right"))
+        lowest[some], highest[some] = _take(offsets, left, right > left), _take(offsets, right - 1, right > left)
+    return lowest, highest
 
 
 def _take(values: Ints, at: Ints, there: Bools) -> Ints:
