@@ -53,7 +53,7 @@ window, which find each field at a place computed from it. Tests read the same b
 - A finding: a row in `rmqinspect/verify/codes.toml`; the check in the folder of its file kind below
   `rmqinspect/verify/`; a store that shows it and a near miss in `tests/verify/test_verify.py`; then
   `python -m docs.build.findings_page > docs/findings.md`.
-- A table: a module in `rmqinspect/tables/`, a row in `TABLES` of its `__init__.py`, its words in
+- A table: a module in `rmqinspect/tables/`, a row in its `__init__.py`, its words in
   `docs/build/tables_page.py`. `decode`, `export` and Spark then have it.
 - A broker version: `RELEASES` and its clues in `rmqinspect/broker/version_estimate.py`; what it does differently in
   `rmqinspect/verify/codes.toml` and `rmqinspect/explain/log_lines.toml`; changed layouts in `schemas/`; stores that it

@@ -1,7 +1,7 @@
 """pandas is not imported unless Spark asks for it.
 
 Arrow asks whether the first array it gets is one of pandas, and imports pandas for that if it can. It is not used, and
-takes as long as a look-up.
+takes as long as a look-up. The same holds for dateutil, whose differences of months Arrow looks for.
 """
 
 import sys
@@ -9,10 +9,10 @@ from importlib.abc import MetaPathFinder
 
 
 class _WithoutPandas(MetaPathFinder):
-    """Says that pandas is not installed."""
+    """Says that pandas is not installed, nor dateutil."""
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
-        if fullname == "pandas":
+        if fullname in ("pandas", "dateutil"):
             raise ModuleNotFoundError(f"{fullname} is not used", name=fullname)
 
 
