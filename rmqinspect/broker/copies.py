@@ -95,7 +95,7 @@ class Links:
 
     unique_key: str | None  # UNIQ_KEY, shared by all copies of a message, and sometimes by other messages
     origins: tuple[int, ...]  # of the records that it is a copy of
-    half: int | None  # of the half message that it commits
+    half: int | None  # of the half message that it commits or, up to 4.2, rolls back
     topics: frozenset[str]  # that other copies may be in
 
 
@@ -127,8 +127,8 @@ def links_of(record: Stored, topics: Collection[str] = ()) -> Links:
     # A client that could not send a message back stores the producer's id here: no place.
     ids = (properties.get(name, "") for name in ("ORIGIN_MESSAGE_ID", "DLQ_ORIGIN_MESSAGE_ID"))
     places = (offset_place(text) for text in ids)
-    committed = record.sys_flag & TRANSACTION_MASK == TRANSACTIONS.index("commit") << TRANSACTION_SHIFT
-    names_half = committed and copy.kind in ("commit", "scheduled", "timer")
+    transaction = TRANSACTIONS[(record.sys_flag & TRANSACTION_MASK) >> TRANSACTION_SHIFT]
+    names_half = copy.kind == transaction or (transaction == "commit" and copy.kind in ("scheduled", "timer"))
     return Links(
         properties.get("UNIQ_KEY") or properties.get("__transactionId__"),
         tuple(dict.fromkeys(place for place in places if place is not None)),

@@ -99,7 +99,7 @@ class _Words:
                 yield f"{'committed, ' if step.links.half is not None else ''}{self._delay(step)}"
             elif kind == "timer":
                 yield self._timer(step)
-            elif kind != "timer_cancel" or step is life.record:
+            elif kind not in ("timer_cancel", "rollback") or step is life.record:
                 yield f"{_VERBS.get(kind, kind)} {place}"
         yield from self._ending()
 
@@ -109,7 +109,9 @@ class _Words:
         if life.transaction is not None:
             match life.transaction.state:
                 case "rolled_back":
-                    yield f"rolled back by the op record at {describe_offset(life.transaction.op or 0)}"
+                    places = {step.physical_offset for step in life.steps}
+                    what = "rollback" if life.transaction.op in places else "op"
+                    yield f"rolled back by the {what} record at {describe_offset(life.transaction.op or 0)}"
                 case "pending":
                     yield f"pending{self._bound('for')}"
                 case "evidence_gone":
@@ -175,7 +177,7 @@ _VERBS = {
     "commit": "committed to",
     "delivered": "delivered to",
     "given_up": "given up to",
-    "rollback": "rolled back by",
+    "rollback": "rollback record",
     "op": "op record",
     "timer_cancel": "cancels a timer message,",
     "checkpoint": "checkpoint of a pop,",

@@ -45,8 +45,8 @@ def _is_linked(step: Step, members: dict[int, Step]) -> bool:
     """Whether a record names one of the others, or one of them names it."""
     if step.copy.kind == "timer_cancel":
         return any(cancels(step, member) for member in members.values())
-    named = any(step.physical_offset in _origins(member) for member in members.values())
-    return named or not _origins(step).isdisjoint(members)
+    named = any(step.physical_offset in member.named for member in members.values())
+    return named or not step.named.isdisjoint(members)
 
 
 def _is_alike(
@@ -55,7 +55,7 @@ def _is_alike(
     """Whether a record that names none of the others is a copy all the same."""
     if step.copy.kind in NO_COPIES or step.copy.kind == "timer_cancel":
         return False
-    if not _origins(step).isdisjoint(by_place):  # a copy of another
+    if not step.named.isdisjoint(by_place):  # a copy of another
         return False
     if any(step.physical_offset in group and not group.isdisjoint(members) for group in mates):
         return False
@@ -70,10 +70,6 @@ def cancels(step: Step, member: Step) -> bool:
     named = step.properties.get("TIMER_DEL_UNIQKEY", "")
     key = member.properties.get("UNIQ_KEY")
     return member.copy.kind == "timer" and key is not None and key in (named, named.partition("+")[2])
-
-
-def _origins(step: Step) -> set[int]:
-    return {place for place in (*step.links.origins, step.links.half) if place is not None}
 
 
 def _batch_mates(steps: Sequence[Step]) -> list[set[int]]:

@@ -9,7 +9,7 @@ What is found so has the same UNIQ_KEY. That is not always one message: records 
 (4.8.0 to 5.3.3), and so may those of other clients. `family` leaves out what is another message.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
@@ -98,6 +98,12 @@ class Step:
         """Physical offset behind the record."""
         return self.physical_offset + self.size
 
+    @property
+    def named(self) -> frozenset[int]:
+        """Places of the records that it says it comes from."""
+        half = () if self.links.half is None else (self.links.half,)
+        return frozenset((*self.links.origins, *half))
+
 
 @dataclass(frozen=True, slots=True)
 class Searched:
@@ -182,7 +188,7 @@ class LifeRecords:
             topics = topics.union(*(step.links.topics for step in steps.values()))
             topics = (topics | self._group_topics(topics)) - asked
             asked |= topics
-            places = {place for step in steps.values() for place in (*step.links.origins, step.links.half)} - {None}
+            places = {place for step in steps.values() for place in step.named}
             if key is not None and topics:
                 hashes = [index_hash(index_key(topic, key)) for topic in topics]
                 found = look_up(self.index_files, {key: hashes}, self.log.follows, self.spans_of)
@@ -211,33 +217,28 @@ class LifeRecords:
             dlq_topic(group) for group in groups
         }
 
-    def _take(self, places: Iterable[int | None], steps: dict[int, Step], key: str | None) -> bool:
-        """Add the records at some places that share the key, or name one that is there; return whether any did."""
-        room = _MOST_COPIES - len(steps)
-        new = sorted(place for place in places if place is not None and place not in steps)[:room]
-        own = {step.offset_msg_id for step in steps.values()} | {
-            step.properties.get("ORIGIN_MESSAGE_ID") for step in steps.values()
-        }
-        found = [
-            step
-            for step in (self.steps_at(new) if new else ())
-            if (key is not None and step.properties.get("UNIQ_KEY") == key)
-            or (key is None and own & {step.offset_msg_id, step.properties.get("ORIGIN_MESSAGE_ID")} - {None})
-        ]
+    def _take(self, places: Iterable[int], steps: dict[int, Step], key: str | None) -> bool:
+        """Add those of the records at some places that are related to what is there; return whether any is."""
+        new = sorted(place for place in places if place not in steps)[: _MOST_COPIES - len(steps)]
+        found = [step for step in (self.steps_at(new) if new else ()) if _is_related(step, steps, key)]
         steps.update((step.physical_offset, step) for step in found)
         return bool(found)
 
     def _places_in(self, spans: Sequence[Span], start: Step, jobs: int) -> list[int]:
-        """Return the places of the records in some spans that share the UNIQ_KEY, or name the record as origin."""
+        """Return the places of the records in some spans that share the UNIQ_KEY; without one, that name the record."""
         key = start.properties.get("UNIQ_KEY")
-        columns = frozenset({"physical_offset", "msg_id"} if key is not None else {"physical_offset", "properties"})
+        names = {"msg_id"} if key is not None else {"msg_id", "properties", "prepared_transaction_offset"}
         places: list[int] = []
-        for batch in planned_rows(self.store, spans, Request(columns=columns, jobs=jobs)) if spans else ():
+        request = Request(columns=frozenset({"physical_offset", *names}), jobs=jobs)
+        for batch in planned_rows(self.store, spans, request) if spans else ():
             if key is not None:
                 mask = pc.equal(batch["msg_id"], key)
             else:
+                origin = start.properties.get("ORIGIN_MESSAGE_ID", start.offset_msg_id)
                 origins = pc.map_lookup(batch["properties"], "ORIGIN_MESSAGE_ID", "last")
-                mask = pc.equal(origins, start.properties.get("ORIGIN_MESSAGE_ID", start.offset_msg_id))
+                half = pc.equal(batch["prepared_transaction_offset"], start.physical_offset)
+                named = pc.or_(pc.fill_null(pc.equal(origins, origin), False), half)
+                mask = pc.and_(named, pc.is_null(batch["msg_id"]))
             places += batch["physical_offset"].filter(pc.fill_null(mask, False)).to_pylist()
         return places
 
@@ -278,6 +279,14 @@ class LifeRecords:
             links=links_of(stored, self.topics),
             **{name: row[name] for name in _AS_STORED},
         )
+
+
+def _is_related(step: Step, steps: Mapping[int, Step], key: str | None) -> bool:
+    """Whether a record shares the UNIQ_KEY; without one, whether it and another name each other, or the same."""
+    if key is not None or "UNIQ_KEY" in step.properties:
+        return step.properties.get("UNIQ_KEY") == key
+    named = frozenset[int]().union(*(one.named for one in steps.values()))
+    return step.physical_offset in named or not step.named.isdisjoint(named | steps.keys())
 
 
 def _millis(time: datetime | None) -> int | None:

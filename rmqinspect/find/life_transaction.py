@@ -29,6 +29,7 @@ from rmqinspect.topics import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_
 _MOST_OPS = 5000  # op records that are searched behind the first copy of a half message, and behind the last
 _KEPT_IN = {HALF_TOPIC: IN_HALF_TOPIC, ROCKSDB_HALF_TOPIC: IN_ROCKSDB}
 _OP_TOPICS = {HALF_TOPIC: OP_TOPIC, ROCKSDB_HALF_TOPIC: ROCKSDB_OP_TOPIC}
+_KINDS = ("half", "given_up", "rollback")
 _NOT_ALL_SEARCHED = f"among {_MOST_OPS} op records behind it none is about it; later ones were not searched"
 
 
@@ -49,9 +50,10 @@ def transaction_of(records: LifeRecords, around: Surroundings, steps: Sequence[S
 
     :raises Unreadable: an I/O error.
     """
-    halves = [step for step in steps if step.copy.kind == "half"]
+    halves, given_up, ends = ([step for step in steps if step.copy.kind == kind] for kind in _KINDS)
+    # A delayed message is committed into the topic of its delay.
     commits = [step for step in steps if step.copy.kind == "commit" or step.links.half is not None]
-    given_up = [step for step in steps if step.copy.kind == "given_up"]
+    commits = [step for step in commits if step not in ends]
     if not halves:
         decided = (*(("committed", step) for step in commits), *(("given_up", step) for step in given_up))
         state, record = next(iter(decided), (None, None))
@@ -60,7 +62,7 @@ def transaction_of(records: LifeRecords, around: Surroundings, steps: Sequence[S
         commit = record.physical_offset if state == "committed" else None
         return Transaction(state, "the half message is not in the log", (), record.copy.checks, commit, None)
     op, complete = _op_of(records, halves)
-    judged = judge(_halves(halves), _decisions(halves, commits, given_up, op), around)
+    judged = judge(_halves(halves), _decisions(halves, commits, given_up, ends, op), around)
     state, why = STATES[judged.state[0]], None if judged.reason[0] == ABSENT else REASONS[judged.reason[0]]
     if op is None and not complete:
         why = _NOT_ALL_SEARCHED if state not in ("committed", "given_up") else None
@@ -89,19 +91,26 @@ def _halves(halves: Sequence[Step]) -> Halves:
 
 
 def _decisions(
-    halves: Sequence[Step], commits: Sequence[Step], given_up: Sequence[Step], op: ParsedFields | None
+    halves: Sequence[Step],
+    commits: Sequence[Step],
+    given_up: Sequence[Step],
+    ends: Sequence[Step],
+    op: ParsedFields | None,
 ) -> Decisions:
     decided = [half for half in halves if op is not None and _names(op, half)][-1:]
-    in_queue = bool(decided) and _KEPT_IN.get(decided[0].topic) == IN_HALF_TOPIC
-    of_op = [op.physical_offset or 0] if op is not None and decided else []
+    ops = [op.physical_offset or 0] if op is not None and decided else []
+    by_offset = bool(decided) and _KEPT_IN.get(decided[0].topic) == IN_HALF_TOPIC
+    # Those that name the half message by its place: op records in RocksDB, and rollback records up to 4.2.
+    by_place = [] if by_offset else [(half.physical_offset, at) for half, at in zip(decided, ops, strict=True)]
+    by_place += [(end.links.half, end.physical_offset) for end in ends if end.links.half is not None]
     return Decisions(
         commit_of=_ints(step.links.half or 0 for step in commits),
         commit_offset=_ints(step.physical_offset for step in commits),
         commit_key=np.ones(len(commits), np.uint64),
-        op_of=_ints(half.queue_offset for half in decided if in_queue),
-        op_offset=_ints(of_op if in_queue else ()),
-        end_of=_ints(half.physical_offset for half in decided if not in_queue),
-        end_offset=_ints(() if in_queue else of_op),
+        op_of=_ints(half.queue_offset for half in decided if by_offset),
+        op_offset=_ints(ops if by_offset else ()),
+        end_of=_ints(place for place, _ in by_place),
+        end_offset=_ints(at for _, at in by_place),
         discard_key=np.ones(len(given_up), np.uint64),
         discard_offset=_ints(step.physical_offset for step in given_up),
     )

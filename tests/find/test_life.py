@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from rmqinspect.find.life import LifeTracer, trace_life
 from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.store.discover import open_store
 from tests.support import oracle
+from tests.support.building import lay, pad, write_segment
 from tests.support.lives import Row, Seen
 
 OF_EACH_KIND = 2  # messages of a store that are traced
@@ -110,3 +112,24 @@ def test_a_unit_that_is_lost_or_leads_elsewhere_is_told(retried: tuple[str, int]
     shutil.rmtree(root / "consumequeue")
     (unknown,) = trace_life(open_store([str(root)]), retried[1]).units
     assert (unknown.state, unknown.detail) == ("unknown", "no consume queues given")
+
+
+def test_records_without_an_id_are_joined_by_what_they_name(tmp_path: Path) -> None:
+    """Clients of other languages may set no UNIQ_KEY: nothing is indexed, and the log is read."""
+    first = lay([{}])
+    origin = {"ORIGIN_MESSAGE_ID": f"7F00000100002A9F{0:016X}", "RETRY_TOPIC": "TopicTest"}
+    pieces: list[dict[str, Any]] = [
+        {},
+        {"topic": "%RETRY%g", "properties": origin},
+        {"topic": "%DLQ%g", "properties": origin},
+        {"properties": {"UNIQ_KEY": "U", **origin}},
+        {},
+    ]
+    write_segment(tmp_path / "commitlog", pad(lay(pieces), 4096))
+    store = open_store([str(tmp_path)])
+    life = trace_life(store, 0)
+    assert [step.copy.kind for step in life.steps] == ["sent", "retry", "dlq"]
+    retry = trace_life(store, len(first))
+    assert retry.steps == life.steps
+    assert life.entries == ()
+    assert [(unit.state, unit.detail) for unit in life.units] == [("unknown", "no consume queues given")]

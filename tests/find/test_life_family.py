@@ -1,36 +1,8 @@
 """Which records with one UNIQ_KEY are copies of one message."""
 
-from collections.abc import Mapping
-
-from rmqinspect.broker.copies import Stored, copy_of, links_of
 from rmqinspect.find.life_family import family, stored_twice
 from rmqinspect.find.life_records import Step
-
-
-def step(
-    place: int, topic: str = "orders", properties: Mapping[str, str] | None = None, *, body: int = 1, time: int = 0
-) -> Step:
-    """Return a record of 100 bytes."""
-    stored = Stored(topic, 0, 0, 0, {"UNIQ_KEY": "U", **(properties or {})})
-    return Step(
-        physical_offset=place,
-        size=100,
-        topic=topic,
-        queue_id=0,
-        queue_offset=place // 100,
-        store_timestamp=time or place,
-        born_timestamp=0,
-        msg_id="U",
-        offset_msg_id="",
-        keys=(),
-        sys_flag=0,
-        reconsume_times=0,
-        status="ok",
-        properties=dict(stored.properties),
-        copy=copy_of(stored),
-        links=links_of(stored),
-        body=(8, body),
-    )
+from tests.support.lives import step
 
 
 def places(steps: list[Step]) -> list[int]:

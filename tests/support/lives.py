@@ -1,14 +1,49 @@
 """Lives of messages as the clients and the broker of a lab store saw them, to compare traced lives with."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rmqinspect.broker.copies import Stored, copy_of, links_of
 from rmqinspect.codec.message_id import offset_place
 from rmqinspect.find.life import Life
+from rmqinspect.find.life_records import Step
 from tests.support import oracle
 
 Row = Mapping[str, Any]
+
+
+def step(
+    place: int,
+    topic: str = "orders",
+    properties: Mapping[str, str] | None = None,
+    *,
+    body: int = 1,
+    time: int = 0,
+    sys_flag: int = 0,
+    half: int = 0,
+) -> Step:
+    """Return a record of 100 bytes; `half` is its PREPAREDTRANSACTIONOFFSET."""
+    stored = Stored(topic, 0, sys_flag, half, {"UNIQ_KEY": "U", **(properties or {})})
+    return Step(
+        physical_offset=place,
+        size=100,
+        topic=topic,
+        queue_id=0,
+        queue_offset=place // 100,
+        store_timestamp=time or place,
+        born_timestamp=0,
+        msg_id="U",
+        offset_msg_id="",
+        keys=(),
+        sys_flag=sys_flag,
+        reconsume_times=0,
+        status="ok",
+        properties=dict(stored.properties),
+        copy=copy_of(stored),
+        links=links_of(stored),
+        body=(8, body),
+    )
 
 
 class Seen:
@@ -119,13 +154,3 @@ class Seen:
                 yield f"no pop of {key}"
             elif pop.acknowledged != (row["outcome"] == "ack"):
                 yield f"{key} acknowledged {pop.acknowledged}, its outcome was {row['outcome']}"
-
-
-def differences_of(name: str, lives: Sequence[tuple[int, Row, Life]]) -> list[str]:
-    """Return what is different in some lives of a store, for a message of a failed test."""
-    seen = Seen(name)
-    return [
-        f"{name} {place} {row['kind']}: {words}"
-        for place, row, life in lives
-        for words in seen.differences(place, row, life)
-    ]
