@@ -37,6 +37,7 @@ VERBS: dict[str, _Verb] = {
     "transactions": _Verb("rmqinspect.cli.transactions", "Half messages: pending, committed, rolled back, given up."),
     "delays": _Verb("rmqinspect.cli.delays", "Delayed messages: what waits, is overdue, was delivered or lost."),
     "groups": _Verb("rmqinspect.cli.groups", "Consumer groups: lag, lost, popped, dead letters, unconsumed messages."),
+    "usage": _Verb("rmqinspect.cli.usage", "What takes the bytes of the log; what a retention would free."),
     "verify": _Verb("rmqinspect.cli.verify", "All checks, one verdict."),
     "export": _Verb("rmqinspect.cli.export", "Tables of whole stores as Parquet, with or without Spark."),
     "show": _Verb("rmqinspect.cli.show", "One record: every field with its bytes."),

@@ -423,6 +423,19 @@ def _first_reached(rows: QueueRows, low: int, high: int, log_start: int) -> int:
     return low
 
 
+def first_offset_in(files: Sequence[QueueFile], log_start: int) -> int | None:
+    """Return the queue offset of the first message whose record lies at a physical offset or behind it.
+
+    That is the minimum of a queue whose log begins there. None without such a message.
+
+    :raises Unreadable: the system reports an I/O error.
+    """
+    with QueueRows(files) as rows:
+        end = _find_end(rows, PAGE // rows.layout.itemsize) if rows.starts[-1] else None
+        reached = None if end is None else _first_reached(rows, 0, end, log_start)
+        return None if reached in (None, end) else rows.numbers(reached, rows.unit(reached))[0]
+
+
 def find_unit(files: Sequence[QueueFile], queue_offset: int) -> tuple[int, int] | None:
     """Return (physical offset, record size) of the message unit that holds a queue offset.
 

@@ -169,6 +169,14 @@ class Selection:
 
         :raises KeyError: a filter has no column here; `missing_columns` says so beforehand.
         """
+        mask = self.mask_of(batch)
+        return batch if mask is None else batch.filter(mask)
+
+    def mask_of(self, batch: pa.RecordBatch) -> pa.Array | None:
+        """Return which rows pass all filters, None where all do.
+
+        :raises KeyError: as `select_rows`.
+        """
         mask: pa.Array | None = None
         for rule in _RULES:
             if not rule.is_set(self):
@@ -178,7 +186,7 @@ class Selection:
                 raise KeyError(rule.option)
             hit = pc.fill_null(rule.mask(self, batch, columns), False)
             mask = hit if mask is None else pc.and_(mask, hit)
-        return batch if mask is None else batch.filter(mask)
+        return mask
 
     def takes_topic(self, topic: str) -> bool:
         """Whether rows of a topic may pass."""

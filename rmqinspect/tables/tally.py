@@ -47,7 +47,8 @@ class Tally:
     keys: Numbering = field(default_factory=Numbering)
     _sums: Ints = field(default_factory=lambda: np.array([_EMPTY], np.int64))  # with room for more
     _squares: NDArray[np.float64] = field(default_factory=lambda: np.zeros(1))
-    others: Ints = field(default_factory=lambda: np.array(_EMPTY, np.int64))  # sums of values that were forgotten
+    others: Ints = field(default_factory=lambda: np.array(_EMPTY, np.int64))  # sums of values that are not listed
+    forgotten: int = 0  # bytes of values that came too late to be kept: a listed one may have some of them
 
     @property
     def sums(self) -> Ints:
@@ -100,7 +101,7 @@ class Tally:
 
     def total(self) -> Ints:
         """Return the sums of all values and others."""
-        return _joined(np.vstack((self.sums, self.others)))
+        return joined(np.vstack((self.sums, self.others)))
 
     def _numbers_of(self, integer: int) -> Ints:
         nothing = np.zeros(1, np.int64)
@@ -113,7 +114,8 @@ class Tally:
         starts = keys.starts[kept]
         result.keys.number(keys.names, starts, starts + keys.sizes[kept], keys.integers[kept])
         result._sums, result._squares = self._sums[kept], self._squares[kept]
-        result.others = _joined(np.vstack((self.sums[~which], self.others)))
+        result.others = joined(np.vstack((self.sums[~which], self.others)))
+        result.forgotten = self.forgotten
         return result
 
     def _join(self, numbers: Ints, other: "Tally") -> None:
@@ -122,7 +124,8 @@ class Tally:
             np.add.at(self._sums[:, column], numbers, other.sums[:, column])
         np.minimum.at(self._sums[:, FIRST], numbers, other.sums[:, FIRST])
         np.maximum.at(self._sums[:, LAST], numbers, other.sums[:, LAST])
-        self.others = _joined(np.vstack((self.others, other.others)))
+        self.others = joined(np.vstack((self.others, other.others)))
+        self.forgotten += other.forgotten
 
     def _make_room(self) -> None:
         count = len(self.keys)
@@ -139,16 +142,12 @@ class Tally:
         few = (np.arange(len(keys)) < MOST // 2) & (np.cumsum(keys.sizes[order]) <= _MOST_NAMES // 2)
         which = np.zeros(len(keys), np.bool_)
         which[order[few]] = True
-        smaller = self.select(which)
-        self.keys, self._sums, self._squares, self.others = (
-            smaller.keys,
-            smaller._sums,
-            smaller._squares,
-            smaller.others,
-        )
+        kept = self.select(which)
+        self.forgotten += int(kept.others[BYTES] - self.others[BYTES])
+        self.keys, self._sums, self._squares, self.others = kept.keys, kept._sums, kept._squares, kept.others
 
 
-def _joined(rows: Ints) -> Ints:
+def joined(rows: Ints) -> Ints:
     """Return the sums of all rows."""
     sums: Ints = rows.sum(axis=0)
     sums[FIRST], sums[LAST] = rows[:, FIRST].min(), rows[:, LAST].max()

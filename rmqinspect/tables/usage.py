@@ -1,10 +1,11 @@
 """The table `usage`: what takes the bytes of the log, by topic, queue, tag, producer, hour, segment, kind."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from ipaddress import ip_address
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rmqinspect.broker.record_kinds import KINDS
 from rmqinspect.codec.arrays import Ints
@@ -12,7 +13,7 @@ from rmqinspect.store.model import Store
 from rmqinspect.tables.columns import millis, text
 from rmqinspect.tables.sample import Sample
 from rmqinspect.tables.table import TIMESTAMP, Request, Table, column
-from rmqinspect.tables.tally import BYTES, FIRST, LAST, MESSAGES, RECORDS, Tally
+from rmqinspect.tables.tally import BYTES, FIRST, LAST, MESSAGES, RECORDS, Tally, joined
 from rmqinspect.tables.usage_fold import CONTENTS, HOUR, SMALLEST_CLASS, WITHOUT, Usage, names_of, read_usage, texts_of
 from rmqinspect.times import format_millis
 
@@ -39,56 +40,63 @@ def usage_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     yield from usage_batches(read_usage(store, request))
 
 
-def usage_batches(usage: Usage) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a store, dimension by dimension: times and sizes ascending, all others by their bytes."""
+def usage_batches(usage: Usage, most: int | None = None, by: Collection[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a store, dimension by dimension: times and sizes ascending, all others by their bytes.
+
+    With `most`, of topics, queues, tags and hosts only those with the most bytes; the rest is `others`. With `by`, only
+    some dimensions.
+    """
     for name, tally in usage.dimensions.items():
-        if len(tally.keys):
-            yield _batch(name, tally, usage)
+        if len(tally.keys) and (by is None or name in by):
+            yield _batch(name, tally, usage, most if name in CUT else None)
 
 
-def _batch(dimension: str, tally: Tally, usage: Usage) -> pa.RecordBatch:
-    keys = tally.keys
-    by_value = dimension in ("hour", "size", "segment", "content")
-    order = np.argsort(keys.integers if by_value else -tally.sums[:, BYTES], kind="stable")
-    sums, covers, integers = tally.sums[order], ["value"] * len(order), keys.integers[order]
-    values = _VALUES[dimension](usage, tally, order)
-    if dimension == "tag":
-        for row in np.flatnonzero(integers == WITHOUT).tolist():
-            covers[row] = "none"
-        values = pa.array(
-            [None if cover == "none" else one for cover, one in zip(covers, values.to_pylist(), strict=True)]
-        )
-    errors = _errors(tally, order, usage.sample)
-    queue_ids = pa.array(integers.astype(np.int32)) if dimension == "queue" else pa.nulls(len(order), pa.int32())
-    if tally.others[RECORDS]:
-        sums = np.vstack((sums, tally.others))
-        covers.append("others")
+def _batch(dimension: str, tally: Tally, usage: Usage, most: int | None) -> pa.RecordBatch:
+    ascending = tally.keys.integers if dimension in _ASCENDING else -tally.sums[:, BYTES]
+    order = np.argsort(ascending, kind="stable")
+    order, rest = order[:most], order[len(order) if most is None else most :]
+    values, queue_ids, covers = _names(dimension, tally, usage, order)
+    sums, errors = tally.sums[order], _errors(tally, usage.sample)
+    offs = None if errors is None else errors[order]
+    others = joined(np.vstack((tally.sums[rest], tally.others)))
+    if others[RECORDS]:
+        sums = np.vstack((sums, others))
         values, queue_ids = (pa.concat_arrays([one, pa.nulls(1, one.type)]) for one in (values, queue_ids))
-        errors = None if errors is None else np.append(errors, errors.max(initial=0))
+        covers = pa.concat_arrays([covers, pa.array(["others"])])
+        # Of a sum, each part may be off: together at most by so much.
+        offs = None if errors is None or offs is None else np.append(offs, errors[rest].sum() + tally.forgotten)
     counts = [sums[:, which] for which in (RECORDS, MESSAGES, BYTES)]
     if usage.sample is not None:
         counts = [np.rint(column * usage.sample.scale).astype(np.int64) for column in counts]
-    total = max(int(sums[:, BYTES].sum()), 1)
     columns = [
         pa.repeat(pa.scalar(dimension), len(sums)),
-        values.cast(pa.string()),
+        values,
         queue_ids,
-        pa.array(covers, pa.string()),
+        covers,
         *map(pa.array, counts),
-        pa.array(np.round(sums[:, BYTES] / total, 9)),
+        pa.array(np.round(sums[:, BYTES] / max(int(sums[:, BYTES].sum()), 1), 9)),
         *(millis(sums[:, which])[0] for which in (FIRST, LAST)),
-        pa.nulls(len(sums), pa.int64()) if errors is None else pa.array(errors),
+        pa.nulls(len(sums), pa.int64()) if offs is None else pa.array(offs),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
-def _errors(tally: Tally, order: Ints, sample: Sample | None) -> Ints | None:
+def _names(dimension: str, tally: Tally, usage: Usage, order: Ints) -> tuple[pa.Array, pa.Array, pa.Array]:
+    """Return the columns that say what a row is about: value, queue id, what it covers."""
+    integers = tally.keys.integers[order]
+    values = _VALUES[dimension](usage, tally, order).cast(pa.string())
+    queue_ids = pa.array(integers.astype(np.int32)) if dimension == "queue" else pa.nulls(len(order), pa.int32())
+    if dimension != "tag":
+        return values, queue_ids, pa.repeat(pa.scalar("value"), len(order))
+    without = pa.array(integers == WITHOUT)
+    return pc.if_else(without, None, values), queue_ids, pc.if_else(without, "none", "value")
+
+
+def _errors(tally: Tally, sample: Sample | None) -> Ints | None:
     """Return how far the bytes of each value may be off; None: not at all."""
     if sample is not None:
-        return sample.errors(tally.sums[order, BYTES], tally.squares[order])
-    if not tally.others[RECORDS]:
-        return None
-    return np.full(len(order), tally.others[BYTES])
+        return sample.errors(tally.sums[:, BYTES], tally.squares)
+    return np.full(len(tally.keys), tally.forgotten) if tally.forgotten else None
 
 
 def _listed(names: tuple[str, ...]) -> Callable[[Usage, Tally, Ints], pa.Array]:
@@ -102,6 +110,10 @@ def _hour(number: int) -> str:
 def _size(number: int) -> str:
     return str(1 << (SMALLEST_CLASS + number))
 
+
+_ASCENDING = ("content", "hour", "size", "segment")
+CUT = ("topic", "queue", "tag", "host")
+"""Dimensions that may have very many values."""
 
 # Dimension -> its values as texts, in an order.
 _VALUES: Mapping[str, Callable[[Usage, Tally, Ints], pa.Array]] = {

@@ -26,12 +26,14 @@ from rmqinspect.commitlog.scan import RecordRun
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
 from rmqinspect.store.model import Store
-from rmqinspect.tables.columns import name_column
+from rmqinspect.tables import messages
+from rmqinspect.tables.columns import millis, name_column
+from rmqinspect.tables.filters import Selection
 from rmqinspect.tables.fold import add_account, folds_apart, folds_in
 from rmqinspect.tables.read_log import report_holes
 from rmqinspect.tables.sample import Sample
 from rmqinspect.tables.table import Request
-from rmqinspect.tables.tally import MOST, Tally
+from rmqinspect.tables.tally import MOST, RECORDS, Tally
 
 # What the bytes of a log are: `ByteAccount.gap_bytes`, and records.
 CONTENTS = ("records", "records not selected", "filler", "zeros", "unknown")
@@ -45,6 +47,28 @@ WITHOUT = 1  # the integer of a key that stands for no value
 _ADDRESS_V4, _ADDRESS_V6 = 4, 16  # bytes
 
 Choice = Callable[[RecordRun], Bools]  # which records of a run are counted
+
+
+def choice_of(selection: Selection) -> Choice | None:
+    """Return which records pass filters by topic, queue and store time; None where all do.
+
+    :raises KeyError: another filter is in use.
+    """
+    if not selection.columns(messages.SCHEMA):
+        return None
+
+    def choose(run: RecordRun) -> Bools:
+        records = run.records
+        columns = {
+            "topic": name_column(take_ranges(records.bytes, records.topic_starts, records.topic_ends))[0],
+            "queue_id": pa.array(records.field("queue_id")),
+            "store_timestamp": millis(records.field("store_timestamp"))[0],
+        }
+        mask = selection.mask_of(pa.record_batch(columns))
+        chosen: Bools = np.ones(len(records), np.bool_) if mask is None else mask.to_numpy(zero_copy_only=False)
+        return chosen
+
+    return choose
 
 
 @dataclass(slots=True)
@@ -169,9 +193,9 @@ class Usage:
     sample: Sample | None  # None: exact
 
     @property
-    def records(self) -> Ints:
-        """The sums of all records that were counted."""
-        return self.dimensions["kind"].total()
+    def records(self) -> int:
+        """The records that were counted; those of a sample are not scaled."""
+        return int(self.dimensions["kind"].total()[RECORDS])
 
 
 def read_usage(

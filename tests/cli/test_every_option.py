@@ -17,24 +17,24 @@ STORE = str(sample("flipped-bit-5.3.3"))
 
 # The options that several commands share, and the commands that have them.
 SHARED = {
-    "--format": "info decode find transactions groups verify show diff id explain delays",
-    "--output": "info decode find transactions groups verify export show diff id explain delays",
-    "--tz": "info decode find transactions groups verify export show diff id delays",
-    "--color": "info decode find transactions groups verify export show diff id explain delays",
-    "--quiet": "info decode find transactions groups verify export show diff delays",
-    "--verbose": "info decode find transactions groups verify export show diff delays",
-    "--progress": "decode find transactions groups verify export diff delays",
-    "--jobs": "info decode find transactions groups verify export delays",
-    "--config": "info decode find transactions groups verify export show diff delays",
-    "--base": "info decode find transactions groups verify export show diff delays",
-    "--read-rate": "info decode find transactions groups verify export show diff delays",
-    "--max-config": "info decode find transactions groups verify export show diff delays",
-    "--fail-on": "decode find transactions groups verify export show diff delays",
-    "--redact": "decode find transactions groups verify export show diff delays",
+    "--format": "info decode find transactions groups verify show diff id explain delays usage",
+    "--output": "info decode find transactions groups verify export show diff id explain delays usage",
+    "--tz": "info decode find transactions groups verify export show diff id delays usage",
+    "--color": "info decode find transactions groups verify export show diff id explain delays usage",
+    "--quiet": "info decode find transactions groups verify export show diff delays usage",
+    "--verbose": "info decode find transactions groups verify export show diff delays usage",
+    "--progress": "decode find transactions groups verify export diff delays usage",
+    "--jobs": "info decode find transactions groups verify export delays usage",
+    "--config": "info decode find transactions groups verify export show diff delays usage",
+    "--base": "info decode find transactions groups verify export show diff delays usage",
+    "--read-rate": "info decode find transactions groups verify export show diff delays usage",
+    "--max-config": "info decode find transactions groups verify export show diff delays usage",
+    "--fail-on": "decode find transactions groups verify export show diff delays usage",
+    "--redact": "decode find transactions groups verify export show diff delays usage",
     "--max-body": "decode find groups export show",
     "--raw-body": "decode find groups export show",
-    "--topic": "decode find transactions groups export show delays",
-    "--since": "decode find transactions export delays",
+    "--topic": "decode find transactions groups export show delays usage",
+    "--since": "decode find transactions export delays usage",
     "--unconsumed": "decode groups export",
 }
 
@@ -45,7 +45,7 @@ VARIANTS = {
     "--verbose": 2,  # verify: each finding
     "--output": 2,  # a file; the folder of an export
     "--table": 2,  # one; several
-    "--limit": 3,  # rows; rows of each kind of difference; of each kind on the screen of delays
+    "--limit": 4,  # rows; rows of each kind of difference; of each kind on the screen of delays; values of a dimension
     "--body": 2,  # of rows; of one record
     "--topic": 3,  # patterns, repeatable; of real topics; the topic of one record
     "--since": 2,  # of messages; when delayed ones fall due

@@ -1,0 +1,106 @@
+"""The options of `usage`."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from rmqinspect.cli.options import (
+    JobOptions,
+    LookOptions,
+    OutputOptions,
+    RedactOptions,
+    RocksdbOptions,
+    SourceOptions,
+    TalkOptions,
+    VerdictOptions,
+)
+from rmqinspect.cli.parameters import option, parsed_by
+from rmqinspect.cli.selection import TimeOptions, TopicOptions
+from rmqinspect.text import parse_size
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from rmqinspect.tables.usage_fold import Usage
+
+
+def _parse_dimensions(text: str) -> tuple[str, ...]:
+    from rmqinspect.tables.usage import DIMENSIONS
+
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    for name in names:
+        if name not in DIMENSIONS:
+            raise ValueError(f"no dimension {name!r}; there are: {', '.join(DIMENSIONS)}")
+    return names or DIMENSIONS
+
+
+def _parse_hours(text: str) -> float:
+    number, unit = (text[:-1], text[-1]) if text[-1:] in ("h", "d") else (text, "h")
+    try:
+        hours = float(number) * (24 if unit == "d" else 1)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not a number of hours: 48h, 3d") from error
+    if not 0 <= hours < 1e6:
+        raise ValueError(f"{text!r} is not a retention")
+    return hours
+
+
+def _each(parse: Callable[[str], float]) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], object]:
+    one = parsed_by(parse)
+    return lambda ctx, param, texts: tuple(one(ctx, param, text) for text in texts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UsageArguments(
+    OutputOptions,
+    RedactOptions,
+    TopicOptions,
+    TimeOptions,
+    LookOptions,
+    SourceOptions,
+    RocksdbOptions,
+    JobOptions,
+    VerdictOptions,
+    TalkOptions,
+):
+    """What `usage` is asked for."""
+
+    by: tuple[str, ...] | None = option(
+        "--by",
+        metavar="A,B",
+        callback=parsed_by(_parse_dimensions),
+        help="Dimensions: content, kind, topic, queue, tag, host, hour, size, segment. Default: all.",
+    )
+    limit: int | None = option(
+        "-n",
+        "--limit",
+        type=click.IntRange(min=0),
+        metavar="N",
+        help="At most N topics, queues, tags and hosts. Default: 10 in the table format, else all.",
+    )
+    retention: tuple[float, ...] = option(
+        "--retention",
+        multiple=True,
+        metavar="HOURS",
+        callback=_each(_parse_hours),
+        help="Say what a retention (fileReservedTime) of 48h, 3d, … frees; repeatable. Default: 72h.",
+    )
+    sample: int | None = option(
+        "--sample",
+        is_flag=False,
+        flag_value="256MiB",
+        metavar="[SIZE]",
+        callback=parsed_by(parse_size),
+        default=None,
+        type=str,
+        help="Read only SIZE of the log, evenly spread, and estimate. Default of SIZE: 256MiB.",
+    )
+
+    def shown_rows(self, usage: "Usage", most: int | None) -> "Iterator[pa.RecordBatch]":
+        """Yield the rows of each dimension asked for, as they may be shown."""
+        from rmqinspect.tables.usage import usage_batches
+
+        for batch in usage_batches(usage, most, self.by):
+            yield self.redact.mask(batch) if self.redact else batch
