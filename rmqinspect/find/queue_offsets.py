@@ -62,9 +62,15 @@ class _Units:
         self._log = log
         self._queue = queue
         self.around: list[Span] = []  # of records that were used
-        offsets, places = units_around(files, max(0, around[0] - _AROUND), around[1] + _AROUND)
-        self.offsets: list[int] = offsets.tolist()
-        self.places: list[int] = places.tolist()
+        first, behind = around
+        windows = [(first - _AROUND, behind + _AROUND)]
+        if behind - first > _MOST_PROVEN:  # what lies between both ends is read as a whole
+            windows = [(first - _AROUND, first + _AROUND), (behind - _AROUND, behind + _AROUND)]
+        found = [units_around(files, max(0, low), high) for low, high in windows]
+        if files[0].kind == "batch_queue":
+            del found[1:]  # each has all units
+        self.offsets: list[int] = [offset for offsets, _ in found for offset in offsets.tolist()]
+        self.places: list[int] = [place for _, places in found for place in places.tolist()]
 
     def is_proven(self, row: int) -> bool:
         """Whether the record that a unit points at is the queue's message with the unit's offset.

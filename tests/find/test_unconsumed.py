@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from rmqinspect.find import queue_offsets
 from rmqinspect.find.plan import plan_look_up
 from rmqinspect.find.read import planned_rows
 from rmqinspect.find.unconsumed import unconsumed, with_unconsumed
@@ -63,6 +64,17 @@ def found(store: Store, group: str, *, scan: bool = False) -> list[int]:
 def test_what_a_group_has_not_consumed_is_what_the_broker_serves_from_its_offsets_on(name: str) -> None:
     expected, store = served_from_offsets(name), broker(name)
     assert any(expected.values())
+    for group, places in expected.items():
+        assert found(store, group) == places, group
+
+
+def test_of_very_many_messages_the_first_and_the_last_are_looked_up_and_all_between_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    expected, store = served_from_offsets("main-5.3.3"), broker("main-5.3.3")
+    monkeypatch.setattr(queue_offsets, "_MOST_PROVEN", 4)
+    monkeypatch.setattr(queue_offsets, "_AROUND", 1)
+    assert any(len(places) > 20 for places in expected.values())
     for group, places in expected.items():
         assert found(store, group) == places, group
 
