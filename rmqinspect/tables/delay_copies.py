@@ -12,7 +12,7 @@ from typing import Self
 
 import numpy as np
 
-from rmqinspect.codec.arrays import Ints
+from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.codec.text_hash import hash_of, hash_texts, mixed
 from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.scan import RecordRun
@@ -21,6 +21,8 @@ from rmqinspect.topics import SCHEDULE_TOPIC, SYSTEM_PREFIX, TIMER_TOPIC
 LEVEL, TIME = b"DELAY", b"TIMER_OUT_MS"
 DELETE = b"TIMER_DEL_UNIQKEY"
 _ROLLS = (b"TIMER_ROLL_TIMES", b"TIMER_ROLL_LABEL")  # by the wheel; by the RocksDB timer
+_AT_ONCE = 8192  # records: the positions of their properties take six times their bytes
+_NOWHERE = -1
 _NONE = np.empty(0, np.int64)
 _SYSTEM = int.from_bytes(SYSTEM_PREFIX.encode(), "big")  # eight bytes
 _SCHEDULE, _TIMER = hash_of(SCHEDULE_TOPIC.encode()), hash_of(TIMER_TOPIC.encode())
@@ -102,14 +104,15 @@ class CopyFold:
 
     def take(self, run: RecordRun) -> None:
         """Take the next records."""
-        if run.stale:
-            return
-        items = run.records.properties
-        of_level, of_timer = items.of(LEVEL) >= 0, items.of(TIME) >= 0
+        for first in range(0, 0 if run.stale else len(run.records), _AT_ONCE):
+            self._take_some(run.records.select(slice(first, first + _AT_ONCE)))
+
+    def _take_some(self, records: Records) -> None:
+        of_level, of_timer = records.properties.of(LEVEL) >= 0, records.properties.of(TIME) >= 0
         some = np.flatnonzero(of_level | of_timer)
         if not len(some):
             return
-        records = run.records.select(some)
+        records = records.select(some)
         topic = hash_texts(records.bytes, records.topic_starts, records.topic_ends)
         for wait, has in ((LEVEL, of_level[some]), (TIME, of_timer[some])):
             rows = np.flatnonzero(has & (topic != _SCHEDULE) & (topic != _TIMER))
@@ -158,32 +161,25 @@ class Places:
     """Where the records with a number are: looked up by number and the physical offset they lie behind."""
 
     def __init__(self, found: Found) -> None:
-        """Take what was found, and empty it: both together take twice the memory."""
-        empty = [np.empty(0, np.int64)]
-        numbers, places = np.concatenate(empty + found.numbers), np.concatenate(empty + found.places)
+        """Take what was found, and empty it: both together would take twice the memory."""
+        numbers, places = np.concatenate([_NONE, *found.numbers]), np.concatenate([_NONE, *found.places])
         found.numbers.clear()
         found.places.clear()
         order = np.lexsort((places, numbers))
-        self._places = places[order]
-        self._numbers, ranks = np.unique(numbers, return_inverse=True)
-        self._sorted_places = np.sort(places)
-        # Number and place in one integer, for one binary search over both.
-        self._keys = self._key(ranks, self._sorted_places.searchsorted(places))[order]
+        self._numbers, self._places = numbers[order], np.append(places[order], _NOWHERE)
 
-    def _key(self, rank: Ints, place_rank: Ints) -> Ints:
-        key: Ints = rank * np.int64(len(self._sorted_places) + 1) + place_rank
-        return key
-
-    def has(self, numbers: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def has(self, numbers: Ints) -> Bools:
         """Return which numbers there are."""
-        return np.isin(numbers, self._numbers)
+        found: Bools = self._numbers.searchsorted(numbers, "right") > self._numbers.searchsorted(numbers)
+        return found
 
     def behind(self, numbers: Ints, places: Ints) -> tuple[Ints, Ints]:
         """Return the first place with each number behind a place, -1 without one, and how many there are."""
-        if not len(self._keys):
-            return np.full(len(numbers), -1, np.int64), np.zeros(len(numbers), np.int64)
-        ranks = np.minimum(self._numbers.searchsorted(numbers), len(self._numbers) - 1)
-        first = self._keys.searchsorted(self._key(ranks, self._sorted_places.searchsorted(places, "right")))
-        count = self._keys.searchsorted(self._key(ranks + 1, np.zeros_like(ranks))) - first
-        count = np.where(self._numbers[ranks] == numbers, count, 0)
-        return np.where(count > 0, self._places[np.minimum(first, len(self._places) - 1)], -1), count
+        low, end = self._numbers.searchsorted(numbers), self._numbers.searchsorted(numbers, "right")
+        high = end.copy()
+        while (low < high).any():  # a binary search for each: places ascend for one number
+            middle = (low + high) // 2
+            open_ = low < high
+            before = open_ & (self._places[np.where(open_, middle, 0)] <= places)
+            low, high = np.where(before, middle + 1, low), np.where(open_ & ~before, middle, high)
+        return self._places[np.where(low < end, low, -1)], end - low

@@ -334,7 +334,7 @@ def _find(places: Ints, wanted: Ints) -> Ints:
 
 def _at(values: Ints, which: Ints) -> Ints:
     """Return the values at some indexes; 0 for -1."""
-    return np.append(values, 0)[which]
+    return np.where(which >= 0, values[which], 0) if len(values) else np.zeros(len(which), np.int64)
 
 
 def _with(batch: pa.RecordBatch, name: str, values: pa.Array) -> pa.RecordBatch:

@@ -47,7 +47,7 @@ def read_pending(log: TimerLog, reach: WheelReach, read_time: int, flushed: int)
     """
     part = log.file_at(max(0, flushed - (log.files[-1].file.size if log.files else 0)))
     again = part.base if part is not None else log.start
-    kept: list[PendingUnits] = []
+    kept: list[list[Units]] = [[] for _ in PendingUnits._fields]
     last, end = None, log.start
     for file in log.files:
         for rows, units in units_of(file):
@@ -56,16 +56,16 @@ def read_pending(log: TimerLog, reach: WheelReach, read_time: int, flushed: int)
             slots = due_times(units) // reach.precision
             waiting = np.flatnonzero(slots >= read_time // reach.precision)
             some, positions = units[waiting], positions[waiting]
-            kept.append(
-                PendingUnits(
-                    some["physical_offset"].astype(np.int64),
-                    some["record_size"].astype(np.int64),
-                    due_times(some),
-                    positions,
-                    (some["magic"] & (_ROLL | _DELETE)) == _DELETE,
-                    (positions >= again) | reach.leads_to(slots[waiting], positions),
-                )
+            found = PendingUnits(
+                some["physical_offset"].astype(np.int64),
+                some["record_size"].astype(np.int64),
+                due_times(some),
+                positions,
+                (some["magic"] & (_ROLL | _DELETE)) == _DELETE,
+                (positions >= again) | reach.leads_to(slots[waiting], positions),
             )
+            for column, values in zip(kept, found, strict=True):
+                column.append(values)
     return TimerLogRead(_newest(kept), last, end)
 
 
@@ -73,12 +73,17 @@ def _record_of(unit: Units) -> tuple[int, int]:
     return int(unit["physical_offset"]), int(unit["record_size"])
 
 
-def _newest(parts: list[PendingUnits]) -> PendingUnits:
-    """Return the units by physical offset; a restart may have put a record in twice."""
-    empty = np.empty(0, np.int64)
-    parts = [PendingUnits(empty, empty, empty, empty, empty.astype(np.bool_), empty.astype(np.bool_)), *parts]
-    joined = PendingUnits(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
-    order = np.lexsort((joined.position, joined.place))
-    places = joined.place[order]
-    order = order[np.append(places[1:] != places[:-1], True)[: len(order)]]
-    return PendingUnits(*(column[order] for column in joined))
+def _newest(parts: list[list[Units]]) -> PendingUnits:
+    """Return the units by physical offset, and empty `parts`; a restart may have put a record in twice."""
+    types = (np.int64, np.int64, np.int64, np.int64, np.bool_, np.bool_)
+    columns = []
+    for column, type_ in zip(parts, types, strict=True):
+        columns.append(np.concatenate([np.empty(0, type_), *column]))
+        column.clear()
+    units = PendingUnits(*columns)
+    if (units.place[1:] > units.place[:-1]).all():  # as the timer takes them from its topic
+        return units
+    order = np.lexsort((units.position, units.place))
+    places = units.place[order]
+    order = order[np.append(places[1:] != places[:-1], True)]
+    return PendingUnits(*(column[order] for column in units))
