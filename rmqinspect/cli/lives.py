@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
-from rmqinspect.errors import Unreadable
+from rmqinspect.errors import NothingFound, Unreadable
 from rmqinspect.find.life import Life, LifeTracer
 from rmqinspect.text import group_digits
 
@@ -65,7 +65,7 @@ class Lives:
     def _trace(self, tracer: LifeTracer, place: int) -> Life | None:
         try:
             return tracer.trace(place, everything=self._scan, jobs=self._jobs)
-        except Unreadable as error:
+        except (NothingFound, Unreadable) as error:  # the files may change while they are read
             self._problems.append(str(error))
             return None
 
