@@ -25,6 +25,8 @@ from rmqinspect.tables.fold import add_account
 from rmqinspect.tables.log import end_of_log, gap_batches, gaps_in, segment_batches
 from rmqinspect.tables.read_log import lost_gaps
 from rmqinspect.tables.table import Request
+from rmqinspect.tables.usage import usage_batches
+from rmqinspect.tables.usage_fold import UsageSums
 from rmqinspect.verify.options import VerifyOptions
 from rmqinspect.verify.run import verify
 from rmqinspect.verify.table import finding_batches
@@ -44,9 +46,13 @@ class StoreResult:
     statuses: Counter[str] = field(default_factory=Counter)  # of those
     first_bad: dict[str, int] = field(default_factory=dict)  # status → physical offset of its first row
     sums: QueueSums = field(default_factory=QueueSums)
+    usage: UsageSums = field(init=False)
     unread: list[str] = field(default_factory=list)
     findings: Counter[str] | None = None  # by severity
     missed: set[int] = field(default_factory=set)  # bases of segments that could not be read completely
+
+    def __post_init__(self) -> None:
+        self.usage = UsageSums(self.plan.store)
 
     def add_log_part(self, read: LogPartRead) -> None:
         """Add the result of a part of the log."""
@@ -62,6 +68,8 @@ class StoreResult:
         for status, offset in read.first_bad.items():
             self.first_bad.setdefault(status, offset)
         self.sums.join(read.sums)
+        for segment, fold in read.usage:
+            self.usage.join(segment, fold)
         bad = {status: number for status, number in sorted(read.statuses.items()) if status != "ok"}
         for number, file in enumerate(read.files):
             self.files.append(
@@ -101,6 +109,7 @@ class StoreResult:
             "segments": lambda: segment_batches(store, self.accounts),
             "gaps": lambda: gap_batches(gaps, facts.witnesses),
             "queues": lambda: self._queue_batches(facts),
+            "usage": lambda: usage_batches(self.usage.usage(self.accounts)),
             FINDINGS: lambda: self._findings(jobs),
         }
         made: list[PartFile] = []

@@ -27,7 +27,7 @@ class LogPart:
     end: int
     splits: tuple[Split, ...]
     is_tail: bool = False  # behind the log's end, where a live broker writes next: exported again by --incremental
-    writes: bool = True  # its messages are exported; else it is only read for `segments`, `gaps` and `queues`
+    writes: bool = True  # its messages are exported; else it is only read for LOG_TABLES
     cold: bool = False  # starts inside a segment whose earlier bytes no part reads
 
     @property

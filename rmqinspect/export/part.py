@@ -37,6 +37,7 @@ from rmqinspect.export.queue_checksums import QueueSums
 from rmqinspect.export.request import FINDINGS, MESSAGES, ExportRequest
 from rmqinspect.output import View
 from rmqinspect.output.columnar import ParquetFile
+from rmqinspect.store.model import Segment
 from rmqinspect.system.limits import keep_freed_memory, open_many_files
 from rmqinspect.system.new_file import NewFile
 from rmqinspect.system.output_folder import open_folder
@@ -46,6 +47,7 @@ from rmqinspect.tables.log import read_log_split
 from rmqinspect.tables.read_log import LogSplitRead
 from rmqinspect.tables.splits import TableSplit, split_rows
 from rmqinspect.tables.table import Request
+from rmqinspect.tables.usage_fold import UsageFold
 from rmqinspect.verify.table import SCHEMA as FINDINGS_SCHEMA
 
 # Bytes of rows waiting for their row group, over all partitions; above that the fullest groups are written.
@@ -91,6 +93,7 @@ class LogPartRead:
     first_bad: dict[str, int] = field(default_factory=dict)  # status → physical offset of its first row
     topics: set[str] = field(default_factory=set)  # seen by a topic filter
     sums: QueueSums = field(default_factory=QueueSums)
+    usage: list[tuple[Segment, UsageFold]] = field(default_factory=list)  # by split
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +169,9 @@ def write_log_part(part: LogPart, spec: ExportSpec) -> LogPartRead:
                 with suppress(Unreadable):  # reported by the read below
                     split = replace(split, entry=walk_to(split.segment, 0, split.start))
             wanted = part.writes or sums is not None
-            result.reads.append(read_log_split(split, table_request, take if wanted else None))
+            fold = UsageFold() if "usage" in request.tables else None
+            result.reads.append(read_log_split(split, table_request, take if wanted else None, fold))
+            result.usage += [] if fold is None else [(split.segment, fold)]
         complete = not any(read.unread for read in result.reads)
         result.files = writer.finish({"offsets": f"{part.start}..{part.end}"}, complete=complete)
     result.topics = set(selection.topics_seen)

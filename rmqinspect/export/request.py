@@ -13,7 +13,7 @@ FILE_SIZE = 256 << 20
 
 MESSAGES, FINDINGS = "messages", "findings"
 # Tables that are computed while the log is read.
-LOG_TABLES = frozenset({"segments", "gaps", "queues"})
+LOG_TABLES = frozenset({"segments", "gaps", "queues", "usage"})
 
 SCHEMAS = ("native", "kafka")
 PARTITIONS = ("topic", "day", "queue_id", "store")

@@ -10,11 +10,12 @@ import pyarrow as pa
 
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.commitlog.gaps import Gap, holes_in
+from rmqinspect.commitlog.scan import RecordRun
 from rmqinspect.commitlog.splits import Split
 from rmqinspect.store.model import Segment, Store
 from rmqinspect.tables import messages
 from rmqinspect.tables.arrow import batches_of
-from rmqinspect.tables.fold import OnlyBytes, add_account, folds_in
+from rmqinspect.tables.fold import LogFold, OnlyBytes, add_account, folds_in
 from rmqinspect.tables.read_log import SPLIT_SIZE, Item, LogSplitRead, read_split, readings, report_holes, splits_in
 from rmqinspect.tables.table import TIMESTAMP, Request, Table, column
 from rmqinspect.times import millis_to_micros
@@ -135,11 +136,22 @@ def _accounts(segments: Sequence[Segment], request: Request) -> Mapping[str, Byt
 
 
 def read_log_split(
-    split: Split, request: Request, take: Callable[[pa.RecordBatch], None] | None = None
+    split: Split,
+    request: Request,
+    take: Callable[[pa.RecordBatch], None] | None = None,
+    fold: LogFold | None = None,
 ) -> LogSplitRead:
-    """Read a split to its end, whatever its damage; `take` gets the rows of `messages`, in order."""
-    rows_of = partial(messages.message_batches, request=request)
-    with closing(read_split(split, rows_of if take is not None else lambda run: ())) as items:
+    """Read a split to its end, whatever its damage.
+
+    `take` gets the rows of `messages`, in order; `fold` all records, also those that the request leaves out.
+    """
+
+    def rows_of(run: RecordRun) -> Iterable[pa.RecordBatch]:
+        if fold is not None:
+            fold.take(run)
+        return messages.message_batches(run, request) if take is not None else ()
+
+    with closing(read_split(split, rows_of)) as items:
         for item in items:
             if isinstance(item, LogSplitRead):
                 return item

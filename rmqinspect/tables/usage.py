@@ -52,8 +52,7 @@ def usage_batches(usage: Usage, most: int | None = None, by: Collection[str] | N
 
 
 def _batch(dimension: str, tally: Tally, usage: Usage, most: int | None) -> pa.RecordBatch:
-    ascending = tally.keys.integers if dimension in _ASCENDING else -tally.sums[:, BYTES]
-    order = np.argsort(ascending, kind="stable")
+    order = _order(dimension, tally)
     order, rest = order[:most], order[len(order) if most is None else most :]
     values, queue_ids, covers = _names(dimension, tally, usage, order)
     sums, errors = tally.sums[order], _errors(tally, usage.sample)
@@ -79,6 +78,16 @@ def _batch(dimension: str, tally: Tally, usage: Usage, most: int | None) -> pa.R
         pa.nulls(len(sums), pa.int64()) if offs is None else pa.array(offs),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+def _order(dimension: str, tally: Tally) -> Ints:
+    """Return the keys in the order of the rows, which does not depend on the order in which they appeared."""
+    keys = pa.table(
+        {"first": tally.keys.integers, "name": texts_of(tally, slice(None)), "bytes": -tally.sums[:, BYTES]}
+    )
+    by = ("first",) if dimension in _ASCENDING else ("bytes", "name", "first")
+    order: Ints = pc.sort_indices(keys, [(name, "ascending") for name in by]).to_numpy().astype(np.int64)
+    return order
 
 
 def _names(dimension: str, tally: Tally, usage: Usage, order: Ints) -> tuple[pa.Array, pa.Array, pa.Array]:

@@ -25,7 +25,7 @@ from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.scan import RecordRun
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
-from rmqinspect.store.model import Store
+from rmqinspect.store.model import Segment, Store
 from rmqinspect.tables import messages
 from rmqinspect.tables.columns import millis, name_column
 from rmqinspect.tables.filters import Selection
@@ -198,6 +198,26 @@ class Usage:
         return int(self.dimensions["kind"].total()[RECORDS])
 
 
+@dataclass(slots=True)
+class UsageSums:
+    """The folds of a store's log, joined in its order."""
+
+    store: Store
+    whole: UsageFold = field(default_factory=UsageFold)
+    segments: Tally = field(default_factory=Tally)  # by number
+
+    def join(self, segment: Segment, fold: UsageFold) -> None:
+        """Add the fold of a part of a segment."""
+        self.whole.join(fold)
+        self.segments.join(fold.queues.by_one(self.store.segments.index(segment)))
+
+    def usage(self, accounts: dict[str, ByteAccount]) -> Usage:
+        """Return all sums; `accounts` are those of the segments, by path."""
+        content = _content(accounts.values(), self.whole)
+        dimensions = _dimensions(self.whole, content, self.segments)
+        return Usage(self.store, dimensions, self.whole.times, self.whole.unit, accounts, None)
+
+
 def read_usage(
     store: Store,
     request: Request,
@@ -212,15 +232,12 @@ def read_usage(
     new = partial(UsageFold, choose, frozenset(by))
     if sample is not None:
         return _read_sample(store, request, new, sample)
-    whole, accounts, segments = new(), dict[str, ByteAccount](), Tally()
+    sums, accounts = UsageSums(store, new()), dict[str, ByteAccount]()
     report_holes(holes_in(store), request)
-    numbers = {segment.path: number for number, segment in enumerate(store.segments)}
     for part in folds_in(store.segments, request, new):
-        whole.join(part.fold)
+        sums.join(part.account.segment, part.fold)
         add_account(accounts, part.account)
-        segments.join(part.fold.queues.by_one(numbers[part.account.segment.path]))
-    content = _content(accounts.values(), whole)
-    return Usage(store, _dimensions(whole, content, segments), whole.times, whole.unit, accounts, None)
+    return sums.usage(accounts)
 
 
 def _read_sample(store: Store, request: Request, new: Callable[[], UsageFold], sample: Sample) -> Usage:

@@ -1,5 +1,6 @@
 """The sums of `usage`, against the rows of `messages` and `segments`, which are compared with real brokers."""
 
+import pickle
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
@@ -14,13 +15,14 @@ from rmqinspect.broker.record_kinds import KINDS, kind_of
 from rmqinspect.commitlog.splits import Split
 from rmqinspect.store.model import Segment, Store
 from rmqinspect.tables import tally, usage_fold
+from rmqinspect.tables.fold import folds_in
 from rmqinspect.tables.inflow import inflow_of
 from rmqinspect.tables.log import MESSAGES_TABLE, SEGMENTS_TABLE
 from rmqinspect.tables.redact import parse_redaction
 from rmqinspect.tables.sample import WINDOW, Sample, plan_sample
 from rmqinspect.tables.table import Request
 from rmqinspect.tables.usage import DIMENSIONS, USAGE, usage_batches
-from rmqinspect.tables.usage_fold import read_usage
+from rmqinspect.tables.usage_fold import UsageFold, UsageSums, read_usage
 from tests.support.building import lay, record, write_segment
 from tests.support.side_tables import broker, crash, rows, store_of
 
@@ -205,3 +207,15 @@ def test_the_inflow_fits_into_a_line(tmp_path: Path, most: int, step: int, colum
     assert inflow is not None and (inflow.step, len(inflow.sizes)) == (step, columns)
     assert inflow.begin <= 1_700_000_000_000 < inflow.begin + step and inflow.end > 1_700_000_399_000
     assert sum(inflow.sizes) == sum(row["bytes"] for row in rows(USAGE, usage.store) if row["dimension"] == "kind")
+
+
+def test_the_sums_of_another_process_can_be_joined() -> None:
+    """Hashes differ from process to process."""
+    store = broker("main-5.3.3")
+    sums = UsageSums(store)
+    for part in folds_in(store.segments, Request(), UsageFold):
+        fold = pickle.loads(pickle.dumps(part.fold))
+        fold.queues.keys._seed ^= 1  # as if made elsewhere
+        sums.join(part.account.segment, fold)
+    found = [row for batch in usage_batches(sums.usage({})) for row in batch.to_pylist() if row["dimension"] == "queue"]
+    assert found == [row for row in rows(USAGE, store) if row["dimension"] == "queue"]
