@@ -198,6 +198,11 @@ _CHANGES: Changes = (
 )
 
 
+def min_is_bisected(release: str) -> bool:
+    """Whether a release finds a queue's minimum as 5.x does: see `queue_min`."""
+    return bool(rules_of(_CHANGES, release)["bisected_min"])
+
+
 def _limit_of_scan(rules: _Rules, kind: str, count: int) -> int:
     """Return the first distance from the offset asked for, in queue offsets, that is not scanned."""
     unit = 46 if kind == "batch_queue" else _UNIT

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rmqinspect.cli.find_pull import QuestionOptions, answer, refuse_unfit
 from rmqinspect.cli.options import PATH, choose_format, count_jobs, refuse_equal_names
 from rmqinspect.cli.parameters import argument, option, takes
 from rmqinspect.cli.progress import LONG_READ, Progress, least_time
-from rmqinspect.cli.rows_plan import MessageOptions, RowsOptions, RowsPlan, make_plan
-from rmqinspect.cli.selection import SelectionOptions, read_selection
+from rmqinspect.cli.rows_plan import RowsPlan, make_plan
+from rmqinspect.cli.selection import read_selection
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.codec.message_id import split_batch
 from rmqinspect.text import count, describe_size, group_digits
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FindArguments(RowsOptions, MessageOptions, SelectionOptions):
+class FindArguments(QuestionOptions):
     """What `find` is asked for."""
 
     paths: tuple[str, ...] = argument("[NAME=]STORE...", type=PATH)
@@ -51,8 +52,10 @@ def command(arguments: FindArguments) -> int:
       rmqinspect find a=/a/store b=/b/store --id C0A8010A1A2B18B4AAC263ABFA530007
       rmqinspect find STORE -t orders --queue 3 --queue-offset 12
       rmqinspect find STORE --body-contains 4711 --since -2h -f json
+      rmqinspect find STORE --pull orders 3 12 --tag 'TagA || TagB'
     """
     format_ = choose_format(arguments)
+    refuse_unfit(arguments, format_)
 
     from rmqinspect.cli.find_screen import open_sink
     from rmqinspect.cli.lives import Lives
@@ -63,6 +66,8 @@ def command(arguments: FindArguments) -> int:
     selection = _read_questions(arguments)
     stores = open_named_stores(arguments.paths, **arguments.opening)
     refuse_equal_names([store.name for store in stores], " Give NAME=STORE.")
+    if arguments.asks_broker:
+        return answer(arguments, stores, format_)
     plan = make_plan(stores, MESSAGES_TABLE, arguments, selection, format_)
     evidence = [path for store in stores for path in store.paths]
     with (

@@ -45,6 +45,10 @@ class _Text(click.types.StringParamType):
         return text
 
 
+TEXT = _Text()
+"""A text that is UTF-8, for options of several values."""
+
+
 def _is_utf8(text: str) -> bool:
     try:
         text.encode()

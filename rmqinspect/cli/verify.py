@@ -21,13 +21,13 @@ from typing import Any
 
 import click
 
-from rmqinspect.broker.version_estimate import RELEASES
 from rmqinspect.cli.against import AgainstOptions, compare_with_report
 from rmqinspect.cli.finding_blocks import SCREEN, where
 from rmqinspect.cli.interrupt import interrupt_no_more, interrupted_once
 from rmqinspect.cli.options import RocksdbOptions, choose_format, count_jobs
 from rmqinspect.cli.parameters import option, takes
 from rmqinspect.cli.progress import LONG_READ, Progress, least_time, running_broker
+from rmqinspect.cli.release import release_option
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.cli.verify_output import (
     VerifyOutputOptions,
@@ -118,12 +118,7 @@ class VerifyArguments(VerifyOutputOptions, AgainstOptions, RocksdbOptions):
         metavar="N",
         help="Findings printed per code; the counts stay exact.",
     )
-    broker_version: str | None = option(
-        "--broker-version",
-        type=click.Choice(RELEASES),
-        metavar="VERSION",
-        help="Broker version whose rules apply. Default: estimated from the content of the store.",
-    )
+    broker_version: str | None = release_option()
     report: str | None = option(
         "--report", type=click.Path(dir_okay=False), metavar="FILE", help="Write everything to FILE as JSON."
     )

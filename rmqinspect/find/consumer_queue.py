@@ -245,6 +245,10 @@ class ConsumerQueue:
         found = self._times.at(int(unit["physical_offset"][0]), int(unit["size"][0]))
         return -1 if found is None else found
 
+    def record_time(self, unit: Unit) -> int | None:
+        """Return the store time in ms of the record that a unit points at; None where there is none."""
+        return self._times.at(unit.physical_offset, unit.size)
+
     def offset_of(self, row: int) -> int:
         """Return the first queue offset of a unit of a batch queue."""
         return int(self._rows.unit(row)["queue_offset"][0])

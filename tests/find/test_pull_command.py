@@ -1,0 +1,171 @@
+"""`find --pull` and `find --offset-by-time`: what is printed, and with which exit status."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmqinspect.cli.status import ExitStatus
+from rmqinspect.codec.hashes import java_string_hash
+from tests.support import oracle
+from tests.support.command import Run, runner
+from tests.support.samples import sample
+from tests.support.whole_stores import WholeStore
+
+run = runner()
+STORE = str(sample("flipped-bit-5.3.3"))
+
+
+def document(run: Run, *arguments: str) -> dict[str, Any]:
+    status, out, err = run("find", *arguments, "-f", "json")
+    assert status == ExitStatus.DONE, err
+    parsed: dict[str, Any] = json.loads(out)
+    assert parsed["complete"] is True
+    return parsed
+
+
+def test_messages_that_a_consumer_gets(run: Run) -> None:
+    found = document(run, STORE, "--pull", "orders", "1", "0", "-n", "4", "--broker-version", "5.3.3")
+    assert found["asked"] == {"topic": "orders", "queue_id": 1, "offset": 0, "count": 4, "tags": []}
+    [row] = found["rows"]
+    assert (row["status"], row["next_offset"], row["releases"]) == ("FOUND", 4, ["5.3.3"])
+    assert [message["queue_offset"] for message in row["messages"]] == [0, 1, 2, 3]
+    assert row["messages"][0] == {
+        "queue_offset": 0,
+        "physical_offset": 525,
+        "size": 200,
+        "store_timestamp": "2026-11-21T08:48:39.908Z",
+        "tags": "TagA",
+        "keys": ["K2"],
+        "status": "ok",
+        "client": "keeps",
+    }
+
+
+def test_another_tag_with_the_same_hash(run: Run) -> None:
+    assert java_string_hash("UBgA") == java_string_hash("TagA")
+    [row] = document(run, STORE, "--pull", "orders", "1", "0", "--tag", "UBgA || TagB")["rows"]
+    clients = {(message["tags"], message["client"]) for message in row["messages"]}
+    assert clients == {("TagA", "drops"), ("TagB", "keeps")}
+    dropped = sum(message["client"] == "drops" for message in row["messages"])
+    assert f"drops {dropped} of them: another tag with the same hash" in row["then"]
+    assert row["filtered"] + len(row["messages"]) == row["next_offset"]
+    assert document(run, STORE, "--pull", "orders", "1", "0", "--tag", "UBgA", "--tag", "TagB")["rows"] == [row]
+
+
+def test_releases_that_answer_differently_have_an_answer_each(run: Run) -> None:
+    root = str(oracle.store("broker", "retention-4.9.7"))
+    rows = document(run, root, "--pull", "ParcelOne", "0", "400")["rows"]
+    assert [(row["releases"][0], row["releases"][-1], row["next_offset"]) for row in rows] == [
+        ("4.9.1", "4.9.3", 0),
+        ("4.9.4", "4.9.8", 330),
+    ]
+    assert "consumes 330 messages there again" in rows[0]["then"]
+    _, screen, _ = run("find", root, "--pull", "ParcelOne", "0", "400")
+    assert "OFFSET_OVERFLOW_BADLY, next offset 0  (4.9.1 to 4.9.3)" in screen
+    assert "OFFSET_OVERFLOW_BADLY, next offset 330  (4.9.4 to 4.9.8)" in screen
+
+
+@pytest.mark.parametrize(
+    ("queue", "offset", "answer", "then"),
+    [
+        ("PalletLog", 9, "OFFSET_TOO_SMALL, next offset 28", "19 offsets below it cannot be consumed any more"),
+        ("PalletLog", 52, "OFFSET_OVERFLOW_ONE, next offset 52", "until a message arrives"),
+        ("OrderOld", 1, "MESSAGE_WAS_REMOVING, next offset 20", "asks again at once, from offset 20"),
+        ("NoSuchTopic", 3, "NO_MESSAGE_IN_QUEUE, next offset 0", "begins it again at offset 0"),
+        ("NoSuchTopic", 0, "NO_MESSAGE_IN_QUEUE, next offset 0", "until a message arrives"),
+    ],
+)
+def test_why_and_what_then(run: Run, queue: str, offset: int, answer: str, then: str) -> None:
+    root = str(oracle.store("broker", "retention-4.9.7"))
+    status, out, _ = run("find", root, "--pull", queue, "0", str(offset), "--broker-version", "4.9.7")
+    printed = " ".join(out.split())
+    assert answer in printed
+    assert then in printed
+    exists = queue != "NoSuchTopic"
+    assert status == (ExitStatus.DONE if exists else ExitStatus.NOTHING_FOUND)
+    assert exists != ("no such queue in the store" in printed)
+    assert exists != ("TOPIC_NOT_EXIST" in printed)
+
+
+def test_topics_that_a_broker_serves_otherwise(run: Run, tmp_path: Path) -> None:
+    topics = {"TopicTest": {"readQueueNums": 1, "perm": 2, "attributes": {"cleanup.policy": "COMPACTION"}}}
+    store = WholeStore([{}, {"queue_id": 1}], configs={"topics.json": {"topicConfigTable": topics}})
+    root = store.write(tmp_path / "S")
+    [one] = document(run, str(root), "--pull", "TopicTest", "1", "0")["rows"]
+    assert one["status"] == "FOUND"
+    notes = [note["text"] for note in document(run, str(root), "--pull", "TopicTest", "1", "0")["notes"]]
+    assert [note.split(":")[0] for note in notes] == [
+        "topics.json gives the topic perm 2, without reading",
+        "topics.json gives the topic 1 queues to read",
+        "the topic has cleanup policy COMPACTION",
+    ]
+
+
+def test_several_stores_and_redaction(run: Run) -> None:
+    stores = f"a={STORE}", f"b={sample('healthy-4.9.7')}"
+    rows = document(run, *stores, "--pull", "orders", "0", "500")["rows"]
+    assert list(dict.fromkeys(row["store"] for row in rows)) == ["a", "b"]
+    _, screen, _ = run("find", *stores, "--pull", "orders", "0", "500")
+    assert [line for line in screen.splitlines() if line.startswith("store")] == ["store         a", "store         b"]
+    found = document(run, STORE, "--pull", "orders", "1", "0", "-n", "1", "--redact", "keys,tags")
+    assert found["redacted"] == ["keys", "tags"]
+    assert "K2" not in json.dumps(found)
+
+
+def test_a_damaged_record_is_given_all_the_same(run: Run) -> None:
+    status, out, _ = run("find", STORE, "--pull", "BatchTopic", "1", "12", "-f", "json")
+    assert status == ExitStatus.DAMAGE
+    statuses = [message["status"] for message in json.loads(out)["rows"][0]["messages"]]
+    assert statuses.count("body_crc") == 1
+
+
+def test_offset_by_time(run: Run) -> None:
+    name = "main-5.5.0"
+    root = str(oracle.store("broker", name))
+    truth = oracle.truth("broker", name)
+    row = truth.get("queries", truth)["offset_by_time"][0]
+    asked = row["topic"], str(row["queue_id"]), str(row["timestamp"])
+    found = document(run, root, "--offset-by-time", *asked)
+    assert {one["offset"] for one in found["rows"]} == {row["offset"]}
+    assert found["notes"] == []
+    version = ("--broker-version", "5.5.0")
+    upper = document(run, root, "--offset-by-time", asked[0], asked[1], "0", "--boundary", "upper", *version)
+    assert upper["rows"][0]["offset"] == 0
+    assert f"offset        {row['offset']}" in run("find", root, "--offset-by-time", *asked)[1]
+
+
+def test_what_an_offset_for_a_time_depends_on(run: Run) -> None:
+    root = str(oracle.store("broker", "retention-4.9.7"))
+    found = document(run, root, "--offset-by-time", "PalletLog", "0", "last-1m", "--boundary", "lower")
+    assert [note["text"][:12] for note in found["notes"]] == ["up to 5.1.0 ", "a boundary i"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--pull", "orders", "1", "0", "--offset-by-time", "orders", "1", "0"),
+        ("--pull", "orders", "1", "0", "--boundary", "lower"),
+        ("--pull", "orders", "1", "0", "-t", "orders"),
+        ("--pull", "orders", "1", "0", "--since", "now"),
+        ("--pull", "orders", "1", "0", "-f", "csv"),
+        ("--pull", "orders", "1", "0", "-n", "0"),
+        ("--pull", "orders", "1", "0", "--tag", "||"),
+        ("--pull", "orders", "x", "0"),
+        ("--offset-by-time", "orders", "1", "noon"),
+        ("--offset-by-time", "orders", "1", "0", "--tag", "A"),
+        ("--boundary", "lower"),
+        ("--broker-version", "5.5.0", "-k", "K1"),
+    ],
+)
+def test_options_that_do_not_fit(run: Run, arguments: tuple[str, ...]) -> None:
+    status, out, _ = run("find", STORE, *arguments)
+    assert status == ExitStatus.USAGE
+    assert not out
+
+
+def test_without_a_log_nothing_is_said(run: Run) -> None:
+    status, _, err = run("find", f"{STORE}/consumequeue", "--pull", "orders", "1", "0")
+    assert status == ExitStatus.NOTHING_FOUND
+    assert "no commit log given" in err
