@@ -51,7 +51,7 @@ REASONS = (
     "no consumer offset of CID_RMQ_SYS_TRANS given: it may have been decided earlier",
     "the check has gone past it, and neither an op nor a newer copy is found: decided earlier, or lost",
     "no entry in RocksDB and no op: given up after the last check, which writes no record",
-    "not in RocksDB yet: the next start enters it",
+    "not in RocksDB yet: brokers enter it when they start",
     "RocksDB was not read: it may have been given up",
     "4.2.0 or before: no commit or rollback record; no broker checks it",
 )

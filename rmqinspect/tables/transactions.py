@@ -34,6 +34,7 @@ from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.byte_ranges import take_ranges
 from rmqinspect.commitlog.records import Records
 from rmqinspect.config.json_files import read_consumer_offsets
+from rmqinspect.rocksdb.databases import ENTRIES, databases
 from rmqinspect.rocksdb.entries import entries_file, last_half, read_entries
 from rmqinspect.store.model import Store
 from rmqinspect.tables.columns import millis, name_column, pick
@@ -166,8 +167,12 @@ def _check_offset(store: Store, request: Request) -> int | None:
 
 
 def _entries_of(store: Store) -> tuple[Ints, Ints] | None:
-    """Return (physical offset, check times) of the half messages in RocksDB, ascending; None if it was not read."""
-    if entries_file(store) is None:
+    """Return (physical offset, check times) of the half messages in RocksDB, ascending; None if it was not read.
+
+    RocksDB writes late: after a kill nothing may be in it, and the broker enters it all again.
+    """
+    empty = any(one.holds == ENTRIES and one.is_unused for one in databases(store))
+    if entries_file(store) is None and not empty:
         return None
     found = sorted((one.physical_offset, one.check_times or 0) for one in read_entries(store) if one.kind == "half")
     pairs = np.array(found, np.int64).reshape(-1, 2)

@@ -1,6 +1,7 @@
 """States of transactions in logs built for them: what no lab broker did, and what is damaged."""
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -271,6 +272,14 @@ def test_rocksdb_holds_what_is_not_decided(tmp_path: Path) -> None:
     write_segment(tmp_path / "commitlog", pad(lay(pieces), SIZE))
     unread = {row["msg_id"]: short(row)[1:] for row in rows_of(tmp_path, 0)}
     assert unread["C"] == ("pending", 1, "RocksDB was not read")
+
+    # After a kill nothing may be in it, and the broker enters all again.
+    for name in ("CURRENT", "MANIFEST-000005", "000004.log"):
+        write(tmp_path, f"rocksdbstore/{name}", b"")
+    killed = {row["msg_id"]: short(row)[1:] for row in rows_of(tmp_path, 0)}
+    assert killed["C"] == ("pending", 1, "not in RocksDB yet")
+    assert killed["B"] == ("rolled_back", 1, "")
+    shutil.rmtree(tmp_path / "rocksdbstore")
 
     def entry(place: int, key: str, checks: int) -> tuple[bytes, bytes]:
         head = layouts.HalfKeyHead.build({"physical_offset": place})
