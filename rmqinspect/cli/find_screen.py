@@ -13,6 +13,7 @@ from rmqinspect.cli.lives import Traced
 from rmqinspect.cli.progress import Progress
 from rmqinspect.cli.rows_plan import RowsPlan
 from rmqinspect.cli.table_rows import read_view
+from rmqinspect.errors import RmqinspectError
 from rmqinspect.find.finding import Finding, Searched
 from rmqinspect.find.misses import Miss
 from rmqinspect.find.reach import out_of_reach
@@ -49,9 +50,19 @@ def open_sink(format_: str, plan: RowsPlan, evidence: Sequence[str], progress: P
     :raises Refused: the output exists, lies inside the evidence, or cannot be written.
     """
     arguments, view = plan.arguments, read_view(plan.arguments, plan.body)
-    if format_ in ("table", "json"):
+    if format_ == "table":
         with open_destination(arguments.output, evidence) as out:
-            yield (_Document if format_ == "json" else _ScreenSink)(plan, out, view)
+            yield _ScreenSink(plan, out, view)
+        return
+    if format_ == "json":
+        with open_destination(arguments.output, evidence) as out:
+            document = _Document(plan, out, view)
+            try:
+                yield document
+            except (KeyboardInterrupt, RmqinspectError):
+                if arguments.output in (None, "-"):
+                    document.break_off()
+                raise
         return
     with open_writer(format_, plan.shown_schema, arguments.output, view=view, evidence=evidence) as writer:
         yield _Rows(plan, writer, progress)
@@ -207,6 +218,13 @@ class _Document:
             "complete": not finding.unread,
             "more": bool(finding.more),
         }
+        self._end(tail)
+
+    def break_off(self) -> None:
+        """Write the end of a document that was interrupted, with `complete` false."""
+        self._end({"complete": False, "more": False})
+
+    def _end(self, tail: dict[str, Any]) -> None:
         text = escape_json(json.dumps(tail, ensure_ascii=False))
         self._out.write(f"{'' if self._empty else chr(10)}], {text[1:]}\n".encode())
 

@@ -147,11 +147,14 @@ class Explainer:
         if excluded is not None:
             return excluded
         everywhere = replace(question.alone, in_queues=False)
-        unqueued = self._first(plan_look_up(self.store, everywhere), everywhere.select_rows)
+        unqueued = self._first(self._plan(everywhere), everywhere.select_rows)
         if unqueued:
             kinds = ", ".join(f"{describe_row(row)} is {row['transaction']}" for row in unqueued[:_NAMED])
             return Found(NOT_IN_QUEUE, f"{kinds}: such records get no queue unit")
         ends = [one for one in self.evidence.queues if (one.topic, one.queue_id) == (topic, queue_id)]
+        if not ends and self.evidence.problems:
+            text = f"no record {question.words}, nor could its units be read: {self.evidence.problems[0]}"
+            return self._by_scope(Found(NOT_THERE, text), self._search.scope)
         if not ends:
             others = sorted({file.queue_id for file in self.store.queue_files if file.topic == topic})
             has = (
@@ -211,7 +214,14 @@ class Explainer:
         """Return a few records that answer a question, whatever the other filters say; none without others."""
         if question.others(self._selection) == Selection():
             return []
-        return self._first(plan_look_up(self.store, question.alone), question.select)
+        return self._first(self._plan(question.alone), question.select)
+
+    def _plan(self, selection: Selection) -> LookUp | None:
+        """Return what to read for other filters; None where nothing leads there, or it cannot be read."""
+        try:
+            return plan_look_up(self.store, selection)
+        except Unreadable:
+            return None
 
     def _first(self, look_up: LookUp | None, select: Select) -> list[dict[str, Any]]:
         """Return a few rows; first those that are bound for a topic asked for."""
@@ -309,7 +319,7 @@ class Explainer:
         other = key_question(text, self._redaction) if question.kind == ID else None
         if other is None and decode(text):
             other = id_question(text, self._redaction)
-        if other is not None and (rows := self._first(plan_look_up(self.store, other.alone), other.select)):
+        if other is not None and (rows := self._first(self._plan(other.alone), other.select)):
             yield f"{other.shown} finds {describe_row(rows[0])}"
         if question.kind == KEY and " " in text:
             words = " ".join(key_question(one, self._redaction).shown for one in text.split())

@@ -111,6 +111,27 @@ def test_what_cannot_be_read_is_status_4(find: Run, monkeypatch: pytest.MonkeyPa
     assert found[0] == 0  # it lies elsewhere, and the index leads there
 
 
+def test_a_queue_that_cannot_be_read_is_searched_in_the_log(find: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    question = ("-t", "orders", "--queue", "1", "--queue-offset")
+    with broken_disk(monkeypatch, lambda path: "consumequeue" in path.parts, 0, 1 << 20):
+        assert find(FLIPPED, *question, "8", "--no-life")[0] == 0
+        answer = find(FLIPPED, *question, "99")
+    assert answer[0] == 5
+    ((_, reason, text),) = misses(answer)
+    assert (reason, "nor could its units be read: " in text) == ("NOT THERE", True)
+
+
+def test_an_interrupted_document_is_whole(find: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(self: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rmqinspect.find.finding.Finding.misses", interrupt)
+    status, out, _ = find(FLIPPED, "-k", "K95")
+    assert status == 130
+    document = json.loads(out)
+    assert (len(document["rows"]), document["complete"]) == (1, False)
+
+
 def test_a_prepared_record_is_in_no_queue(find: Run, tmp_path: Path) -> None:
     half = {"queue_id": 3, "queue_offset": 0, "sys_flag": 4, "properties": {"KEYS": "K1"}}
     write_segment(tmp_path / "commitlog", pad(lay([{}, half, {}]), 4096))
