@@ -42,10 +42,11 @@ def records_at(store: Store, places: Ints, sizes: Ints, *, joined: bool = False)
 def _in_segment(
     segment: Segment, places: Ints, sizes: Ints, which: Ints, *, joined: bool
 ) -> Iterator[tuple[Ints, Records]]:
-    starts = places[which] - segment.base
+    starts, wanted = places[which] - segment.base, sizes[which]
+    inside = (wanted >= FIXED_SIZE) & (wanted <= _LARGEST)
+    inside &= starts <= segment.size - wanted  # a damaged place may be so large that a sum overflows
+    which, starts = which[inside], starts[inside]
     ends = starts + sizes[which]
-    inside = (sizes[which] >= FIXED_SIZE) & (sizes[which] <= _LARGEST) & (ends <= segment.size)
-    which, starts, ends = which[inside], starts[inside], ends[inside]
     if not len(which):
         return
     try:
