@@ -116,7 +116,7 @@ def _targets(plan: RowsPlan, progress: Progress, stack: ExitStack) -> "Iterator[
     from rmqinspect.find.finding import Target
     from rmqinspect.find.life import LIFE_DATABASES
     from rmqinspect.rocksdb.unpack import unpacked
-    from rmqinspect.tables.sources import unread_places
+    from rmqinspect.tables.sources import range_to_read, unread_places
     from rmqinspect.tables.table import QUEUE_DATABASES, Request
 
     arguments = plan.arguments
@@ -127,7 +127,7 @@ def _targets(plan: RowsPlan, progress: Progress, stack: ExitStack) -> "Iterator[
         for remark in store.remarks[len(read.store.remarks) :]:
             progress.remark(f"{store.name}: {remark}")
         request = Request(
-            offsets=read.selection.offsets,
+            offsets=range_to_read(store, read.selection.offsets),
             raw_body=arguments.raw_body,
             max_body=arguments.max_body,
             jobs=count_jobs(arguments),

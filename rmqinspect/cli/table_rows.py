@@ -182,12 +182,13 @@ class _Reading:
         return planned_rows(read.store, read.look_up.to_read, request)
 
     def _request(self, read: StoreRead) -> "Request":
+        from rmqinspect.tables.sources import range_to_read
         from rmqinspect.tables.table import Request
 
         arguments = self.plan.arguments
         request = Request(
             records_of=(read.selection,) if self.plan.table.name == "messages" else (),
-            offsets=read.selection.offsets,
+            offsets=range_to_read(read.store, read.selection.offsets),
             jobs=count_jobs(arguments),
             columns=self.plan.wanted,
             progress=self.progress,

@@ -19,6 +19,7 @@ from rmqinspect.export.request import FINDINGS, LOG_TABLES, MESSAGES, ExportRequ
 from rmqinspect.export.survey import StoreSurvey
 from rmqinspect.rocksdb.unpack import Unpacking
 from rmqinspect.store.model import Store
+from rmqinspect.tables.sources import range_to_read
 from rmqinspect.tables.splits import split_table
 
 
@@ -73,7 +74,7 @@ def plan_store(
 def _log_parts(plan: StorePlan, request: ExportRequest) -> list[LogPart]:
     """Return the parts to read. Tables made from the whole log need all of them, also those that write nothing."""
     messages, whole = MESSAGES in request.tables, not LOG_TABLES.isdisjoint(request.tables)
-    first, last = request.selection.offsets or (0, 1 << 63)
+    first, last = range_to_read(plan.store, request.selection.offsets) or (0, 1 << 63)
     cut = plan_log(plan.store, request.file_size, plan.reach, plan.start, closed_only=request.closed_only)
     parts = []
     for part in cut if messages or whole else ():

@@ -27,6 +27,7 @@ from rmqinspect.find.topics import by_topics
 from rmqinspect.index.lookup import Span, merge
 from rmqinspect.store.model import Store
 from rmqinspect.tables.filters import Selection, is_pattern, spellings
+from rmqinspect.tables.sources import range_to_read
 from rmqinspect.text import count, describe_offset
 from rmqinspect.topics import LMQ_PREFIX
 
@@ -57,9 +58,10 @@ def plan_look_up(store: Store, selection: Selection) -> LookUp | None:
     if not ways or not store.segments:
         return None
     spans = [span for way in ways for span in way.spans]
+    offsets = range_to_read(store, selection.offsets)
     return LookUp(
-        _within(spans, selection.offsets),
-        _within([*spans, *(span for way in ways for span in way.beside)], selection.offsets),
+        _within(spans, offsets),
+        _within([*spans, *(span for way in ways for span in way.beside)], offsets),
         ", ".join(dict.fromkeys(way.name for way in ways)),
         "; ".join(dict.fromkeys(way.searched for way in ways)),
         asks_for_records=selection.asks_for_records,

@@ -27,7 +27,7 @@ from rmqinspect.statuses import SOUND
 from rmqinspect.store.model import Store
 from rmqinspect.system.uri import shown
 from rmqinspect.tables.filters import Selection
-from rmqinspect.tables.sources import databases_of, unread_places
+from rmqinspect.tables.sources import databases_of, range_to_read, unread_places
 from rmqinspect.tables.splits import Origin, TableSplit, default_split_size, split_rows, split_table
 from rmqinspect.tables.table import Request
 from rmqinspect.verify.options import VerifyOptions
@@ -112,7 +112,7 @@ class Reader(DataSourceReader):
         offsets = wanted or hinted
         if wanted and hinted:
             offsets = max(wanted[0], hinted[0]), min(wanted[1], hinted[1])
-        return split_table(table, store, split_size, origin, offsets)
+        return split_table(table, store, split_size, origin, range_to_read(store, offsets))
 
     def _report_oddities(self, store: Store) -> None:
         """Warn about entries that are never read: links, and anything that is not a regular file."""

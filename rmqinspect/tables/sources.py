@@ -47,6 +47,17 @@ def unread_places(store: Store, tables: Iterable[str]) -> list[str]:
     return [f"{', '.join(places)}: not read: {detail}" for (_, detail), places in names.items()]
 
 
+def range_to_read(store: Store, offsets: tuple[int, int] | None) -> tuple[int, int] | None:
+    """Return the range of the log that holds the records that begin in `offsets`, and maybe one before.
+
+    A DLedger record begins behind its entry head.
+    """
+    if offsets is None:
+        return None
+    lead = max((segment.lead for segment in store.segments), default=0)
+    return max(0, offsets[0] - lead), offsets[1]
+
+
 # What a table that scans a part of a store reads. Configuration is small.
 _FILES: dict[Source, Callable[[Store], Sequence[StoreFile]]] = {
     Source.QUEUES: lambda store: store.queue_files,

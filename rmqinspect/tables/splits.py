@@ -282,7 +282,7 @@ def _read_messages(split: TableSplit, request: Request) -> Iterator[pa.RecordBat
     lowest, beyond = request.offsets or (base, segment.end)
     report_holes(split.holes(), request)
     # Without splits the scan starts at the first offset asked for, so later splits walk from there as well.
-    origin = max(0, lowest - base)
+    origin = max(0, lowest - segment.lead - base)
     start, end = max(split.start, origin), min(split.end, beyond - base)
     if start < end:
         entry = walk_to(segment, origin, start) if start > origin else None

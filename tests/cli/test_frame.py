@@ -38,6 +38,7 @@ GIB = 1 << 30
 class FakeFile:
     base: int = 0
     size: int = 1000
+    lead: int = 0
 
     @property
     def end(self) -> int:

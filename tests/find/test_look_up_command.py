@@ -135,3 +135,11 @@ def test_show_asks_for_one_record(show: Run, question: tuple[str, ...], status: 
     answer = show(HEALTHY, *question)
     assert answer[:2] == (status, "")
     assert text in answer[2]
+
+
+def test_a_record_behind_an_entry_head_is_found_by_its_own_offset(decode: Run) -> None:
+    store = oracle.store("broker", "dledger-5.3.3")
+    for asked in oracle.truth("broker", "dledger-5.3.3")["queries_by_offset"]:
+        place = asked["physical_offset"]
+        assert decode(store, "--offset", str(place))[:2] == (0, decode(store, "--id", asked["offset_msg_id"])[1])
+        assert offsets(decode(store, "--offset", str(place))[1]) == [place]
