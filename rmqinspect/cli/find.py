@@ -97,7 +97,7 @@ def command(arguments: FindArguments) -> int:
 def _read_questions(arguments: FindArguments) -> "Selection":
     selection = read_selection(arguments)
     ids = tuple(dict.fromkeys(one for text in selection.ids for one in split_batch(text) or [text]))
-    return replace(selection, ids=ids)
+    return replace(selection, ids=ids, keys_name_ids=True)
 
 
 def _announce(plan: RowsPlan, progress: Progress) -> None:

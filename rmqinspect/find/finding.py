@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from rmqinspect.find.misses import CLIENT_ID, ITEM, OFFSET_ID, REPLACED, Explainer, Miss
 from rmqinspect.find.plan import LookUp
-from rmqinspect.find.questions import ID, Question, questions_of
+from rmqinspect.find.questions import ID, KEY, Question, questions_of
 from rmqinspect.find.search import Scope, Search
 from rmqinspect.find.spans import Log
 from rmqinspect.statuses import SOUND
@@ -61,7 +61,7 @@ class Finding:
         self.more: str | None = None  # whether hits follow the limit: more exist, more may exist
         self.hits_of: Counter[str] = Counter()  # by store
         self.bad_hits = 0
-        self.readings: dict[Question, str] = {}  # what an id turned out to be
+        self.readings: dict[Question, str] = {}  # what an id turned out to be, and a key that is none
         self._answered: set[str] = set()
         self._limit = limit
         self._targets = targets
@@ -161,6 +161,8 @@ class Finding:
         for question in self.questions:
             if question.text not in self._answered and question.select(rows).num_rows:
                 self._answered.add(question.text)
+                if question.kind == KEY and not replace(question.alone, keys_name_ids=False).select_rows(rows).num_rows:
+                    self.readings[question] = CLIENT_ID
                 if question.kind == ID:
                     self.readings[question] = CLIENT_ID if question.place is None else OFFSET_ID
 

@@ -24,7 +24,7 @@ _HIDDEN = "(hidden)"
 # Kind of question -> the fields of a selection that it consists of.
 _PARTS = {
     ID: ("ids",),
-    KEY: ("keys",),
+    KEY: ("keys", "keys_name_ids"),
     QUEUE_OFFSET: ("topics", "queue_id", "queue_offsets", "in_queues"),
     OFFSET: ("offsets",),
     FILTERS: tuple(field.name for field in fields(Selection)),
@@ -102,7 +102,9 @@ def id_question(text: str, redaction: Redaction | None = None) -> Question:
 def key_question(text: str, redaction: Redaction | None = None) -> Question:
     """Return the question for a key."""
     shown = hidden(redaction, "keys", text)
-    return Question(KEY, f"-k {text}", Selection(keys=(text,)), f"has the key {shown}", f"-k {shown}")
+    return Question(
+        KEY, f"-k {text}", Selection(keys=(text,), keys_name_ids=True), f"has the key {shown}", f"-k {shown}"
+    )
 
 
 def hidden(redaction: Redaction | None, word: str, text: str) -> str:

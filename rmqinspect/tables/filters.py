@@ -133,6 +133,7 @@ class Selection:
     offsets: Range | None = None  # physical
     tags: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
+    keys_name_ids: bool = False  # a message id is a key, too, as for a broker's query by key
     ids: tuple[str, ...] = ()  # message ids or offset message ids, any case
     properties: tuple[tuple[str, str | None], ...] = ()  # (name, value or None for any); all must hold
     body_text: str | None = None
@@ -309,7 +310,10 @@ def _value_mask(values: Sequence[str], array: pa.Array) -> pa.Array:
 def _key_mask(selection: Selection, batch: pa.RecordBatch, columns: Columns) -> pa.Array:
     lists = batch.column(columns[0])
     hits = pc.list_parent_indices(lists).filter(_value_mask(selection.keys, pc.list_flatten(lists)))
-    return _rows_mask(hits, batch.num_rows)
+    mask = _rows_mask(hits, batch.num_rows)
+    for name in columns[1:]:
+        mask = pc.or_(mask, pc.fill_null(_value_mask(selection.keys, batch.column(name)), False))
+    return mask
 
 
 def _rows_mask(rows: pa.Array, count: int) -> pa.Array:
@@ -424,7 +428,13 @@ _RULES: tuple[_Rule, ...] = (
         lambda s, batch, columns: _value_mask(s.tags, batch.column(columns[0])),
         lambda s: of_values(s.tags),
     ),
-    _Rule("--key", lambda s: bool(s.keys), lambda s: [("keys",)], _key_mask, lambda s: of_values(s.keys)),
+    _Rule(
+        "--key",
+        lambda s: bool(s.keys),
+        lambda s: [("keys", "msg_id") if s.keys_name_ids else ("keys",)],
+        _key_mask,
+        lambda s: of_values(s.keys),
+    ),
     _Rule(
         "--id",
         lambda s: bool(s.ids),
