@@ -14,7 +14,11 @@ VERIFY = "rmqinspect verify {store}"
 DECODE = "rmqinspect decode {store}"
 DECODE_TOPIC = "rmqinspect decode {store} -t {topic}"
 UNCONSUMED = "rmqinspect groups {store} --unconsumed {group}"
+USAGE = "rmqinspect usage {store}"
+USAGE_BY = USAGE + " --by queue,size,segment -n 20"
 EXPLAIN = "rmqinspect explain {what}"
+FIND_ID = "rmqinspect find {store} --id {id}"
+GROUPS = "rmqinspect groups {store}"
 SHOW = "rmqinspect show {store} --at {at}"
 
 _ESCAPED = re.compile(r"\\x[0-9a-f]{2}")

@@ -71,14 +71,15 @@ class UsageArguments(
         "--by",
         metavar="A,B",
         callback=parsed_by(_parse_dimensions),
-        help="Dimensions: content, kind, topic, queue, tag, host, hour, size, segment. Default: all.",
+        help="Dimensions: content, kind, topic, queue, tag, host, hour, size, segment. Default: all; on the screen"
+        " those that fit.",
     )
     limit: int | None = option(
         "-n",
         "--limit",
         type=click.IntRange(min=0),
         metavar="N",
-        help="At most N topics, queues, tags and hosts. Default: 10 in the table format, else all.",
+        help="At most N kinds, topics, queues, tags and hosts. Default: 5 in the table format, else all.",
     )
     retention: tuple[float, ...] = option(
         "--retention",
@@ -98,9 +99,11 @@ class UsageArguments(
         help="Read only SIZE of the log, evenly spread, and estimate. Default of SIZE: 256MiB.",
     )
 
-    def shown_rows(self, usage: "Usage", most: int | None) -> "Iterator[pa.RecordBatch]":
-        """Yield the rows of each dimension asked for, as they may be shown."""
+    def shown_rows(
+        self, usage: "Usage", most: int | None, default: tuple[str, ...] | None = None
+    ) -> "Iterator[pa.RecordBatch]":
+        """Yield the rows of each dimension asked for, else of the `default` ones (None: all), as they may be shown."""
         from rmqinspect.tables.usage import usage_batches
 
-        for batch in usage_batches(usage, most, self.by):
+        for batch in usage_batches(usage, most, default if self.by is None else self.by):
             yield self.redact.mask(batch) if self.redact else batch

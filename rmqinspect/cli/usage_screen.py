@@ -14,7 +14,9 @@ from rmqinspect.broker.retention import FILE_RESERVED_HOURS
 from rmqinspect.cli.documents import print_line
 from rmqinspect.cli.labelled import Screen, line_width, pad
 from rmqinspect.cli.usage_options import UsageArguments
+from rmqinspect.commands import USAGE_BY, fill_command
 from rmqinspect.errors import Unreadable
+from rmqinspect.system.uri import shown
 from rmqinspect.text import cell_width, count, cut_cells, describe_size, escape, group_digits
 from rmqinspect.times import format_millis
 
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
     from rmqinspect.tables.usage_fold import Usage
 
 _SCREEN = Screen(indent=14, phrases=True)
-_LISTED = 10  # topics, queues, tags and hosts, unless -n says otherwise
+_LISTED = 5  # kinds, topics, tags and hosts, unless -n says otherwise
+_SHOWN = ("content", "kind", "topic", "tag", "host", "hour")  # what fits a screen, unless --by says otherwise
 _GROUPS = 5  # groups that would lose messages
 _BAR = 20  # cells
 _PARTS = " ▏▎▍▌▋▊▉"  # eighths of a cell
@@ -52,7 +55,7 @@ def _lines(store: "Store", usage: "Usage", request: "Request", arguments: UsageA
         yield from _SCREEN.rows(
             "sample", f"{read}, {part} of the log: all sums are estimates; ± is half of the 95 % interval"
         )
-    for batch in arguments.shown_rows(usage, listed):
+    for batch in arguments.shown_rows(usage, listed, _SHOWN):
         rows = batch.to_pylist()
         if rows[0]["dimension"] == "hour":
             yield from _inflow(usage, arguments.zone)
@@ -61,6 +64,8 @@ def _lines(store: "Store", usage: "Usage", request: "Request", arguments: UsageA
         else:
             yield from _bars(rows, usage)
     yield from _retention(store, usage, request, arguments)
+    if arguments.by is None and len(arguments.paths) == 1:
+        yield from _SCREEN.command("next", fill_command(USAGE_BY, stores=[shown(path) for path in arguments.paths]))
 
 
 def _extent(store: "Store") -> str:

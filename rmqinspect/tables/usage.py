@@ -43,8 +43,8 @@ def usage_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
 def usage_batches(usage: Usage, most: int | None = None, by: Collection[str] | None = None) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a store, dimension by dimension: times and sizes ascending, all others by their bytes.
 
-    With `most`, of topics, queues, tags and hosts only those with the most bytes; the rest is `others`. With `by`, only
-    some dimensions.
+    With `most`, of kinds, topics, queues, tags and hosts only those with the most bytes; the rest is `others`.
+    With `by`, only some dimensions.
     """
     for name, tally in usage.dimensions.items():
         if len(tally.keys) and (by is None or name in by):
@@ -121,8 +121,8 @@ def _size(number: int) -> str:
 
 
 _ASCENDING = ("content", "hour", "size", "segment")
-CUT = ("topic", "queue", "tag", "host")
-"""Dimensions that may have very many values."""
+CUT = ("kind", "topic", "queue", "tag", "host")
+"""Dimensions of which the largest values are told, and the rest together."""
 
 # Dimension -> its values as texts, in an order.
 _VALUES: Mapping[str, Callable[[Usage, Tally, Ints], pa.Array]] = {

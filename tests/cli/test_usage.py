@@ -20,7 +20,7 @@ from tests.support.side_tables import broker, rows
 run = runner(after=["-j", "1"])
 STORE = str(sample("healthy-4.9.7"))
 OFFSET_AT = place_of(HEADS[False, False], "physical_offset")
-LABELS = ("topic", "queue", "tag", "host", "inflow", "size", "segments")
+LABELS = ("topic", "tag", "host", "inflow")
 
 
 def found(run: Run, *words: str, status: int = 0) -> list[dict[str, Any]]:
@@ -42,12 +42,11 @@ def test_rows_are_those_of_the_table(run: Run, tmp_path: Path) -> None:
 
 def test_a_limit_leaves_the_sums_as_they_are(run: Run) -> None:
     all_rows, few = found(run, "usage", STORE), found(run, "usage", STORE, "-n", "1")
-    for dimension in ("topic", "queue", "tag", "host"):
+    for dimension in ("kind", "topic", "queue", "tag", "host"):
         sums = [sum(row["bytes"] for row in some if row["dimension"] == dimension) for some in (all_rows, few)]
         assert sums[0] == sums[1]
         covers = [row["covers"] for row in few if row["dimension"] == dimension]
         assert covers in (["value", "others"], ["none", "others"], ["value"])
-    assert [row for row in few if row["dimension"] == "kind"] == [row for row in all_rows if row["dimension"] == "kind"]
 
 
 def test_filters_choose_what_decode_chooses(run: Run) -> None:
@@ -64,8 +63,18 @@ def test_a_screen_has_each_dimension_and_escapes_values(run: Run, tmp_path: Path
     _, screen, _ = run("usage", str(tmp_path))
     assert "\x1b" not in screen and "t\\x1b[31m" in screen
     lines = run("usage", STORE)[1].splitlines()
-    labels = ["store", "content", "kind", *LABELS, "retention", "unconsumed"]
+    labels = ["store", "content", "kind", *LABELS, "retention", "unconsumed", "next"]
     assert [line.split()[0] for line in lines if not line.startswith(" ")] == labels
+
+
+def test_a_screen_fits_a_terminal_and_counts_what_it_leaves_out(run: Run) -> None:
+    store = oracle.store("broker", "main-5.3.3")
+    lines = run("usage", store)[1].splitlines()
+    topics = {row["value"] for row in found(run, "usage", str(store), "--by", "topic")}
+    assert len(lines) <= 40
+    assert any(line.split()[:2] == [str(len(topics) - 5), "others"] for line in lines)
+    *_, last = run("usage", store, "--by", "queue,size,segment", "-n", "100")[1].splitlines()
+    assert "others" not in last and "next" not in last
 
 
 @pytest.mark.parametrize(
