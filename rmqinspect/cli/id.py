@@ -15,7 +15,7 @@ from rmqinspect.cli.labelled import Screen
 from rmqinspect.cli.options import DocumentOptions, LookOptions, use_colour
 from rmqinspect.cli.parameters import argument, option, takes
 from rmqinspect.codec import message_id as ids
-from rmqinspect.commands import SHOW, fill_command
+from rmqinspect.commands import FIND_ID, fill_command
 from rmqinspect.text import escape
 from rmqinspect.version import tool_name
 
@@ -91,6 +91,8 @@ def _print(
             doubtful = all(other.doubts for other in readings)
             for line in _block(reading, when, month, arguments.zone, full=doubtful or not reading.doubts):
                 click.echo(line)
+        for line in _SCREEN.rows("next", fill_command(FIND_ID, id=readings[0].text)):
+            click.echo(line)
 
 
 def _document(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -120,7 +122,6 @@ def _lines(
         case ids.OffsetId():
             yield "broker", ids.host_text(reading.address, reading.port)
             yield "physical offset", f"{reading.physical_offset} ({reading.physical_offset:#x})"
-            yield "next", fill_command(SHOW, at=reading.physical_offset)
         case ids.ClientId():
             yield "client", reading.address
             yield "process", f"pid {reading.pid} (low 16 bits), class loader {reading.loader_hash:#010x}"

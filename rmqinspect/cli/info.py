@@ -14,7 +14,7 @@ from rmqinspect.cli.labelled import Screen, line_width
 from rmqinspect.cli.options import DocumentOptions, JobOptions, LookOptions, RocksdbOptions, SourceOptions, use_colour
 from rmqinspect.cli.parameters import RemarkOptions, takes
 from rmqinspect.cli.status import ExitStatus
-from rmqinspect.commands import DECODE, VERIFY, fill_command
+from rmqinspect.commands import DECODE, GROUPS, USAGE, VERIFY, fill_command
 from rmqinspect.system.uri import shown
 from rmqinspect.text import count, describe_size, escape, escape_json, group_digits
 
@@ -251,6 +251,10 @@ def _next(facts: "Overview", paths: tuple[str, ...]) -> Iterator[str]:
     steps = [(VERIFY, f"reads everything: {describe_size(facts.total_bytes)}")]
     if facts.place != "store":
         steps.append((DECODE, "prints its rows"))
+    if facts.groups.groups:
+        steps.append((GROUPS, "who is behind; reads little"))
+    if facts.log.segments:
+        steps.append((USAGE, "what takes the space"))
     for number, (template, reason) in enumerate(steps):
         line, label = fill_command(template, stores=paths), "" if number else "next"
         if max(len(line), 26) + 2 + len(reason) <= line_width() - _SCREEN.indent:
