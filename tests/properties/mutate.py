@@ -62,6 +62,19 @@ _MOST_FIELDS = 4000  # of a file, from its start
 _MOST_READ = 1 << 20  # bytes of a file that are looked at for fields
 _TEXT = re.compile(rb"-?\d+|[{}\[\]:,]|\"[^\"]*\"")
 _NAMES = ("\udcff", "9" * 20, "0" * 20, "-1", "x\n", "\x1b[31m", str(2**63 - 1), "٣" * 20, "\\x41", "a" * 200)
+# What is asked of a store; some of it is in one or another.
+_GROUPS = ("g_half_1", "g_retry_1", "CID_RMQ_SYS_TRANS", "nobody")
+_QUEUES = (("TopicA", "0"), ("orders", "1"), ("SCHEDULE_TOPIC_XXXX", "2"), ("%RETRY%g_retry_1", "0"), ("nobody", "7"))
+_QUESTIONS = (
+    ("-k", "K95"),
+    ("-k", "work-2"),
+    ("-t", "orders", "-k", "K3"),
+    ("--id", "7F000001000055970000000000000902"),
+    ("--id", "7F0000016C955FFD2B2768E3312102E5"),
+    ("-t", "orders", "--queue", "0", "--queue-offset", "2..5"),
+    ("--body-contains", "row"),
+    ("--tag", "TagA", "--since", "2026-11-21T08:48:41"),
+)
 
 
 class Span(NamedTuple):
@@ -251,12 +264,22 @@ def commands(chance: random.Random, store: Path, whole: Path, changed: Path, out
         ["show", str(store), "--at", at, "-f", "json"],
         ["diff", str(store), str(whole)],
         ["diff", str(whole), str(store), "-f", format_, "-o", str(out)],
+        *([name, str(store), "-f", format_, "-o", str(out)] for name in ("groups", "transactions", "delays", "usage")),
+        *([name, str(store), "-v"] for name in ("groups", "transactions", "delays", "usage")),
+        ["delays", str(store), "--pending"],
+        ["usage", str(store), "--sample", "--retention", "1h"],
+        ["groups", str(store), "--unconsumed", chance.choice(_GROUPS), "-f", format_],
+        ["find", str(store), *chance.choice(_QUESTIONS), "-f", format_, "-o", str(out)],
+        ["find", str(store), *chance.choice(_QUESTIONS), "-n", "8", "--life"],
+        ["find", str(store), "--offset", at],
+        ["find", str(store), "--pull", *chance.choice(_QUEUES), at, "-f", chance.choice(("table", "json"))],
+        ["find", str(store), "--offset-by-time", *chance.choice(_QUEUES), "2026-11-21T08:48:41"],
         ["export", str(store), "--all", "--engine", "local", "-j", "1", "-o", str(out.with_name("exported"))],
     ]
     if os.path.lexists(changed):
         every += [["verify", str(changed), "--level", "deep"], ["decode", str(changed), "-f", format_, "-o", str(out)]]
     always = ["verify", str(store), "--level", "deep", "-f", chance.choice(FORMATS), "-o", str(out)]
-    return [always, *chance.sample(every, 5)]
+    return [always, *chance.sample(every, 7)]
 
 
 def run_by_turns(number: int, words: list[str], out: Path) -> None:

@@ -20,13 +20,14 @@ STORES: list[tuple[oracle.Family, str]] = [
     ("crash", "size_huge_third-4.7.1-c"),
     ("crash", "queueid_third-4.3.2-h"),
 ]
+QUESTIONS = (["usage"], ["transactions"], ["delays"], ["find", "--body-contains", "row"])
 
 
 @pytest.mark.parametrize("name", [*NAMES, *(name for _, name in STORES)])
 def test_all_indexes_and_sums_are_sound(name: str, tmp_path: Path) -> None:
     families = {known: family for family, known in STORES}
     store = str(oracle.store(families[name], name) if name in families else sample(name))
-    for command in (["verify", "--level", "deep"], ["decode"], ["decode", "--table", "queue_units"]):
+    for command in (["verify", "--level", "deep"], ["decode"], ["decode", "--table", "queue_units"], *QUESTIONS):
         words = [command[0], store, *command[1:], "-f", "csv", "-j", "1"]
         plain = run(words, tmp_path / "out")
         with strict_kernels():
