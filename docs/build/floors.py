@@ -72,7 +72,7 @@ FLOORS = (
     Folder(
         9,
         "explain",
-        "codec schemas show store verify",
+        "codec find schemas show store verify",
         "the meaning of codes, fields, flags, and lines of broker logs",
     ),
     Folder(

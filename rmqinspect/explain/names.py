@@ -9,6 +9,7 @@ from typing import Any
 from rmqinspect.commands import fill_command
 from rmqinspect.explain import values
 from rmqinspect.explain.entry import Named
+from rmqinspect.find.reasons import REASONS
 from rmqinspect.prose import load_prose
 from rmqinspect.schemas import consumequeue
 from rmqinspect.store import without_rows
@@ -64,7 +65,13 @@ def _files() -> Iterator[Named]:
 
 PROPERTIES = tuple(_property(name, row) for name, row in NAMES["property"].items())
 TOPICS = tuple(_topic(name, row) for name, row in NAMES["topic"].items())
-WORDS = tuple(_word(name, row) for name, row in NAMES["word"].items())
+WORDS = (
+    *(_word(name, row) for name, row in NAMES["word"].items()),
+    *(
+        Named("word", name, "why find has no hit, or consumers do not get it", meaning, next=("rmqinspect find STORE",))
+        for name, meaning in REASONS.items()
+    ),
+)
 FILES = tuple(_files())
 
 

@@ -5,8 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from rmqinspect.broker.pull import STATUSES as PULL_STATUSES
+from rmqinspect.broker.record_kinds import KINDS as RECORD_KINDS
 from rmqinspect.diff.differences import KINDS
 from rmqinspect.explain.lookup import explain, is_name
+from rmqinspect.find.reasons import REASONS
 from rmqinspect.store import without_rows
 from rmqinspect.store.directory import PLACES
 from rmqinspect.tables import TABLES
@@ -39,6 +42,9 @@ def named_in_code(path: str, pattern: str) -> set[str]:
 OTHERS: dict[str, set[str]] = {
     "status of a message": set(STATUSES),
     "difference": set(KINDS),
+    "kind of record": set(RECORD_KINDS),
+    "answer to a pull": set(PULL_STATUSES),
+    "reason of a miss": set(REASONS),
     "level": set(LEVELS),
     "severity": {code.severity for code in CODES},
     "kind of a file": {kind for _, kind in PLACES} | {"other"},
