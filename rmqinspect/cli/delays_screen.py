@@ -23,6 +23,7 @@ def delay_lines(summary: "DelaySummary", delays: "Delays", path: str, zone: tzin
     """Yield the lines for one store; `path` is how its commands name it."""
     now = delays.now
     yield from _SCREEN.rows("store", _store_words(summary, delays, zone))
+    yield from _SCREEN.several("not known", _unknown(delays))
     levels = {level: place for (source, level), place in summary.places.items() if source == "level" and level}
     yield from _table("levels", _level_rows(levels, delays, zone))
     for (source, _), place in sorted(summary.places.items(), key=lambda one: one[0][0]):
@@ -39,7 +40,9 @@ def delay_lines(summary: "DelaySummary", delays: "Delays", path: str, zone: tzin
 
 def _store_words(summary: "DelaySummary", delays: "Delays", zone: tzinfo) -> str:
     total = sum(sum(place.states.values()) for place in summary.places.values())
-    what = "that wait" if delays.choice.waiting else "in the log"
+    place = "in the queues and the timer" if delays.unqueued or not delays.store.segments else "in the log"
+    place += "" if delays.store.segments else "; no commit log was given"
+    what = "that wait" if delays.choice.waiting else place
     words = f"{delays.store.name}: {count(total, 'delayed message')} {what}; "
     if delays.now:
         told = "given with --at" if delays.choice.at is not None else "the last activity"
@@ -49,6 +52,15 @@ def _store_words(summary: "DelaySummary", delays: "Delays", zone: tzinfo) -> str
     if not summary.with_system and summary.system:
         words += f"; not counted: {count(summary.system, 'message')} to topics of the broker (--system-topics)"
     return words
+
+
+def _unknown(delays: "Delays") -> Iterator[str]:
+    from rmqinspect.tables.delays import NO_QUEUES, unqueued_words
+
+    if not delays.queues_given:
+        yield NO_QUEUES
+    if delays.unqueued:
+        yield unqueued_words(delays.unqueued)
 
 
 # --- levels and timer -------------------------------------------------------------------------------
@@ -91,7 +103,7 @@ def _message_rows(messages: "Sequence[Row]", now: int, zone: tzinfo) -> list[Seq
     rows: list[Sequence[str]] = []
     for row in messages:
         due = _due(row)
-        away = "" if due is None else _away(due // 1000 - now)
+        away = "" if due is None or not now else _away(due // 1000 - now)
         rows.append((_time(due, zone), away, _where(row), row["real_topic"] or "?", row["msg_id"] or "?"))
     return rows
 
@@ -134,7 +146,7 @@ def _next(summary: "DelaySummary", delays: "Delays", path: str) -> str:
 
     if summary.total(LOST):
         return fill_command("rmqinspect delays {store} --state lost -f jsonl", [path])
-    if delays.choice.waiting:
+    if delays.choice.waiting and delays.store.segments:
         return fill_command("rmqinspect delays {store}", [path]) + "    # reads the log: what was delivered or lost"
     return ""
 

@@ -48,12 +48,13 @@ def lines_of(survey: GroupSurvey, store: "Store", look: Look, request: "Request"
     yield from _SCREEN.several("offsets", _offsets(survey, store, zone))
     lines = survey.lines
     if lines:
-        yield from _SCREEN.rows("lag", _sums(lines))
+        yield from _SCREEN.rows("lag", _sums(lines) if survey.queues else "not known: no consume queue was given")
         telling = [line for line in lines if line.weight] if look.limit is None else lines
         shown_lines = (telling or lines)[:listed]
         add_times(store, shown_lines, request)
-        yield from _table(shown_lines, zone)
-        yield from _rest(lines[len(shown_lines) :] if telling is lines else _others(lines, shown_lines))
+        yield from _table(shown_lines, zone, known=survey.queues > 0)
+        rest = lines[len(shown_lines) :] if telling is lines else _others(lines, shown_lines)
+        yield from _rest(rest, known=survey.queues > 0)
     some = look.lines(_SOME)
     yield from _SCREEN.several("popped", _folded(_popped(lines), some, "topic"))
     retries, dead = (_contents(topics, survey, store, zone) for topics in (survey.retries, survey.dead_letters))
@@ -71,8 +72,8 @@ def _store(survey: GroupSurvey, store: "Store", zone: tzinfo) -> str:
     queues = {(line.topic, one.entry.queue_id) for line in survey.lines for one in line.positions}
     topics = {topic for topic, _ in queues}
     last = "" if survey.last_time is None else f"; last message {_moment(survey.last_time, zone)}"
-    parts = ", ".join((count(len(groups), "group"), count(len(topics), "topic"), count(len(queues), "queue")))
-    return f"{store.name}: {parts}{last}"
+    where = f" with offsets in {count(len(queues), 'queue')} of {count(len(topics), 'topic')}" if groups else ""
+    return f"{store.name}: {count(len(groups), 'group')}{where}{last}"
 
 
 def _offsets(survey: GroupSurvey, store: "Store", zone: tzinfo) -> Iterator[str]:
@@ -130,13 +131,13 @@ def _total(lines: Sequence[GroupTopic], value: Callable[[GroupTopic], int]) -> t
 # --- the lines of groups ----------------------------------------------------------------------------------
 
 
-def _table(lines: Sequence[GroupTopic], zone: tzinfo) -> Iterator[str]:
-    """Yield a header and a line for each; a column in which nothing is said is left out."""
+def _table(lines: Sequence[GroupTopic], zone: tzinfo, *, known: bool) -> Iterator[str]:
+    """Yield a header and a line for each; a column in which nothing is said is left out. `known`: whether lags are."""
     columns: list[tuple[str, list[str]]] = [
         ("group", [escape(line.group) for line in lines]),
         ("topic", [escape(line.topic) for line in lines]),
         ("queues", [group_digits(len(line.positions)) for line in lines]),
-        ("lag", [group_digits(line.lag) for line in lines]),
+        ("lag", [group_digits(line.lag) if known else "-" for line in lines]),
     ]
     columns += [
         (name, [group_digits(number) for number in numbers])
@@ -165,10 +166,10 @@ def _others(lines: Sequence[GroupTopic], told: Sequence[GroupTopic]) -> list[Gro
     return [line for line in lines if (line.group, line.topic) not in known]
 
 
-def _rest(lines: Sequence[GroupTopic]) -> Iterator[str]:
+def _rest(lines: Sequence[GroupTopic], *, known: bool) -> Iterator[str]:
     if lines:
         lag = sum(line.lag for line in lines)
-        behind = f", lag {group_digits(lag)}" if lag else " without lag"
+        behind = f", lag {group_digits(lag)}" if lag else " without lag" if known else ""
         yield f"and {count(len(lines), 'line')} of {count(len({line.group for line in lines}), 'group')}{behind} (-v)"
 
 

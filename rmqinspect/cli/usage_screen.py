@@ -64,7 +64,7 @@ def _lines(store: "Store", usage: "Usage", request: "Request", arguments: UsageA
         else:
             yield from _bars(rows, usage)
     yield from _retention(store, usage, request, arguments)
-    if arguments.by is None and len(arguments.paths) == 1:
+    if arguments.by is None and len(arguments.paths) == 1 and store.segments:
         yield from _SCREEN.command("next", fill_command(USAGE_BY, stores=[shown(path) for path in arguments.paths]))
 
 

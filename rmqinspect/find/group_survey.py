@@ -62,6 +62,7 @@ class GroupSurvey:
     retries: list[TopicContent] = field(default_factory=list)  # without an offset of their group
     unconsumed: list[TopicContent] = field(default_factory=list)  # no group has an offset there
     lag: int = 0  # of all groups, also those that are not in `lines`
+    queues: int = 0  # of the store
     light_queues: int = 0  # with messages, and without an offset
     files: list[OffsetFile] = field(default_factory=list)
     problems: tuple[str, ...] = ()  # of the files of the offsets
@@ -86,6 +87,7 @@ def survey_groups(store: Store, request: Request, wanted: Wanted) -> GroupSurvey
     noted = pop_queues(store)
     pops = pop_counts(store, entries, {queue: ends for queue, ends in queues.items() if queue in noted}, request)
     found = GroupSurvey(problems=problems, readable=bool(entries))
+    found.queues = len(queues)
     found.topics = {topic for topic, _ in queues} | {entry.topic for entry in entries}
     everyone = list(positions(entries, queues, store))
     found.lag = sum(max(0, position.lag or 0) for position in everyone)

@@ -114,6 +114,8 @@ class AskedQueue:
 
     def refusals(self) -> Iterator[str]:
         """Yield why a broker would answer something else before it looks into the queue."""
+        if not self.store.queue_files:
+            yield "no consume queue was given: a broker that starts on this log makes them first, and answers by those"
         config = read_config(self.store, "topics.json")
         topics = {} if config is None else config.table("topicConfigTable")
         if not topics or self.topic.startswith(LMQ_PREFIX):

@@ -72,5 +72,7 @@ def expect_group(stores: Sequence[Store], group: str) -> None:
     if any(unconsumed(store, group).known for store in stores):
         return
     groups = {entry.group for store in stores for entry in read_consumer_offsets(store)[0]}
+    if not groups:
+        raise NothingFound(f"no consumer offset of a group {group}: no consumer offsets were given")
     near = ", ".join(get_close_matches(group, sorted(groups), n=3, cutoff=0.5))
     raise NothingFound(f"no consumer offset of a group {group}" + (f"; near: {near}" if near else ""))

@@ -101,6 +101,7 @@ class CopyFold:
     # What would have deleted the messages of users that were delivered, in either form: see `disobeyed`.
     plain_keys: list[Ints] = field(default_factory=list)
     topic_keys: list[Ints] = field(default_factory=list)
+    waited: int = 0  # records in the topics in which messages wait
 
     def take(self, run: RecordRun) -> None:
         """Take the next records."""
@@ -114,6 +115,7 @@ class CopyFold:
             return
         records = records.select(some)
         topic = hash_texts(records.bytes, records.topic_starts, records.topic_ends)
+        self.waited += int(np.count_nonzero((topic == _SCHEDULE) | (topic == _TIMER)))
         for wait, has in ((LEVEL, of_level[some]), (TIME, of_timer[some])):
             rows = np.flatnonzero(has & (topic != _SCHEDULE) & (topic != _TIMER))
             copies = records.select(rows)
@@ -146,6 +148,7 @@ class CopyFold:
 
     def join(self, following: Self) -> None:
         """Add the part that follows."""
+        self.waited += following.waited
         self.plain_keys += following.plain_keys
         self.topic_keys += following.topic_keys
         self.copies.join(following.copies)

@@ -42,6 +42,7 @@ from rmqinspect.tables.delay_units import NO_OFFSET, DelayUnits, units_of_topic
 from rmqinspect.tables.fold import fold_log
 from rmqinspect.tables.record_columns import CHUNK_ROWS
 from rmqinspect.tables.table import QUEUE_DATABASES, STORE_DATABASE, TIMESTAMP, Request, Source, Table, column
+from rmqinspect.text import count
 from rmqinspect.topics import SCHEDULE_TOPIC, SYSTEM_PREFIX, TIMER_TOPIC
 
 SCHEMA = pa.schema(
@@ -128,9 +129,11 @@ class Delays:
         self.now = self.sources.now if choice.at is None else choice.at
         # Whether all of the log was given: what is not there is lost.
         self.whole = bool(store.segments) and store.neighbours and not store.hides_log
+        self._judged = 0  # records that became rows, before the filters
         self._damage_end = 0  # physical offset behind the last range that lost its records
         found = self._look()
         self._disobeyed = found.disobeyed()
+        self._waited = found.waited
         self.copies, self.rolled, self.orders = Places(found.copies), Places(found.rolled), Places(found.orders)
 
     def rows(self) -> Iterator[pa.RecordBatch]:
@@ -139,6 +142,16 @@ class Delays:
             chosen = self.choice.select(batch)
             if chosen.num_rows:
                 yield chosen
+
+    @property
+    def unqueued(self) -> int:
+        """How many delayed messages of the log no unit leads to: nothing is known of them. After `rows`."""
+        return 0 if self.choice.waiting else max(0, self._waited - self._judged)
+
+    @property
+    def queues_given(self) -> bool:
+        """Whether there are queues to look into."""
+        return bool(self.store.queue_files) or not self.store.segments
 
     # --- what the log says ------------------------------------------------------------------------
 
@@ -287,6 +300,7 @@ class Delays:
         count, present = len(units.places), records.has("identity")
         delivered, copies = self.copies.behind(records.numbers("identity"), units.places)
         copies = np.where(present, copies, 0)
+        self._judged += int(np.count_nonzero(present))
         facts = Facts(
             deletes=records.has("deletes"),
             rolled=verdicts.rolled & present,
@@ -342,7 +356,20 @@ def _with(batch: pa.RecordBatch, name: str, values: pa.Array) -> pa.RecordBatch:
 
 
 def _rows(store: Store, request: Request, choice: DelayChoice) -> Iterator[pa.RecordBatch]:
-    yield from Delays(store, request, choice).rows()
+    delays = Delays(store, request, choice)
+    yield from delays.rows()
+    if request.on_remark is not None and delays.unqueued:
+        request.on_remark(f"{store.name}: {unqueued_words(delays.unqueued)}")
+    if request.on_remark is not None and not delays.queues_given:
+        request.on_remark(f"{store.name}: {NO_QUEUES}")
+
+
+NO_QUEUES = "no consume queue was given: delayed messages are found by their queues"
+
+
+def unqueued_words(number: int) -> str:
+    """Return what is said of delayed messages that no unit leads to."""
+    return f"{count(number, 'delayed message')} of the log in no queue: nothing is known of them"
 
 
 def delays_table(choice: DelayChoice = _ALL) -> Table:

@@ -84,3 +84,22 @@ def test_queues_alone_tell_what_waits(run: Run) -> None:
     assert "nothing tells the last activity" in screen
     assert "14 delayed messages that wait" in screen
     assert "its record is gone" not in screen
+
+
+@pytest.mark.parametrize(("part", "words"), [
+    ("commitlog", "81 delayed messages of the log in no queue"),
+    ("consumequeue", "no commit log was given"),
+])  # fmt: skip
+def test_a_part_of_a_store_is_not_taken_for_all_of_it(run: Run, part: str, words: str) -> None:
+    status, screen, _ = run("delays", f"{MAIN}/{part}", "-j", "1")
+    assert status == 0 and words in " ".join(screen.split())
+    assert " in 49" not in screen  # hours since 1970
+    if part == "commitlog":
+        assert words in run("decode", f"{MAIN}/{part}", "--table", "delays", "-j", "1")[2]
+        assert "no consume queue was given" in run("delays", f"{MAIN}/{part}", "--pending")[1]
+
+
+def test_messages_in_no_queue_are_told(run: Run) -> None:
+    _, screen, _ = run("delays", oracle.store("crash", "cq_tail_zero_all-5.3.3-c"), "-j", "1")
+    assert "3 delayed messages of the log in no queue" in screen
+    assert "not known" not in run("delays", MAIN, "-j", "1")[1]
