@@ -9,13 +9,19 @@ import click
 
 from rmqinspect.cli.delays_screen import delay_lines
 from rmqinspect.cli.documents import print_line, printed_to
-from rmqinspect.cli.options import choose_format, count_jobs, refuse_equal_names, use_colour
+from rmqinspect.cli.options import (
+    NamedSourceOptions,
+    choose_format,
+    count_jobs,
+    open_named,
+    use_colour,
+)
 from rmqinspect.cli.parameters import option, takes
 from rmqinspect.cli.progress import LONG_READ, Progress, least_time
 from rmqinspect.cli.rows_plan import RowsOptions
 from rmqinspect.cli.selection import TimeOptions, with_times
 from rmqinspect.cli.status import ExitStatus
-from rmqinspect.cli.table_rows import print_rows
+from rmqinspect.cli.table_rows import print_rows, tell_unmatched
 from rmqinspect.system.uri import shown
 from rmqinspect.text import describe_size, escape
 from rmqinspect.times import parse_time
@@ -30,7 +36,7 @@ _STATES = ("pending", "overdue", "delivered", "cancelled", "rolled", "lost", "de
 
 
 @dataclass(frozen=True, kw_only=True)
-class DelaysArguments(RowsOptions, TimeOptions):
+class DelaysArguments(NamedSourceOptions, RowsOptions, TimeOptions):
     """What `delays` is asked for."""
 
     pending: bool = option(
@@ -69,7 +75,6 @@ def command(arguments: DelaysArguments) -> int:
     """
     format_ = choose_format(arguments)
 
-    from rmqinspect.store.discover import open_stores
     from rmqinspect.tables.delays import DelayChoice, delays_table
     from rmqinspect.tables.filters import Selection
 
@@ -78,11 +83,10 @@ def command(arguments: DelaysArguments) -> int:
         waiting=arguments.pending,
         at=_read_at(arguments),
         states=frozenset(arguments.states),
-        topics=arguments.topics,
         system=arguments.system_topics is not False,
     )
-    selection = Selection(time_column="due_timestamp")
-    stores = open_stores(arguments.paths, **arguments.opening)
+    selection = Selection(time_column="due_timestamp", topics=arguments.topics)
+    stores = open_named(arguments)
     if not on_screen:
         return print_rows(stores, delays_table(choice), arguments, selection)
     return _print_screens(stores, choice, arguments, selection)
@@ -105,7 +109,6 @@ def _print_screens(
     from rmqinspect.tables.delays import delays_table
     from rmqinspect.tables.sources import bytes_to_read
 
-    refuse_equal_names([store.name for store in stores])
     table = delays_table(choice)
     size = sum(bytes_to_read(store, table) for store in stores)
     colour = use_colour(arguments.color, arguments.output)
@@ -121,6 +124,8 @@ def _print_screens(
                     path = shown(arguments.paths[number]) if arguments.paths else store.name
                     lines = screens.lines(whole, path)
                 progress.clear()
+                if number:
+                    click.echo()
                 for line in lines:
                     print_line(line, colour=colour)
     return screens.status()
@@ -167,7 +172,10 @@ class _Screens:
         self.progress.complain(message)
 
     def status(self) -> ExitStatus:
-        """Return the exit status."""
+        """Tell of topics that are not there; return the exit status."""
+        unmatched = tell_unmatched(self.selection, self.progress)
         if self.damaged and self.arguments.fail_on != "never":
             return ExitStatus.DAMAGE
-        return ExitStatus.UNREADABLE if self.unreadable else ExitStatus.DONE
+        if self.unreadable:
+            return ExitStatus.UNREADABLE
+        return ExitStatus.NOTHING_FOUND if unmatched else ExitStatus.DONE

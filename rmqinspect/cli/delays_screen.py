@@ -172,4 +172,4 @@ def _short(text: str) -> str:
 
 
 def _is_number(cell: str) -> bool:
-    return cell.replace(" ", "").isdecimal()
+    return cell.removeprefix("-").replace(" ", "").isdecimal()

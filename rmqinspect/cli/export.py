@@ -15,7 +15,7 @@ import click
 
 from rmqinspect.cli.export_options import ExportArguments
 from rmqinspect.cli.export_run import ExportRun
-from rmqinspect.cli.options import refuse_equal_names
+from rmqinspect.cli.options import open_named
 from rmqinspect.cli.parameters import takes
 from rmqinspect.cli.progress import Progress
 from rmqinspect.cli.selection import read_selection, with_times
@@ -48,15 +48,13 @@ def command(arguments: ExportArguments) -> int:
       rmqinspect export a=STORE b=STORE -o lake --all --partition-by topic,day
       rmqinspect export STORE -o lake --incremental --closed-only --fail-on never
     """
-    from rmqinspect.export.stores import open_named_stores
     from rmqinspect.rocksdb.unpack import unpacked
 
     _refuse_contradictions(arguments)
     arguments = replace(arguments, engine=_choose_engine(arguments))
     started = datetime.now(UTC)
     request = _make_request(arguments)
-    listed = open_named_stores(arguments.paths, **arguments.opening)
-    refuse_equal_names([store.name for store in listed], " Give NAME=STORE.")
+    listed = open_named(arguments)
     with ExitStack() as copies:
         stores = [copies.enter_context(unpacked(store, arguments.unpacking, _databases(request))) for store in listed]
         if not arguments.quiet and not arguments.verbose:  # -v shows all remarks

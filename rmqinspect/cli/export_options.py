@@ -6,17 +6,16 @@ import click
 
 from rmqinspect.cli.completion import complete_tables
 from rmqinspect.cli.options import (
-    PATH,
     BodyOptions,
     JobOptions,
     LookOptions,
+    NamedSourceOptions,
     RedactOptions,
     RocksdbOptions,
-    SourceOptions,
     TalkOptions,
     VerdictOptions,
 )
-from rmqinspect.cli.parameters import argument, option
+from rmqinspect.cli.parameters import option
 from rmqinspect.cli.selection import SelectionOptions, UnconsumedOptions
 from rmqinspect.export.request import FILE_SIZE, PARTITIONS, SCHEMAS
 from rmqinspect.text import escape, parse_size
@@ -55,7 +54,7 @@ class ExportArguments(
     BodyOptions,
     RedactOptions,
     LookOptions,
-    SourceOptions,
+    NamedSourceOptions,
     RocksdbOptions,
     JobOptions,
     VerdictOptions,
@@ -63,7 +62,6 @@ class ExportArguments(
 ):
     """What `export` is asked for."""
 
-    paths: tuple[str, ...] = argument("[NAME=]STORE...", type=PATH)
     output: str = option(
         "-o",
         "--output",

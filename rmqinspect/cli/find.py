@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from rmqinspect.cli.find_pull import QuestionOptions, answer, refuse_unfit
-from rmqinspect.cli.options import PATH, choose_format, count_jobs, refuse_equal_names
-from rmqinspect.cli.parameters import argument, option, takes
+from rmqinspect.cli.options import NamedSourceOptions, choose_format, count_jobs, open_named
+from rmqinspect.cli.parameters import option, takes
 from rmqinspect.cli.progress import LONG_READ, Progress, least_time
 from rmqinspect.cli.rows_plan import RowsPlan, make_plan
 from rmqinspect.cli.selection import read_selection
@@ -24,10 +24,9 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FindArguments(QuestionOptions):
+class FindArguments(NamedSourceOptions, QuestionOptions):
     """What `find` is asked for."""
 
-    paths: tuple[str, ...] = argument("[NAME=]STORE...", type=PATH)
     life: bool | None = option(
         "--life/--no-life",
         is_flag=True,
@@ -59,13 +58,11 @@ def command(arguments: FindArguments) -> int:
 
     from rmqinspect.cli.find_screen import open_sink
     from rmqinspect.cli.lives import Lives
-    from rmqinspect.export.stores import open_named_stores
     from rmqinspect.find.finding import Finding
     from rmqinspect.tables.log import MESSAGES_TABLE
 
     selection = _read_questions(arguments)
-    stores = open_named_stores(arguments.paths, **arguments.opening)
-    refuse_equal_names([store.name for store in stores], " Give NAME=STORE.")
+    stores = open_named(arguments)
     if arguments.asks_broker:
         return answer(arguments, stores, format_)
     plan = make_plan(stores, MESSAGES_TABLE, arguments, selection, format_)

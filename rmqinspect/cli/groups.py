@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rmqinspect.cli.documents import print_line, printed_to
-from rmqinspect.cli.options import choose_format, refuse_equal_names, use_colour
+from rmqinspect.cli.options import NamedSourceOptions, choose_format, open_named, use_colour
 from rmqinspect.cli.parameters import option, takes
 from rmqinspect.cli.progress import Progress
 from rmqinspect.cli.rows_plan import MessageOptions, RowsOptions
@@ -29,7 +29,7 @@ STATUSES = ("ok", "behind_min", "beyond_max", "no_queue")
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupsArguments(RowsOptions, MessageOptions, TopicOptions, UnconsumedOptions):
+class GroupsArguments(NamedSourceOptions, RowsOptions, MessageOptions, TopicOptions, UnconsumedOptions):
     """What `groups` is asked for."""
 
     groups: tuple[str, ...] = option("--group", multiple=True, metavar="GLOB", help="Consumer group; repeatable.")
@@ -57,12 +57,10 @@ def command(arguments: GroupsArguments) -> int:
     if arguments.unconsumed is not None and (arguments.groups or arguments.statuses):
         raise click.UsageError("--unconsumed names one group: without --group and --status.")
 
-    from rmqinspect.store.discover import open_stores
-
     # Ten thousand queues make many objects, all of which live to the end: a collection would free nothing.
     gc.disable()
     try:
-        stores = open_stores(arguments.paths, **arguments.opening)
+        stores = open_named(arguments)
         if arguments.unconsumed is not None or format_ != "table" or arguments.columns is not None:
             return _print_rows(stores, arguments)
         return _print_screens(stores, arguments)
@@ -99,7 +97,6 @@ def _selection(arguments: GroupsArguments) -> "Selection":
 
 
 def _print_screens(stores: "Sequence[Store]", arguments: GroupsArguments) -> int:
-    refuse_equal_names([store.name for store in stores])
     evidence = [path for store in stores for path in store.paths]
     colour = use_colour(arguments.color, arguments.output)
     with Progress(0, arguments.progress, quiet=arguments.quiet) as progress:

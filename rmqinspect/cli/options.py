@@ -18,6 +18,7 @@ from rmqinspect.times import parse_zone
 
 if TYPE_CHECKING:
     from rmqinspect.rocksdb.unpack import Unpacking
+    from rmqinspect.store.model import Store
     from rmqinspect.tables.redact import Redaction
 
 FORMAT_NAMES = ("table", "jsonl", "json", "csv", "parquet", "arrow")
@@ -120,6 +121,13 @@ class SourceOptions(ReadOptions):
     def __post_init__(self) -> None:
         if not self.paths and not self.config:
             raise click.UsageError("Missing argument: give a path, or --config.", click.get_current_context())
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedSourceOptions(SourceOptions):
+    """Stores that are read, such as the brokers of a cluster; each may be given a name."""
+
+    paths: tuple[str, ...] = argument("[NAME=]STORE...", type=PATH)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -301,6 +309,18 @@ def refuse_equal_names(names: Sequence[str], remedy: str = "") -> None:
     for name in names:
         if names.count(name) > 1:
             raise click.UsageError(f"Two stores are called {escape(name)!r}: their rows would look alike.{remedy}")
+
+
+def open_named(options: NamedSourceOptions) -> "list[Store]":
+    """Open the stores of a command that takes `NAME=STORE`.
+
+    :raises click.UsageError: two have one name.
+    """
+    from rmqinspect.export.stores import open_named_stores
+
+    stores = open_named_stores(options.paths, **options.opening)
+    refuse_equal_names([store.name for store in stores], " Give NAME=STORE.")
+    return stores
 
 
 def count_jobs(options: JobOptions) -> int:

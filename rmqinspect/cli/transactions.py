@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rmqinspect.broker.transactions import STATES
-from rmqinspect.cli.options import choose_format, count_jobs, refuse_equal_names
+from rmqinspect.cli.options import NamedSourceOptions, choose_format, count_jobs, open_named
 from rmqinspect.cli.parameters import option, takes
 from rmqinspect.cli.progress import LONG_READ, Progress, least_time
 from rmqinspect.cli.rows_plan import RowsOptions
@@ -26,7 +26,7 @@ _ROWS = 20  # pending transactions on the screen
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransactionsArguments(RowsOptions, TopicNameOptions, TimeOptions):
+class TransactionsArguments(NamedSourceOptions, RowsOptions, TopicNameOptions, TimeOptions):
     """What `transactions` is asked for."""
 
     states: tuple[str, ...] = option(
@@ -51,15 +51,13 @@ def command(arguments: TransactionsArguments) -> int:
     """
     format_ = choose_format(arguments)
 
-    from rmqinspect.store.discover import open_stores
     from rmqinspect.tables.filters import Selection
     from rmqinspect.tables.transactions import TRANSACTIONS, transaction_rows
 
-    stores = open_stores(arguments.paths, **arguments.opening)
+    stores = open_named(arguments)
     states = arguments.states or STATES
     selection = Selection(topics=arguments.topics, cells=(("state", arguments.states),) if arguments.states else ())
     if format_ == "table" and arguments.columns is None:
-        refuse_equal_names([store.name for store in stores])
         return _Screens(stores, arguments, selection).print()
     table = replace(TRANSACTIONS, rows=partial(transaction_rows, states=states))
     return print_rows(stores, table, arguments, selection)

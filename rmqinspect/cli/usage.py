@@ -14,7 +14,7 @@ from rmqinspect.cli.documents import printed_to
 from rmqinspect.cli.options import (
     choose_format,
     count_jobs,
-    refuse_equal_names,
+    open_named,
     use_colour,
 )
 from rmqinspect.cli.parameters import takes
@@ -52,12 +52,9 @@ def command(arguments: UsageArguments) -> int:
     """
     format_ = choose_format(arguments)
 
-    from rmqinspect.store.discover import open_stores
-
-    stores = open_stores(arguments.paths, **arguments.opening)
+    stores = open_named(arguments)
     selection = _read_selection(arguments)
     with_times(selection, arguments, lambda: 0)  # checks the times; each store resolves `last` by itself
-    refuse_equal_names([store.name for store in stores])
     size = sum(_size(store, arguments) for store in stores)
     with Progress(size, arguments.progress, quiet=arguments.quiet) as progress:
         _announce(stores, size, arguments, progress)

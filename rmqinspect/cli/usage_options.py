@@ -9,14 +9,14 @@ import click
 from rmqinspect.cli.options import (
     JobOptions,
     LookOptions,
+    NamedSourceOptions,
     OutputOptions,
     RedactOptions,
     RocksdbOptions,
-    SourceOptions,
     TalkOptions,
     VerdictOptions,
 )
-from rmqinspect.cli.parameters import option, parsed_by
+from rmqinspect.cli.parameters import TEXT, option, parsed_by
 from rmqinspect.cli.selection import TimeOptions, TopicOptions
 from rmqinspect.text import parse_size
 
@@ -59,7 +59,7 @@ class UsageArguments(
     TopicOptions,
     TimeOptions,
     LookOptions,
-    SourceOptions,
+    NamedSourceOptions,
     RocksdbOptions,
     JobOptions,
     VerdictOptions,
@@ -95,7 +95,7 @@ class UsageArguments(
         metavar="[SIZE]",
         callback=parsed_by(parse_size),
         default=None,
-        type=str,
+        type=TEXT,
         help="Read only SIZE of the log, evenly spread, and estimate. Default of SIZE: 256MiB.",
     )
 

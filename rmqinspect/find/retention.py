@@ -17,6 +17,7 @@ from rmqinspect.config.json_files import read_consumer_offsets
 from rmqinspect.consumequeue.units import find_units, first_offset_in
 from rmqinspect.errors import Unreadable
 from rmqinspect.store.model import QueueFile, Segment, Store
+from rmqinspect.tables.config import report_problems
 from rmqinspect.tables.fold import OnlyBytes, folds_apart
 from rmqinspect.tables.groups import Position, ends_of, positions
 from rmqinspect.tables.sample import WINDOW
@@ -68,11 +69,10 @@ def read_waiting(store: Store, request: Request) -> list[Waiting] | None:
     None without any consumer offset of a queue that was read: then nothing is known.
 
     A group waits for the message at its offset, or for the first one that is still there. The store has what its
-    RocksDB databases hold. Problems of consumer offsets are told as remarks.
+    RocksDB databases hold.
     """
     entries, problems = read_consumer_offsets(store)
-    for problem in problems if request.on_remark is not None else ():
-        request.on_remark(problem)  # type: ignore[misc]
+    report_problems(problems, request, readable=bool(entries))
     entries = [entry for entry in entries if not is_system_group(entry.group)]
     queues = ends_of(store, request, {(entry.topic, entry.queue_id) for entry in entries})
     if not any((entry.topic, entry.queue_id) in queues for entry in entries):

@@ -16,7 +16,7 @@ from difflib import get_close_matches
 from rmqinspect.broker.group_topics import own_name, owner_of
 from rmqinspect.config.json_files import read_consumer_offsets
 from rmqinspect.consumequeue.bounds import peek_queues
-from rmqinspect.errors import NothingFound
+from rmqinspect.errors import NothingFound, Unreadable
 from rmqinspect.store.model import Store
 from rmqinspect.tables.filters import Selection
 from rmqinspect.tables.queue_ranges import QueueRange
@@ -68,10 +68,15 @@ def expect_group(stores: Sequence[Store], group: str) -> None:
     """Make sure that a store has an offset, or a retry topic, of a group.
 
     :raises NothingFound: none has; the message names groups that are like it.
+    :raises Unreadable: none has, and the consumer offsets of a store cannot be read.
     """
     if any(unconsumed(store, group).known for store in stores):
         return
-    groups = {entry.group for store in stores for entry in read_consumer_offsets(store)[0]}
+    read = [read_consumer_offsets(store) for store in stores]
+    groups = {entry.group for entries, _ in read for entry in entries}
+    for entries, problems in read:
+        if problems and not entries:
+            raise Unreadable(problems[0])
     if not groups:
         raise NothingFound(f"no consumer offset of a group {group}: no consumer offsets were given")
     near = ", ".join(get_close_matches(group, sorted(groups), n=3, cutoff=0.5))

@@ -11,7 +11,6 @@ Source: ScheduleMessageService, TimerMessageStore, Timeline; RocketMQ 4.0.0 to 5
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from functools import cached_property, partial
 from itertools import chain
 from typing import NamedTuple
@@ -83,7 +82,6 @@ class DelayChoice:
     waiting: bool = False  # only what still waits; the log is not read from end to end
     at: int | None = None  # ms: messages due before are overdue; None: the last activity of the broker
     states: frozenset[str] = frozenset()  # of STATES; none: any
-    topics: tuple[str, ...] = ()  # patterns of real topics; none: any
     system: bool = True  # with those bound for topics of the broker
 
     def select(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -93,10 +91,6 @@ class DelayChoice:
             mask = pc.and_(mask, pc.is_in(batch.column("state"), pa.array(sorted(self.states))))
         if not self.system:
             mask = pc.and_(mask, pc.invert(batch.column("system")))
-        if self.topics:
-            names = [name for name in pc.unique(batch.column("real_topic")).to_pylist() if name is not None]
-            chosen = [name for name in names if any(fnmatchcase(name, pattern) for pattern in self.topics)]
-            mask = pc.and_(mask, pc.is_in(batch.column("real_topic"), pa.array(chosen, pa.string())))
         return batch.filter(mask)
 
 

@@ -38,6 +38,7 @@ from rmqinspect.rocksdb.databases import ENTRIES, databases
 from rmqinspect.rocksdb.entries import entries_file, last_half, read_entries
 from rmqinspect.store.model import Store
 from rmqinspect.tables.columns import millis, name_column, pick
+from rmqinspect.tables.config import report_problems
 from rmqinspect.tables.fold import fold_log
 from rmqinspect.tables.record_columns import CHUNK_ROWS, columns_at, property_values
 from rmqinspect.tables.table import (
@@ -159,9 +160,7 @@ def read_surroundings(store: Store, request: Request) -> Surroundings:
 def _check_offset(store: Store, request: Request) -> int | None:
     """Return the consumer offset of the check; 0 before the first one; None without the file of consumer offsets."""
     offsets, problems = read_consumer_offsets(store)
-    for problem in problems:
-        if request.on_remark is not None:
-            request.on_remark(problem)
+    report_problems(problems, request, readable=bool(offsets))
     own = [one.offset for one in offsets if (one.group, one.topic, one.queue_id) == (CHECK_GROUP, HALF_TOPIC, 0)]
     return own[0] if own else 0 if offsets else None
 

@@ -32,7 +32,7 @@ def press_tab(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
 
 
 def test_commands_options_and_their_values(press_tab: Press) -> None:
-    assert press_tab("d") == ["plain,decode", "plain,diff"]
+    assert press_tab("d") == ["plain,decode", "plain,delays", "plain,diff"]
     assert press_tab("decode", "--ta") == ["plain,--table", "plain,--tag"]
     assert press_tab("decode", "--table", "q") == ["plain,queues", "plain,queue_units"]
     assert press_tab("verify", "S", "--level", "d") == ["plain,deep"]

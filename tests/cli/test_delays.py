@@ -103,3 +103,9 @@ def test_messages_in_no_queue_are_told(run: Run) -> None:
     _, screen, _ = run("delays", oracle.store("crash", "cq_tail_zero_all-5.3.3-c"), "-j", "1")
     assert "3 delayed messages of the log in no queue" in screen
     assert "not known" not in run("delays", MAIN, "-j", "1")[1]
+
+
+def test_a_topic_that_is_not_there_is_told_with_near_names(run: Run) -> None:
+    for more in ((), ("-f", "jsonl")):
+        status, _, told = run("delays", MAIN, "-t", "InvoiceLate", "-j", "1", *more)
+        assert status == 5 and "no topic matches InvoiceLate; near: InvoiceLater" in told

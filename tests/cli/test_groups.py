@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from rmqinspect.cli import main
 from tests.support import oracle
 from tests.support.building import record
 from tests.support.command import Run, runner
@@ -114,3 +115,13 @@ def test_without_queues_no_lag_is_known(run: Run) -> None:
     _, screen, _ = run(config)
     assert "lag           not known: no consume queue was given" in screen
     assert "without lag" not in screen and "0 messages" not in screen
+
+
+@pytest.mark.parametrize("words", ["groups", "groups --unconsumed busy", "transactions", "usage"])
+def test_offsets_that_cannot_be_read_are_not_taken_for_none(
+    capsys: pytest.CaptureFixture[str], words: str, store: Path
+) -> None:
+    (store / "config/consumerOffset.json").write_text("[" * 1000)
+    command, *rest = words.split()
+    assert main([command, str(store), *rest]) == 4
+    assert "nested deeper" in capsys.readouterr().err

@@ -86,3 +86,14 @@ def test_texts_are_most_options() -> None:
 @pytest.mark.parametrize("size", [2**63 - 1, 10**20])
 def test_no_limit_of_a_body_is_too_large(size: int) -> None:
     assert main(["decode", str(sample("healthy-5.5.0")), "-j", "1", "-q", "--max-body", str(size)]) == ExitStatus.DONE
+
+
+@pytest.mark.parametrize("command", ["find -k K1", "groups", "transactions", "delays", "usage"])
+def test_stores_of_one_folder_name_are_named(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    first, second = (str(sample(name)) for name in ("healthy-4.9.7", "killed-4.9.7"))
+    words = [*command.split(), "-f", "csv", "-j", "1"]
+    assert main([*words, first, second]) == 2
+    assert "Give NAME=STORE" in capsys.readouterr().err
+    main([*words, f"east={first}", f"west={second}"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("store,") and {line.split(",")[0] for line in lines[1:]} <= {"east", "west"}
