@@ -19,6 +19,7 @@ Source: DefaultMessageStore#getMessage, #isTheBatchFull, ExpressionMessageFilter
 FilterAPI#buildSubscriptionData, PullMessageProcessor#processRequest; RocketMQ 4.0.0 to 5.5.0.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -48,6 +49,7 @@ STATUSES = (
 """The statuses that follow from the files of a store."""
 
 _SCANNED = 16_000  # bytes of units, or units: see _CHANGES
+_INT = re.compile(r"\d{1,10}", re.ASCII)
 _UNIT = 20  # bytes of a unit of a queue in files; RocksDB counts as many
 
 
@@ -98,7 +100,9 @@ class Limits:
         """Return the limits that a broker.conf sets."""
         names = {"messages": "maxTransferCountOnMessageInMemory", "size": "maxTransferBytesOnMessageInMemory"}
         given = {field: settings[name].strip() for field, name in names.items() if name in settings}
-        return cls(**{field: int(text) for field, text in given.items() if text.isascii() and text.isdigit()})
+        # A broker keeps its default for what is no Java int. Source: MixAll#properties2Object.
+        numbers = {field: int(text) for field, text in given.items() if _INT.fullmatch(text)}
+        return cls(**{field: number for field, number in numbers.items() if number < 1 << 31})
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,18 @@ Source: DefaultMessageStore.CleanCommitLogService#deleteExpiredFiles, MappedFile
 (deleteWhen), or at once where the disk is nearly full; then age does not matter.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-FILE_RESERVED_HOURS = 72  # MessageStoreConfig#fileReservedTime
+from rmqinspect.store.broker_conf import setting_size
+
+_FILE_RESERVED_HOURS = 72  # MessageStoreConfig#fileReservedTime
 
 _HOUR = 3_600_000  # ms
+
+
+def reserved_hours(settings: Mapping[str, str]) -> int:
+    """Return the hours that a broker with these settings keeps its files, and its half messages."""
+    return setting_size(settings, "fileReservedTime") or _FILE_RESERVED_HOURS
 
 
 def expired_segments(last_writes: Sequence[int | None], now: int, hours: float) -> int:

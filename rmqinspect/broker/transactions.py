@@ -30,9 +30,7 @@ from rmqinspect.codec.arrays import Bools, Ints
 
 # TransactionalMessageUtil, MixAll.CID_SYS_RMQ_TRANS: the group whose consumer offset says how far the check has come.
 CHECK_GROUP = "CID_RMQ_SYS_TRANS"
-# Defaults of BrokerConfig: transactionCheckMax; MessageStoreConfig: fileReservedTime, in hours.
-CHECK_MAX = 15
-RESERVED_HOURS = 72
+CHECK_MAX = 15  # BrokerConfig#transactionCheckMax
 
 KEPT_IN = ("half_topic", "rocksdb", "real_topic")
 IN_HALF_TOPIC, IN_ROCKSDB, IN_REAL_TOPIC = range(len(KEPT_IN))

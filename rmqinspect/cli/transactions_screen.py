@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from rmqinspect.broker.transactions import CHECK_MAX, PENDING, RESERVED_HOURS, STATES
+from rmqinspect.broker.retention import reserved_hours
+from rmqinspect.broker.transactions import CHECK_MAX, PENDING, STATES
 from rmqinspect.cli.labelled import Screen
 from rmqinspect.cli.rows_plan import RowsOptions
 from rmqinspect.codec.arrays import Ints
@@ -47,7 +48,7 @@ class TransactionScreen:
         self.states = states or [STATES[PENDING]]
         settings = read_settings(arguments.config) if arguments.config else {}
         self.check_max = setting_size(settings, "transactionCheckMax") or CHECK_MAX
-        self.reserved_hours = setting_size(settings, "fileReservedTime") or RESERVED_HOURS
+        self.reserved_hours = reserved_hours(settings)
 
     def print(self, out: "Out", *, heading: bool, first: bool) -> None:
         """Write the screen; `heading`: with the name of the store."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import tzinfo
 from typing import TYPE_CHECKING, Any
 
-from rmqinspect.broker.retention import FILE_RESERVED_HOURS
+from rmqinspect.broker.retention import reserved_hours
 from rmqinspect.cli.documents import print_line
 from rmqinspect.cli.labelled import Screen, line_width, pad
 from rmqinspect.cli.usage_options import UsageArguments
@@ -175,18 +175,13 @@ def _retention(store: "Store", usage: "Usage", request: "Request", arguments: Us
     if now is not None:
         text = f"counted back from the last record, {_moment(now, arguments.zone)}"
         yield from _SCREEN.rows("retention", f"{text}; a file is as old as its last record, and the newest file stays")
-    for hours in arguments.retention or (_configured(store),):
+    for hours in arguments.retention or (reserved_hours(store.settings),):
         try:
             yield from _freed(retained(store, times, waiting, hours, now), len(store.segments), arguments.zone)
         except Unreadable as error:
             if request.on_unreadable is not None:
                 request.on_unreadable(str(error))
     yield from _SCREEN.rows("unconsumed", _oldest(store, waiting))
-
-
-def _configured(store: "Store") -> float:
-    text = store.settings.get("fileReservedTime", "")
-    return float(text) if text.isdigit() else FILE_RESERVED_HOURS
 
 
 def _freed(found: "Retention", segments: int, zone: tzinfo) -> Iterator[str]:

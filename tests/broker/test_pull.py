@@ -145,6 +145,8 @@ def test_limits_of_a_broker() -> None:
     assert given(64, Limits(size=1)) == 1  # the first message is always given
     settings = {"maxTransferCountOnMessageInMemory": " 7 ", "maxTransferBytesOnMessageInMemory": "many"}
     assert Limits.from_settings(settings) == Limits(messages=7)
+    for odd in ("9" * 5000, str(1 << 31), "\u00b2", "-1"):
+        assert Limits.from_settings({"maxTransferCountOnMessageInMemory": odd}) == Limits()
 
 
 def test_a_batch_is_given_whole_or_not() -> None:

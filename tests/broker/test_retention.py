@@ -2,7 +2,7 @@
 
 import pytest
 
-from rmqinspect.broker.retention import expired_segments
+from rmqinspect.broker.retention import expired_segments, reserved_hours
 
 HOUR = 3_600_000
 
@@ -24,3 +24,10 @@ HOUR = 3_600_000
 def test_segments_go_from_the_oldest_on(ages: list[int | None], hours: float, expected: int) -> None:
     now = 1_700_000_000_000
     assert expired_segments([None if age is None else now - age * HOUR for age in ages], now, hours) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "hours"), [("48", 48), ("0", 72), ("\u00b2", 72), ("9" * 5000, 72), ("-1", 72), (None, 72)]
+)
+def test_a_setting_that_is_no_number_of_hours_leaves_the_default(value: str | None, hours: int) -> None:
+    assert reserved_hours({} if value is None else {"fileReservedTime": value}) == hours
