@@ -52,8 +52,8 @@ def _in_own_queue(wanted: Mapping[tuple[str, int], QueueRange], batch: pa.Record
         if one is not None:
             firsts[number], behinds[number] = one.first, one.behind
     offsets = batch.column("queue_offset").to_numpy(zero_copy_only=False)
-    ends = offsets + _messages(batch)
-    found: Bools = (offsets < behinds[which]) & (ends > firsts[which])
+    # Ranges begin at 0 or behind it: this side cannot overflow, whatever a damaged record takes its offset to be.
+    found: Bools = (offsets < behinds[which]) & (offsets > firsts[which] - _messages(batch))
     return found
 
 

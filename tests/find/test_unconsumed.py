@@ -15,6 +15,7 @@ from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.store.model import Store
 from rmqinspect.tables.filters import Selection
 from rmqinspect.tables.log import message_rows
+from rmqinspect.tables.queue_ranges import QueueRange, in_ranges
 from rmqinspect.tables.table import Request
 from tests.support import oracle
 from tests.support.building import record
@@ -97,6 +98,14 @@ def test_inner_batches_count_where_one_of_their_messages_is_not_consumed(tmp_pat
     table = {"offsetTable": {f"{queue[0]}@G": {str(queue[1]): offset}}}
     (root / "config" / "consumerOffset.json").write_text(json.dumps(table))
     assert found(store_of(root), "G") == [of_queue[-1]["physical_offset"]]
+
+
+def test_an_inner_batch_at_the_highest_offsets_counts(tmp_path: Path) -> None:
+    last = (1 << 63) - 2
+    properties = b"INNER_NUM\x01999999999\x02"
+    write(tmp_path, "commitlog/00000000000000000000", record(0, topic="T", queue_offset=last, properties=properties))
+    (batch,) = message_rows(store_of(tmp_path), Request())
+    assert in_ranges([QueueRange("T", 0, last - 1, last + 1)], batch).to_pylist() == [True]
 
 
 def small_store(root: Path) -> None:
