@@ -117,6 +117,8 @@ def retained(
             if queue.files not in minima:
                 minima[queue.files] = first_offset_in(queue.files, start)
             minimum = minima[queue.files]
-            losses[one.position.entry.group] += (queue.max_offset if minimum is None else minimum) - one.queue_offset
+            lost = (queue.max_offset if minimum is None else minimum) - one.queue_offset
+            if lost > 0:  # places of damaged units need not ascend: the minimum may be before the group
+                losses[one.position.entry.group] += lost
     ordered = dict(sorted(losses.items(), key=lambda item: (-item[1], item[0])))
     return Retention(hours, segments, times[count - 1] if count else None, None if waiting is None else ordered)

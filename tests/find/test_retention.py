@@ -1,7 +1,9 @@
 """What a retention would take from consumer groups, against the units of their queues."""
 
+import json
 from collections import defaultdict
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +17,7 @@ from rmqinspect.tables.queues import QUEUE_UNITS
 from rmqinspect.tables.sample import Sample
 from rmqinspect.tables.table import Request
 from rmqinspect.tables.usage_fold import read_usage
-from tests.support.side_tables import broker, milliseconds, rows
+from tests.support.side_tables import broker, milliseconds, rows, store_of, units_of, write
 
 # With batch queues, light queues and DLedger's heads of entries; several segments each.
 CASES = ("main-5.3.3", "lmq-4.9.7", "dledger-4.9.7", "retention-4.9.7")
@@ -79,3 +81,17 @@ def test_the_first_offset_behind_a_place_is_the_minimum_of_a_log_that_begins_the
         for start in (0, store.segments[1].base, store.segments[-1].base, 1 << 60):
             expected = [offset for place, offset in queue if place >= start]
             assert first_offset_in(files, start) == (expected[0] if expected else None)
+
+
+def test_a_damaged_unit_behind_the_new_minimum_is_no_negative_loss(tmp_path: Path) -> None:
+    for base in (0, 1000):
+        write(tmp_path, f"commitlog/{base:020d}", bytes(1000))
+    places = (1000, 1200, 100, 1400)  # the third one points before the others
+    write(tmp_path, "consumequeue/T/0/00000000000000000000", units_of(*((place, 100, 0) for place in places)))
+    write(tmp_path, "config/consumerOffset.json", json.dumps({"offsetTable": {"T@G": {"0": 2}}}).encode())
+    store = store_of(tmp_path)
+    waiting = read_waiting(store, Request())
+    assert waiting and waiting[0].physical_offset == 100
+    found = retained(store, [0, 0], waiting, 1, 1 << 40)
+    assert len(found.segments) == 1
+    assert found.losses == {}
