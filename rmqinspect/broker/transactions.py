@@ -21,7 +21,7 @@ TransactionalMessageRocksDBService, TransMessageRocksDBStore; RocketMQ 4.2.0 to 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,9 +94,12 @@ class Halves:
     kept_in: NDArray[np.int8]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Decisions:
-    """What the log says about half messages, in log order; columns of one kind of record have one shape."""
+    """What the log says about half messages, in log order; columns of one kind of record have one shape.
+
+    `judge` takes the columns out that it needs no more: there are millions of them.
+    """
 
     commit_of: Ints = field(default_factory=_none)  # PREPAREDTRANSACTIONOFFSET; 0 in a copy of a delayed commit
     commit_offset: Ints = field(default_factory=_none)  # where the commit record stands
@@ -107,6 +110,11 @@ class Decisions:
     end_offset: Ints = field(default_factory=_none)
     discard_key: Hashes = field(default_factory=_no_keys)
     discard_offset: Ints = field(default_factory=_none)
+
+    def drop(self, *names: str) -> None:
+        """Let go of columns: they are empty afterwards."""
+        for name in names:
+            setattr(self, name, getattr(self, name)[:0].copy())
 
 
 @dataclass(frozen=True)
@@ -137,29 +145,32 @@ class Transactions:
 
 
 def judge(halves: Halves, decisions: Decisions, around: Surroundings) -> Transactions:
-    """Return the state of each transaction.
+    """Return the state of each transaction. Of `decisions` only the offsets of commits and discards are left.
 
     Source: TransactionalMessageServiceImpl#check decides about the newest copy alone; the others are replaced.
     """
     order = np.argsort(halves.key, kind="stable").astype(np.int32)  # equal keys stay in log order
     firsts = _group_starts(halves.key, order)
-    copies = np.diff(np.append(firsts, len(order))).astype(np.int32)
-    first, newest = order[firsts], order[firsts + copies - 1] if len(firsts) else order.copy()
 
     op_offset, stray_ops = _ops_of(halves, decisions)
+    decisions.drop("op_of", "op_offset", "end_of", "end_offset")
     op_offset = _least(op_offset, order, firsts)
     commit_offset, commits, stray_commits = _commits_of(halves.physical_offset, decisions)
-    commits = _sums(commits, order, firsts)
+    decisions.drop("commit_of")
+    commits = _reduced(np.add, commits, order, firsts)
     commit_offset = _least(commit_offset, order, firsts)
+    copies = np.diff(firsts, append=np.int32(len(order)))
+    first, newest = order[firsts], order[firsts + copies - 1]
     del order, firsts
     # A delayed commit is stored once more when it is due, without the offset of the half copy.
-    key = halves.key[newest]
-    by_key, _ = _lookup(decisions.commit_key, decisions.commit_offset, key)
-    commit_offset = np.where((commit_offset == ABSENT) & (key != 0), by_key, commit_offset)
-    del by_key
-    _, discard_offset = _lookup(decisions.discard_key, decisions.discard_offset, key)
-    discard_offset[key == 0] = ABSENT
-    del key
+    rows = np.flatnonzero(commit_offset == ABSENT)
+    key = halves.key[newest[rows]]
+    asked = _among(decisions.commit_key, key)
+    commit_offset[rows] = _lookup(decisions.commit_key[asked], decisions.commit_offset[asked], key, "first")
+    decisions.drop("commit_key")
+    del rows, key, asked
+    discard_offset = _lookup(decisions.discard_key, decisions.discard_offset, halves.key[newest], "last")
+    decisions.drop("discard_key")
 
     state, reason = (np.empty(len(newest), np.int8) for _ in range(2))
     for some in _slices(len(newest)):
@@ -268,16 +279,18 @@ def _group_starts(keys: Hashes, order: Indexes) -> Indexes:
 
 def _least(offsets: Ints, order: Indexes, firsts: Indexes) -> Ints:
     """Return the lowest offset of each group that is not ABSENT."""
-    if not len(firsts):
-        return offsets
     # As unsigned numbers ABSENT is the highest.
-    unsigned = offsets.view(np.uint64)[order]
-    return np.minimum.reduceat(unsigned, firsts).view(np.int64)
+    return _reduced(np.minimum, offsets.view(np.uint64), order, firsts).view(np.int64)
 
 
-def _sums(numbers: Indexes, order: Indexes, firsts: Indexes) -> Indexes:
-    """Return the sum of each group."""
-    return np.add.reduceat(numbers[order], firsts, dtype=np.int32) if len(firsts) else numbers
+def _reduced(function: np.ufunc, values: NDArray[Any], order: Indexes, firsts: Indexes) -> NDArray[Any]:
+    """Return the sum, or the least, of the values of each group."""
+    reduced = np.empty(len(firsts), values.dtype)
+    for some in _slices(len(firsts)):
+        starts = firsts[some]
+        end = firsts[some.stop] if some.stop < len(firsts) else len(order)
+        reduced[some] = function.reduceat(values[order[starts[0] : end]], starts - starts[0], dtype=values.dtype)
+    return reduced
 
 
 def _commits_of(places: Ints, decisions: Decisions) -> tuple[Ints, Indexes, int]:
@@ -285,9 +298,9 @@ def _commits_of(places: Ints, decisions: Decisions) -> tuple[Ints, Indexes, int]
 
     0 is not the name of a first record: it stands in what was stored again, by a delay or a retry.
     """
-    order = np.argsort(decisions.commit_of, kind="stable")
-    order = order[decisions.commit_of[order] > 0]
-    named, offsets = decisions.commit_of[order], decisions.commit_offset[order]
+    named, offsets = _sorted(decisions.commit_of, decisions.commit_offset)
+    start = np.searchsorted(named, 0, "right")
+    named, offsets = named[start:], offsets[start:]
     found, counts = np.empty(len(places), np.int64), np.empty(len(places), np.int32)
     for some in _slices(len(places)):
         left, right = (np.searchsorted(named, places[some], side) for side in ("left", "right"))
@@ -361,16 +374,27 @@ def _match(wanted: Ints, keys: Ints, offsets: Ints) -> Ints:
     return found
 
 
-def _lookup(keys: Hashes, offsets: Ints, wanted: Hashes) -> tuple[Ints, Ints]:
-    """Return the lowest and the highest of the ascending offsets with each key wanted."""
+def _among(keys: Hashes, wanted: Hashes) -> Bools:
+    """Return which keys are wanted."""
+    wanted = np.unique(wanted)
+    found = np.zeros(len(keys), np.bool_)
+    for some in _slices(len(keys)) if len(wanted) else ():
+        at = np.minimum(np.searchsorted(wanted, keys[some]), len(wanted) - 1)
+        found[some] = wanted[at] == keys[some]
+    return found
+
+
+def _lookup(keys: Hashes, offsets: Ints, wanted: Hashes, which: Literal["first", "last"]) -> Ints:
+    """Return the first or the last of the ascending offsets with each key wanted, ABSENT without, and for no key."""
     order = np.argsort(keys, kind="stable")
     keys, offsets = keys[order], offsets[order]
     del order
-    lowest, highest = (np.empty(len(wanted), np.int64) for _ in range(2))
+    found = np.empty(len(wanted), np.int64)
     for some in _slices(len(wanted)):
         left, right = (np.searchsorted(keys, wanted[some], side) for side in ("left", "right"))
-        lowest[some], highest[some] = _take(offsets, left, right > left), _take(offsets, right - 1, right > left)
-    return lowest, highest
+        there = (right > left) & (wanted[some] != 0)
+        found[some] = _take(offsets, left if which == "first" else right - 1, there)
+    return found
 
 
 def _take(values: Ints, at: Ints, there: Bools) -> Ints:

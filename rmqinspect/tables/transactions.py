@@ -90,12 +90,12 @@ class StoreTransactions:
 
     store: Store
     halves: Halves
-    half_size: Ints  # bytes of each half copy
-    origin: Ints  # of each half copy: index in `origins`
-    check_times: Ints  # of each transaction
+    half_size: NDArray[np.int32]  # bytes of each half copy
+    origin: NDArray[np.int32]  # of each half copy: index in `origins`
+    check_times: NDArray[np.int32]  # of each transaction
     origins: Sequence[Origin]
     judged: Transactions
-    commit_size: Ints  # bytes of each transaction's commit record, 0 without
+    commit_size: NDArray[np.int32]  # bytes of each transaction's commit record, 0 without
     damaged_ops: int
     last_store_timestamp: int | None  # ms, the highest of the log
     check_offset: int | None  # how far the check has come in the half topic; None: not known
@@ -128,12 +128,12 @@ def read_transactions(store: Store, request: Request) -> StoreTransactions:
     entries = _entries_of(store)
     around = replace(read_surroundings(store, request), lost=_joined(lost))
     judged = judge(halves, decisions, around)
-    check_times = more["check_times"][judged.newest].astype(np.int64)
+    check_times = more["check_times"][judged.newest].astype(np.int32)
     if entries is not None and len(entries[0]):
         places, times = entries
         at = np.minimum(np.searchsorted(places, halves.physical_offset[judged.newest]), len(places) - 1)
         entered = (places[at] == halves.physical_offset[judged.newest]) & (halves.kept_in[judged.newest] == IN_ROCKSDB)
-        check_times = np.where(entered, times[at], check_times)
+        check_times[entered] = np.minimum(times[at][entered], np.iinfo(np.int32).max)
     return StoreTransactions(
         store,
         halves,
@@ -178,10 +178,12 @@ def _entries_of(store: Store) -> tuple[Ints, Ints] | None:
     return pairs[:, 0], pairs[:, 1]
 
 
-def _sizes_at(wanted: Ints, places: Ints, sizes: NDArray[np.int32]) -> Ints:
+def _sizes_at(wanted: Ints, places: Ints, sizes: NDArray[np.int32]) -> NDArray[np.int32]:
     """Return the size of the record at each place; `places` ascend. 0 of an absent one."""
-    found = np.append(sizes, 0)[np.searchsorted(places, wanted)]
-    return np.where(wanted == ABSENT, 0, found)
+    found = np.zeros(len(wanted), np.int32)
+    there = np.flatnonzero(wanted != ABSENT)
+    found[there] = sizes[np.searchsorted(places, wanted[there])]
+    return found
 
 
 def _or_absent(offset: int | None) -> int:
@@ -230,7 +232,7 @@ def _batch(found: StoreTransactions, rows: Ints, wanted: frozenset[str] | None) 
         "real_topic": pa.array(topics, pa.string()).take(pa.array(origin)),
         "real_queue_id": pa.array(queues, pa.int32()).take(pa.array(origin)),
         "state": pick(STATES, judged.state[rows]),
-        "check_times": pa.array(found.check_times[rows].astype(np.int32)),
+        "check_times": pa.array(found.check_times[rows]),
         "commit_physical_offset": _offsets(judged.commit_offset[rows]),
         "op_physical_offset": _offsets(judged.op_offset[rows]),
         "producer_group": pa.array(groups, pa.string()).take(pa.array(origin)),
@@ -243,8 +245,8 @@ def _batch(found: StoreTransactions, rows: Ints, wanted: frozenset[str] | None) 
         "why": pick(REASONS, judged.reason[rows]),
     }
     for names, places, sizes, columns_of in (
-        (_OF_HALF, halves.physical_offset[newest], found.half_size[newest], _of_halves),
-        (_OF_COMMIT, judged.commit_offset[rows], found.commit_size[rows], _of_commits),
+        (_OF_HALF, halves.physical_offset[newest], found.half_size[newest].astype(np.int64), _of_halves),
+        (_OF_COMMIT, judged.commit_offset[rows], found.commit_size[rows].astype(np.int64), _of_commits),
     ):
         if wanted is None or not wanted.isdisjoint(names):
             schema = [(name, SCHEMA.field(name).type) for name in names]
