@@ -186,7 +186,10 @@ def judge(halves: Halves, decisions: Decisions, around: Surroundings) -> Transac
         )
         state[some], reason[some] = _states(found, around)
     # By their newest copies, as the check meets them: half copies are in log order.
-    rank = np.argsort(newest, kind="stable").astype(np.int32)
+    row = np.full(len(halves.key), ABSENT, np.int32)
+    row[newest] = np.arange(len(newest), dtype=np.int32)
+    rank = row[row != ABSENT]
+    del row
     columns = (newest, first, copies, state, reason, commits, commit_offset, op_offset, discard_offset)
     for values in columns:
         values[:] = values[rank]
@@ -271,9 +274,10 @@ def _slices(count: int) -> Iterator[slice]:
 
 def _group_starts(keys: Hashes, order: Indexes) -> Indexes:
     """Return where, in the order of keys, each group of equal ones begins; what has no key is a group of its own."""
-    keys = keys[order]
-    new: Bools = np.ones(len(keys), np.bool_)
-    new[1:] = (keys[1:] != keys[:-1]) | (keys[1:] == 0)
+    new: Bools = np.ones(len(order), np.bool_)
+    for some in _slices(len(order) - 1):
+        before, after = (keys[order[some.start + by : some.stop + by]] for by in (0, 1))
+        new[some.start + 1 : some.stop + 1] = (after != before[: len(after)]) | (after == 0)
     return np.flatnonzero(new).astype(np.int32)
 
 

@@ -1,10 +1,11 @@
-"""The records of transactions, collected in one pass over the log: numbers only, 16 to 37 bytes for each.
+"""The records of transactions, collected in one pass over the log: numbers only, 16 to 35 bytes for each.
 
 A half copy has `half` columns, a commit record `commit` columns and so on. Names repeat, so of each half copy only the
 number of its origin is kept: producer group, real topic, real queue. Ids are read again for the rows that are shown.
 """
 
 from collections.abc import Sequence
+from mmap import mmap
 from typing import Any
 
 import numpy as np
@@ -52,11 +53,35 @@ Origin = tuple[str | None, str | None, int | None]
 """Producer group, real topic, real queue id."""
 
 
+class _Column:
+    """Numbers that become more, in memory of their own: what they leave goes back to the system, without holes."""
+
+    def __init__(self, dtype: type) -> None:
+        self._room: NDArray[Any] = np.zeros(0, dtype)
+        self._count = 0
+
+    @property
+    def values(self) -> NDArray[Any]:
+        return self._room[: self._count]
+
+    def add(self, values: NDArray[Any] | int, count: int) -> None:
+        end = self._count + count
+        if end > len(self._room):
+            # Twice as much as is needed: what is not written yet takes no memory.
+            room: NDArray[Any] = np.frombuffer(mmap(-1, 2 * end * self._room.itemsize), self._room.dtype)
+            room[: self._count] = self.values
+            self._room = room
+        self._room[self._count : end] = values
+        self._count = end
+
+
 class TransactionRecords:
     """A fold of the log (`tables.fold.LogFold`)."""
 
     def __init__(self) -> None:
-        self._chunks: dict[str, list[dict[str, NDArray[Any]]]] = {kind: [] for kind in _DTYPES}
+        self._columns = {
+            kind: {name: _Column(dtype) for name, dtype in dtypes.items()} for kind, dtypes in _DTYPES.items()
+        }
         self.origins: list[Origin] = []
         self._origin_numbers: dict[int, int] = {}  # by hash
         self.damaged_ops = 0  # op records whose body is not what was written, or no list of offsets
@@ -90,10 +115,10 @@ class TransactionRecords:
             [self._number_of(hashed, following.origins[at]) for hashed, at in following._origin_numbers.items()],
             np.int32,
         )
-        for chunk in following._chunks["half"]:
-            chunk["origin"] = numbers[chunk["origin"]]
-        for kind, chunks in following._chunks.items():
-            self._chunks[kind] += chunks
+        origins = following._columns["half"]["origin"].values
+        origins[:] = numbers[origins]
+        for kind, columns in following._columns.items():
+            self._add(kind, *(column.values for column in columns.values()))
         self.damaged_ops += following.damaged_ops
         if following.last_store_timestamp is not None:
             self._note_time(following.last_store_timestamp)
@@ -116,22 +141,11 @@ class TransactionRecords:
 
     def _add(self, kind: str, *columns: NDArray[Any] | int) -> None:
         count = max(len(column) for column in columns if isinstance(column, np.ndarray))
-        if count:
-            dtypes = _DTYPES[kind]
-            self._chunks[kind].append(
-                {
-                    name: np.broadcast_to(np.asarray(column, dtype), count).copy()
-                    for (name, dtype), column in zip(dtypes.items(), columns, strict=True)
-                }
-            )
+        for own, values in zip(self._columns[kind].values(), columns, strict=True):
+            own.add(values, count)
 
     def _taken(self, kind: str) -> dict[str, NDArray[Any]]:
-        """Return whole columns of one kind of record; each lets go of its parts before the next one is made."""
-        chunks = self._chunks.pop(kind)
-        return {
-            name: np.concatenate([np.zeros(0, dtype), *(chunk.pop(name) for chunk in chunks)])
-            for name, dtype in _DTYPES[kind].items()
-        }
+        return {name: column.values for name, column in self._columns.pop(kind).items()}
 
     def _take_halves(self, records: Records, which: Bools, kept_in: int) -> None:
         if not which.any():
