@@ -30,7 +30,7 @@ _SCREEN = Screen(indent=14, phrases=True)
 _LISTED = 5  # kinds, topics, tags and hosts, unless -n says otherwise
 _SHOWN = ("content", "kind", "topic", "tag", "host", "hour")  # what fits a screen, unless --by says otherwise
 _GROUPS = 5  # groups that would lose messages
-_BAR = 20  # cells
+_BAR = 20  # cells; less on a narrow terminal
 _PARTS = " ▏▎▍▌▋▊▉"  # eighths of a cell
 _LEVELS = "▁▂▃▄▅▆▇█"
 _NARROWEST, _WIDEST = 12, 40  # cells of a value
@@ -84,12 +84,14 @@ def _bars(rows: "list[dict[str, Any]]", usage: "Usage") -> Iterator[str]:
     sizes = [f"{_size(row)}  {100 * row['share']:5.1f} %" for row in rows]
     told = [count(row["messages"], "message") if row["records"] else "" for row in rows]
     size_width, told_width = (max(map(len, texts), default=0) for texts in (sizes, told))
-    room = line_width() - _SCREEN.indent - size_width - told_width - 3 * len("  ") - _BAR
+    room = line_width() - _SCREEN.indent - size_width - told_width - 3 * len("  ")
+    cells = max(0, min(_BAR, room - _NARROWEST))
+    room -= cells
     names = [_name(row, others, max(_NARROWEST, min(_WIDEST, room))) for row in rows]
     width = max(map(cell_width, names), default=0)
     highest = max((row["share"] for row in rows if row["covers"] != "others"), default=0)
     for number, (row, name, size, messages) in enumerate(zip(rows, names, sizes, told, strict=True)):
-        bar = _bar(row["share"] / highest if highest and row["covers"] != "others" else 0)
+        bar = _bar(row["share"] / highest if highest and row["covers"] != "others" else 0, cells)
         label = "" if number else dimension
         yield f"{label:{_SCREEN.indent}}{pad(name, width)}  {size:>{size_width}}  {bar}  {messages}".rstrip()
 
@@ -115,10 +117,10 @@ def _size(row: "dict[str, Any]") -> str:
     return f"{describe_size(row['bytes'])}{error}"
 
 
-def _bar(part: float) -> str:
+def _bar(part: float, cells: int) -> str:
     """Return a bar of eighths of cells, filled with blanks."""
-    whole, eighths = divmod(round(max(0.0, min(part, 1.0)) * _BAR * 8), 8)
-    return f"{'█' * whole}{_PARTS[eighths] if eighths else ''}".ljust(_BAR)
+    whole, eighths = divmod(round(max(0.0, min(part, 1.0)) * cells * 8), 8)
+    return f"{'█' * whole}{_PARTS[eighths] if eighths else ''}".ljust(cells)
 
 
 def _segments(rows: "list[dict[str, Any]]") -> str:

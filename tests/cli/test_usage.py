@@ -135,3 +135,10 @@ def test_hidden_tags_stay_hidden_on_the_screen(run: Run) -> None:
     hosts = [row["value"] for batch in usage_batches(usage, by=("host",)) for row in batch.to_pylist()]
     _, screen, _ = run("usage", oracle.store("broker", "main-5.3.3"), "--redact", "tags,hosts")
     assert "(hidden)" in screen and "TagA" not in screen and not any(host in screen for host in hosts)
+
+
+@pytest.mark.parametrize("width", [66, 80])
+def test_bars_give_way_on_a_narrow_terminal(run: Run, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    monkeypatch.setattr("rmqinspect.cli.usage_screen.line_width", lambda: width)
+    lines = run("usage", oracle.store("broker", "main-5.3.3"), "--by", "content,kind,topic,tag,host")[1].splitlines()
+    assert max(len(line) for line in lines if " % " in line) <= width
