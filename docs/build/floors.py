@@ -48,7 +48,7 @@ FLOORS = (
         7,
         "find",
         "broker codec commitlog config consumequeue damage index schemas store tables",
-        "look-ups: which few bytes of the log hold what is asked for, and what became of a message",
+        "answers: where a message is, what became of it, what consumers get and wait for, what retention takes",
     ),
     Folder(7, "diff", "codec commitlog config consumequeue schemas store system tables", "differences of two stores"),
     Folder(
