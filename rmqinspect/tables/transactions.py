@@ -126,7 +126,7 @@ def read_transactions(store: Store, request: Request) -> StoreTransactions:
     halves, more = records.halves()
     decisions, sizes = records.decisions()
     entries = _entries_of(store)
-    around = replace(read_surroundings(store, request), lost=_joined(lost))
+    around = replace(_surroundings(store, request, entries), lost=_joined(lost))
     judged = judge(halves, decisions, around)
     check_times = more["check_times"][judged.newest].astype(np.int32)
     if entries is not None and len(entries[0]):
@@ -151,7 +151,10 @@ def read_transactions(store: Store, request: Request) -> StoreTransactions:
 
 def read_surroundings(store: Store, request: Request) -> Surroundings:
     """Return what the files beside the log say about all transactions of a store."""
-    entries = _entries_of(store)
+    return _surroundings(store, request, _entries_of(store))
+
+
+def _surroundings(store: Store, request: Request, entries: tuple[Ints, Ints] | None) -> Surroundings:
     return Surroundings(
         _check_offset(store, request), None if entries is None else entries[0], _or_absent(last_half(store))
     )
