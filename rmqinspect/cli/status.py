@@ -35,7 +35,8 @@ MEANINGS = {
     ExitStatus.BUG: "a bug in rmqinspect; the message asks for a report",
     ExitStatus.USAGE: "wrong usage",
     ExitStatus.DAMAGE: "damage or an inconsistency; `decode`, `export`: in the selected range, a row whose status is"
-    " not ok, or missing records; `diff`, `verify --against`: different",
+    " not ok, or missing records; `find`: a hit whose status is not ok; `groups`: an offset beyond its queue; `diff`,"
+    " `verify --against`: different",
     ExitStatus.UNREADABLE: "something requested could not be read: no such file, not a store, an archive, permission,"
     " I/O error; stderr is full",
     ExitStatus.NOTHING_FOUND: "nothing found: no such offset, id or key, no matching topic",
