@@ -70,13 +70,13 @@ def _level_rows(levels: "dict[int, PlaceCount]", delays: "Delays", zone: tzinfo)
     if not levels:
         return []
     states = [state for state in _COUNTED if any(place.states[state] for place in levels.values())]
-    rows: list[Sequence[str]] = [("level", "delay", *states, "next due", "last due", "next offset")]
+    rows: list[Sequence[str]] = [("level", "delay", *states, "next due", "last due", "offset")]
     offsets = delays.sources.level_offsets
     for level, place in sorted(levels.items()):
         numbers = [group_digits(place.states[state]) for state in states]
         delay = "" if place.delay is None else _span(place.delay // 1000)
         offset = "unknown" if offsets is None else group_digits(offsets.get(level, 0))
-        rows.append((str(level), delay, *numbers, _time(place.next_due, zone), _time(place.last_due, zone), offset))
+        rows.append((str(level), delay, *numbers, _second(place.next_due, zone), _second(place.last_due, zone), offset))
     return rows
 
 
@@ -104,15 +104,15 @@ def _message_rows(messages: "Sequence[Row]", now: int, zone: tzinfo) -> list[Seq
     for row in messages:
         due = _due(row)
         away = "" if due is None or not now else _away(due // 1000 - now)
-        rows.append((_time(due, zone), away, _where(row), row["real_topic"] or "?", row["msg_id"] or "?"))
+        rows.append((_second(due, zone), away, _where(row), row["real_topic"] or "?", _place(row)))
     return rows
 
 
 def _missing_rows(messages: "Sequence[Row]", zone: tzinfo) -> list[Sequence[str]]:
     rows: list[Sequence[str]] = []
     for row in messages:
-        place, why = f"at {group_digits(row['physical_offset'])}", f"{row['state']}: {row['reason']}"
-        rows.append((_time(_due(row), zone), _where(row), place, row["real_topic"] or "?", why))
+        why = f"{row['state']}: {row['reason']}"
+        rows.append((_second(_due(row), zone), _where(row), _place(row), row["real_topic"] or "?", why))
     return rows
 
 
@@ -122,6 +122,10 @@ def _due(row: "Row") -> int | None:
 
 def _where(row: "Row") -> str:
     return f"level {row['level']}" if row["source"] == "level" else _NAMES[row["source"]]
+
+
+def _place(row: "Row") -> str:
+    return f"at {group_digits(row['physical_offset'])}"
 
 
 def _away(millis: int) -> str:
@@ -138,6 +142,11 @@ def _span(millis: int) -> str:
 
 def _time(micros: int | None, zone: tzinfo) -> str:
     return "" if micros is None else format_millis(micros // 1000, zone) or ""
+
+
+def _second(micros: int | None, zone: tzinfo) -> str:
+    """Return a time for a table: to the second."""
+    return "" if micros is None else _time(micros // 1_000_000 * 1_000_000, zone).replace(".000", "", 1)
 
 
 def _next(summary: "DelaySummary", delays: "Delays", path: str) -> str:
