@@ -51,45 +51,46 @@ FLOORS = (
         "answers: where a message is, what became of it, what consumers get and wait for, what retention takes",
     ),
     Folder(7, "diff", "codec commitlog config consumequeue schemas store system tables", "differences of two stores"),
+    Folder(7, "forecast", "store", "what a broker does to a store at its next start"),
     Folder(
-        7,
+        8,
         "verify",
         "broker codec commitlog config consumequeue damage index rocksdb schemas store system tables timer",
         "all checks, one verdict; one folder per kind of file",
     ),
     Folder(
-        8,
+        9,
         "show",
         "broker codec commitlog config consumequeue damage find rocksdb schemas store system tables",
         "one record, or one store's summary",
     ),
     Folder(
-        8,
+        9,
         "export",
         "broker commitlog consumequeue output rocksdb store system tables verify",
         "whole stores as Parquet files",
     ),
     Folder(
-        9,
+        10,
         "explain",
         "codec find schemas show store verify",
         "the meaning of codes, fields, flags, and lines of broker logs",
     ),
     Folder(
-        9,
+        10,
         "spark",
         "codec export rocksdb store system tables verify",
         "the Spark data source, exports as Spark jobs",
     ),
     Folder(
-        10,
+        11,
         "cli",
         "broker codec commitlog config diff explain export find index output rocksdb show spark store system tables "
         "verify",
         "one module per command: options in, screens out",
     ),
-    Folder(11, "__init__", "rocksdb store tables verify", "the names that `import rmqinspect` offers"),
-    Folder(11, "__main__", "cli system", "the console script"),
+    Folder(12, "__init__", "rocksdb store tables verify", "the names that `import rmqinspect` offers"),
+    Folder(12, "__main__", "cli system", "the console script"),
 )
 
 # A library that is not in this list is not imported anywhere.
