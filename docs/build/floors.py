@@ -51,7 +51,7 @@ FLOORS = (
         "answers: where a message is, what became of it, what consumers get and wait for, what retention takes",
     ),
     Folder(7, "diff", "codec commitlog config consumequeue schemas store system tables", "differences of two stores"),
-    Folder(7, "forecast", "store", "what a broker does to a store at its next start"),
+    Folder(7, "forecast", "codec commitlog schemas store tables", "what a broker does to a store at its next start"),
     Folder(
         8,
         "verify",
@@ -101,7 +101,8 @@ LIBRARIES = {
     "javaproperties": "store",
     "llvmlite": "codec",
     "numba": "codec",
-    "numpy": "codec commitlog consumequeue index config rocksdb timer broker damage tables find diff verify export",
+    "numpy": "codec commitlog consumequeue index config rocksdb timer broker damage tables find diff forecast verify "
+    "export",
     "pyarrow": "codec system output tables find diff verify export spark cli",
     "py4j": "spark",
     "pyspark": "spark",
