@@ -51,7 +51,12 @@ FLOORS = (
         "answers: where a message is, what became of it, what consumers get and wait for, what retention takes",
     ),
     Folder(7, "diff", "codec commitlog config consumequeue schemas store system tables", "differences of two stores"),
-    Folder(7, "forecast", "codec commitlog schemas store tables", "what a broker does to a store at its next start"),
+    Folder(
+        7,
+        "forecast",
+        "codec commitlog consumequeue index schemas store tables",
+        "what a broker does to a store at its next start",
+    ),
     Folder(
         8,
         "verify",

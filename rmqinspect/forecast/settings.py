@@ -1,12 +1,28 @@
-"""The settings of a broker that a start depends on: from broker.conf, else the broker's default, else the files.
+"""The settings of a broker that a start depends on: from broker.conf, else from the files, else the broker's default.
 
-Source: MessageStoreConfig, BrokerConfig; RocketMQ 4.0.0 to 5.5.0.
+    mappedFileSizeCommitLog = 65536        broker.conf       read as Java reads it: MixAll#properties2Object
+    (not given)                            the files' size   a broker that wrote them had it
+    (no files)                             1073741824        MessageStoreConfig
+
+What the answer rests on, other than broker.conf, is said in words.
+
+Source: MixAll#properties2Object, MessageStoreConfig, BrokerConfig; RocketMQ 4.0.0 to 5.5.0.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
+from rmqinspect.consumequeue.units import usual_sizes
+from rmqinspect.index.geometry import Geometry, configured_geometry, read_index_files
+from rmqinspect.schemas.consumequeue import QueueUnit
 from rmqinspect.store.model import Store
+
+_UNIT_SIZE: int = QueueUnit.sizeof()
+_INT = re.compile(r"[+-]?\d{1,20}")  # Java's parseInt takes the digits of every script, as \d does
+# Newest index files that are asked for their slots and entries: the current one may be nearly empty.
+_ASKED_INDEX_FILES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +32,8 @@ class Settings:
     mapped_file_size_commit_log: int = 1 << 30
     mapped_file_size_consume_queue: int = 6_000_000  # rounded up to whole units
     mapper_file_size_batch_consume_queue: int = 13_800_000
+    mapped_file_size_consume_queue_ext: int = 48 << 20
+    mapped_file_size_timer_log: int = 100 << 20
     max_hash_slot_num: int = 5_000_000
     max_index_num: int = 20_000_000
     check_crc_on_recover: bool = True
@@ -24,6 +42,7 @@ class Settings:
     commit_log_recover_max_num: int = 10
     message_index_enable: bool = True
     message_index_safe: bool = False
+    index_file_write_enable: bool = True
     index_rocks_db_enable: bool = False
     trans_rocks_db_enable: bool = False
     trans_write_origin_trans_half_enable: bool = True
@@ -36,7 +55,9 @@ class Settings:
     enable_consume_queue_ext: bool = False
     rocksdb_cq_double_write_enable: bool = False
     enable_d_leger_commit_log: bool = False
+    timer_wheel_enable: bool = True
     store_type: str = "default"
+    config_manager_version: str = "v1"
     flush_disk_type: str = "ASYNC_FLUSH"
     broker_role: str = "ASYNC_MASTER"
     message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
@@ -45,10 +66,105 @@ class Settings:
 SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "mapped_file_size_commit_log": ("mappedFileSizeCommitLog", "mapedFileSizeCommitLog"),
     "mapped_file_size_consume_queue": ("mappedFileSizeConsumeQueue", "mapedFileSizeConsumeQueue"),
+    "index_rocks_db_enable": ("indexRocksDBEnable",),
+    "trans_rocks_db_enable": ("transRocksDBEnable",),
+    "rocksdb_cq_double_write_enable": ("rocksdbCQDoubleWriteEnable",),
+    "check_crc_on_recover": ("checkCRCOnRecover",),
+    "force_verify_prop_crc": ("forceVerifyPropCRC",),
+    "enable_d_leger_commit_log": ("enableDLegerCommitLog",),
 }
 """Names in broker.conf that are not the camelCase of ours, or of which there are several."""
+
+_SIZES = {
+    "segments": "mapped_file_size_commit_log",
+    "queue files": "mapped_file_size_consume_queue",
+    "batch queue files": "mapper_file_size_batch_consume_queue",
+    "ext queue files": "mapped_file_size_consume_queue_ext",
+    "timer log files": "mapped_file_size_timer_log",
+}
+"""Settings that the length of files tells, by the words for the files."""
 
 
 def settings_of(store: Store) -> tuple[Settings, list[str]]:
     """Return the settings of a store, and what was assumed, as texts for people."""
-    raise NotImplementedError(store, fields(Settings))
+    given = dict(_given(store.settings))
+    found = {name: size for name, size in _found_sizes(store).items() if name not in given}
+    assumed = []
+    if found:
+        words = {field: word for word, field in _SIZES.items()}
+        parts = ", ".join(f"{words[name]} of {size} bytes" for name, size in found.items())
+        assumed.append(f"file sizes as found: {parts}")
+    slots = {name: value for name, value in given.items() if name in ("max_hash_slot_num", "max_index_num")}
+    if len(slots) < 2 and store.index_files:
+        geometry = _index_geometry(store)
+        if geometry is None:
+            assumed.append(
+                "slots and entries of the index files are not known, the default counts: this matters only for the "
+                "number of new index files"
+            )
+        else:
+            found |= {"max_hash_slot_num": geometry.slots, "max_index_num": geometry.entries}
+            if configured_geometry(store) is None:
+                assumed.append(f"index files as found: {geometry.slots} slots, {geometry.entries} entries")
+    if not store.settings:
+        assumed.append("all other settings: the broker's default (no broker.conf was given)")
+    values: dict[str, Any] = {**found, **given}
+    settings = replace(Settings(), **values)
+    units = -(-settings.mapped_file_size_consume_queue // _UNIT_SIZE)
+    return replace(settings, mapped_file_size_consume_queue=units * _UNIT_SIZE), assumed
+
+
+def _given(conf: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+    """Yield (name, value) of the settings in a broker.conf that a broker takes; others keep their default."""
+    for field in fields(Settings):
+        for spelling in SPELLINGS.get(field.name, (_camel_case(field.name),)):
+            if spelling in conf:
+                value = _PARSERS[type(field.default)](conf[spelling])
+                is_size = field.name in _SIZES.values() or field.name in ("max_hash_slot_num", "max_index_num")
+                if value is not None and not (is_size and isinstance(value, int) and value <= 0):
+                    yield field.name, value
+                    break
+
+
+def _camel_case(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(part.capitalize() for part in others)
+
+
+def _int(text: str) -> int | None:
+    """Read a number as Integer#parseInt does; None where it throws, and the broker keeps its default."""
+    number = int(text) if _INT.fullmatch(text) else None
+    return number if number is not None and -(2**31) <= number < 2**31 else None
+
+
+def _boolean(text: str) -> bool:
+    """Read a switch as Boolean#parseBoolean does: everything but "true" is false."""
+    return text.lower() == "true"
+
+
+_PARSERS: Mapping[type, Callable[[str], int | bool | str | None]] = {int: _int, bool: _boolean, str: str}
+
+
+def _found_sizes(store: Store) -> dict[str, int]:
+    """Return the sizes that the files tell, by the name of the setting."""
+    queues = usual_sizes(store)
+    timers = [file.size for file in store.of_kind("timer_log") if file.size]
+    found = {
+        "segments": store.segment_size,
+        "queue files": queues.get("queue"),
+        "batch queue files": queues.get("batch_queue"),
+        "ext queue files": queues.get("ext_queue"),
+        "timer log files": max(timers, key=timers.count, default=None),
+    }
+    return {_SIZES[word]: size for word, size in found.items() if size}
+
+
+def _index_geometry(store: Store) -> Geometry | None:
+    """Return slots and entries of the newest index files that tell; None if none does."""
+    if configured := configured_geometry(store):
+        return configured
+    for file in reversed(store.index_files[-_ASKED_INDEX_FILES:]):
+        for index in read_index_files(store, unread=[], files=[file]):
+            if index.geometry and index.entries:
+                return index.geometry
+    return None

@@ -16,8 +16,8 @@ from rmqinspect.broker.strays import (
     in_words,
     severity_of,
 )
+from rmqinspect.consumequeue.units import usual_sizes
 from rmqinspect.store.model import Oddity, Place, Store
-from rmqinspect.verify.consumequeue.survey import usual_sizes
 from rmqinspect.verify.findings import Finding
 
 _MOVE_IT = "copy the store, then move {file} out of {folder}"

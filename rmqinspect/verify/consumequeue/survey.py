@@ -18,7 +18,7 @@ import numpy as np
 
 from rmqinspect.codec.arrays import Ints, Units
 from rmqinspect.codec.layout import dtype_of
-from rmqinspect.consumequeue.units import LAYOUTS, filler_units, read_units, valid_units
+from rmqinspect.consumequeue.units import LAYOUTS, filler_units, read_units, usual_sizes, valid_units
 from rmqinspect.errors import Unreadable
 from rmqinspect.store.model import QueueFile, Store
 from rmqinspect.store.reader import open_file
@@ -30,15 +30,6 @@ from rmqinspect.verify.runs import joined_runs, most_runs, runs_by_split
 # Rows that a kernel takes at once: so few that a process that has not compiled it yet soon does.
 _STEP = 4096
 _DEVIATIONS = 1024  # of a window that are reported at once
-
-
-def usual_sizes(store: Store) -> dict[str, int]:
-    """Return the length of most queue files, by kind; of equally frequent ones the greatest."""
-    lengths: dict[str, Counter[int]] = {}
-    for file in store.queue_files:
-        if file.noted is None and file.size:
-            lengths.setdefault(file.kind, Counter())[file.size] += 1
-    return {kind: max(of_kind, key=lambda size: (of_kind[size], size)) for kind, of_kind in lengths.items()}
 
 
 def check_sizes(store: Store) -> Iterator[Finding]:

@@ -1,0 +1,51 @@
+"""Settings of a start: broker.conf first, then the files, then the defaults."""
+
+from dataclasses import replace
+
+import pytest
+
+from rmqinspect.forecast.settings import Settings, settings_of
+from rmqinspect.store.discover import open_store
+from rmqinspect.store.model import Store
+from tests.support import oracle
+
+
+def _store(name: str, **conf: str) -> Store:
+    return replace(open_store([str(oracle.store("crash", name))]), settings=conf)
+
+
+@pytest.mark.parametrize("name", ["base-5.3.3-halt", "base-4.2.0-clean", "flip_body_12th-4.9.7-LH"])
+def test_sizes_are_those_the_broker_wrote_the_files_with(name: str) -> None:
+    known = oracle.case("crash", name)["settings"]
+    settings, assumed = settings_of(_store(name))
+    assert settings.mapped_file_size_commit_log == int(known["mappedFileSizeCommitLog"])
+    assert settings.mapped_file_size_consume_queue == int(known["mappedFileSizeConsumeQueue"])
+    assert (settings.max_hash_slot_num, settings.max_index_num) == (100, 250)
+    assert assumed[0].startswith("file sizes as found: segments of ")
+    assert assumed[-1].startswith("all other settings: the broker's default")
+
+
+@pytest.mark.parametrize(
+    ("conf", "field", "value"),
+    [
+        ({"mappedFileSizeCommitLog": "131072"}, "mapped_file_size_commit_log", 131072),
+        ({"mapedFileSizeConsumeQueue": "401"}, "mapped_file_size_consume_queue", 420),
+        ({"checkCRCOnRecover": "FALSE"}, "check_crc_on_recover", False),
+        ({"messageIndexSafe": "True"}, "message_index_safe", True),
+        ({"messageIndexSafe": "yes"}, "message_index_safe", False),
+        ({"commitLogRecoverMaxNum": "-1"}, "commit_log_recover_max_num", -1),
+        ({"commitLogRecoverMaxNum": "many"}, "commit_log_recover_max_num", 10),
+        ({"commitLogRecoverMaxNum": "3000000000"}, "commit_log_recover_max_num", 10),
+        ({"indexRocksDBEnable": "true"}, "index_rocks_db_enable", True),
+        ({"storeType": "defaultRocksDB"}, "store_type", "defaultRocksDB"),
+    ],
+)
+def test_broker_conf_is_read_as_a_broker_reads_it(conf: dict[str, str], field: str, value: object) -> None:
+    settings, assumed = settings_of(_store("base-5.3.3-halt", **conf))
+    assert getattr(settings, field) == value
+    assert not any("no broker.conf" in text for text in assumed)
+
+
+def test_without_files_the_defaults_count() -> None:
+    empty = replace(_store("base-5.3.3-halt"), segment_size=None, queue_files=(), index_files=(), files=())
+    assert settings_of(empty)[0] == Settings()
