@@ -60,7 +60,7 @@ FLOORS = (
     Folder(
         8,
         "verify",
-        "broker codec commitlog config consumequeue damage index rocksdb schemas store system tables timer",
+        "broker codec commitlog config consumequeue damage forecast index rocksdb schemas store system tables timer",
         "all checks, one verdict; one folder per kind of file",
     ),
     Folder(

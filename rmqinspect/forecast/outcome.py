@@ -92,6 +92,9 @@ class Outcome:
     segments_after: list[int] = field(default_factory=list)  # bases
     deleted_segments: list[int] = field(default_factory=list)
     losses: Losses = field(default_factory=Losses)
+    losses_counted: bool = True  # False: nobody has asked for them
+    ignored_files: list[str] = field(default_factory=list)  # mapped files that load leaves aside, relative to the store
+    dispatch_start: int | None = None  # physical offset; records at or behind it get units and entries again
     unreachable: int = 0  # messages that stay in the log and have no unit after the start, though they had one
     queues: list[QueueOutcome] = field(default_factory=list)  # by topic and queue id
     index_files_after: list[str] = field(default_factory=list)  # those that are there now

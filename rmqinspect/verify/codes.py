@@ -31,6 +31,7 @@ class Code:
     next: str  # a command; {store} and {at} are filled in
     cause: str  # how it comes about
     eras: Eras  # what a broker of each version does
+    client: str = ""  # what a client gets as long as a start leaves it as it is
     do: str = ""  # what a person has to do, "" if nothing; {file} and {folder} are filled in
 
 

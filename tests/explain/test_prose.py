@@ -20,7 +20,7 @@ TEXTS = {"severity", "level", "rule", "broker_effect", "next", "cause"}
 @pytest.mark.parametrize("code", CODES_TOML["codes"])
 def test_a_code_has_every_column_and_no_other(code: str) -> None:
     row = CODES_TOML["codes"][code]
-    assert row.keys() - {"do"} == TEXTS | {"eras"}
+    assert row.keys() - {"do", "client"} == TEXTS | {"eras"}
     assert all(isinstance(text, str) and text == text.strip() for column, text in row.items() if column != "eras")
     assert row["severity"] in ("error", "warning", "info")
     assert row["level"] in LEVELS
