@@ -124,6 +124,7 @@ def _assemble(located: list[tuple[str, tuple[str, Place]]], settings: Mapping[st
         checkpoint=next((f for f in ordered if f.kind == "checkpoint"), None),
         config_files={os.path.basename(f.name): f for f in ordered if f.kind == "config"},
         oddities=tuple(listing.oddities),
+        queue_folders=frozenset(listing.queue_folders),
         settings=settings,
         remarks=tuple(remarks),
         neighbours=not all(filesystem.isfile(real) for _, (real, _) in located),
@@ -146,6 +147,7 @@ class _Listing:
         self.base = base
         self.files: dict[str, StoreFile] = {}  # by real path: two names of one file are one file
         self.oddities: list[Oddity] = []
+        self.queue_folders: list[Place] = []
         self._followed: set[str] = set()  # real paths of folders reached through links
         # Followed after all real folders are listed, so that a file is listed where it lies.
         self._links: list[_Entry] = []
@@ -175,6 +177,8 @@ class _Listing:
         except OSError as error:
             self._note_unread(error, folder, place, shown)
             return
+        if len(place) == 3 and place[0] in QUEUE_FOLDERS:
+            self.queue_folders.append(place)
         rows = rows_in(rows, len(place), (entry.name for entry in entries))
         for entry in entries:
             own = name_text(entry.name)

@@ -97,6 +97,7 @@ class Store:
     checkpoint: StoreFile | None
     config_files: Mapping[str, StoreFile]
     oddities: tuple[Oddity, ...]
+    queue_folders: frozenset[Place] = frozenset()  # (consumequeue, topic, name), of empty folders, too
     settings: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()  # inferred values, for people
     unpacked: frozenset[Place] = frozenset()  # folders of the RocksDB databases that were unpacked

@@ -1,0 +1,276 @@
+"""The load phase: which files a start takes, ignores and deletes, and which ones make it refuse.
+
+    commitlog/ -> consumequeue/*/*/ (and consumequeue_ext) -> batchconsumequeue/*/*/    the first refusal ends it
+
+Every such folder is a `MappedFileQueue`. Its entries are taken in the order of their names; for each, the first row
+that fits decides:
+
+    a folder                          skipped, or taken for a file of another length   rule folder_entry
+    empty, and the last entry         deleted, or a file of another length             rule empty_last_file
+    of another length                 it and all behind it ignored, or refused         rule wrong_length
+    its name is no Java long          refused
+    anything else                     loaded
+
+Source: DefaultMessageStore#load, #loadConsumeQueue, ConsumeQueueStore#load, MappedFileQueue#load, #doLoad,
+MultiPathMappedFileQueue#load, MappedFile#init; RocketMQ 4.0.0 to 5.5.0.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from rmqinspect.broker.eras import Rules
+from rmqinspect.forecast.config_files import BATCH, SIMPLE, topic_types
+from rmqinspect.forecast.outcome import Decision, Refusal
+from rmqinspect.forecast.settings import Settings
+from rmqinspect.store.model import LAST_BASE, Oddity, Place, QueueFile, Segment, Store, StoreFile
+from rmqinspect.text import count
+
+QueueName = tuple[str, str, int]  # kind of its files, topic, queue id
+
+_NUMBER = re.compile(r"[+-]?\d+")  # Java takes the digits of every script, as \d does
+_SOURCE = "MappedFileQueue#doLoad"
+
+
+class Entry(NamedTuple):
+    """An entry of a folder of mapped files."""
+
+    name: str  # in its folder
+    shown: str  # relative to the store
+    size: int  # bytes
+    is_folder: bool = False
+    file: StoreFile | None = None
+    unread: str = ""  # why its length is not known
+
+
+class Folder(NamedTuple):
+    """What a start makes of the entries of one folder of mapped files."""
+
+    loaded: list[Entry]
+    ignored: list[Entry]
+    deleted: list[Entry]
+    refusal: Refusal | None = None
+    unknown: str | None = None  # why it cannot be told; what is loaded is a guess then
+
+
+class Loaded(NamedTuple):
+    """What a start loads."""
+
+    segments: tuple[Segment, ...]  # in the broker's order
+    queues: Mapping[QueueName, tuple[QueueFile, ...]]  # all queues, those without a file, too; files in its order
+    ignored: list[str]  # files that stay on disk and are not part of the log or a queue, relative to the store
+    deleted: list[str]  # files, relative to the store
+    refusal: Refusal | None
+    unknown: str | None  # why it cannot be told whether the start loads these files
+    decisions: list[Decision]
+    notes: list[str]
+
+
+def java_number(name: str, bits: int) -> int | None:
+    """Return a name as Long#parseLong and Integer#parseInt read it, None where they throw."""
+    if not _NUMBER.fullmatch(name) or len(name) > 100:
+        return None
+    number = int(name)
+    return number if -(1 << (bits - 1)) <= number < 1 << (bits - 1) else None
+
+
+def load_folder(entries: Iterable[Entry], size: int, rules: Rules) -> Folder:
+    """Return what a start makes of a folder of mapped files, each of which must have `size` bytes."""
+    ordered = sorted(entries, key=lambda entry: entry.name.encode("utf-16-be", "surrogatepass"))
+    found = Folder([], [], [])
+    for number, entry in enumerate(ordered):
+        if entry.is_folder and rules.folder_entry == "skip":
+            found.ignored.append(entry)
+        elif entry.unread:
+            return found._replace(unknown=f"{entry.shown}: {entry.unread}")
+        elif (
+            not entry.is_folder and not entry.size and number == len(ordered) - 1 and rules.empty_last_file == "delete"
+        ):
+            found.deleted.append(entry)
+        elif entry.is_folder or entry.size != size:
+            if rules.wrong_length == "ignore":
+                found.ignored.extend(ordered[number:])
+                return found
+            return found._replace(refusal=_wrong_length(entry, size))
+        elif (base := java_number(entry.name, 64)) is None:
+            return found._replace(refusal=_no_number(entry))
+        elif not 0 <= base <= LAST_BASE:
+            return found._replace(unknown=f"{entry.shown}: a file that begins at the impossible offset {base}")
+        else:
+            found.loaded.append(entry)
+    return found
+
+
+def _wrong_length(entry: Entry, size: int) -> Refusal:
+    if entry.is_folder:
+        why = f"{entry.shown} is a folder among mapped files"
+    else:
+        why = f"{entry.shown} has {count(entry.size, 'byte')}, the setting says {size}"
+    remedy = f"move {entry.shown} to a place outside of the store"
+    if not entry.is_folder and 0 < entry.size < size and java_number(entry.name, 64) is not None:
+        remedy = f"copy {entry.shown}, then fill it with zeros to its full length: truncate -s {size} {entry.shown}"
+    return Refusal(entry.shown, "wrong_length", why, remedy)
+
+
+def _no_number(entry: Entry) -> Refusal:
+    why = f"the name of {entry.shown} is no number (NumberFormatException), though its length is right"
+    return Refusal(entry.shown, "file_name", why, f"move {entry.shown} to a place outside of the store")
+
+
+# --- a whole store --------------------------------------------------------------------------------------
+
+
+def load(store: Store, rules: Rules, settings: Settings) -> Loaded:
+    """Return what a start loads of a store: its commit log, then its queues."""
+    log = load_folder(_log_entries(store), settings.mapped_file_size_commit_log, rules)
+    segments = tuple(map(_as_segment, log.loaded))
+    found = Loaded(segments, {}, [], [], log.refusal, log.unknown, [], [])
+    _note(found, log, "commitlog", len(segments))
+    if store.hides_log:
+        found = found._replace(unknown="the folder of the commit log could not be listed")
+    if found.refusal or settings.store_type == "defaultRocksDB":
+        return found
+    return _load_queues(store, rules, settings, found)
+
+
+def _note(found: Loaded, folder: Folder, name: str, files: int) -> None:
+    found.ignored.extend(entry.shown for entry in folder.ignored)
+    found.deleted.extend(entry.shown for entry in folder.deleted)
+    if folder.refusal:
+        text = f"the start ends here: {folder.refusal.why}"
+        found.decisions.append(Decision("load", text, (("file", folder.refusal.file),), _SOURCE))
+    elif name == "commitlog" or folder.ignored or folder.deleted:
+        inputs = (("loaded", files), ("ignored", len(folder.ignored)), ("deleted", len(folder.deleted)))
+        found.decisions.append(Decision("load", f"{name}: {count(files, 'file')} loaded", inputs, _SOURCE))
+
+
+def _log_entries(store: Store) -> Iterator[Entry]:
+    segments = [file for file in store.segments if file.kind == "segment"]
+    for file in segments:
+        yield _entry(file, store.unopened)
+    known = {file.path for file in segments}
+    sizes = {file.path: file for file in store.files} if store.oddities else {}
+    for oddity in store.oddities:
+        if len(oddity.place) == 2 and oddity.place[0] == "commitlog" and oddity.path not in known:
+            yield _odd_entry(oddity, sizes.get(oddity.path))
+
+
+def _entry(file: StoreFile, unopened: frozenset[str]) -> Entry:
+    unread = "the file could not be opened" if file.path in unopened else ""
+    return Entry(file.name.rpartition("/")[2], file.name, file.size, file=file, unread=unread)
+
+
+def _odd_entry(oddity: Oddity, file: StoreFile | None) -> Entry:
+    name = oddity.place[-1]
+    if oddity.kind == "directory":
+        return Entry(name, oddity.name, 0, is_folder=True)
+    if file is not None:
+        return Entry(name, oddity.name, file.size, file=file)
+    # File#length is 0 for a link that leads nowhere, and for what is no file.
+    unread = "" if oddity.kind == "special" or "dangling" in oddity.detail else oddity.detail
+    return Entry(name, oddity.name, 0, unread=unread)
+
+
+def _as_segment(entry: Entry) -> Segment:
+    if isinstance(entry.file, Segment):
+        return entry.file
+    assert entry.file is not None, entry.shown
+    return Segment(entry.file.path, entry.shown, entry.size, "segment", int(entry.name))
+
+
+# --- queues ---------------------------------------------------------------------------------------------
+
+_KINDS = {"consumequeue": "queue", "batchconsumequeue": "batch_queue", "consumequeue_ext": "ext_queue"}
+
+
+class _QueueFolders:
+    """The folders of all queues, each with its entries."""
+
+    def __init__(self, store: Store) -> None:
+        self.entries: dict[Place, list[Entry]] = {place: [] for place in store.queue_folders}
+        self.unread: list[str] = []
+        roots = {kind: root for root, kind in _KINDS.items()}
+        unopened = store.unopened
+        for file in store.queue_files:
+            if file.noted is None:
+                # A folder of another name with the same number is another folder: 01 beside 1.
+                above = file.name.rsplit("/", 2)[-2:-1]
+                place = (roots[file.kind], file.topic, *(above if len(above) == 1 else [str(file.queue_id)]))
+                self.entries.setdefault(place, []).append(_entry(file, unopened))
+        self._add_oddities(store)
+
+    def _add_oddities(self, store: Store) -> None:
+        odd = [oddity for oddity in store.oddities if oddity.place and oddity.place[0] in _KINDS]
+        known = {file.path for file in store.queue_files} if odd else set()
+        files = {file.path: file for file in store.files} if odd else {}
+        for oddity in odd:
+            root, *below = oddity.place
+            if len(below) == 3 and oddity.path not in known:
+                self.entries.setdefault((root, below[0], below[1]), []).append(
+                    _odd_entry(oddity, files.get(oddity.path))
+                )
+            elif len(below) == 2 and oddity.kind == "stray":
+                self.entries.setdefault((root, below[0], below[1]), [])  # a file: a queue without files
+            elif len(below) < 3 and oddity.is_unread:
+                self.unread.append(f"{oddity.name}: {oddity.detail}")
+
+    def queues(self, root: str) -> dict[tuple[str, int], Sequence[Entry]]:
+        """Return the queues of a folder of the store, each with the entries of the folder that its number names."""
+        found: dict[tuple[str, int], Sequence[Entry]] = {}
+        for own, topic, name in self.entries:
+            queue_id = java_number(name, 32) if own == root else None
+            if queue_id is not None:
+                found[topic, queue_id] = self.entries.get((root, topic, str(queue_id)), ())
+        return found
+
+
+def _load_queues(store: Store, rules: Rules, settings: Settings, found: Loaded) -> Loaded:
+    folders = _QueueFolders(store)
+    if folders.unread:
+        found = found._replace(unknown=found.unknown or folders.unread[0])
+    compared = rules.queue_types == "compared"
+    types = topic_types(store) if compared else {}
+    queues: dict[QueueName, tuple[QueueFile, ...]] = {}
+    plan = [("consumequeue", SIMPLE, settings.mapped_file_size_consume_queue)]
+    if compared:  # such queues came in the same release
+        plan.append(("batchconsumequeue", BATCH, settings.mapper_file_size_batch_consume_queue))
+    exts = folders.queues("consumequeue_ext") if settings.enable_consume_queue_ext else {}
+    for root, expected, size in plan:
+        for (topic, queue_id), entries in sorted(folders.queues(root).items()):
+            own = types.get(topic, SIMPLE)
+            place = f"{root}/{topic}/{queue_id}"
+            if compared and own != expected:
+                refusal = _wrong_type(place, topic, expected, own)
+                found.decisions.append(Decision("load", refusal.why, (("folder", place),), "queueTypeShouldBe"))
+                return _refused(found, refusal, queues)
+            folder = load_folder(entries, size, rules)
+            name = _KINDS[root], topic, queue_id
+            queues[name] = tuple(_as_queue_file(entry, name) for entry in folder.loaded)
+            _note(found, folder, place, len(folder.loaded))
+            if root == "consumequeue" and (ext := exts.get((topic, queue_id))) and not folder.refusal:
+                folder = load_folder(ext, settings.mapped_file_size_consume_queue_ext, rules)
+                _note(found, folder, f"consumequeue_ext/{topic}/{queue_id}", len(folder.loaded))
+            if folder.refusal:
+                return _refused(found, folder.refusal, queues)
+            found = found._replace(unknown=found.unknown or folder.unknown)
+    text = f"queues: {count(len(queues), 'queue')} loaded"
+    found.decisions.append(Decision("load", text, (("queues", len(queues)),), "ConsumeQueueStore#load"))
+    return found._replace(queues=queues)
+
+
+def _refused(found: Loaded, refusal: Refusal, queues: Mapping[QueueName, tuple[QueueFile, ...]]) -> Loaded:
+    """Return what was loaded up to a refused queue. Which queues come before it is up to the file system."""
+    return found._replace(refusal=refusal, queues=queues)
+
+
+def _wrong_type(place: str, topic: str, expected: str, own: str) -> Refusal:
+    why = f"{place} is a folder of type {expected}, but the type of topic {topic} is {own}"
+    return Refusal(place, "queue_types", why, f"move {place} to a place outside of the store")
+
+
+def _as_queue_file(entry: Entry, queue: QueueName) -> QueueFile:
+    if isinstance(entry.file, QueueFile):
+        return entry.file
+    assert entry.file is not None, entry.shown
+    kind, topic, queue_id = queue
+    return QueueFile(entry.file.path, entry.shown, entry.size, kind, topic, queue_id, int(entry.name))

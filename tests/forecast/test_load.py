@@ -1,0 +1,160 @@
+"""The load phase: every recorded truth of what real store classes loaded, deleted and refused; then rule by rule."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from rmqinspect.broker.eras import rules_of_start
+from rmqinspect.forecast.load import Entry, Loaded, load, load_folder
+from rmqinspect.forecast.settings import Settings, settings_of
+from rmqinspect.store.discover import open_store
+from rmqinspect.store.model import Store
+from tests.support import oracle
+
+_LATER = ("idx_dir", "size_huge")  # refused by the index, and killed by the scan: not by what is loaded
+
+
+def _load(name: str) -> Loaded:
+    store = open_store([str(oracle.store("crash", name))])
+    return load(store, rules_of_start(oracle.case("crash", name)["opened_by"]), settings_of(store)[0])
+
+
+@pytest.mark.parametrize("name", oracle.cases("crash"))
+def test_what_a_broker_loads(name: str) -> None:
+    truth, loaded = oracle.truth("crash", name), _load(name)
+    assert loaded.unknown is None
+    assert (loaded.refusal is None) == (truth["load_ok"] or name.startswith(_LATER))
+    if loaded.refusal is not None:
+        return
+    # What recovery deletes is loaded at first; a deleted empty file is not.
+    bases = {segment.base for segment in loaded.segments}
+    assert bases >= {file[0] for file in truth["after_load"]["commitlog_files"]}
+    assert set(loaded.deleted) <= set(truth["files_after_load"]["removed"])
+    removed = [file for file in truth["files_after_load"]["removed"] if file.startswith("commitlog/")]
+    assert all(file in loaded.deleted or int(file[-20:]) in bases for file in removed)
+    files = [file for file, _ in truth["files_before"] if file.startswith("commitlog/")]
+    assert all(int(file[-20:]) in bases for file in files if file in removed and file not in loaded.deleted)
+
+
+@pytest.mark.parametrize("name", [name for name in oracle.cases("crash") if "cq" in name or "queue" in name][::6])
+def test_queues_of_a_broker(name: str) -> None:
+    loaded, truth = _load(name), oracle.truth("crash", name)
+    known = {(queue["topic"], queue["queue_id"]) for queue in truth["after_load"]["queues"]}
+    assert loaded.refusal or {(topic, queue_id) for _, topic, queue_id in loaded.queues} <= known
+
+
+SIZE = 100
+
+
+def _folder(release: str, *entries: tuple[str, int | None]) -> tuple[list[str], list[str], list[str], str]:
+    """Return names loaded, ignored, deleted, and of the file that is refused; a length of None makes a folder."""
+    found = load_folder(
+        [Entry(name, name, size or 0, is_folder=size is None, file=None) for name, size in entries],
+        SIZE,
+        rules_of_start(release),
+    )
+    parts = ([entry.name for entry in part] for part in (found.loaded, found.ignored, found.deleted))
+    loaded, ignored, deleted = parts
+    return loaded, ignored, deleted, found.refusal.file if found.refusal else ""
+
+
+@pytest.mark.parametrize(
+    ("releases", "entries", "expected"),
+    [
+        ("4.4.0 4.9.2", [("0", 100), ("1", 99), ("2", 100)], (["0"], ["1", "2"], [], "")),
+        ("4.5.0 4.9.1 4.9.3 5.0.0 5.5.0", [("0", 100), ("1", 99), ("2", 100)], (["0"], [], [], "1")),
+        ("4.4.0 4.9.2", [("0", 100), ("x", None)], (["0"], ["x"], [], "")),
+        ("4.5.0 5.0.0", [("0", 100), ("x", None)], (["0"], [], [], "x")),
+        ("5.1.0 5.5.0", [("0", 100), (".x", None)], (["0"], [".x"], [], "")),
+        ("5.1.0", [("0", 100), ("1", 0)], (["0"], [], [], "1")),
+        ("5.1.3 5.5.0", [("0", 100), ("1", 0)], (["0"], [], ["1"], "")),
+        ("5.1.3 5.5.0", [("0", 100), ("name", 0)], (["0"], [], ["name"], "")),
+        ("5.1.3 5.5.0", [("0", 100), ("1", 0), ("2", 0)], (["0"], [], [], "1")),
+        ("5.1.3 5.5.0", [("0", 100), ("1", 0), ("z", None)], (["0"], [], [], "1")),
+        ("4.2.0 5.5.0", [("0", 100), ("0.bak", 100)], (["0"], [], [], "0.bak")),
+        ("4.2.0", [(".DS_Store", 8), ("0", 100)], ([], [".DS_Store", "0"], [], "")),
+        ("4.2.0 5.5.0", [("10", 100), ("9", 100)], (["10", "9"], [], [], "")),  # by name, as text
+        ("4.2.0 5.5.0", [("+10", 100)], (["+10"], [], [], "")),
+        ("4.2.0 5.5.0", [("9223372036854775808", 100)], ([], [], [], "9223372036854775808")),
+    ],
+)
+def test_a_folder_of_mapped_files(
+    releases: str, entries: list[tuple[str, int | None]], expected: tuple[list[str], list[str], list[str], str]
+) -> None:
+    for release in releases.split():
+        assert _folder(release, *reversed(entries)) == expected
+
+
+def test_a_file_that_cannot_be_opened_or_begins_nowhere_leaves_the_start_open() -> None:
+    rules = rules_of_start("5.5.0")
+    assert load_folder([Entry("0", "q/0", 100, unread="the file could not be opened")], SIZE, rules).unknown
+    assert load_folder([Entry("-5", "q/-5", 100)], SIZE, rules).unknown
+
+
+def _made(root: Path, *files: tuple[str, int]) -> Store:
+    """Make a store of sparse files."""
+    for name, size in (("commitlog/" + "0" * 20, SIZE), *files):
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not name.endswith("/"):
+            path.write_bytes(b"")
+            os.truncate(path, size)
+        else:
+            path.mkdir()
+    return open_store([str(root)])
+
+
+def _load_made(store: Store, release: str, **settings: object) -> Loaded:
+    known = Settings(mapped_file_size_commit_log=SIZE, mapped_file_size_consume_queue=SIZE, **settings)  # type: ignore[arg-type]
+    return load(store, rules_of_start(release), known)
+
+
+def test_empty_folders_of_queues_are_queues(tmp_path: Path) -> None:
+    store = _made(
+        tmp_path,
+        ("consumequeue/T/7/", 0),
+        ("consumequeue/T/name/", 0),
+        ("consumequeue/T/01/" + "0" * 20, SIZE),  # the queue 1, whose folder is 1
+        ("consumequeue/T/9", 5),  # a file where the folder of a queue would be
+        ("consumequeue/stray", 5),
+        ("batchconsumequeue/B/0/", 0),
+    )
+    loaded = _load_made(store, "4.9.7")
+    assert loaded.queues == {("queue", "T", 7): (), ("queue", "T", 1): (), ("queue", "T", 9): ()}
+    assert loaded.refusal is None
+
+
+def test_the_type_of_a_topic_and_its_folder(tmp_path: Path) -> None:
+    store = _made(tmp_path, ("consumequeue/T/0/", 0), ("batchconsumequeue/B/0/", 0), ("config/topics.json", 0))
+    refusal = _load_made(store, "5.0.0").refusal
+    assert refusal is not None
+    assert refusal.file == "batchconsumequeue/B/0"
+    assert _load_made(store, "4.9.8").refusal is None  # knows no such folder
+    types = {"T": "SimpleCQ", "B": "BatchCQ"}
+    text = {"topicConfigTable": {topic: {"attributes": {"queue.type": own}} for topic, own in types.items()}}
+    (tmp_path / "config/topics.json").write_text(json.dumps(text))
+    loaded = _load_made(open_store([str(tmp_path)]), "5.0.0")
+    assert loaded.refusal is None
+    assert sorted(loaded.queues) == [("batch_queue", "B", 0), ("queue", "T", 0)]
+
+
+def test_ext_files_are_loaded_where_they_are_enabled(tmp_path: Path) -> None:
+    store = _made(tmp_path, ("consumequeue/T/0/", 0), ("consumequeue_ext/T/0/" + "0" * 20, 5))
+    assert _load_made(store, "4.9.8").refusal is None
+    refusal = _load_made(store, "4.9.8", enable_consume_queue_ext=True).refusal
+    assert refusal is not None
+    assert refusal.file == "consumequeue_ext/T/0/" + "0" * 20
+
+
+def test_a_queue_file_of_another_length_is_ignored_or_refused(tmp_path: Path) -> None:
+    wrong = "consumequeue/T/0/00000000000000000100"
+    store = _made(tmp_path, ("consumequeue/T/0/" + "0" * 20, SIZE), (wrong, 60))
+    loaded = _load_made(store, "4.4.0")
+    assert [file.base for file in loaded.queues["queue", "T", 0]] == [0]
+    assert loaded.ignored == [wrong]
+    refusal = _load_made(store, "5.5.0").refusal
+    assert refusal is not None
+    assert (refusal.file, refusal.rule) == (wrong, "wrong_length")
+    assert f"truncate -s {SIZE} {wrong}" in refusal.remedy
