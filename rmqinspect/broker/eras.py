@@ -52,6 +52,7 @@ class Rules:
     cut_first: Literal["log", "queues"]
     reput_from: Literal["log_end", "queue_end"]
     schedule_tags: Literal["deliver_time", "plain"]
+    schedule_queues: bool
 
 
 Value = str | bool
@@ -222,6 +223,12 @@ RULES = (
         "the tags code of delayed messages that the scan dispatches",
         "ScheduleMessageService#load",
         (("4.0.0", "deliver_time"), ("4.9.2", "plain"), ("5.0.0", "deliver_time")),
+    ),
+    Rule(
+        "schedule_queues",
+        "the store makes a queue in memory for each delay level behind recovery",
+        "ScheduleMessageService#correctDelayOffset",
+        (("4.0.0", False), ("4.9.2", True), ("5.0.0", False)),
     ),
 )
 """All rules, in the order in which a start meets them."""
