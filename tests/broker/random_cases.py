@@ -1,7 +1,7 @@
 """Cases of the property run: a base store, one to three damages, an exit, settings, and the release that starts it.
 
-`random_case(seed, number, ...)` is the same in every run. `case_of` and `Case.line` turn a case into one line of JSON and
-back, so that what a run found can be run again and kept.
+`random_case(seed, number, ...)` is the same in every run. `case_of` and `Case.line` turn a case into one line of JSON
+and back, so that what a run found can be run again and kept.
 """
 
 import json

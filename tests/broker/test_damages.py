@@ -1,15 +1,16 @@
 """The damages of the property run: each does something, repeatably, and a case survives its line."""
 
 import random
+import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.broker import damages
 from tests.broker.random_cases import CHOICES, bases, case_of, random_case, random_damage
-from tests.support import oracle
+from tests.support.samples import sample
 
-BASE = "base-5.3.3-halt"
+BASE = "killed-4.9.7"
 
 
 def content(root: Path) -> dict[str, bytes | None]:
@@ -20,10 +21,10 @@ def content(root: Path) -> dict[str, bytes | None]:
 
 @pytest.mark.parametrize("kind", CHOICES)
 def test_every_kind_changes_a_store(kind: str, tmp_path: Path) -> None:
-    before = content(oracle.store("crash", BASE))
+    before = content(sample(BASE))
     for number in range(20):
-        place = tmp_path / str(number)
-        store = oracle.copy("crash", BASE, place)
+        store = tmp_path / str(number)
+        shutil.copytree(sample(BASE), store)
         damages.damage(store, random_damage(random.Random(number), [kind]))
         if content(store) != before:
             return
