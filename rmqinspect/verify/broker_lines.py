@@ -164,30 +164,33 @@ def _indexed_again(outcome: Outcome) -> str:
 
 
 def _unit(finding: Finding, start: Start) -> Words | None:
-    """Judge a unit by where this start cuts its queue."""
+    """Judge a unit by what this start leaves of its queue."""
     if finding.file in start.deleted:
         return Words("this start deletes the file of the unit")
+    if finding.file in start.outcome.ignored_files:
+        return Words("this start does not load the file of the unit")
     queue, at = start.queue_of(finding), finding.queue_offset
     if queue is None or at is None:
         return None
-    kept = queue.max_after - queue.added  # behind the last unit that stays
-    if at >= kept:
-        return Words(_cut(queue, kept))
-    if at + finding.count > kept:
-        return Words(f"{_cut(queue, kept)}; the units before that are kept and served as they are", left=True)
+    if at >= queue.stays:
+        return Words(_cut(queue))
+    if at + finding.count > queue.stays:
+        return Words(f"{_cut(queue)}; the units before that are kept as they are", left=True)
     if at < queue.min_after:
         minimum = group_digits(queue.min_after)
         return Words(f"kept by this start, before the queue's minimum {minimum}: not served")
     return Words("kept by this start, and served as it is", left=True)
 
 
-def _cut(queue: QueueOutcome, kept: int) -> str:
-    """Return the words about a queue that is cut."""
-    words = "this start empties the queue" if kept <= 0 else f"this start cuts the queue at {group_digits(kept)}"
+def _cut(queue: QueueOutcome) -> str:
+    """Return the words about a queue that is cut, and maybe written again from there."""
+    words = (
+        f"this start cuts the queue at {group_digits(queue.stays)}" if queue.stays else "this start empties the queue"
+    )
+    if (again := queue.max_after - queue.stays) > 0:
+        words += f" and writes {count(again, 'unit')} behind that"
     if queue.cut:
-        words += f", {count(queue.cut, 'unit')} less"
-    if queue.added:
-        words += f", and adds {group_digits(queue.added)}"
+        words += f", {count(queue.cut, 'unit')} lost"
     return words + _given_twice(queue)
 
 

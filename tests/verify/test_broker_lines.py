@@ -22,7 +22,7 @@ CUT = Outcome(
     deleted_files=["commitlog/400", "commitlog/500", "consumequeue/A/0/600"],
     losses=Losses(messages=145, by_topic={"A": 100, "B": 45}),
     queues=[
-        QueueOutcome("A", 0, 0, 50, 10, 42, cut=10, added=2, given_twice=8),
+        QueueOutcome("A", 0, 0, 50, 10, 42, cut=10, added=2, stays=40, given_twice=8),
         QueueOutcome("B", 0, 0, 9, 0, 0, cut=9, given_twice=9),
     ],
     index_files_after=["2"],
@@ -111,17 +111,17 @@ def unit(at: int, topic: str = "A", number: int = 1) -> Finding:
         (unit(20), "kept by this start, and served as it is"),
         (
             unit(41),
-            "this start cuts the queue at 40, 10 units less, and adds 2; "
+            "this start cuts the queue at 40 and writes 2 units behind that, 10 units lost; "
             "it goes on at 42: 8 queue offsets given out twice",
         ),
         (
             unit(38, number=4),
-            "this start cuts the queue at 40, 10 units less, and adds 2; "
-            "it goes on at 42: 8 queue offsets given out twice; the units before that are kept and served as they are",
+            "this start cuts the queue at 40 and writes 2 units behind that, 10 units lost; "
+            "it goes on at 42: 8 queue offsets given out twice; the units before that are kept as they are",
         ),
         (
             unit(3, "B"),
-            "this start empties the queue, 9 units less; the queue starts again at 0: 9 queue offsets given out twice",
+            "this start empties the queue, 9 units lost; the queue starts again at 0: 9 queue offsets given out twice",
         ),
         (replace(unit(3), file="consumequeue/A/0/600"), "this start deletes the file of the unit"),
     ],
