@@ -38,10 +38,12 @@ class Rules:
     property_crc: Literal["none", "not_zero", "any"]
     duplication_info: bool
     inner_batches: bool
+    property_items: Literal["split", "scan"]
     # scan
     clean_start: Literal["third", "base", "record"]
     unclean_start: Literal["head", "record"]
     record_times: Literal["none", "min_timestamp", "logics_offset"]
+    accelerated_start: Literal["none", "rocksdb", "unclean"]
     unclean_mismatch: Literal["data", "stop"]
     offset_check: bool
     # dispatch and cuts
@@ -153,6 +155,12 @@ RULES = (
         (("4.0.0", False), ("5.0.0", True)),
     ),
     Rule(
+        "property_items",
+        "how properties are parsed: items split into two parts, or cut at their first separator",
+        "MessageDecoder#string2messageProperties",
+        (("4.0.0", "split"), ("4.9.1", "scan")),
+    ),
+    Rule(
         "clean_start",
         "the segment where the scan starts after a clean exit",
         "CommitLog#recoverNormally",
@@ -169,6 +177,12 @@ RULES = (
         "what the first record of that segment is compared with after an unclean exit",
         "ConsumeQueueStore#isMappedFileMatchedRecover",
         (("4.0.0", "none"), ("5.4.0", "min_timestamp"), ("5.5.0", "logics_offset")),
+    ),
+    Rule(
+        "accelerated_start",
+        "enableAcceleratedRecovery: which starts begin inside of a segment, with RocksDB queues or after unclean exits",
+        "CommitLog#recoverNormally, #recoverAbnormally",
+        (("4.0.0", "none"), ("5.4.0", "rocksdb"), ("5.5.0", "unclean")),
     ),
     Rule(
         "unclean_mismatch",
