@@ -1,0 +1,263 @@
+"""Where the scan of the commit log begins at a start: the segment, and the position in it.
+
+    segments     | 0 | 1 | 2 | 3 | 4 |
+    third                  ^             after a clean exit: the third-last one
+    base             ^                   the last one whose name is not above the end of the queues
+    head, record             ^           the last one whose first record passes a test, asked from the end on
+
+Source: CommitLog#recoverNormally, #recoverAbnormally, #isMappedFileMatchedRecover, StoreCheckpoint#getMinTimestamp,
+ConsumeQueueStore#isMappedFileMatchedRecover, #getDispatchFromPhyOffset; RocketMQ 4.0.0 to 5.5.0.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rmqinspect.broker.eras import Rules
+from rmqinspect.forecast.check import REASONS
+from rmqinspect.forecast.outcome import Decision, Refusal
+from rmqinspect.forecast.scan import FirstRecord, LogScanner
+from rmqinspect.forecast.settings import Settings
+from rmqinspect.schemas import message
+from rmqinspect.store.model import Segment
+
+_THIRD = 3
+_DEFAULT_LIMIT = 10  # of segments that are tested; a limit that is not above 0 counts as this
+_MARGIN = 3000  # ms that StoreCheckpoint#getMinTimestamp takes off
+
+
+class Start(NamedTuple):
+    """Where the scan begins, and how that was decided."""
+
+    segment: int  # its index
+    position: int  # in it, where records are read
+    counted: int  # what the broker believes that position to be
+    decision: Decision
+    refusal: Refusal | None = None  # the start ends here
+    unknown: str | None = None  # why it cannot be told
+
+
+Test = Callable[[FirstRecord], str | None]
+"""Says why the first record of a segment does not pass; None if it passes."""
+
+
+@dataclass(slots=True)
+class _Choice:
+    """A segment, and what was found in those that were looked at."""
+
+    index: int = 0
+    looked_at: list[tuple[str, str | int]] = field(default_factory=list)  # name of a segment, what was found
+    unreadable: str | None = None
+
+
+def start_segment(
+    scanner: LogScanner,
+    rules: Rules,
+    settings: Settings,
+    checkpoint: Mapping[str, int],
+    queues_end: int,
+    *,
+    clean: bool,
+) -> Start:
+    """Return where the scan of a log with at least one segment begins.
+
+    `queues_end`: the highest maxPhysicOffset of all queues once they are recovered, -1 without any; with queues in
+    RocksDB the highest physical offset in them.
+    """
+    how = rules.clean_start if clean else rules.unclean_start
+    inputs: list[tuple[str, str | int]] = [("rule", how), ("end of the queues", queues_end)]
+    if how == "third":
+        choice = _Choice(max(len(scanner.segments) - _THIRD, 0))
+    elif how == "base":
+        choice = _by_base(scanner, queues_end)
+    elif how == "head":
+        test = _head_test(rules, settings, checkpoint, queues_end, inputs)
+        choice = _by_test(scanner, rules, test, last=0, limit=None)
+    else:
+        limit = settings.commit_log_recover_max_num
+        limit = limit if limit > 0 else _DEFAULT_LIMIT
+        inputs.append(("commitLogRecoverMaxNum", limit))
+        test = _record_test(rules, settings, checkpoint, queues_end, inputs, clean=clean)
+        choice = _by_test(scanner, rules, test, last=1 if clean else 0, limit=limit)
+    segment = scanner.segments[choice.index]
+    place = _place(rules, settings, checkpoint, queues_end, segment, clean=clean)
+    if isinstance(place, Refusal):
+        text, position, counted, refusal = "the start ends before the scan", 0, 0, place
+    else:
+        (position, counted), refusal = place, None
+        text = f"the scan begins in {segment.name}" + (f", at {position}" if position else "")
+    source = "CommitLog#recoverNormally" if clean else "CommitLog#recoverAbnormally"
+    decision = Decision("start", text, (*inputs, *choice.looked_at), source)
+    unknown = choice.unreadable
+    if how == "record" and _asks_rocksdb(rules, settings):
+        unknown = "the start asks a RocksDB of indexes or transactions how far it is, which is not read"
+    return Start(choice.index, position, counted, decision, refusal, unknown)
+
+
+# --- the segment --------------------------------------------------------------------------------
+
+
+def _by_base(scanner: LogScanner, queues_end: int) -> _Choice:
+    """Take the last segment whose base is not above the end of the queues; nothing is read."""
+    choice = _Choice()
+    for index in range(len(scanner.segments) - 1, 0, -1):
+        segment = scanner.segments[index]
+        if segment.base <= queues_end:
+            choice.looked_at.append((segment.name, "taken: it begins at or before the end of the queues"))
+            choice.index = index
+            return choice
+        choice.looked_at.append((segment.name, "it begins behind the end of the queues"))
+    return choice
+
+
+def _by_test(scanner: LogScanner, rules: Rules, test: Test, *, last: int, limit: int | None) -> _Choice:
+    """Ask the segments from the end on down to `last`; take the first one that passes, or the one at the limit."""
+    choice = _Choice()
+    for count, index in enumerate(range(len(scanner.segments) - 1, last - 1, -1), start=1):
+        name, first = scanner.segments[index].name, scanner.first_record(rules, index)
+        if first.unreadable is not None:
+            choice.unreadable = first.unreadable
+        why_not = test(first)
+        if why_not is None or count == limit:
+            taken = "its first record passes" if why_not is None else f"{count} segments were looked at ({why_not})"
+            choice.looked_at.append((name, f"taken: {taken}"))
+            choice.index = index
+            return choice
+        choice.looked_at.append((name, why_not))
+    return choice
+
+
+def _head_test(
+    rules: Rules,
+    settings: Settings,
+    checkpoint: Mapping[str, int],
+    queues_end: int,
+    inputs: list[tuple[str, str | int]],
+) -> Test:
+    """Return the test of a segment's head, up to 5.3.3: its magic code, and its time, without any checksum."""
+    magics = message.RECORD_MAGICS if rules.v2_records else (message.MAGIC_V1,)
+    latest = _minimum_time(checkpoint)
+    if _index_is_safe(settings):
+        latest = min(latest, checkpoint.get("index_msg_timestamp", 0))
+    inputs.append(("latest time of the first record", latest))
+
+    def why_not(first: FirstRecord) -> str | None:
+        if first.magic not in magics:
+            return "no magic code of a record at position 4"
+        if _in_rocksdb(settings):
+            return None if first.physical_offset <= queues_end else "its PHYSICALOFFSET is behind the end of the queues"
+        if first.store_timestamp == 0:
+            return "STORETIMESTAMP is 0"
+        return None if first.store_timestamp <= latest else f"STORETIMESTAMP {first.store_timestamp} is later"
+
+    return why_not
+
+
+def _record_test(
+    rules: Rules,
+    settings: Settings,
+    checkpoint: Mapping[str, int],
+    queues_end: int,
+    inputs: list[tuple[str, str | int]],
+    *,
+    clean: bool,
+) -> Test:
+    """Return the test of a segment's first record, 5.4.0 and later: it is valid, and dispatched already."""
+    latest = checkpoint.get("index_msg_timestamp", 0)
+    noted = checkpoint.get("logics_physical_offset", 0)
+    by_time, farthest = not clean and not _in_rocksdb(settings), queues_end
+    if by_time and rules.record_times == "logics_offset" and noted > 0:
+        by_time, farthest = False, noted
+    dispatched = _minimum_time(checkpoint)
+    if rules.record_times == "logics_offset":
+        dispatched = checkpoint.get("logics_msg_timestamp", 0)
+    if _index_is_safe(settings):
+        inputs.append(("latest time in the index", latest))
+    inputs.append(("latest time of the first record", dispatched) if by_time else ("its latest offset", farthest))
+
+    def why_not(first: FirstRecord) -> str | None:
+        if not first.check.success:
+            return f"its first record is refused: {REASONS[first.check.reason or 'magic']}"
+        if first.check.is_blank or first.store_timestamp == 0:
+            return "STORETIMESTAMP is 0" if not first.check.is_blank else "it begins with a blank record"
+        if _index_is_safe(settings) and first.store_timestamp > latest:
+            return f"STORETIMESTAMP {first.store_timestamp} is later than the index"
+        if by_time:
+            late = first.store_timestamp > dispatched
+            return f"STORETIMESTAMP {first.store_timestamp} is later" if late else None
+        behind = first.physical_offset > farthest
+        return f"PHYSICALOFFSET {first.physical_offset} is behind" if behind else None
+
+    return why_not
+
+
+# --- the position in it -------------------------------------------------------------------------
+
+
+def _place(
+    rules: Rules,
+    settings: Settings,
+    checkpoint: Mapping[str, int],
+    queues_end: int,
+    segment: Segment,
+    *,
+    clean: bool,
+) -> tuple[int, int] | Refusal:
+    """Return the position where records are read, and what the broker counts it as: enableAcceleratedRecovery."""
+    in_rocksdb, how = _in_rocksdb(settings), rules.accelerated_start
+    applies = (how == "rocksdb" and in_rocksdb) or (how == "unclean" and not clean)
+    if not settings.enable_accelerated_recovery or not applies:
+        return 0, 0
+    noted = checkpoint.get("logics_physical_offset", 0)
+    if not in_rocksdb and noted <= 0 < checkpoint.get("physic_msg_timestamp", 0):
+        return Refusal(
+            "checkpoint",
+            "accelerated_start",
+            "enableAcceleratedRecovery is on, and the checkpoint does not say how far the queues are",
+            "set enableAcceleratedRecovery=false in broker.conf",
+        )
+    counted = (queues_end if in_rocksdb else noted) - segment.base
+    if counted <= 0:
+        # 5.4.0 counts from the negative place on after a clean exit, though it reads from the segment's start.
+        return 0, counted if clean else 0
+    position = _as_int(counted)
+    if 0 <= position <= segment.size:
+        return position, counted
+    return Refusal(
+        segment.name,
+        "accelerated_start",
+        f"enableAcceleratedRecovery is on, and the queues end behind the segment, at {segment.base + counted}",
+        "set enableAcceleratedRecovery=false in broker.conf",
+    )
+
+
+# --- settings and checkpoint --------------------------------------------------------------------
+
+
+def _index_is_safe(settings: Settings) -> bool:
+    return settings.message_index_enable and settings.message_index_safe
+
+
+def _in_rocksdb(settings: Settings) -> bool:
+    return settings.store_type.lower() == "defaultrocksdb"
+
+
+def _asks_rocksdb(rules: Rules, settings: Settings) -> bool:
+    """Whether RECORD-TEST also asks the indexes or transactions in RocksDB."""
+    all_stores = rules.dispatch_from == "all_stores"
+    transactions = settings.trans_rocks_db_enable and (all_stores or not settings.trans_write_origin_trans_half_enable)
+    return settings.index_rocks_db_enable or transactions
+
+
+def _minimum_time(checkpoint: Mapping[str, int]) -> int:
+    """Return StoreCheckpoint#getMinTimestamp: 3 s before the older of two times, as a Java long."""
+    older = min(checkpoint.get("physic_msg_timestamp", 0), checkpoint.get("logics_msg_timestamp", 0))
+    return max(_as_long(older - _MARGIN), 0)
+
+
+def _as_int(value: int) -> int:
+    return ((value + (1 << 31)) & ((1 << 32) - 1)) - (1 << 31)
+
+
+def _as_long(value: int) -> int:
+    return ((value + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)

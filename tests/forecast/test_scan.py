@@ -1,0 +1,66 @@
+"""Where a start begins to scan the log, and where it ends, against what real brokers did."""
+
+import re
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from rmqinspect.broker.eras import rules_of_start
+from rmqinspect.config.checkpoint import read_checkpoint
+from rmqinspect.forecast.load import load
+from rmqinspect.forecast.queues import QueueTable
+from rmqinspect.forecast.scan import LogScanner
+from rmqinspect.forecast.settings import settings_of
+from rmqinspect.forecast.start_segment import Start, start_segment
+from rmqinspect.store.discover import open_store
+from tests.support import oracle
+
+SETTINGS = {
+    "forceVerifyPropCRC": "force_verify_prop_crc",
+    "checkCRCOnRecover": "check_crc_on_recover",
+    "checkCommitLogOffsetOnRecover": "check_commit_log_offset_on_recover",
+    "commitLogRecoverMaxNum": "commit_log_recover_max_num",
+    "messageIndexSafe": "message_index_safe",
+    "enableAcceleratedRecovery": "enable_accelerated_recovery",
+}
+VALUES = {"true": True, "false": False}
+
+
+@pytest.mark.parametrize("name", oracle.cases("crash"))
+def test_the_scan_ends_where_the_brokers_scan_ended(name: str) -> None:
+    truth = oracle.truth("crash", name)
+    if not truth["load_ok"] or not truth["after_load"]["commitlog_files"]:
+        return
+    start, scanner, scan = start_and_scan(name)
+    assert (start.refusal, start.unknown, scan().killed, scan().unreadable) == (None, None, None, None)
+    assert scan().end == truth["after_load"]["max_phy"]
+    said = re.search(r"recover from this map+ed file <root>/commitlog/(\d+)", "\n".join(truth["log"]))
+    assert said is None or scanner.segments[start.segment].base == int(said[1])
+    # All records are handed on, and once: the second scan knows what the first one found.
+    batches: list[int] = []
+    assert scan(take=lambda batch: batches.append(len(batch.records))) == scan()
+    assert sum(batches) == scan().records
+
+
+def test_an_error_of_java_ends_the_start() -> None:
+    name = "size_huge_third-4.7.1-c"
+    assert "OutOfMemoryError" in str(oracle.truth("crash", name)["load"])
+    killed = start_and_scan(name)[2]().killed
+    assert killed is not None
+    assert killed.rule == "memory"
+
+
+def start_and_scan(name: str) -> tuple[Start, LogScanner, Any]:
+    """Return where a start begins, and the scan from there on."""
+    case, truth = oracle.case("crash", name), oracle.truth("crash", name)
+    store, clean = open_store([str(oracle.store("crash", name))]), not truth["abort_before"]
+    given = {ours: case["settings"][theirs] for theirs, ours in SETTINGS.items() if theirs in case["settings"]}
+    parsed: dict[str, Any] = {key: VALUES[value] if value in VALUES else int(value) for key, value in given.items()}
+    settings, rules = replace(settings_of(store)[0], **parsed), rules_of_start(case["opened_by"])
+    scanner = LogScanner(store, load(store, rules, settings).segments, settings)
+    queues_end = QueueTable.read(store, settings).recover(rules).max_physic_offset
+    start = start_segment(scanner, rules, settings, read_checkpoint(store), queues_end, clean=clean)
+    scan = partial(scanner.scan, rules, start.segment, start.position, clean=clean, counted=start.counted)
+    return start, scanner, partial(scan, take=None)
