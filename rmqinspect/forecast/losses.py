@@ -37,6 +37,7 @@ class LossFold:
 
     queues: Tally = field(default_factory=Tally)  # topic, queue id
     intact: int = 0
+    end: int | None = None  # physical offset behind the last record
     first_timestamp: int | None = None  # ms
     last_timestamp: int | None = None
     next_offsets: dict[tuple[bytes, int], int] = field(default_factory=dict)  # behind the highest of each queue
@@ -55,6 +56,7 @@ class LossFold:
         if self.first_timestamp is None:
             self.first_timestamp = int(times[0])
         self.last_timestamp = int(times[-1])
+        self.end = records.base + int(records.ends[-1])
         self._note_offsets(run, intact)
 
     def join(self, following: Self) -> None:
@@ -65,12 +67,14 @@ class LossFold:
             self.first_timestamp = following.first_timestamp
         if following.last_timestamp is not None:
             self.last_timestamp = following.last_timestamp
+            self.end = following.end
         for queue, offset in following.next_offsets.items():
             self.next_offsets[queue] = max(offset, self.next_offsets.get(queue, 0))
 
     def losses(self) -> Losses:
         """Return the sums as part of an outcome."""
-        found = Losses(intact=self.intact, first_timestamp=self.first_timestamp, last_timestamp=self.last_timestamp)
+        found = Losses(end=self.end, intact=self.intact)
+        found.first_timestamp, found.last_timestamp = self.first_timestamp, self.last_timestamp
         for (topic, _), sums in zip(self.queues.keys.keys_from(0), self.queues.sums.tolist(), strict=True):
             name = text_of(topic)
             found.messages += sums[RECORDS]

@@ -65,6 +65,7 @@ class Losses:
     """What lies at or behind the new end of the log and is given up, each record once."""
 
     messages: int = 0
+    end: int | None = None  # physical offset behind the last of them
     intact: int = 0
     units: int = 0
     bytes: int = 0
@@ -74,6 +75,16 @@ class Losses:
     bytes_by_topic: dict[str, int] = field(default_factory=dict)
     units_by_topic: dict[str, int] = field(default_factory=dict)
     first_by_topic: dict[str, int] = field(default_factory=dict)  # ms
+
+
+class GroupBeyond(NamedTuple):
+    """A consumer group whose offset in a queue lies beyond the maximum that the queue has after the start."""
+
+    group: str
+    topic: str
+    queue_id: int
+    offset: int
+    max_offset: int
 
 
 @dataclass(slots=True)
@@ -103,8 +114,7 @@ class Outcome:
     deleted_index_files: list[str] = field(default_factory=list)
     index_entries_behind: int = 0  # entries of files that stay and point behind the new end
     deleted_files: list[str] = field(default_factory=list)  # all of them, relative to the store
-    groups_beyond: list[tuple[str, str, int, int, int]] = field(default_factory=list)
-    # group, topic, queue id, its offset, the new maximum
+    groups_beyond: list[GroupBeyond] = field(default_factory=list)
     config_from_backup: list[str] = field(default_factory=list)
     assumptions: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -114,10 +124,10 @@ class Outcome:
 class Alternative(NamedTuple):
     """Another way to start, walked and priced."""
 
-    way: str  # "without abort", "broker 5.5.0"
-    release: str
-    clean_exit: bool
+    way: str  # "the same broker without abort", "broker 5.5.0"
     outcome: Outcome
+    moved: tuple[str, ...] = ()  # files and folders that are moved out of the store before, relative to it
+    is_better: bool = False  # than the start that the forecast is about
 
 
 @dataclass(slots=True)
@@ -127,9 +137,17 @@ class Forecast:
     outcomes: list[Outcome]  # in the order of releases
     instead: list[Alternative] = field(default_factory=list)
     version_from: str = ""  # why these releases: "given", or the clues of the estimate
+    unread: list[str] = field(default_factory=list)  # what the system refused to read
 
     @property
     def worst(self) -> Outcome:
         """The outcome whose verdict is the worst, and of equal ones that with the most lost messages."""
-        order = list(Verdict)
-        return max(self.outcomes, key=lambda outcome: (order.index(outcome.verdict), outcome.losses.messages))
+        return max(self.outcomes, key=price)
+
+
+_ORDER = list(Verdict)
+
+
+def price(outcome: Outcome) -> tuple[int, int]:
+    """Return what a start costs, for comparisons: a lower price is better."""
+    return _ORDER.index(outcome.verdict), outcome.losses.messages + outcome.unreachable

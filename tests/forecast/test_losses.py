@@ -29,6 +29,7 @@ def test_all_records_at_or_behind_an_end_are_lost_once(name: str, share: float) 
     assert losses.messages == losses.intact == sum(map(records, lost))
     assert losses.by_topic == by_topic(lost)
     assert losses.bytes == sum(put["size"] for put in lost)
+    assert losses.end == lost[-1]["phys"] + lost[-1]["size"]
     assert (losses.first_timestamp, losses.last_timestamp) == (lost[0]["store_timestamp"], lost[-1]["store_timestamp"])
     assert not unread
 
