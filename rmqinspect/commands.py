@@ -19,6 +19,7 @@ USAGE_BY = USAGE + " --by queue,size,segment -n 20"
 EXPLAIN = "rmqinspect explain {what}"
 FIND_ID = "rmqinspect find {store} --id {id}"
 GROUPS = "rmqinspect groups {store}"
+FORECAST = "rmqinspect forecast {store}"
 SHOW = "rmqinspect show {store} --at {at}"
 
 _ESCAPED = re.compile(r"\\x[0-9a-f]{2}")
@@ -32,9 +33,9 @@ def fill_command(template: str, stores: Sequence[str] = (), **values: str | int)
     """Return a template as a command: paths and values quoted for a shell, placeholders for what is missing."""
     known = {name: shlex.quote(str(value)) for name, value in values.items()}
     if stores:
-        known["store"] = " ".join(map(_quote_path, stores))
+        known["store"] = " ".join(map(quote_path, stores))
     if "file" in values:
-        known["file"] = _quote_path(str(values["file"]))
+        known["file"] = quote_path(str(values["file"]))
     return choose_parts(template).format_map(PLACEHOLDERS | known)
 
 
@@ -48,8 +49,8 @@ def choose_parts(template: str, known: Collection[str] = tuple(PLACEHOLDERS)) ->
     return re.sub(r"\[(.*?)\]", lambda part: part[1] if placeholders(part[1]) <= set(known) else "", template)
 
 
-def _quote_path(path: str) -> str:
-    """Quote a path as `text.name_text` writes it: a shell reads its escapes in `$'…'`."""
+def quote_path(path: str) -> str:
+    """Quote a path as `text.name_text` writes it: bash reads its escapes in `$'…'`."""
     if not _ESCAPED.search(path):
         return shlex.quote(path)
     return "$'" + _SPECIAL.sub(r"\\\g<0>", path) + "'"

@@ -90,8 +90,8 @@ FLOORS = (
     Folder(
         11,
         "cli",
-        "broker codec commitlog config diff explain export find index output rocksdb show spark store system tables "
-        "verify",
+        "broker codec commitlog config diff explain export find forecast index output rocksdb show spark store system "
+        "tables verify",
         "one module per command: options in, screens out",
     ),
     Folder(12, "__init__", "rocksdb store tables verify", "the names that `import rmqinspect` offers"),

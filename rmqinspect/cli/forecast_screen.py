@@ -1,0 +1,341 @@
+"""The screen of `forecast`: what a start does, step by step, what it loses, other ways to start, the verdict.
+
+    scan       starts at segment 0: no segment begins before the checkpoint
+    stops at   97 187 = segment 65536 + 31 651 (0x7ba3): BODYCRC does not match the body
+    log        end 217 698 becomes 97 187; segments 131072, 196608 and 262144 are deleted
+    VERDICT    STARTS, LOSES DATA: 145 records. Copy the store before you start anything.
+
+Where releases differ, each has a block of its own, and the verdict is that of the worst.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import tzinfo
+from itertools import chain
+
+from rmqinspect.cli.labelled import Screen, line_width, pad
+from rmqinspect.forecast.check import REASONS
+from rmqinspect.forecast.outcome import Alternative, Forecast, Losses, Outcome, QueueOutcome, Verdict
+from rmqinspect.forecast.words import loss_words, outcome_words, verdict_line
+from rmqinspect.store.model import Store
+from rmqinspect.text import cell_width, count, cut_cells, describe_offset, escape, group_digits
+from rmqinspect.times import time_words
+
+SCREEN = Screen(indent=11, phrases=True)
+_LISTED = 6  # segments, files and groups that are named; the others are counted
+_TOPICS = 10  # with a line in the table of losses
+_QUEUES = 20  # with a line in the table of queues
+_WAYS = 6  # other ways to start that are named: the better ones, and the others
+_NARROWEST, _WIDEST = 15, 40  # cells of a name in a table
+_COPY_FIRST = ". Copy the store before you start anything."
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How the screen is printed."""
+
+    zone: tzinfo  # of times
+    queues: bool  # with the table of queues
+
+
+def screen(forecast: Forecast, store: Store, look: Look) -> Iterator[str]:
+    """Yield the lines of the screen, without the verdict."""
+    assumed = forecast.worst.assumptions
+    yield from SCREEN.rows("assumed", "; ".join((*assumed, *_exit_words(forecast.worst, store))))
+    several = len(forecast.outcomes) > 1
+    yield from SCREEN.rows("load", _files(store))
+    for outcome in forecast.outcomes:
+        if several:
+            yield ""
+            yield from SCREEN.rows("broker", f"{outcome.era}: {outcome_words(outcome)}")
+        for text in _load_words(outcome):
+            yield from SCREEN.rows("load" if several else "", text)
+        yield from _start_lines(outcome)
+        yield from _loss_lines(outcome.losses, look.zone)
+        if look.queues:
+            yield from _queue_table(outcome.queues)
+        yield from SCREEN.several("note", outcome.notes)
+    yield from _way_lines(forecast)
+
+
+def verdict_text(forecast: Forecast) -> str:
+    """Return the text of the line `VERDICT`."""
+    advice = _COPY_FIRST if forecast.worst.verdict in (Verdict.LOSES, Verdict.REFUSES) else ""
+    return verdict_line(forecast) + advice
+
+
+def _exit_words(outcome: Outcome, store: Store) -> Iterator[str]:
+    if not outcome.release:
+        return
+    has_abort = any(file.name == "abort" for file in store.files)
+    word = "clean" if outcome.clean_exit else "unclean"
+    if has_abort == outcome.clean_exit:
+        yield f"{word} exit, as asked for"
+    else:
+        yield f"{word} exit, because the file abort is there" if has_abort else f"{word} exit: there is no file abort"
+
+
+def _files(store: Store) -> str:
+    queues = [file for file in store.queue_files if file.kind != "ext_queue"]
+    parts = (count(len(store.segments), "segment"), count(len(queues), "queue file"))
+    index = (count(len(store.index_files), "index file"), "checkpoint" if store.checkpoint else "no checkpoint")
+    return ", ".join((*parts, *index))
+
+
+# --- one start ----------------------------------------------------------------------------------------
+
+
+def _start_lines(outcome: Outcome) -> Iterator[str]:
+    """Yield what a start does behind the load, in its order."""
+    yield from SCREEN.rows("scan", _scan_words(outcome))
+    yield from SCREEN.rows("stops at", _stop_words(outcome))
+    if outcome.refusal is not None:
+        yield from SCREEN.rows("refuses", f"{outcome.refusal.file}: {outcome.refusal.why} ({outcome.refusal.rule})")
+        yield from SCREEN.rows("remedy", outcome.refusal.remedy)
+        return
+    if outcome.unknown is not None:
+        yield from SCREEN.rows("not known", outcome.unknown)
+        return
+    yield from SCREEN.rows("log", _log_words(outcome))
+    yield from SCREEN.several("queues", _queue_words(outcome))
+    yield from SCREEN.rows("index", _index_words(outcome))
+    yield from SCREEN.several("groups", _group_words(outcome))
+
+
+def _load_words(outcome: Outcome) -> Iterator[str]:
+    if outcome.ignored_files:
+        yield f"not loaded, and left: {_some(outcome.ignored_files)}"
+    if outcome.deleted_index_files:
+        names = _some([f"index/{name}" for name in outcome.deleted_index_files])
+        yield f"{names}: deleted, newer than the checkpoint says"
+    if outcome.config_from_backup:
+        yield f"read from .bak: {_some(outcome.config_from_backup)}"
+
+
+def _scan_words(outcome: Outcome) -> str:
+    if outcome.scan_start is None:
+        return ""
+    why = next((decision.text for decision in outcome.decisions if decision.step == "start"), "")
+    return f"starts at segment {outcome.scan_start}" + (f": {why}" if why else "")
+
+
+def _stop_words(outcome: Outcome) -> str:
+    rejected = outcome.rejected
+    if rejected is None:
+        return ""
+    place = f"segment {rejected.physical_offset - rejected.position} + {describe_offset(rejected.position)}"
+    return f"{group_digits(rejected.physical_offset)} = {place}: {reason_words(rejected.rule)}"
+
+
+def reason_words(rule: str) -> str:
+    """Return why a scan ends, in words."""
+    return REASONS.get(rule, rule)
+
+
+def _log_words(outcome: Outcome) -> str:
+    end, was = outcome.end_offset, outcome.losses.end
+    if outcome.min_offset < 0:
+        return "there is no segment: it begins at 0"
+    if was is not None and was > end:
+        text = f"end {group_digits(was)} becomes {group_digits(end)}"
+    else:
+        text = f"ends at {group_digits(end)}: no record is cut off"
+    deleted = outcome.deleted_segments
+    if deleted:
+        names = _some([str(base) for base in deleted])
+        text += f"; {'segment' if len(deleted) == 1 else 'segments'} {names} {_are(len(deleted))} deleted"
+    return text
+
+
+def _queue_words(outcome: Outcome) -> Iterator[str]:
+    for name, words in (
+        ("given_twice", "next queue offsets are given out a second time in {queues} ({offset})"),
+        ("cut", "{unit} of {queues} {are} cut off"),
+        ("added", "{unit} {are} added to {queues}"),
+    ):
+        numbers = [number for queue in outcome.queues if (number := getattr(queue, name))]
+        if numbers:
+            total = sum(numbers)
+            yield words.format(
+                queues=count(len(numbers), "queue"),
+                offset=count(total, "offset"),
+                unit=count(total, "unit"),
+                are=_are(total),
+            )
+    raised = sum(queue.min_after != queue.min_before for queue in outcome.queues)
+    if raised:
+        yield f"the minimum of {count(raised, 'queue')} becomes another"
+    files = sum(name.startswith(("consumequeue", "batchconsumequeue")) for name in outcome.deleted_files)
+    if files:
+        yield f"{count(files, 'queue file')} {_are(files)} deleted"
+    if outcome.unreachable:
+        number = count(outcome.unreachable, "message")
+        yield f"{number} of the log lose their unit: no consumer gets them"
+
+
+def _index_words(outcome: Outcome) -> str:
+    parts = []
+    if outcome.index_entries_behind:
+        number = outcome.index_entries_behind
+        entries = f"{group_digits(number)} {'entry points' if number == 1 else 'entries point'}"
+        parts.append(f"{entries} behind the new end, in files that stay")
+    if outcome.new_index_files:
+        parts.append(f"{count(outcome.new_index_files, 'new file')} for what is dispatched again")
+    return "; ".join(parts)
+
+
+def _group_words(outcome: Outcome) -> Iterator[str]:
+    beyond = outcome.groups_beyond
+    if beyond:
+        groups = len({group.group for group in beyond})
+        verb = "has" if groups == 1 else "have"
+        yield f"{count(groups, 'group')} {verb} offsets beyond the new maximum of {count(len(beyond), 'queue')}"
+    for group in beyond[:_LISTED]:
+        place = f"{_clipped(group.group)} in {_clipped(group.topic)} queue {group.queue_id}"
+        yield f"{place}: {group_digits(group.offset)}, the maximum becomes {group_digits(group.max_offset)}"
+    if len(beyond) > _LISTED:
+        yield f"and {group_digits(len(beyond) - _LISTED)} more (-f json lists all)"
+
+
+# --- tables -------------------------------------------------------------------------------------------
+
+
+def _loss_lines(losses: Losses, zone: tzinfo) -> Iterator[str]:
+    """Yield the table of what is lost by topic, the largest first, and its sum."""
+    if not losses.messages:
+        return
+    topics = sorted(losses.by_topic, key=lambda topic: (-losses.by_topic[topic], topic))
+    folded = topics[_TOPICS:] if len(topics) > _TOPICS + 1 else []
+    shown = topics[: len(topics) - len(folded)]
+    rows: list[tuple[str, ...]] = [("lost", "records", "bytes", "queue units", "first lost record")]
+    rows += [_loss_row(f"  {_clipped(topic)}", [topic], losses, zone) for topic in shown]
+    if folded:
+        rows.append(_loss_row(f"  {len(folded)} more topics", folded, losses, zone))
+    intact = f"{group_digits(losses.intact)} of the {group_digits(losses.messages)} are intact on disk now"
+    whole = (group_digits(number) for number in (losses.messages, losses.bytes, losses.units))
+    *lines, last = aligned([*rows, ("  all", *whole, "")], "<>>>>")
+    yield from lines
+    if cell_width(last) + 4 + len(intact) <= line_width():
+        yield f"{last}    {intact}"
+    else:
+        yield from (last, f"  {intact}")
+
+
+def _loss_row(label: str, topics: Sequence[str], losses: Losses, zone: tzinfo) -> tuple[str, ...]:
+    numbers = (
+        sum(found.get(topic, 0) for topic in topics)
+        for found in (losses.by_topic, losses.bytes_by_topic, losses.units_by_topic)
+    )
+    first = min((losses.first_by_topic[topic] for topic in topics if topic in losses.first_by_topic), default=None)
+    return (label, *map(group_digits, numbers), "" if first is None else time_words(first, zone))
+
+
+def _queue_table(queues: Sequence[QueueOutcome]) -> Iterator[str]:
+    """Yield the queues that change, those with the most changes first."""
+    changed = [
+        queue
+        for queue in queues
+        if queue.cut or queue.added or queue.given_twice or queue.min_after != queue.min_before
+    ]
+    if not changed:
+        return
+    changed.sort(key=lambda queue: -(queue.cut + queue.added + queue.given_twice))
+    rows: list[tuple[str, ...]] = [("queue", "id", "minimum", "becomes", "maximum", "becomes", "cut", "added", "twice")]
+    for queue in changed[:_QUEUES]:
+        ends = (queue.min_before, queue.min_after, queue.max_before, queue.max_after)
+        numbers = (queue.queue_id, *ends, queue.cut, queue.added, queue.given_twice)
+        rows.append((f"  {_clipped(queue.topic)}", *map(group_digits, numbers)))
+    yield from aligned(rows, "<>>>>>>>>")
+    if len(changed) > _QUEUES:
+        yield f"  {count(len(changed) - _QUEUES, 'more queue')} (-f json lists all)"
+
+
+def aligned(rows: Sequence[tuple[str, ...]], sides: str) -> Iterator[str]:
+    """Yield rows in columns three spaces apart; `sides` has `<` or `>` for each column.
+
+    The first column gives way where a line would be too wide.
+    """
+    first, *others = (max(map(cell_width, column)) for column in zip(*rows, strict=True))
+    first = min(first, max(line_width() - sum(others) - 3 * len(others), _NARROWEST))
+    for row in rows:
+        cells = (
+            pad(cell, width) if side == "<" else " " * (width - cell_width(cell)) + cell
+            for cell, width, side in zip((_clipped(row[0], first), *row[1:]), (first, *others), sides, strict=True)
+        )
+        yield "   ".join(cells).rstrip()
+
+
+# --- other ways ---------------------------------------------------------------------------------------
+
+
+def _way_lines(forecast: Forecast) -> Iterator[str]:
+    """Yield the better ways to start, and name the others."""
+    if not forecast.instead:
+        return
+    better = [way for way in forecast.instead if way.is_better]
+    others = [way for way in forecast.instead if not way.is_better]
+    yield "instead (nothing was changed; each way was walked)"
+    screen = Screen(indent=max((cell_width(escape(way.way)) for way in better), default=0) + 2, lead=2, phrases=True)
+    if screen.indent > line_width() // 2:
+        screen = Screen(indent=4, lead=2, phrases=True)
+    for way in better[:_WAYS]:
+        yield from screen.rows(way.way, way_words(way))
+    if len(better) > _WAYS:
+        yield f"  and {count(len(better) - _WAYS, 'more way')} (-f json lists all)"
+    named = [f"{way.way} ({_price_words(way)})" for way in others[:_WAYS]]
+    if len(others) > _WAYS:
+        named.append(f"{group_digits(len(others) - _WAYS)} more")
+    label = "not better:" if better else "no way is better:"
+    yield from Screen(indent=len(label) + 1, lead=2).rows(label, ", ".join(named))
+
+
+def way_words(way: Alternative) -> str:
+    """Return what another way to start does."""
+    scan = "" if way.outcome.scan_start is None else f"scan from segment {way.outcome.scan_start}: "
+    return f"{scan}{_price_words(way)}"
+
+
+def _price_words(way: Alternative) -> str:
+    if way.outcome.verdict in (Verdict.SAFE, Verdict.LOSES):
+        return f"loses {loss_words(way.outcome)}"
+    return {Verdict.REFUSES: "will not start", Verdict.UNKNOWN: "cannot tell"}[way.outcome.verdict]
+
+
+# --- all versions -------------------------------------------------------------------------------------
+
+_COLUMNS = ("broker", "starts", "scan from", "new end", "lost", "index files deleted", "stops because")
+
+
+def era_table(forecast: Forecast) -> Iterator[str]:
+    """Yield a line for each era whose outcome differs from its neighbours'."""
+    rows = [_era_row(outcome) for outcome in forecast.outcomes]
+    lines = list(aligned([_COLUMNS[:-1], *(row for row, _ in rows)], "<<>>><"))
+    start = max(map(cell_width, lines)) + 3
+    for line, reason in zip(lines, chain((_COLUMNS[-1],), (why for _, why in rows)), strict=True):
+        yield from Screen(indent=start, phrases=True).rows(line, reason)
+
+
+def _era_row(outcome: Outcome) -> tuple[tuple[str, ...], str]:
+    if outcome.unknown is not None:
+        return (outcome.era, "?", "", "", "", ""), outcome.unknown
+    scan = "" if outcome.scan_start is None else group_digits(outcome.scan_start)
+    if outcome.refusal is not None:
+        return (outcome.era, "no", scan, "", "", ""), f"{outcome.refusal.why} ({outcome.refusal.file})"
+    rejected = outcome.rejected
+    numbers = (group_digits(number) for number in (outcome.end_offset, outcome.losses.messages))
+    row = (outcome.era, "yes", scan, *numbers, group_digits(len(outcome.deleted_index_files)))
+    return row, "not stopped" if rejected is None else reason_words(rejected.rule)
+
+
+def _are(number: int) -> str:
+    return "is" if number == 1 else "are"
+
+
+def _some(texts: Sequence[str]) -> str:
+    more = f" and {group_digits(len(texts) - _LISTED)} more" if len(texts) > _LISTED else ""
+    return ", ".join(texts[:_LISTED]) + more
+
+
+def _clipped(text: str, width: int = _WIDEST) -> str:
+    text = escape(text)
+    return text if cell_width(text) <= width else cut_cells(text, width - 1) + "…"
