@@ -47,7 +47,7 @@ REASONS: Final[Mapping[str, str]] = {
 }
 """Why a scan ends, in words for people."""
 
-LARGEST_ARRAY: Final = 640 << 20
+LARGEST_ARRAY: Final = 672 << 20
 """Bytes of the largest array that the broker's heap is taken to hold: that of a heap of 1 GiB.
 
 A broker with a larger heap reads on, and rejects the record for another reason.

@@ -303,6 +303,7 @@ class _Walk:
         """Yield the valid records from a position on."""
         progress = self._progress
         progress.end = position
+        self._window.load(position)
         while self._known is None or progress.end < self._known.end:
             records = self._window.next_batch(progress.end)
             if not len(records):
