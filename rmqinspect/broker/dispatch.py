@@ -335,13 +335,16 @@ def _small_number(raw: Bytes, start: int, end: int) -> int:
     return number if number >= 0 else 1
 
 
-def further_units(topic: bytes, queue_id: int, names: bytes, offsets: bytes) -> Iterator[tuple[str, int, int]]:
+def further_units(
+    topic: bytes, queue_id: int, names: bytes, offsets: bytes, single: tuple[bytes, ...] = _NOT_MULTIPLIED
+) -> Iterator[tuple[str, int, int]]:
     """Yield (queue's name, queue id, queue offset) of the further units of a record by multi-dispatch.
 
-    `names` and `offsets` are its INNER_MULTI_DISPATCH and INNER_MULTI_QUEUE_OFFSET.
+    `names` and `offsets` are its INNER_MULTI_DISPATCH and INNER_MULTI_QUEUE_OFFSET. Topics that begin with one of
+    `single` have none.
     Source: CommitLogDispatcherBuildConsumeQueue, MultiDispatch#dispatch.
     """
-    if names and not topic.startswith(_NOT_MULTIPLIED):
+    if names and not topic.startswith(single):
         for name, offset in _pairs(names, offsets):
             yield name, 0 if name.startswith(LMQ_PREFIX) else queue_id, offset
 

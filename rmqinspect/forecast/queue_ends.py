@@ -3,10 +3,10 @@
 A broker reads the last three files of each queue unit by unit up to the first one that it does not accept; so does
 `QueueEnds`. Of every other file nothing is read before a walk asks for it.
 
-Source: ConsumeQueue#recover, MappedFileQueue#truncateDirtyFiles; RocketMQ 4.0.0 to 5.5.0.
+Source: ConsumeQueue#recover, BatchConsumeQueue#recover, MappedFileQueue#truncateDirtyFiles; RocketMQ 4.0.0 to 5.5.0.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -14,17 +14,34 @@ import numpy as np
 
 from rmqinspect.broker.eras import Rules
 from rmqinspect.codec.arrays import Ints, Units
+from rmqinspect.codec.layout import dtype_of
 from rmqinspect.consumequeue.bounds import peek_queues
+from rmqinspect.consumequeue.units import LAYOUTS
 from rmqinspect.errors import Unreadable
-from rmqinspect.forecast import queue_units
-from rmqinspect.forecast.queue_units import COLUMNS, UNIT, Prefix, read_prefix
+from rmqinspect.forecast.config_files import topic_types
+from rmqinspect.forecast.queue_units import (
+    BASE,
+    BATCH_MAX,
+    FILE_SIZE,
+    FIRST,
+    KEPT,
+    LAST,
+    MIN,
+    POSITION,
+    UNIT_SIZE,
+    WITHOUT_FILES,
+    Prefix,
+    read_units,
+)
 from rmqinspect.forecast.settings import Settings
 from rmqinspect.store.model import QueueFile, Store
 from rmqinspect.store.reader import open_file
 
 Queue = tuple[str, int]  # topic, queue id
-RECOVERED_FILES = 3  # ConsumeQueue#recover begins in the third last file
-_EMPTY = Prefix(0, -1, -1, -1, 0)
+QueueName = tuple[str, str, int]  # kind of its files, topic, queue id
+SIMPLE, BATCH = LAYOUTS  # kinds of files
+_FOLDERS = {"consumequeue": SIMPLE, "batchconsumequeue": BATCH}
+_RECOVERED_FILES = 3  # ConsumeQueue#recover begins in the third last file
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +50,22 @@ class Before:
 
     min_offset: int
     max_offset: int
-    units: int  # of messages
+
+
+NO_QUEUE = Before(0, 0)
 
 
 @dataclass(slots=True)
 class Recovered:
-    """All queues after ConsumeQueue#recover: one row of `state` for each, and the files that are left."""
+    """All loaded queues after `recover`: a row of `state` for each, and what else was read of it."""
 
-    state: Ints  # shape (queues, COLUMNS)
-    last_sizes: Ints  # size of the newest unit, -1: none
-    tops: Ints  # largest offset of the accepted units in the last file, -1: none
-    accepted: Ints  # bytes accepted in the last file by `recover`
+    names: list[QueueName]
     files: list[tuple[QueueFile, ...]]  # loaded ones; the first KEPT are left
+    state: Ints  # shape (queues, COLUMNS); MAX_PHYSIC is left to the walk
+    last_sizes: Ints  # size of the newest unit; -1: none
+    accepted: Ints  # units accepted at the start of the last file
+    tops: Ints  # largest offset of them; -1: none
+    first_offsets: Ints  # offset of unit 0 of the first file
     deleted: list[QueueFile] = field(default_factory=list)
 
 
@@ -55,100 +76,124 @@ class QueueEnds:
         """Take a store; `read` also reads it."""
         self.store = store
         self.settings = settings
-        self.file_size = max(UNIT, -(-settings.mapped_file_size_consume_queue // UNIT) * UNIT)  # of whole units
-        self.queues: list[Queue] = []
-        self.files: list[tuple[QueueFile, ...]] = []
-        self.before: list[Before] = []
+        sizes = (settings.mapped_file_size_consume_queue, settings.mapper_file_size_batch_consume_queue)
+        self.layouts = {kind: dtype_of(layout) for kind, layout in LAYOUTS.items()}
+        # ConsumeQueue rounds its setting up to whole units.
+        self.file_sizes = {
+            kind: max(1, -(-size // layout.itemsize)) * layout.itemsize
+            for (kind, layout), size in zip(self.layouts.items(), sizes, strict=True)
+        }
+        self.before: dict[QueueName, Before] = {}
+        self.batch_topics: frozenset[str] = frozenset()  # whose queues are batch queues, from 5.0.0 on
         self.problems: list[str] = []  # what could not be read, for people
+        self._queues: dict[QueueName, tuple[QueueFile, ...]] = {}
         self._prefixes: dict[str, Prefix] = {}  # by path
-        self._all: Recovered | None = None
+        self._recovered: list[tuple[Mapping[QueueName, tuple[QueueFile, ...]], Recovered]] = []
 
     @classmethod
     def read(cls, store: Store, settings: Settings) -> Self:
         """Read the ends of all queues; what cannot be read is in `problems`."""
         table = cls(store, settings)
-        found: dict[Queue, list[QueueFile]] = {}
+        kinds = {"file": SIMPLE, "batch": BATCH}
+        for ends in peek_queues(store, table.problems):
+            if ends.kind in kinds:
+                name = kinds[ends.kind], ends.topic, ends.queue_id
+                table.before[name] = Before(ends.min_offset, ends.max_offset)
+        table.batch_topics = frozenset(topic for topic, own in topic_types(store).items() if own == "BatchCQ")
+        found: dict[QueueName, list[QueueFile]] = {}
+        for folder, topic, queue_id in store.queue_folders:
+            if folder in _FOLDERS and queue_id.isdecimal():
+                found[_FOLDERS[folder], topic, int(queue_id)] = []
         for file in store.queue_files:
-            if file.kind == "queue" and file.noted is None:
-                found.setdefault((file.topic, file.queue_id), []).append(file)
-        ends = {
-            (ends.topic, ends.queue_id): Before(ends.min_offset, ends.max_offset, ends.units)
-            for ends in peek_queues(store, table.problems)
-            if ends.kind == "file"
-        }
-        for queue, files in sorted(found.items()):
-            table.queues.append(queue)
-            table.files.append(tuple(files))
-            table.before.append(ends.get(queue, Before(0, 0, 0)))
-        table.recovered(frozenset())
+            if file.kind in LAYOUTS and file.noted is None:
+                found.setdefault((file.kind, file.topic, file.queue_id), []).append(file)
+        table._queues = {name: tuple(files) for name, files in sorted(found.items())}
         return table
 
-    def recovered(self, absent: Collection[str]) -> Recovered:
-        """Return all queues after `recover`, where files with the names in `absent` were not loaded."""
-        if not absent and self._all is not None:
-            return self._all
-        loaded = [tuple(file for file in files if file.name not in absent) for files in self.files]
-        state = np.zeros((len(loaded), COLUMNS), np.int64)
-        sizes, tops, accepted = (np.full(len(loaded), -1, np.int64) for _ in range(3))
-        result = Recovered(state, sizes, tops, accepted, loaded)
-        for row, files in enumerate(loaded):
-            self._recover(row, files, result)
-        if not absent:
-            self._all = result
+    def recovered(self, rules: Rules, loaded: Mapping[QueueName, tuple[QueueFile, ...]] | None) -> Recovered:
+        """Return all loaded queues after `recover`; without `loaded` all files of the release's kinds are."""
+        if loaded is None:
+            kinds = (SIMPLE, BATCH) if rules.queue_types == "compared" else (SIMPLE,)
+            loaded = {name: files for name, files in self._queues.items() if name[0] in kinds}
+        for known, result in self._recovered:
+            if known == loaded:
+                return result
+        count = len(loaded)
+        sizes, accepted, tops, first_offsets = np.full((4, count), -1, np.int64)
+        state = np.tile(WITHOUT_FILES, (count, 1))
+        result = Recovered(list(loaded), list(loaded.values()), state, sizes, accepted, tops, first_offsets)
+        for row in range(count):
+            self._recover(row, result)
+        self._recovered.append((loaded, result))
         return result
 
-    def _recover(self, row: int, files: Sequence[QueueFile], result: Recovered) -> None:
-        """Fill the row of one queue as ConsumeQueue#recover does; MAX_PHYSIC is left to the walk."""
-        state, size = result.state[row], self.file_size
-        state[queue_units.FILE_SIZE] = size
-        for column in (queue_units.MAX_PHYSIC, queue_units.LAST, queue_units.APPENDED, queue_units.TOP):
-            state[column] = -1
+    def _recover(self, row: int, result: Recovered) -> None:
+        """Fill the row of one queue as ConsumeQueue#recover does."""
+        state, files, kind = result.state[row], result.files[row], result.names[row][0]
+        size, unit = self.file_sizes[kind], self.layouts[kind].itemsize
+        state[UNIT_SIZE], state[FILE_SIZE] = unit, size
+        if kind == BATCH:
+            state[MIN] = -1
         if not files:
             return
-        at = max(0, len(files) - RECOVERED_FILES)
-        last = prefix = self.prefix(files[at])
-        while prefix.end == size and at + 1 < len(files):
+        at = max(0, len(files) - _RECOVERED_FILES)
+        last = prefix = self._prefix(files[at], size, unit)
+        while prefix.row * unit == size and at + 1 < len(files):
             at += 1
-            prefix = self.prefix(files[at])
-            last = prefix if prefix.units else last
-        end = files[at].base + prefix.end
+            prefix = self._prefix(files[at], size, unit)
+            last = prefix if prefix.row else last
+        end = files[at].base + prefix.row * unit
         kept = [file for file in files if file.base + size <= end or end >= file.base]
-        result.deleted += [file for file in files if not (file.base + size <= end or end >= file.base)]
+        if len(kept) < len(files):
+            result.deleted += [file for file in files if file not in kept]
         newest = kept[-1]
-        state[queue_units.KEPT] = len(kept)
-        state[queue_units.FIRST] = kept[0].base
-        state[queue_units.BASE] = newest.base
-        state[queue_units.POSITION] = size if newest.base + size <= end else end - newest.base
-        state[queue_units.LAST] = last.last_offset
-        result.last_sizes[row] = last.last_size
+        state[KEPT] = len(kept)
+        state[FIRST], state[BASE] = kept[0].base, newest.base
+        state[POSITION] = size if newest.base + size <= end else end - newest.base
+        state[LAST] = last.offset
+        state[BATCH_MAX] = last.base + last.messages if last.row and kind == BATCH else 0
+        result.last_sizes[row] = last.size
+        result.accepted[row] = prefix.row
         result.tops[row] = prefix.top
-        result.accepted[row] = prefix.end
+        first = files[0].path
+        if first in self._prefixes:
+            offset, base = self._prefixes[first].first_offset, self._prefixes[first].first_base
+        else:
+            units = self.units(files[0], 0, 1)
+            offset, base = int(units["physical_offset"][0]), int(units["queue_offset"][0]) if kind == BATCH else 0
+        result.first_offsets[row] = offset
+        if kind == BATCH and (len(kept) > 1 or state[POSITION]):
+            state[MIN] = base
 
-    def prefix(self, file: QueueFile) -> Prefix:
+    def _prefix(self, file: QueueFile, size: int, unit: int) -> Prefix:
         """Return the accepted units at the start of a file; none where it cannot be read."""
         known = self._prefixes.get(file.path)
         if known is None:
             try:
                 with open_file(file) as reader:
-                    known = read_prefix(reader, self.file_size)
+                    known = read_units(reader, unit, size // unit)
             except Unreadable as error:
                 self.problems.append(str(error))
-                known = _EMPTY
+                known = Prefix(0)
             self._prefixes[file.path] = known
         return known
 
-    def units_of(self, file: QueueFile) -> Units:
-        """Return all units of a file, as many as a file has; zeros where it is shorter or cannot be read."""
-        raw = bytearray(self.file_size)
+    def units(self, file: QueueFile, row: int, count: int) -> Units:
+        """Return units of a file from a row on; zeros where it is shorter or cannot be read."""
+        layout = self.layouts[file.kind]
+        raw = bytearray(count * layout.itemsize)
         try:
             with open_file(file) as reader:
-                reader.read_into(memoryview(raw)[: min(len(raw), reader.size)], 0)
+                reader.read_into(raw, row * layout.itemsize)
         except Unreadable as error:
             self.problems.append(str(error))
-        return np.frombuffer(raw, queue_units.LAYOUT)
+        return np.frombuffer(raw, layout)
 
 
-def max_physic_of(rules: Rules, offsets: Ints, sizes: Ints) -> Ints:
-    """Return maxPhysicOffset for newest units; -1 where there is none (size -1)."""
-    reach = offsets + sizes if rules.queue_end == "end" else offsets
-    return np.where(sizes < 0, -1, reach)
+def max_physic_of(rules: Rules, recovered: Recovered) -> Ints:
+    """Return maxPhysicOffset of each queue after `recover`; -1 where there is no unit."""
+    offsets, sizes = recovered.state[:, LAST], recovered.last_sizes
+    is_batch = recovered.state[:, UNIT_SIZE] != LAYOUTS[SIMPLE].sizeof()
+    reach = offsets if rules.queue_end == "start" else np.where(is_batch, offsets, offsets + sizes)
+    found: Ints = np.where(sizes < 0, -1, reach)
+    return found

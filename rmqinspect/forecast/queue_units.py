@@ -1,12 +1,13 @@
-"""The units of one queue file as `ConsumeQueue` reads them, and how a record is put: the loops.
+"""The units of one queue file as the broker reads them, and how a record is put: the loops.
 
-    unit 0 .. n-1    offset >= 0 and size > 0: accepted
-    unit n           the first other one: recovery stops there, whatever lies behind it
+    unit 0 .. n-1    accepted: offset >= 0, size > 0; of a batch queue also queue offset >= 0, messages > 0
+    unit n           the first other one: reading stops there, whatever lies behind it
 
 The state of a queue is one row of numbers. A file that is not the last one is always full, so of all positions a queue
 has only that of its last file.
 
-Source: ConsumeQueue#recover, #truncateDirtyLogicFiles, #putMessagePositionInfo, MappedFileQueue#getLastMappedFile.
+Source: ConsumeQueue and BatchConsumeQueue #recover, #truncateDirtyLogicFiles, #putMessagePositionInfo,
+#putBatchMessagePositionInfo, MappedFileQueue#getLastMappedFile.
 """
 
 # mypy: disable-error-code="no-any-return"
@@ -16,21 +17,25 @@ from typing import NamedTuple
 import numpy as np
 
 from rmqinspect.codec.arrays import Ints
-from rmqinspect.codec.kernels import Bytes, IntsOut, TableOut, int32_at, int64_at, kernel
-from rmqinspect.codec.layout import dtype_of, place_of
-from rmqinspect.consumequeue.units import FIRST_WINDOW, LAST_WINDOW
-from rmqinspect.schemas.consumequeue import PRE_BLANK_SIZE, QueueUnit
+from rmqinspect.codec.kernels import Bytes, IntsOut, TableOut, int16_at, int32_at, int64_at, kernel
+from rmqinspect.codec.layout import place_of
+from rmqinspect.schemas.consumequeue import BatchUnit, QueueUnit
 from rmqinspect.store.reader import FileReader
 
 UNIT: int = QueueUnit.sizeof()
-LAYOUT = dtype_of(QueueUnit)
+BATCH_UNIT: int = BatchUnit.sizeof()
 _OFFSET, _SIZE = place_of(QueueUnit, "physical_offset"), place_of(QueueUnit, "size")
-_PAGE = 4096 // UNIT * UNIT
+_BASE, _COUNT = place_of(BatchUnit, "queue_offset"), place_of(BatchUnit, "message_count")
+_FIRST_WINDOW, _NEXT_WINDOW, _LAST_WINDOW = 4 << 10, 64 << 10, 1 << 20
+ANY = 2**63 - 1  # no limit of offsets
+_HOSTILE = 2**62
 
 # The columns of a queue's state.
 (
-    MAX_PHYSIC,  # maxPhysicOffset
-    MIN_LOGIC,  # minLogicOffset, bytes
+    MAX_PHYSIC,  # maxPhysicOffset; of a batch queue maxMsgPhyOffsetInCommitLog
+    MIN,  # minLogicOffset, bytes; of a batch queue minOffsetInQueue
+    BATCH_MAX,  # maxOffsetInQueue of a batch queue
+    UNIT_SIZE,
     FILE_SIZE,  # bytes of each file
     KEPT,  # files that were there and are still
     MADE,  # files that this start has made behind them
@@ -41,70 +46,83 @@ _PAGE = 4096 // UNIT * UNIT
     LAST,  # physical offset of the newest unit
     APPENDED,  # address (file base + position) of the first unit that this start has written; -1: none
     BLANK_END,  # address behind the filler at APPENDED
-    FIRST_WRITTEN,  # physical offset of the first message at BLANK_END
+    FIRST_WRITTEN,  # physical offset of the message at BLANK_END
     TOP,  # largest physical offset written; -1: none
-    WRITTEN,  # units written, without filler
-) = range(15)
-COLUMNS = 15
+) = range(16)
+COLUMNS = 16
+WITHOUT_FILES = np.zeros(COLUMNS, np.int64)
+WITHOUT_FILES[[MAX_PHYSIC, LAST, APPENDED, TOP]] = -1
 
 
 class Prefix(NamedTuple):
-    """The accepted units from the start of a file on, and the very first unit, accepted or not."""
+    """The accepted units from some row of a file on; -1 where there is none."""
 
-    units: int
-    last_offset: int  # of the last accepted unit; -1: none
-    last_size: int
-    top: int  # largest offset of an accepted unit; -1: none
-    first_offset: int  # of unit 0
-
-    @property
-    def end(self) -> int:
-        """Bytes."""
-        return self.units * UNIT
+    row: int  # behind the last accepted one
+    offset: int = -1  # of the last accepted one
+    size: int = -1
+    top: int = -1  # largest offset
+    base: int = -1  # of a batch queue: first queue offset and messages of the last accepted one
+    messages: int = -1
+    first_offset: int = 0  # of unit 0 of the file, accepted or not, if it was read
+    first_base: int = 0
 
 
 @kernel
-def _walk(raw: Bytes, units: int, found: IntsOut) -> int:
-    """Return how many of the units are accepted; `found`: last offset, last size, largest offset."""
+def _walk(raw: Bytes, units: int, unit_size: int, most: int, exempt: int, found: IntsOut) -> int:
+    """Return how many units are accepted; `found`: offset, size, largest offset, base, count.
+
+    Offsets above `most` are refused. The first `exempt` units may have any size and a negative offset.
+    """
+    is_batch = unit_size == BATCH_UNIT
     for unit in range(units):
-        offset, size = int64_at(raw, unit * UNIT + _OFFSET), int32_at(raw, unit * UNIT + _SIZE)
-        if offset < 0 or size <= 0:
+        at = unit * unit_size
+        offset, size, base, count = int64_at(raw, at + _OFFSET), int32_at(raw, at + _SIZE), 0, 1
+        if is_batch:
+            base, count = int64_at(raw, at + _BASE), int16_at(raw, at + _COUNT)
+        if offset > most or (unit >= exempt and (offset < 0 or size <= 0 or base < 0 or count <= 0)):
             return unit
         found[0] = offset
         found[1] = size
         if offset > found[2]:
             found[2] = offset
+        found[3] = base
+        found[4] = count
     return units
 
 
-def read_prefix(reader: FileReader, file_size: int) -> Prefix:
-    """Return the accepted units at the start of a file; holes are zeros, so they are not read.
+def read_units(
+    reader: FileReader, unit_size: int, rows: int, *, row: int = 0, most: int = ANY, exempt: bool = False
+) -> Prefix:
+    """Return the accepted units of a file from `row` on and before `rows`; holes are zeros, so they are not read.
+
+    Offsets above `most` are refused. With `exempt` nothing else is asked of unit 0.
 
     :raises Unreadable: the system reports an I/O error.
     """
-    found = np.full(3, -1, np.int64)
-    rows = min(reader.size, file_size) // UNIT
-    first_offset, row, window = 0, 0, _PAGE
+    found = np.full(7, -1, np.int64)
+    found[5:] = 0
+    rows, window = min(rows, reader.size // unit_size), _FIRST_WINDOW
     while row < rows:
-        if row and reader.next_allocated(row * UNIT) >= (row + 1) * UNIT:
+        if row and reader.next_allocated(row * unit_size) >= (row + 1) * unit_size:
             break
-        raw = reader.read(row * UNIT, min(window, (rows - row) * UNIT))
-        units = len(raw) // UNIT
+        buffer = bytearray(min(window // unit_size, rows - row) * unit_size)
+        units = reader.read_into(buffer, row * unit_size) // unit_size
         if row == 0 and units:
-            first_offset = int.from_bytes(raw[_OFFSET : _OFFSET + 8], "big", signed=True)
-        accepted = _walk(np.frombuffer(raw, np.uint8), units, found)
+            found[5] = int.from_bytes(buffer[_OFFSET : _OFFSET + 8], "big", signed=True)
+            found[6] = int.from_bytes(buffer[_BASE : _BASE + 8], "big", signed=True)
+        accepted = _walk(np.frombuffer(buffer, np.uint8), units, unit_size, most, int(exempt and row == 0), found)
         row += accepted
         if accepted < units or not units:
             break
-        window = min(max(window * 4, FIRST_WINDOW), LAST_WINDOW) // UNIT * UNIT
-    last_offset, last_size, top = found.tolist()
-    return Prefix(row, last_offset, last_size, top, first_offset)
+        window = _NEXT_WINDOW if window < _NEXT_WINDOW else _LAST_WINDOW
+    return Prefix(row, *found.tolist())
 
 
 @kernel
 def put(
     state: TableOut,
     is_end: int,
+    appends_repeated: int,
     queues: Ints,
     offsets: Ints,
     ends: Ints,
@@ -115,7 +133,7 @@ def put(
     """Put units in the order of the log; `addresses` gets where each is written, -1: it is not. Return how many are.
 
     `queues` are rows of `state`, `numbers` queue offsets, `expected` the same in bytes, `ends` offset + size: both as
-    Java computes them, which may overflow. `is_end`: what maxPhysicOffset is.
+    Java computes them, which may overflow. `is_end` and `appends_repeated`: the rules queue_end and repeated_unit.
     """
     written = 0
     for at in range(len(queues)):
@@ -132,20 +150,20 @@ def put(
             state[queue, POSITION] = 0
             state[queue, MADE] = 1
             state[queue, IS_FRESH] = 1
-        elif state[queue, POSITION] == size:
+        elif state[queue, POSITION] >= size:
             state[queue, BASE] += size
             state[queue, POSITION] = 0
             state[queue, MADE] += 1
             state[queue, IS_FRESH] = 0
         if state[queue, IS_FRESH] and numbers[at] != 0 and state[queue, POSITION] == 0:
-            state[queue, MIN_LOGIC] = expect
+            state[queue, MIN] = expect
             if beyond > 0:
                 state[queue, APPENDED] = state[queue, BASE]
                 state[queue, POSITION] = (beyond + UNIT - 1) // UNIT * UNIT
                 state[queue, BLANK_END] = state[queue, BASE] + state[queue, POSITION]
                 state[queue, LAST] = 0
         address = state[queue, BASE] + state[queue, POSITION]
-        if numbers[at] != 0 and expect < address:
+        if numbers[at] != 0 and expect < address and not appends_repeated:
             continue
         if state[queue, APPENDED] < 0:
             state[queue, APPENDED] = address
@@ -156,11 +174,49 @@ def put(
         state[queue, LAST] = offset
         if offset > state[queue, TOP]:
             state[queue, TOP] = offset
+        if offset < 0:
+            state[queue, TOP] = _HOSTILE  # a cut has to look at each unit
         state[queue, POSITION] += UNIT
-        state[queue, WRITTEN] += 1
         addresses[at] = address
         written += 1
     return written
 
 
-FILLER = PRE_BLANK_SIZE
+@kernel
+def put_batches(state: TableOut, queues: Ints, offsets: Ints, bases: Ints, counts: Ints, addresses: IntsOut) -> int:
+    """Put units of batch queues as `put` does; `bases` and `counts`: INNER_BASE and INNER_NUM, -1 without."""
+    written = 0
+    for at in range(len(queues)):
+        queue, offset = queues[at], offsets[at]
+        addresses[at] = -1
+        if bases[at] < 0 or counts[at] < 0 or offset <= state[queue, MAX_PHYSIC]:
+            continue
+        if state[queue, KEPT] + state[queue, MADE] == 0:
+            state[queue, FIRST] = 0
+            state[queue, BASE] = 0
+            state[queue, POSITION] = 0
+            state[queue, MADE] = 1
+            state[queue, IS_FRESH] = 1
+        elif state[queue, POSITION] >= state[queue, FILE_SIZE]:
+            state[queue, BASE] += state[queue, FILE_SIZE]
+            state[queue, POSITION] = 0
+            state[queue, MADE] += 1
+            state[queue, IS_FRESH] = 0
+        address = state[queue, BASE] + state[queue, POSITION]
+        if state[queue, APPENDED] < 0:
+            state[queue, APPENDED] = address
+            state[queue, BLANK_END] = address
+            state[queue, FIRST_WRITTEN] = offset
+        state[queue, MAX_PHYSIC] = offset
+        state[queue, LAST] = offset
+        if offset > state[queue, TOP]:
+            state[queue, TOP] = offset
+        if counts[at] == 0:
+            state[queue, TOP] = _HOSTILE
+        state[queue, BATCH_MAX] = bases[at] + counts[at]
+        if state[queue, IS_FRESH] and state[queue, MIN] == -1:
+            state[queue, MIN] = bases[at]
+        state[queue, POSITION] += BATCH_UNIT
+        addresses[at] = address
+        written += 1
+    return written

@@ -1,6 +1,6 @@
 """What a start does to every consume queue: recover, dispatch, cut, minimum.
 
-    QueueTable.read            the files, once for all walks
+    QueueTable.read                the files, once for all walks
         recover(rules) -> Queues   what `recover` leaves; a walk's own state
             dispatch(batch)        records of the scan, in log order
             truncate(end)          all queues are cut at the end of the log
@@ -14,98 +14,103 @@ cut at the end of the scan, before which all others lie.
 Source: ConsumeQueue, DefaultMessageStore#recover, ConsumeQueueStore (5.0.0+); RocketMQ 4.0.0 to 5.5.0.
 """
 
-from collections.abc import Collection
-from typing import Protocol
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
-from rmqinspect.broker.dispatch import has_queue_unit
+from rmqinspect.broker.dispatch import further_units, has_queue_unit
 from rmqinspect.broker.eras import Rules
 from rmqinspect.codec.arrays import Bools, Ints
-from rmqinspect.commitlog.records import Records
-from rmqinspect.forecast.outcome import QueueOutcome
-from rmqinspect.forecast.queue_ends import Before, Queue, QueueEnds, max_physic_of
+from rmqinspect.forecast.outcome import QueueOutcome, Refusal
+from rmqinspect.forecast.queue_cut import truncate
+from rmqinspect.forecast.queue_ends import BATCH, NO_QUEUE, SIMPLE, Queue, QueueEnds, QueueName
+from rmqinspect.forecast.queue_minimum import correct_minimum
+from rmqinspect.forecast.queue_state import QueueState
 from rmqinspect.forecast.queue_units import (
     APPENDED,
     BASE,
+    BATCH_MAX,
     BLANK_END,
-    COLUMNS,
-    FILE_SIZE,
-    FILLER,
-    FIRST,
-    FIRST_WRITTEN,
-    IS_FRESH,
     KEPT,
-    LAST,
     MADE,
     MAX_PHYSIC,
-    MIN_LOGIC,
+    MIN,
     POSITION,
-    TOP,
     UNIT,
-    WRITTEN,
+    UNIT_SIZE,
+    WITHOUT_FILES,
     put,
+    put_batches,
 )
+from rmqinspect.forecast.scan import Batch
 from rmqinspect.forecast.written import Written
+from rmqinspect.schemas.consumequeue import PRE_BLANK_SIZE
 from rmqinspect.schemas.message import TRANSACTION_SHIFT, TRANSACTIONS
 from rmqinspect.store.model import QueueFile
 from rmqinspect.topics import SCHEDULE_TOPIC
 
+# Topics whose records are not multi-dispatched, by their beginnings.
+_NOT_MULTIPLIED = {
+    "no_retry": (b"%RETRY%",),
+    "no_retry_timer_schedule": (b"%RETRY%", b"rmq_sys_wheel_timer", b"SCHEDULE_TOPIC_XXXX"),
+    "no_retry_system_schedule": (b"%RETRY%", b"rmq_sys_", b"SCHEDULE_TOPIC_XXXX"),
+}
+
 _FAR = 2**62  # a queue offset in bytes beyond it is hostile: kept inside 64 bits
-_NEW = Before(0, 0, 0)
 
 
-class Batch(Protocol):
-    """Valid records of the scan in log order, and the queue of each."""
+class _Units(NamedTuple):
+    """Units to be put, in log order."""
 
-    records: Records
-    numbers: Ints  # index in `queues` of each record
-    queues: list[Queue]  # grows
+    rows: Ints  # of the state
+    offsets: Ints  # PHYSICALOFFSET
+    sizes: Ints
+    numbers: Ints  # queue offsets
+    places: Ints  # where the records lie
+
+    def select(self, which: Ints | Bools) -> "_Units":
+        return _Units(*(column[which] for column in self))
 
 
 class Queues:
-    """The state of all queues in one walk."""
+    """The queues in one walk."""
 
-    def __init__(self, table: QueueEnds, rules: Rules, absent: Collection[str] = ()) -> None:
-        """Take the queues as they are after ConsumeQueue#recover.
-
-        `absent`: names of the files, relative to the store, that this release did not load or has deleted.
-        """
-        recovered = table.recovered(frozenset(absent))
-        self._table = table
+    def __init__(
+        self, ends: QueueEnds, rules: Rules, loaded: Mapping[QueueName, tuple[QueueFile, ...]] | None = None
+    ) -> None:
+        """Take the queues as `recover` leaves them; `loaded`: those that this release has loaded, else all."""
+        self._ends = ends
         self._rules = rules
-        self._files = recovered.files
-        self._recovered = recovered
-        self._state = recovered.state.copy()
-        self._queues = list(table.queues)
-        self._rows = {queue: row for row, queue in enumerate(self._queues)}
-        self._state[:, MAX_PHYSIC] = max_physic_of(rules, self._state[:, LAST], recovered.last_sizes)
-        self._cut = np.zeros(len(self._queues), np.bool_)  # not as `recover` left it, apart from what was written
-        self._written = Written()
-        self._numbers: Ints = np.empty(0, np.int64)  # row of each queue of the scan
-        self._deleted: list[QueueFile] = list(recovered.deleted)
+        self._state = QueueState(ends, rules, loaded)
+        self._listed: list[Queue] = []  # the queues of the scan
+        self._rows: Ints = np.empty(0, np.int64)  # row of each of them, -1: none yet
 
     # --- what the walk asks ---------------------------------------------------------------------
 
     @property
     def max_physic_offset(self) -> int:
         """The largest maxPhysicOffset of all queues; -1: none."""
-        return int(self._state[:, MAX_PHYSIC].max(initial=-1))
+        return int(self._state.numbers[:, MAX_PHYSIC].max(initial=-1))
 
     @property
     def deleted_files(self) -> list[str]:
         """Names of the queue files that are gone, relative to the store; not those that the start makes again."""
+        state = self._state
         made = {
-            (*self._queues[row], base)
-            for row in np.flatnonzero(self._state[:, MADE]).tolist()
-            for base in self._made(row)
+            (*state.names[row], base)
+            for row in np.flatnonzero(state.numbers[:, MADE]).tolist()
+            for base in state.made_bases(row)
         }
-        return sorted(file.name for file in self._deleted if (file.topic, file.queue_id, file.base) not in made)
+        gone = (file for file in state.deleted if (file.kind, file.topic, file.queue_id, file.base) not in made)
+        return sorted(file.name for file in gone)
 
     # --- what the start does --------------------------------------------------------------------
 
     def dispatch(self, batch: Batch, from_offset: int | None = None) -> None:
         """Put the units of records; with `from_offset`, of those whose PHYSICALOFFSET is larger."""
+        for size in batch.mismatched:
+            self._put_nameless(size)
         records = batch.records
         entitled = has_unit(records.sys_flag)
         if from_offset is not None:
@@ -113,287 +118,198 @@ class Queues:
         chosen = np.flatnonzero(entitled)
         if not len(chosen):
             return
-        for queue in batch.queues[len(self._numbers) :]:
-            self._numbers = np.append(self._numbers, self._row(queue, make=False))
-        numbers = batch.numbers[chosen]
-        # A queue is made by the first record that is put into it.
-        for number in np.unique(numbers[self._numbers[numbers] < 0]).tolist():
-            self._numbers[number] = self._row(batch.queues[number])
-        places = records.base + records.starts[chosen]
-        self._put(
-            self._numbers[numbers],
-            records.physical_offset[chosen],
-            records.total_size[chosen],
-            records.field("queue_offset")[chosen],
-            places,
-        )
-
-    def put_nameless(self, size: int) -> None:
-        """Put the unit that 4.3.1 and earlier make of a record whose lengths do not add up.
-
-        Source: CommitLog#recoverAbnormally, which dispatches a request without topic.
-        """
-        row = np.array([self._row(("", 0))])
-        zero = np.zeros(1, np.int64)
-        self._put(row, zero, np.array([size], np.int64), zero, zero)
+        rows = self._rows_of(batch, batch.numbers[chosen])
+        places = records.base + records.starts
+        columns = (records.physical_offset, records.total_size, records.field("queue_offset"), places)
+        units = _Units(rows, *(column[chosen] for column in columns))
+        is_batch = self._state.numbers[rows, UNIT_SIZE] != UNIT
+        if is_batch.any():
+            self._put_batches(batch, chosen[is_batch], units.select(is_batch))
+            units, chosen = units.select(~is_batch), chosen[~is_batch]
+        if self._ends.settings.enable_multi_dispatch and self._rules.multi_dispatch != "none":
+            units = self._with_further(batch, chosen, units)
+        self._put(units)
 
     def truncate(self, end: int) -> None:
         """Cut all queues at the end of the log. Source: ConsumeQueue#truncateDirtyLogicFiles."""
-        state = self._state
-        has_files = state[:, KEPT] + state[:, MADE] > 0
-        none_left = end if self._rules.queue_end == "end" else end - 1
-        recovered = self._recovered
-        # As `recover` left it, the last file holds accepted units up to its end, or up to one that is not accepted.
-        same = np.zeros(len(state), np.bool_)
-        known = len(recovered.accepted)
-        same[:known] = (recovered.accepted > 0) & (recovered.tops < end) & (state[:known, APPENDED] < 0)
-        same &= ~self._cut
-        for row in np.flatnonzero(has_files & ~same).tolist():
-            self._truncate(row, end, none_left)
-        state[state[:, KEPT] + state[:, MADE] == 0, MAX_PHYSIC] = none_left
+        truncate(self._state, end)
 
     def destroy(self) -> None:
-        """Delete all queues: the log has no segment. Source: ConsumeQueue#destroy."""
-        for row in range(len(self._files)):
-            kept = int(self._state[row, KEPT])
-            self._deleted += self._files[row][:kept]
-        for column in (KEPT, MADE, MIN_LOGIC, POSITION, BASE, FIRST, WRITTEN, IS_FRESH):
-            self._state[:, column] = 0
-        for column in (MAX_PHYSIC, LAST, APPENDED, TOP):
-            self._state[:, column] = -1
-        self._written = Written()
-        self._cut[:] = True
+        """Delete all queues: the log has no segment. Source: ConsumeQueue#destroy, BatchConsumeQueue#destroy."""
+        state = self._state
+        for row, files in enumerate(state.files):
+            state.deleted += files[: int(state.numbers[row, KEPT])]
+        others = [column for column in range(len(WITHOUT_FILES)) if column not in _LASTING]
+        state.numbers[:, others] = WITHOUT_FILES[others]
+        state.numbers[~state.simple, MIN] = -1
+        state.written, state.written_batches = Written(), Written()
+        state.cut[:] = True
 
-    def correct_minimum(self, log_min: int) -> None:
-        """Let the minimum of each queue follow that of the log; then make the queues of all delay levels.
+    def correct_minimum(self, log_min: int) -> Refusal | None:
+        """Let the minimum of each queue follow that of the log; return why the start fails, if it does.
 
-        Source: ConsumeQueue#correctMinOffset, ScheduleMessageService#correctDelayOffset.
+        Then make the queues of all delay levels. Source: ScheduleMessageService#correctDelayOffset.
         """
-        correct = self._search_minimum if self._rules.minimum == "search" else self._scan_minimum
-        for row in range(len(self._state)):
-            correct(row, log_min)
+        refusal = correct_minimum(self._state, log_min)
         if self._rules.schedule_queues:
-            for level in range(len(self._table.settings.message_delay_level.split())):
-                self._row((SCHEDULE_TOPIC, level))
+            for level in range(len(self._ends.settings.message_delay_level.split())):
+                self._state.row_of((SIMPLE, SCHEDULE_TOPIC, level))
+        return refusal
 
     def outcomes(self) -> list[QueueOutcome]:
         """Return every queue before and after, by topic and queue id."""
-        state, found = self._state, []
-        ends = state[:, BASE] + state[:, POSITION]
-        minima, maxima = (_java_divided(column, UNIT).tolist() for column in (state[:, MIN_LOGIC], ends))
-        for row in sorted(range(len(self._queues)), key=self._queues.__getitem__):
-            topic, queue_id = self._queues[row]
-            before = self._before(row)
+        state = self._state
+        numbers, is_batch = state.numbers, ~state.simple
+        minima = np.where(is_batch, numbers[:, MIN], _divided(numbers[:, MIN], UNIT)).tolist()
+        ends = numbers[:, BASE] + numbers[:, POSITION]
+        maxima = np.where(is_batch, numbers[:, BATCH_MAX], _divided(ends, UNIT)).tolist()
+        found = []
+        for row in sorted(range(len(state.names)), key=lambda row: state.names[row][1:]):
+            _, topic, queue_id = name = state.names[row]
+            before = self._ends.before.get(name, NO_QUEUE)
             cut, added = self._difference(row)
-            found.append(
-                QueueOutcome(
-                    topic, queue_id, before.min_offset, before.max_offset, minima[row], maxima[row], cut, added
-                )
-            )
+            ends_before = before.min_offset, before.max_offset
+            found.append(QueueOutcome(topic, queue_id, *ends_before, minima[row], maxima[row], cut, added))
         return found
 
-    # --- one queue ------------------------------------------------------------------------------
+    # --- dispatch -------------------------------------------------------------------------------
 
-    def _row(self, queue: Queue, *, make: bool = True) -> int:
-        """Return the row of a queue; without one, make it, or return -1."""
-        row = self._rows.get(queue, -1)
-        if row < 0 and make:
-            row = self._rows[queue] = len(self._queues)
-            self._queues.append(queue)
-            fresh = np.zeros((1, COLUMNS), np.int64)
-            fresh[0, FILE_SIZE] = self._table.file_size
-            for column in (MAX_PHYSIC, LAST, APPENDED, TOP):
-                fresh[0, column] = -1
-            self._state = np.concatenate((self._state, fresh))
-            self._cut = np.append(self._cut, True)
-            self._files.append(())
-        return row
+    def _rows_of(self, batch: Batch, numbers: Ints) -> Ints:
+        """Return the row of the queue of each record; the first record that is put into a queue makes it."""
+        if batch.queues is not self._listed:
+            self._listed, self._rows = batch.queues, np.empty(0, np.int64)
+        more = np.full(len(batch.queues) - len(self._rows), -1, np.int64)
+        self._rows = np.concatenate((self._rows, more))
+        for number in np.unique(numbers[self._rows[numbers] < 0]).tolist():
+            self._rows[number] = self._state.row_of(self._name_of(*batch.queues[number]))
+        return self._rows[numbers]
 
-    def _put(self, rows: Ints, offsets: Ints, sizes: Ints, numbers: Ints, places: Ints) -> None:
-        addresses = np.empty(len(rows), np.int64)
-        expected = np.clip(numbers * UNIT, -_FAR, _FAR)  # wraps, as in Java
-        offsets, numbers = np.ascontiguousarray(offsets), np.ascontiguousarray(numbers)
-        is_end = int(self._rules.queue_end == "end")
-        if put(self._state, is_end, rows, offsets, offsets + sizes, numbers, expected, addresses):
-            self._written.add(rows, addresses, offsets, sizes, places)
+    def _name_of(self, topic: str, queue_id: int) -> QueueName:
+        """Return the queue that findConsumeQueue gives: what is loaded, else by the type of the topic."""
+        compared = self._rules.queue_types == "compared"
+        if compared and (BATCH, topic, queue_id) in self._state.rows:
+            return BATCH, topic, queue_id
+        if (SIMPLE, topic, queue_id) in self._state.rows:
+            return SIMPLE, topic, queue_id
+        return BATCH if compared and topic in self._ends.batch_topics else SIMPLE, topic, queue_id
 
-    def _end(self, row: int) -> int:
-        """Return the address behind the newest unit; 0 without files."""
-        return int(self._state[row, BASE] + self._state[row, POSITION])
+    def _put_nameless(self, size: int) -> None:
+        """Put the unit that 4.3.1 and earlier make of a record whose lengths do not add up: it has no topic.
 
-    def _before(self, row: int) -> Before:
-        return self._table.before[row] if row < len(self._table.before) else _NEW
+        Source: CommitLog#recoverAbnormally.
+        """
+        row, zero = np.array([self._state.row_of((SIMPLE, "", 0))]), np.zeros(1, np.int64)
+        self._put(_Units(row, zero, np.array([size], np.int64), zero, zero))
 
-    def _file_at(self, row: int, base: int) -> QueueFile | None:
-        """Return the file with a base that was there before, None for one that the start has made."""
-        kept = self._files[row][: int(self._state[row, KEPT])]
-        return next((file for file in reversed(kept) if file.base == base), None)
+    def _put(self, units: _Units) -> None:
+        addresses = np.empty(len(units.rows), np.int64)
+        expected = np.clip(units.numbers * UNIT, -_FAR, _FAR)  # the product wraps, as in Java
+        rules = int(self._rules.queue_end == "end"), int(self._rules.repeated_unit == "append")
+        ends = units.offsets + units.sizes
+        if put(self._state.numbers, *rules, units.rows, units.offsets, ends, units.numbers, expected, addresses):
+            self._state.written.add(units.rows, addresses, units.offsets, units.sizes, units.places)
 
-    def _units(self, row: int, base: int) -> tuple[Ints, Ints]:
-        """Return offsets and sizes of all units of a file, as they are now."""
-        state, size = self._state[row], self._table.file_size
-        file = self._file_at(row, base)
-        if file is None:
-            offsets, sizes = (np.zeros(size // UNIT, np.int64) for _ in range(2))
-        else:
-            units = self._table.units_of(file)
-            offsets, sizes = units["physical_offset"].astype(np.int64), units["size"].astype(np.int64)
-        if state[APPENDED] >= 0:
-            first, blank, end = (
-                (int(address) - base) // UNIT for address in (state[APPENDED], state[BLANK_END], self._end(row))
-            )
-            inside = slice(max(0, first), max(0, blank))
-            offsets[inside], sizes[inside] = 0, FILLER
-            inside = slice(max(0, blank), max(0, end))
-            offsets[inside], sizes[inside] = state[FIRST_WRITTEN], 1
-            self._written.lay_over(row, base, base + size, self._end(row), offsets, sizes)
-        return offsets, sizes
+    def _put_batches(self, batch: Batch, records: Ints, units: _Units) -> None:
+        """Put units into batch queues; of one that is no inner batch there is none."""
+        properties, most = batch.records.properties, 2**62
+        bases, counts = (
+            np.array([_number(properties.value_of(name, at), most) for at in records.tolist()], np.int64)
+            for name in (b"INNER_BASE", b"INNER_NUM")
+        )
+        bases[counts < 0] = -1
+        addresses = np.empty(len(records), np.int64)
+        if put_batches(self._state.numbers, units.rows, units.offsets, bases, counts, addresses):
+            self._state.written.add(units.rows, addresses, units.offsets, units.sizes, units.places)
+            self._state.written_batches.add(units.rows, addresses, bases, counts, bases)
 
-    def _truncate(self, row: int, end: int, none_left: int) -> None:
-        state = self._state[row]
-        state[MAX_PHYSIC] = none_left
-        while state[KEPT] + state[MADE]:
-            offsets, sizes = self._units(row, int(state[BASE]))
-            if offsets[0] >= end:
-                self._delete_last(row)
-                continue
-            refused = (offsets < 0) | (sizes <= 0) | (offsets >= end)
-            refused[0] = False
-            units = int(refused.argmax()) if refused.any() else len(refused)
-            self._cut[row] = True
-            state[POSITION] = units * UNIT
-            state[LAST] = offsets[units - 1]
-            state[MAX_PHYSIC] = state[LAST] + (sizes[units - 1] if self._rules.queue_end == "end" else 0)
-            break
-        self._forget_behind(row)
+    def _with_further(self, batch: Batch, records: Ints, units: _Units) -> _Units:
+        """Return units and, behind that of their record, the further ones of multi-dispatch."""
+        found = list(self._further(batch, records))
+        if not found:
+            return units
+        whose, rows, numbers = (np.array(column, np.int64) for column in zip(*found, strict=True))
+        further = units.select(whose)._replace(rows=rows, numbers=numbers)
+        order = np.argsort(np.concatenate((np.arange(len(units.rows)), whose)), kind="stable")
+        pairs = zip(units, further, strict=True)
+        return _Units(*(np.concatenate(pair)[order] for pair in pairs))
 
-    def _delete_last(self, row: int) -> None:
-        state, size = self._state[row], self._table.file_size
-        self._cut[row] = True
-        if state[MADE]:
-            state[MADE] -= 1
-        else:
-            state[KEPT] -= 1
-            self._deleted.append(self._files[row][int(state[KEPT])])
-        if state[MADE]:
-            state[BASE] -= size
-            state[POSITION] = size
-        elif state[KEPT]:
-            state[BASE] = self._files[row][int(state[KEPT]) - 1].base
-            state[POSITION] = size
-        else:
-            state[BASE] = state[POSITION] = state[FIRST] = 0
-        state[IS_FRESH] = 0
-
-    def _forget_behind(self, row: int) -> None:
-        """Forget what was written at or behind the end of a queue."""
-        state = self._state[row]
-        end = self._end(row) if state[KEPT] + state[MADE] else -1
-        if state[APPENDED] >= 0 and state[APPENDED] >= end:
-            state[APPENDED] = state[TOP] = -1
-        self._written.forget(row, end)
-
-    # --- minimum --------------------------------------------------------------------------------
-
-    def _scan_minimum(self, row: int, log_min: int) -> None:
-        state = self._state[row]
-        readable = self._readable(row)
-        if readable == 0:
-            return
-        offsets = self._units(row, int(state[FIRST]))[0][: -(-readable // UNIT)]
-        reached = offsets >= log_min
-        if reached.any():
-            state[MIN_LOGIC] = state[FIRST] + int(reached.argmax()) * UNIT
-
-    def _readable(self, row: int) -> int:
-        """Return the read position of the first file; 0 without files."""
-        state = self._state[row]
-        if state[KEPT] + state[MADE] == 0:
-            return 0
-        return int(state[POSITION] if state[KEPT] + state[MADE] == 1 else state[FILE_SIZE])
-
-    def _search_minimum(self, row: int, log_min: int) -> None:
-        state = self._state[row]
-        if state[KEPT] + state[MADE] == 0 or state[MIN_LOGIC] >= self._end(row):
-            return
-        if state[POSITION] >= UNIT and state[LAST] < log_min:
-            state[MIN_LOGIC] = self._end(row)
-            return
-        first, readable = int(state[FIRST]), self._readable(row)
-        start = int(state[MIN_LOGIC]) - first
-        is_intact, start = start >= 0, max(0, start)
-        if start >= readable:
-            return
-        offsets = self._units(row, first)[0][start // UNIT : readable // UNIT].tolist()
-        if is_intact and offsets[0] >= log_min:
-            return
-        low, high = 0, len(offsets) - 1
-        while high - low > 1:
-            middle = (low + high) // 2
-            if offsets[middle] == log_min:
-                low = high = middle
-            elif offsets[middle] > log_min:
-                high = middle
-            else:
-                low = middle
-        for at in range(low, high + 1):
-            if offsets[at] >= log_min:
-                state[MIN_LOGIC] = first + start + at * UNIT
-                return
+    def _further(self, batch: Batch, records: Ints) -> Iterator[tuple[int, int, int]]:
+        """Yield (number in `records`, row, queue offset) of further units."""
+        properties, is_light = batch.records.properties, self._ends.settings.enable_lmq
+        single = _NOT_MULTIPLIED.get(self._rules.multi_dispatch, ())
+        multiplied = np.flatnonzero(properties.of(b"INNER_MULTI_QUEUE_OFFSET")[records] >= 0)
+        for number in multiplied.tolist():
+            at = int(records[number])
+            topic, queue_id = batch.queues[int(batch.numbers[at])]
+            names = properties.value_of(b"INNER_MULTI_DISPATCH", at) or b""
+            offsets = properties.value_of(b"INNER_MULTI_QUEUE_OFFSET", at) or b""
+            for name, light_id, offset in further_units(topic.encode(), queue_id, names, offsets, single):
+                queue = (name, light_id if is_light else queue_id)
+                yield number, self._state.row_of((SIMPLE, *queue)), offset
 
     # --- before and after -----------------------------------------------------------------------
 
     def _difference(self, row: int) -> tuple[int, int]:
         """Return how many units of a queue are gone, and how many new ones it has."""
-        state, before = self._state[row], self._before(row)
-        end = self._end(row) if state[KEPT] + state[MADE] else 0
-        since = int(state[APPENDED]) if state[APPENDED] >= 0 else end
-        added = (end - int(state[BLANK_END])) // UNIT if state[APPENDED] >= 0 else 0
-        if since >= before.max_offset * UNIT:
-            return 0, added
+        state = self._state
+        numbers, name = state.numbers[row], state.names[row]
+        unit = int(numbers[UNIT_SIZE])
+        end = state.end(row) if state.has_files(row) else 0
+        since, added = end, 0
+        if numbers[APPENDED] >= 0:
+            since, added = int(numbers[APPENDED]), (end - int(numbers[BLANK_END])) // unit
+        files = state.recovered.files[row] if row < len(state.recovered.files) else ()
+        before = self._ends.before.get(name, NO_QUEUE)
+        behind = files[-1].base + files[-1].size if files and state.is_batch(row) else before.max_offset * unit
         gone = same = 0
-        for file in self._table.files[row]:
-            if file.base + file.size <= since:
-                continue
-            units = self._table.units_of(file)
-            offsets, sizes = units["physical_offset"], units["size"]
-            here = file.base + UNIT * np.arange(len(units)) >= since
-            messages: Bools = here & (offsets >= 0) & (sizes > 0) & (sizes != FILLER)
-            gone += int(messages.sum())
-            is_left = file.base in self._bases(row)
-            if is_left and state[APPENDED] >= 0:
-                now, lengths = self._units(row, file.base)
-                again = (now == offsets) & (lengths == sizes)
-                again &= file.base + UNIT * np.arange(len(units)) < end
-                same += int((messages & again).sum())
+        if since < behind:
+            bases = {file.base for file in state.files[row][: int(numbers[KEPT])]} | set(state.made_bases(row))
+            for file in files:
+                if file.base < behind and file.base + file.size > since:
+                    span = range(
+                        max(0, since - file.base) // unit, (min(behind, file.base + file.size) - file.base) // unit
+                    )
+                    counts = self._compare(row, file, span, end, is_left=file.base in bases)
+                    gone, same = gone + counts[0], same + counts[1]
         return gone - same, added - same
 
-    def _bases(self, row: int) -> set[int]:
-        return {file.base for file in self._files[row][: int(self._state[row, KEPT])]} | self._made(row)
+    def _compare(self, row: int, file: QueueFile, span: range, end: int, *, is_left: bool) -> tuple[int, int]:
+        """Return how many messages a part of a file held before, and how many of them the queue has now."""
+        units = self._ends.units(file, span.start, len(span))
+        messages: Bools = (units["physical_offset"] >= 0) & (units["size"] > 0) & (units["size"] != PRE_BLANK_SIZE)
+        if not is_left or not messages.any():
+            return int(messages.sum()), 0
+        now = self._state.units(row, file.base, span.start, len(span))
+        again = messages & (now.offsets == units["physical_offset"])
+        again[max(0, (end - file.base) // units.itemsize - span.start) :] = False
+        return int(messages.sum()), int(again.sum())
 
-    def _made(self, row: int) -> set[int]:
-        """Return the bases of the files that the start has made."""
-        size, last, made = (int(self._state[row, column]) for column in (FILE_SIZE, BASE, MADE))
-        return {last - number * size for number in range(made)}
+
+_LASTING = frozenset([UNIT_SIZE, UNIT_SIZE + 1])  # a queue's own sizes
 
 
 class QueueTable(QueueEnds):
     """All consume queues of a store, read once, from which each walk takes a state of its own."""
 
-    def recover(self, rules: Rules, absent: Collection[str] = ()) -> Queues:
-        """Return the queues as ConsumeQueue#recover leaves them; `absent` as in `Queues`."""
-        return Queues(self, rules, absent)
+    def recover(self, rules: Rules, loaded: Mapping[QueueName, tuple[QueueFile, ...]] | None = None) -> Queues:
+        """Return the queues as ConsumeQueue#recover leaves them; `loaded` as in `Queues`."""
+        return Queues(self, rules, loaded)
 
 
 def has_unit(sys_flags: Ints) -> Bools:
     """Return which records get queue units."""
-    transactions = np.array(
-        [has_queue_unit(number << TRANSACTION_SHIFT) for number in range(len(TRANSACTIONS))], np.bool_
-    )
+    transactions = np.array([has_queue_unit(number << TRANSACTION_SHIFT) for number in range(len(TRANSACTIONS))])
     entitled: Bools = transactions[(sys_flags >> TRANSACTION_SHIFT) & 3]
     return entitled
 
 
-def _java_divided(values: Ints, by: int) -> Ints:
-    """Return quotients rounded towards zero."""
-    return np.where(values < 0, -(-values // by), values // by)
+def _number(text: bytes | None, most: int) -> int:
+    """Return a decimal number; -1 for none, or one that Java would not take."""
+    number = int(text) if text and text.isdigit() and len(text) < 20 else -1
+    return number if number <= most else -1
+
+
+def _divided(values: Ints, by: int) -> Ints:
+    """Return quotients rounded towards zero, as in Java."""
+    quotients: Ints = np.where(values < 0, -(-values // by), values // by)
+    return quotients

@@ -19,8 +19,8 @@ class Part(NamedTuple):
 
     rows: Ints  # of the queue
     addresses: Ints
-    offsets: Ints
-    sizes: Ints
+    first: Ints  # physical offsets, or queue offsets
+    second: Ints  # sizes, or numbers of messages
 
 
 class Written:
@@ -31,26 +31,26 @@ class Written:
         self._newest: deque[tuple[Part, Ints]] = deque()
         self._count = 0
 
-    def add(self, rows: Ints, addresses: Ints, offsets: Ints, sizes: Ints, places: Ints) -> None:
-        """Add units; those with a negative address were not written. `places`: where the records lie."""
+    def add(self, rows: Ints, addresses: Ints, first: Ints, second: Ints, places: Ints) -> None:
+        """Add units; those with a negative address were not written. Where `first` is no place, it is always kept."""
         which = addresses >= 0
-        part = Part(rows[which], addresses[which], offsets[which], sizes[which])
+        part = Part(rows[which], addresses[which], first[which], second[which])
         self._newest.append((part, places[which]))
         self._count += len(part.rows)
         while self._count > MOST and len(self._newest) > 1:
             old, lay = self._newest.popleft()
             self._count -= len(old.rows)
-            misplaced = old.offsets != lay
+            misplaced = old.first != lay
             if misplaced.any():
                 self._misplaced.append(_chosen(old, misplaced))
 
-    def lay_over(self, row: int, start: int, behind: int, end: int, offsets: Ints, sizes: Ints) -> None:
-        """Write the units of a queue with addresses in [start, behind) and before `end` over those of a file."""
+    def lay_over(self, row: int, span: range, end: int, first: Ints, second: Ints) -> None:
+        """Write the units of a queue over two columns of units with the addresses `span`, as far as before `end`."""
         for part in (*self._misplaced, *(part for part, _ in self._newest)):
             here = part.rows == row
-            here &= (part.addresses >= start) & (part.addresses < min(behind, end))
-            at = (part.addresses[here] - start) // len_of(offsets, start, behind)
-            offsets[at], sizes[at] = part.offsets[here], part.sizes[here]
+            here &= (part.addresses >= span.start) & (part.addresses < min(span.stop, end))
+            at = (part.addresses[here] - span.start) // span.step
+            first[at], second[at] = part.first[here], part.second[here]
 
     def forget(self, row: int, end: int) -> None:
         """Forget the units of a queue at `end` and behind."""
@@ -60,11 +60,6 @@ class Written:
             if not left.all():
                 self._newest[number] = _chosen(part, left), places[left]
         self._count = sum(len(part.rows) for part, _ in self._newest)
-
-
-def len_of(units: Ints, start: int, behind: int) -> int:
-    """Return the bytes of one unit."""
-    return (behind - start) // len(units)
 
 
 def _chosen(part: Part, which: np.ndarray) -> Part:
