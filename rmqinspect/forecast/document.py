@@ -64,7 +64,7 @@ _REJECTED = (
 
 _REFUSAL = (
     _direct("file", "text", "relative to the store"),
-    _direct("rule", "text", "a rule of the table below, or one that holds in all releases"),
+    _direct("rule", "text", "a [rule](eras.md), or one that holds in all releases"),
     _direct("why", "text", "in words"),
     _direct("remedy", "text", "the smallest safe one"),
 )
@@ -101,6 +101,15 @@ _GROUP = tuple(
         ("offset", "number", "of the group"),
         ("max_offset", "number", "of the queue after the start"),
     )
+)
+
+_STEP = (
+    _direct(
+        "step", "text", "`load`, `queues`, `index`, `start`, `scan`, `dispatch`, `cut`, `reput`, `minimum`, `config`"
+    ),
+    _direct("text", "text", "what was decided"),
+    Field("inputs.*", "number, text", "what it was decided from, by name", lambda decision: dict(decision.inputs)),
+    _direct("source", "text", "class and method of the broker"),
 )
 
 OF_OUTCOME: tuple[Field, ...] = (
@@ -178,6 +187,9 @@ OF_OUTCOME: tuple[Field, ...] = (
         _GROUP,
     ),
     Field("ignored_files[]", "text", "files that the broker does not load, and leaves", _of("ignored_files")),
+    Field(
+        "decisions[]", "object", "the steps of the start, in order, as `--explain` shows them", _of("decisions"), _STEP
+    ),
 )
 """The fields of the document of one outcome."""
 

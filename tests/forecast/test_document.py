@@ -13,6 +13,8 @@ from tests.support.documents import fields
 from tests.support.outcomes import LOSES, REFUSAL, REFUSES, SAFE, told_of
 from tests.support.samples import sample
 
+_FREE = ("lost_by_topic", "lost_bytes_by_topic", "decisions[].inputs")
+
 
 def test_every_field_is_listed_and_has_its_type() -> None:
     ways = other_ways(LOSES, told_of(SAFE), lambda: [SAFE], lambda _: told_of(SAFE))
@@ -21,8 +23,8 @@ def test_every_field_is_listed_and_has_its_type() -> None:
     listed = {path: kind for path, kind, _ in listed_fields()}
     met = set()
     for forecast in (Forecast([LOSES, SAFE], ways), Forecast([REFUSES], refused, unread=["config"])):
-        for path, value in fields(document(forecast), ("lost_by_topic", "lost_bytes_by_topic")):
-            if path.startswith("versions[]."):
+        for path, value in fields(document(forecast), _FREE):
+            if path.startswith(("versions[].", "decisions[].inputs.")):
                 continue
             names = {path, f"{path}[]", f"{path}.*"} & listed.keys()
             assert len(names) == 1, path
@@ -30,7 +32,7 @@ def test_every_field_is_listed_and_has_its_type() -> None:
             met.add(name)
             if name == path:
                 assert isinstance(value, tuple(types[kind] for kind in listed[name].split(", "))), path
-    assert met | {"versions[]"} >= {name for name in listed if not name.endswith("_topic.*")}
+    assert met | {"versions[]"} >= {name for name in listed if not name.endswith(".*")}
 
 
 def test_the_document_is_that_of_the_worst_outcome_and_holds_all() -> None:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from rmqinspect.forecast.instead import Tell
 from rmqinspect.forecast.outcome import (
+    Decision,
     GroupBeyond,
     Losses,
     Outcome,
@@ -28,6 +29,7 @@ LOSES = Outcome(
     losses=Losses(145, 217698, 144, 137, 119633, 1_795_250_921_617, None, {"TopicA": 145}, {"TopicA": 119633}),
     queues=[QueueOutcome("TopicA", 0, 0, 51, 0, 20, cut=31, given_twice=31)],
     groups_beyond=[GroupBeyond("billing", "TopicA", 0, 51, 20)],
+    decisions=[Decision("scan", "ends at 97187", (("end", 97187),), "CommitLog#recoverAbnormally")],
 )
 REFUSAL = Refusal("index/1x", "index_folder", "the name is no number", "move index/1x out of the store")
 REFUSES = Outcome("5.1.4", "5.1.4", True, Verdict.REFUSES, refusal=REFUSAL)
