@@ -1,6 +1,6 @@
 """The screen of `forecast`: what a start does, step by step, what it loses, other ways to start, the verdict.
 
-    scan       starts at segment 0: no segment begins before the checkpoint
+    scan       begins in commitlog/00000000000000000000, the first segment; looked for: …
     stops at   97 187 = segment 65536 + 31 651 (0x7ba3): BODYCRC does not match the body
     log        end 217 698 becomes 97 187; segments 131072, 196608 and 262144 are deleted
     VERDICT    STARTS, LOSES DATA: 145 records. Copy the store before you start anything.
@@ -8,11 +8,12 @@
 Where releases differ, each has a block of its own, and the verdict is that of the worst.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
-from itertools import chain
+from itertools import chain, groupby
 
+from rmqinspect.broker.eras import Era
 from rmqinspect.cli.labelled import Screen, line_width, pad
 from rmqinspect.forecast.check import REASONS
 from rmqinspect.forecast.outcome import Alternative, Forecast, Losses, Outcome, QueueOutcome, Verdict
@@ -21,7 +22,7 @@ from rmqinspect.store.model import Store
 from rmqinspect.text import cell_width, count, cut_cells, describe_offset, escape, group_digits
 from rmqinspect.times import time_words
 
-SCREEN = Screen(indent=11, phrases=True)
+SCREEN = Screen(indent=11)
 _LISTED = 6  # segments, files and groups that are named; the others are counted
 _TOPICS = 10  # with a line in the table of losses
 _QUEUES = 20  # with a line in the table of queues
@@ -115,8 +116,8 @@ def _load_words(outcome: Outcome) -> Iterator[str]:
 def _scan_words(outcome: Outcome) -> str:
     if outcome.scan_start is None:
         return ""
-    why = next((decision.text for decision in outcome.decisions if decision.step == "start"), "")
-    return f"starts at segment {outcome.scan_start}" + (f": {why}" if why else "")
+    begins = f"begins in segment {outcome.scan_start}"
+    return next((decision.text for decision in outcome.decisions if decision.step == "start"), begins)
 
 
 def _stop_words(outcome: Outcome) -> str:
@@ -129,7 +130,7 @@ def _stop_words(outcome: Outcome) -> str:
 
 def reason_words(rule: str) -> str:
     """Return why a scan ends, in words."""
-    return REASONS.get(rule, rule)
+    return REASONS[rule]
 
 
 def _log_words(outcome: Outcome) -> str:
@@ -303,16 +304,42 @@ def _price_words(way: Alternative) -> str:
 
 # --- all versions -------------------------------------------------------------------------------------
 
+SHORT_REASONS = {
+    "zero": "zeros",
+    "magic": "no magic code",
+    "v2": "V2 record unknown",
+    "short": "segment ends",
+    "size": "TOTALSIZE too large",
+    "size_negative": "TOTALSIZE negative",
+    "memory": "TOTALSIZE over the heap",
+    "field_size": "length of a field",
+    "body_crc": "body CRC",
+    "duplication_info": "DUP_INFO",
+    "delay": "DELAY no number",
+    "property_crc": "property CRC",
+    "length": "TOTALSIZE not the sum",
+    "inner_batch": "INNER_NUM no number",
+    "offset": "PHYSICALOFFSET",
+}
+"""Why a scan ends, in the last column of the table of releases; `forecast.check.REASONS` in few words."""
+
 _COLUMNS = ("broker", "starts", "scan from", "new end", "lost", "index files deleted", "stops because")
 
 
 def era_table(forecast: Forecast) -> Iterator[str]:
     """Yield a line for each era whose outcome differs from its neighbours'."""
-    rows = [_era_row(outcome) for outcome in forecast.outcomes]
-    lines = list(aligned([_COLUMNS[:-1], *(row for row, _ in rows)], "<<>>><"))
+    rows = list(_merged(map(_era_row, forecast.outcomes)))
+    lines = list(aligned([_COLUMNS[:-1], *(row for row, _ in rows)], "<<>>>>"))
     start = max(map(cell_width, lines)) + 3
     for line, reason in zip(lines, chain((_COLUMNS[-1],), (why for _, why in rows)), strict=True):
         yield from Screen(indent=start, phrases=True).rows(line, reason)
+
+
+def _merged(rows: Iterable[tuple[tuple[str, ...], str]]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield rows; neighbours that differ in nothing but their releases become one."""
+    for (cells, reason), run in groupby(rows, key=lambda row: (row[0][1:], row[1])):
+        eras = [era for (era, *_), _ in run]
+        yield (str(Era(eras[0].split(" ")[0], eras[-1].split(" ")[-1])), *cells), reason
 
 
 def _era_row(outcome: Outcome) -> tuple[tuple[str, ...], str]:
@@ -324,7 +351,7 @@ def _era_row(outcome: Outcome) -> tuple[tuple[str, ...], str]:
     rejected = outcome.rejected
     numbers = (group_digits(number) for number in (outcome.end_offset, outcome.losses.messages))
     row = (outcome.era, "yes", scan, *numbers, group_digits(len(outcome.deleted_index_files)))
-    return row, "not stopped" if rejected is None else reason_words(rejected.rule)
+    return row, "not stopped" if rejected is None else SHORT_REASONS[rejected.rule]
 
 
 def _are(number: int) -> str:

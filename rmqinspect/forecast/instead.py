@@ -1,7 +1,7 @@
 """Every other way to start a broker on a store, walked and priced.
 
     the other exit      without the file `abort`, or with one          one walk
-    other releases      each era whose answer differs, merged          a walk for each era
+    other releases      each era that costs something else             a walk for each era
     files moved away    those that a release refuses to start with     a walk of the store without them
 
 Each is walked by the same procedure as the start that was asked about. A way is better if its verdict is, or if it
@@ -10,8 +10,10 @@ loses fewer messages at the same verdict; the others are named, too, so that nob
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 from operator import attrgetter
 
+from rmqinspect.broker.eras import Era
 from rmqinspect.forecast.outcome import Alternative, Outcome, Verdict, price
 from rmqinspect.store.model import Store
 
@@ -43,8 +45,17 @@ def _other_exit(worst: Outcome, tell: Tell) -> Iterator[Alternative]:
 
 
 def _other_releases(worst: Outcome, eras: Iterable[Outcome]) -> Iterator[Alternative]:
-    own = same_answer(worst)
-    yield from (Alternative(f"broker {outcome.era}", outcome) for outcome in eras if same_answer(outcome) != own)
+    """Yield the releases that cost something else, or start elsewhere; neighbours that do not differ in it as one."""
+    for costs, run in groupby(eras, key=_costs):
+        first, *others = run
+        last = others[-1] if others else first
+        if costs != _costs(worst):
+            era = str(Era(first.era.split(" ")[0], last.era.split(" ")[-1]))
+            yield Alternative(f"broker {era}", replace(last, era=era))
+
+
+def _costs(outcome: Outcome) -> tuple[object, ...]:
+    return price(outcome), outcome.scan_start, outcome.end_offset, outcome.refusal
 
 
 def _without_files(worst: Outcome, tell_without: Callable[[Sequence[str]], Tell]) -> Iterator[Alternative]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from rmqinspect.broker.eras import Rules
+from rmqinspect.broker.eras import RULES, Rules
 from rmqinspect.forecast.check import REASONS
 from rmqinspect.forecast.outcome import Decision, Refusal
 from rmqinspect.forecast.scan import FirstRecord, LogScanner
@@ -21,6 +21,7 @@ from rmqinspect.forecast.settings import Settings
 from rmqinspect.schemas import message
 from rmqinspect.store.model import Segment
 
+_TAKEN = "taken:"
 _THIRD = 3
 _DEFAULT_LIMIT = 10  # of segments that are tested; a limit that is not above 0 counts as this
 _MARGIN = 3000  # ms that StoreCheckpoint#getMinTimestamp takes off
@@ -48,6 +49,11 @@ class _Choice:
     index: int = 0
     looked_at: list[tuple[str, str | int]] = field(default_factory=list)  # name of a segment, what was found
     unreadable: str | None = None
+
+    @property
+    def was_found(self) -> bool:
+        """Whether the segment was what was looked for; else it is the first one."""
+        return bool(self.looked_at) and str(self.looked_at[-1][1]).startswith(_TAKEN)
 
 
 def start_segment(
@@ -85,13 +91,22 @@ def start_segment(
         text, position, counted, refusal = "the start ends before the scan", 0, 0, place
     else:
         (position, counted), refusal = place, None
-        text = f"the scan begins in {segment.name}" + (f", at {position}" if position else "")
+        at = f" at {position}" if position else ""
+        text = f"begins in {segment.name}{at}, {_words(scanner, choice, how, clean=clean)}"
     source = "CommitLog#recoverNormally" if clean else "CommitLog#recoverAbnormally"
     decision = Decision("start", text, (*inputs, *choice.looked_at), source)
     unknown = choice.unreadable
     if how == "record" and _asks_rocksdb(rules, settings):
         unknown = "the start asks a RocksDB of indexes or transactions how far it is, which is not read"
     return Start(choice.index, position, counted, decision, refusal, unknown)
+
+
+def _words(scanner: LogScanner, choice: _Choice, how: str, *, clean: bool) -> str:
+    """Return why the scan begins in a segment."""
+    rule = next(rule for rule in RULES if rule.name == ("clean_start" if clean else "unclean_start"))
+    if choice.was_found or (how == "third" and len(scanner.segments) >= _THIRD):
+        return rule.means[how]
+    return f"the first segment; looked for: {rule.means[how]}"
 
 
 # --- the segment --------------------------------------------------------------------------------
@@ -103,7 +118,7 @@ def _by_base(scanner: LogScanner, queues_end: int) -> _Choice:
     for index in range(len(scanner.segments) - 1, 0, -1):
         segment = scanner.segments[index]
         if segment.base <= queues_end:
-            choice.looked_at.append((segment.name, "taken: it begins at or before the end of the queues"))
+            choice.looked_at.append((segment.name, f"{_TAKEN} it begins at or before the end of the queues"))
             choice.index = index
             return choice
         choice.looked_at.append((segment.name, "it begins behind the end of the queues"))
@@ -120,7 +135,7 @@ def _by_test(scanner: LogScanner, rules: Rules, test: Test, *, last: int, limit:
         why_not = test(first)
         if why_not is None or count == limit:
             taken = "its first record passes" if why_not is None else f"{count} segments were looked at ({why_not})"
-            choice.looked_at.append((name, f"taken: {taken}"))
+            choice.looked_at.append((name, f"{_TAKEN} {taken}"))
             choice.index = index
             return choice
         choice.looked_at.append((name, why_not))

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from rmqinspect.cli.forecast_explain import walk_lines
-from rmqinspect.cli.forecast_screen import Look, era_table, screen, verdict_text
+from rmqinspect.cli.forecast_screen import SHORT_REASONS, Look, era_table, screen, verdict_text
 from rmqinspect.cli.forecast_script import script
 from rmqinspect.errors import BadOption
+from rmqinspect.forecast.check import REASONS
 from rmqinspect.forecast.instead import Tell, other_ways
 from rmqinspect.forecast.outcome import (
     Alternative,
@@ -129,6 +130,16 @@ def test_all_versions_are_a_line_each() -> None:
     assert [line for line in lines if line.startswith("5.2.0 to 5.3.3   yes")]
     assert [line for line in lines if line.startswith("5.1.4") and "the name is no number" in line]
     assert [line for line in lines if line.startswith("5.5.0") and line.endswith("not stopped")]
+
+
+def test_neighbours_that_look_the_same_are_one_line() -> None:
+    before = replace(SAFE, era="5.3.1 to 5.4.0", notes=["of the release"])
+    lines = text_of(era_table(Forecast([before, SAFE]))).splitlines()
+    assert [line.split("   ")[0] for line in lines[1:]] == ["5.3.1 to 5.5.0"]
+
+
+def test_every_reason_has_few_words() -> None:
+    assert SHORT_REASONS.keys() == REASONS.keys()
 
 
 def test_a_walk_is_explained_with_inputs_and_source() -> None:
