@@ -168,8 +168,8 @@ class Queues:
             _, topic, queue_id = name = state.names[row]
             before = self._ends.before.get(name, NO_QUEUE)
             cut, added = self._difference(row)
-            ends_before = before.min_offset, before.max_offset
-            found.append(QueueOutcome(topic, queue_id, *ends_before, minima[row], maxima[row], cut, added))
+            both = before.min_offset, before.max_offset, minima[row], maxima[row]
+            found.append(QueueOutcome(topic, queue_id, *both, cut, added, self._stays(row, both)))
         return found
 
     # --- dispatch -------------------------------------------------------------------------------
@@ -248,6 +248,13 @@ class Queues:
                 yield number, self._state.row_of((SIMPLE, *queue)), offset
 
     # --- before and after -----------------------------------------------------------------------
+
+    def _stays(self, row: int, both: tuple[int, int, int, int]) -> int:
+        """Return the queue offset behind the units that stay as they are, given minima and maxima before and after."""
+        numbers, (_, before, _, after) = self._state.numbers[row], both
+        if numbers[APPENDED] < 0 or self._state.is_batch(row):
+            return min(before, after)
+        return int(numbers[APPENDED]) // UNIT
 
     def _difference(self, row: int) -> tuple[int, int]:
         """Return how many units of a queue are gone, and how many new ones it has."""
