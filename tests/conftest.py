@@ -7,12 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support import oracle
+from tests.support.real_brokers import real_brokers  # noqa: F401 (a fixture of all tests)
 from tests.support.sparks import spark  # noqa: F401 (a fixture of all tests)
 
 MOST_WORKERS = 4
 
-# Tests of one group run in one worker: a Spark session and an S3 server start once, not once per worker.
-_GROUP_OF_FIXTURE = {"spark": "spark", "server": "s3"}
+# Tests of one group run in one worker: a Spark session, an S3 server and RocketMQ's stores start once, not once per
+# worker.
+_GROUP_OF_FIXTURE = {"spark": "spark", "server": "s3", "real_brokers": "broker"}
 _GROUP_OF_FOLDER = {"spark": "spark"}
 
 

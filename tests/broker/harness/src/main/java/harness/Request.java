@@ -1,0 +1,53 @@
+package harness;
+
+import java.nio.file.Path;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.Properties;
+
+/** A request, and the part of it that describes what to write. */
+record Request(Map<?, ?> values) {
+    String command() {
+        return text("command", "open");
+    }
+
+    Path root() {
+        return Path.of(text("root", ""));
+    }
+
+    /** The settings as broker.conf would give them. */
+    Properties settings() {
+        Properties settings = new Properties();
+        part("settings").values.forEach((name, value) -> settings.setProperty("" + name, "" + value));
+        return settings;
+    }
+
+    Request part(String name) {
+        Object part = values.get(name);
+        return new Request(part == null ? Map.of() : (Map<?, ?>) part);
+    }
+
+    String text(String name, String otherwise) {
+        Object value = values.get(name);
+        return value == null ? otherwise : "" + value;
+    }
+
+    int number(String name, int otherwise) {
+        return Integer.parseInt(text(name, "" + otherwise));
+    }
+
+    boolean flag(String name) {
+        return Boolean.parseBoolean(text(name, "false"));
+    }
+
+    /** A table of numbers by name, in the order of the request. */
+    Map<String, Integer> numbers(String name, Map<String, Integer> otherwise) {
+        Request part = part(name);
+        if (part.values.isEmpty()) {
+            return otherwise;
+        }
+        Map<String, Integer> numbers = new LinkedHashMap<>();
+        part.values.keySet().forEach(key -> numbers.put("" + key, part.number("" + key, 0)));
+        return numbers;
+    }
+}
