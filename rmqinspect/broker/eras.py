@@ -24,7 +24,9 @@ class Rules:
 
     # load
     schedule_offsets: Literal["first", "last", "broker"]
+    config_files: Literal["three", "filters", "orders"]
     config_file: Literal["keep", "delete"]
+    timer: bool
     wrong_length: Literal["ignore", "refuse"]
     folder_entry: Literal["as_file", "skip"]
     empty_last_file: Literal["as_wrong", "delete"]
@@ -99,6 +101,17 @@ RULES = (
         },
     ),
     Rule(
+        "config_files",
+        "files of config/ that are read first of all, before the store is loaded; one without a readable copy refuses",
+        "BrokerController#initialize, #initializeMetadata",
+        (("4.0.0", "three"), ("4.1.0", "filters"), ("5.0.0", "orders")),
+        {
+            "three": "topics, consumerOffset, subscriptionGroup",
+            "filters": "topics, consumerOffset, subscriptionGroup, consumerFilter",
+            "orders": "topics, topicQueueMapping, consumerOffset, subscriptionGroup, consumerFilter, consumerOrderInfo",
+        },
+    ),
+    Rule(
         "config_file",
         "a file of config/ that is empty or cannot be read as its JSON, before the .bak is read",
         "ConfigManager#load",
@@ -107,6 +120,12 @@ RULES = (
             "keep": "it stays",
             "delete": "it is deleted",
         },
+    ),
+    Rule(
+        "timer",
+        "the timer log and timermetrics are loaded behind the store, with timerWheelEnable",
+        "BrokerController#initialize, #recoverAndInitService, TimerMessageStore#load",
+        (("4.0.0", False), ("5.0.0", True)),
     ),
     Rule(
         "wrong_length",

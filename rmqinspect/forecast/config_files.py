@@ -1,15 +1,151 @@
-"""The JSON files of `config/` as a start reads them.
+"""The JSON files of `config/` as a start reads them: from the file, from its .bak, or not at all.
 
-Source: ConfigManager#load, #loadBak, QueueTypeUtils#getCQType; RocketMQ 4.0.0 to 5.5.0.
+    file                   .bak                     the start
+    readable               any                      reads the file
+    missing, empty         readable                 reads the .bak
+    missing, empty         missing, empty           goes on without
+    unreadable             readable                 reads the .bak
+    unreadable             missing, empty           goes on without
+    not readable           unreadable               is refused
+
+Most of them are read before the store is loaded: then a refused start has changed nothing else. delayOffset.json and
+timermetrics are read behind recovery from some release on: then the log is cut already.
+
+Source: ConfigManager#load, #loadBak, BrokerController#initialize, #initializeMetadata, QueueTypeUtils#getCQType;
+RocketMQ 4.0.0 to 5.5.0.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from rmqinspect.config.json_files import read_config
+from rmqinspect.broker.eras import Rules
+from rmqinspect.config.decoding import Fate, decode
+from rmqinspect.config.json_files import read_config, too_large
+from rmqinspect.config.shapes import KINDS, Kind
+from rmqinspect.errors import Unreadable
+from rmqinspect.forecast.outcome import Decision, Refusal
+from rmqinspect.forecast.settings import Settings
 from rmqinspect.store.model import Store
+from rmqinspect.store.reader import open_file
 
 SIMPLE, BATCH = "SimpleCQ", "BatchCQ"  # values of the topic attribute queue.type; SimpleCQ is its default
 _TYPE = "queue.type"
+
+_SOURCE = "ConfigManager#load, #loadBak"
+_KINDS = {kind.name: kind for kind in KINDS}
+_DELAYS = "delayOffset.json"
+_FIRST: Mapping[str, tuple[str, ...]] = {
+    "three": ("topics.json", "consumerOffset.json", "subscriptionGroup.json"),
+    "filters": ("topics.json", "consumerOffset.json", "subscriptionGroup.json", "consumerFilter.json"),
+    "orders": (
+        "topics.json",
+        "topicQueueMapping.json",
+        "consumerOffset.json",
+        "subscriptionGroup.json",
+        "consumerFilter.json",
+        "consumerOrderInfo.json",
+    ),
+}
+"""Files that are read before the store is loaded, in the broker's order, by the rule `config_files`."""
+_IN_ROCKSDB = ("topics.json", "consumerOffset.json", "subscriptionGroup.json")
+"""Files whose content a broker has in RocksDB with storeType=defaultRocksDB or configManagerVersion=v2."""
+
+
+@dataclass(slots=True)
+class ConfigStart:
+    """What a start does to the files of `config/`."""
+
+    from_backup: list[str] = field(default_factory=list)  # names of files whose .bak is read
+    deleted: list[str] = field(default_factory=list)  # files, relative to the store
+    first: Refusal | None = None  # before the store is loaded
+    last: Refusal | None = None  # behind recovery
+    unknown: str | None = None  # why it cannot be told whether the start goes on
+    notes: list[str] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
+
+
+def read_config_files(store: Store, rules: Rules, settings: Settings) -> ConfigStart:
+    """Return which files of `config/` a start reads from their .bak, and which refuse it."""
+    start = ConfigStart()
+    first = list(_FIRST[rules.config_files])
+    last: list[str] = []
+    (first if rules.schedule_offsets == "first" else last).append(_DELAYS)
+    if rules.timer and settings.timer_wheel_enable:
+        last.insert(0, "timermetrics")
+    if settings.store_type == "defaultRocksDB" or settings.config_manager_version.lower() == "v2":
+        first = [name for name in first if name not in _IN_ROCKSDB]
+    start.first = _read_all(store, rules, settings, first, start)
+    if start.first is None:
+        start.last = _read_all(store, rules, settings, last, start)
+    return start
+
+
+def _read_all(
+    store: Store, rules: Rules, settings: Settings, names: Sequence[str], start: ConfigStart
+) -> Refusal | None:
+    for name in names:
+        if name == "consumerOffset.json" and settings.enable_lmq:
+            name = "lmqConsumerOffset.json"
+        if (refusal := _read(store, rules, _KINDS[name], start)) is not None:
+            return refusal
+    return None
+
+
+def _read(store: Store, rules: Rules, kind: Kind, start: ConfigStart) -> Refusal | None:
+    """Read a file, or its .bak; return why this refuses the start."""
+    own, trouble = _fate(store, kind, "")
+    if own == "read":
+        if trouble:
+            start.notes.append(f"{kind.name}: {trouble}: the broker starts {kind.without}")
+        return None
+    backup, why = _fate(store, kind, ".bak")
+    file = f"config/{kind.name}"
+    if "unsure" in (own, backup):
+        _doubt(start, kind, own, backup, trouble if own == "unsure" else why)
+        return None
+    if trouble and rules.config_file == "delete":
+        start.deleted.append(file)
+    inputs = (("file", trouble or "missing"), ("bak", why or ("missing" if backup is None else "readable")))
+    if backup == "read":
+        start.from_backup.append(kind.name)
+        start.decisions.append(Decision("config", f"{kind.name} is read from its .bak", inputs, _SOURCE))
+    elif backup == "refused":
+        text = f"neither {kind.name} nor its .bak can be read"
+        start.decisions.append(Decision("config", text, inputs, _SOURCE))
+        remedy = f"copy both, then move {file}.bak to a place outside of the store: the broker starts {kind.without}"
+        return Refusal(f"{file}.bak", "config_file", f"{text}: {why}", remedy)
+    elif trouble:
+        text = f"{kind.name} cannot be read and has no .bak: the broker starts {kind.without}"
+        start.decisions.append(Decision("config", text, inputs, _SOURCE))
+        start.notes.append(text)
+    return None
+
+
+def _doubt(start: ConfigStart, kind: Kind, own: Fate | None, backup: Fate | None, trouble: str) -> None:
+    """Note a file that brokers may or may not read."""
+    text = f"{kind.name}: {trouble}: it is not known whether a broker reads it"
+    if backup == "read":
+        start.notes.append(f"{text}, or its .bak")
+    elif own == "unsure" and backup is None:
+        start.notes.append(f"{text}, or starts {kind.without}")
+    else:
+        start.unknown = start.unknown or text
+
+
+def _fate(store: Store, kind: Kind, ending: str) -> tuple[Fate | None, str]:
+    """Return what becomes of one copy of a file, and what is wrong with it; None for a missing or an empty one."""
+    file = store.config_files.get(kind.name + ending)
+    if file is None:
+        hidden = store.hides("config", kind.name + ending)
+        return ("unsure", "it cannot be opened") if hidden else (None, "")
+    if file.size > store.max_config:
+        return "unsure", too_large(file, store.max_config)
+    try:
+        with open_file(file) as reader:
+            found = decode(reader.read(0, store.max_config), kind)
+    except Unreadable as error:
+        return "unsure", str(error)
+    return (None if found.empty else found.fate), found.trouble
 
 
 def topic_types(store: Store) -> Mapping[str, str]:

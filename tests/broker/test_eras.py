@@ -8,7 +8,8 @@ from rmqinspect.broker.eras import NAMES, RULES, Rule, eras
 from rmqinspect.broker.version_estimate import OLDEST, RELEASES
 
 ERAS = (
-    "4.0.0 to 4.1.0",
+    "4.0.0",
+    "4.1.0",
     "4.2.0 to 4.3.1",
     "4.3.2 to 4.4.0",
     "4.5.0",

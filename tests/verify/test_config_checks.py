@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rmqinspect.config.shapes import KINDS
 from rmqinspect.store.discover import open_store
 from rmqinspect.verify.config.files import check_configs
-from rmqinspect.verify.config.shapes import KINDS
 from rmqinspect.verify.findings import Finding
 from tests.support import oracle
 from tests.support.side_tables import BROKERS, broker, store_of, write

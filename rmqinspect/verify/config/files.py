@@ -13,16 +13,16 @@ Source: ConfigManager#load, ConfigManager#loadBak, MixAll#string2File.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from rmqinspect.codec.fastjson import CHARSETS, JsonDocument, NotJson, parse_json
+from rmqinspect.codec.fastjson import CHARSETS, JsonDocument
+from rmqinspect.config.decoding import Decoded, decode
 from rmqinspect.config.json_files import too_large
+from rmqinspect.config.shapes import KINDS, Kind, Row, misnamed, renamed
 from rmqinspect.errors import Unreadable
 from rmqinspect.store.model import Store, StoreFile
 from rmqinspect.store.reader import open_file
-from rmqinspect.text import count, describe_offset
+from rmqinspect.text import count
 from rmqinspect.verify.config.epochs import check_epochs
-from rmqinspect.verify.config.shapes import KINDS, Kind, Row, faults, misnamed, renamed
 from rmqinspect.verify.findings import Finding, unread_finding
 
 # --- one copy of a file -------------------------------------------------------------------------
@@ -33,92 +33,32 @@ class _Copy:
     """One copy of a file, as a broker reads it."""
 
     file: StoreFile
-    trouble: str = ""  # why it cannot be read, or is read only in part
-    offset: int | None = None
-    expected: str | None = None
-    found: str | None = None
-    count: int = 1
-    empty: bool = False  # treated as missing
-    ignored: bool = False  # the broker sees no error, so it does not read the .bak
+    read: Decoded
     doubts: list[Finding] = field(default_factory=list)  # readable, but no broker writes it so
-    value: Mapping[str, Any] = field(default_factory=dict)
     unread: Finding | None = None  # why it was not judged
 
     @property
     def good(self) -> bool:
         """Whether a broker reads all of it."""
-        return not self.trouble and self.unread is None
+        return not self.read.trouble and self.unread is None
 
 
 def _read(file: StoreFile, kind: Kind, limit: int) -> _Copy:
-    copy = _Copy(file)
+    copy = _Copy(file, Decoded())
     if file.size > limit:
         what = too_large(file, limit)
         copy.unread = Finding("ST-UNCHECKED", what, file=file.name, length=file.size, unchecked=what)
         return copy
     try:
         with open_file(file) as reader:
-            raw = reader.read(0, limit)
+            copy.read = decode(reader.read(0, limit), kind)
     except Unreadable as error:
         copy.unread = unread_finding(error)
         return copy
-    if not raw:
-        copy.trouble, copy.empty, copy.found = "it is empty", True, "0 bytes"
-    elif not raw.strip(b"\0"):
-        copy.trouble, copy.offset = f"all of its {count(len(raw), 'byte')} are zero", 0
-        copy.expected, copy.found = "an object", "zeros"
-    else:
-        _judge_text(copy, raw, kind)
+    if copy.read.parsed:
+        copy.doubts += _doubts(copy.file, copy.read.parsed, kind)
+        copy.read.parsed = None  # two tables of a large broker would take too much memory
     return copy
-
-
-def _judge_text(copy: _Copy, raw: bytes, kind: Kind) -> None:
-    try:
-        parsed = parse_json(raw)
-    except NotJson as error:
-        end, zeros = error.offset, len(raw.rstrip(b"\0"))
-        copy.trouble = f"it is not JSON as brokers write it, from {describe_offset(end)} on: {error.reason}"
-        if end <= zeros < len(raw):
-            end, copy.trouble = zeros, f"from {describe_offset(zeros)} on it is all zeros"
-        copy.offset, copy.found = end, _excerpt(raw, end)
-        return
-    # Zeros and white space behind the end are skipped by all versions.
-    rest = parsed.behind.lstrip(b"\0 \t\r\n\f\b")
-    if rest:
-        end = raw.index(rest, parsed.end)
-        copy.trouble = f"extra bytes after its end, from {describe_offset(end)} on"
-        copy.offset, copy.expected, copy.found = end, "the end", _excerpt(raw, end)
-    elif (zero := raw.find(b"\0", 0, parsed.end)) >= 0:
-        copy.trouble, copy.offset = f"it has zeros inside from {describe_offset(zero)} on", zero
-        copy.found = "zeros"
-    elif parsed.dangling:
-        copy.trouble = f"its reference {parsed.dangling[0]!r} has no target"
-        copy.count, copy.found = len(parsed.dangling), parsed.dangling[0]
-    else:
-        _judge_value(copy, parsed, kind)
-    copy.doubts += _doubts(copy.file, parsed, kind)
-
-
-def _excerpt(raw: bytes, offset: int) -> str:
-    return repr(raw[offset : offset + 12])[1:] if offset < len(raw) else "the file's end"
-
-
-def _judge_value(copy: _Copy, parsed: JsonDocument, kind: Kind) -> None:
-    value = parsed.value
-    if not isinstance(value, dict):
-        copy.trouble, copy.expected, copy.found = "it is a list", "an object", "a list"
-        return
-    copy.value = value
-    if kind.table not in value:
-        # No exception, nothing loaded: fastjson leaves the field as the constructor made it.
-        copy.trouble, copy.ignored = f"it has no {kind.table}", True
-        copy.expected, copy.found = kind.table, ", ".join(value)[:80]
-        return
-    wrong = faults(Row(kind.members), value, "")
-    first = next(wrong, None)
-    if first is not None:
-        copy.trouble = f"{first[0]} is not {first[1]}"
-        copy.expected, copy.count = first[1], 1 + sum(1 for _ in wrong)
 
 
 def _doubts(file: StoreFile, parsed: JsonDocument, kind: Kind) -> Iterator[Finding]:
@@ -187,7 +127,7 @@ def _check_kind(store: Store, kind: Kind, others: Mapping[str, StoreFile]) -> It
     }
     backup = _read(files[".bak"], kind, store.max_config) if files[".bak"] else None
     if backup and kind.name != _EMPTIED:
-        backup.value = {}  # not in memory beside that of the file itself
+        backup.read.value = {}  # not in memory beside that of the file itself
     main = _read(files[""], kind, store.max_config) if files[""] else None
     for copy in (main, backup):
         if copy is not None and copy.unread is not None:
@@ -198,26 +138,26 @@ def _check_kind(store: Store, kind: Kind, others: Mapping[str, StoreFile]) -> It
             yield _missing(kind, backup, files[".tmp"])
     elif main.unread is None:
         yield from _main(kind, main, backup, alone=not store.neighbours)
-        if main.good and backup and backup.trouble:
+        if main.good and backup and backup.read.trouble:
             yield _finding(backup, "the file itself is good, so no broker needs this copy", "info")
 
 
 def _main(kind: Kind, main: _Copy, backup: _Copy | None, *, alone: bool) -> Iterator[Finding]:
     yield from main.doubts
-    if main.trouble and main.ignored:
+    if main.read.trouble and main.read.ignored:
         yield _finding(main, f"the broker sees no error and starts {kind.without}")
-    elif main.trouble:
+    elif main.read.trouble:
         yield _finding(main, "" if alone else _fallback(kind, backup))
     else:
         yield from _cross_check(kind, main)
-        if kind.name == _EMPTIED and not main.value["offsetTable"]:
+        if kind.name == _EMPTIED and not main.read.value["offsetTable"]:
             yield from _failed_start(kind, main, backup)
 
 
 def _cross_check(kind: Kind, copy: _Copy) -> Iterator[Finding]:
     """Yield contradictions inside a file that every broker reads."""
     shape, name = Row(kind.members), copy.file.name
-    for path, member in renamed(shape, copy.value, ""):
+    for path, member in renamed(shape, copy.read.value, ""):
         yield Finding(
             "ST-CONFIG",
             f"{path} is one bit off {member}: the broker does not know the name and loses the value",
@@ -225,7 +165,7 @@ def _cross_check(kind: Kind, copy: _Copy) -> Iterator[Finding]:
             expected=member,
             found=path.rpartition(".")[2],
         )
-    for path, own in misnamed(shape, copy.value, ""):
+    for path, own in misnamed(shape, copy.read.value, ""):
         yield Finding(
             "ST-CONFIG",
             f"{path} is named {own!r} inside: one of the two names is damaged",
@@ -234,12 +174,12 @@ def _cross_check(kind: Kind, copy: _Copy) -> Iterator[Finding]:
             expected=path.rpartition(".")[2],
             found=own,
         )
-    topics = copy.value.get("groupTopicMap")
+    topics = copy.read.value.get("groupTopicMap")
     if topics and "groupTopicMap" in kind.members:
         # Made from the keys of offsetTable at each save. A group that comes or goes at that moment gives one key
         # more or one less, never both.
         listed = {f"{topic}@{group}" for group, names in topics.items() for topic in names}
-        kept = {key for key in copy.value["offsetTable"] if key.count("@") == 1}
+        kept = {key for key in copy.read.value["offsetTable"] if key.count("@") == 1}
         if listed - kept and kept - listed:
             expected, found = min(listed - kept), min(kept - listed)
             yield Finding(
@@ -255,7 +195,7 @@ def _cross_check(kind: Kind, copy: _Copy) -> Iterator[Finding]:
 
 def _failed_start(kind: Kind, main: _Copy, backup: _Copy | None) -> Iterator[Finding]:
     """Yield the trace of a failed startup, which saves this file without having read it."""
-    before = backup.value.get("offsetTable") if backup and backup.good else None
+    before = backup.read.value.get("offsetTable") if backup and backup.good else None
     if before:
         yield Finding(
             "ST-CONFIG",
@@ -270,28 +210,28 @@ def _failed_start(kind: Kind, main: _Copy, backup: _Copy | None) -> Iterator[Fin
 def _finding(copy: _Copy, then: str, severity: str = "") -> Finding:
     return Finding(
         "ST-CONFIG",
-        f"a broker cannot read this file: {copy.trouble}" + (f"; {then}" if then else ""),
+        f"a broker cannot read this file: {copy.read.trouble}" + (f"; {then}" if then else ""),
         severity=severity,
         file=copy.file.name,
-        offset=copy.offset,
-        count=copy.count,
-        expected=copy.expected,
-        found=copy.found,
-        length=None if copy.offset is None else max(0, copy.file.size - copy.offset),
+        offset=copy.read.offset,
+        count=copy.read.count,
+        expected=copy.read.expected,
+        found=copy.read.found,
+        length=None if copy.read.offset is None else max(0, copy.file.size - copy.read.offset),
     )
 
 
 def _fallback(kind: Kind, backup: _Copy | None) -> str:
     """Return what a broker does when it cannot read the file itself. Source: ConfigManager#loadBak."""
-    if backup is None or backup.empty:
+    if backup is None or backup.read.empty:
         return f"there is {'no' if backup is None else 'only an empty'} .bak: the broker starts {kind.without}"
     if backup.unread is not None:
         return "the .bak could not be read, so what the broker does is not known"
     if backup.good:
         return f"the broker reads the .bak, which is good and one save older ({kind.saved})"
-    if backup.ignored or not kind.needed:
-        return f"the .bak is damaged too ({backup.trouble}): the broker starts {kind.without}"
-    return f"the .bak is damaged too ({backup.trouble}): the broker does not start"
+    if backup.read.ignored or not kind.needed:
+        return f"the .bak is damaged too ({backup.read.trouble}): the broker starts {kind.without}"
+    return f"the .bak is damaged too ({backup.read.trouble}): the broker does not start"
 
 
 def _missing(kind: Kind, backup: _Copy | None, temporary: StoreFile | None) -> Finding:
@@ -303,6 +243,6 @@ def _missing(kind: Kind, backup: _Copy | None, temporary: StoreFile | None) -> F
         f"the file is missing, as after a crash during a save: {_fallback(kind, backup)}.{newest}",
         severity="info" if good or backup is None else "",
         file=f"{kind.folder}/{kind.name}",
-        offset=None if good or backup is None else backup.offset,
+        offset=None if good or backup is None else backup.read.offset,
         found="no file",
     )

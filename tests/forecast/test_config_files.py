@@ -1,0 +1,142 @@
+"""Files of config/ at a start: which are read, which from their .bak, and which refuse."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rmqinspect.broker.eras import rules_of_start
+from rmqinspect.config.decoding import decode
+from rmqinspect.config.shapes import KINDS
+from rmqinspect.forecast.config_files import ConfigStart, read_config_files
+from rmqinspect.forecast.settings import Settings
+from rmqinspect.store.discover import open_store
+from tests.support import oracle
+
+_GOOD = {
+    "topics.json": '{"dataVersion":{"counter":1},"topicConfigTable":{"T":{"topicName":"T","perm":6}}}',
+    "consumerOffset.json": '{"offsetTable":{"T@g":{0:12}}}',
+    "subscriptionGroup.json": '{"subscriptionGroupTable":{}}',
+    "consumerFilter.json": '{"filterDataByTopic":{}}',
+    "consumerOrderInfo.json": '{"table":{}}',
+    "topicQueueMapping.json": '{"topicQueueMappingInfoMap":{}}',
+    "delayOffset.json": '{"offsetTable":{1:5}}',
+    "timermetrics": '{"timingCount":{}}',
+}
+_BAD = '{"offsetTable":{"T@g":{0:1'
+_UNTOLD = "/* a comment */ {}"
+
+
+def _start(root: Path, release: str, files: dict[str, str], settings: Settings | None = None) -> ConfigStart:
+    """Start a store whose configuration files are good, but for some; None as text leaves a file out."""
+    for name, text in {**_GOOD, **files}.items():
+        path = root / "config" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (root / "commitlog").mkdir(exist_ok=True)
+    return read_config_files(open_store([str(root)]), rules_of_start(release), settings or Settings())
+
+
+@pytest.mark.parametrize("name", oracle.cases("broker"))
+def test_files_of_real_brokers_are_read(name: str) -> None:
+    store = open_store([str(oracle.store("broker", name))])
+    for release in ("4.0.0", "4.9.8", "5.5.0"):
+        start = read_config_files(store, rules_of_start(release), Settings())
+        assert (start.first, start.last, start.unknown, start.from_backup) == (None, None, None, [])
+
+
+@pytest.mark.parametrize(
+    ("own", "backup", "read", "refused"),
+    [
+        (_GOOD["consumerOffset.json"], _BAD, False, False),
+        ("", _GOOD["consumerOffset.json"], True, False),
+        (_BAD, _GOOD["consumerOffset.json"], True, False),
+        ("\0" * 30, _GOOD["consumerOffset.json"], True, False),
+        ("", "", False, False),
+        (_BAD, "", False, False),
+        ("", _BAD, False, True),
+        (_BAD, _BAD, False, True),
+    ],
+)
+@pytest.mark.parametrize("release", ["4.2.0", "5.3.3", "5.5.0"])
+def test_a_file_and_its_backup(tmp_path: Path, release: str, own: str, backup: str, read: bool, refused: bool) -> None:
+    start = _start(tmp_path, release, {"consumerOffset.json": own, "consumerOffset.json.bak": backup})
+    assert start.from_backup == (["consumerOffset.json"] if read else [])
+    assert (start.first is not None) == refused
+    if start.first is not None:
+        assert start.first.file == "config/consumerOffset.json.bak"
+    gone = release == "5.5.0" and own != _GOOD["consumerOffset.json"]
+    assert start.deleted == (["config/consumerOffset.json"] if gone else [])
+
+
+def test_a_missing_file_is_read_from_its_backup_and_not_deleted(tmp_path: Path) -> None:
+    _start(tmp_path, "5.5.0", {"topics.json.bak": _GOOD["topics.json"]})
+    (tmp_path / "config/topics.json").unlink()
+    start = read_config_files(open_store([str(tmp_path)]), rules_of_start("5.5.0"), Settings())
+    assert (start.from_backup, start.deleted) == (["topics.json"], [])
+
+
+@pytest.mark.parametrize(
+    ("release", "name", "when"),
+    [
+        ("4.0.0", "consumerFilter.json", None),
+        ("4.1.0", "consumerFilter.json", "first"),
+        ("4.9.8", "consumerOrderInfo.json", None),
+        ("5.0.0", "consumerOrderInfo.json", "first"),
+        ("5.0.0", "topicQueueMapping.json", "first"),
+        ("4.9.1", "delayOffset.json", "first"),
+        ("4.9.2", "delayOffset.json", "last"),
+        ("5.5.0", "delayOffset.json", "last"),
+        ("4.9.8", "timermetrics", None),
+        ("5.0.0", "timermetrics", "last"),
+        ("5.5.0", "messageRequestMode.json", None),
+    ],
+)
+def test_which_files_refuse_when(tmp_path: Path, release: str, name: str, when: str | None) -> None:
+    start = _start(tmp_path, release, {name: _BAD, f"{name}.bak": _BAD})
+    refused = start.first or start.last
+    assert (refused is not None) == (when is not None)
+    assert (start.first is not None, start.last is not None) == (when == "first", when == "last")
+
+
+def test_settings_decide_which_files_are_read(tmp_path: Path) -> None:
+    bad = dict.fromkeys(("topics.json", "topics.json.bak", "timermetrics", "timermetrics.bak"), _BAD)
+    assert _start(tmp_path, "5.3.3", bad).first is not None
+    for settings in (Settings(store_type="defaultRocksDB"), Settings(config_manager_version="V2")):
+        start = _start(tmp_path, "5.3.3", bad, settings)
+        assert start.first is None
+        assert start.last is not None
+        assert start.last.file == "config/timermetrics.bak"
+    start = _start(tmp_path, "5.3.3", bad, Settings(store_type="defaultRocksDB", timer_wheel_enable=False))
+    assert start.last is None
+    light = {"lmqConsumerOffset.json": _BAD, "lmqConsumerOffset.json.bak": _BAD, "topics.json": _GOOD["topics.json"]}
+    assert _start(tmp_path, "5.3.3", light).first is None
+    assert _start(tmp_path, "5.3.3", light, Settings(enable_lmq=True)).first is not None
+
+
+def test_what_is_not_known_of_the_brokers_parsers_leaves_the_start_open(tmp_path: Path) -> None:
+    start = _start(tmp_path, "5.5.0", {"topics.json": _UNTOLD})
+    assert (start.unknown, start.first) == (None, None)
+    assert start.notes[0].startswith("topics.json: ")
+    start = _start(tmp_path, "5.5.0", {"topics.json": _UNTOLD, "topics.json.bak": _BAD})
+    assert start.unknown is not None
+    start = _start(tmp_path, "5.5.0", {"topics.json": _BAD, "topics.json.bak": _UNTOLD})
+    assert start.unknown is not None
+
+
+def test_texts_that_real_brokers_were_given() -> None:
+    """Managers of five releases were given damaged files; their .bak could not be read."""
+    asked = json.loads((oracle.DATA / "config-texts.json").read_text())
+    kinds = {kind.name.removesuffix(".json"): kind for kind in KINDS}
+    sure, wrong = 0, []
+    for name, front, behind, between, answers in asked["texts"]:
+        whole = asked["files"][name].encode()
+        zeros = between.removesuffix(" zeros")
+        inside = bytes(int(zeros)) if zeros != between else bytes.fromhex(between)
+        found = decode(whole[:front] + inside + whole[len(whole) - behind :], kinds[name])
+        fate = "refused" if found.empty else found.fate  # the .bak decides for an empty file
+        if fate != "unsure":
+            sure += 1
+            wrong += [(name, front, between) for answer in answers if (answer == "+") != (fate == "read")]
+    assert not wrong
+    assert sure > len(asked["texts"]) / 2
