@@ -14,10 +14,10 @@ from datetime import tzinfo
 from itertools import chain, groupby
 
 from rmqinspect.broker.eras import Era
-from rmqinspect.cli.labelled import Screen, line_width, pad
+from rmqinspect.cli.labelled import Screen, fold, line_width, pad
 from rmqinspect.forecast.check import REASONS
 from rmqinspect.forecast.outcome import Alternative, Forecast, Losses, Outcome, QueueOutcome, Verdict
-from rmqinspect.forecast.words import loss_words, outcome_words, verdict_line
+from rmqinspect.forecast.words import loss_words, outcome_words, refusal_words, verdict_line
 from rmqinspect.store.model import Store
 from rmqinspect.text import cell_width, count, cut_cells, describe_offset, escape, group_digits
 from rmqinspect.times import time_words
@@ -28,7 +28,7 @@ _TOPICS = 10  # with a line in the table of losses
 _QUEUES = 20  # with a line in the table of queues
 _WAYS = 6  # other ways to start that are named: the better ones, and the others
 _NARROWEST, _WIDEST = 15, 40  # cells of a name in a table
-_COPY_FIRST = ". Copy the store before you start anything."
+_COPY_FIRST = "Copy the store before you start anything."
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +59,18 @@ def screen(forecast: Forecast, store: Store, look: Look) -> Iterator[str]:
     yield from _way_lines(forecast)
 
 
-def verdict_text(forecast: Forecast) -> str:
-    """Return the text of the line `VERDICT`."""
-    advice = _COPY_FIRST if forecast.worst.verdict in (Verdict.LOSES, Verdict.REFUSES) else ""
-    return verdict_line(forecast) + advice
+def verdict_lines(forecast: Forecast) -> Iterator[str]:
+    """Yield the line `VERDICT`, which scripts read, and before it the advice that does not fit into it."""
+    text = verdict_line(forecast)
+    if cell_width(escape(text)) > line_width() - SCREEN.indent:
+        # The reason stands above.
+        text = text.split(": ")[0]
+    if forecast.worst.verdict in (Verdict.LOSES, Verdict.REFUSES):
+        if cell_width(escape(text)) + len(_COPY_FIRST) + 2 <= line_width() - SCREEN.indent:
+            text = f"{text}. {_COPY_FIRST}"
+        else:
+            yield from SCREEN.rows("first", _COPY_FIRST)
+    yield from SCREEN.fitted("VERDICT", text)
 
 
 def _exit_words(outcome: Outcome, store: Store) -> Iterator[str]:
@@ -91,7 +99,7 @@ def _start_lines(outcome: Outcome) -> Iterator[str]:
     yield from SCREEN.rows("scan", _scan_words(outcome))
     yield from SCREEN.rows("stops at", _stop_words(outcome))
     if outcome.refusal is not None:
-        yield from SCREEN.rows("refuses", f"{outcome.refusal.file}: {outcome.refusal.why} ({outcome.refusal.rule})")
+        yield from SCREEN.rows("refuses", f"{refusal_words(outcome.refusal)} ({outcome.refusal.rule})")
         yield from SCREEN.rows("remedy", outcome.refusal.remedy)
         return
     if outcome.unknown is not None:
@@ -276,11 +284,13 @@ def _way_lines(forecast: Forecast) -> Iterator[str]:
     better = [way for way in forecast.instead if way.is_better]
     others = [way for way in forecast.instead if not way.is_better]
     yield "instead (nothing was changed; each way was walked)"
-    screen = Screen(indent=max((cell_width(escape(way.way)) for way in better), default=0) + 2, lead=2, phrases=True)
-    if screen.indent > line_width() // 2:
-        screen = Screen(indent=4, lead=2, phrases=True)
-    for way in better[:_WAYS]:
-        yield from screen.rows(way.way, way_words(way))
+    widths = [cell_width(escape(way.way)) for way in better]
+    room = line_width() // 2
+    aside = Screen(indent=max((width for width in widths if width <= room), default=2) + 2, lead=2)
+    for way, width in zip(better[:_WAYS], widths, strict=False):
+        if width > room:
+            yield from (f"  {line}" for line in fold(escape(way.way), line_width() - 2))
+        yield from aside.rows("" if width > room else way.way, way_words(way))
     if len(better) > _WAYS:
         yield f"  and {count(len(better) - _WAYS, 'more way')} (-f json lists all)"
     named = [f"{way.way} ({_price_words(way)})" for way in others[:_WAYS]]
@@ -347,7 +357,7 @@ def _era_row(outcome: Outcome) -> tuple[tuple[str, ...], str]:
         return (outcome.era, "?", "", "", "", ""), outcome.unknown
     scan = "" if outcome.scan_start is None else group_digits(outcome.scan_start)
     if outcome.refusal is not None:
-        return (outcome.era, "no", scan, "", "", ""), f"{outcome.refusal.why} ({outcome.refusal.file})"
+        return (outcome.era, "no", scan, "", "", ""), refusal_words(outcome.refusal)
     rejected = outcome.rejected
     numbers = (group_digits(number) for number in (outcome.end_offset, outcome.losses.messages))
     row = (outcome.era, "yes", scan, *numbers, group_digits(len(outcome.deleted_index_files)))

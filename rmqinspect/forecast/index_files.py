@@ -243,7 +243,7 @@ class IndexFiles:
 
 def _folder_refusal(entry: _Entry) -> Refusal:
     why = f"{entry.shown} is a folder, and its name is a number: the broker opens it as an index file"
-    return Refusal(entry.shown, "index_folder", why, f"move {entry.shown} to a place outside of the store")
+    return Refusal(entry.shown, "index_folder", why, f"move {entry.shown} to a place outside of the store", moves=True)
 
 
 def _files(store: Store) -> Iterator[_Entry]:

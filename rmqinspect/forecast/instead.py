@@ -59,12 +59,14 @@ def _costs(outcome: Outcome) -> tuple[object, ...]:
 
 
 def _without_files(worst: Outcome, tell_without: Callable[[Sequence[str]], Tell]) -> Iterator[Alternative]:
-    """Yield the start without the files that a release refuses, where there is such a start."""
+    """Yield the start without the files that a release refuses, where there is such a start.
+
+    Only files that hold no message are moved.
+    """
     moved: list[str] = []
     outcome = worst
     while outcome.verdict is Verdict.REFUSES and len(moved) < _MOST_MOVED:
-        assert outcome.refusal is not None
-        if outcome.refusal.file in moved:
+        if outcome.refusal is None or not outcome.refusal.moves or outcome.refusal.file in moved:
             return
         moved.append(outcome.refusal.file)
         outcome = tell_without(moved)(worst.release, worst.clean_exit)

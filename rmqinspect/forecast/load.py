@@ -107,14 +107,15 @@ def _wrong_length(entry: Entry, size: int) -> Refusal:
     else:
         why = f"{entry.shown} has {count(entry.size, 'byte')}, the setting says {size}"
     remedy = f"move {entry.shown} to a place outside of the store"
-    if not entry.is_folder and 0 < entry.size < size and java_number(entry.name, 64) is not None:
+    holds_none = entry.is_folder or not entry.size or java_number(entry.name, 64) is None
+    if not holds_none and entry.size < size:
         remedy = f"copy {entry.shown}, then fill it with zeros to its full length: truncate -s {size} {entry.shown}"
-    return Refusal(entry.shown, "wrong_length", why, remedy)
+    return Refusal(entry.shown, "wrong_length", why, remedy, moves=holds_none)
 
 
 def _no_number(entry: Entry) -> Refusal:
     why = f"the name of {entry.shown} is no number (NumberFormatException), though its length is right"
-    return Refusal(entry.shown, "file_name", why, f"move {entry.shown} to a place outside of the store")
+    return Refusal(entry.shown, "file_name", why, f"move {entry.shown} to a place outside of the store", moves=True)
 
 
 # --- a whole store --------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ class Refusal(NamedTuple):
     rule: str  # a name of `broker.eras.RULES`, or of a rule that holds in all releases
     why: str  # a sentence
     remedy: str  # the smallest safe one, a command or a sentence
+    moves: bool = False  # the remedy is to move the file away, and no message goes with it
 
 
 class Rejected(NamedTuple):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from rmqinspect.forecast.outcome import Forecast, Outcome, Verdict
+from rmqinspect.forecast.outcome import Forecast, Outcome, Refusal, Verdict
 from rmqinspect.text import count
 
 
@@ -28,13 +28,14 @@ def loss_words(outcome: Outcome) -> str:
     return ", ".join(parts) or "nothing"
 
 
-def _refusal_words(outcome: Outcome) -> str:
-    return f"{outcome.refusal.why} ({outcome.refusal.file})" if outcome.refusal else ""
+def refusal_words(refusal: Refusal) -> str:
+    """Return which file a broker refuses, and why."""
+    return refusal.why if refusal.file in refusal.why else f"{refusal.file}: {refusal.why}"
 
 
 _REASONS: dict[Verdict, Callable[[Outcome], str]] = {
     Verdict.SAFE: lambda _: "",
     Verdict.LOSES: loss_words,
-    Verdict.REFUSES: _refusal_words,
+    Verdict.REFUSES: lambda outcome: outcome.refusal.file if outcome.refusal else "",
     Verdict.UNKNOWN: lambda outcome: outcome.unknown or "",
 }

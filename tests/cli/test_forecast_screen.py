@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rmqinspect.cli.forecast_explain import walk_lines
-from rmqinspect.cli.forecast_screen import SHORT_REASONS, Look, era_table, screen, verdict_text
+from rmqinspect.cli.forecast_screen import SHORT_REASONS, Look, era_table, screen, verdict_lines
 from rmqinspect.cli.forecast_script import script
 from rmqinspect.errors import BadOption
 from rmqinspect.forecast.check import REASONS
@@ -54,14 +54,15 @@ def test_a_start_that_loses_data_says_where_why_and_what() -> None:
     assert "billing in TopicA queue 0: 51, the maximum becomes 20" in text
     assert "  TopicA       145   119 633" in text
     assert "144 of the 145 are intact on disk now" in text
-    assert verdict_text(Forecast([LOSES])).endswith("145 records. Copy the store before you start anything.")
+    (line,) = verdict_lines(Forecast([LOSES]))
+    assert line == "VERDICT    STARTS, LOSES DATA: 145 records. Copy the store before you start anything."
 
 
 def test_a_safe_start_has_no_table_and_no_advice() -> None:
     forecast = Forecast([SAFE])
     assert "ends at 217 698: no record is cut off" in shown(forecast)
     assert "lost" not in shown(forecast)
-    assert verdict_text(forecast) == "SAFE TO START"
+    assert list(verdict_lines(forecast)) == ["VERDICT    SAFE TO START"]
 
 
 def test_a_refusal_names_the_file_and_the_remedy() -> None:
@@ -77,7 +78,10 @@ def test_releases_that_differ_are_all_shown_and_the_worst_decides() -> None:
     text = shown(forecast)
     assert "broker     5.2.0 to 5.3.3: STARTS, LOSES DATA: 145 records" in text
     assert "broker     5.5.0: SAFE TO START" in text
-    assert verdict_text(forecast).startswith("STARTS, LOSES DATA with 5.2.0 to 5.3.3: 145 records")
+    assert list(verdict_lines(forecast)) == [
+        "first      Copy the store before you start anything.",
+        "VERDICT    STARTS, LOSES DATA with 5.2.0 to 5.3.3: 145 records",
+    ]
 
 
 def test_thousands_fold() -> None:
@@ -128,7 +132,7 @@ def test_all_versions_are_a_line_each() -> None:
     lines = text_of(era_table(Forecast([unknown, REFUSES, LOSES, SAFE]))).splitlines()
     assert lines[0].endswith("new end   lost   index files deleted   stops because")
     assert [line for line in lines if line.startswith("5.2.0 to 5.3.3   yes")]
-    assert [line for line in lines if line.startswith("5.1.4") and "the name is no number" in line]
+    assert [line for line in lines if line.startswith("5.1.4") and "index/1x: the name is" in line]
     assert [line for line in lines if line.startswith("5.5.0") and line.endswith("not stopped")]
 
 

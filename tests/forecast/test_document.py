@@ -57,7 +57,7 @@ def test_the_verdict_names_the_releases_where_they_differ() -> None:
     assert verdict_line(Forecast([LOSES])) == "STARTS, LOSES DATA: 145 records"
     assert verdict_line(Forecast([LOSES, SAFE])) == "STARTS, LOSES DATA with 5.2.0 to 5.3.3: 145 records"
     assert verdict_line(Forecast([SAFE])) == "SAFE TO START"
-    assert verdict_line(Forecast([REFUSES])) == "WILL NOT START: the name is no number (index/1x)"
+    assert verdict_line(Forecast([REFUSES])) == "WILL NOT START: index/1x"
 
 
 def test_other_ways_are_priced_and_the_best_comes_first() -> None:
@@ -84,6 +84,8 @@ def test_files_that_a_start_refuses_are_moved_one_after_the_other() -> None:
     assert ways[0].is_better
     stuck = other_ways(REFUSES, told_of(REFUSES), list, lambda _: told_of(REFUSES))
     assert [way.moved for way in stuck] == [()]
+    kept = replace(REFUSES, refusal=REFUSAL._replace(moves=False))
+    assert [way.moved for way in other_ways(kept, told_of(kept), list, lambda _: told_of(SAFE))] == [()]
 
 
 def test_a_store_without_files_has_lost_them_everywhere() -> None:

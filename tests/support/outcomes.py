@@ -31,7 +31,7 @@ LOSES = Outcome(
     groups_beyond=[GroupBeyond("billing", "TopicA", 0, 51, 20)],
     decisions=[Decision("scan", "ends at 97187", (("end", 97187),), "CommitLog#recoverAbnormally")],
 )
-REFUSAL = Refusal("index/1x", "index_folder", "the name is no number", "move index/1x out of the store")
+REFUSAL = Refusal("index/1x", "index_folder", "the name is no number", "move index/1x out of the store", moves=True)
 REFUSES = Outcome("5.1.4", "5.1.4", True, Verdict.REFUSES, refusal=REFUSAL)
 
 
