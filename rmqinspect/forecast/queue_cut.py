@@ -98,7 +98,9 @@ def _accepted(state: QueueState, row: int, most: int, written_reach: int) -> _Ac
         if prefix.row < min(first, behind) or first >= behind:
             return found
     elif first >= behind:  # a file that the start has made, and where nothing was written
-        return _Accepted(1) if most >= 0 else found
+        if most >= 0:
+            _note_unused(state, row)
+        return _Accepted(int(most >= 0))
     found = _Accepted(behind, int(numbers[LAST]), written_reach)
     if file is not None and behind * unit < size:
         stale = state.units_in_file(row, file, behind, most, exempt=False)
@@ -146,6 +148,14 @@ def _note_stale(state: QueueState, row: int, first: int, behind: int) -> None:
         numbers[APPENDED] = numbers[BLANK_END] = addresses[0]
         numbers[FIRST_WRITTEN] = offsets[0]
     numbers[TOP] = max(int(numbers[TOP]), int(offsets.max()))
+
+
+def _note_unused(state: QueueState, row: int) -> None:
+    """Take the unused unit 0 of the last file for a written one, if there are written ones before it."""
+    if state.numbers[row, APPENDED] >= 0:
+        zero = np.zeros(1, np.int64)
+        state.written.add(zero + row, zero + state.numbers[row, BASE], zero, zero, zero - 1)
+        state.written_batches.add(zero + row, zero + state.numbers[row, BASE], zero, zero, zero - 1)
 
 
 def _delete_last(state: QueueState, row: int) -> None:
