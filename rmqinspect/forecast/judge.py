@@ -26,6 +26,17 @@ from rmqinspect.codec.kernels import (
     same_bytes,
 )
 from rmqinspect.commitlog import columns
+from rmqinspect.commitlog.columns import (
+    BODY_CRC,
+    BODY_END,
+    BODY_START,
+    MAGIC,
+    PROPERTIES_END,
+    PROPERTIES_START,
+    SYS_FLAG,
+    TOPIC_END,
+    TOPIC_START,
+)
 from rmqinspect.commitlog.records import Records
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
@@ -70,6 +81,7 @@ _DELAY_DIGITS, _NUMBER_DIGITS, _BASE_DIGITS = 9, 4, 18  # that always fit into a
 _ZERO = ord("0")
 _END_OF_ITEM = message.PROPERTY_SEPARATOR
 _V2 = message.MAGIC_V2
+_CRC_MASK = message.CRC_MASK
 _IPV6 = int(SysFlag.BORNHOST_V6 | SysFlag.STOREHOSTADDRESS_V6)
 _BODY_CRC_BIT, _V2_BIT, _IPV6_BIT = int(Doubt.BODY_CRC), int(Doubt.V2), int(Doubt.IPV6)
 _DELAY_BIT, _INNER_BIT = int(Doubt.DELAY), int(Doubt.INNER)
@@ -102,17 +114,17 @@ def _judge(address: int, raw: Bytes, rows: Table, texts: Bytes, body_crc: int, d
     """Write the doubts of each row; all rows are sound, so every place of theirs is inside."""
     for row in range(len(rows)):
         doubt = 0
-        body, body_end = rows[row, columns.BODY_START], rows[row, columns.BODY_END]
+        body, body_end = rows[row, BODY_START], rows[row, BODY_END]
         if body_crc != 0 and body < body_end:
-            stored = rows[row, columns.BODY_CRC]
-            if crc32_of(address, raw, body, body_end - body) & message.CRC_MASK != stored:
+            stored = rows[row, BODY_CRC]
+            if crc32_of(address, raw, body, body_end - body) & _CRC_MASK != stored:
                 doubt |= _BODY_CRC_BIT
-        if rows[row, columns.MAGIC] == _V2:
+        if rows[row, MAGIC] == _V2:
             doubt |= _V2_BIT
-        if rows[row, columns.SYS_FLAG] & _IPV6 != 0:
+        if rows[row, SYS_FLAG] & _IPV6 != 0:
             doubt |= _IPV6_BIT
-        start, end = rows[row, columns.PROPERTIES_START], rows[row, columns.PROPERTIES_END]
-        topic, topic_end = rows[row, columns.TOPIC_START], rows[row, columns.TOPIC_END]
+        start, end = rows[row, PROPERTIES_START], rows[row, PROPERTIES_END]
+        topic, topic_end = rows[row, TOPIC_START], rows[row, TOPIC_END]
         size = topic_end - topic
         is_delayed = size == len(texts) - _TOPIC and same_bytes(raw, topic, texts, _TOPIC, size)
         if is_delayed and _number_after(raw, start, end, texts, _DELAY, _NUMBER, _DELAY_DIGITS) == _ODD:

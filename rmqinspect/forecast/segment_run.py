@@ -1,0 +1,177 @@
+"""The valid records of one segment, from a position on to the first that is none: a run.
+
+    |rec|rec|rec|rec|rec|?????|
+     ^ start             ^ end: `check` says why
+
+A window of records at a time is judged (`forecast.judge`); what that cannot vouch for is checked one by one.
+
+A run holds for other rules, too, if no record of it is judged by a rule that differs, and if what stands at its end is
+no valid record by them, either, for the same reason.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from rmqinspect.broker.eras import Rules
+from rmqinspect.codec.arrays import Bools, Ints
+from rmqinspect.codec.layout import place_of
+from rmqinspect.commitlog.lenient_reader import LenientReader
+from rmqinspect.commitlog.records import Records
+from rmqinspect.commitlog.window import Window
+from rmqinspect.forecast.check import Check, check_record
+from rmqinspect.forecast.judge import DEPENDS, Doubt, doubt_property_crc, doubts_that_count, judge
+from rmqinspect.forecast.settings import Settings
+from rmqinspect.schemas import message
+from rmqinspect.schemas.message import SysFlag
+
+_WINDOW = 4 << 20  # bytes
+_BLANK_SIZE: int = message.Blank.sizeof()  # bytes that every check reads
+_LOW_FLAGS = place_of(message.HEADS[False, False], "sys_flag") + 3  # the byte of SYSFLAG with the bits of the hosts
+_IPV6 = int(SysFlag.BORNHOST_V6 | SysFlag.STOREHOSTADDRESS_V6)
+_NO_DOUBT = Doubt(0)
+_NONE, _OUTSIDE = Check(-1, False), Check(-1, False, "offset")
+
+
+class Tests(NamedTuple):
+    """Which of the tests that depend on settings a scan makes."""
+
+    crc: bool  # any checksum
+    property_crc: bool  # `__CRC32#` in place of BODYCRC
+    duplication: bool  # DUP_INFO
+    offset: bool  # PHYSICALOFFSET
+
+    @classmethod
+    def of(cls, rules: Rules, settings: Settings, *, clean: bool) -> "Tests":
+        """Return the tests of a start by some rules, after a clean exit or not."""
+        crc = settings.check_crc_on_recover
+        return cls(
+            crc,
+            crc and settings.force_verify_prop_crc and rules.property_crc != "none",
+            rules.duplication_info and settings.duplication_enable,
+            rules.offset_check and settings.check_commit_log_offset_on_recover and not clean,
+        )
+
+
+@dataclass(slots=True)
+class Run:
+    """The valid records of one segment from a position on, as a scan with some tests finds them."""
+
+    end: int  # position of what is no valid record
+    check: Check = _NONE  # of that
+    decided_by: dict[str, object] = field(default_factory=dict)  # values of the rules by which records were judged
+    records: int = 0
+    last: int = -1  # position of the last record
+    unreadable: str | None = None  # what the system refused to read, and the end depends on
+
+    def holds_for(self, rules: Rules, settings: Settings, reader: LenientReader) -> bool:
+        """Whether a scan with the same tests finds the same by other rules."""
+        if any(getattr(rules, name) != value for name, value in self.decided_by.items()):
+            return False
+        return self.check == _OUTSIDE or _check_at(reader, self.end, rules, settings) == self.check
+
+
+def _check_at(reader: LenientReader, position: int, rules: Rules, settings: Settings) -> Check:
+    left, crc = reader.size - position, settings.check_crc_on_recover
+    return check_record(reader.read, position, left, rules, settings, crc=crc)
+
+
+class RunWalk:
+    """The walk over the records of one run. Positions are bytes from the segment's start."""
+
+    def __init__(self, reader: LenientReader, position: int, rules: Rules, settings: Settings, tests: Tests) -> None:
+        self.found = Run(position)
+        self._reader = reader
+        self._rules, self._settings, self._tests = rules, settings, tests
+        self._counts = int(doubts_that_count(rules))
+        self._met = _NO_DOUBT
+        self._window = Window(reader, min(_WINDOW, max(reader.size, 1)), reader.size)
+        self._window.load(position)
+
+    def records(self) -> Iterator[Records]:
+        """Yield the valid records window by window; then `found` is complete."""
+        while True:
+            records = self._window.next_batch(self.found.end)
+            if len(records):
+                first, valid = self._window.start, self._count_valid(records)
+            else:
+                records, first = self._one_more(), self.found.end
+                valid = len(records)
+            if valid:
+                yield self._take(records if valid == len(records) else records.select(slice(valid)), first)
+            if valid < len(records) or not valid:
+                break
+        names = {name for doubt in Doubt if doubt & self._met for name in DEPENDS.get(doubt, ())}
+        self.found.decided_by = {name: getattr(self._rules, name) for name in names}
+        reach = self._reader.base + self.found.end + max(self.found.check.parsed, _BLANK_SIZE)
+        self.found.unreadable = next((dark.message for dark in self._reader.take_unread() if dark.start < reach), None)
+
+    def records_again(self, known: Run) -> Iterator[Records]:
+        """Yield the records of a run that is known: nothing is judged."""
+        while self.found.end < known.end:
+            records = self._window.next_batch(self.found.end)
+            first = self._window.start
+            if len(records):
+                inside = int(np.searchsorted(records.ends, known.end - first, side="right"))
+                records = records.select(slice(inside))
+            else:
+                records, first = self._one_more(), self.found.end
+            if not len(records):  # the file has changed meanwhile
+                return
+            yield self._take(records, first)
+
+    def _take(self, records: Records, first: int) -> Records:
+        """Count records whose window begins at the position `first`."""
+        self.found.records += len(records)
+        self.found.last = first + int(records.starts[-1])
+        self.found.end = first + int(records.ends[-1])
+        return records
+
+    def _one_more(self) -> Records:
+        """Return the record at the end, none if it is not valid: larger than a window, or sound by the rules only."""
+        position, reader = self.found.end, self._reader
+        check = _check_at(reader, position, self._rules, self._settings)
+        self.found.check = check
+        if not check.success or check.is_blank:
+            return Records.of_one(b"", 0).select(slice(0))
+        self._met |= _ANY_RULE
+        raw = bytearray(reader.read(position, check.size))
+        if not self._rules.ipv6_hosts:
+            raw[_LOW_FLAGS] &= ~_IPV6  # the release does not know them: no column may follow them
+        one = Records.of_one(bytes(raw), reader.base + position)
+        if self._tests.offset and self._is_outside(one.physical_offset)[0]:
+            self.found.check = _OUTSIDE
+            return one.select(slice(0))
+        return one
+
+    def _count_valid(self, records: Records) -> int:
+        """Return how many records of a batch are valid, up to the first one that is not."""
+        tests = self._tests
+        doubts = judge(records, body_crc=tests.crc and not tests.property_crc)
+        if tests.property_crc:
+            doubt_property_crc(records, doubts)
+        if tests.offset:
+            doubts[self._is_outside(records.physical_offset)] |= int(Doubt.OFFSET)
+        if tests.duplication:
+            doubts |= int(Doubt.DUPLICATION)
+        valid = len(records)
+        for row in np.flatnonzero(doubts & self._counts).tolist():
+            position = self._window.start + int(records.starts[row])
+            check = _check_at(self._reader, position, self._rules, self._settings)
+            check = _OUTSIDE if check.success and doubts[row] & int(Doubt.OFFSET) else check
+            if not check.success:
+                self.found.check = check
+                valid = row
+                break
+        self._met |= Doubt(int(np.bitwise_or.reduce(doubts[: valid + 1])))
+        return valid
+
+    def _is_outside(self, offsets: Ints) -> Bools:
+        """Whether PHYSICALOFFSET lies outside of the segment. One at its end is inside."""
+        outside: Bools = (offsets < self._reader.base) | (offsets > self._reader.base + self._reader.size)
+        return outside
+
+
+_ANY_RULE = Doubt.V2 | Doubt.IPV6 | Doubt.DELAY | Doubt.INNER | Doubt.PROPERTY_CRC
