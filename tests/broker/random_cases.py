@@ -1,13 +1,12 @@
 """Cases of the property run: a base store, one to three damages, an exit, settings, and the release that starts it.
 
-`random_case(seed, number, ...)` is the same in every run. `case_of` and `Case.line` turn a case into one line of JSON
-and back, so that what a run found can be run again and kept.
+`random_case` gives the same in every run. `case_of` and `Case.line` turn a case into one line of JSON and back, so
+that what a run found can be run again and kept.
 """
 
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import NamedTuple
 
 from rmqinspect.schemas.checkpoint import Checkpoint
@@ -15,6 +14,7 @@ from rmqinspect.schemas.index import IndexHeader
 from rmqinspect.schemas.message import SysFlag
 from rmqinspect.topics import SCHEDULE_TOPIC
 from tests.broker.damages import HOWS, UNITS, Argument, Damage
+from tests.broker.situations import SITUATIONS, situations_of
 from tests.support import oracle
 
 Chance = random.Random
@@ -24,7 +24,7 @@ Choose = Callable[[Chance], Argument]
 class Case(NamedTuple):
     """One question to forecast and to a broker."""
 
-    base: str  # a case of the crash family, or a name of `tests.broker.made`
+    base: str  # a case of the crash family, or a name of `SITUATIONS`: its store of that release
     damages: tuple[Damage, ...]
     settings: Mapping[str, str]  # of broker.conf, beside the sizes of the base
     release: str
@@ -43,18 +43,10 @@ def case_of(line: str) -> Case:
     return Case(fields["base"], damages, fields["settings"], fields["release"])
 
 
-@cache
-def bases() -> Mapping[str, str]:
-    """Return the undamaged stores of the crash family, and the releases that wrote them."""
-    names = [name for name in oracle.cases("crash") if not oracle.is_damaged(name)]
-    return {name: oracle.case("crash", name)["written_by"] for name in names}
-
-
-def random_case(seed: int, number: int, release: str, bases: Mapping[str, str]) -> Case:
-    """Return a case of a release by its number; `bases` gives the release that wrote a base, by the base's name."""
+def random_case(seed: int, number: int, release: str) -> Case:
+    """Return a case of a release by its number."""
     chance = random.Random(f"{seed}/{release}/{number}")
-    own = [name for name, wrote in bases.items() if wrote == release]
-    base = chance.choice(own if own and chance.random() < 0.7 else list(bases))
+    base = chance.choice(_bases_of(chance, release))
     kinds = [kind for kind in CHOICES if kind != "write_config" or release.startswith("4.")]
     damages = [random_damage(chance, kinds) for _ in range(chance.choice((0, 1, 1, 1, 1, 1, 2, 2, 3)))]
     if chance.random() < 0.3:  # the other exit
@@ -64,6 +56,16 @@ def random_case(seed: int, number: int, release: str, bases: Mapping[str, str]) 
     if settings.get("brokerRole") == "SLAVE":
         settings["brokerId"] = "1"
     return Case(base, tuple(damages), settings, release)
+
+
+def _bases_of(chance: Chance, release: str) -> list[str]:
+    """Return all bases of one sort: stores of that release, of all releases, or in a situation."""
+    recorded = {name: oracle.case("crash", name)["written_by"] for name in oracle.cases("crash")}
+    whole = [name for name in recorded if not oracle.is_damaged(name)]
+    own = [name for name in whole if recorded[name] == release]
+    # Controller mode asks for things that hide all else.
+    others = [name for name in situations_of(release) if "enableControllerMode" not in SITUATIONS[name].settings]
+    return chance.choice((own, own, whole, others))
 
 
 def random_damage(chance: Chance, kinds: Sequence[str] = ()) -> Damage:

@@ -45,17 +45,14 @@ final class Stores {
     /** Call between load() and start(): from 5.0 on the service is made somewhere before, and its socket in start(). */
     static void listenOnLoopback(DefaultMessageStore store) throws Exception {
         Object service = Private.has(store, "haService") ? Private.get(store, "haService") : null;
-        if (service == null) {
-            return;
+        if (service == null || service.getClass().getSimpleName().equals("AutoSwitchHAService")) {
+            return; // controller mode asks for that service by its class: no proxy can stand for it
         }
         int port = store.getMessageStoreConfig().getHaListenPort();
         Class<?>[] types = service.getClass().getInterfaces();
         if (types.length == 0) {
             bind(service, port);
             return;
-        }
-        if (!service.getClass().getSimpleName().equals("DefaultHAService")) {
-            return; // AutoSwitchHAService is asked for by its class.
         }
         Private.set(store, "haService", Proxy.newProxyInstance(Stores.class.getClassLoader(), types, (proxy, method, arguments) -> {
             if (method.getName().equals("start")) {

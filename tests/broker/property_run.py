@@ -1,0 +1,151 @@
+"""Random damage, forecast, real broker: `python -m tests.broker.property_run --count 100 --seed 1`.
+
+A round makes a store of a base by random damage (`random_cases`), asks forecast what a release will do to it, starts
+a real store of that release on it, and compares all that both say. What differs is printed with the line that repeats
+the round: `--cases FILE` plays the lines of a file, `--keep FILE` adds the lines that differ to one. `--count` is for
+each release. Needs Maven, and Java 17 or later.
+"""
+
+import argparse
+import contextlib
+import io
+import json
+import os
+import random
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from itertools import islice
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rmqinspect.cli import main
+from tests.broker.damages import damage
+from tests.broker.random_cases import Case, case_of, random_case
+from tests.broker.situations import SITUATIONS, made
+from tests.support import oracle
+from tests.support.broker_answers import differences
+from tests.support.real_brokers import RELEASES, RealBrokers
+
+_PART = 25  # cases of one release that a process plays before it hands over what it found
+
+
+class Played(NamedTuple):
+    """A case, and what forecast and the broker do not agree on."""
+
+    case: Case
+    differences: list[str]
+
+
+def play(case: Case, brokers: RealBrokers, place: Path) -> Played:
+    """Damage a store, ask forecast, start the broker, compare."""
+    store, settings = copy_base(case, brokers, place)
+    for one in case.damages:
+        damage(store, one)
+    settings.update(case.settings)
+    document = forecast(store, settings, case.release, place)
+    return Played(case, differences(document, brokers.open_store(case.release, store, settings)))
+
+
+def copy_base(case: Case, brokers: RealBrokers, place: Path) -> tuple[Path, dict[str, str]]:
+    """Copy the base of a case to `place`/store; return that, and the base's settings."""
+    if case.base not in SITUATIONS:
+        return oracle.copy("crash", case.base, place), dict(oracle.case("crash", case.base)["settings"])
+    store, settings = made(case.base, brokers, case.release)
+    return shutil.copytree(store, place / "store"), dict(settings)
+
+
+def forecast(store: Path, settings: Mapping[str, str], release: str, place: Path) -> dict[str, Any]:
+    """Return what `rmqinspect forecast -f json` says.
+
+    :raises AssertionError: it says no document.
+    """
+    config = place / "broker.conf"
+    config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    words = ["forecast", str(store), "--broker-version", release, "--config", str(config), "-f", "json"]
+    stdout, stderr, hook = io.StringIO(), io.StringIO(), sys.excepthook
+    with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
+        main(words)
+    sys.excepthook = hook
+    assert stdout.getvalue(), stderr.getvalue()
+    document: dict[str, Any] = json.loads(stdout.getvalue())
+    return document
+
+
+def play_all(cases: Sequence[Case], jobs: int, say: Callable[[Played], None]) -> None:
+    """Play cases in several processes, each part with one release; `say` gets them as they end."""
+    oracle.store("crash", oracle.cases("crash")[0])  # unpacked before the processes part
+    by_release = {release: [case for case in cases if case.release == release] for release in RELEASES}
+    parts = [part for some in by_release.values() for part in _parts(some)]
+    with ProcessPoolExecutor(jobs, get_context("fork"), max_tasks_per_child=None) as pool:
+        for done in as_completed([pool.submit(_play_part, part) for part in parts]):
+            for played in done.result():
+                say(played)
+
+
+def _play_part(cases: Sequence[Case]) -> list[Played]:
+    with tempfile.TemporaryDirectory(prefix="property-run-") as folder:
+        brokers = RealBrokers(Path(folder))
+        try:
+            return [_play_safely(case, brokers, Path(folder) / str(number)) for number, case in enumerate(cases)]
+        finally:
+            brokers.close()
+
+
+def _play_safely(case: Case, brokers: RealBrokers, place: Path) -> Played:
+    """Play a case; that forecast fails is a difference like any other."""
+    place.mkdir()
+    try:
+        return play(case, brokers, place)
+    except AssertionError as reason:
+        return Played(case, [f"forecast failed: {str(reason).strip().splitlines()[-1:]}"])
+
+
+def _parts(cases: Sequence[Case]) -> Iterator[list[Case]]:
+    some = iter(cases)
+    while part := list(islice(some, _PART)):
+        yield part
+
+
+def _chosen(given: argparse.Namespace) -> list[Case]:
+    if given.cases:
+        return [case_of(line) for line in given.cases.read_text().splitlines() if line.startswith("{")]
+    seed = random.SystemRandom().randrange(1 << 32) if given.seed is None else given.seed
+    print(f"seed {seed}", flush=True)
+    numbers = range(given.first, given.first + given.count)
+    return [random_case(seed, number, release) for release in given.versions.split(",") for number in numbers]
+
+
+def _main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=20, help="cases for each release")
+    parser.add_argument("--first", type=int, default=0, help="number of the first case")
+    parser.add_argument("--versions", default=",".join(RELEASES), help="releases, with commas between")
+    parser.add_argument("--seed", type=int, help="default: a random one, which is printed")
+    parser.add_argument("--cases", type=Path, help="a file of lines instead of random cases")
+    parser.add_argument("--keep", type=Path, help="a file that gets the lines that differ")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    given = parser.parse_args()
+    played, differing = Counter[str](), Counter[str]()
+
+    def say(one: Played) -> None:
+        played[one.case.release] += 1
+        if one.differences:
+            differing[one.case.release] += 1
+            print("\n".join((one.case.line(), *(f"    {text}" for text in one.differences))), flush=True)
+            if given.keep:
+                with given.keep.open("a") as kept:
+                    kept.write(one.case.line() + "\n")
+
+    play_all(_chosen(given), given.jobs, say)
+    for release, count in played.items():
+        print(f"{release}: {count} cases, {count - differing[release]} equal, {differing[release]} different")
+    return 1 if differing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main())
