@@ -8,16 +8,15 @@
 Where releases differ, each has a block of its own, and the verdict is that of the worst.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import tzinfo
+from datetime import UTC, tzinfo
 from itertools import chain, groupby
 
-from rmqinspect.broker.eras import Era
 from rmqinspect.cli.labelled import Screen, fold, line_width, pad
 from rmqinspect.forecast.check import REASONS
 from rmqinspect.forecast.outcome import Alternative, Forecast, Losses, Outcome, QueueOutcome, Verdict
-from rmqinspect.forecast.words import loss_words, outcome_words, refusal_words, verdict_line
+from rmqinspect.forecast.words import loss_words, outcome_words, refusal_words, span_of, verdict_line
 from rmqinspect.store.model import Store
 from rmqinspect.text import cell_width, count, cut_cells, describe_offset, escape, group_digits
 from rmqinspect.times import time_words
@@ -43,20 +42,32 @@ def screen(forecast: Forecast, store: Store, look: Look) -> Iterator[str]:
     """Yield the lines of the screen, without the verdict."""
     assumed = forecast.worst.assumptions
     yield from SCREEN.rows("assumed", "; ".join((*assumed, *_exit_words(forecast.worst, store))))
-    several = len(forecast.outcomes) > 1
     yield from SCREEN.rows("load", _files(store))
-    for outcome in forecast.outcomes:
-        if several:
+    blocks = alike(forecast)
+    for block in blocks:
+        outcome = block[-1]
+        if len(blocks) > 1:
             yield ""
-            yield from SCREEN.rows("broker", f"{outcome.era}: {outcome_words(outcome)}")
-        for text in _load_words(outcome):
-            yield from SCREEN.rows("load" if several else "", text)
+            yield from SCREEN.rows("broker", f"{span_of(block)}: {outcome_words(outcome)}")
+        loads = [*_load_words(outcome)]
+        yield from SCREEN.several("load", loads) if len(blocks) > 1 else SCREEN.several("", loads)
+        yield from _scan_lines(block)
         yield from _start_lines(outcome)
         yield from _loss_lines(outcome.losses, look.zone)
         if look.queues:
             yield from _queue_table(outcome.queues)
         yield from SCREEN.several("note", outcome.notes)
     yield from _way_lines(forecast)
+
+
+def alike(forecast: Forecast) -> list[list[Outcome]]:
+    """Return the outcomes; neighbours that differ in nothing but where the scan begins stand together."""
+    return [list(run) for _, run in groupby(forecast.outcomes, key=_consequences)]
+
+
+def _consequences(outcome: Outcome) -> list[str]:
+    lines = (*_load_words(outcome), *_start_lines(outcome), *_loss_lines(outcome.losses, UTC))
+    return [outcome.verdict.value, *lines, *_queue_table(outcome.queues), *outcome.notes]
 
 
 def verdict_lines(forecast: Forecast) -> Iterator[str]:
@@ -95,8 +106,7 @@ def _files(store: Store) -> str:
 
 
 def _start_lines(outcome: Outcome) -> Iterator[str]:
-    """Yield what a start does behind the load, in its order."""
-    yield from SCREEN.rows("scan", _scan_words(outcome))
+    """Yield what a start does once the scan begins, in its order."""
     yield from SCREEN.rows("stops at", _stop_words(outcome))
     if outcome.refusal is not None:
         yield from SCREEN.rows("refuses", f"{refusal_words(outcome.refusal)} ({outcome.refusal.rule})")
@@ -119,6 +129,16 @@ def _load_words(outcome: Outcome) -> Iterator[str]:
         yield f"{names}: deleted, newer than the checkpoint says"
     if outcome.config_from_backup:
         yield f"read from .bak: {_some(outcome.config_from_backup)}"
+
+
+def _scan_lines(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """Yield where the scan begins; where releases differ in it, for each."""
+    places = [(span_of(run), text) for text, run in _runs(outcomes)]
+    yield from SCREEN.several("scan", (f"{era}: {text}" if len(places) > 1 else text for era, text in places))
+
+
+def _runs(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, list[Outcome]]]:
+    yield from ((text, list(run)) for text, run in groupby(outcomes, key=_scan_words))
 
 
 def _scan_words(outcome: Outcome) -> str:
@@ -337,30 +357,24 @@ _COLUMNS = ("broker", "starts", "scan from", "new end", "lost", "index files del
 
 
 def era_table(forecast: Forecast) -> Iterator[str]:
-    """Yield a line for each era whose outcome differs from its neighbours'."""
-    rows = list(_merged(map(_era_row, forecast.outcomes)))
+    """Yield a line for each run of releases that look the same in it."""
+    runs = [(row, list(run)) for row, run in groupby(forecast.outcomes, key=_era_row)]
+    rows = [((span_of(run), *cells), reason) for (cells, reason), run in runs]
     lines = list(aligned([_COLUMNS[:-1], *(row for row, _ in rows)], "<<>>>>"))
     start = max(map(cell_width, lines)) + 3
     for line, reason in zip(lines, chain((_COLUMNS[-1],), (why for _, why in rows)), strict=True):
         yield from Screen(indent=start, phrases=True).rows(line, reason)
 
 
-def _merged(rows: Iterable[tuple[tuple[str, ...], str]]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield rows; neighbours that differ in nothing but their releases become one."""
-    for (cells, reason), run in groupby(rows, key=lambda row: (row[0][1:], row[1])):
-        eras = [era for (era, *_), _ in run]
-        yield (str(Era(eras[0].split(" ")[0], eras[-1].split(" ")[-1])), *cells), reason
-
-
 def _era_row(outcome: Outcome) -> tuple[tuple[str, ...], str]:
     if outcome.unknown is not None:
-        return (outcome.era, "?", "", "", "", ""), outcome.unknown
+        return ("?", "", "", "", ""), outcome.unknown
     scan = "" if outcome.scan_start is None else group_digits(outcome.scan_start)
     if outcome.refusal is not None:
-        return (outcome.era, "no", scan, "", "", ""), refusal_words(outcome.refusal)
+        return ("no", scan, "", "", ""), refusal_words(outcome.refusal)
     rejected = outcome.rejected
     numbers = (group_digits(number) for number in (outcome.end_offset, outcome.losses.messages))
-    row = (outcome.era, "yes", scan, *numbers, group_digits(len(outcome.deleted_index_files)))
+    row = ("yes", scan, *numbers, group_digits(len(outcome.deleted_index_files)))
     return row, "not stopped" if rejected is None else SHORT_REASONS[rejected.rule]
 
 

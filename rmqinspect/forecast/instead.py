@@ -13,8 +13,8 @@ from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
 
-from rmqinspect.broker.eras import Era
 from rmqinspect.forecast.outcome import Alternative, Outcome, Verdict, price
+from rmqinspect.forecast.words import span_of
 from rmqinspect.store.model import Store
 
 Tell = Callable[[str, bool], Outcome]
@@ -47,11 +47,9 @@ def _other_exit(worst: Outcome, tell: Tell) -> Iterator[Alternative]:
 def _other_releases(worst: Outcome, eras: Iterable[Outcome]) -> Iterator[Alternative]:
     """Yield the releases that cost something else, or start elsewhere; neighbours that do not differ in it as one."""
     for costs, run in groupby(eras, key=_costs):
-        first, *others = run
-        last = others[-1] if others else first
+        alike = list(run)
         if costs != _costs(worst):
-            era = str(Era(first.era.split(" ")[0], last.era.split(" ")[-1]))
-            yield Alternative(f"broker {era}", replace(last, era=era))
+            yield Alternative(f"broker {span_of(alike)}", replace(alike[-1], era=span_of(alike)))
 
 
 def _costs(outcome: Outcome) -> tuple[object, ...]:

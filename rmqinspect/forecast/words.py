@@ -1,16 +1,25 @@
 """A forecast in a few words: the line `VERDICT` of the command, and what other commands quote of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import groupby
 
+from rmqinspect.broker.eras import Era
 from rmqinspect.forecast.outcome import Forecast, Outcome, Refusal, Verdict
 from rmqinspect.text import count
 
 
 def verdict_line(forecast: Forecast) -> str:
-    """Return the verdict of the worst outcome, and where releases differ, which ones it is about."""
+    """Return the verdict of the worst outcome, and where others have another one, which releases it is about."""
     worst = forecast.worst
-    differs = len(forecast.outcomes) > 1
-    return outcome_words(worst, f" with {worst.era}" if differs else "")
+    runs = [(words, list(run)) for words, run in groupby(forecast.outcomes, key=outcome_words)]
+    words = outcome_words(worst)
+    eras = [span_of(run) for said, run in runs if said == words]
+    return words if len(runs) == 1 else outcome_words(worst, f" with {', '.join(eras)}")
+
+
+def span_of(outcomes: Sequence[Outcome]) -> str:
+    """Return the releases from the first to the last one of neighbours: `5.2.0 to 5.3.3`."""
+    return str(Era(outcomes[0].era.split(" ")[0], outcomes[-1].era.split(" ")[-1]))
 
 
 def outcome_words(outcome: Outcome, releases: str = "") -> str:

@@ -84,6 +84,15 @@ def test_releases_that_differ_are_all_shown_and_the_worst_decides() -> None:
     ]
 
 
+def test_releases_that_differ_in_where_the_scan_begins_are_one_block() -> None:
+    other = replace(SAFE, era="5.4.0", scan_start=0)
+    text = shown(Forecast([other, SAFE]))
+    assert "broker  " not in text
+    assert "scan       5.4.0: begins in segment 0\n           5.5.0: begins in segment 196608" in text
+    assert text.count("log  ") == 1
+    assert list(verdict_lines(Forecast([other, SAFE]))) == ["VERDICT    SAFE TO START"]
+
+
 def test_thousands_fold() -> None:
     names = [f"topic-{number:04}-{'x' * 200}" for number in range(3000)]
     queues = [QueueOutcome(name, 0, 0, 9, 0, 5, cut=4, given_twice=4) for name in names]
