@@ -73,6 +73,7 @@ class Rules:
     confirmed_dispatch: Literal["begin", "end"]
     ha_offsets: Literal["none", "duplication", "controller"]
     slave_refusal: Literal["retry", "skip"]
+    ledger_scan: Literal["none", "duplication", "records"]
 
 
 Value = str | bool
@@ -491,6 +492,17 @@ RULES = (
         {
             "retry": "dispatch stays there (4.5.1 to 4.9.8: the start does not end)",
             "skip": "as on a master: the rest of the segment gets no units",
+        },
+    ),
+    Rule(
+        "ledger_scan",
+        "a DLedger log after an unclean exit: records that are scanned and dispatched, and how far the queues are cut",
+        "DLedgerCommitLog#recover, #dledgerRecoverAbnormally",
+        (("4.0.0", "none"), ("5.2.0", "duplication"), ("5.3.0", "records")),
+        {
+            "none": "none: the queues are cut at the end of the entries",
+            "duplication": "those with DUP_INFO; the queues are cut where they end, 48 bytes too early for each",
+            "records": "all valid ones; the queues are cut where they end, 48 bytes too early for each",
         },
     ),
 )

@@ -44,6 +44,10 @@ REASONS: Final[Mapping[str, str]] = {
     "length": "TOTALSIZE is not the sum of the fields",
     "inner_batch": "the property INNER_NUM or INNER_BASE is no number",
     "offset": "PHYSICALOFFSET lies outside of the segment, with checkCommitLogOffsetOnRecover",
+    "entry_magic": "no magic code of a DLedger entry",
+    "entry_size": "the size of a DLedger entry is not that of its body and head, or larger than what is left",
+    "entry_place": "a DLedger entry of another place",
+    "entry_order": "a DLedger entry that does not follow the one before it: its index or term",
 }
 """Why a scan ends, in words for people."""
 

@@ -138,7 +138,8 @@ class LogScanner:
             stopped = Rejected(segment.base + run.end, run.check.reason or "", segment.name, run.end)
             killed = stopped if run.check.kills else None
             rejected = stopped if self._data_follows(index, run.end) else None
-        end = segment.base + run.end + shift
+        # Of a DLedger file the broker counts the records without the heads of their entries.
+        end = segment.base + run.end + shift - run.records * segment.lead
         return Scan(end, index, run.end, run.check, rejected, killed, run.unreadable, records, last)
 
     def first_record(self, rules: Rules, index: int) -> FirstRecord:

@@ -24,7 +24,7 @@ from rmqinspect.commitlog.window import Window
 from rmqinspect.forecast.check import Check, check_record
 from rmqinspect.forecast.judge import DEPENDS, Doubt, doubt_property_crc, doubts_that_count, judge
 from rmqinspect.forecast.settings import Settings
-from rmqinspect.schemas import message
+from rmqinspect.schemas import dledger, message
 from rmqinspect.schemas.message import SysFlag
 
 _WINDOW = 4 << 20  # bytes
@@ -32,6 +32,7 @@ _BLANK_SIZE: int = message.Blank.sizeof()  # bytes that every check reads
 _LOW_FLAGS = place_of(message.HEADS[False, False], "sys_flag") + 3  # the byte of SYSFLAG with the bits of the hosts
 _IPV6 = int(SysFlag.BORNHOST_V6 | SysFlag.STOREHOSTADDRESS_V6)
 _NO_DOUBT = Doubt(0)
+_ENTRY_BLANK = dledger.ENTRY_MAGIC_BLANK.to_bytes(4, "big", signed=True)
 _NONE, _OUTSIDE = Check(-1, False), Check(-1, False, "offset")
 
 
@@ -70,12 +71,19 @@ class Run:
         """Whether a scan with the same tests finds the same by other rules."""
         if any(getattr(rules, name) != value for name, value in self.decided_by.items()):
             return False
-        return self.check == _OUTSIDE or _check_at(reader, self.end, rules, settings) == self.check
+        return self.check == _OUTSIDE or _check_next(reader, self.end, rules, settings) == self.check
 
 
 def _check_at(reader: LenientReader, position: int, rules: Rules, settings: Settings) -> Check:
     left, crc = reader.size - position, settings.check_crc_on_recover
     return check_record(reader.read, position, left, rules, settings, crc=crc)
+
+
+def _check_next(reader: LenientReader, position: int, rules: Rules, settings: Settings) -> Check:
+    """Check what a chain leads to: of a DLedger file the record in the entry. Source: DLedgerCommitLog."""
+    if reader.lead and reader.read(position, len(_ENTRY_BLANK)) == _ENTRY_BLANK:
+        return Check(0, True)
+    return _check_at(reader, position + reader.lead, rules, settings)
 
 
 class RunWalk:
@@ -97,7 +105,7 @@ class RunWalk:
             if len(records):
                 first, valid = self._window.start, self._count_valid(records)
             else:
-                records, first = self._one_more(), self.found.end
+                records, first = self._one_more(), self.found.end + self._reader.lead
                 valid = len(records)
             if valid:
                 yield self._take(records if valid == len(records) else records.select(slice(valid)), first)
@@ -117,7 +125,7 @@ class RunWalk:
                 inside = int(np.searchsorted(records.ends, known.end - first, side="right"))
                 records = records.select(slice(inside))
             else:
-                records, first = self._one_more(), self.found.end
+                records, first = self._one_more(), self.found.end + self._reader.lead
             if not len(records):  # the file has changed meanwhile
                 return
             yield self._take(records, first)
@@ -132,11 +140,12 @@ class RunWalk:
     def _one_more(self) -> Records:
         """Return the record at the end, none if it is not valid: larger than a window, or sound by the rules only."""
         position, reader = self.found.end, self._reader
-        check = _check_at(reader, position, self._rules, self._settings)
+        check = _check_next(reader, position, self._rules, self._settings)
         self.found.check = check
         if not check.success or check.is_blank:
             return Records.of_one(b"", 0).select(slice(0))
         self._met |= _ANY_RULE
+        position += reader.lead
         raw = bytearray(reader.read(position, check.size))
         if not self._rules.ipv6_hosts:
             raw[_LOW_FLAGS] &= ~_IPV6  # the release does not know them: no column may follow them

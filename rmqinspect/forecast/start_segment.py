@@ -151,7 +151,7 @@ def _head_test(
 ) -> Test:
     """Return the test of a segment's head, up to 5.3.3: its magic code, and its time, without any checksum."""
     magics = message.RECORD_MAGICS if rules.v2_records else (message.MAGIC_V1,)
-    latest = _minimum_time(checkpoint)
+    latest = minimum_time(checkpoint)
     if _index_is_safe(settings):
         latest = min(latest, checkpoint.get("index_msg_timestamp", 0))
     inputs.append(("latest time of the first record", latest))
@@ -183,7 +183,7 @@ def _record_test(
     by_time, farthest = not clean and not _in_rocksdb(settings), queues_end
     if by_time and rules.record_times == "logics_offset" and noted > 0:
         by_time, farthest = False, noted
-    dispatched = _minimum_time(checkpoint)
+    dispatched = minimum_time(checkpoint)
     if rules.record_times == "logics_offset":
         dispatched = checkpoint.get("logics_msg_timestamp", 0)
     if _index_is_safe(settings):
@@ -264,7 +264,7 @@ def _asks_rocksdb(rules: Rules, settings: Settings) -> bool:
     return settings.index_rocks_db_enable or transactions
 
 
-def _minimum_time(checkpoint: Mapping[str, int]) -> int:
+def minimum_time(checkpoint: Mapping[str, int]) -> int:
     """Return StoreCheckpoint#getMinTimestamp: 3 s before the older of two times, as a Java long."""
     older = min(checkpoint.get("physic_msg_timestamp", 0), checkpoint.get("logics_msg_timestamp", 0))
     return max(_as_long(older - _MARGIN), 0)

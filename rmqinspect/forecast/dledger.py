@@ -1,0 +1,236 @@
+"""Where a DLedger log ends after a start, and what happens to the queues then.
+
+    dledger-GROUP/data     |entry|entry|blank|  |entry|entry|?????      the end, and the rest is cut, as in a plain log
+                   index   a unit of 32 bytes for each entry
+                   checkpoint   committedIndex
+
+The library recovers its files by itself: from the third last one, or an older one if that does not begin with an entry
+that the index knows. It looks at the heads of entries only. Then the broker cuts the queues. After an unclean exit,
+from 5.2.0 on, it also scans the records, and cuts the queues at a place that leaves out the heads of the entries:
+48 bytes too early for each entry of the last file. The log keeps those messages, and nothing serves them any more.
+
+Source: DLedgerMmapFileStore#load, #recover (library dledger 0.1 to 0.3.2), DLedgerCommitLog#recover,
+#dledgerRecoverNormally, #dledgerRecoverAbnormally, #isMmapFileMatchedRecover, #getMaxOffset; RocketMQ 4.5.0 to 5.5.0.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import NamedTuple
+
+from rmqinspect.broker.eras import Rules
+from rmqinspect.codec.layout import place_of
+from rmqinspect.forecast.ledger_entries import HEAD, MAGIC, Entries, follow_entries
+from rmqinspect.forecast.outcome import Decision, Refusal, Rejected
+from rmqinspect.forecast.scan import LogScanner
+from rmqinspect.forecast.settings import Settings
+from rmqinspect.forecast.start_segment import minimum_time
+from rmqinspect.schemas import message
+from rmqinspect.schemas.dledger import EntryHead, EntryIndexUnit
+from rmqinspect.store.model import Segment, Store, StoreFile
+from rmqinspect.store.reader import open_file
+
+_RECOVERED_FILES = 3
+_INDEX_FILE_SIZE = 5 * 1024 * 1024 * EntryIndexUnit.sizeof()  # DLedgerConfig#mappedFileSizeForEntryIndex
+_COMMITTED = re.compile(rb"^committedIndex=(\d{1,18})\s*$", re.MULTILINE)
+_LARGEST_CHECKPOINT = 4096  # bytes; two lines are in it
+_SOURCE = "DLedgerMmapFileStore#recover"
+
+
+class Ledger(NamedTuple):
+    """A DLedger log after its recovery."""
+
+    scan_start: int  # base of the file where it begins
+    end: int  # behind the last entry that is kept
+    committed: int | None  # behind the entry that the checkpoint names; None: it names none
+    rejected: Rejected | None  # None: nothing but zeros follows
+    refusal: Refusal | None
+    decision: Decision
+
+
+class _Unit(NamedTuple):
+    """What the library's index says of an entry."""
+
+    magic: int
+    position: int  # physical offset
+    size: int
+    entry: int  # its index
+    term: int
+
+
+def ledger_files(store: Store) -> tuple[Segment, ...]:
+    """Return the data files of a DLedger log in order; none for a plain log."""
+    return tuple(segment for segment in store.segments if segment.lead)
+
+
+def recover_ledger(store: Store, files: Sequence[Segment], settings: Settings) -> Ledger:
+    """Return what the library makes of the files of a log, at least one.
+
+    :raises Unreadable: the end depends on a file that cannot be read.
+    """
+    refusal = _refusal(store, files, settings)
+    if refusal is not None:
+        return Ledger(0, 0, None, None, refusal, Decision("load", refusal.why, (("file", refusal.file),), _SOURCE))
+    first = _first_file(store, files)
+    number, found = first, follow_entries(files[first])
+    while found.is_blank and number + 1 < len(files):
+        number += 1
+        found = follow_entries(files[number], found.last)
+    segment = files[number]
+    # Behind a blank, the log goes on at the next file, though there is none.
+    end = segment.end if found.is_blank else segment.base + found.end
+    rejected = None
+    if not found.is_blank and _data_follows(files[number:], found.end):
+        rejected = Rejected(segment.base + found.end, found.reason, segment.name, found.end)
+    if files[-1].base - end > files[-1].size:
+        why = f"the log would end at {end}, more than a whole file in front of {files[-1].name}: the library exits"
+        remedy = f"move the data files behind {segment.name} to a place outside of the store"
+        refusal = Refusal(segment.name, "ledger_end", why, remedy)
+    text = f"the entries go from {files[first].name} to {end}"
+    inputs = (("files", len(files)), ("end", end), ("last index", found.last[0]))
+    return Ledger(
+        files[first].base,
+        end,
+        _committed(store, files, found),
+        rejected,
+        refusal,
+        Decision("scan", text, inputs, _SOURCE),
+    )
+
+
+def record_scan(
+    store: Store,
+    files: Sequence[Segment],
+    rules: Rules,
+    settings: Settings,
+    checkpoint: Mapping[str, int],
+    ledger: Ledger,
+) -> tuple[LogScanner, int] | None:
+    """Return what scans the records after an unclean exit, and the number of the file where it begins.
+
+    None where no release of these rules scans them: the queues are then cut as after a clean exit. The scanner's end
+    is where this start cuts the queues: it leaves out the heads of the entries of the last file.
+    """
+    if rules.ledger_scan == "none":
+        return None
+    if rules.ledger_scan == "duplication":
+        settings = replace(settings, duplication_enable=True)
+    kept = [segment for segment in files if segment.base <= ledger.end]
+    return LogScanner(store, kept, settings), _first_record_file(kept, rules, settings, checkpoint)
+
+
+# --- the library's recovery -----------------------------------------------------------------------------
+
+
+def _refusal(store: Store, files: Sequence[Segment], settings: Settings) -> Refusal | None:
+    """Return why the library does not load its files, or finds them out of order."""
+    indexes = sorted(store.of_kind("dledger_index"), key=lambda file: file.name)
+    for listing, size in ((files, settings.mapped_file_size_commit_log), (indexes, _INDEX_FILE_SIZE)):
+        for file in listing:
+            if file.size != size:
+                why = f"{file.name} has {file.size} bytes, {size} are expected: the library exits"
+                return Refusal(file.name, "ledger_length", why, f"copy {file.name}, then give it its full length")
+        for before, after in pairwise(listing):
+            if _base(after) - _base(before) != size:
+                why = f"{after.name} does not follow {before.name}: the library does not recover a log with a gap"
+                return Refusal(after.name, "ledger_order", why, "restore the files between them from another member")
+    return None
+
+
+def _base(file: StoreFile) -> int:
+    return int(file.name.rpartition("/")[2])
+
+
+def _first_file(store: Store, files: Sequence[Segment]) -> int:
+    """Return the file from which entries are followed: the third last, or an older one that the index knows."""
+    for number in range(max(len(files) - _RECOVERED_FILES, 0), -1, -1):
+        with open_file(files[number]) as file:
+            head = EntryHead.parse(file.read(0, HEAD).ljust(HEAD, b"\0"))
+        unit = _index_unit(store, head.index)
+        if (
+            unit == (head.magic, head.position, head.size, head.index, head.term)
+            and head.magic == MAGIC
+            and head.size == head.body_size + HEAD > HEAD
+            and head.position == files[number].base
+        ):
+            return number
+    return 0
+
+
+def _index_unit(store: Store, index: int) -> _Unit | None:
+    """Return the unit of an entry in the index files, None without."""
+    place = index * EntryIndexUnit.sizeof()
+    for file in store.of_kind("dledger_index"):
+        if 0 <= place - _base(file) < file.size:
+            with open_file(file) as reader:
+                raw = reader.read(place - _base(file), EntryIndexUnit.sizeof())
+            if len(raw) < EntryIndexUnit.sizeof():
+                return None
+            unit = EntryIndexUnit.parse(raw)
+            return _Unit(unit.magic, unit.position, unit.size, unit.index, unit.term)
+    return None
+
+
+def _committed(store: Store, files: Sequence[Segment], found: Entries) -> int | None:
+    """Return the end of the entry that the checkpoint of the library names, at most that of the last one."""
+    for file in store.of_kind("dledger_state"):
+        if file.name.rpartition("/")[2] == "checkpoint":
+            with open_file(file) as reader:
+                match = _COMMITTED.search(reader.read(0, _LARGEST_CHECKPOINT))
+            unit = _index_unit(store, min(int(match[1]), found.last[0])) if match else None
+            if unit is not None:
+                return int(unit.position + unit.size)
+    return None
+
+
+def _data_follows(files: Sequence[Segment], position: int) -> bool:
+    """Whether data follows the last entry in its file, or another file does."""
+    with open_file(files[0]) as file:
+        return len(files) > 1 or any(file.read(position, 1 << 16))
+
+
+# --- the scan of the records after an unclean exit ------------------------------------------------------
+
+_MAGIC, _FLAGS, _OFFSET, _TIME, _TIME_V6 = (
+    HEAD + place_of(message.HEADS[head], name)
+    for head, name in (
+        ((False, False), "magic"),
+        ((False, False), "sys_flag"),
+        ((False, False), "physical_offset"),
+        ((False, False), "store_timestamp"),
+        ((True, False), "store_timestamp"),
+    )
+)
+
+
+def _first_record_file(
+    files: Sequence[Segment], rules: Rules, settings: Settings, checkpoint: Mapping[str, int]
+) -> int:
+    """Return the newest file whose first record was known at the checkpoint; without one the first."""
+    for number in range(len(files) - 1, -1, -1):
+        with open_file(files[number]) as file:
+            raw = file.read(0, _TIME_V6 + 8).ljust(_TIME_V6 + 8, b"\0")
+        wide = _int(raw, _FLAGS, 4) & message.SysFlag.BORNHOST_V6
+        time, offset = _int(raw, _TIME_V6 if wide else _TIME, 8), _int(raw, _OFFSET, 8)
+        # Records of version 2 do not pass in any release.
+        if _int(raw, _MAGIC, 4) == message.MAGIC_V1 and time and _known(time, offset, rules, settings, checkpoint):
+            return number
+    return 0
+
+
+def _known(time: int, offset: int, rules: Rules, settings: Settings, checkpoint: Mapping[str, int]) -> bool:
+    latest, noted = minimum_time(checkpoint), checkpoint.get("logics_physical_offset", 0)
+    index_time = checkpoint.get("index_msg_timestamp", 0)
+    safe = settings.message_index_enable and settings.message_index_safe
+    if rules.record_times == "none":
+        return time <= (min(latest, index_time) if safe else latest)
+    if safe and time > index_time:
+        return False
+    if rules.record_times == "logics_offset":
+        return offset <= noted if noted > 0 else time <= checkpoint.get("logics_msg_timestamp", 0)
+    return time <= latest
+
+
+def _int(raw: bytes, at: int, size: int) -> int:
+    return int.from_bytes(raw[at : at + size], "big", signed=True)
