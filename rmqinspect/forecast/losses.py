@@ -107,11 +107,32 @@ class LossFold:
 
 
 def count_losses(
-    store: Store, end: int, jobs: int, progress: Callable[[int], None] | None, unread: list[str]
+    store: Store, start: int, stop: int, jobs: int, progress: Callable[[int], None] | None, unread: list[str]
 ) -> LossFold:
-    """Return the sums of all records that start at or behind a physical offset.
+    """Return the sums of all records that start at physical offsets from `start` to before `stop`.
 
     What the system refuses to read is noted in `unread`.
     """
-    request = Request(offsets=(end, _BEHIND_ALL), jobs=jobs, progress=progress, on_unreadable=unread.append)
+    request = Request(offsets=(start, stop), jobs=jobs, progress=progress, on_unreadable=unread.append)
     return fold_log(store, request, LossFold)
+
+
+@dataclass
+class LossCounter:
+    """Counts what lies behind several ends of one log; no byte of it is read twice."""
+
+    store: Store
+    jobs: int
+    progress: Callable[[int], None] | None
+    unread: list[str]  # what the system refused to read
+    _known: dict[int, LossFold] = field(default_factory=dict)  # by the end behind which it counts
+
+    def behind(self, end: int) -> LossFold:
+        """Return the sums of all records at or behind an end."""
+        if end not in self._known:
+            stop = min((known for known in self._known if known > end), default=_BEHIND_ALL)
+            fold = count_losses(self.store, end, stop, self.jobs, self.progress, self.unread)
+            if stop in self._known:
+                fold.join(self._known[stop])
+            self._known[end] = fold
+        return self._known[end]

@@ -58,6 +58,7 @@ class QueueOutcome:
     cut: int = 0  # units that were there and are not any more
     added: int = 0  # units that this start appends
     stays: int = 0  # queue offset: units before it stay as they are; those from it on are gone, or are written again
+    unreachable: int = 0  # records that stay in the log, and whose unit is gone
     given_twice: int = 0  # queue offsets that records behind the new end, or without a unit, have taken already
 
 

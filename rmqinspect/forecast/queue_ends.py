@@ -86,6 +86,7 @@ class QueueEnds:
         self.before: dict[QueueName, Before] = {}
         self.batch_topics: frozenset[str] = frozenset()  # whose queues are batch queues, from 5.0.0 on
         self.problems: list[str] = []  # what could not be read, for people
+        self.last_offsets: list[int] = []  # physical offsets of the newest units, one of each queue that has one
         self._queues: dict[QueueName, tuple[QueueFile, ...]] = {}
         self._prefixes: dict[str, Prefix] = {}  # by path
         self._recovered: list[tuple[Mapping[QueueName, tuple[QueueFile, ...]], Recovered]] = []
@@ -99,6 +100,8 @@ class QueueEnds:
             if ends.kind in kinds:
                 name = kinds[ends.kind], ends.topic, ends.queue_id
                 table.before[name] = Before(ends.min_offset, ends.max_offset)
+                if ends.last_physical_offset is not None:
+                    table.last_offsets.append(ends.last_physical_offset)
         table.batch_topics = frozenset(topic for topic, own in topic_types(store).items() if own == "BatchCQ")
         found: dict[QueueName, list[QueueFile]] = {}
         for folder, topic, queue_id in store.queue_folders:

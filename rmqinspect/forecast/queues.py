@@ -156,8 +156,8 @@ class Queues:
                 self._state.row_of((SIMPLE, SCHEDULE_TOPIC, level))
         return refusal
 
-    def outcomes(self) -> list[QueueOutcome]:
-        """Return every queue before and after, by topic and queue id."""
+    def outcomes(self, log: range) -> list[QueueOutcome]:
+        """Return every queue before and after, by topic and queue id; `log`: physical offsets that are left."""
         state = self._state
         numbers, is_batch = state.numbers, ~state.simple
         minima = np.where(is_batch, numbers[:, MIN], _divided(numbers[:, MIN], UNIT)).tolist()
@@ -167,9 +167,9 @@ class Queues:
         for row in sorted(range(len(state.names)), key=lambda row: state.names[row][1:]):
             _, topic, queue_id = name = state.names[row]
             before = self._ends.before.get(name, NO_QUEUE)
-            cut, added = self._difference(row)
+            cut, added, unreachable = self._difference(row, log)
             both = before.min_offset, before.max_offset, minima[row], maxima[row]
-            found.append(QueueOutcome(topic, queue_id, *both, cut, added, self._stays(row, both)))
+            found.append(QueueOutcome(topic, queue_id, *both, cut, added, self._stays(row, both), unreachable))
         return found
 
     # --- dispatch -------------------------------------------------------------------------------
@@ -256,8 +256,8 @@ class Queues:
             return min(before, after)
         return int(numbers[APPENDED]) // UNIT
 
-    def _difference(self, row: int) -> tuple[int, int]:
-        """Return how many units of a queue are gone, and how many new ones it has."""
+    def _difference(self, row: int, log: range) -> tuple[int, int, int]:
+        """Return how many units of a queue are gone, how many new ones it has, and how many records have none now."""
         state = self._state
         numbers, name = state.numbers[row], state.names[row]
         unit = int(numbers[UNIT_SIZE])
@@ -268,7 +268,7 @@ class Queues:
         files = state.recovered.files[row] if row < len(state.recovered.files) else ()
         before = self._ends.before.get(name, NO_QUEUE)
         behind = files[-1].base + files[-1].size if files and state.is_batch(row) else before.max_offset * unit
-        gone = same = 0
+        gone = same = left_alone = 0
         if since < behind:
             bases = {file.base for file in state.files[row][: int(numbers[KEPT])]} | set(state.made_bases(row))
             for file in files:
@@ -276,20 +276,27 @@ class Queues:
                     span = range(
                         max(0, since - file.base) // unit, (min(behind, file.base + file.size) - file.base) // unit
                     )
-                    counts = self._compare(row, file, span, end, is_left=file.base in bases)
-                    gone, same = gone + counts[0], same + counts[1]
-        return gone - same, added - same
+                    counts = self._compare(row, file, span, end, log, is_left=file.base in bases)
+                    gone, same, left_alone = gone + counts[0], same + counts[1], left_alone + counts[2]
+        # A unit that is put at another queue offset than before is gone and new.
+        return gone - same, added - same, max(0, left_alone - (added - same))
 
-    def _compare(self, row: int, file: QueueFile, span: range, end: int, *, is_left: bool) -> tuple[int, int]:
-        """Return how many messages a part of a file held before, and how many of them the queue has now."""
+    def _compare(
+        self, row: int, file: QueueFile, span: range, end: int, log: range, *, is_left: bool
+    ) -> tuple[int, int, int]:
+        """Return how many messages a part of a file held before, and how many of them the queue has now.
+
+        The third number counts those that the queue has not, and the log has.
+        """
         units = self._ends.units(file, span.start, len(span))
         messages: Bools = (units["physical_offset"] >= 0) & (units["size"] > 0) & (units["size"] != PRE_BLANK_SIZE)
+        in_log = messages & (units["physical_offset"] >= log.start) & (units["physical_offset"] < log.stop)
         if not is_left or not messages.any():
-            return int(messages.sum()), 0
+            return int(messages.sum()), 0, int(in_log.sum())
         now = self._state.units(row, file.base, span.start, len(span))
         again = messages & (now.offsets == units["physical_offset"])
         again[max(0, (end - file.base) // units.itemsize - span.start) :] = False
-        return int(messages.sum()), int(again.sum())
+        return int(messages.sum()), int(again.sum()), int((in_log & ~again).sum())
 
 
 _LASTING = frozenset([UNIT_SIZE, UNIT_SIZE + 1])  # a queue's own sizes

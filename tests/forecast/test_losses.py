@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rmqinspect.forecast.losses import count_losses
+from rmqinspect.forecast.losses import LossCounter
 from rmqinspect.store.discover import open_store
 from tests.support import oracle
 
@@ -24,7 +24,7 @@ def test_all_records_at_or_behind_an_end_are_lost_once(name: str, share: float) 
     first = puts[int(len(puts) * share)]
     lost = [put for put in puts if put["phys"] >= first["phys"]]
     unread: list[str] = []
-    fold = count_losses(open_store([str(oracle.store("crash", name))]), first["phys"], 2, None, unread)
+    fold = LossCounter(open_store([str(oracle.store("crash", name))]), 2, None, unread).behind(first["phys"])
     losses = fold.losses()
     assert losses.messages == losses.intact == sum(map(records, lost))
     assert losses.by_topic == by_topic(lost)
@@ -45,7 +45,7 @@ def by_topic(puts: list[dict[str, Any]]) -> Counter[str]:
 def test_nothing_is_lost_behind_the_end_of_an_undamaged_log() -> None:
     name = UNDAMAGED[0]
     end = max(put["phys"] + put["size"] for put in oracle.puts(name) if put["status"] == "PUT_OK")
-    fold = count_losses(open_store([str(oracle.store("crash", name))]), end, 1, None, [])
+    fold = LossCounter(open_store([str(oracle.store("crash", name))]), 1, None, []).behind(end)
     assert fold.losses().messages == 0
     assert fold.next_offsets == {}
 
@@ -53,11 +53,22 @@ def test_nothing_is_lost_behind_the_end_of_an_undamaged_log() -> None:
 def test_the_refused_record_counts_and_is_not_intact() -> None:
     store = open_store([str(oracle.store("crash", "flip_body_third-5.3.3-h"))])
     end = oracle.truth("crash", "flip_body_third-5.3.3-h")["after_load"]["max_phy"]
-    losses = count_losses(store, end, 1, None, []).losses()
+    losses = LossCounter(store, 1, None, []).behind(end).losses()
     assert (losses.messages, losses.intact) == (145, 144)
 
 
 def test_the_next_offset_of_a_queue_is_behind_its_highest() -> None:
     store = open_store([str(oracle.store("crash", "flip_body_third-5.3.3-h"))])
-    fold = count_losses(store, 97187, 1, None, [])
+    fold = LossCounter(store, 1, None, []).behind(97187)
     assert fold.next_offsets[b"TopicA", 0] == 51
+
+
+def test_counting_behind_several_ends_gives_what_counting_behind_each_gives() -> None:
+    name = UNDAMAGED[-1]
+    store = open_store([str(oracle.store("crash", name))])
+    ends = [put["phys"] for put in oracle.puts(name) if put["status"] == "PUT_OK"][::40]
+    shared = LossCounter(store, 1, None, [])
+    for end in [*ends[1::2], *ends[::2]]:
+        alone = LossCounter(store, 1, None, []).behind(end)
+        assert shared.behind(end).losses() == alone.losses()
+        assert shared.behind(end).next_offsets == alone.next_offsets
