@@ -33,6 +33,7 @@ class Rules:
     queue_types: Literal["none", "compared"]
     compaction_logs: bool
     index_folder: Literal["stop", "refuse"]
+    failed_start: Literal["exit", "shutdown"]
     # queues
     queue_end: Literal["start", "end"]
     repeated_unit: Literal["append", "ignore"]
@@ -182,6 +183,16 @@ RULES = (
         {
             "stop": "it and all behind it are left aside",
             "refuse": "recovery runs, then the broker does not start",
+        },
+    ),
+    Rule(
+        "failed_start",
+        "what follows a start that was refused while the store was loaded",
+        "DefaultMessageStore#shutdown, BrokerStartup#createBrokerController",
+        (("4.0.0", "exit"), ("5.4.0", "shutdown")),
+        {
+            "exit": "nothing",
+            "shutdown": "a shutdown, which deletes abort if no segment was loaded, or with SYNC_FLUSH",
         },
     ),
     Rule(

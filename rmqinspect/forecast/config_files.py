@@ -1,4 +1,4 @@
-"""The JSON files of `config/` as a start reads them: from the file, from its .bak, or not at all.
+"""The JSON files of `config/` as a start reads them: from the file, from its .bak, or not at all; and the timer log.
 
     file                   .bak                     the start
     readable               any                      reads the file
@@ -9,7 +9,7 @@
     not readable           unreadable               is refused
 
 Most of them are read before the store is loaded: then a refused start has changed nothing else. delayOffset.json and
-timermetrics are read behind recovery from some release on: then the log is cut already.
+timermetrics, and the timer log, are read behind recovery from some release on: then the log is cut already.
 
 Source: ConfigManager#load, #loadBak, BrokerController#initialize, #initializeMetadata, QueueTypeUtils#getCQType;
 RocketMQ 4.0.0 to 5.5.0.
@@ -23,6 +23,7 @@ from rmqinspect.config.decoding import Fate, decode
 from rmqinspect.config.json_files import read_config, too_large
 from rmqinspect.config.shapes import KINDS, Kind
 from rmqinspect.errors import Unreadable
+from rmqinspect.forecast.load_beside import load_timer_log
 from rmqinspect.forecast.outcome import Decision, Refusal
 from rmqinspect.forecast.settings import Settings
 from rmqinspect.store.model import Store
@@ -75,8 +76,11 @@ def read_config_files(store: Store, rules: Rules, settings: Settings) -> ConfigS
     if settings.store_type == "defaultRocksDB" or settings.config_manager_version.lower() == "v2":
         first = [name for name in first if name not in _IN_ROCKSDB]
     start.first = _read_all(store, rules, settings, first, start)
+    timer = load_timer_log(store, rules, settings)
     if start.first is None:
-        start.last = _read_all(store, rules, settings, last, start)
+        start.last = timer.refusal or _read_all(store, rules, settings, last, start)
+        start.deleted += [entry.shown for entry in timer.deleted]
+        start.unknown = start.unknown or timer.unknown
     return start
 
 

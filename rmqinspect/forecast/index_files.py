@@ -13,6 +13,7 @@ RocketMQ 4.0.0 to 5.5.0.
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -25,7 +26,7 @@ from rmqinspect.codec.kernels import IntsOut, kernel
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.commitlog.records import Records
 from rmqinspect.errors import Unreadable
-from rmqinspect.forecast.load import java_number
+from rmqinspect.forecast.mapped_files import java_number
 from rmqinspect.forecast.outcome import Decision, Refusal
 from rmqinspect.forecast.settings import Settings
 from rmqinspect.index.geometry import Geometry, read_entries
@@ -143,13 +144,14 @@ class IndexState:
 
         Entries ascend: what is older than the first one in front of the end is not read.
 
-        :raises Unreadable: an I/O error.
+        A file that cannot be read any more counts as none.
         """
         found = 0
         for file, header in reversed(self.loaded):
             if header.end_physical_offset < end:
                 break
-            found += _entries_behind(file, self.settings, end)
+            with suppress(Unreadable):
+                found += _entries_behind(file, self.settings, end)
         return found
 
 

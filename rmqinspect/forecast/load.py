@@ -2,55 +2,27 @@
 
     commitlog/ -> consumequeue/*/*/ (and consumequeue_ext) -> batchconsumequeue/*/*/    the first refusal ends it
 
-Every such folder is a `MappedFileQueue`. Its entries are taken in the order of their names; for each, the first row
-that fits decides:
+Every such folder is loaded as `mapped_files` says.
 
-    a folder                          skipped, or taken for a file of another length   rule folder_entry
-    empty, and the last entry         deleted, or a file of another length             rule empty_last_file
-    of another length                 it and all behind it ignored, or refused         rule wrong_length
-    its name is no Java long          refused
-    anything else                     loaded
-
-Source: DefaultMessageStore#load, #loadConsumeQueue, ConsumeQueueStore#load, MappedFileQueue#load, #doLoad,
-MultiPathMappedFileQueue#load, MappedFile#init; RocketMQ 4.0.0 to 5.5.0.
+Source: DefaultMessageStore#load, #loadConsumeQueue, #shutdown, ConsumeQueueStore#load; RocketMQ 4.0.0 to 5.5.0.
 """
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from rmqinspect.broker.eras import Rules
 from rmqinspect.forecast.config_files import BATCH, SIMPLE, topic_types
+from rmqinspect.forecast.load_beside import load_compaction
+from rmqinspect.forecast.mapped_files import Entry, Folder, entry_of, java_number, load_folder, odd_entry
 from rmqinspect.forecast.outcome import Decision, Refusal
 from rmqinspect.forecast.settings import Settings
-from rmqinspect.store.model import LAST_BASE, Oddity, Place, QueueFile, Segment, Store, StoreFile
+from rmqinspect.store.lock import lock_holder
+from rmqinspect.store.model import Place, QueueFile, Segment, Store
 from rmqinspect.text import count
 
 QueueName = tuple[str, str, int]  # kind of its files, topic, queue id
 
-_NUMBER = re.compile(r"[+-]?\d+")  # Java takes the digits of every script, as \d does
 _SOURCE = "MappedFileQueue#doLoad"
-
-
-class Entry(NamedTuple):
-    """An entry of a folder of mapped files."""
-
-    name: str  # in its folder
-    shown: str  # relative to the store
-    size: int  # bytes
-    is_folder: bool = False
-    file: StoreFile | None = None
-    unread: str = ""  # why its length is not known
-
-
-class Folder(NamedTuple):
-    """What a start makes of the entries of one folder of mapped files."""
-
-    loaded: list[Entry]
-    ignored: list[Entry]
-    deleted: list[Entry]
-    refusal: Refusal | None = None
-    unknown: str | None = None  # why it cannot be told; what is loaded is a guess then
 
 
 class Loaded(NamedTuple):
@@ -66,58 +38,6 @@ class Loaded(NamedTuple):
     notes: list[str]
 
 
-def java_number(name: str, bits: int) -> int | None:
-    """Return a name as Long#parseLong and Integer#parseInt read it, None where they throw."""
-    if not _NUMBER.fullmatch(name) or len(name) > 100:
-        return None
-    number = int(name)
-    return number if -(1 << (bits - 1)) <= number < 1 << (bits - 1) else None
-
-
-def load_folder(entries: Iterable[Entry], size: int, rules: Rules) -> Folder:
-    """Return what a start makes of a folder of mapped files, each of which must have `size` bytes."""
-    ordered = sorted(entries, key=lambda entry: entry.name.encode("utf-16-be", "surrogatepass"))
-    found = Folder([], [], [])
-    for number, entry in enumerate(ordered):
-        if entry.is_folder and rules.folder_entry == "skip":
-            found.ignored.append(entry)
-        elif entry.unread:
-            return found._replace(unknown=f"{entry.shown}: {entry.unread}")
-        elif (
-            not entry.is_folder and not entry.size and number == len(ordered) - 1 and rules.empty_last_file == "delete"
-        ):
-            found.deleted.append(entry)
-        elif entry.is_folder or entry.size != size:
-            if rules.wrong_length == "ignore":
-                found.ignored.extend(ordered[number:])
-                return found
-            return found._replace(refusal=_wrong_length(entry, size))
-        elif (base := java_number(entry.name, 64)) is None:
-            return found._replace(refusal=_no_number(entry))
-        elif not 0 <= base <= LAST_BASE:
-            return found._replace(unknown=f"{entry.shown}: a file that begins at the impossible offset {base}")
-        else:
-            found.loaded.append(entry)
-    return found
-
-
-def _wrong_length(entry: Entry, size: int) -> Refusal:
-    if entry.is_folder:
-        why = f"{entry.shown} is a folder among mapped files"
-    else:
-        why = f"{entry.shown} has {count(entry.size, 'byte')}, the setting says {size}"
-    remedy = f"move {entry.shown} to a place outside of the store"
-    holds_none = entry.is_folder or not entry.size or java_number(entry.name, 64) is None
-    if not holds_none and entry.size < size:
-        remedy = f"copy {entry.shown}, then fill it with zeros to its full length: truncate -s {size} {entry.shown}"
-    return Refusal(entry.shown, "wrong_length", why, remedy, moves=holds_none)
-
-
-def _no_number(entry: Entry) -> Refusal:
-    why = f"the name of {entry.shown} is no number (NumberFormatException), though its length is right"
-    return Refusal(entry.shown, "file_name", why, f"move {entry.shown} to a place outside of the store", moves=True)
-
-
 # --- a whole store --------------------------------------------------------------------------------------
 
 
@@ -127,11 +47,25 @@ def load(store: Store, rules: Rules, settings: Settings) -> Loaded:
     segments = tuple(map(_as_segment, log.loaded))
     found = Loaded(segments, {}, [], [], log.refusal, log.unknown, [], [])
     _note(found, log, "commitlog", len(segments))
+    if (holder := lock_holder(store)) is not None:
+        found.notes.append(f"process {holder} holds the lock: this is about the files as they are now")
     if store.hides_log:
         found = found._replace(unknown="the folder of the commit log could not be listed")
-    if found.refusal or settings.store_type == "defaultRocksDB":
-        return found
-    return _load_queues(store, rules, settings, found)
+    if not found.refusal and settings.store_type != "defaultRocksDB":
+        found = _load_queues(store, rules, settings, found)
+    if not found.refusal:
+        refusal, unknown = load_compaction(store, rules, settings)
+        found = found._replace(refusal=refusal, unknown=found.unknown or unknown)
+    if found.refusal and rules.failed_start == "shutdown":
+        _shut_down(store, settings, found)
+    return found
+
+
+def _shut_down(store: Store, settings: Settings, found: Loaded) -> None:
+    """Delete `abort` as the shutdown of a store does that did not start: it is no byte behind in dispatch."""
+    if store.of_kind("abort") and (not found.segments or settings.flush_disk_type == "SYNC_FLUSH"):
+        found.deleted.append("abort")
+        found.notes.append("the failed start deletes abort: the next start counts as one after a clean exit")
 
 
 def _note(found: Loaded, folder: Folder, name: str, files: int) -> None:
@@ -148,28 +82,12 @@ def _note(found: Loaded, folder: Folder, name: str, files: int) -> None:
 def _log_entries(store: Store) -> Iterator[Entry]:
     segments = [file for file in store.segments if file.kind == "segment"]
     for file in segments:
-        yield _entry(file, store.unopened)
+        yield entry_of(file, store.unopened)
     known = {file.path for file in segments}
     sizes = {file.path: file for file in store.files} if store.oddities else {}
     for oddity in store.oddities:
         if len(oddity.place) == 2 and oddity.place[0] == "commitlog" and oddity.path not in known:
-            yield _odd_entry(oddity, sizes.get(oddity.path))
-
-
-def _entry(file: StoreFile, unopened: frozenset[str]) -> Entry:
-    unread = "the file could not be opened" if file.path in unopened else ""
-    return Entry(file.name.rpartition("/")[2], file.name, file.size, file=file, unread=unread)
-
-
-def _odd_entry(oddity: Oddity, file: StoreFile | None) -> Entry:
-    name = oddity.place[-1]
-    if oddity.kind == "directory":
-        return Entry(name, oddity.name, 0, is_folder=True)
-    if file is not None:
-        return Entry(name, oddity.name, file.size, file=file)
-    # File#length is 0 for a link that leads nowhere, and for what is no file.
-    unread = "" if oddity.kind == "special" or "dangling" in oddity.detail else oddity.detail
-    return Entry(name, oddity.name, 0, unread=unread)
+            yield odd_entry(oddity, sizes.get(oddity.path))
 
 
 def _as_segment(entry: Entry) -> Segment:
@@ -197,7 +115,7 @@ class _QueueFolders:
                 # A folder of another name with the same number is another folder: 01 beside 1.
                 above = file.name.rsplit("/", 2)[-2:-1]
                 place = (roots[file.kind], file.topic, *(above if len(above) == 1 else [str(file.queue_id)]))
-                self.entries.setdefault(place, []).append(_entry(file, unopened))
+                self.entries.setdefault(place, []).append(entry_of(file, unopened))
         self._add_oddities(store)
 
     def _add_oddities(self, store: Store) -> None:
@@ -208,7 +126,7 @@ class _QueueFolders:
             root, *below = oddity.place
             if len(below) == 3 and oddity.path not in known:
                 self.entries.setdefault((root, below[0], below[1]), []).append(
-                    _odd_entry(oddity, files.get(oddity.path))
+                    odd_entry(oddity, files.get(oddity.path))
                 )
             elif len(below) == 2 and oddity.kind == "stray":
                 self.entries.setdefault((root, below[0], below[1]), [])  # a file: a queue without files
@@ -261,7 +179,10 @@ def _load_queues(store: Store, rules: Rules, settings: Settings, found: Loaded) 
 
 def _refused(found: Loaded, refusal: Refusal, queues: Mapping[QueueName, tuple[QueueFile, ...]]) -> Loaded:
     """Return what was loaded up to a refused queue. Which queues come before it is up to the file system."""
-    return found._replace(refusal=refusal, queues=queues)
+    empty = [name for name in found.deleted if "consumequeue" in name]
+    if empty:
+        found.notes.append(f"deleted before, if the file system lists them first: {', '.join(empty[:3])}")
+    return found._replace(refusal=refusal, queues=queues, deleted=[name for name in found.deleted if name not in empty])
 
 
 def _wrong_type(place: str, topic: str, expected: str, own: str) -> Refusal:

@@ -34,6 +34,8 @@ class Settings:
     mapper_file_size_batch_consume_queue: int = 13_800_000
     mapped_file_size_consume_queue_ext: int = 48 << 20
     mapped_file_size_timer_log: int = 100 << 20
+    compaction_mapped_file_size: int = 100 << 20
+    compaction_cq_mapped_file_size: int = 10 << 20
     max_hash_slot_num: int = 5_000_000
     max_index_num: int = 20_000_000
     check_crc_on_recover: bool = True
@@ -56,6 +58,7 @@ class Settings:
     rocksdb_cq_double_write_enable: bool = False
     enable_d_leger_commit_log: bool = False
     timer_wheel_enable: bool = True
+    enable_compaction: bool = True
     store_type: str = "default"
     config_manager_version: str = "v1"
     flush_disk_type: str = "ASYNC_FLUSH"
@@ -81,6 +84,8 @@ _SIZES = {
     "batch queue files": "mapper_file_size_batch_consume_queue",
     "ext queue files": "mapped_file_size_consume_queue_ext",
     "timer log files": "mapped_file_size_timer_log",
+    "compaction logs": "compaction_mapped_file_size",
+    "compaction queue files": "compaction_cq_mapped_file_size",
 }
 """Settings that the length of files tells, by the words for the files."""
 
@@ -148,15 +153,21 @@ _PARSERS: Mapping[type, Callable[[str], int | bool | str | None]] = {int: _int, 
 def _found_sizes(store: Store) -> dict[str, int]:
     """Return the sizes that the files tell, by the name of the setting."""
     queues = usual_sizes(store)
-    timers = [file.size for file in store.of_kind("timer_log") if file.size]
     found = {
         "segments": store.segment_size,
         "queue files": queues.get("queue"),
         "batch queue files": queues.get("batch_queue"),
         "ext queue files": queues.get("ext_queue"),
-        "timer log files": max(timers, key=timers.count, default=None),
+        "timer log files": _usual_size(store, "timer_log"),
+        "compaction logs": _usual_size(store, "compaction_log"),
+        "compaction queue files": _usual_size(store, "compaction_queue"),
     }
     return {_SIZES[word]: size for word, size in found.items() if size}
+
+
+def _usual_size(store: Store, kind: str) -> int | None:
+    sizes = [file.size for file in store.of_kind(kind) if file.size]
+    return max(sizes, key=sizes.count, default=None)
 
 
 def _index_geometry(store: Store) -> Geometry | None:

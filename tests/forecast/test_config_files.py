@@ -9,7 +9,7 @@ from rmqinspect.broker.eras import rules_of_start
 from rmqinspect.config.decoding import decode
 from rmqinspect.config.shapes import KINDS
 from rmqinspect.forecast.config_files import ConfigStart, read_config_files
-from rmqinspect.forecast.settings import Settings
+from rmqinspect.forecast.settings import Settings, settings_of
 from rmqinspect.store.discover import open_store
 from tests.support import oracle
 
@@ -40,8 +40,9 @@ def _start(root: Path, release: str, files: dict[str, str], settings: Settings |
 @pytest.mark.parametrize("name", oracle.cases("broker"))
 def test_files_of_real_brokers_are_read(name: str) -> None:
     store = open_store([str(oracle.store("broker", name))])
+    settings = settings_of(store)[0]
     for release in ("4.0.0", "4.9.8", "5.5.0"):
-        start = read_config_files(store, rules_of_start(release), Settings())
+        start = read_config_files(store, rules_of_start(release), settings)
         assert (start.first, start.last, start.unknown, start.from_backup) == (None, None, None, [])
 
 

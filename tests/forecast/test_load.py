@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from rmqinspect.broker.eras import rules_of_start
-from rmqinspect.forecast.load import Entry, Loaded, load, load_folder
+from rmqinspect.forecast.load import Loaded, load
+from rmqinspect.forecast.load_beside import load_timer_log
+from rmqinspect.forecast.mapped_files import Entry, load_folder
 from rmqinspect.forecast.settings import Settings, settings_of
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
@@ -158,3 +160,40 @@ def test_a_queue_file_of_another_length_is_ignored_or_refused(tmp_path: Path) ->
     assert refusal is not None
     assert (refusal.file, refusal.rule) == (wrong, "wrong_length")
     assert f"truncate -s {SIZE} {wrong}" in refusal.remedy
+
+
+@pytest.mark.parametrize("name", [name for name in oracle.cases("crash") if not oracle.truth("crash", name)["load_ok"]])
+def test_what_is_left_of_abort_after_a_refused_start(name: str) -> None:
+    truth, loaded = oracle.truth("crash", name), _load(name)
+    if loaded.refusal:
+        assert ("abort" in loaded.deleted) == (truth["abort_before"] and not truth["abort_after"])
+
+
+def test_compaction_logs(tmp_path: Path) -> None:
+    first, second = "0" * 20, "00000000000000000100"
+    log, queue = "compaction/compactionLog/T/0/", "compaction/compactionCq/T/0/"
+    sizes = {"compaction_mapped_file_size": 100, "compaction_cq_mapped_file_size": 46}
+    store = _made(tmp_path, (log + first, 100), (queue + first, 46))
+    assert _load_made(store, "5.5.0", **sizes).refusal is None
+    store = _made(tmp_path, (log + second, 100))
+    for release, refused in (("5.0.0", False), ("5.1.0", True), ("5.5.0", True)):
+        refusal = _load_made(store, release, **sizes).refusal
+        assert (refusal.file if refusal else None) == (log + second if refused else None)
+    assert _load_made(store, "5.5.0", **sizes, enable_compaction=False).refusal is None
+    assert _load_made(_made(tmp_path, (queue + second, 45)), "5.5.0", **sizes).refusal is not None
+
+
+def test_the_timer_log(tmp_path: Path) -> None:
+    settings = Settings(mapped_file_size_timer_log=100)
+    store = _made(tmp_path, ("timerlog/" + "0" * 20, 99))
+    for release, refused in (("4.9.8", False), ("5.0.0", True), ("5.5.0", True)):
+        assert (load_timer_log(store, rules_of_start(release), settings).refusal is not None) == refused
+    settings = Settings(mapped_file_size_timer_log=100, timer_wheel_enable=False)
+    assert load_timer_log(store, rules_of_start("5.5.0"), settings).refusal is None
+
+
+@pytest.mark.parametrize("name", [name for name in oracle.cases("broker") if "-5." in name])
+def test_stores_of_real_brokers_are_loaded(name: str) -> None:
+    store, release = open_store([str(oracle.store("broker", name))]), name.rpartition("-")[2]
+    loaded = load(store, rules_of_start(release), settings_of(store)[0])
+    assert (loaded.refusal, loaded.unknown, loaded.deleted, loaded.notes) == (None, None, [], [])
