@@ -55,6 +55,7 @@ def truncate(state: QueueState, end: int) -> None:
     sound &= (numbers[:, MADE] > 0) | ((numbers[:, APPENDED] < 0) & ~state.cut)
     for row in np.flatnonzero((state.file_counts > 0) & ~sound).tolist():
         _truncate(state, row, end, int(none_left[row]))
+    _forget_cut(state)
     emptied = state.file_counts == 0
     numbers[emptied, MAX_PHYSIC] = none_left[emptied]
     for row in np.flatnonzero(emptied & ~state.simple).tolist():
@@ -74,7 +75,6 @@ def _truncate(state: QueueState, row: int, end: int, none_left: int) -> None:
         _delete_last(state, row)
         written_reach = -1
     state.cut[row] = True
-    _forget_behind(state, row)
     if state.is_batch(row):
         _revise(state, row)
 
@@ -136,14 +136,12 @@ def _note_stale(state: QueueState, row: int, first: int, behind: int) -> None:
     if file is None:
         return
     units = state.ends.units(file, first, behind - first)
-    rows = np.full(len(units), row, np.int64)
     addresses = base + unit * np.arange(first, behind, dtype=np.int64)
     offsets = units["physical_offset"].astype(np.int64)
-    # Places that differ from the offsets: such units are always kept.
-    state.written.add(rows, addresses, offsets, units["size"].astype(np.int64), offsets - 1)
+    state.written.note(row, addresses, offsets, units["size"].astype(np.int64))
     if state.is_batch(row):
-        bases = units["queue_offset"].astype(np.int64)
-        state.written_batches.add(rows, addresses, bases, units["message_count"].astype(np.int64), bases - 1)
+        bases, counts = (units[name].astype(np.int64) for name in ("queue_offset", "message_count"))
+        state.written_batches.note(row, addresses, bases, counts)
     if numbers[APPENDED] < 0:
         numbers[APPENDED] = numbers[BLANK_END] = addresses[0]
         numbers[FIRST_WRITTEN] = offsets[0]
@@ -154,8 +152,8 @@ def _note_unused(state: QueueState, row: int) -> None:
     """Take the unused unit 0 of the last file for a written one, if there are written ones before it."""
     if state.numbers[row, APPENDED] >= 0:
         zero = np.zeros(1, np.int64)
-        state.written.add(zero + row, zero + state.numbers[row, BASE], zero, zero, zero - 1)
-        state.written_batches.add(zero + row, zero + state.numbers[row, BASE], zero, zero, zero - 1)
+        for written in (state.written, state.written_batches):
+            written.note(row, zero + state.numbers[row, BASE], zero, zero)
 
 
 def _delete_last(state: QueueState, row: int) -> None:
@@ -178,14 +176,14 @@ def _delete_last(state: QueueState, row: int) -> None:
         numbers[BASE] = state.files[row][int(numbers[KEPT]) - 1].base
 
 
-def _forget_behind(state: QueueState, row: int) -> None:
-    """Forget what was written at or behind the end of a queue."""
-    numbers = state.numbers[row]
-    end = state.end(row) if state.has_files(row) else -1
-    if numbers[APPENDED] >= end:
-        numbers[[APPENDED, TOP]] = -1
-    state.written.forget(row, end)
-    state.written_batches.forget(row, end)
+def _forget_cut(state: QueueState) -> None:
+    """Forget what was written at or behind the end of each queue."""
+    numbers = state.numbers
+    ends = np.where(state.file_counts > 0, numbers[:, BASE] + numbers[:, POSITION], -1)
+    gone = numbers[:, APPENDED] >= ends
+    numbers[gone, APPENDED] = numbers[gone, TOP] = -1
+    state.written.forget(ends)
+    state.written_batches.forget(ends)
 
 
 def _revise(state: QueueState, row: int) -> None:
