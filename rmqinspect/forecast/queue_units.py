@@ -26,7 +26,7 @@ UNIT: int = QueueUnit.sizeof()
 BATCH_UNIT: int = BatchUnit.sizeof()
 _OFFSET, _SIZE = place_of(QueueUnit, "physical_offset"), place_of(QueueUnit, "size")
 _BASE, _COUNT = place_of(BatchUnit, "queue_offset"), place_of(BatchUnit, "message_count")
-_FIRST_WINDOW, _NEXT_WINDOW, _LAST_WINDOW = 4 << 10, 64 << 10, 1 << 20
+_FIRST_WINDOW, _NEXT_WINDOW, _LAST_WINDOW = 4 << 10, 64 << 10, 256 << 10
 ANY = 2**63 - 1  # no limit of offsets
 _HOSTILE = 2**62
 
@@ -101,11 +101,12 @@ def read_units(
     """
     found = np.full(7, -1, np.int64)
     found[5:] = 0
-    rows, window = min(rows, reader.size // unit_size), _FIRST_WINDOW
+    rows, window, buffer = min(rows, reader.size // unit_size), _FIRST_WINDOW, bytearray()
     while row < rows:
         if row and reader.next_allocated(row * unit_size) >= (row + 1) * unit_size:
             break
-        buffer = bytearray(min(window // unit_size, rows - row) * unit_size)
+        size = min(window // unit_size, rows - row) * unit_size
+        buffer = buffer if len(buffer) == size else bytearray(size)
         units = reader.read_into(buffer, row * unit_size) // unit_size
         if row == 0 and units:
             found[5] = int.from_bytes(buffer[_OFFSET : _OFFSET + 8], "big", signed=True)
