@@ -12,6 +12,7 @@ Source: CommitLog#recoverNormally, #recoverAbnormally; RocketMQ 4.0.0 to 5.5.0.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -31,6 +32,7 @@ from rmqinspect.forecast.settings import Settings
 from rmqinspect.schemas import message
 from rmqinspect.store.model import Segment, Store
 from rmqinspect.store.reader import FileReader, open_file
+from rmqinspect.system.workers import run_ordered
 
 Queue = tuple[str, int]  # topic, queue id
 
@@ -89,11 +91,24 @@ class FirstRecord(NamedTuple):
 class LogScanner:
     """Scans the segments of one store, for the rules of any release."""
 
-    def __init__(self, store: Store, segments: Sequence[Segment], settings: Settings) -> None:
-        """Take the segments that the broker has loaded, in its order."""
+    def __init__(
+        self,
+        store: Store,
+        segments: Sequence[Segment],
+        settings: Settings,
+        jobs: int = 1,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        """Take the segments that the broker has loaded, in its order.
+
+        `jobs`: threads, for scans that hand on no records. `progress` gets the bytes of the log that were scanned, from
+        any of them.
+        """
         self.store = store
         self.segments = tuple(segments)
         self.settings = settings
+        self._jobs = jobs
+        self._progress = progress
         self._runs: dict[tuple[int, int, Tests], list[Run]] = {}
 
     def scan(
@@ -115,6 +130,8 @@ class LogScanner:
         tests = Tests.of(rules, self.settings, clean=clean)
         takes_mismatches = rules.unclean_mismatch == "data" and not clean
         sorter = _Sorter(take) if take is not None else None
+        if sorter is None and self._jobs > 1:
+            self._run_ahead(rules, tests, first, position)
         index, shift = first, 0 if counted is None else counted - position
         records, last = 0, None
         while True:
@@ -176,11 +193,24 @@ class LogScanner:
                 for records in walk.records() if known is None else walk.records_again(known):
                     if sorter is not None:
                         sorter.take(segment, records)
+                    if self._progress is not None:
+                        self._progress(int(records.ends[-1] - records.starts[0]))
         except Unreadable as error:
             return Run(position, unreadable=str(error))
         if known is None:
             runs.append(walk.found)
         return known or walk.found
+
+    def _run_ahead(self, rules: Rules, tests: Tests, first: int, position: int) -> None:
+        """Find the runs of several segments at a time, up to the one where the log ends; they are kept."""
+
+        def run(index: int) -> Run:
+            return self._run(rules, tests, index, position if index == first else 0, None)
+
+        with closing(run_ordered(run, range(first, len(self.segments)), self._jobs)) as runs:
+            for found in runs:
+                if not found.check.is_blank:
+                    break
 
     # --- what follows ---------------------------------------------------------------------------
 
