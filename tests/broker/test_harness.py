@@ -71,3 +71,13 @@ def test_a_store_that_was_halted_is_written_on(release: str, tmp_path: Path, rea
     last = {(record.topic, record.queue_id): record.queue_offset for record in first.records + second.records}
     assert {key for key, bounds in answer.serves.queues.items() if bounds.maximum} == set(last)
     assert all(answer.serves.queues[key].maximum > offset for key, offset in last.items())
+
+
+def test_a_topic_with_batch_queues_is_written_and_found_again(tmp_path: Path, real_brokers: RealBrokers) -> None:
+    spec = {"count": 40, "kinds": {"inner_batch": 1}, "batch_topics": {"batches": 1}, "end": "halt", "settle_millis": 0}
+    written = real_brokers.write_store("5.3.3", tmp_path, spec, SMALL)
+    assert {(record.kind, record.topic) for record in written.records} == {("inner_batch", "batches")}
+    answer = real_brokers.open_store("5.3.3", tmp_path, SMALL)
+    assert answer.serves is not None
+    # Two to five messages in each record: queue offsets count messages.
+    assert answer.serves.queues["batches", 0].maximum > written.records[-1].queue_offset + 1 > 80

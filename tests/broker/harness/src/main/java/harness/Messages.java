@@ -18,7 +18,8 @@ import org.apache.rocketmq.store.*; // MessageExtBrokerInner lived here before 5
  * Messages as they reach the store: what a producer sent, and what the broker made of it.
  *
  * <p>Kinds: normal, zlib (compressed by the client), batch, delay (level 17 or 18), prepared, commit, rollback, ipv6
- * (born host and store host), long_topic (190 bytes: version 2 of a record, from 5.0 on).
+ * (born host and store host), long_topic (190 bytes: version 2 of a record, from 5.0 on), inner_batch (one record that
+ * holds several messages, for a topic of batch_topics).
  */
 final class Messages {
     record Made(String kind, MessageExt message) {
@@ -29,6 +30,10 @@ final class Messages {
     private static final String LONG_TOPIC = "%RETRY%" + "a-group-with-a-long-name-".repeat(8).substring(0, 183);
     private static final String[] TAGS = {"TagA", "TagB", "付款", "größe"};
     private static final String SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX";
+
+    // MessageSysFlag has them from 5.0 on.
+    private static final int INNER_BATCH_FLAG = 0x1 << 7;
+    private static final int NEED_UNWRAP_FLAG = 0x1 << 6;
 
     private final Request spec;
     private final Random random;
@@ -48,7 +53,11 @@ final class Messages {
         String kind = drawKind();
         String topic = topics.get(random.nextInt(topics.size()));
         int queue = random.nextInt(queues.get(topic));
-        return new Made(kind, kind.equals("batch") ? batch(topic, queue, number) : single(kind, topic, queue, number));
+        return new Made(kind, switch (kind) {
+            case "batch" -> batch(topic, queue, items(topic, number));
+            case "inner_batch" -> innerBatch(number);
+            default -> single(kind, topic, queue, number);
+        });
     }
 
     private String drawKind() {
@@ -115,18 +124,35 @@ final class Messages {
         message.setQueueId(level - 1);
     }
 
-    private MessageExtBatch batch(String topic, int queue, int number) {
+    private List<Message> items(String topic, int number) {
         List<Message> items = new ArrayList<>();
         for (int i = 0, count = 2 + random.nextInt(4); i < count; i++) {
             Message item = new Message(topic, body());
             describe(item, number);
             items.add(item);
         }
+        return items;
+    }
+
+    private static MessageExtBatch batch(String topic, int queue, List<Message> items) {
         MessageExtBatch batch = new MessageExtBatch();
         batch.setTopic(topic);
         batch.setQueueId(queue);
         batch.setBody(MessageBatch.generateFromList(items).encode());
         hosts(batch);
+        return batch;
+    }
+
+    /** As SendMessageProcessor#sendBatchMessage makes it. */
+    private MessageExt innerBatch(int number) throws Exception {
+        Map<String, Integer> topics = spec.numbers("batch_topics", Map.of());
+        String topic = topics.keySet().stream().sorted().toList().get(random.nextInt(topics.size()));
+        List<Message> items = items(topic, number);
+        MessageExtBatch batch = batch(topic, random.nextInt(topics.get(topic)), items);
+        batch.setSysFlag(INNER_BATCH_FLAG | NEED_UNWRAP_FLAG);
+        Private.call(batch, "setInnerBatch", true);
+        MessageAccessor.putProperty(batch, "INNER_NUM", "" + items.size());
+        Private.call(batch, "setPropertiesString", MessageDecoder.messageProperties2String(batch.getProperties()));
         return batch;
     }
 

@@ -9,6 +9,7 @@ import java.net.ServerSocket;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Date;
+import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Properties;
 import java.util.Timer;
@@ -116,6 +117,19 @@ final class Stores {
             return new ConcurrentHashMap<>();
         }
         return (Map<?, ?>) Private.call(RemotingSerializable.fromJson(Files.readString(file), type), "getTopicConfigTable");
+    }
+
+    /** Write config/topics.json, as the broker keeps topics with batch queues, with so many queues each. */
+    static void addBatchTopics(Path root, Map<String, Integer> queues) throws IOException {
+        if (queues.isEmpty()) {
+            return;
+        }
+        Map<String, Object> topics = new LinkedHashMap<>();
+        queues.forEach((name, count) -> topics.put(name, Map.of("topicName", name, "readQueueNums", count, "writeQueueNums",
+            count, "perm", 6, "attributes", Map.of("queue.type", "BatchCQ"))));
+        Files.createDirectories(root.resolve("config"));
+        Files.writeString(root.resolve("config").resolve("topics.json"),
+            RemotingSerializable.toJson(Map.of("topicConfigTable", topics), true));
     }
 
     /** Before 5.0 the store itself delivers delayed messages, a second after its start. Keep it quiet: answers repeat. */

@@ -17,6 +17,7 @@ import org.apache.rocketmq.store.*;
  * count          100          puts; a batch is one
  * seed           1            of the messages: same seed, same messages but for times
  * topics         {"TopicA": 4, "orders": 2}    queues by topic
+ * batch_topics   {}           the same of topics with batch queues (from 5.0 on); written to config/topics.json
  * kinds          {"normal": 80, "batch": 10, "delay": 5, "zlib": 5}    weights of {@link Messages}' kinds
  * body_min, body_max   1, 600
  * pause_every, pause_millis   0, 0   a pause after so many puts: spreads the store timestamps
@@ -34,6 +35,7 @@ final class WriteStore {
     static Map<String, Object> write(Request request) throws Exception {
         Request spec = request.part("spec");
         Map<String, Object> answer = new LinkedHashMap<>();
+        Stores.addBatchTopics(request.root(), spec.numbers("batch_topics", Map.of()));
         DefaultMessageStore store = Stores.create(request.root(), request.settings());
         boolean loaded = Boolean.TRUE.equals(Threads.step(answer, "load", DISPATCH_SECONDS, () -> false, store::load));
         answer.put("load_ok", loaded);
@@ -71,8 +73,8 @@ final class WriteStore {
                 Thread.sleep(spec.number("pause_millis", 0));
             }
             Messages.Made made = messages.next(i);
-            PutMessageResult result = made.message() instanceof MessageExtBatch batch
-                ? store.putMessages(batch) : store.putMessage((MessageExtBrokerInner) made.message());
+            PutMessageResult result = made.kind().equals("batch")
+                ? store.putMessages((MessageExtBatch) made.message()) : store.putMessage((MessageExtBrokerInner) made.message());
             AppendMessageResult where = result.getAppendMessageResult();
             if (where == null || !result.isOk()) {
                 refused.add("" + result.getPutMessageStatus());
