@@ -73,7 +73,7 @@ class Evidence:
     def checkpoint(self) -> Mapping[str, int]:
         """The values of the checkpoint by field; empty without one."""
         try:
-            return read_checkpoint(self.store)
+            return read_checkpoint(self.store, mapped=True)
         except Unreadable as error:
             self.unread.append(str(error))
             return {}
@@ -164,8 +164,9 @@ class _Walk:
         for refusal in (index.refusal, config.last):  # recovery has run by then
             if refusal is not None and outcome.refusal is None:
                 self._refuse(refusal)
-        if config.unknown is not None and outcome.refusal is None:
-            self._give_up(config.unknown)
+        unknown = index.unknown or config.unknown
+        if unknown is not None and outcome.refusal is None:
+            self._give_up(unknown)
         return outcome
 
     # --- recovery -------------------------------------------------------------------------------

@@ -91,3 +91,12 @@ def test_what_is_no_record_makes_a_file_where_none_has_room() -> None:
     state.dispatch_unknown()
     state.dispatch_unknown()
     assert (state.new, state.headers) == (1, [Header("", 0, 0, 0, 0, 1)])
+
+
+def test_a_checkpoint_that_was_cut_goes_on_with_zeros() -> None:
+    root = oracle.store("crash", "cp_short-5.1.4-h")
+    raw = (root / "checkpoint").read_bytes()
+    assert len(raw) == 20  # within the time of the index
+    values = read_checkpoint(open_store([str(root)]), mapped=True)
+    assert values["index_msg_timestamp"] == int.from_bytes(raw[16:20], "big") << 32
+    assert values["logics_physical_offset"] == 0

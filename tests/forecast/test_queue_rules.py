@@ -111,7 +111,9 @@ def _dispatch(batch: Batch, queues: Queues, slow: list[SlowQueue]) -> None:
 
 
 def _outcomes(queues: Queues) -> list[tuple[int, int]]:
-    return [(outcome.min_after, outcome.max_after) for outcome in queues.outcomes(range(1 << 62)) if outcome.topic == TOPIC]
+    return [
+        (outcome.min_after, outcome.max_after) for outcome in queues.outcomes(range(1 << 62)) if outcome.topic == TOPIC
+    ]
 
 
 def _expect_same(queues: Queues, slow: list[SlowQueue]) -> None:
