@@ -22,6 +22,7 @@ import numpy as np
 from rmqinspect.broker.dispatch import further_units, has_queue_unit
 from rmqinspect.broker.eras import Rules
 from rmqinspect.codec.arrays import Bools, Ints
+from rmqinspect.codec.properties import Items
 from rmqinspect.forecast.outcome import QueueOutcome, Refusal
 from rmqinspect.forecast.queue_cut import truncate
 from rmqinspect.forecast.queue_ends import BATCH, NO_QUEUE, SIMPLE, Queue, QueueEnds, QueueName
@@ -211,11 +212,8 @@ class Queues:
 
     def _put_batches(self, batch: Batch, records: Ints, units: _Units) -> None:
         """Put units into batch queues; of one that is no inner batch there is none."""
-        properties, most = batch.records.properties, 2**62
-        bases, counts = (
-            np.array([_number(properties.value_of(name, at), most) for at in records.tolist()], np.int64)
-            for name in (b"INNER_BASE", b"INNER_NUM")
-        )
+        properties = batch.records.select(records).properties
+        bases, counts = (_numbers(properties, name) for name in (b"INNER_BASE", b"INNER_NUM"))
         bases[counts < 0] = -1
         addresses = np.empty(len(records), np.int64)
         if put_batches(self._state.numbers, units.rows, units.offsets, bases, counts, addresses):
@@ -317,10 +315,16 @@ def has_unit(sys_flags: Ints) -> Bools:
     return entitled
 
 
-def _number(text: bytes | None, most: int) -> int:
-    """Return a decimal number; -1 for none, or one that Java would not take."""
-    number = int(text) if text and text.isdigit() and len(text) < 20 else -1
-    return number if number <= most else -1
+def _numbers(properties: Items, name: bytes) -> Ints:
+    """Return a property of each record as a number; -1 without it, or for what Java would not take."""
+    found = properties.find(name)
+    numbers = np.full(len(found), -1, np.int64)
+    for at in np.flatnonzero(found >= 0).tolist():
+        item = found[at]
+        text = properties.raw[properties.name_ends[item] + 1 : properties.value_ends[item]].tobytes()
+        if text.isdigit() and len(text) < len(str(_FAR)):
+            numbers[at] = int(text)
+    return numbers
 
 
 def _divided(values: Ints, by: int) -> Ints:

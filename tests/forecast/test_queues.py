@@ -1,5 +1,8 @@
 """What a start does to consume queues, against the real brokers' queues after they loaded damaged stores."""
 
+import shutil
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -72,3 +75,29 @@ def started(store: Store, rules: Rules, *, clean: bool) -> tuple[Queues, int]:
         queues.truncate(end)
     assert queues.correct_minimum(store.log_start) is None
     return queues, end
+
+
+@pytest.mark.parametrize("name", ["lmq-5.3.3", "main-5.1.4"])
+def test_lost_queues_come_back_as_the_broker_had_them(name: str, tmp_path: Path) -> None:
+    """Batch queues and further units are among them; queues of deleted topics come back, too."""
+    place, truth = oracle.copy("broker", name, tmp_path), oracle.truth("broker", name)
+    for folder in ("consumequeue", "batchconsumequeue"):
+        shutil.rmtree(place / folder, ignore_errors=True)
+    store, given = open_store([str(place)]), truth["store"]["settings"]
+    settings = replace(
+        settings_of(store)[0],
+        mapped_file_size_consume_queue=int(given["mappedFileSizeConsumeQueue"]),
+        enable_lmq=given.get("enableLmq") == "true",
+        enable_multi_dispatch=given.get("enableMultiDispatch") == "true",
+    )
+    rules = rules_of_start(truth["store"]["rocketmq_version"])
+    queues = QueueTable.read(store, settings).recover(rules)
+    assert queues.max_physic_offset == -1
+    end = LogScanner(store, store.segments, settings).scan(rules, 0, 0, clean=False, take=queues.dispatch).end
+    queues.correct_minimum(store.log_start)
+
+    found = {(queue.topic, queue.queue_id): queue for queue in queues.outcomes(range(store.log_start, end))}
+    for queue in truth["queues"]:
+        if queue["max"]:
+            own = found[queue["topic"], queue["queue_id"]]
+            assert (own.min_after, own.max_after) == (queue["min"], queue["max"]), own
