@@ -42,7 +42,8 @@ def reput(
         if segment is None:
             return offset
         readable = end if segment is segments[-1] else segment.base + size
-        following = _through(LogScanner(store, [segment], settings), rules, settings, offset, readable, take)
+        scanner = LogScanner(store, [segment], settings, read_body=False)
+        following = _through(scanner, rules, settings, offset, readable, take)
         if following is None:
             return offset
         offset = following

@@ -98,17 +98,20 @@ class LogScanner:
         settings: Settings,
         jobs: int = 1,
         progress: Callable[[int], None] | None = None,
+        *,
+        read_body: bool = True,
     ) -> None:
         """Take the segments that the broker has loaded, in its order.
 
         `jobs`: threads, for scans that hand on no records. `progress` gets the bytes of the log that were scanned, from
-        any of them.
+        any of them. Without `read_body` bodies are skipped, as dispatch while running does.
         """
         self.store = store
         self.segments = tuple(segments)
         self.settings = settings
         self._jobs = jobs
         self._progress = progress
+        self._read_body = read_body
         self._runs: dict[tuple[int, int, Tests], list[Run]] = {}
 
     def scan(
@@ -127,7 +130,7 @@ class LogScanner:
 
         Reads what cannot be read as zeros, and says so.
         """
-        tests = Tests.of(rules, self.settings, clean=clean)
+        tests = Tests.of(rules, self.settings, clean=clean, read_body=self._read_body)
         takes_mismatches = rules.unclean_mismatch == "data" and not clean
         sorter = _Sorter(take) if take is not None else None
         if sorter is None and self._jobs > 1:
@@ -186,7 +189,7 @@ class LogScanner:
         try:
             with open_file(segment) as file:
                 reader = LenientReader(file, segment)
-                known = next((run for run in runs if run.holds_for(rules, self.settings, reader)), None)
+                known = next((run for run in runs if run.holds_for(rules, self.settings, tests, reader)), None)
                 if known is not None and sorter is None:
                     return known
                 walk = RunWalk(reader, position, rules, self.settings, tests)

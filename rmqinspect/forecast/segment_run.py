@@ -39,16 +39,18 @@ _NONE, _OUTSIDE = Check(-1, False), Check(-1, False, "offset")
 class Tests(NamedTuple):
     """Which of the tests that depend on settings a scan makes."""
 
+    read_body: bool  # else it is skipped, as dispatch while running does
     crc: bool  # any checksum
     property_crc: bool  # `__CRC32#` in place of BODYCRC
     duplication: bool  # DUP_INFO
     offset: bool  # PHYSICALOFFSET
 
     @classmethod
-    def of(cls, rules: Rules, settings: Settings, *, clean: bool) -> "Tests":
+    def of(cls, rules: Rules, settings: Settings, *, clean: bool, read_body: bool = True) -> "Tests":
         """Return the tests of a start by some rules, after a clean exit or not."""
         crc = settings.check_crc_on_recover
         return cls(
+            read_body,
             crc,
             crc and settings.force_verify_prop_crc and rules.property_crc != "none",
             rules.duplication_info and settings.duplication_enable,
@@ -67,23 +69,24 @@ class Run:
     last: int = -1  # position of the last record
     unreadable: str | None = None  # what the system refused to read, and the end depends on
 
-    def holds_for(self, rules: Rules, settings: Settings, reader: LenientReader) -> bool:
+    def holds_for(self, rules: Rules, settings: Settings, tests: Tests, reader: LenientReader) -> bool:
         """Whether a scan with the same tests finds the same by other rules."""
         if any(getattr(rules, name) != value for name, value in self.decided_by.items()):
             return False
-        return self.check == _OUTSIDE or _check_next(reader, self.end, rules, settings) == self.check
+        return self.check == _OUTSIDE or _check_next(reader, self.end, rules, settings, tests) == self.check
 
 
-def _check_at(reader: LenientReader, position: int, rules: Rules, settings: Settings) -> Check:
-    left, crc = reader.size - position, settings.check_crc_on_recover
-    return check_record(reader.read, position, left, rules, settings, crc=crc)
+def _check_at(reader: LenientReader, position: int, rules: Rules, settings: Settings, tests: Tests) -> Check:
+    """Return what a broker makes of the bytes at a position of a segment."""
+    left = reader.size - position
+    return check_record(reader.read, position, left, rules, settings, crc=tests.crc, read_body=tests.read_body)
 
 
-def _check_next(reader: LenientReader, position: int, rules: Rules, settings: Settings) -> Check:
+def _check_next(reader: LenientReader, position: int, rules: Rules, settings: Settings, tests: Tests) -> Check:
     """Check what a chain leads to: of a DLedger file the record in the entry. Source: DLedgerCommitLog."""
     if reader.lead and reader.read(position, len(_ENTRY_BLANK)) == _ENTRY_BLANK:
         return Check(0, True)
-    return _check_at(reader, position + reader.lead, rules, settings)
+    return _check_at(reader, position + reader.lead, rules, settings, tests)
 
 
 class RunWalk:
@@ -140,7 +143,7 @@ class RunWalk:
     def _one_more(self) -> Records:
         """Return the record at the end, none if it is not valid: larger than a window, or sound by the rules only."""
         position, reader = self.found.end, self._reader
-        check = _check_next(reader, position, self._rules, self._settings)
+        check = _check_next(reader, position, self._rules, self._settings, self._tests)
         self.found.check = check
         if not check.success or check.is_blank:
             return Records.of_one(b"", 0).select(slice(0))
@@ -168,7 +171,7 @@ class RunWalk:
         valid = len(records)
         for row in np.flatnonzero(doubts & self._counts).tolist():
             position = self._window.start + int(records.starts[row])
-            check = _check_at(self._reader, position, self._rules, self._settings)
+            check = _check_at(self._reader, position, self._rules, self._settings, self._tests)
             check = _OUTSIDE if check.success and doubts[row] & int(Doubt.OFFSET) else check
             if not check.success:
                 self.found.check = check

@@ -109,7 +109,7 @@ class Evidence:
         """Return the scanner of a log that consists of these segments."""
         key = tuple(segment.path for segment in segments)
         if key not in self._scanners:
-            self._scanners[key] = LogScanner(self.store, segments, self.settings)
+            self._scanners[key] = LogScanner(self.store, segments, self.settings, self.jobs, self.progress)
         return self._scanners[key]
 
 
@@ -242,7 +242,10 @@ class _Walk:
             return False
         if scan.killed is not None:
             where = scan.killed
-            why = f"the record at {where.physical_offset} says a size that does not fit into the heap"
+            why = (
+                f"the record at {where.physical_offset} says a size that a heap of 1 GiB does not hold "
+                "(OutOfMemoryError); a larger heap would cut the log there"
+            )
             self._refuse(Refusal(where.file, where.rule, why, "start a release that compares the size: 5.3.2 or later"))
             return False
         why = f"refused: {scan.rejected.rule}" if scan.rejected else "no record follows"

@@ -224,3 +224,28 @@ def test_what_cannot_be_read_is_said(log: Log, monkeypatch: pytest.MonkeyPatch) 
     # Behind the end nothing depends on it.
     with broken_disk(monkeypatch, lambda path: path.name == name, len(log.raws[index]) - 512, len(log.raws[index])):
         assert scan(log, "5.5.0").unreadable is None
+
+
+def test_a_body_that_is_skipped_may_be_longer_than_its_record(log: Log) -> None:
+    index, position = log.records[0]
+    at = position + place_of(HEAD, "body_size")
+    log.raws[index][at : at + 4] = (20000).to_bytes(4, "big")
+    log.write()
+    checks = {}
+    for read_body in (True, False):
+        scanner = LogScanner(
+            open_store([str(Path(log.segments[0].path).parent)]), log.segments, Settings(), read_body=read_body
+        )
+        checks[read_body] = scanner.scan(rules_of_start("4.9.7"), index, position, clean=True, take=None).check
+    assert checks[True].reason == "field_size"
+    # The lengths of topic and properties are read from the middle of a later record.
+    assert checks[False].parsed > 20000
+
+
+def test_progress_adds_up_to_the_bytes_of_the_records(log: Log) -> None:
+    log.write()
+    done: list[int] = []
+    scanner = LogScanner(open_store([str(Path(log.segments[0].path).parent)]), log.segments, Settings(), 2, done.append)
+    scanner.scan(rules_of_start("4.9.7"), 0, 0, clean=True, take=None)
+    sizes = (int.from_bytes(log.raws[index][at : at + 4], "big") for index, at in log.records)
+    assert sum(done) == sum(sizes)
