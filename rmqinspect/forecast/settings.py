@@ -16,10 +16,12 @@ from typing import Any
 
 from rmqinspect.consumequeue.units import usual_sizes
 from rmqinspect.index.geometry import Geometry, configured_geometry, read_index_files
-from rmqinspect.schemas.consumequeue import QueueUnit
+from rmqinspect.schemas.consumequeue import BatchUnit, QueueUnit
 from rmqinspect.store.model import Store
 
 _UNIT_SIZE: int = QueueUnit.sizeof()
+_BATCH_UNIT_SIZE: int = BatchUnit.sizeof()
+_LEAST_TIMES = 5  # a compaction log is at least so many times as long as its queue
 _INT = re.compile(r"[+-]?\d{1,20}")  # Java's parseInt takes the digits of every script, as \d does
 # Newest index files that are asked for their slots and entries: the current one may be nearly empty.
 _ASKED_INDEX_FILES = 3
@@ -116,7 +118,23 @@ def settings_of(store: Store) -> tuple[Settings, list[str]]:
     values: dict[str, Any] = {**found, **given}
     settings = replace(Settings(), **values)
     units = -(-settings.mapped_file_size_consume_queue // _UNIT_SIZE)
-    return replace(settings, mapped_file_size_consume_queue=units * _UNIT_SIZE), assumed
+    settings = replace(settings, mapped_file_size_consume_queue=units * _UNIT_SIZE)
+    queue, log = _compaction_sizes(settings)
+    if "compaction_mapped_file_size" in found:
+        log = settings.compaction_mapped_file_size
+    return replace(settings, compaction_cq_mapped_file_size=queue, compaction_mapped_file_size=log), assumed
+
+
+def _compaction_sizes(settings: Settings) -> tuple[int, int]:
+    """Return the lengths of the files of a compaction queue, of whole units, and of its log, a multiple of that.
+
+    Source: CompactionLog#getCompactionLogSize.
+    """
+    queue = max(settings.compaction_cq_mapped_file_size // _BATCH_UNIT_SIZE, 1) * _BATCH_UNIT_SIZE
+    times, rest = divmod(settings.compaction_mapped_file_size, queue)
+    if times < _LEAST_TIMES:
+        return queue, _LEAST_TIMES * queue
+    return queue, (times if 0 < rest < queue // 2 else times + 1) * queue
 
 
 def _given(conf: Mapping[str, str]) -> Iterator[tuple[str, Any]]:

@@ -38,6 +38,13 @@ def test_sizes_are_those_the_broker_wrote_the_files_with(name: str) -> None:
         ({"commitLogRecoverMaxNum": "3000000000"}, "commit_log_recover_max_num", 10),
         ({"indexRocksDBEnable": "true"}, "index_rocks_db_enable", True),
         ({"storeType": "defaultRocksDB"}, "store_type", "defaultRocksDB"),
+        # compaction-5.3.3 has files of 5520 bytes by these settings.
+        (
+            {"compactionMappedFileSize": "4600", "compactionCqMappedFileSize": "960"},
+            "compaction_mapped_file_size",
+            5520,
+        ),
+        ({"compactionMappedFileSize": "100", "compactionCqMappedFileSize": "93"}, "compaction_mapped_file_size", 460),
     ],
 )
 def test_broker_conf_is_read_as_a_broker_reads_it(conf: dict[str, str], field: str, value: object) -> None:
@@ -48,4 +55,6 @@ def test_broker_conf_is_read_as_a_broker_reads_it(conf: dict[str, str], field: s
 
 def test_without_files_the_defaults_count() -> None:
     empty = replace(_store("base-5.3.3-halt"), segment_size=None, queue_files=(), index_files=(), files=())
-    assert settings_of(empty)[0] == Settings()
+    assert settings_of(empty)[0] == replace(
+        Settings(), compaction_cq_mapped_file_size=10_485_746, compaction_mapped_file_size=104_857_460
+    )
