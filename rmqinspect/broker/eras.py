@@ -74,7 +74,7 @@ class Rules:
     confirmed_dispatch: Literal["begin", "end"]
     ha_offsets: Literal["none", "duplication", "controller"]
     slave_refusal: Literal["retry", "skip"]
-    ledger_scan: Literal["none", "duplication", "records"]
+    ledger_scan: Literal["absent", "none", "duplication", "records"]
 
 
 Value = str | bool
@@ -509,8 +509,9 @@ RULES = (
         "ledger_scan",
         "a DLedger log after an unclean exit: records that are scanned and dispatched, and how far the queues are cut",
         "DLedgerCommitLog#recover, #dledgerRecoverAbnormally",
-        (("4.0.0", "none"), ("5.2.0", "duplication"), ("5.3.0", "records")),
+        (("4.0.0", "absent"), ("4.5.0", "none"), ("5.2.0", "duplication"), ("5.3.0", "records")),
         {
+            "absent": "DLedger is not known: the broker starts with an empty log",
             "none": "none: the queues are cut at the end of the entries",
             "duplication": "those with DUP_INFO; the queues are cut where they end, 48 bytes too early for each",
             "records": "all valid ones; the queues are cut where they end, 48 bytes too early for each",

@@ -64,6 +64,16 @@ def ledger_files(store: Store) -> tuple[Segment, ...]:
     return tuple(segment for segment in store.segments if segment.lead)
 
 
+def why_not_told(store: Store) -> str | None:
+    """Return why nothing can be told about a store with a DLedger log; None if it can."""
+    files = ledger_files(store)
+    if len({file.name.rpartition("/")[0] for file in files}) > 1:
+        return "data files of several DLedger groups: which one the broker takes is in its settings"
+    if files and len(files) < len(store.segments):
+        return "a plain log in front of a DLedger log"
+    return None
+
+
 def recover_ledger(store: Store, files: Sequence[Segment], settings: Settings) -> Ledger:
     """Return what the library makes of the files of a log, at least one.
 
@@ -112,7 +122,7 @@ def record_scan(
     None where no release of these rules scans them: the queues are then cut as after a clean exit. The scanner's end
     is where this start cuts the queues: it leaves out the heads of the entries of the last file.
     """
-    if rules.ledger_scan == "none":
+    if rules.ledger_scan in ("absent", "none"):
         return None
     if rules.ledger_scan == "duplication":
         settings = replace(settings, duplication_enable=True)

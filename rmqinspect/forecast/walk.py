@@ -25,6 +25,7 @@ from rmqinspect.config.checkpoint import read_checkpoint
 from rmqinspect.config.json_files import ConsumerOffset, read_consumer_offsets
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.config_files import read_config_files
+from rmqinspect.forecast.dledger import ledger_files, record_scan, recover_ledger, why_not_told
 from rmqinspect.forecast.groups import groups_beyond
 from rmqinspect.forecast.index_files import IndexFiles, IndexState
 from rmqinspect.forecast.load import Loaded, load
@@ -101,9 +102,7 @@ class Evidence:
             return "not a whole store: the queues, the checkpoint and the file abort decide, too"
         if store.hides_log:
             return "the folder of the commit log cannot be listed"
-        if any(segment.lead for segment in store.segments):
-            return "a DLedger log: its own recovery decides where it ends"
-        return None
+        return why_not_told(store)
 
     def scanner(self, segments: Sequence[Segment]) -> LogScanner:
         """Return the scanner of a log that consists of these segments."""
@@ -150,6 +149,10 @@ class _Walk:
             return self._refuse(loaded.refusal)
         if loaded.unknown is not None:
             return self._give_up(loaded.unknown)
+        if evidence.settings.store_type.lower() == "defaultrocksdb":
+            return self._give_up("the queues are in RocksDB, which is not walked")
+        if self.rules.ledger_scan != "absent":
+            loaded = loaded._replace(segments=(*loaded.segments, *ledger_files(evidence.store)))
         index = evidence.index.load(self.rules, evidence.checkpoint, clean=self.clean)
         outcome.decisions += index.decisions
         queues = Queues(evidence.queues, self.rules, loaded.queues)
@@ -176,6 +179,8 @@ class _Walk:
         if not loaded.segments:
             self._recover_nothing(queues)
             return True
+        if loaded.segments[0].lead:
+            return self._recover_ledger(loaded.segments, queues, index)
         reached = queues.max_physic_offset
         scanner = self.evidence.scanner(loaded.segments)
         start = start_segment(
@@ -197,6 +202,48 @@ class _Walk:
         if not self._note_scan(scan):
             return False
         self._cut(loaded.segments, queues, reached, scan.end)
+        return True
+
+    def _recover_ledger(self, files: Sequence[Segment], queues: Queues, index: IndexState) -> bool:
+        """Recover a DLedger log as its library does, and cut the queues; return whether the start goes on."""
+        evidence, outcome, reached = self.evidence, self.outcome, queues.max_physic_offset
+        try:
+            ledger = recover_ledger(evidence.store, files, evidence.settings)
+        except Unreadable as error:
+            self._give_up(str(error))
+            return False
+        outcome.decisions.append(ledger.decision)
+        outcome.scan_start, outcome.rejected, outcome.end_offset = ledger.scan_start, ledger.rejected, ledger.end
+        if ledger.refusal is not None:
+            self._refuse(ledger.refusal)
+            return False
+        if ledger.committed is not None and ledger.committed < ledger.end:
+            outcome.notes.append(f"entries behind {ledger.committed} are served once the group has committed them")
+        cut = ledger.end
+        if not self.clean:
+            try:
+                found = record_scan(evidence.store, files, self.rules, evidence.settings, evidence.checkpoint, ledger)
+            except Unreadable as error:
+                self._give_up(str(error))
+                return False
+            if found is not None:
+                scanner, first = found
+                take = self._take(queues, index, files[first].base, reached)
+                scan = scanner.scan(self.rules, first, 0, clean=False, take=take)
+                if scan.unreadable is not None:
+                    self._give_up(scan.unreadable)
+                    return False
+                cut = scan.end
+        if reached >= cut:
+            queues.truncate(cut)
+        self._decide(
+            "cut",
+            f"the log at {ledger.end}; the queues "
+            + (f"are cut at {cut}" if reached >= cut else f"end in front of {cut} and are left as they are"),
+            (("maxPhysicOffset", reached), ("end", cut), ("ledger_scan", self.rules.ledger_scan)),
+            "DLedgerCommitLog#recover, #dledgerRecoverNormally, #dledgerRecoverAbnormally",
+        )
+        self._delete_behind(files, ledger.end)
         return True
 
     def _recover_nothing(self, queues: Queues) -> None:
@@ -267,6 +314,9 @@ class _Walk:
             (("maxPhysicOffset", compared), ("end", end), ("queue_cut", self.rules.queue_cut)),
             "MappedFileQueue#truncateDirtyFiles, ConsumeQueue#truncateDirtyLogicFiles",
         )
+        self._delete_behind(segments, end)
+
+    def _delete_behind(self, segments: Sequence[Segment], end: int) -> None:
         for segment in segments:
             if segment.base > end:
                 self.outcome.deleted_segments.append(segment.base)
