@@ -7,14 +7,12 @@ each release. Needs Maven, and Java 17 or later.
 """
 
 import argparse
-import contextlib
-import io
-import json
 import os
 import random
 import shutil
 import sys
 import tempfile
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -23,7 +21,9 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rmqinspect.cli import main
+from rmqinspect.forecast.document import document
+from rmqinspect.forecast.versions import ForecastRequest, forecast
+from rmqinspect.store.discover import open_store
 from tests.broker.damages import damage
 from tests.broker.random_cases import Case, case_of, random_case
 from tests.broker.situations import SITUATIONS, made
@@ -47,8 +47,8 @@ def play(case: Case, brokers: RealBrokers, place: Path) -> Played:
     for one in case.damages:
         damage(store, one)
     settings.update(case.settings)
-    document = forecast(store, settings, case.release, place)
-    return Played(case, differences(document, brokers.open_store(case.release, store, settings)))
+    told = document_of(store, settings, case.release, place)
+    return Played(case, differences(told, brokers.open_store(case.release, store, settings)))
 
 
 def copy_base(case: Case, brokers: RealBrokers, place: Path) -> tuple[Path, dict[str, str]]:
@@ -59,21 +59,11 @@ def copy_base(case: Case, brokers: RealBrokers, place: Path) -> tuple[Path, dict
     return shutil.copytree(store, place / "store"), dict(settings)
 
 
-def forecast(store: Path, settings: Mapping[str, str], release: str, place: Path) -> dict[str, Any]:
-    """Return what `rmqinspect forecast -f json` says.
-
-    :raises AssertionError: it says no document.
-    """
+def document_of(store: Path, settings: Mapping[str, str], release: str, place: Path) -> dict[str, Any]:
+    """Return what `rmqinspect forecast -f json` says."""
     config = place / "broker.conf"
     config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    words = ["forecast", str(store), "--broker-version", release, "--config", str(config), "-f", "json"]
-    stdout, stderr, hook = io.StringIO(), io.StringIO(), sys.excepthook
-    with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
-        main(words)
-    sys.excepthook = hook
-    assert stdout.getvalue(), stderr.getvalue()
-    document: dict[str, Any] = json.loads(stdout.getvalue())
-    return document
+    return document(forecast(open_store([str(store)], config=str(config)), ForecastRequest(release=release)))
 
 
 def play_all(cases: Sequence[Case], jobs: int, say: Callable[[Played], None]) -> None:
@@ -101,8 +91,10 @@ def _play_safely(case: Case, brokers: RealBrokers, place: Path) -> Played:
     place.mkdir()
     try:
         return play(case, brokers, place)
-    except AssertionError as reason:
-        return Played(case, [f"forecast failed: {str(reason).strip().splitlines()[-1:]}"])
+    except Exception:  # noqa: BLE001 (any is a failure)
+        return Played(case, [f"failed: {' / '.join(traceback.format_exc().splitlines()[-3:])}"])
+    finally:
+        shutil.rmtree(place)
 
 
 def _parts(cases: Sequence[Case]) -> Iterator[list[Case]]:

@@ -82,7 +82,7 @@ def answer_of(document: Document) -> Answer:
         failure=failure,
         loaded=loaded,
         serves=serves,
-        deleted_files=_files(changes.get("removed", ())),
+        deleted_files=_files(changes.get("removed", ())) | _made_again(document, changes),
         added_files=_files(name for name, _ in changes.get("added", ())),
         log=tuple(document.get("log", ())),
     )
@@ -96,6 +96,12 @@ def differences(forecast: Document, answer: Answer) -> list[str]:
     return [
         f"{name}: forecast {ours}, broker {theirs}" for name, ours, theirs in _pairs(forecast, answer) if ours != theirs
     ]
+
+
+def _made_again(document: Document, changes: Document) -> frozenset[str]:
+    """Return the queue files of 0 bytes that loading deleted, and dispatch made again."""
+    empty = {name for name, length in document.get("files_before", ()) if not length and "consumequeue/" in name}
+    return frozenset(name for name, _ in changes.get("changed", ()) if name in empty)
 
 
 def _pairs(forecast: Document, answer: Answer) -> Iterator[tuple[str, object, object]]:
