@@ -65,8 +65,29 @@ class ConfigStart:
     decisions: list[Decision] = field(default_factory=list)
 
 
-def read_config_files(store: Store, rules: Rules, settings: Settings) -> ConfigStart:
-    """Return which files of `config/` a start reads from their .bak, and which refuse it."""
+class ConfigCopies:
+    """What becomes of each copy of each file: read once, for all releases."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._known: dict[str, tuple[Fate | None, str]] = {}
+
+    def fate(self, kind: Kind, ending: str) -> tuple[Fate | None, str]:
+        """Return what becomes of one copy of a file, and what is wrong with it; None for a missing or empty one."""
+        name = kind.name + ending
+        if name not in self._known:
+            self._known[name] = _fate(self.store, kind, ending)
+        return self._known[name]
+
+
+def read_config_files(
+    store: Store, rules: Rules, settings: Settings, copies: ConfigCopies | None = None
+) -> ConfigStart:
+    """Return which files of `config/` a start reads from their .bak, and which refuse it.
+
+    `copies` are the store's, for callers who ask for several releases.
+    """
+    copies = copies or ConfigCopies(store)
     start = ConfigStart()
     first = list(_FIRST[rules.config_files])
     last: list[str] = []
@@ -75,34 +96,34 @@ def read_config_files(store: Store, rules: Rules, settings: Settings) -> ConfigS
         last.insert(0, "timermetrics")
     if settings.store_type == "defaultRocksDB" or settings.config_manager_version.lower() == "v2":
         first = [name for name in first if name not in _IN_ROCKSDB]
-    start.first = _read_all(store, rules, settings, first, start)
+    start.first = _read_all(copies, rules, settings, first, start)
     timer = load_timer_log(store, rules, settings)
     if start.first is None:
-        start.last = timer.refusal or _read_all(store, rules, settings, last, start)
+        start.last = timer.refusal or _read_all(copies, rules, settings, last, start)
         start.deleted += [entry.shown for entry in timer.deleted]
         start.unknown = start.unknown or timer.unknown
     return start
 
 
 def _read_all(
-    store: Store, rules: Rules, settings: Settings, names: Sequence[str], start: ConfigStart
+    copies: ConfigCopies, rules: Rules, settings: Settings, names: Sequence[str], start: ConfigStart
 ) -> Refusal | None:
     for name in names:
         if name == "consumerOffset.json" and settings.enable_lmq:
             name = "lmqConsumerOffset.json"
-        if (refusal := _read(store, rules, _KINDS[name], start)) is not None:
+        if (refusal := _read(copies, rules, _KINDS[name], start)) is not None:
             return refusal
     return None
 
 
-def _read(store: Store, rules: Rules, kind: Kind, start: ConfigStart) -> Refusal | None:
+def _read(copies: ConfigCopies, rules: Rules, kind: Kind, start: ConfigStart) -> Refusal | None:
     """Read a file, or its .bak; return why this refuses the start."""
-    own, trouble = _fate(store, kind, "")
+    own, trouble = copies.fate(kind, "")
     if own == "read":
         if trouble:
             start.notes.append(f"{kind.name}: {trouble}: the broker starts {kind.without}")
         return None
-    backup, why = _fate(store, kind, ".bak")
+    backup, why = copies.fate(kind, ".bak")
     file = f"config/{kind.name}"
     if "unsure" in (own, backup):
         _doubt(start, kind, own, backup, trouble if own == "unsure" else why)
@@ -137,7 +158,6 @@ def _doubt(start: ConfigStart, kind: Kind, own: Fate | None, backup: Fate | None
 
 
 def _fate(store: Store, kind: Kind, ending: str) -> tuple[Fate | None, str]:
-    """Return what becomes of one copy of a file, and what is wrong with it; None for a missing or an empty one."""
     file = store.config_files.get(kind.name + ending)
     if file is None:
         hidden = store.hides("config", kind.name + ending)

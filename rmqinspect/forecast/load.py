@@ -7,17 +7,18 @@ Every such folder is loaded as `mapped_files` says.
 Source: DefaultMessageStore#load, #loadConsumeQueue, #shutdown, ConsumeQueueStore#load; RocketMQ 4.0.0 to 5.5.0.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from rmqinspect.broker.eras import Rules
-from rmqinspect.forecast.config_files import BATCH, SIMPLE, topic_types
+from rmqinspect.forecast.config_files import BATCH, SIMPLE
+from rmqinspect.forecast.listing import KINDS, Listing
 from rmqinspect.forecast.load_beside import load_compaction
-from rmqinspect.forecast.mapped_files import Entry, Folder, entry_of, java_number, load_folder, odd_entry
+from rmqinspect.forecast.mapped_files import Entry, Folder, load_folder
 from rmqinspect.forecast.outcome import Decision, Refusal
 from rmqinspect.forecast.settings import Settings
 from rmqinspect.store.lock import lock_holder
-from rmqinspect.store.model import Place, QueueFile, Segment, Store
+from rmqinspect.store.model import QueueFile, Segment, Store
 from rmqinspect.text import count
 
 QueueName = tuple[str, str, int]  # kind of its files, topic, queue id
@@ -41,9 +42,13 @@ class Loaded(NamedTuple):
 # --- a whole store --------------------------------------------------------------------------------------
 
 
-def load(store: Store, rules: Rules, settings: Settings) -> Loaded:
-    """Return what a start loads of a store: its commit log, then its queues."""
-    log = load_folder(_log_entries(store), settings.mapped_file_size_commit_log, rules)
+def load(store: Store, rules: Rules, settings: Settings, listing: Listing | None = None) -> Loaded:
+    """Return what a start loads of a store: its commit log, then its queues.
+
+    `listing` is the store's, for callers who ask for several releases.
+    """
+    listing = listing or Listing(store)
+    log = load_folder(listing.log, settings.mapped_file_size_commit_log, rules)
     segments = tuple(map(_as_segment, log.loaded))
     found = Loaded(segments, {}, [], [], log.refusal, log.unknown, [], [])
     _note(found, log, "commitlog", len(segments))
@@ -52,7 +57,7 @@ def load(store: Store, rules: Rules, settings: Settings) -> Loaded:
     if store.hides_log:
         found = found._replace(unknown="the folder of the commit log could not be listed")
     if not found.refusal and settings.store_type != "defaultRocksDB":
-        found = _load_queues(store, rules, settings, found)
+        found = _load_queues(listing, rules, settings, found)
     if not found.refusal:
         refusal, unknown = load_compaction(store, rules, settings)
         found = found._replace(refusal=refusal, unknown=found.unknown or unknown)
@@ -79,17 +84,6 @@ def _note(found: Loaded, folder: Folder, name: str, files: int) -> None:
         found.decisions.append(Decision("load", f"{name}: {count(files, 'file')} loaded", inputs, _SOURCE))
 
 
-def _log_entries(store: Store) -> Iterator[Entry]:
-    segments = [file for file in store.segments if file.kind == "segment"]
-    for file in segments:
-        yield entry_of(file, store.unopened)
-    known = {file.path for file in segments}
-    sizes = {file.path: file for file in store.files} if store.oddities else {}
-    for oddity in store.oddities:
-        if len(oddity.place) == 2 and oddity.place[0] == "commitlog" and oddity.path not in known:
-            yield odd_entry(oddity, sizes.get(oddity.path))
-
-
 def _as_segment(entry: Entry) -> Segment:
     if isinstance(entry.file, Segment):
         return entry.file
@@ -99,79 +93,37 @@ def _as_segment(entry: Entry) -> Segment:
 
 # --- queues ---------------------------------------------------------------------------------------------
 
-_KINDS = {"consumequeue": "queue", "batchconsumequeue": "batch_queue", "consumequeue_ext": "ext_queue"}
 
-
-class _QueueFolders:
-    """The folders of all queues, each with its entries."""
-
-    def __init__(self, store: Store) -> None:
-        self.entries: dict[Place, list[Entry]] = {place: [] for place in store.queue_folders}
-        self.unread: list[str] = []
-        roots = {kind: root for root, kind in _KINDS.items()}
-        unopened = store.unopened
-        for file in store.queue_files:
-            if file.noted is None:
-                # A folder of another name with the same number is another folder: 01 beside 1.
-                above = file.name.rsplit("/", 2)[-2:-1]
-                place = (roots[file.kind], file.topic, *(above if len(above) == 1 else [str(file.queue_id)]))
-                self.entries.setdefault(place, []).append(entry_of(file, unopened))
-        self._add_oddities(store)
-
-    def _add_oddities(self, store: Store) -> None:
-        odd = [oddity for oddity in store.oddities if oddity.place and oddity.place[0] in _KINDS]
-        known = {file.path for file in store.queue_files} if odd else set()
-        files = {file.path: file for file in store.files} if odd else {}
-        for oddity in odd:
-            root, *below = oddity.place
-            if len(below) == 3 and oddity.path not in known:
-                self.entries.setdefault((root, below[0], below[1]), []).append(
-                    odd_entry(oddity, files.get(oddity.path))
-                )
-            elif len(below) == 2 and oddity.kind == "stray":
-                self.entries.setdefault((root, below[0], below[1]), [])  # a file: a queue without files
-            elif len(below) < 3 and oddity.is_unread:
-                self.unread.append(f"{oddity.name}: {oddity.detail}")
-
-    def queues(self, root: str) -> dict[tuple[str, int], Sequence[Entry]]:
-        """Return the queues of a folder of the store, each with the entries of the folder that its number names."""
-        found: dict[tuple[str, int], Sequence[Entry]] = {}
-        for own, topic, name in self.entries:
-            queue_id = java_number(name, 32) if own == root else None
-            if queue_id is not None:
-                found[topic, queue_id] = self.entries.get((root, topic, str(queue_id)), ())
-        return found
-
-
-def _load_queues(store: Store, rules: Rules, settings: Settings, found: Loaded) -> Loaded:
-    folders = _QueueFolders(store)
-    if folders.unread:
-        found = found._replace(unknown=found.unknown or folders.unread[0])
+def _load_queues(listing: Listing, rules: Rules, settings: Settings, found: Loaded) -> Loaded:
+    folders = listing.queues
+    if listing.unread:
+        found = found._replace(unknown=found.unknown or listing.unread[0])
     compared = rules.queue_types == "compared"
-    types = topic_types(store) if compared else {}
+    types = listing.topic_types if compared else {}
     queues: dict[QueueName, tuple[QueueFile, ...]] = {}
     plan = [("consumequeue", SIMPLE, settings.mapped_file_size_consume_queue)]
     if compared:  # such queues came in the same release
         plan.append(("batchconsumequeue", BATCH, settings.mapper_file_size_batch_consume_queue))
-    exts = folders.queues("consumequeue_ext") if settings.enable_consume_queue_ext else {}
+    exts = folders["consumequeue_ext"] if settings.enable_consume_queue_ext else {}
     for root, expected, size in plan:
-        for (topic, queue_id), entries in sorted(folders.queues(root).items()):
+        for (topic, queue_id), folder in folders[root].items():
+            name = KINDS[root], topic, queue_id
             own = types.get(topic, SIMPLE)
-            place = f"{root}/{topic}/{queue_id}"
             if compared and own != expected:
-                refusal = _wrong_type(place, topic, expected, own)
-                found.decisions.append(Decision("load", refusal.why, (("folder", place),), "queueTypeShouldBe"))
-                return _refused(found, refusal, queues)
-            folder = load_folder(entries, size, rules)
-            name = _KINDS[root], topic, queue_id
-            queues[name] = tuple(_as_queue_file(entry, name) for entry in folder.loaded)
-            _note(found, folder, place, len(folder.loaded))
-            if root == "consumequeue" and (ext := exts.get((topic, queue_id))) and not folder.refusal:
-                folder = load_folder(ext, settings.mapped_file_size_consume_queue_ext, rules)
-                _note(found, folder, f"consumequeue_ext/{topic}/{queue_id}", len(folder.loaded))
-            if folder.refusal:
-                return _refused(found, folder.refusal, queues)
-            found = found._replace(unknown=found.unknown or folder.unknown)
+                return _refused(found, _wrong_type(f"{root}/{topic}/{queue_id}", topic, expected, own), queues)
+            parts = [(folder, size, root)]
+            if root == "consumequeue" and (topic, queue_id) in exts:
+                parts.append((exts[topic, queue_id], settings.mapped_file_size_consume_queue_ext, "consumequeue_ext"))
+            for part, length, top in parts:
+                if part.has_only(length):
+                    queues.setdefault(name, part.alike or ())
+                    continue
+                made = load_folder(part.entries, length, rules)
+                queues.setdefault(name, tuple(_as_queue_file(entry, name) for entry in made.loaded))
+                _note(found, made, f"{top}/{topic}/{queue_id}", len(made.loaded))
+                if made.refusal:
+                    return _refused(found, made.refusal, queues)
+                found = found._replace(unknown=found.unknown or made.unknown)
     text = f"queues: {count(len(queues), 'queue')} loaded"
     found.decisions.append(Decision("load", text, (("queues", len(queues)),), "ConsumeQueueStore#load"))
     return found._replace(queues=queues)
@@ -179,6 +131,8 @@ def _load_queues(store: Store, rules: Rules, settings: Settings, found: Loaded) 
 
 def _refused(found: Loaded, refusal: Refusal, queues: Mapping[QueueName, tuple[QueueFile, ...]]) -> Loaded:
     """Return what was loaded up to a refused queue. Which queues come before it is up to the file system."""
+    if refusal.rule == "queue_types":
+        found.decisions.append(Decision("load", refusal.why, (("folder", refusal.file),), "queueTypeShouldBe"))
     empty = [name for name in found.deleted if "consumequeue" in name]
     if empty:
         found.notes.append(f"deleted before, if the file system lists them first: {', '.join(empty[:3])}")

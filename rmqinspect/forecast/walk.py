@@ -24,10 +24,11 @@ from rmqinspect.broker.eras import Rules
 from rmqinspect.config.checkpoint import read_checkpoint
 from rmqinspect.config.json_files import ConsumerOffset, read_consumer_offsets
 from rmqinspect.errors import Unreadable
-from rmqinspect.forecast.config_files import read_config_files
+from rmqinspect.forecast.config_files import ConfigCopies, read_config_files
 from rmqinspect.forecast.dledger import ledger_files, record_scan, recover_ledger, why_not_told
 from rmqinspect.forecast.groups import groups_beyond
 from rmqinspect.forecast.index_files import IndexFiles, IndexState
+from rmqinspect.forecast.listing import Listing
 from rmqinspect.forecast.load import Loaded, load
 from rmqinspect.forecast.outcome import Decision, Outcome, Refusal, Verdict
 from rmqinspect.forecast.queue_ends import QueueEnds
@@ -90,6 +91,16 @@ class Evidence:
         return read_consumer_offsets(self.store)[0]
 
     @cached_property
+    def config(self) -> ConfigCopies:
+        """All files of `config/` as brokers read them."""
+        return ConfigCopies(self.store)
+
+    @cached_property
+    def listing(self) -> Listing:
+        """The folders of mapped files, entry by entry."""
+        return Listing(self.store)
+
+    @cached_property
     def index(self) -> IndexFiles:
         """All index files as they are."""
         return IndexFiles.read(self.store, self.settings)
@@ -134,13 +145,13 @@ class _Walk:
     def run(self) -> Outcome:
         """Walk the start and return its outcome."""
         evidence, outcome = self.evidence, self.outcome
-        config = read_config_files(evidence.store, self.rules, evidence.settings)
+        config = read_config_files(evidence.store, self.rules, evidence.settings, evidence.config)
         outcome.config_from_backup, outcome.notes = config.from_backup, list(config.notes)
         outcome.decisions += config.decisions
         outcome.deleted_files += config.deleted
         if config.first is not None:
             return self._refuse(config.first)
-        loaded = load(evidence.store, self.rules, evidence.settings)
+        loaded = load(evidence.store, self.rules, evidence.settings, evidence.listing)
         outcome.decisions += loaded.decisions
         outcome.deleted_files += loaded.deleted
         outcome.ignored_files = loaded.ignored
