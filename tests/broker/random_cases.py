@@ -116,7 +116,7 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
 _NUMBERS = ("0", "2", "-1", "17", "18", "99", "x", "", " 2", "2147483648", "+3", "9223372036854775808")
 
 _FOLDERS = ("commitlog", "commitlog", "queue", "queue", "index")
-_HOW = _one_of(*HOWS)
+_HOW = _one_of(*(how for how in HOWS if how != "folder"))
 _SEGMENT_SIZES = (-1, 0, 0, 1, 400, 65536, 32768)
 
 CHOICES: Mapping[str, tuple[int, Mapping[str, Choose]]] = {
@@ -163,6 +163,11 @@ CHOICES: Mapping[str, tuple[int, Mapping[str, Choose]]] = {
         },
     ),
     "change_file": (10, {"folder": _one_of(*_FOLDERS), "file": FILE, "how": _HOW, "queue": QUEUE}),
+    # Not in a queue: each put that meets the folder is tried for 30 seconds.
+    "change_file:folder": (
+        1,
+        {"folder": _one_of("commitlog", "index"), "file": FILE, "how": _one_of("folder")},
+    ),
     "swap_files": (2, {"folder": _one_of(*_FOLDERS), "file": FILE, "other": FILE, "queue": QUEUE}),
     "add_stray": (
         3,
