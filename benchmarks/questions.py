@@ -1,4 +1,4 @@
-"""Measures the commands that answer questions, as processes: find, groups, transactions, delays, usage.
+"""Measures the commands that answer questions, as processes: find, groups, transactions, delays, usage, forecast.
 
     python -m benchmarks.questions [--keep DIR] [--rounds 5] [--only REGEX] [--log STORE] [--segments 100]
 
@@ -134,6 +134,8 @@ def summaries(store: str) -> Iterator[Question]:
     yield Question("delays", ["delays", store], BARE, memory=_MOST_MEMORY)
     yield Question("delays --pending", ["delays", store, "--pending"], BARE, memory=_MOST_MEMORY)
     yield Question("transactions", ["transactions", store], BARE, memory=_MOST_MEMORY)
+    yield Question("forecast", ["forecast", store], BARE, wall=2, memory=_MOST_MEMORY)
+    yield Question("forecast --all-versions", ["forecast", store, "--all-versions"], BARE, memory=_MOST_MEMORY)
     yield Question("usage", ["usage", store, "-j", "1"], BARE, memory=_MOST_MEMORY)
     yield Question("usage -j 2", ["usage", store, "-j", "2"], BARE, memory=_MOST_MEMORY)
     yield Question("usage --sample", ["usage", store, "--sample"], BARE, memory=_MOST_MEMORY)

@@ -39,6 +39,7 @@ VERBS: dict[str, _Verb] = {
     "groups": _Verb("rmqinspect.cli.groups", "Consumer groups: lag, lost, popped, dead letters, unconsumed messages."),
     "usage": _Verb("rmqinspect.cli.usage", "What takes the bytes of the log; what a retention would free."),
     "verify": _Verb("rmqinspect.cli.verify", "All checks, one verdict."),
+    "forecast": _Verb("rmqinspect.cli.forecast", "The next start of a broker: will it start, what will be lost?"),
     "export": _Verb("rmqinspect.cli.export", "Tables of whole stores as Parquet, with or without Spark."),
     "show": _Verb("rmqinspect.cli.show", "One record: every field with its bytes."),
     "diff": _Verb("rmqinspect.cli.diff", "Two stores compared: replica with master, before with after."),

@@ -350,6 +350,10 @@ SHORT_REASONS = {
     "length": "TOTALSIZE not the sum",
     "inner_batch": "INNER_NUM no number",
     "offset": "PHYSICALOFFSET",
+    "entry_magic": "entry: magic code",
+    "entry_size": "entry: size",
+    "entry_place": "entry: place",
+    "entry_order": "entry: index",
 }
 """Why a scan ends, in the last column of the table of releases; `forecast.check.REASONS` in few words."""
 

@@ -14,7 +14,7 @@ from rmqinspect.cli.labelled import Screen, line_width
 from rmqinspect.cli.options import DocumentOptions, JobOptions, LookOptions, RocksdbOptions, SourceOptions, use_colour
 from rmqinspect.cli.parameters import RemarkOptions, takes
 from rmqinspect.cli.status import ExitStatus
-from rmqinspect.commands import DECODE, GROUPS, USAGE, VERIFY, fill_command
+from rmqinspect.commands import DECODE, FORECAST, GROUPS, USAGE, VERIFY, fill_command
 from rmqinspect.system.uri import shown
 from rmqinspect.text import count, describe_size, escape, escape_json, group_digits
 
@@ -248,7 +248,8 @@ def _oddities(facts: "Overview") -> Iterator[tuple[str, str]]:
 
 def _next(facts: "Overview", paths: tuple[str, ...]) -> Iterator[str]:
     """Yield the lines of the commands to run next; the reason follows in the line if there is room."""
-    steps = [(VERIFY, f"reads everything: {describe_size(facts.total_bytes)}")]
+    steps = [(FORECAST, "before any start: reads what the broker would read")] if facts.place == "store" else []
+    steps.append((VERIFY, f"reads everything: {describe_size(facts.total_bytes)}"))
     if facts.place != "store":
         steps.append((DECODE, "prints its rows"))
     if facts.groups.groups:

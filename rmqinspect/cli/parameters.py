@@ -74,7 +74,7 @@ class RemarkOptions:
     """What is said on stderr."""
 
     quiet: bool = option(
-        "-q", "--quiet", is_flag=True, help="No remarks on stderr, only errors; diff: no screen either."
+        "-q", "--quiet", is_flag=True, help="No remarks on stderr, only errors; diff, forecast: no screen either."
     )
     verbose: int = option("-v", "--verbose", count=True, help="More remarks; -vv adds a traceback to a bug.")
 

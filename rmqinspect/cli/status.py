@@ -36,9 +36,9 @@ MEANINGS = {
     ExitStatus.USAGE: "wrong usage",
     ExitStatus.DAMAGE: "damage or an inconsistency; `decode`, `export`: in the selected range, a row whose status is"
     " not ok, or missing records; `find`: a hit whose status is not ok; `groups`: an offset beyond its queue; `diff`,"
-    " `verify --against`: different",
+    " `verify --against`: different; `forecast`: the start loses data, or the broker does not start",
     ExitStatus.UNREADABLE: "something requested could not be read: no such file, not a store, an archive, permission,"
-    " I/O error; stderr is full",
+    " I/O error; stderr is full; `forecast`: cannot tell",
     ExitStatus.NOTHING_FOUND: "nothing found: no such offset, id or key, no matching topic",
     ExitStatus.REFUSED: "refused for safety: the output exists, lies inside the store or has no room; segments of an"
     " earlier export have changed",

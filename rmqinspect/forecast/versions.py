@@ -13,7 +13,7 @@ from rmqinspect.broker.version_estimate import RELEASES, estimate_version
 from rmqinspect.forecast.instead import other_ways, same_answer, without_files
 from rmqinspect.forecast.losses import LossCounter, LossFold
 from rmqinspect.forecast.outcome import Forecast, Outcome, Verdict
-from rmqinspect.forecast.walk import Evidence, walk
+from rmqinspect.forecast.walk import Announce, Evidence, walk
 from rmqinspect.store.model import Store
 from rmqinspect.text import text_of
 
@@ -29,11 +29,12 @@ class ForecastRequest:
     instead: bool = False  # price the other ways to start, if this one is not safe
     jobs: int = 1
     progress: Callable[[int], None] | None = None
+    announce: Announce | None = None  # of each scan of the log
 
 
 def forecast(store: Store, request: ForecastRequest) -> Forecast:
     """Return what the next start does to a store."""
-    evidence = Evidence(store, request.jobs, request.progress)
+    evidence = Evidence(store, request.jobs, request.progress, request.announce)
     releases, version_from = _releases(store, evidence, request)
     clean = not evidence.has_abort if request.clean_exit is None else request.clean_exit
     teller = Teller(evidence, request)
@@ -98,7 +99,7 @@ class Teller:
             fold = self._losses.behind(outcome.end_offset)
             outcome.losses = fold.losses()
             _note_given_twice(outcome, fold)
-        outcome.losses.units = sum(queue.cut for queue in outcome.queues)
+        _note_units(outcome)
         outcome.verdict = verdict_of(outcome)
         return outcome
 
@@ -106,6 +107,15 @@ class Teller:
 def verdict_of(outcome: Outcome) -> Verdict:
     """Return the verdict of a start that was walked to its end."""
     return Verdict.LOSES if outcome.losses.messages or outcome.unreachable else Verdict.SAFE
+
+
+def _note_units(outcome: Outcome) -> None:
+    """Note how many units are cut off, in all and by topic."""
+    losses = outcome.losses
+    for queue in outcome.queues:
+        if queue.cut:
+            losses.units += queue.cut
+            losses.units_by_topic[queue.topic] = losses.units_by_topic.get(queue.topic, 0) + queue.cut
 
 
 def _note_given_twice(outcome: Outcome, fold: LossFold) -> None:

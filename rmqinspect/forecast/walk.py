@@ -42,6 +42,10 @@ from rmqinspect.store.model import Segment, Store
 ABORT = "abort"
 
 
+Announce = Callable[[int, str], None]
+"""Is told before a read how many bytes it takes at most, and what for."""
+
+
 @dataclass
 class Evidence:
     """What the walks of one store read, once."""
@@ -49,6 +53,7 @@ class Evidence:
     store: Store
     jobs: int = 1
     progress: Callable[[int], None] | None = None
+    announce: Announce | None = None
     unread: list[str] = field(default_factory=list)  # what the system refused to read
     _scanners: dict[tuple[str, ...], LogScanner] = field(default_factory=dict, init=False)
 
@@ -206,6 +211,9 @@ class _Walk:
         if start.unknown is not None:
             self._give_up(start.unknown)
             return False
+        if self.evidence.announce is not None:
+            size = sum(segment.size for segment in loaded.segments[start.segment :]) - start.position
+            self.evidence.announce(size, f"the start scans the log from segment {first.base} on")
         take = self._take(queues, index, first.base + start.position, reached)
         scan = scanner.scan(
             self.rules, start.segment, start.position, clean=self.clean, take=take, counted=start.counted

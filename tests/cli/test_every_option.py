@@ -17,18 +17,18 @@ STORE = str(sample("flipped-bit-5.3.3"))
 
 # The options that several commands share, and the commands that have them.
 SHARED = {
-    "--format": "info decode find transactions groups verify show diff id explain delays usage",
-    "--output": "info decode find transactions groups verify export show diff id explain delays usage",
-    "--tz": "info decode find transactions groups verify export show diff id delays usage",
-    "--color": "info decode find transactions groups verify export show diff id explain delays usage",
-    "--quiet": "info decode find transactions groups verify export show diff delays usage",
-    "--verbose": "info decode find transactions groups verify export show diff delays usage",
-    "--progress": "decode find transactions groups verify export diff delays usage",
-    "--jobs": "info decode find transactions groups verify export delays usage",
-    "--config": "info decode find transactions groups verify export show diff delays usage",
-    "--base": "info decode find transactions groups verify export show diff delays usage",
-    "--read-rate": "info decode find transactions groups verify export show diff delays usage",
-    "--max-config": "info decode find transactions groups verify export show diff delays usage",
+    "--format": "info decode find transactions groups forecast verify show diff id explain delays usage",
+    "--output": "info decode find transactions groups forecast verify export show diff id explain delays usage",
+    "--tz": "info decode find transactions groups forecast verify export show diff id delays usage",
+    "--color": "info decode find transactions groups forecast verify export show diff id explain delays usage",
+    "--quiet": "info decode find transactions groups forecast verify export show diff delays usage",
+    "--verbose": "info decode find transactions groups forecast verify export show diff delays usage",
+    "--progress": "decode find transactions groups forecast verify export diff delays usage",
+    "--jobs": "info decode find transactions groups forecast verify export delays usage",
+    "--config": "info decode find transactions groups forecast verify export show diff delays usage",
+    "--base": "info decode find transactions groups forecast verify export show diff delays usage",
+    "--read-rate": "info decode find transactions groups forecast verify export show diff delays usage",
+    "--max-config": "info decode find transactions groups forecast verify export show diff delays usage",
     "--fail-on": "decode find transactions groups verify export show diff delays usage",
     "--redact": "decode find transactions groups verify export show diff delays usage",
     "--max-body": "decode find groups export show",
@@ -90,6 +90,7 @@ SCREENS = (
     ("explain", "CL-CRC-BODY"),
     ("diff", STORE, STORE),
     ("verify", STORE, "-j", "1"),
+    ("forecast", STORE, "-j", "1"),
 )
 
 

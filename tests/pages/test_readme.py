@@ -28,14 +28,22 @@ def test_the_table_of_statuses_is_that_of_the_command_line() -> None:
     assert rows == [(str(int(status)), MEANINGS[status]) for status in ExitStatus]
 
 
-@pytest.mark.parametrize(("page", "status"), [("README.md", ExitStatus.DAMAGE), ("docs/usage.md", ExitStatus.DONE)])
+@pytest.mark.parametrize(
+    ("page", "status"),
+    [
+        ("README.md", ExitStatus.DAMAGE),
+        ("docs/usage.md", ExitStatus.DONE),
+        ("docs/forecast.md", ExitStatus.DAMAGE),
+    ],
+)
 def test_the_transcript_is_what_the_command_prints(
     page: str, status: ExitStatus, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
-    command, printed = _blocks("text", page)[0].split("\n", 1)
-    assert main(command.split()[2:]) == status
-    assert capsys.readouterr().out == printed
+    for block in _blocks("text", page):
+        command, printed = block.split("\n", 1)
+        assert main(command.split()[2:]) == status
+        assert capsys.readouterr().out == printed
 
 
 def test_the_transcript_of_an_export_is_what_the_command_prints(
