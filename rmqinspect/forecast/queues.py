@@ -241,7 +241,9 @@ class Queues:
             topic, queue_id = batch.queues[int(batch.numbers[at])]
             names = properties.value_of(b"INNER_MULTI_DISPATCH", at) or b""
             offsets = properties.value_of(b"INNER_MULTI_QUEUE_OFFSET", at) or b""
-            for name, light_id, offset in further_units(topic.encode(), queue_id, names, offsets, single):
+            for name, light_id, offset in further_units(
+                topic.encode(errors="replace"), queue_id, names, offsets, single
+            ):
                 queue = (name, light_id if is_light else queue_id)
                 yield number, self._state.row_of((SIMPLE, *queue)), offset
 

@@ -183,7 +183,7 @@ class _Walk:
         for refusal in (index.refusal, config.last):  # recovery has run by then
             if refusal is not None and outcome.refusal is None:
                 self._refuse(refusal)
-        unknown = index.unknown or config.unknown
+        unknown = index.unknown or config.unknown or next(iter(evidence.queues.problems), None)
         if unknown is not None and outcome.refusal is None:
             self._give_up(unknown)
         return outcome

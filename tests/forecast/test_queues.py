@@ -14,9 +14,11 @@ from rmqinspect.forecast.queues import Queues, QueueTable
 from rmqinspect.forecast.scan import Batch, LogScanner
 from rmqinspect.forecast.settings import settings_of
 from rmqinspect.forecast.start_segment import start_segment
+from rmqinspect.forecast.walk import Evidence, walk
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
 from tests.support import oracle
+from tests.support.broken_disk import broken_disk
 
 CASES = [
     "base-4.2.0-halt",
@@ -101,3 +103,12 @@ def test_lost_queues_come_back_as_the_broker_had_them(name: str, tmp_path: Path)
         if queue["max"]:
             own = found[queue["topic"], queue["queue_id"]]
             assert (own.min_after, own.max_after) == (queue["min"], queue["max"]), own
+
+
+def test_a_queue_that_cannot_be_read_leaves_the_start_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store([str(oracle.store("crash", "base-5.4.0-clean"))])
+    name = store.queue_files[0].name
+    with broken_disk(monkeypatch, lambda path: str(path).endswith(name), 40, 60):
+        outcome = walk(Evidence(store), "5.4.0", rules_of_start("5.4.0"), clean=True)
+    assert outcome.unknown is not None
+    assert outcome.unknown.startswith(f"{name} at 40 (0x28): ")
