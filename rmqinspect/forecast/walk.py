@@ -353,6 +353,8 @@ class _Walk:
         outcome.end_offset = _end_of_log(segments, outcome.end_offset, size)
         if segments and not self._reput(segments, queues, index):
             return
+        if outcome.dispatch_start is not None and outcome.dispatch_start >= outcome.end_offset:
+            outcome.dispatch_start = None  # nothing lies behind it
         refusal = queues.correct_minimum(outcome.min_offset)
         outcome.queues = queues.outcomes(range(max(0, outcome.min_offset), outcome.end_offset))
         outcome.unreachable = sum(queue.unreachable for queue in outcome.queues)
