@@ -57,9 +57,9 @@ class Answer:
     failure: str | None  # the step and what it said
     loaded: State | None
     serves: State | None
+    files_before: Mapping[str, int]  # name -> length
     deleted_files: frozenset[str]
     added_files: frozenset[str]
-    empty_files: frozenset[str]  # before the start
     log: tuple[str, ...] = field(repr=False)
 
 
@@ -71,8 +71,7 @@ def recorded_answer(name: str) -> Answer:
 def answer_of(document: Document) -> Answer:
     """Read a document with the names of truth.json."""
     failure = _failure(document)
-    before = _files(name for name, _ in document.get("files_before", ()))
-    empty = _files(name for name, length in document.get("files_before", ()) if not length)
+    before = {name: length for name, length in document.get("files_before", ()) if _counts(name)}
     loaded = serves = None
     if document.get("load_ok"):
         loaded = _state(document["after_load"], document["index_after_load"], before)
@@ -84,9 +83,9 @@ def answer_of(document: Document) -> Answer:
         failure=failure,
         loaded=loaded,
         serves=serves,
-        deleted_files=_files(changes.get("removed", ())) | _made_again(empty, changes),
-        added_files=_files(name for name, _ in changes.get("added", ())),
-        empty_files=empty,
+        files_before=before,
+        deleted_files=frozenset(filter(_counts, changes.get("removed", ()))) | _made_again(before, changes),
+        added_files=frozenset(name for name, _ in changes.get("added", ()) if _counts(name)),
         log=tuple(document.get("log", ())),
     )
 
@@ -101,10 +100,10 @@ def differences(forecast: Document, answer: Answer) -> list[str]:
     ]
 
 
-def _made_again(empty: frozenset[str], changes: Document) -> frozenset[str]:
+def _made_again(before: Mapping[str, int], changes: Document) -> frozenset[str]:
     """Return the queue files of 0 bytes that loading deleted, and dispatch made again."""
-    changed = _files(name for name, _ in changes.get("changed", ()))
-    return frozenset(name for name in changed & empty if "consumequeue/" in name)
+    changed = (name for name, _ in changes.get("changed", ()) if "consumequeue/" in name)
+    return frozenset(name for name in changed if before.get(name) == 0)
 
 
 def _pairs(forecast: Document, answer: Answer) -> Iterator[tuple[str, object, object]]:
@@ -120,8 +119,7 @@ def _pairs(forecast: Document, answer: Answer) -> Iterator[tuple[str, object, ob
     yield "end_offset", forecast["end_offset"], serves.end_offset
     yield "segments_after", forecast["segments_after"], list(serves.segments)
     # A file of 0 bytes is not a segment yet: loading deletes it, whatever its name.
-    cut = sorted(answer.deleted_files - answer.empty_files)
-    gone = [_base(name) for name in cut if name.startswith("commitlog/")]
+    gone = [_base(name) for name in _below("commitlog/", answer.deleted_files) if answer.files_before[name]]
     yield "deleted_segments", forecast["deleted_segments"], [base for base in gone if base is not None]
     ours = {
         (row["topic"], row["queue_id"]): QueueBounds(row["min_offset_after"], row["max_offset_after"])
@@ -132,17 +130,23 @@ def _pairs(forecast: Document, answer: Answer) -> Iterator[tuple[str, object, ob
     for topic, queue_id in sorted(ours.keys() | serves.queues.keys()):
         key = topic, queue_id
         yield f"queue {topic}/{queue_id}", tuple(ours.get(key, nothing)), tuple(serves.queues.get(key, nothing))
-    kept = sorted(file.name for file in serves.index_files if file.name != NEW)
-    yield "index_files_after", sorted(forecast["index_files_after"]), kept
-    gone_index = sorted(name.removeprefix("index/") for name in answer.deleted_files if name.startswith("index/"))
-    yield "deleted_index_files", sorted(forecast["deleted_index_files"]), gone_index
+    # By the files: before 5.0 a name that is no number keeps the store from loading them, and from deleting them.
+    left = answer.files_before.keys() - answer.deleted_files
+    kept = [name for name in _below("index/", left) if _base(name) is not None]
+    yield "index_files_after", [f"index/{name}" for name in sorted(forecast["index_files_after"])], kept
+    gone_index = _below("index/", answer.deleted_files)
+    yield "deleted_index_files", [f"index/{name}" for name in sorted(forecast["deleted_index_files"])], gone_index
     if "new_index_files" in forecast:
-        yield "new_index_files", forecast["new_index_files"], len(serves.index_files) - len(kept)
+        yield "new_index_files", forecast["new_index_files"], sum(file.name == NEW for file in serves.index_files)
 
 
-def _files(names: Iterable[str]) -> frozenset[str]:
-    """Return the names without empty folders, which end in '/', and without what RocksDB keeps."""
-    return frozenset(name for name in names if not name.endswith("/") and not name.startswith(_FOLDERS_OF_ROCKSDB))
+def _below(folder: str, names: Iterable[str]) -> list[str]:
+    return sorted(name for name in names if name.startswith(folder))
+
+
+def _counts(name: str) -> bool:
+    """Say whether a name is that of a file, not of an empty folder, and no file of RocksDB."""
+    return not name.endswith("/") and not name.startswith(_FOLDERS_OF_ROCKSDB)
 
 
 def _failure(document: Document) -> str | None:
@@ -161,7 +165,7 @@ def _exception(reason: Document | None) -> str:
     return f"{reason['class']}: {reason['message']}" if reason else ""
 
 
-def _state(state: Document, index_files: list[Document], before: frozenset[str]) -> State:
+def _state(state: Document, index_files: list[Document], before: Mapping[str, int]) -> State:
     return State(
         min_offset=state["min_phy"],
         end_offset=state["max_phy"],
