@@ -58,8 +58,8 @@ def truncate(state: QueueState, end: int) -> None:
     _forget_cut(state)
     emptied = state.file_counts == 0
     numbers[emptied, MAX_PHYSIC] = none_left[emptied]
-    for row in np.flatnonzero(emptied & ~state.simple).tolist():
-        _revise(state, row)
+    for row in np.flatnonzero(~state.simple).tolist():
+        revise(state, row)
 
 
 def _truncate(state: QueueState, row: int, end: int, none_left: int) -> None:
@@ -75,8 +75,6 @@ def _truncate(state: QueueState, row: int, end: int, none_left: int) -> None:
         _delete_last(state, row)
         written_reach = -1
     state.cut[row] = True
-    if state.is_batch(row):
-        _revise(state, row)
 
 
 def _accepted(state: QueueState, row: int, most: int, written_reach: int) -> _Accepted:
@@ -186,7 +184,7 @@ def _forget_cut(state: QueueState) -> None:
     state.written_batches.forget(ends)
 
 
-def _revise(state: QueueState, row: int) -> None:
+def revise(state: QueueState, row: int) -> None:
     """Set minimum and maximum of a batch queue. Source: BatchConsumeQueue#reviseMaxAndMinOffsetInQueue."""
     numbers = state.numbers[row]
     revise_minimum(state, row)

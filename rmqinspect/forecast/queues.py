@@ -24,7 +24,7 @@ from rmqinspect.broker.eras import Rules
 from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.codec.properties import Items
 from rmqinspect.forecast.outcome import QueueOutcome, Refusal
-from rmqinspect.forecast.queue_cut import truncate
+from rmqinspect.forecast.queue_cut import revise, truncate
 from rmqinspect.forecast.queue_ends import BATCH, NO_QUEUE, SIMPLE, Queue, QueueEnds, QueueName
 from rmqinspect.forecast.queue_minimum import correct_minimum
 from rmqinspect.forecast.queue_state import QueueState
@@ -84,6 +84,9 @@ class Queues:
         self._ends = ends
         self._rules = rules
         self._state = QueueState(ends, rules, loaded)
+        # Without a unit in the last file, the maximum of a batch queue is that of the file before it.
+        for row in np.flatnonzero(~self._state.simple & (self._state.numbers[:, POSITION] == 0)).tolist():
+            revise(self._state, row)
         self._listed: list[Queue] = []  # the queues of the scan
         self._rows: Ints = np.empty(0, np.int64)  # row of each of them, -1: none yet
 
