@@ -72,6 +72,7 @@ class Rules:
     # copies of a log: duplicationEnable, enableControllerMode, a slave
     confirm_offset: Literal["none", "checkpoint"]
     confirmed_dispatch: Literal["begin", "end"]
+    controller_master: Literal["none", "computed", "log_end"]
     ha_offsets: Literal["none", "duplication", "controller"]
     slave_refusal: Literal["retry", "skip"]
     ledger_scan: Literal["absent", "none", "duplication", "records"]
@@ -482,6 +483,17 @@ RULES = (
         {
             "begin": "those that begin before confirmOffset",
             "end": "those that end at or before confirmOffset",
+        },
+    ),
+    Rule(
+        "controller_master",
+        "how far a master takes its log for confirmed in controller mode",
+        "CommitLog#getConfirmOffset",
+        (("4.0.0", "none"), ("5.1.1", "computed"), ("5.2.0", "log_end")),
+        {
+            "none": "as without controller mode",
+            "computed": "as the checkpoint says; without that it asks its copies, before it knows any: the start fails",
+            "log_end": "all of it, unless allAckInSyncStateSet is on",
         },
     ),
     Rule(

@@ -10,10 +10,11 @@ from itertools import groupby
 
 from rmqinspect.broker.eras import Era, rules_of_start
 from rmqinspect.broker.version_estimate import RELEASES, estimate_version
+from rmqinspect.forecast.evidence import Announce, Evidence
 from rmqinspect.forecast.instead import other_ways, same_answer, without_files
 from rmqinspect.forecast.losses import LossCounter, LossFold
 from rmqinspect.forecast.outcome import Forecast, Outcome, Verdict
-from rmqinspect.forecast.walk import Announce, Evidence, walk
+from rmqinspect.forecast.walk import walk
 from rmqinspect.store.model import Store
 from rmqinspect.text import text_of
 

@@ -1,6 +1,6 @@
 """One start of one release, walked without a broker: load, recovery, dispatch, and what is left.
 
-    load           files of each folder                      -> the broker does not start, or goes on
+    config, load   files of each folder                      -> the broker does not start, or goes on
     index          load; after an unclean exit delete those newer than the checkpoint
     queues         read the units of the last three files of each -> how far the queues reach
     start segment  from where the log is scanned
@@ -16,126 +16,52 @@ that is read is in `Evidence` and shared by the walks; a walk only has its own s
 Source: DefaultMessageStore#load, #recover, #start; CommitLog#recoverNormally, #recoverAbnormally.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 from rmqinspect.broker.eras import Rules
-from rmqinspect.config.checkpoint import read_checkpoint
-from rmqinspect.config.json_files import ConsumerOffset, read_consumer_offsets
+from rmqinspect.codec.arrays import Bools
 from rmqinspect.errors import Unreadable
-from rmqinspect.forecast.config_files import ConfigCopies, read_config_files
-from rmqinspect.forecast.dledger import ledger_files, record_scan, recover_ledger, why_not_told
+from rmqinspect.forecast.config_files import read_config_files
+from rmqinspect.forecast.confirmed import are_confirmed, confirmed_offset, offsets_refusal
+from rmqinspect.forecast.dledger import record_scan, recover_ledger
+from rmqinspect.forecast.evidence import Evidence
 from rmqinspect.forecast.groups import groups_beyond
-from rmqinspect.forecast.index_files import IndexFiles, IndexState
-from rmqinspect.forecast.listing import Listing
+from rmqinspect.forecast.index_files import IndexState
 from rmqinspect.forecast.load import Loaded, load
 from rmqinspect.forecast.outcome import Decision, Outcome, Refusal, Verdict
-from rmqinspect.forecast.queue_ends import QueueEnds
 from rmqinspect.forecast.queues import Queues
 from rmqinspect.forecast.reput import reput
-from rmqinspect.forecast.scan import Batch, LogScanner, Scan
-from rmqinspect.forecast.settings import Settings, settings_of
+from rmqinspect.forecast.scan import Batch, Scan
 from rmqinspect.forecast.start_segment import start_segment
-from rmqinspect.store.model import Segment, Store
+from rmqinspect.store.model import Segment
 
-ABORT = "abort"
-
-
-Announce = Callable[[int, str], None]
-"""Is told before a read how many bytes it takes at most, and what for."""
-
-
-@dataclass
-class Evidence:
-    """What the walks of one store read, once."""
-
-    store: Store
-    jobs: int = 1
-    progress: Callable[[int], None] | None = None
-    announce: Announce | None = None
-    unread: list[str] = field(default_factory=list)  # what the system refused to read
-    _scanners: dict[tuple[str, ...], LogScanner] = field(default_factory=dict, init=False)
-
-    @cached_property
-    def settings(self) -> Settings:
-        """The settings of the broker, as far as they are known."""
-        return self._settings[0]
-
-    @property
-    def assumptions(self) -> Sequence[str]:
-        """What was assumed about the settings."""
-        return self._settings[1]
-
-    @cached_property
-    def _settings(self) -> tuple[Settings, list[str]]:
-        return settings_of(self.store)
-
-    @cached_property
-    def has_abort(self) -> bool:
-        """Whether the file is there by which a broker knows that it did not stop in order."""
-        return any(file.name == ABORT for file in self.store.files)
-
-    @cached_property
-    def checkpoint(self) -> Mapping[str, int]:
-        """The values of the checkpoint by field; empty without one."""
-        try:
-            return read_checkpoint(self.store, mapped=True)
-        except Unreadable as error:
-            self.unread.append(str(error))
-            return {}
-
-    @cached_property
-    def queues(self) -> QueueEnds:
-        """All queues as they are."""
-        return QueueEnds.read(self.store, self.settings)
-
-    @cached_property
-    def group_offsets(self) -> Sequence[ConsumerOffset]:
-        """The offsets of all groups, as far as they can be read."""
-        return read_consumer_offsets(self.store)[0]
-
-    @cached_property
-    def config(self) -> ConfigCopies:
-        """All files of `config/` as brokers read them."""
-        return ConfigCopies(self.store)
-
-    @cached_property
-    def listing(self) -> Listing:
-        """The folders of mapped files, entry by entry."""
-        return Listing(self.store)
-
-    @cached_property
-    def index(self) -> IndexFiles:
-        """All index files as they are."""
-        return IndexFiles.read(self.store, self.settings)
-
-    @property
-    def unknown(self) -> str | None:
-        """Why nothing can be told about a start; None if it can."""
-        store = self.store
-        if store.given != "store":
-            return "not a whole store: the queues, the checkpoint and the file abort decide, too"
-        if store.hides_log:
-            return "the folder of the commit log cannot be listed"
-        return why_not_told(store)
-
-    def scanner(self, segments: Sequence[Segment]) -> LogScanner:
-        """Return the scanner of a log that consists of these segments."""
-        key = tuple(segment.path for segment in segments)
-        if key not in self._scanners:
-            self._scanners[key] = LogScanner(self.store, segments, self.settings, self.jobs, self.progress)
-        return self._scanners[key]
+Take = Callable[[Batch], None]
 
 
 def walk(evidence: Evidence, release: str, rules: Rules, *, clean: bool) -> Outcome:
-    """Return what a start by the rules of a release does, apart from what is lost (`losses`)."""
+    """Return what a start by the rules of a release does, apart from what is lost (`losses`).
+
+    The outcome has no verdict yet where the start comes to its end.
+    """
     outcome = Outcome(release, release, clean)
     if evidence.unknown is not None:
         outcome.unknown = evidence.unknown
         return outcome
     outcome.assumptions = list(evidence.assumptions)
-    return _Walk(evidence, rules, clean, outcome).run()
+    try:
+        _Walk(evidence, rules, clean, outcome).run()
+    except _Ends:
+        pass
+    except Unreadable as error:
+        outcome.unknown = str(error)
+    if outcome.refusal is not None:
+        outcome.verdict = Verdict.REFUSES
+    return outcome
+
+
+class _Ends(Exception):
+    """The walk ends here; the outcome says why."""
 
 
 @dataclass
@@ -146,130 +72,114 @@ class _Walk:
     rules: Rules
     clean: bool
     outcome: Outcome
+    loaded: Loaded = field(init=False)
+    queues: Queues = field(init=False)
+    index: IndexState = field(init=False)
+    confirmed: int | None = None  # confirmOffset; None: all of the log
 
-    def run(self) -> Outcome:
-        """Walk the start and return its outcome."""
+    def run(self) -> None:
+        """Walk the start to where it ends."""
+        last, unknown = self._load()
+        if self.evidence.ledger and self.rules.ledger_scan != "absent":
+            self._recover_ledger()
+        elif self.loaded.segments:
+            self._recover()
+        else:
+            self._recover_nothing()
+        self._correct()
+        for refusal in (self.index.refusal, last):  # load fails because of these, behind recovery
+            self._end_if(refusal)
+        self._end_if(None, unknown)
+
+    # --- load -----------------------------------------------------------------------------------
+
+    def _load(self) -> tuple[Refusal | None, str | None]:
+        """Load all files; return why load fails behind recovery, or why that cannot be told."""
         evidence, outcome = self.evidence, self.outcome
         config = read_config_files(evidence.store, self.rules, evidence.settings, evidence.config)
-        outcome.config_from_backup, outcome.notes = config.from_backup, list(config.notes)
+        outcome.config_from_backup = config.from_backup
+        outcome.notes += config.notes
         outcome.decisions += config.decisions
         outcome.deleted_files += config.deleted
-        if config.first is not None:
-            return self._refuse(config.first)
-        loaded = load(evidence.store, self.rules, evidence.settings, evidence.listing)
-        outcome.decisions += loaded.decisions
-        outcome.deleted_files += loaded.deleted
-        outcome.ignored_files = loaded.ignored
-        outcome.notes += loaded.notes
-        if loaded.refusal is not None:
-            return self._refuse(loaded.refusal)
-        if loaded.unknown is not None:
-            return self._give_up(loaded.unknown)
+        self._end_if(config.first)
         if evidence.settings.store_type.lower() == "defaultrocksdb":
-            return self._give_up("the queues are in RocksDB, which is not walked")
-        if self.rules.ledger_scan != "absent":
-            loaded = loaded._replace(segments=(*loaded.segments, *ledger_files(evidence.store)))
-        index = evidence.index.load(self.rules, evidence.checkpoint, clean=self.clean)
-        outcome.decisions += index.decisions
-        queues = Queues(evidence.queues, self.rules, loaded.queues)
-        self._decide(
-            "queues",
-            f"the queues reach {queues.max_physic_offset}",
-            (("maxPhysicOffset", queues.max_physic_offset), ("queue_end", self.rules.queue_end)),
-            "ConsumeQueue#recover",
-        )
-        if self._recover(loaded, queues, index):
-            self._finish(loaded, queues, index)
-        for refusal in (index.refusal, config.last):  # recovery has run by then
-            if refusal is not None and outcome.refusal is None:
-                self._refuse(refusal)
-        unknown = index.unknown or config.unknown or next(iter(evidence.queues.problems), None)
-        if unknown is not None and outcome.refusal is None:
-            self._give_up(unknown)
-        return outcome
+            self._end_if(None, "the queues are in RocksDB, which is not walked")
+        self.loaded = load(evidence.store, self.rules, evidence.settings, evidence.listing)
+        outcome.ignored_files = self.loaded.ignored
+        outcome.notes += self.loaded.notes
+        outcome.decisions += self.loaded.decisions
+        outcome.deleted_files += self.loaded.deleted
+        self._end_if(self.loaded.refusal, self.loaded.unknown)
+        self.index = evidence.index.load(self.rules, evidence.checkpoint, clean=self.clean)
+        outcome.decisions += self.index.decisions
+        self.queues = Queues(evidence.queues, self.rules, self.loaded.queues)
+        reached = self.queues.max_physic_offset
+        inputs = (("maxPhysicOffset", reached), ("queue_end", self.rules.queue_end))
+        self._decide("queues", f"the queues reach {reached}", inputs, "ConsumeQueue#recover")
+        confirmed = confirmed_offset(self.rules, evidence.settings, evidence.checkpoint)
+        if isinstance(confirmed, Refusal):
+            self._end_if(confirmed)
+        else:
+            self.confirmed = confirmed
+        return config.last, self.index.unknown or config.unknown or next(iter(evidence.queues.problems), None)
 
     # --- recovery -------------------------------------------------------------------------------
 
-    def _recover(self, loaded: Loaded, queues: Queues, index: IndexState) -> bool:
-        """Recover the log and cut the queues; return whether the start goes on."""
-        if not loaded.segments:
-            self._recover_nothing(queues)
-            return True
-        if loaded.segments[0].lead:
-            return self._recover_ledger(loaded.segments, queues, index)
-        reached = queues.max_physic_offset
-        scanner = self.evidence.scanner(loaded.segments)
-        start = start_segment(
-            scanner, self.rules, self.evidence.settings, self.evidence.checkpoint, reached, clean=self.clean
-        )
+    def _recover(self) -> None:
+        """Scan the log from the segment that the rules say, and cut it where the scan ends."""
+        evidence, segments, reached = self.evidence, self.loaded.segments, self.queues.max_physic_offset
+        scanner = evidence.scanner(segments)
+        start = start_segment(scanner, self.rules, evidence.settings, evidence.checkpoint, reached, clean=self.clean)
         self.outcome.decisions.append(start.decision)
-        first = loaded.segments[start.segment]
+        first = segments[start.segment]
         self.outcome.scan_start = first.base
-        if start.refusal is not None:
-            self._refuse(start.refusal)
-            return False
-        if start.unknown is not None:
-            self._give_up(start.unknown)
-            return False
-        if self.evidence.announce is not None:
-            size = sum(segment.size for segment in loaded.segments[start.segment :]) - start.position
-            self.evidence.announce(size, f"the start scans the log from segment {first.base} on")
-        take = self._take(queues, index, first.base + start.position, reached)
+        self._end_if(start.refusal, start.unknown)
+        if evidence.announce is not None:
+            size = sum(segment.size for segment in segments[start.segment :]) - start.position
+            evidence.announce(size, f"the start scans the log from segment {first.base} on")
+        take = self._dispatching(first.base + start.position, reached)
         scan = scanner.scan(
             self.rules, start.segment, start.position, clean=self.clean, take=take, counted=start.counted
         )
-        if not self._note_scan(scan):
-            return False
-        self._cut(loaded.segments, queues, reached, scan.end)
-        return True
+        self._note_scan(scan)
+        self._cut_queues(reached, scan.end)
+        left = self._cut_log(segments, scan.end)
+        size = evidence.settings.mapped_file_size_commit_log
+        self._serve(left, _end_of_log(left, scan.end, size), scan.last_record)
 
-    def _recover_ledger(self, files: Sequence[Segment], queues: Queues, index: IndexState) -> bool:
-        """Recover a DLedger log as its library does, and cut the queues; return whether the start goes on."""
-        evidence, outcome, reached = self.evidence, self.outcome, queues.max_physic_offset
-        try:
-            ledger = recover_ledger(evidence.store, files, evidence.settings)
-        except Unreadable as error:
-            self._give_up(str(error))
-            return False
-        outcome.decisions.append(ledger.decision)
-        outcome.scan_start, outcome.rejected, outcome.end_offset = ledger.scan_start, ledger.rejected, ledger.end
-        if ledger.refusal is not None:
-            self._refuse(ledger.refusal)
-            return False
+    def _recover_ledger(self) -> None:
+        """Let the library of DLedger recover its files; then cut the queues."""
+        evidence, files, reached = self.evidence, self.evidence.ledger, self.queues.max_physic_offset
+        ledger = recover_ledger(evidence.store, files, evidence.settings)
+        self.outcome.decisions.append(ledger.decision)
+        self.outcome.scan_start, self.outcome.rejected = ledger.scan_start, ledger.rejected
+        self._end_if(ledger.refusal)
         if ledger.committed is not None and ledger.committed < ledger.end:
-            outcome.notes.append(f"entries behind {ledger.committed} are served once the group has committed them")
+            self.outcome.notes.append(f"entries behind {ledger.committed} are served once the group has committed them")
         cut = ledger.end
         if not self.clean:
-            try:
-                found = record_scan(evidence.store, files, self.rules, evidence.settings, evidence.checkpoint, ledger)
-            except Unreadable as error:
-                self._give_up(str(error))
-                return False
-            if found is not None:
-                scanner, first = found
-                take = self._take(queues, index, files[first].base, reached)
+            records = record_scan(evidence.store, files, self.rules, evidence.settings, evidence.checkpoint, ledger)
+            if records is not None:
+                scanner, first = records
+                take = self._dispatching(files[first].base, reached)
                 scan = scanner.scan(self.rules, first, 0, clean=False, take=take)
-                if scan.unreadable is not None:
-                    self._give_up(scan.unreadable)
-                    return False
+                self._end_if(None, scan.unreadable)
                 cut = scan.end
-        if reached >= cut:
-            queues.truncate(cut)
-        self._decide(
-            "cut",
-            f"the log at {ledger.end}; the queues "
-            + (f"are cut at {cut}" if reached >= cut else f"end in front of {cut} and are left as they are"),
-            (("maxPhysicOffset", reached), ("end", cut), ("ledger_scan", self.rules.ledger_scan)),
-            "DLedgerCommitLog#recover, #dledgerRecoverNormally, #dledgerRecoverAbnormally",
-        )
-        self._delete_behind(files, ledger.end)
-        return True
+        self._cut_queues(reached, cut)
+        left = self._cut_log(files, ledger.end)
+        if self.rules.reput_from == "queue_end" and self.queues.max_physic_offset < ledger.end:
+            self._end_if(None, "the queues end before a DLedger log, whose dispatch at the start is not walked")
+        outcome = self.outcome
+        plain = self.loaded.segments
+        outcome.segments_after = [segment.base for segment in (*plain, *left)]
+        outcome.min_offset = (*plain, *left)[0].base
+        outcome.end_offset = ledger.end
 
-    def _recover_nothing(self, queues: Queues) -> None:
+    def _recover_nothing(self) -> None:
         """Without a segment the queues are destroyed, or kept, and the log begins at 0."""
         kept = self.clean and self.rules.clean_without_log == "keep"
         if not kept:
-            queues.destroy()
+            self.queues.destroy()
         self._decide(
             "cut",
             f"no segment is loaded: all queues are {'kept' if kept else 'deleted'}, and the log begins at 0",
@@ -277,132 +187,142 @@ class _Walk:
             "CommitLog#recoverNormally, #recoverAbnormally",
         )
 
-    def _take(self, queues: Queues, index: IndexState, begin: int, reached: int) -> Callable[[Batch], None] | None:
+    def _dispatching(self, begin: int, reached: int) -> Take | None:
         """Return what dispatches the records of the scan; None where the scan dispatches nothing."""
-        if not self.clean:
-            behind = None
-        elif self.rules.clean_dispatch == "behind_queues":
-            behind = reached
-        else:
+        if self.clean and self.rules.clean_dispatch == "none":
             return None
 
         def take(batch: Batch) -> None:
-            for _ in batch.mismatched:
-                index.dispatch_unknown()
-            queues.dispatch(batch, behind)
-            offsets = batch.records.physical_offset
-            index.dispatch(batch.records if behind is None else batch.records.select(offsets > behind))
+            records = batch.records
+            if self.clean:
+                batch = _chosen(batch, records.physical_offset > reached)
+            elif self.confirmed is not None:
+                batch = _chosen(batch, are_confirmed(self.rules, records, self.confirmed))
+            self._dispatch(batch)
 
-        self.outcome.dispatch_start = begin if behind is None else behind + 1
-        what = "each record" if behind is None else f"records whose PHYSICALOFFSET is above {behind}"
-        self._decide("dispatch", f"{what} of the scan", (("maxPhysicOffset", reached),), "CommitLog#recoverNormally")
+        self.outcome.dispatch_start = reached + 1 if self.clean else begin
+        what = f"those whose PHYSICALOFFSET is above {reached}" if self.clean else "each one"
+        confirmed = () if self.confirmed is None else (("confirmOffset", self.confirmed),)
+        source = "CommitLog#recoverNormally" if self.clean else "CommitLog#recoverAbnormally"
+        self._decide(
+            "dispatch", f"of the records of the scan {what}", (("maxPhysicOffset", reached), *confirmed), source
+        )
         return take
 
-    def _note_scan(self, scan: Scan) -> bool:
-        """Keep where and why the scan ended; return whether the start goes on."""
-        outcome = self.outcome
-        outcome.rejected = scan.rejected
-        outcome.end_offset = scan.end
-        if scan.unreadable is not None:
-            self._give_up(scan.unreadable)
-            return False
-        if scan.killed is not None:
-            where = scan.killed
+    def _dispatch(self, batch: Batch) -> None:
+        for _ in batch.mismatched:
+            self.index.dispatch_unknown()
+        self.queues.dispatch(batch)
+        self.index.dispatch(batch.records)
+
+    def _note_scan(self, scan: Scan) -> None:
+        """Keep where and why the scan ended."""
+        self.outcome.rejected, self.outcome.end_offset = scan.rejected, scan.end
+        self._end_if(None, scan.unreadable)
+        if (where := scan.killed) is not None:
             why = (
                 f"the record at {where.physical_offset} says a size that a heap of 1 GiB does not hold "
                 "(OutOfMemoryError); a larger heap would cut the log there"
             )
-            self._refuse(Refusal(where.file, where.rule, why, "start a release that compares the size: 5.3.2 or later"))
-            return False
+            remedy = "start a release that compares the size with the file: 5.3.2 or later"
+            self._end_if(Refusal(where.file, where.rule, why, remedy))
         why = f"refused: {scan.rejected.rule}" if scan.rejected else "no record follows"
         self._decide("scan", f"ends at {scan.end}: {why}", (("end", scan.end),), "CommitLog#checkMessageAndReturnSize")
-        return True
 
-    def _cut(self, segments: Sequence[Segment], queues: Queues, reached: int, end: int) -> None:
-        """Cut the log at the end of the scan, and the queues where the rules say so."""
+    def _cut_queues(self, reached: int, end: int) -> None:
+        """Cut the queues at an end where the rules say so; `reached`: their own end before the scan."""
         if self.rules.queue_cut == "unclean_always":
-            cut_queues, compared = not self.clean, reached
+            cuts, compared = not self.clean, reached
         else:
-            compared = reached if self.rules.queue_cut_end == "before_dispatch" else queues.max_physic_offset
-            cut_queues = compared >= end
-        if cut_queues:
-            queues.truncate(end)
+            compared = reached if self.rules.queue_cut_end == "before_dispatch" else self.queues.max_physic_offset
+            cuts = compared >= end
+        if cuts:
+            self.queues.truncate(end)
         self._decide(
             "cut",
-            f"the log at {end}; the queues are {'cut there too' if cut_queues else 'left as they are'}",
+            f"the queues are cut at {end}" if cuts else "the queues are left as they are",
             (("maxPhysicOffset", compared), ("end", end), ("queue_cut", self.rules.queue_cut)),
-            "MappedFileQueue#truncateDirtyFiles, ConsumeQueue#truncateDirtyLogicFiles",
+            "ConsumeQueue#truncateDirtyLogicFiles",
         )
-        self._delete_behind(segments, end)
 
-    def _delete_behind(self, segments: Sequence[Segment], end: int) -> None:
-        for segment in segments:
-            if segment.base > end:
-                self.outcome.deleted_segments.append(segment.base)
-                self.outcome.deleted_files.append(segment.name)
+    def _cut_log(self, segments: Sequence[Segment], end: int) -> list[Segment]:
+        """Delete the segments behind the new end; return those that are left."""
+        behind = [segment for segment in segments if segment.base > end]
+        self.outcome.deleted_segments += [segment.base for segment in behind]
+        self.outcome.deleted_files += [segment.name for segment in behind]
+        text = f"the log ends at {end}; {len(behind)} segments behind it are deleted"
+        self._decide("cut", text, (("end", end),), "MappedFileQueue#truncateDirtyFiles")
+        return [segment for segment in segments if segment.base <= end]
 
     # --- start ----------------------------------------------------------------------------------
 
-    def _finish(self, loaded: Loaded, queues: Queues, index: IndexState) -> None:
-        """Dispatch what no queue has, correct the minimum of queues, and describe what is left."""
-        outcome = self.outcome
-        segments = [segment for segment in loaded.segments if segment.base not in outcome.deleted_segments]
+    def _serve(self, segments: Sequence[Segment], end: int, last_record: int | None) -> None:
+        """Go from recovery to where the broker serves: `segments` are left, and the log ends at `end`."""
+        outcome, settings = self.outcome, self.evidence.settings
         outcome.segments_after = [segment.base for segment in segments]
-        outcome.min_offset = segments[0].base if segments else -1
-        size = self.evidence.settings.mapped_file_size_commit_log
-        outcome.end_offset = _end_of_log(segments, outcome.end_offset, size)
-        if segments and not self._reput(segments, queues, index):
-            return
-        if outcome.dispatch_start is not None and outcome.dispatch_start >= outcome.end_offset:
-            outcome.dispatch_start = None  # nothing lies behind it
-        refusal = queues.correct_minimum(outcome.min_offset)
-        outcome.queues = queues.outcomes(range(max(0, outcome.min_offset), outcome.end_offset))
-        outcome.unreachable = sum(queue.unreachable for queue in outcome.queues)
-        outcome.groups_beyond = groups_beyond(self.evidence.group_offsets, outcome.queues)
-        outcome.deleted_files += queues.deleted_files
-        outcome.deleted_files += index.deleted
-        outcome.index_files_after, outcome.deleted_index_files = map(_last_names, (index.after, index.deleted))
-        outcome.new_index_files = index.new
-        outcome.index_entries_behind = index.entries_behind(outcome.end_offset)
-        if refusal is not None:
-            self._refuse(refusal)
+        outcome.min_offset, outcome.end_offset = segments[0].base, end
+        confirmed = end if self.confirmed is None else min(max(self.confirmed, outcome.min_offset), end)
+        if settings.duplication_enable and last_record is not None:
+            confirmed = last_record
+        scanner = self.evidence.scanner(segments)
+        self._end_if(offsets_refusal(self.rules, settings, scanner, segments, confirmed, end))
+        if self.rules.reput_from == "queue_end" or settings.recheck_reput_offset_from_cq:
+            self._reput(segments, end)
 
-    def _reput(self, segments: Sequence[Segment], queues: Queues, index: IndexState) -> bool:
-        """Dispatch from where the queues end, if this release does; return whether the start goes on."""
-        settings, end = self.evidence.settings, self.outcome.end_offset
-        if self.rules.reput_from == "log_end" and not settings.recheck_reput_offset_from_cq:
-            return True
-        begin = max(queues.max_physic_offset, self.outcome.min_offset, 0)
+    def _reput(self, segments: Sequence[Segment], end: int) -> None:
+        """Dispatch from where the queues end."""
+        reached, settings = self.queues.max_physic_offset, self.evidence.settings
+        begin = max(reached, self.outcome.min_offset, 0)
         self._decide(
             "reput",
             f"dispatch goes on at {begin}, the end of the queues" if begin < end else "nothing is left to dispatch",
-            (("maxPhysicOffset", queues.max_physic_offset), ("end", end)),
+            (("maxPhysicOffset", reached), ("end", end)),
             "DefaultMessageStore#start, ReputMessageService#doReput",
         )
-
-        if begin < end:
-            self.outcome.dispatch_start = min(begin, self.outcome.dispatch_start or begin)
-
-        def take(batch: Batch) -> None:
-            queues.dispatch(batch)
-            index.dispatch(batch.records)
-
-        stuck = reput(self.evidence.store, segments, self.rules, settings, begin, end, take)
+        if begin >= end:
+            return
+        known = self.outcome.dispatch_start
+        self.outcome.dispatch_start = begin if known is None else min(begin, known)
+        stuck = reput(self.evidence.store, segments, self.rules, settings, begin, end, self._dispatch)
         if stuck is not None:
             why = f"dispatch does not get past {stuck}, and the start waits for it forever"
-            self._refuse(Refusal("commitlog", "reput", why, "restore the segment that is missing there"))
-        return stuck is None
+            self._end_if(Refusal("commitlog", "reput_from", why, "restore what is missing or damaged there"))
 
-    def _refuse(self, refusal: Refusal) -> Outcome:
-        self.outcome.refusal, self.outcome.verdict = refusal, Verdict.REFUSES
-        return self.outcome
+    def _correct(self) -> None:
+        """Correct the minimum of each queue, and describe what is left."""
+        outcome, index = self.outcome, self.index
+        if outcome.dispatch_start is not None and outcome.dispatch_start >= outcome.end_offset:
+            outcome.dispatch_start = None  # nothing lies behind it
+        refusal = self.queues.correct_minimum(outcome.min_offset)
+        outcome.queues = self.queues.outcomes(range(max(0, outcome.min_offset), outcome.end_offset))
+        outcome.unreachable = sum(queue.unreachable for queue in outcome.queues)
+        outcome.groups_beyond = groups_beyond(self.evidence.group_offsets, outcome.queues)
+        outcome.deleted_files += self.queues.deleted_files + index.deleted
+        outcome.index_files_after, outcome.deleted_index_files = map(_last_names, (index.after, index.deleted))
+        outcome.new_index_files = index.new
+        outcome.index_entries_behind = index.entries_behind(outcome.end_offset)
+        self._end_if(refusal)
 
-    def _give_up(self, why: str) -> Outcome:
-        self.outcome.unknown, self.outcome.verdict = why, Verdict.UNKNOWN
-        return self.outcome
+    # --- what the outcome says ------------------------------------------------------------------
+
+    def _end_if(self, refusal: Refusal | None, unknown: str | None = None) -> None:
+        """End the walk where the start fails, or where it cannot be told how it goes on.
+
+        :raises _Ends: it does.
+        """
+        if refusal is not None or unknown is not None:
+            self.outcome.refusal, self.outcome.unknown = refusal, unknown if refusal is None else None
+            raise _Ends
 
     def _decide(self, step: str, text: str, inputs: tuple[tuple[str, str | int], ...], source: str) -> None:
         self.outcome.decisions.append(Decision(step, text, inputs, source))
+
+
+def _chosen(batch: Batch, which: Bools) -> Batch:
+    """Return the records of a batch that are chosen."""
+    if which.all():
+        return batch
+    return replace(batch, records=batch.records.select(which), numbers=batch.numbers[which])
 
 
 def _end_of_log(segments: Sequence[Segment], end: int, size: int) -> int:
@@ -410,8 +330,6 @@ def _end_of_log(segments: Sequence[Segment], end: int, size: int) -> int:
 
     Source: MappedFileQueue#truncateDirtyFiles, #getMaxOffset.
     """
-    if not segments:
-        return 0
     base = segments[-1].base
     return base + end % size if base <= end < base + size else base + size
 

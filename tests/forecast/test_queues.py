@@ -9,12 +9,13 @@ import pytest
 
 from rmqinspect.broker.eras import Rules, rules_of_start
 from rmqinspect.config.checkpoint import read_checkpoint
+from rmqinspect.forecast.evidence import Evidence
 from rmqinspect.forecast.load import load
 from rmqinspect.forecast.queues import Queues, QueueTable
 from rmqinspect.forecast.scan import Batch, LogScanner
 from rmqinspect.forecast.settings import settings_of
 from rmqinspect.forecast.start_segment import start_segment
-from rmqinspect.forecast.walk import Evidence, walk
+from rmqinspect.forecast.walk import walk
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
 from tests.support import oracle

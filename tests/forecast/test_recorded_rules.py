@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from rmqinspect.broker.eras import Value, rules_of_start
+from rmqinspect.forecast.evidence import Evidence
 from rmqinspect.forecast.outcome import Outcome
-from rmqinspect.forecast.walk import Evidence, walk
+from rmqinspect.forecast.walk import walk
 from rmqinspect.store.discover import open_store
 from tests.support import oracle
 
