@@ -102,12 +102,12 @@ def settings_of(store: Store) -> tuple[Settings, list[str]]:
         parts = ", ".join(f"{words[name]} of {size} bytes" for name, size in found.items())
         assumed.append(f"file sizes as found: {parts}")
     slots = {name: value for name, value in given.items() if name in ("max_hash_slot_num", "max_index_num")}
-    if len(slots) < 2 and store.index_files:
+    if len(slots) < 2:
         geometry = _index_geometry(store)
         if geometry is None:
             assumed.append(
-                "slots and entries of the index files are not known, the default counts: this matters only for the "
-                "number of new index files"
+                "no index file tells its slots and entries, the default counts: this matters only for the number of "
+                "new index files"
             )
         else:
             found |= {"max_hash_slot_num": geometry.slots, "max_index_num": geometry.entries}
