@@ -75,6 +75,7 @@ class Rules:
     controller_master: Literal["none", "computed", "log_end"]
     ha_offsets: Literal["none", "duplication", "controller"]
     slave_refusal: Literal["retry", "skip"]
+    double_write: Literal["absent", "files", "both"]
     ledger_scan: Literal["absent", "none", "duplication", "records"]
 
 
@@ -515,6 +516,17 @@ RULES = (
         {
             "retry": "dispatch stays there (4.5.1 to 4.9.8: the start does not end)",
             "skip": "as on a master: the rest of the segment gets no units",
+        },
+    ),
+    Rule(
+        "double_write",
+        "which queues a start asks, with rocksdbCQDoubleWriteEnable",
+        "DefaultMessageStore#enableRocksdbCQWrite, CombineConsumeQueueStore",
+        (("4.0.0", "absent"), ("5.3.1", "files"), ("5.4.0", "both")),
+        {
+            "absent": "the setting is not known",
+            "files": "those in files; those in RocksDB only follow",
+            "both": "those in files and those in RocksDB, and it brings them to the same offsets",
         },
     ),
     Rule(

@@ -104,6 +104,8 @@ class _Walk:
         self._end_if(config.first)
         if evidence.settings.store_type.lower() == "defaultrocksdb":
             self._end_if(None, "the queues are in RocksDB, which is not walked")
+        if evidence.settings.rocksdb_cq_double_write_enable and self.rules.double_write == "both":
+            self._end_if(None, "the queues are in files and in RocksDB (rocksdbCQDoubleWriteEnable), and are compared")
         self.loaded = load(evidence.store, self.rules, evidence.settings, evidence.listing)
         outcome.ignored_files = self.loaded.ignored
         outcome.notes += self.loaded.notes

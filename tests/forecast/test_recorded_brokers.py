@@ -31,3 +31,12 @@ def test_a_start_of_a_whole_broker(name: str) -> None:
     theirs = {(queue["topic"], queue["queue_id"]): (queue["min"], queue["max"]) for queue in truth["queues"]}
     # 4.9.2 to 4.9.8 make queues of all delay levels in memory; the harness lists those with files.
     assert {queue: ends for queue, ends in ours.items() if ends != (0, 0) or queue in theirs} == theirs
+
+
+@pytest.mark.parametrize(("release", "why"), [("5.3.3", ""), ("5.4.0", "in files and in RocksDB")])
+def test_queues_that_are_written_twice(release: str, why: str) -> None:
+    settings = {"rocksdbCQDoubleWriteEnable": "true"}
+    store = replace(open_store([str(oracle.store("broker", "main-4.7.1"))]), settings=settings)
+    unknown = forecast(store, ForecastRequest(release=release)).worst.unknown or ""
+    assert why in unknown
+    assert bool(unknown) == bool(why)
