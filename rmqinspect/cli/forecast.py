@@ -91,10 +91,10 @@ def command(arguments: ForecastArguments) -> int:
     """
     from rmqinspect.rocksdb.unpack import unpacked
     from rmqinspect.store.discover import open_store
-    from rmqinspect.tables.table import CONFIG_DATABASES, QUEUE_DATABASES
+    from rmqinspect.tables.table import CONFIG_DATABASES
 
     store = open_store(arguments.paths, **arguments.opening)
-    with unpacked(store, arguments.unpacking, (*CONFIG_DATABASES, *QUEUE_DATABASES)) as whole:
+    with unpacked(store, arguments.unpacking, ("config/consumerOffsets", *CONFIG_DATABASES)) as whole:
         found = _forecast(whole, arguments)
     if arguments.script or not arguments.quiet or arguments.format or arguments.output:
         with printed_to(arguments.output, store.paths):

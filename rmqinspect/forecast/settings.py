@@ -80,6 +80,8 @@ SPELLINGS: Mapping[str, tuple[str, ...]] = {
 }
 """Names in broker.conf that are not the camelCase of ours, or of which there are several."""
 
+_ROCKSDB_QUEUES = ("consumequeue/", "consumequeue_rocksdb/")  # folders of databases
+
 _SIZES = {
     "segments": "mapped_file_size_commit_log",
     "queue files": "mapped_file_size_consume_queue",
@@ -95,7 +97,7 @@ _SIZES = {
 def settings_of(store: Store) -> tuple[Settings, list[str]]:
     """Return the settings of a store, and what was assumed, as texts for people."""
     given = dict(_given(store.settings))
-    found = {name: size for name, size in _found_sizes(store).items() if name not in given}
+    found: dict[str, Any] = {name: size for name, size in _found_sizes(store).items() if name not in given}
     assumed = []
     if found:
         words = {field: word for word, field in _SIZES.items()}
@@ -113,6 +115,9 @@ def settings_of(store: Store) -> tuple[Settings, list[str]]:
             found |= {"max_hash_slot_num": geometry.slots, "max_index_num": geometry.entries}
             if configured_geometry(store) is None:
                 assumed.append(f"index files as found: {geometry.slots} slots, {geometry.entries} entries")
+    if "store_type" not in given and _has_rocksdb_queues(store):
+        found["store_type"] = "defaultRocksDB"
+        assumed.append("storeType=defaultRocksDB, because the queues are in RocksDB")
     if not store.settings:
         assumed.append("all other settings: the broker's default (no broker.conf was given)")
     values: dict[str, Any] = {**found, **given}
@@ -186,6 +191,12 @@ def _found_sizes(store: Store) -> dict[str, int]:
 def _usual_size(store: Store, kind: str) -> int | None:
     sizes = [file.size for file in store.of_kind(kind) if file.size]
     return max(sizes, key=sizes.count, default=None)
+
+
+def _has_rocksdb_queues(store: Store) -> bool:
+    """Whether the queues are in RocksDB, and none in files: with both, a broker writes both (double write)."""
+    databases = (file.name for file in store.of_kind("rocksdb"))
+    return not store.queue_files and any(name.startswith(_ROCKSDB_QUEUES) for name in databases)
 
 
 def _index_geometry(store: Store) -> Geometry | None:

@@ -53,6 +53,14 @@ def test_broker_conf_is_read_as_a_broker_reads_it(conf: dict[str, str], field: s
     assert not any("no broker.conf" in text for text in assumed)
 
 
+def test_queues_in_rocksdb_say_the_type_of_the_store() -> None:
+    store = open_store([str(oracle.store("broker", "rocksdb-5.4.0"))])
+    settings, assumed = settings_of(store)
+    assert settings.store_type == "defaultRocksDB"
+    assert "storeType=defaultRocksDB, because the queues are in RocksDB" in assumed
+    assert settings_of(replace(store, settings={"storeType": "default"}))[0].store_type == "default"
+
+
 def test_without_files_the_defaults_count() -> None:
     empty = replace(_store("base-5.3.3-halt"), segment_size=None, queue_files=(), index_files=(), files=())
     assert settings_of(empty)[0] == replace(

@@ -1,0 +1,127 @@
+"""The command `forecast` as a user meets it: formats, options, exit statuses, and what is no store."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import oracle
+from tests.support.command import Run, runner
+from tests.support.samples import ROOT, sample
+
+forecast = runner("forecast", after=("-j", "1"))
+
+FLIPPED, HEALTHY = sample("flipped-bit-5.3.3"), sample("healthy-4.9.7")
+
+
+def test_the_exit_status_is_the_verdict(forecast: Run) -> None:
+    assert forecast(HEALTHY, "-q") == (0, "", "")
+    assert forecast(FLIPPED, "-q") == (3, "", "")
+    assert forecast(oracle.store("crash", "size_huge_third-4.7.1-c"), "-q") == (3, "", "")
+    assert forecast(FLIPPED / "commitlog", "-q") == (4, "", "")
+
+
+def test_the_document_says_the_same_as_the_screen(forecast: Run) -> None:
+    status, out, _ = forecast(FLIPPED, "-f", "json", "--broker-version", "5.3.3")
+    told = json.loads(out)
+    assert (status, told["verdict"], told["lost_messages"]) == (3, "STARTS, LOSES DATA", 145)
+    assert told["rejected"]["physical_offset"] == told["end_offset"] == 97187
+    assert "versions" not in told
+    assert sum(told["lost_by_topic"].values()) == 145
+    assert "VERDICT    STARTS, LOSES DATA: 145 records" in forecast(FLIPPED, "--broker-version", "5.3.3")[1]
+    _, out, _ = forecast(FLIPPED, "-f", "json", "--all-versions")
+    assert {one["lost_messages"] for one in json.loads(out)["versions"]} == {254, 145, 0}
+
+
+def test_the_exit_and_the_version_can_be_given(forecast: Run) -> None:
+    assert forecast(FLIPPED, "--exit", "clean")[0] == 0
+    assert forecast(FLIPPED, "--broker-version", "5.5.0")[0] == 0
+    status, _, errors = forecast(FLIPPED, "--broker-version", "3.2.6")
+    assert (status, "3.2.6" in errors) == (2, True)
+
+
+def test_times_are_in_the_zone_that_was_asked_for(forecast: Run) -> None:
+    _, out, _ = forecast(FLIPPED, "--tz", "Asia/Shanghai")
+    assert "2026-11-21T16:48:41.617+08:00" in out
+
+
+def test_settings_come_from_broker_conf(forecast: Run, tmp_path: Path) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text("mappedFileSizeCommitLog=65536\ncheckCRCOnRecover=false\nmappedFileSizeConsumeQueue=400\n")
+    status, out, _ = forecast(FLIPPED, "--config", conf)
+    assert (status, "no broker.conf" in out) == (0, False)
+    conf.write_text("mappedFileSizeCommitLog=1048576\n")
+    assert "WILL NOT START" in forecast(FLIPPED, "--config", conf)[1]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--all-versions", "--broker-version", "5.3.3"),
+        ("--script", "-f", "json"),
+        ("--script", "--explain"),
+        ("--exit", "soon"),
+    ],
+    ids=" ".join,
+)
+def test_options_that_contradict_each_other_are_wrong_usage(words: tuple[str, ...], forecast: Run) -> None:
+    assert forecast(HEALTHY, *words)[0] == 2
+
+
+def test_what_is_no_store_is_told(forecast: Run, tmp_path: Path) -> None:
+    assert forecast(tmp_path / "missing")[0] == 4
+    assert "an empty directory" in forecast(tmp_path)[2]
+    for part in ("commitlog", "consumequeue", "checkpoint", "commitlog/" + "0" * 20):
+        status, out, _ = forecast(FLIPPED / part)
+        assert (status, out.splitlines()[-1].startswith("VERDICT    CANNOT TELL")) == (4, True)
+        assert "checkpoint" in out
+        told = json.loads(forecast(FLIPPED / part, "-f", "json")[1])
+        assert (told["verdict"], told["starts"], told["lost_messages"]) == ("CANNOT TELL", None, 0)
+
+
+def test_a_running_broker_is_told(forecast: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rmqinspect.store.lock.lock_holder", lambda _: 4711)
+    status, out, errors = forecast(HEALTHY)
+    assert status == 0
+    assert "pid 4711 holds the lock" in errors
+    assert "note       describes the files as they are now: a broker runs on this store" in out
+
+
+def test_a_long_read_is_announced(forecast: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rmqinspect.cli.forecast.LONG_READ", 1 << 16)
+    assert "up to 327.7 kB to read: the start scans the log from segment 0 on" in forecast(FLIPPED)[2]
+    assert "to read" not in forecast(FLIPPED, "-q")[2]
+
+
+def test_nothing_is_written_into_the_store(forecast: Run, tmp_path: Path) -> None:
+    assert forecast(FLIPPED, "--script", "-o", FLIPPED / "start.sh")[0] == 6
+    assert forecast(FLIPPED, "--script", "-o", tmp_path / "start.sh") == (3, "", forecast(FLIPPED)[2])
+    assert (tmp_path / "start.sh").read_text().startswith("#!/usr/bin/env bash\n")
+    subprocess.run(["bash", "-n", tmp_path / "start.sh"], check=True)
+
+
+def _start(*words: str) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", "rmqinspect", "forecast", str(FLIPPED), *words]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    run = _start("-f", "json")
+    assert run.stdout is not None
+    run.stdout.close()
+    _, errors = run.communicate()
+    assert run.returncode in (0, 141)
+    assert b"Traceback" not in errors
+
+
+def test_ctrl_c_ends_the_walk(forecast: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr("rmqinspect.forecast.versions.forecast", interrupted)
+    status, out, errors = forecast(FLIPPED)
+    assert (status, out, errors) == (130, "", "rmqinspect: interrupted\n")
