@@ -114,6 +114,8 @@ class _Walk:
         self._end_if(self.loaded.refusal, self.loaded.unknown)
         self.index = evidence.index.load(self.rules, evidence.checkpoint, clean=self.clean)
         outcome.decisions += self.index.decisions
+        outcome.deleted_files += self.index.deleted
+        outcome.deleted_index_files = _last_names(self.index.deleted)
         self.queues = Queues(evidence.queues, self.rules, self.loaded.queues)
         reached = self.queues.max_physic_offset
         inputs = (("maxPhysicOffset", reached), ("queue_end", self.rules.queue_end))
@@ -299,8 +301,8 @@ class _Walk:
         outcome.queues = self.queues.outcomes(range(max(0, outcome.min_offset), outcome.end_offset))
         outcome.unreachable = sum(queue.unreachable for queue in outcome.queues)
         outcome.groups_beyond = groups_beyond(self.evidence.group_offsets, outcome.queues)
-        outcome.deleted_files += self.queues.deleted_files + index.deleted
-        outcome.index_files_after, outcome.deleted_index_files = map(_last_names, (index.after, index.deleted))
+        outcome.deleted_files += self.queues.deleted_files
+        outcome.index_files_after = _last_names(index.after)
         outcome.new_index_files = index.new
         outcome.index_entries_behind = index.entries_behind(outcome.end_offset)
         self._end_if(refusal)
