@@ -191,6 +191,10 @@ def _queue_words(outcome: Outcome) -> Iterator[str]:
                 unit=count(total, "unit"),
                 are=_are(total),
             )
+    losses = outcome.losses
+    without_record = losses.units - losses.messages
+    if without_record > 0:
+        yield f"at least {group_digits(without_record)} of the units lead to no record that is there now"
     raised = sum(queue.min_after != queue.min_before for queue in outcome.queues)
     if raised:
         yield f"the minimum of {count(raised, 'queue')} becomes another"
@@ -367,15 +371,20 @@ def era_table(forecast: Forecast) -> Iterator[str]:
     lines = list(aligned([_COLUMNS[:-1], *(row for row, _ in rows)], "<<>>>>"))
     start = max(map(cell_width, lines)) + 3
     for line, reason in zip(lines, chain((_COLUMNS[-1],), (why for _, why in rows)), strict=True):
-        yield from Screen(indent=start, phrases=True).rows(line, reason)
+        yield from Screen(indent=start).rows(line, reason)
+    refusals = [outcome.refusal for outcome in forecast.outcomes if outcome.refusal]
+    refused = (f"{refusal_words(refusal)} ({refusal.rule})" for refusal in refusals)
+    yield from SCREEN.several("refuses", dict.fromkeys(refused))
+    unknown = (outcome.unknown for outcome in forecast.outcomes if outcome.unknown is not None)
+    yield from SCREEN.several("not known", dict.fromkeys(unknown))
 
 
 def _era_row(outcome: Outcome) -> tuple[tuple[str, ...], str]:
     if outcome.unknown is not None:
-        return ("?", "", "", "", ""), outcome.unknown
+        return ("?", "", "", "", ""), "not known"
     scan = "" if outcome.scan_start is None else group_digits(outcome.scan_start)
     if outcome.refusal is not None:
-        return ("no", scan, "", "", ""), refusal_words(outcome.refusal)
+        return ("no", scan, "", "", ""), outcome.refusal.rule
     rejected = outcome.rejected
     numbers = (group_digits(number) for number in (outcome.end_offset, outcome.losses.messages))
     row = ("yes", scan, *numbers, group_digits(len(outcome.deleted_index_files)))

@@ -18,6 +18,10 @@ from rmqinspect.forecast.walk import walk
 from rmqinspect.store.model import Store
 from rmqinspect.text import text_of
 
+_LOG_ELSEWHERE = (
+    "the queues belong to a log that is not here: if it lies in another folder (storePathCommitLog), give that one, too"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class ForecastRequest:
@@ -101,6 +105,8 @@ class Teller:
             outcome.losses = fold.losses()
             _note_given_twice(outcome, fold)
         _note_units(outcome)
+        if outcome.min_offset < 0 and outcome.losses.units:
+            outcome.notes.append(_LOG_ELSEWHERE)
         outcome.verdict = verdict_of(outcome)
         return outcome
 

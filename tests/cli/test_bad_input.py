@@ -40,6 +40,7 @@ COMMANDS = {
     "decode": ("decode", "{}", "-j", "1"),
     "verify": ("verify", "{}", "-j", "1"),
     "show": ("show", "{}", "--at", "0"),
+    "forecast": ("forecast", "{}", "-j", "1"),
 }
 
 
@@ -178,6 +179,7 @@ class Inside(NamedTuple):
     verify: int
     decode: int
     show: int
+    forecast: int
     words: str  # in what verify prints
 
 
@@ -188,14 +190,14 @@ def _sparse(path: Path) -> None:
 
 
 INSIDE = {
-    "a text": Inside(_text, 3, 3, 3, "CL-MAGIC"),
-    "random bytes": Inside(_junk, 3, 3, 3, "CL-MAGIC"),
-    "nothing but zeros": Inside(_sparse, 0, 0, 5, "WHOLE, 1 WARNING at level deep"),
-    "an empty file": Inside(lambda path: write_file(path, b""), 3, 0, 5, "CL-SIZE"),
-    "a FIFO": Inside(_fifo, 4, 4, 4, "INCOMPLETE: 1 place could not be read, no damage so far"),
-    "a dangling link": Inside(lambda path: _link(path, "gone"), 4, 4, 4, "gone, which does not exist"),
+    "a text": Inside(_text, 3, 3, 3, 0, "CL-MAGIC"),
+    "random bytes": Inside(_junk, 3, 3, 3, 0, "CL-MAGIC"),
+    "nothing but zeros": Inside(_sparse, 0, 0, 5, 0, "WHOLE, 1 WARNING at level deep"),
+    "an empty file": Inside(lambda path: write_file(path, b""), 3, 0, 5, 3, "CL-SIZE"),
+    "a FIFO": Inside(_fifo, 4, 4, 4, 4, "INCOMPLETE: 1 place could not be read, no damage so far"),
+    "a dangling link": Inside(lambda path: _link(path, "gone"), 4, 4, 4, 4, "gone, which does not exist"),
     "a link out of the store": Inside(
-        lambda path: _link(path, HEALTHY / "commitlog" / SEGMENT), 4, 4, 4, "not followed; to read it there"
+        lambda path: _link(path, HEALTHY / "commitlog" / SEGMENT), 4, 4, 4, 4, "not followed; to read it there"
     ),
 }
 

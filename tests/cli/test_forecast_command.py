@@ -83,6 +83,11 @@ def test_what_is_no_store_is_told(forecast: Run, tmp_path: Path) -> None:
         assert (told["verdict"], told["starts"], told["lost_messages"]) == ("CANNOT TELL", None, 0)
 
 
+def test_a_log_that_is_elsewhere_is_asked_for(forecast: Run) -> None:
+    root = oracle.store("crash", "log_dir_lost-5.3.3-c")
+    assert "if it lies in another folder (storePathCommitLog)" in " ".join(forecast(root)[1].split())
+
+
 def test_a_running_broker_is_told(forecast: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rmqinspect.store.lock.lock_holder", lambda _: 4711)
     status, out, errors = forecast(HEALTHY)

@@ -141,7 +141,9 @@ def test_all_versions_are_a_line_each() -> None:
     lines = text_of(era_table(Forecast([unknown, REFUSES, LOSES, SAFE]))).splitlines()
     assert lines[0].endswith("new end   lost   index files deleted   stops because")
     assert [line for line in lines if line.startswith("5.2.0 to 5.3.3   yes")]
-    assert [line for line in lines if line.startswith("5.1.4") and "index/1x: the name is" in line]
+    assert [line for line in lines if line.startswith("5.1.4") and line.endswith("index_folder")]
+    assert "refuses    index/1x: the name is no number (index_folder)" in lines
+    assert [line for line in lines if line.startswith("not known  RocksDB")]
     assert [line for line in lines if line.startswith("5.5.0") and line.endswith("not stopped")]
 
 
