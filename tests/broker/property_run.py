@@ -14,9 +14,9 @@ import sys
 import tempfile
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from itertools import islice
+from itertools import groupby, islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -69,8 +69,8 @@ def document_of(store: Path, settings: Mapping[str, str], release: str, place: P
 def play_all(cases: Sequence[Case], jobs: int, say: Callable[[Played], None]) -> None:
     """Play cases in several processes, each part with one release; `say` gets them as they end."""
     oracle.store("crash", oracle.cases("crash")[0])  # unpacked before the processes part
-    by_release = {release: [case for case in cases if case.release == release] for release in RELEASES}
-    parts = [part for some in by_release.values() for part in _parts(some)]
+    by_release = groupby(sorted(cases, key=_release), key=_release)
+    parts = [part for _, some in by_release for part in _parts(some)]
     with ProcessPoolExecutor(jobs, get_context("fork"), max_tasks_per_child=None) as pool:
         for done in as_completed([pool.submit(_play_part, part) for part in parts]):
             for played in done.result():
@@ -97,7 +97,11 @@ def _play_safely(case: Case, brokers: RealBrokers, place: Path) -> Played:
         shutil.rmtree(place)
 
 
-def _parts(cases: Sequence[Case]) -> Iterator[list[Case]]:
+def _release(case: Case) -> str:
+    return case.release
+
+
+def _parts(cases: Iterable[Case]) -> Iterator[list[Case]]:
     some = iter(cases)
     while part := list(islice(some, _PART)):
         yield part

@@ -55,6 +55,8 @@ def random_case(seed: int, number: int, release: str) -> Case:
     settings = {name: chance.choice(SETTINGS[name]) for name in names}
     if settings.get("brokerRole") == "SLAVE":
         settings["brokerId"] = "1"
+    if any("INNER_MULTI_DISPATCH" in one.arguments.values() for one in damages):
+        settings["enableMultiDispatch"] = "true"
     return Case(base, tuple(damages), settings, release)
 
 
@@ -65,7 +67,7 @@ def _bases_of(chance: Chance, release: str) -> list[str]:
     own = [name for name in whole if recorded[name] == release]
     # Controller mode asks for things that hide all else.
     others = [name for name in situations_of(release) if "enableControllerMode" not in SITUATIONS[name].settings]
-    return chance.choice((own, own, whole, others))
+    return chance.choice([names for names in (own, own, whole, others) if names])
 
 
 def random_damage(chance: Chance, kinds: Sequence[str] = ()) -> Damage:
@@ -140,6 +142,16 @@ CHOICES: Mapping[str, tuple[int, Mapping[str, Choose]]] = {
             **ANY_RECORD,
             "name": _one_of("INNER_NUM", "INNER_BASE", "DUP_INFO", "TAGS", "KEYS", "UNIQ_KEY", "__CRC32#", "DELAY"),
             "value": _one_of(*_NUMBERS, "a_b", "a_b_c", "_", "a b", " "),
+        },
+    ),
+    "set_property:lmq": (
+        2,
+        {
+            **ANY_RECORD,
+            "name": _one_of("INNER_MULTI_DISPATCH"),
+            "value": _one_of(
+                *(f"%LMQ%a,{two}\2INNER_MULTI_QUEUE_OFFSET\1{at}" for two in "ab" for at in ("0,1", "7,0", "3", "x,0"))
+            ),
         },
     ),
     "set_topic": (1, {**ANY_RECORD, "text": _one_of("Z", "TZ", "\0", "\xff", "/", ".", "%")}),
@@ -243,5 +255,7 @@ SETTINGS: Mapping[str, tuple[str, ...]] = {
     "transientStorePoolEnable": ("true",),
     "recoverConcurrently": ("true",),
     "brokerRole": ("SLAVE", "SYNC_MASTER"),
+    "enableMultiDispatch": ("true",),
+    "enableLmq": ("true",),
 }
 """Settings that a start depends on, with values that are not the default."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from rmqinspect.broker.version_estimate import RELEASES
 from tests.broker import damages
 from tests.broker.damages import (
     flip_bit,
@@ -19,7 +20,7 @@ from tests.broker.damages import (
     records_of,
     set_checkpoint,
 )
-from tests.support.real_brokers import HARNESS, RELEASES, RealBrokers, Written
+from tests.support.real_brokers import HARNESS, RealBrokers, Written
 
 SIZES = {
     "mappedFileSizeCommitLog": "32768",
@@ -28,9 +29,17 @@ SIZES = {
     "maxIndexNum": "160",
     "flushConsumeQueueThoroughInterval": "1000",
 }
-SPEC: Mapping[str, object] = {"count": 160, "pause_every": 40, "pause_millis": 1100}
+SPEC: Mapping[str, object] = {"count": 160, "settle_millis": 200}
+PAUSED: Mapping[str, object] = {**SPEC, "pause_every": 80, "pause_millis": 1100}  # over some time
 _BODY = 300  # bytes
-EVEN: Mapping[str, object] = {"seed": 2, "count": 160, "kinds": {"normal": 1}, "body_min": _BODY, "body_max": _BODY}
+EVEN: Mapping[str, object] = {
+    "seed": 2,
+    "count": 160,
+    "kinds": {"normal": 1},
+    "body_min": _BODY,
+    "body_max": _BODY,
+    "settle_millis": 200,
+}
 
 Make = Callable[[RealBrokers, str, Path, Mapping[str, str]], None]
 
@@ -40,7 +49,7 @@ class Situation(NamedTuple):
 
     make: Make
     settings: Mapping[str, str]
-    since: str = RELEASES[0]  # the first release that can be in it
+    since: str = "4.9.7"  # the first release that can be in it
 
 
 def make(name: str, brokers: RealBrokers, release: str, root: Path) -> None:
@@ -142,18 +151,18 @@ def long_topic_in_controller_mode(brokers: RealBrokers, release: str, root: Path
 
 
 def power_lost(brokers: RealBrokers, release: str, root: Path, settings: Mapping[str, str]) -> None:
-    """Half of the pages of the last two seconds never reached the disk.
+    """Half of the pages of the last second never reached the disk.
 
     The kernel writes pages of mapped files in any order, so valid records follow zeros, in the log and in the queues.
     """
-    _write(brokers, release, root, settings, SPEC, end="halt")
-    lose_power(root, seconds=2, odds=50, seed=1)
+    _write(brokers, release, root, settings, PAUSED, end="halt")
+    lose_power(root, seconds=1, odds=50, seed=1)
 
 
 def power_lost_everywhere(brokers: RealBrokers, release: str, root: Path, settings: Mapping[str, str]) -> None:
     """As before, with nearly all pages lost: the queues end long before the log."""
-    _write(brokers, release, root, settings, SPEC, end="halt")
-    lose_power(root, seconds=2, odds=90, seed=2)
+    _write(brokers, release, root, settings, PAUSED, end="halt")
+    lose_power(root, seconds=1, odds=90, seed=2)
 
 
 def disk_full_at_append(brokers: RealBrokers, release: str, root: Path, settings: Mapping[str, str]) -> None:
@@ -163,7 +172,7 @@ def disk_full_at_append(brokers: RealBrokers, release: str, root: Path, settings
     AllocateMappedFileService makes no file. A folder with the name of the third segment stands for the full disk here.
     """
     following = root / "commitlog" / f"{2 * int(settings['mappedFileSizeCommitLog']):020}"
-    _write(brokers, release, root, settings, SPEC, count=1)
+    _write(brokers, release, root, settings, SPEC, count=1, end="halt")
     following.mkdir()
     _write(brokers, release, root, settings, SPEC, end="halt")
     following.rmdir()
@@ -188,7 +197,7 @@ def index_safe(brokers: RealBrokers, release: str, root: Path, settings: Mapping
 
     CommitLog#isMappedFileMatchedRecover compares with StoreCheckpoint#getMinTimestampIndex; 5.4.0 with the time itself.
     """
-    _write(brokers, release, root, settings, SPEC, end="halt")
+    _write(brokers, release, root, settings, PAUSED, end="halt")
 
 
 def dispatcher_behind(brokers: RealBrokers, release: str, root: Path, settings: Mapping[str, str]) -> None:
