@@ -80,12 +80,15 @@ class _Walk:
     def run(self) -> None:
         """Walk the start to where it ends."""
         last, unknown = self._load()
-        if self.evidence.ledger and self.rules.ledger_scan != "absent":
-            self._recover_ledger()
-        elif self.loaded.segments:
-            self._recover()
-        else:
-            self._recover_nothing()
+        try:
+            if self.evidence.ledger and self.rules.ledger_scan != "absent":
+                self._recover_ledger()
+            elif self.loaded.segments:
+                self._recover()
+            else:
+                self._recover_nothing()
+        finally:  # a start that fails in there has deleted them, too
+            self.outcome.deleted_files += self.queues.deleted_files
         self._correct()
         for refusal in (self.index.refusal, last):  # load fails because of these, behind recovery
             self._end_if(refusal)
@@ -120,11 +123,6 @@ class _Walk:
         reached = self.queues.max_physic_offset
         inputs = (("maxPhysicOffset", reached), ("queue_end", self.rules.queue_end))
         self._decide("queues", f"the queues reach {reached}", inputs, "ConsumeQueue#recover")
-        confirmed = confirmed_offset(self.rules, evidence.settings, evidence.checkpoint)
-        if isinstance(confirmed, Refusal):
-            self._end_if(confirmed)
-        else:
-            self.confirmed = confirmed
         return config.last, self.index.unknown or config.unknown or next(iter(evidence.queues.problems), None)
 
     # --- recovery -------------------------------------------------------------------------------
@@ -132,6 +130,11 @@ class _Walk:
     def _recover(self) -> None:
         """Scan the log from the segment that the rules say, and cut it where the scan ends."""
         evidence, segments, reached = self.evidence, self.loaded.segments, self.queues.max_physic_offset
+        confirmed = confirmed_offset(self.rules, evidence.settings, evidence.checkpoint)
+        if isinstance(confirmed, Refusal):
+            self._end_if(confirmed)
+        else:
+            self.confirmed = confirmed
         scanner = evidence.scanner(segments)
         start = start_segment(scanner, self.rules, evidence.settings, evidence.checkpoint, reached, clean=self.clean)
         self.outcome.decisions.append(start.decision)
@@ -301,7 +304,6 @@ class _Walk:
         outcome.queues = self.queues.outcomes(range(max(0, outcome.min_offset), outcome.end_offset))
         outcome.unreachable = sum(queue.unreachable for queue in outcome.queues)
         outcome.groups_beyond = groups_beyond(self.evidence.group_offsets, outcome.queues)
-        outcome.deleted_files += self.queues.deleted_files
         outcome.index_files_after = _last_names(index.after)
         outcome.new_index_files = index.new
         outcome.index_entries_behind = index.entries_behind(outcome.end_offset)
