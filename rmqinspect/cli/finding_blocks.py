@@ -37,6 +37,9 @@ _DETAIL = Screen(indent=8, lead=SCREEN.indent)
 _COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
 _WORST_FIRST = ("error", "warning", "info")
 
+_EFFECTS = 3  # different things that a start does at the findings of one block
+_NO_EFFECT = "nothing is known of it"
+
 # More causes of one code than these are one block: what differs is then a name, not the cause.
 _CAUSES = 3
 
@@ -125,7 +128,7 @@ class FindingScreen:
             if first.severity == "info":
                 continue
             if shape.advice:
-                lines += _DETAIL.rows("broker", first.broker_effect or "")
+                lines += _broker_lines(block.findings)
             if shape.action:
                 lines += _DETAIL.rows("do", first.do or "")
                 lines += _DETAIL.command("next", first.next or "")
@@ -149,6 +152,25 @@ class FindingScreen:
             if len(block.findings) > shown:
                 total = f"{shown} shown, {total}; -v shows each"
             yield from SCREEN.rows("", total)
+
+
+def _broker_lines(findings: Sequence[FindingRow]) -> Iterator[str]:
+    """Yield what the next start does at the first finding, and what else it does at the others of a block."""
+    kinds: dict[str, list[str]] = {}
+    for finding in findings:
+        words = finding.broker_effect or _NO_EFFECT
+        kinds.setdefault(re.sub(r"\d+", "", words), []).append(words)
+    texts = [words[0] if not number else f"{_more(words)}: {words[0]}" for number, words in enumerate(kinds.values())]
+    if texts == [_NO_EFFECT]:
+        return
+    for number, text in enumerate(texts[:_EFFECTS]):
+        yield from _DETAIL.rows("" if number else "broker", text)
+    if len(texts) > _EFFECTS:
+        yield from _DETAIL.rows("", f"{count(len(texts) - _EFFECTS, 'other effect')}: -v shows each")
+
+
+def _more(words: Sequence[str]) -> str:
+    return f"at {group_digits(len(words))} more{', for example' if len(set(words)) > 1 else ''}"
 
 
 def where(finding: Finding | FindingRow) -> str:

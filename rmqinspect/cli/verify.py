@@ -2,7 +2,7 @@
 
 The sequence of a run, each step interruptible by Ctrl-C without losing the verdict:
 
-    open -> inventory (--report) -> quick part (long reads) -> digests (--hash) + checks -> inventory again
+    open -> inventory (--report) -> quick part (long reads) -> digests (--hash) + checks -> forecast -> inventory again
          -> report -> screen or table -> exit status
 
 Results come from `verify.partial`; this module announces, prints and writes them.
@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -37,6 +37,7 @@ from rmqinspect.cli.verify_output import (
     status_of_report,
 )
 from rmqinspect.errors import NotAStore, Refused
+from rmqinspect.forecast.versions import ForecastRequest
 from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.lock import lock_holder
@@ -46,6 +47,7 @@ from rmqinspect.system.uri import shown, without_secrets
 from rmqinspect.text import count, describe_duration, describe_size, escape
 from rmqinspect.verify.codes import BY_CODE, CODES, DEFAULT_LEVEL, LEVELS
 from rmqinspect.verify.custody import ALGORITHM, Custody, Watch
+from rmqinspect.verify.next_start import next_start, with_next_start
 from rmqinspect.verify.options import VerifyOptions
 from rmqinspect.verify.partial import (
     can_verify,
@@ -60,6 +62,7 @@ from rmqinspect.verify.report import report_document
 from rmqinspect.verify.reported import typed
 from rmqinspect.verify.result import VerifyResult
 from rmqinspect.verify.run import splits_to_read
+from rmqinspect.verify.start_summary import start_words
 
 _QUICK_ERRORS = 3  # named when the quick part is done; the screen lists all
 _WHY = {
@@ -186,7 +189,7 @@ def command(arguments: VerifyArguments) -> int:
         options = VerifyOptions(
             arguments.level, codes, arguments.max_findings, count_jobs(arguments), arguments.broker_version
         )
-        outcome, custody = _verify(store, watch, options, arguments)
+        outcome, custody = _verify(store, given, watch, options, arguments)
         if arguments.redact is not None:
             outcome.findings.rows[:] = redact_findings(outcome.findings.rows, arguments.redact)
         # The store may be a folder inside the path: print the path that was given.
@@ -257,9 +260,12 @@ def name_of(paths: Sequence[str], store: Store) -> str:
 
 
 def _verify(
-    store: Store, watch: Watch | None, options: VerifyOptions, arguments: VerifyArguments
+    store: Store, given: Store, watch: Watch | None, options: VerifyOptions, arguments: VerifyArguments
 ) -> tuple[VerifyResult, Custody | None]:
-    """Run the checks and take the digests; Ctrl-C ends both and keeps what they found."""
+    """Run the checks, take the digests and forecast the next start; Ctrl-C ends all and keeps what they found.
+
+    `given` is the store as it is on disk, in which no RocksDB was unpacked.
+    """
     log = sum(split.end - split.start for split in splits_to_read(store, options.level))
     exhibits = watch.before.exhibits if watch is not None and arguments.hash else {}
     hashed = sum(exhibit.file.size for exhibit in exhibits.values())
@@ -272,13 +278,15 @@ def _verify(
                 progress.remark(remark)
             if log > LONG_READ and options.level != "quick":
                 outcome, was_interrupted = _check_quickly(
-                    store, options, progress, redacts=arguments.redact is not None
+                    store, given, options, progress, redacts=arguments.redact is not None
                 )
                 if was_interrupted:
                     raise KeyboardInterrupt
             if watch is not None and arguments.hash:
                 digests = watch.take_digests(exhibits, options.jobs)
             outcome = verify_after(outcome, lambda size: progress(size + (digests.take_hashed() if digests else 0)))
+            if outcome.interrupted_at is None:
+                outcome = with_next_start(outcome, given)
             if digests is not None and outcome.interrupted_at is None:
                 digests.wait(progress)
         except KeyboardInterrupt:
@@ -316,19 +324,22 @@ def _announce(store: Store, options: VerifyOptions, log: int, hashed: int, progr
 
 
 def _check_quickly(
-    store: Store, options: VerifyOptions, progress: Progress, *, redacts: bool
+    store: Store, given: Store, options: VerifyOptions, progress: Progress, *, redacts: bool
 ) -> tuple[VerifyResult, bool]:
-    """Run the quick part and print its errors at once; return its result, and whether Ctrl-C ended it."""
+    """Run the quick part, print its errors and the next start at once; return it, and whether Ctrl-C ended it."""
     begin = time.monotonic()
     outcome, was_interrupted = quick_part(store, options)
     if was_interrupted:
         return outcome, True
+    request = ForecastRequest(options.broker_version, count_losses=False, jobs=options.jobs)
+    outcome = replace(outcome, next_start=next_start(given, request))
     words = f"quick part done in {describe_duration(time.monotonic() - begin)}: {count(outcome.errors, 'error')}"
     errors = [finding for finding in outcome.findings.rows if finding.severity == "error"]
     places = (where(finding) or ("" if redacts else finding.message) for finding in errors[:_QUICK_ERRORS])
     named = ", ".join(f"{finding.code} {place}".rstrip() for finding, place in zip(errors, places, strict=False))
     more = ", …" if len(errors) > _QUICK_ERRORS else ""
-    progress.remark(f"{words}: {named}{more}" if errors else words)
+    words = f"{words}: {named}{more}" if errors else words
+    progress.remark(f"{words}; next start: {start_words(outcome.next_start)}" if outcome.next_start else words)
     return outcome, False
 
 

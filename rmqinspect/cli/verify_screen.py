@@ -1,4 +1,4 @@
-"""The screen of `verify`: findings, byte account, what was not checked, verdict.
+"""The screen of `verify`: findings, byte account, what was not checked, the next start, verdict.
 
 It is printed from a report: that of the run, written or not, or that of an earlier run.
 """
@@ -24,6 +24,14 @@ _COLUMNS = ("segment", "size", "records", "bytes", "filler", "zeros", "unknown")
 _LEFT_OUT = ("size", "filler", "zeros", "bytes")  # of the byte account on a narrow terminal, in this order
 
 
+START_COLOURS = {
+    "SAFE TO START": "green",
+    "STARTS, LOSES DATA": "red",
+    "WILL NOT START": "red",
+    "CANNOT TELL": "yellow",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Look:
     """How a screen is printed."""
@@ -41,7 +49,8 @@ def screen(report: Report, path: str, look: Look) -> list[str]:
     """
     lost = report.loss.summary if report.loss else ""
     before = [*SCREEN.rows("given", report.given or ""), *SCREEN.rows("lost", lost)]
-    after = [*_rest(report, path), *SCREEN.rows("lost", lost), *_verdict_lines(report, colour=look.colour)]
+    after = [*_rest(report, path), *SCREEN.rows("lost", lost), *_start_lines(report, colour=look.colour)]
+    after += _verdict_lines(report, colour=look.colour)
     height = screen_height()
     room = None if look.unfold else max(height // 2, height - len(before) - len(after) - 2)
     found = FindingScreen(look.zone, look.colour, room).lines(report)
@@ -157,6 +166,16 @@ def _damaged(report: Report, account: SegmentAccount) -> str:
     of_file = (row for row in report.findings if row.file == account.file)
     number = sum(row.count for row in of_file if row.severity == "error" and row.code.startswith("CL-"))
     return count(number, "error") if number else ""
+
+
+def _start_lines(report: Report, *, colour: bool) -> Iterator[str]:
+    """Yield what the next start of a broker does; its verdict comes first."""
+    if report.next_start is None:
+        return
+    for number, text in enumerate(report.next_start.lines):
+        for line in SCREEN.rows("" if number else "NEXT START", text):
+            styled = colour and not number
+            yield click.style(line, fg=START_COLOURS.get(report.next_start.verdict), bold=True) if styled else line
 
 
 def _verdict_lines(report: Report, *, colour: bool) -> Iterator[str]:

@@ -27,6 +27,7 @@ from rmqinspect.tables.read_log import lost_gaps
 from rmqinspect.tables.table import Request
 from rmqinspect.tables.usage import usage_batches
 from rmqinspect.tables.usage_fold import UsageSums
+from rmqinspect.verify.next_start import with_next_start
 from rmqinspect.verify.options import VerifyOptions
 from rmqinspect.verify.run import verify
 from rmqinspect.verify.table import finding_batches
@@ -138,7 +139,7 @@ class StoreResult:
         result = verify(store, VerifyOptions(jobs=jobs))
         self.findings = Counter(result.findings.severities)
         self.unread += [message for message in result.unread if message not in self.unread]
-        return finding_batches(result.findings, shown(store.paths[0]))
+        return finding_batches(with_next_start(result), shown(store.paths[0]))
 
     # --- the entry of the manifest ----------------------------------------------------------------
 

@@ -216,6 +216,11 @@ def document(forecast: Forecast, zone: tzinfo = UTC) -> dict[str, Any]:
     return told
 
 
+def outcome_document(outcome: Outcome, zone: tzinfo = UTC) -> dict[str, Any]:
+    """Return the document of one outcome, without other ways to start."""
+    return _object(OF_OUTCOME, Told(outcome, ()), zone)
+
+
 def listed_fields() -> Iterator[tuple[str, str, str]]:
     """Yield (path, type, meaning) of every field, in the order of the document."""
     yield from _listed(HEAD)

@@ -27,6 +27,7 @@ from rmqinspect.tables.tally import BYTES, FIRST, RECORDS, Tally
 from rmqinspect.text import text_of
 
 _BEHIND_ALL = 1 << 63
+_LOOKED_AT = 1 << 20  # bytes behind an end, and of each segment behind it, in which a record shows that there are more
 _ALL_ONE = np.empty(0, np.int64)
 _COUNTED = (0, int(SysFlag.TRANSACTION_COMMIT))
 
@@ -136,3 +137,12 @@ class LossCounter:
                 fold.join(self._known[stop])
             self._known[end] = fold
         return self._known[end]
+
+    def any_behind(self, end: int) -> bool:
+        """Return whether a record lies at or behind an end; of each segment only the beginning is read for that."""
+        starts = (end, *(segment.base for segment in self.store.segments if segment.base > end))
+        parts = (
+            count_losses(self.store, start, start + _LOOKED_AT, self.jobs, self.progress, self.unread)
+            for start in starts
+        )
+        return any(part.losses().messages for part in parts)

@@ -108,6 +108,8 @@ class Teller:
         if outcome.min_offset < 0 and outcome.losses.units:
             outcome.notes.append(_LOG_ELSEWHERE)
         outcome.verdict = verdict_of(outcome)
+        if not self._counts and self._losses.any_behind(outcome.end_offset):
+            outcome.verdict = Verdict.LOSES
         return outcome
 
 

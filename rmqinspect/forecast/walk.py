@@ -207,7 +207,7 @@ class _Walk:
                 batch = _chosen(batch, are_confirmed(self.rules, records, self.confirmed))
             self._dispatch(batch)
 
-        self.outcome.dispatch_start = reached + 1 if self.clean else begin
+        self.outcome.dispatch_start = max(begin, reached + 1) if self.clean else begin
         what = f"those whose PHYSICALOFFSET is above {reached}" if self.clean else "each one"
         confirmed = () if self.confirmed is None else (("confirmOffset", self.confirmed),)
         source = "CommitLog#recoverNormally" if self.clean else "CommitLog#recoverAbnormally"

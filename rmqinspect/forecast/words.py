@@ -32,6 +32,8 @@ def loss_words(outcome: Outcome) -> str:
     """Return what a start that was walked loses: `145 records`; "nothing"."""
     losses = outcome.losses
     parts = [count(losses.messages, "record")] if losses.messages else []
+    if not outcome.losses_counted:
+        parts = ["how many records, was not counted"]
     if outcome.unreachable:
         parts.append(f"{count(outcome.unreachable, 'message')} out of reach for consumers")
     return ", ".join(parts) or "nothing"

@@ -30,6 +30,7 @@ from rmqinspect.tables.filters import Selection
 from rmqinspect.tables.sources import databases_of, range_to_read, unread_places
 from rmqinspect.tables.splits import Origin, TableSplit, default_split_size, split_rows, split_table
 from rmqinspect.tables.table import Request
+from rmqinspect.verify.next_start import with_next_start
 from rmqinspect.verify.options import VerifyOptions
 from rmqinspect.verify.run import verify
 from rmqinspect.verify.table import finding_batches
@@ -150,7 +151,7 @@ class Reader(DataSourceReader):
                 result = verify(store, VerifyOptions(level=settings.level))
             for message in result.unread if strict is not None else ():
                 raise Unreadable(message)
-            return finding_batches(result.findings, shown(store.paths[0]))
+            return finding_batches(with_next_start(result), shown(store.paths[0]))
         wanted = {*settings.columns, "status", "kind"}.union(*(one.columns(schema) for one in selections))
         return split_rows(
             split,

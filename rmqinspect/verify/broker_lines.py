@@ -14,6 +14,7 @@ as a start leaves the damage (column `client` of codes.toml) follows where one d
 import posixpath
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -124,7 +125,7 @@ def _lost(outcome: Outcome) -> str:
 
 def _hole(finding: Finding, start: Start) -> Words | None:
     """Judge a missing segment: recovery goes on with the next one, which it takes for the neighbour."""
-    words = _in_log(finding, start)
+    words = _in_log(replace(finding, file=None), start)
     if words is None or not words.text.startswith("read by"):
         return words
     return Words("not noticed by this start: it goes on with the segment behind it", left=True)
@@ -147,7 +148,7 @@ def _entry(finding: Finding, start: Start) -> Words | None:
 def _index_file(finding: Finding, start: Start) -> Words | None:
     """Judge an index file: startup deletes it or keeps it."""
     name, outcome = posixpath.basename(finding.file or ""), start.outcome
-    if name in outcome.deleted_index_files:
+    if finding.file in start.deleted:
         return Words(f"this start deletes the file{_indexed_again(outcome)}")
     if name in outcome.index_files_after:
         return Words("this start keeps the file as it is", left=True)
@@ -179,7 +180,7 @@ def _unit(finding: Finding, start: Start) -> Words | None:
     if at < queue.min_after:
         minimum = group_digits(queue.min_after)
         return Words(f"kept by this start, before the queue's minimum {minimum}: not served")
-    return Words("kept by this start, and served as it is", left=True)
+    return Words("kept by this start as it is", left=True)
 
 
 def _cut(queue: QueueOutcome) -> str:

@@ -3,7 +3,7 @@
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TypedDict
 
@@ -151,12 +151,17 @@ class Findings:
                 self.severities[BY_CODE[code].severity] += count
                 self._capped.suppressed[code] += count
 
-    def as_rows(self, store: str) -> Iterator[FindingRow]:
-        """Yield the rows of the report; `store` is the path in the commands of `next`."""
+    def as_rows(
+        self, store: str, broker_line: Callable[[Finding], str | None] = lambda finding: None
+    ) -> Iterator[FindingRow]:
+        """Yield the rows of the report; `store` is the path in the commands of `next`.
+
+        `broker_line` says what the next start does at a finding.
+        """
         own = [field.name for field in fields(FindingRow) if field.name in Finding.__slots__]
         for finding in self.rows:
             row = {name: getattr(finding, name) for name in own} | {
-                "broker_effect": BY_CODE[finding.code].broker_effect,
+                "broker_effect": broker_line(finding),
                 "next": next_command(finding, store),
                 "do": what_to_do(finding),
                 "store_timestamp": None if finding.timestamp is None else format_millis(finding.timestamp),

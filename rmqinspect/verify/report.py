@@ -14,6 +14,7 @@ from rmqinspect.verify.custody import Custody
 from rmqinspect.verify.reported import SCHEMA_VERSION
 from rmqinspect.verify.result import VerifyResult
 from rmqinspect.verify.scope import given, interruption, not_checked, not_given, summary
+from rmqinspect.verify.start_summary import start_document
 from rmqinspect.version import tool_name
 
 
@@ -35,7 +36,7 @@ def report_document(
         "counts": dict(sorted(result.findings.counts.items())),
         "findings_left_out": result.findings.suppressed,
         "checks": [code.code for code in CODES if code.code in result.options.codes],
-        "findings": [asdict(row) for row in result.findings.as_rows(store)],
+        "findings": [asdict(row) for row in result.rows(store)],
         "segments": [
             {
                 "base": account.segment.base,
@@ -67,6 +68,7 @@ def report_document(
         "not_given": not_given(result.store),
         "not_checked": not_checked(result),
         "interrupted": interruption(result),
+        "next_start": start_document(result.next_start, result.log_end),
         "run": {
             "tool": tool_name(),
             "python": platform.python_version(),

@@ -7,7 +7,7 @@ comes from outside is checked field by field: the classes here say which fields 
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from functools import cache
 from types import NoneType, UnionType
@@ -107,6 +107,14 @@ class ReportedCustody:
 
 
 @dataclass(frozen=True, slots=True)
+class NextStart:
+    """What the next start of a broker does to the store."""
+
+    verdict: str
+    lines: tuple[str, ...]  # of the screen
+
+
+@dataclass(frozen=True, slots=True)
 class ReportedRun:
     """When the run was, and of which version."""
 
@@ -138,6 +146,7 @@ class Report:
     not_checked: tuple[str, ...]
     interrupted: str | None
     run: ReportedRun
+    next_start: NextStart | None = None  # earlier reports have none
 
     @property
     def damage(self) -> int:
@@ -300,13 +309,26 @@ def _hints(kind: type) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in fields(kind)}
 
 
+@cache
+def _optional(kind: type) -> frozenset[str]:
+    """Return the fields that a report of an earlier version lacks."""
+    return frozenset(field.name for field in fields(kind) if field.default is not MISSING)
+
+
 def _typed(kind: Any, value: Any, place: str) -> Any:
     """Return a value of JSON as `kind`: a class of this module, or the type of one of its fields."""
     if get_origin(kind) is UnionType:
         return None if value is None else _typed(get_args(kind)[0], value, place)
     if isinstance(kind, type) and is_dataclass(kind):
         _expect(dict, value, place)
-        return kind(**{name: _field(hint, value, name, place) for name, hint in _hints(kind).items()})
+        optional = _optional(kind)
+        return kind(
+            **{
+                name: _field(hint, value, name, place)
+                for name, hint in _hints(kind).items()
+                if name in value or name not in optional
+            }
+        )
     if get_origin(kind) is tuple:
         _expect(list, value, place)
         return tuple(_typed(get_args(kind)[0], item, f"{place}[{number}]") for number, item in enumerate(value))

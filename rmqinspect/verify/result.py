@@ -1,12 +1,15 @@
 """What a run of `verify` found."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from rmqinspect.broker.version_estimate import VersionEstimate
 from rmqinspect.commitlog.byte_account import ByteAccount
+from rmqinspect.forecast.outcome import Forecast
 from rmqinspect.store.model import Store
 from rmqinspect.text import count
-from rmqinspect.verify.findings import Findings
+from rmqinspect.verify.broker_lines import BrokerLines
+from rmqinspect.verify.findings import FindingRow, Findings
 from rmqinspect.verify.loss import Loss
 from rmqinspect.verify.options import VerifyOptions
 
@@ -29,6 +32,8 @@ class VerifyResult:
     joined_units: int = 0  # queue units that point at their record
     joined_entries: int = 0  # index entries that point at a record with their key
     units: int = 0  # of messages, in all queues
+    log_end: int | None = None  # physical offset behind the last record; None: not known
+    next_start: Forecast | None = None  # None: not a whole store, or nobody has asked
 
     @property
     def complete(self) -> bool:
@@ -47,6 +52,10 @@ class VerifyResult:
     def damage(self) -> int:
         """How many errors are damage, and not only something that could not be read."""
         return self.errors - self.findings.counts["ST-IO"]
+
+    def rows(self, store: str) -> Iterator[FindingRow]:
+        """Yield the findings, each with what the next start does there; `store` is the path in their commands."""
+        return self.findings.as_rows(store, BrokerLines(self.next_start).line)
 
     def _extent(self) -> str:
         """Return how much of the log was read, or how many places were not."""

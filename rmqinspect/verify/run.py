@@ -100,6 +100,7 @@ class VerifyRun:
         self.cross: CrossJudge | None = None  # as `plan`
         self.reached = store.log_start  # physical offset
         self.interrupted_at: int | None = None
+        self.log_end: int | None = None  # physical offset behind the last record; None: not known
 
     # --- quick ------------------------------------------------------------------------------------
 
@@ -186,6 +187,7 @@ class VerifyRun:
             errors=findings.severities["error"],
             versions=self.versions,
             units=sum(survey.units for survey in self.surveys.queues),
+            log_end=self.log_end,
         )
         if self.cross is not None:
             result.loss = self.cross.dangling.loss
@@ -196,6 +198,7 @@ class VerifyRun:
         complete = self.interrupted_at is None
         log = [*self.listed, *self.log.finish(self.cross.misnamed if self.cross is not None else {})]
         summary = self.log.summary(complete=complete and not self.store.hides_log)
+        self.log_end = summary.end
         if self.cross is None:
             yield from log
         else:

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 
 from rmqinspect.tables.table import column
-from rmqinspect.verify.findings import FindingRow, Findings
+from rmqinspect.verify.findings import FindingRow
+from rmqinspect.verify.result import VerifyResult
 
 SCHEMA = pa.schema(
     [
@@ -22,16 +23,16 @@ SCHEMA = pa.schema(
         column("expected", pa.string(), "what should be there, short"),
         column("found", pa.string(), "what is there, short"),
         column("message", pa.string(), "what it is and why it matters"),
-        column("broker_effect", pa.string(), "what a start or a consumer makes of it"),
+        column("broker_effect", pa.string(), "what the next start does there, and what a client gets if it stays"),
         column("next", pa.string(), "the command to run next"),
         column("do", pa.string(), "what a person has to do, null if nothing"),
     ]
 )
 
 
-def finding_batches(findings: Findings, store: str) -> Iterator[pa.RecordBatch]:
+def finding_batches(result: VerifyResult, store: str) -> Iterator[pa.RecordBatch]:
     """Yield the rows of the table; `store` is the path that the commands in `next` name."""
-    return row_batches(findings.as_rows(store))
+    return row_batches(result.rows(store))
 
 
 def row_batches(rows: Iterable[FindingRow]) -> Iterator[pa.RecordBatch]:

@@ -19,7 +19,7 @@ CUT = Outcome(
     dispatch_start=200,
     segments_after=[0, 100, 200, 300],
     deleted_segments=[400, 500],
-    deleted_files=["commitlog/400", "commitlog/500", "consumequeue/A/0/600"],
+    deleted_files=["commitlog/400", "commitlog/500", "consumequeue/A/0/600", "index/3"],
     losses=Losses(messages=145, by_topic={"A": 100, "B": 45}),
     queues=[
         QueueOutcome("A", 0, 0, 50, 10, 42, cut=10, added=2, stays=40, given_twice=8),
@@ -76,6 +76,12 @@ def test_a_segment_that_is_not_loaded() -> None:
     assert line(Finding("CL-SIZE", "", file="commitlog/100"), few) == "not loaded by this start, with 1 other file"
 
 
+def test_a_hole_has_no_segment_that_could_be_loaded() -> None:
+    hole = Finding("CL-HOLE", "", file="commitlog/250", physical_offset=250, length=50)
+    words = "not noticed by this start: it goes on with the segment behind it"
+    assert line(hole) == f"{words}; {BY_CODE['CL-HOLE'].client}"
+
+
 def test_what_clients_get_follows_where_the_damage_stays() -> None:
     words = line(in_log(210, "CL-CRC-BODY"))
     assert words == f"read by this start, and not noticed; {BY_CODE['CL-CRC-BODY'].client}"
@@ -108,7 +114,7 @@ def unit(at: int, topic: str = "A", number: int = 1) -> Finding:
     ("finding", "expected"),
     [
         (unit(5), "kept by this start, before the queue's minimum 10: not served"),
-        (unit(20), "kept by this start, and served as it is"),
+        (unit(20), "kept by this start as it is"),
         (
             unit(41),
             "this start cuts the queue at 40 and writes 2 units behind that, 10 units lost; "

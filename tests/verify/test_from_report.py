@@ -82,6 +82,16 @@ def test_an_interrupted_run_stays_interrupted(run: Run, tmp_path: Path) -> None:
     assert "interrupted  segments read: 1 of 5" in out
 
 
+def test_a_report_of_an_earlier_version_has_no_next_start(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    document = written(run, path)
+    assert "NEXT START   STARTS, LOSES DATA" in run("--from", path)[1]
+    del document["next_start"]
+    path.write_text(json.dumps(document))
+    status, out, _ = run("--from", path)
+    assert (status, "NEXT START" in out) == (3, False)
+
+
 @pytest.mark.parametrize(
     "words",
     [(FLIPPED,), ("--level", "deep"), ("-j", "2"), ("--report", "x"), ("--against", "x"), ("--check", "CQ-TAG")],

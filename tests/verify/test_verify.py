@@ -461,6 +461,7 @@ FIELDS = {
     "not_given",
     "not_checked",
     "interrupted",
+    "next_start",
     "run",
 }
 SEGMENT_FIELDS = {
