@@ -11,6 +11,7 @@ Source: CommitLog#checkMessageAndReturnSize (DispatchRequest), CommitLogDispatch
 MultiDispatch (4.9.3+), IndexService#buildIndex; RocketMQ 4.0.0 to 5.5.0.
 """
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
@@ -44,6 +45,7 @@ from rmqinspect.topics import LMQ_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX
 # Records of these topics are never multi-dispatched. Source: MultiDispatchUtils#checkMultiDispatchQueue.
 _NOT_MULTIPLIED = (b"%RETRY%", SYSTEM_PREFIX.encode(), SCHEDULE_TOPIC.encode())
 
+_JAVA_LONG = re.compile(r"[+-]?\d{1,18}")  # of at most 18 digits, as a queue offset has
 _SPACE = ord(" ")  # MessageConst.KEY_SEPARATOR
 _ZERO = ord("0")
 _TAG_KEY = b"T#"  # stands between topic and tags in the text that 5.4.0 and later index
@@ -349,6 +351,28 @@ def further_units(
             yield name, 0 if name.startswith(LMQ_PREFIX) else queue_id, offset
 
 
+def unreadable_offset(
+    topic: bytes, names: bytes, offsets: bytes, single: tuple[bytes, ...], *, skips_paths: bool
+) -> str | None:
+    """Return the text of INNER_MULTI_QUEUE_OFFSET that Long#parseLong refuses, None without: dispatch fails there."""
+    listed, numbers = _split(names, offsets)
+    if not names or topic.startswith(single) or len(listed) != len(numbers):
+        return None
+    for name, number in zip(listed, numbers, strict=True):
+        if not (skips_paths and "/" in name) and not _JAVA_LONG.fullmatch(number):
+            return number
+    return None
+
+
+def _split(names: bytes, offsets: bytes) -> tuple[list[str], list[str]]:
+    """Return names and offsets as Java splits them: without empty texts at the end."""
+    both = names.decode("utf-8", "replace").split(","), offsets.decode("ascii", "replace").split(",")
+    for texts in both:
+        while texts and not texts[-1]:
+            texts.pop()
+    return both
+
+
 @lru_cache(maxsize=4096)
 def _pairs(names: bytes, offsets: bytes) -> tuple[tuple[str, int], ...]:
     """Return (queue name, queue offset) of a multi-dispatched record.
@@ -356,9 +380,7 @@ def _pairs(names: bytes, offsets: bytes) -> tuple[tuple[str, int], ...]:
     Where offsets and names differ in number, nothing is dispatched. A name without an offset gets no unit: 5.2.0
     and later compute offsets of `%LMQ%` names only. A name that is a path is skipped.
     """
-    listed, numbers = names.decode("utf-8", "replace").split(","), offsets.decode("ascii", "replace").split(",")
-    while numbers and not numbers[-1]:
-        numbers.pop()  # Java's split drops trailing empty strings
+    listed, numbers = _split(names, offsets)
     if len(listed) != len(numbers):
         return ()
     pairs = zip(listed, numbers, strict=True)

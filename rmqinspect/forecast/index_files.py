@@ -250,14 +250,18 @@ def _folder_refusal(entry: _Entry) -> Refusal:
 
 def _files(store: Store) -> Iterator[_Entry]:
     for file in store.index_files:
-        name = file.name.rpartition("/")[2]
-        try:
-            if file.path in store.unopened:
-                raise Unreadable("the file could not be opened", file.name)
-            with open_file(file) as reader:
-                yield _Entry(name, file.name, file, _read_header(file.name, reader.read(0, _HEADER_SIZE)))
-        except Unreadable as error:
-            yield _Entry(name, file.name, file, None, str(error))
+        yield _entry(store, file)
+
+
+def _entry(store: Store, file: StoreFile) -> _Entry:
+    name = file.name.rpartition("/")[2]
+    try:
+        if file.path in store.unopened:
+            raise Unreadable("the file could not be opened", file.name)
+        with open_file(file) as reader:
+            return _Entry(name, file.name, file, _read_header(file.name, reader.read(0, _HEADER_SIZE)))
+    except Unreadable as error:
+        return _Entry(name, file.name, file, None, str(error))
 
 
 def _odd_entries(store: Store) -> Iterator[_Entry]:
@@ -268,6 +272,8 @@ def _odd_entries(store: Store) -> Iterator[_Entry]:
             continue
         if oddity.kind == "directory":
             yield _Entry(oddity.place[-1], oddity.name, None, None)
+        elif oddity.kind == "stray" and oddity.path in files:
+            yield _entry(store, files[oddity.path])  # "-1" is a number to Java
         else:
             yield _Entry(oddity.place[-1], oddity.name, files.get(oddity.path), None, oddity.detail)
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rmqinspect.broker.dispatch import further_units, has_queue_unit
+from rmqinspect.broker.dispatch import further_units, has_queue_unit, unreadable_offset
 from rmqinspect.broker.eras import Rules
 from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.codec.properties import Items
@@ -58,6 +58,8 @@ _NOT_MULTIPLIED = {
     "no_retry_system_schedule": (b"%RETRY%", b"rmq_sys_", b"SCHEDULE_TOPIC_XXXX"),
 }
 
+_SKIPS_PATHS = ("no_retry_timer_schedule", "no_retry_system_schedule")
+
 _FAR = 2**62  # a queue offset in bytes beyond it is hostile: kept inside 64 bits
 
 
@@ -87,6 +89,7 @@ class Queues:
         # Without a unit in the last file, the maximum of a batch queue is that of the file before it.
         for row in np.flatnonzero(~self._state.simple & (self._state.numbers[:, POSITION] == 0)).tolist():
             revise(self._state, row)
+        self.refusal: Refusal | None = None  # why dispatch fails, and with it the start
         self._listed: list[Queue] = []  # the queues of the scan
         self._rows: Ints = np.empty(0, np.int64)  # row of each of them, -1: none yet
 
@@ -238,12 +241,16 @@ class Queues:
         """Yield (number in `records`, row, queue offset) of further units."""
         properties, is_light = batch.records.properties, self._ends.settings.enable_lmq
         single = _NOT_MULTIPLIED.get(self._rules.multi_dispatch, ())
+        skips_paths = self._rules.multi_dispatch in _SKIPS_PATHS
         multiplied = np.flatnonzero(properties.of(b"INNER_MULTI_QUEUE_OFFSET")[records] >= 0)
         for number in multiplied.tolist():
             at = int(records[number])
             topic, queue_id = batch.queues[int(batch.numbers[at])]
             names = properties.value_of(b"INNER_MULTI_DISPATCH", at) or b""
             offsets = properties.value_of(b"INNER_MULTI_QUEUE_OFFSET", at) or b""
+            bad = unreadable_offset(topic.encode(), names, offsets, single, skips_paths=skips_paths)
+            if bad is not None and self.refusal is None:
+                self.refusal = _no_offset(batch, at, bad)
             for name, light_id, offset in further_units(
                 topic.encode(errors="replace"), queue_id, names, offsets, single
             ):
@@ -311,6 +318,13 @@ class QueueTable(QueueEnds):
     def recover(self, rules: Rules, loaded: Mapping[QueueName, tuple[QueueFile, ...]] | None = None) -> Queues:
         """Return the queues as ConsumeQueue#recover leaves them; `loaded` as in `Queues`."""
         return Queues(self, rules, loaded)
+
+
+def _no_offset(batch: Batch, at: int, text: str) -> Refusal:
+    """Return the refusal of a record whose further queue offsets cannot be read."""
+    place = int(batch.records.base + batch.records.starts[at])
+    why = f"INNER_MULTI_QUEUE_OFFSET of the record at {place} holds {text!r}, which is no number: dispatch fails there"
+    return Refusal(batch.segment.name, "multi_dispatch", why, "set enableMultiDispatch=false in broker.conf")
 
 
 def has_unit(sys_flags: Ints) -> Bools:

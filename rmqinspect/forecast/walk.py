@@ -49,12 +49,14 @@ def walk(evidence: Evidence, release: str, rules: Rules, *, clean: bool) -> Outc
         outcome.unknown = evidence.unknown
         return outcome
     outcome.assumptions = list(evidence.assumptions)
+    start = _Walk(evidence, rules, clean, outcome)
     try:
-        _Walk(evidence, rules, clean, outcome).run()
+        start.run()
     except _Ends:
         pass
     except Unreadable as error:
         outcome.unknown = str(error)
+    start.note_deleted()
     if outcome.refusal is not None:
         outcome.verdict = Verdict.REFUSES
     return outcome
@@ -75,6 +77,7 @@ class _Walk:
     loaded: Loaded = field(init=False)
     queues: Queues = field(init=False)
     index: IndexState = field(init=False)
+    is_loaded: bool = False  # all of these are there
     confirmed: int | None = None  # confirmOffset; None: all of the log
 
     def run(self) -> None:
@@ -117,9 +120,8 @@ class _Walk:
         self._end_if(self.loaded.refusal, self.loaded.unknown)
         self.index = evidence.index.load(self.rules, evidence.checkpoint, clean=self.clean)
         outcome.decisions += self.index.decisions
-        outcome.deleted_files += self.index.deleted
-        outcome.deleted_index_files = _last_names(self.index.deleted)
         self.queues = Queues(evidence.queues, self.rules, self.loaded.queues)
+        self.is_loaded = True
         reached = self.queues.max_physic_offset
         inputs = (("maxPhysicOffset", reached), ("queue_end", self.rules.queue_end))
         self._decide("queues", f"the queues reach {reached}", inputs, "ConsumeQueue#recover")
@@ -148,6 +150,7 @@ class _Walk:
         scan = scanner.scan(
             self.rules, start.segment, start.position, clean=self.clean, take=take, counted=start.counted
         )
+        self._end_if(self.queues.refusal)
         self._note_scan(scan)
         self._cut_queues(reached, scan.end)
         left = self._cut_log(segments, scan.end)
@@ -291,6 +294,7 @@ class _Walk:
         known = self.outcome.dispatch_start
         self.outcome.dispatch_start = begin if known is None else min(begin, known)
         stuck = reput(self.evidence.store, segments, self.rules, settings, begin, end, self._dispatch)
+        self._end_if(self.queues.refusal)
         if stuck is not None:
             why = f"dispatch does not get past {stuck}, and the start waits for it forever"
             self._end_if(Refusal("commitlog", "reput_from", why, "restore what is missing or damaged there"))
@@ -310,6 +314,13 @@ class _Walk:
         self._end_if(refusal)
 
     # --- what the outcome says ------------------------------------------------------------------
+
+    def note_deleted(self) -> None:
+        """Note what is deleted of queues and index, also where the start fails behind that."""
+        if self.is_loaded:
+            outcome, index = self.outcome, self.index
+            outcome.deleted_files += self.queues.deleted_files + index.deleted
+            outcome.index_files_after, outcome.deleted_index_files = map(_last_names, (index.after, index.deleted))
 
     def _end_if(self, refusal: Refusal | None, unknown: str | None = None) -> None:
         """End the walk where the start fails, or where it cannot be told how it goes on.
