@@ -11,6 +11,7 @@ from rmqinspect.forecast.config_files import ConfigCopies
 from rmqinspect.forecast.dledger import ledger_files, why_not_told
 from rmqinspect.forecast.index_files import IndexFiles
 from rmqinspect.forecast.listing import Listing
+from rmqinspect.forecast.parts import only_parts
 from rmqinspect.forecast.queue_ends import QueueEnds
 from rmqinspect.forecast.scan import LogScanner
 from rmqinspect.forecast.settings import Settings, settings_of
@@ -91,8 +92,8 @@ class Evidence:
     def unknown(self) -> str | None:
         """Why nothing can be told about a start; None if it can."""
         store = self.store
-        if store.given != "store":
-            return "not a whole store: the queues, the checkpoint and the file abort decide, too"
+        if (parts := only_parts(store)) is not None:
+            return parts
         if store.hides_log:
             return "the folder of the commit log cannot be listed"
         return why_not_told(store)
