@@ -53,6 +53,7 @@ def truncate(state: QueueState, end: int) -> None:
     sound[known] = (numbers[known, MADE] > 0) | ((recovered.accepted > 0) & (recovered.tops < end))
     sound &= (numbers[:, POSITION] > 0) & (numbers[:, TOP] < end) & (end > 0)
     sound &= (numbers[:, MADE] > 0) | ((numbers[:, APPENDED] < 0) & ~state.cut)
+    sound &= numbers[:, BASE] % np.maximum(1, numbers[:, FILE_SIZE]) == 0  # else files overlap, and it holds others
     for row in np.flatnonzero((state.file_counts > 0) & ~sound).tolist():
         _truncate(state, row, end, int(none_left[row]))
     _forget_cut(state)
