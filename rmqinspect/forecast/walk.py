@@ -83,15 +83,12 @@ class _Walk:
     def run(self) -> None:
         """Walk the start to where it ends."""
         last, unknown = self._load()
-        try:
-            if self.evidence.ledger and self.rules.ledger_scan != "absent":
-                self._recover_ledger()
-            elif self.loaded.segments:
-                self._recover()
-            else:
-                self._recover_nothing()
-        finally:  # a start that fails in there has deleted them, too
-            self.outcome.deleted_files += self.queues.deleted_files
+        if self.evidence.ledger and self.rules.ledger_scan != "absent":
+            self._recover_ledger()
+        elif self.loaded.segments:
+            self._recover()
+        else:
+            self._recover_nothing()
         self._correct()
         for refusal in (self.index.refusal, last):  # load fails because of these, behind recovery
             self._end_if(refusal)
@@ -308,7 +305,6 @@ class _Walk:
         outcome.queues = self.queues.outcomes(range(max(0, outcome.min_offset), outcome.end_offset))
         outcome.unreachable = sum(queue.unreachable for queue in outcome.queues)
         outcome.groups_beyond = groups_beyond(self.evidence.group_offsets, outcome.queues)
-        outcome.index_files_after = _last_names(index.after)
         outcome.new_index_files = index.new
         outcome.index_entries_behind = index.entries_behind(outcome.end_offset)
         self._end_if(refusal)

@@ -29,6 +29,7 @@ def outcome_of(name: str, **changes: Any) -> Outcome:
 def test_a_start_does_what_the_broker_did(name: str) -> None:
     outcome, answer = outcome_of(name), recorded_answer(name)
     assert differences(document(Forecast([outcome])), answer) == []
+    assert len(set(outcome.deleted_files)) == len(outcome.deleted_files)
     if answer.serves:
         # Those too that are empty, and in the broker's memory alone.
         assert {(queue.topic, queue.queue_id) for queue in outcome.queues} == answer.serves.queues.keys()
