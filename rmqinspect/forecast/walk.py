@@ -288,6 +288,9 @@ class _Walk:
         )
         if begin >= end:
             return
+        if settings.duplication_enable and self.rules.reput_from == "queue_end":
+            why = "with duplicationEnable dispatch waits for confirmOffset, which a start leaves at -1"
+            self._end_if(Refusal("commitlog", "reput_from", why, "set duplicationEnable=false in broker.conf"))
         known = self.outcome.dispatch_start
         self.outcome.dispatch_start = begin if known is None else min(begin, known)
         stuck = reput(self.evidence.store, segments, self.rules, settings, begin, end, self._dispatch)

@@ -4,6 +4,7 @@ A broker's answer is a document with the names of truth.json (`tests/data/README
 the family crash, fresh from `tests/support/real_brokers.py`. `answer_of` reads both.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -190,5 +191,7 @@ def _state(state: Document, index_files: list[Document], before: Mapping[str, in
 
 
 def _base(name: str) -> int | None:
+    """Return the number that a file's name is for Long#parseLong; None if it is none."""
     last = name.rpartition("/")[2]
-    return int(last) if last.isascii() and last.isdigit() else None
+    number = int(last) if re.fullmatch(r"[+-]?[0-9]+", last) else None
+    return number if number is not None and -(2**63) <= number < 2**63 else None
