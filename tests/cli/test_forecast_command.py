@@ -31,6 +31,7 @@ def test_the_document_says_the_same_as_the_screen(forecast: Run) -> None:
     assert (status, told["verdict"], told["lost_messages"]) == (3, "STARTS, LOSES DATA", 145)
     assert told["rejected"]["physical_offset"] == told["end_offset"] == 97187
     assert "versions" not in told
+    assert len(set(told["deleted_files"])) == len(told["deleted_files"])
     assert sum(told["lost_by_topic"].values()) == 145
     assert "VERDICT    STARTS, LOSES DATA: 145 records" in forecast(FLIPPED, "--broker-version", "5.3.3")[1]
     _, out, _ = forecast(FLIPPED, "-f", "json", "--all-versions")
