@@ -154,7 +154,7 @@ CHOICES: Mapping[str, tuple[int, Mapping[str, Choose]]] = {
             ),
         },
     ),
-    "set_topic": (1, {**ANY_RECORD, "text": _one_of("Z", "TZ", "\0", "\xff", "/", ".", "%")}),
+    "set_topic": (1, {**ANY_RECORD, "text": _one_of("Z", "TZ", "\xff", "/", ".", "%")}),
     "zero_pages": (5, {"segment": SEGMENT, "page": _number(16), "pages": _one_of(1, 1, 2, 5)}),
     "tear": (4, {"segment": _one_of(-1, -1, -1, -2), "record": RECORD, "byte": _number(400)}),
     "set_blank": (
