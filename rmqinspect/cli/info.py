@@ -22,9 +22,12 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
     from rmqinspect.commitlog.tail import LogEnd
+    from rmqinspect.forecast.outcome import Forecast
     from rmqinspect.show.overview import Overview
+    from rmqinspect.store.model import Store
 
 _SCREEN = Screen(indent=14, phrases=True)
+_MOST_SCANNED = 2 << 30  # bytes of segments: by default the one in use, and the preallocated one behind it
 _LISTED = 4  # oddities, names and ranges listed; the others are counted
 
 # Checkpoint fields -> their names on the screen.
@@ -52,6 +55,7 @@ def command(arguments: InfoArguments) -> int:
     from rmqinspect.rocksdb.unpack import unpacked
     from rmqinspect.show.overview import overview
     from rmqinspect.store.discover import open_store
+    from rmqinspect.store.reader import FileReader
 
     # Ten thousand files make many objects, all of which live to the end: a collection would free nothing.
     gc.disable()
@@ -59,6 +63,9 @@ def command(arguments: InfoArguments) -> int:
         store = open_store(arguments.paths, **arguments.opening)
         with unpacked(store, replace(arguments.unpacking, ends_only=True)) as whole:
             facts = overview(whole)
+        before = FileReader.bytes_read
+        start = _next_start(store)
+        facts = replace(facts, bytes_read=facts.bytes_read + FileReader.bytes_read - before)
     finally:
         gc.enable()
     if not arguments.quiet:
@@ -68,9 +75,9 @@ def command(arguments: InfoArguments) -> int:
     colour = use_colour(arguments.color, arguments.output)
     with printed_to(arguments.output, store.paths):
         if document_format(arguments) == "json":
-            click.echo(escape_json(json.dumps(_document(facts), ensure_ascii=False)))
+            click.echo(escape_json(json.dumps(_document(facts, start), ensure_ascii=False)))
         else:
-            for label, text in _rows(facts, arguments.zone):
+            for label, text in (*_rows(facts, arguments.zone), *_start_rows(facts, start)):
                 for line in _SCREEN.rows(label, text):
                     print_line(line, colour=colour)
             for line in _next(facts, tuple(map(shown, arguments.paths)) or (facts.name,)):
@@ -78,6 +85,25 @@ def command(arguments: InfoArguments) -> int:
     for problem in facts.unread:
         print(f"not read: {escape(problem)}", file=sys.stderr)
     return ExitStatus.UNREADABLE if facts.unread else ExitStatus.DONE
+
+
+class _TooMuch(Exception):
+    """The start scans more of the log than this command reads."""
+
+
+def _next_start(store: "Store") -> "Forecast | None":
+    """Return what the next start does; None if it scans much of the log."""
+    from rmqinspect.forecast.versions import ForecastRequest
+    from rmqinspect.verify.next_start import next_start
+
+    def announce(size: int, why: str) -> None:
+        if size > _MOST_SCANNED:
+            raise _TooMuch(why)
+
+    try:
+        return next_start(store, ForecastRequest(count_losses=False, announce=announce))
+    except _TooMuch:
+        return None
 
 
 # --- the screen ---------------------------------------------------------------------------------
@@ -115,6 +141,13 @@ def _rows(facts: "Overview", zone: "tzinfo") -> Iterator[tuple[str, str]]:
     if absent:
         yield "not given", ", ".join(absent)
     yield from _oddities(facts)
+
+
+def _start_rows(facts: "Overview", start: "Forecast | None") -> Iterator[tuple[str, str]]:
+    from rmqinspect.verify.start_summary import start_lines
+
+    for number, text in enumerate(start_lines(start, facts.log.end.end) if start else ()):
+        yield "" if number else "next start", text
 
 
 def _stopped(facts: "Overview") -> str:
@@ -282,7 +315,8 @@ def _moment(milliseconds: int | None, zone: "tzinfo") -> str:
 # --- the JSON document -------------------------------------------------------------------------------
 
 
-def _document(facts: "Overview") -> dict[str, Any]:
+def _document(facts: "Overview", start: "Forecast | None") -> dict[str, Any]:
+    from rmqinspect.verify.start_summary import start_document
     from rmqinspect.version import tool_name
 
     plain = asdict(facts)
@@ -311,4 +345,5 @@ def _document(facts: "Overview") -> dict[str, Any]:
             "goes_on": end.goes_on,
             "damaged": end.damaged,
         },
+        "next_start": start_document(start, end.end),
     }
