@@ -251,7 +251,7 @@ def test_verify_follows_the_units_in_rocksdb(name: str, capsys: pytest.CaptureFi
     assert main(["verify", str(oracle.store("broker", name)), "--level", "deep"]) == ExitStatus.DONE
     printed = capsys.readouterr().out
     assert re.search(r"^queues       (\d+) of \1 units lead to their record$", printed, re.MULTILINE)
-    assert "in RocksDB" not in printed
+    assert "in RocksDB (" not in printed
 
 
 @needs_rocksdict
