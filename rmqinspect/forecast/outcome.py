@@ -152,4 +152,5 @@ _ORDER = list(Verdict)
 
 def price(outcome: Outcome) -> tuple[int, int]:
     """Return what a start costs, for comparisons: a lower price is better."""
-    return _ORDER.index(outcome.verdict), outcome.losses.messages + outcome.unreachable
+    without_log = outcome.losses.units if outcome.min_offset < 0 else 0
+    return _ORDER.index(outcome.verdict), outcome.losses.messages + outcome.unreachable + without_log

@@ -18,6 +18,10 @@ from rmqinspect.forecast.walk import walk
 from rmqinspect.store.model import Store
 from rmqinspect.text import text_of
 
+_SERVES_NOTHING = (
+    "no queue leads to what the log holds: consumers get none of it, and queue offsets begin at 0 again; after an "
+    "unclean exit (with a file abort) a start makes queues of the part of the log that it scans"
+)
 _LOG_ELSEWHERE = (
     "the queues belong to a log that is not here: if it lies in another folder (storePathCommitLog), give that one, too"
 )
@@ -107,6 +111,8 @@ class Teller:
         _note_units(outcome)
         if outcome.min_offset < 0 and outcome.losses.units:
             outcome.notes.append(_LOG_ELSEWHERE)
+        if _serves_nothing(outcome):
+            outcome.notes.append(_SERVES_NOTHING)
         outcome.verdict = verdict_of(outcome)
         if not self._counts and self._losses.any_behind(outcome.end_offset):
             outcome.verdict = Verdict.LOSES
@@ -114,8 +120,20 @@ class Teller:
 
 
 def verdict_of(outcome: Outcome) -> Verdict:
-    """Return the verdict of a start that was walked to its end."""
-    return Verdict.LOSES if outcome.losses.messages or outcome.unreachable else Verdict.SAFE
+    """Return the verdict of a start that was walked to its end.
+
+    Queues that are deleted because the log is not there are a loss, too: if it is only in another place, nothing leads
+    to its messages any more.
+    """
+    without_log = outcome.min_offset < 0 and outcome.losses.units
+    return Verdict.LOSES if outcome.losses.messages or outcome.unreachable or without_log else Verdict.SAFE
+
+
+def _serves_nothing(outcome: Outcome) -> bool:
+    """Whether the log holds something, and no queue leads to it."""
+    return 0 <= outcome.min_offset < outcome.end_offset and all(
+        queue.min_after >= queue.max_after for queue in outcome.queues
+    )
 
 
 def _note_units(outcome: Outcome) -> None:

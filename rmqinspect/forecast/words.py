@@ -36,6 +36,8 @@ def loss_words(outcome: Outcome) -> str:
         parts = ["how many records, was not counted"]
     if outcome.unreachable:
         parts.append(f"{count(outcome.unreachable, 'message')} out of reach for consumers")
+    if outcome.min_offset < 0 and losses.units:
+        parts.append(f"{count(losses.units, 'queue unit')} of a log that is not here")
     return ", ".join(parts) or "nothing"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rmqinspect.forecast.document import document
-from rmqinspect.forecast.outcome import Forecast, Outcome
+from rmqinspect.forecast.outcome import Forecast, Outcome, Verdict
 from rmqinspect.forecast.versions import ForecastRequest, forecast
 from rmqinspect.store.discover import open_store
 from tests.support import oracle
@@ -33,3 +33,17 @@ def test_a_start_does_what_the_broker_did(name: str) -> None:
     if answer.serves:
         # Those too that are empty, and in the broker's memory alone.
         assert {(queue.topic, queue.queue_id) for queue in outcome.queues} == answer.serves.queues.keys()
+
+
+@pytest.mark.parametrize("name", ["log_dir_lost-5.3.3-c", "log_empty-5.2.0-c", "log_only_zero_len-5.3.3-c"])
+def test_queues_that_are_deleted_with_no_log_are_a_loss(name: str) -> None:
+    outcome = outcome_of(name)
+    assert outcome.verdict is Verdict.LOSES
+    assert outcome.losses.messages == 0 < outcome.losses.units
+
+
+def test_a_log_that_no_queue_leads_to_is_noted() -> None:
+    outcome = outcome_of("cq_lost-5.2.0-c")
+    assert outcome.verdict is Verdict.SAFE
+    assert any(note.startswith("no queue leads to what the log holds") for note in outcome.notes)
+    assert not outcome_of("cq_lost-5.3.3-r").notes
