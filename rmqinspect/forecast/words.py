@@ -33,7 +33,7 @@ def loss_words(outcome: Outcome) -> str:
     losses = outcome.losses
     parts = [count(losses.messages, "record")] if losses.messages else []
     if not outcome.losses_counted:
-        parts = ["how many records, was not counted"]
+        parts = ["records not counted"]
     if outcome.unreachable:
         parts.append(f"{count(outcome.unreachable, 'message')} out of reach for consumers")
     if outcome.min_offset < 0 and losses.units:

@@ -60,7 +60,7 @@ def test_the_screen_of_the_transcript(
         "queues": "13 in 7 topics, 250 units; deepest TopicA queue 0: 0 to 51",
         "index": "3 files, 530 entries, newest 2026-11-21T08:48:46.708Z",
         "groups": "none: no consumer offsets",
-        "next start": "STARTS, LOSES DATA with 5.2.0 to 5.3.3: how many records, was not counted "
+        "next start": "STARTS, LOSES DATA with 5.2.0 to 5.3.3: records not counted "
         "the log would end at 97 187 of 217 698: BODYCRC does not match the body "
         "3 segments, 6 queue files, 1 index file deleted",
     }

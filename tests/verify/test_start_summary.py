@@ -64,7 +64,7 @@ def test_a_broker_that_does_not_start() -> None:
 
 def test_what_was_not_counted_is_said() -> None:
     found = Forecast([replace(LOSES, losses=Losses(), losses_counted=False)])
-    assert start_words(found) == "STARTS, LOSES DATA with 5.2.0 to 5.3.3: how many records, was not counted"
+    assert start_words(found) == "STARTS, LOSES DATA with 5.2.0 to 5.3.3: records not counted"
     document = start_document(found, 217698)
     assert document is not None
     assert document["versions"][0]["lost_messages"] is document["versions"][0]["lost_by_topic"] is None
