@@ -11,7 +11,6 @@ Source: CommitLog#checkMessageAndReturnSize (DispatchRequest), CommitLogDispatch
 MultiDispatch (4.9.3+), IndexService#buildIndex; RocketMQ 4.0.0 to 5.5.0.
 """
 
-import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 
 from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.codec.java_hash import as_int, hash_of, index_hash_of, java_hash
+from rmqinspect.codec.java_numbers import java_number
 from rmqinspect.codec.kernels import (
     Bytes,
     ByteTableOut,
@@ -45,7 +45,6 @@ from rmqinspect.topics import LMQ_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX
 # Records of these topics are never multi-dispatched. Source: MultiDispatchUtils#checkMultiDispatchQueue.
 _NOT_MULTIPLIED = (b"%RETRY%", SYSTEM_PREFIX.encode(), SCHEDULE_TOPIC.encode())
 
-_JAVA_LONG = re.compile(r"[+-]?\d{1,18}")  # of at most 18 digits, as a queue offset has
 _SPACE = ord(" ")  # MessageConst.KEY_SEPARATOR
 _ZERO = ord("0")
 _TAG_KEY = b"T#"  # stands between topic and tags in the text that 5.4.0 and later index
@@ -359,7 +358,7 @@ def unreadable_offset(
     if not names or topic.startswith(single) or len(listed) != len(numbers):
         return None
     for name, number in zip(listed, numbers, strict=True):
-        if not (skips_paths and "/" in name) and not _JAVA_LONG.fullmatch(number):
+        if not (skips_paths and "/" in name) and java_number(number, 64) is None:
             return number
     return None
 

@@ -10,7 +10,7 @@ for a release. An era is a run of releases with the same rules.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 from typing import Any, Literal, NamedTuple
@@ -560,6 +560,12 @@ def rules_of_start(release: str) -> Rules:
     return Rules(**holds)
 
 
+def first_release(name: str, value: Value) -> str:
+    """Return the first release in which a rule has a value that it has in some."""
+    (values,) = (rule.values for rule in RULES if rule.name == name)
+    return next(since for since, own in values if own == value)
+
+
 class Era(NamedTuple):
     """A run of releases, both ends included, that start a store by the same rules."""
 
@@ -575,7 +581,3 @@ def eras() -> tuple[Era, ...]:
     """Return all eras in order."""
     runs = [list(run) for _, run in groupby(RELEASES, key=rules_of_start)]
     return tuple(Era(run[0], run[-1]) for run in runs)
-
-
-NAMES = tuple(field.name for field in fields(Rules))
-"""The names of all rules."""

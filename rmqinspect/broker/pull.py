@@ -26,6 +26,7 @@ from typing import NamedTuple, Protocol
 
 from rmqinspect.broker.by_release import Changes, rules_of
 from rmqinspect.codec.hashes import java_string_hash
+from rmqinspect.codec.java_numbers import wrapped_int
 
 FOUND = "FOUND"
 NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
@@ -128,7 +129,7 @@ class Subscription:
 
     def takes(self, tags_code: int | None) -> bool:
         """Whether a broker gives a message with this tags code. Source: #isMatchedByConsumeQueue."""
-        return tags_code is None or not self.tags or _as_int(tags_code) in self._codes
+        return tags_code is None or not self.tags or wrapped_int(tags_code) in self._codes
 
     def keeps(self, tag: str | None) -> bool:
         """Whether the client passes on a message with this tag. Source: PullAPIWrapper#processPullResult."""
@@ -137,11 +138,6 @@ class Subscription:
     @property
     def _codes(self) -> frozenset[int]:
         return frozenset(map(java_string_hash, self.tags))
-
-
-def _as_int(value: int) -> int:
-    """Return the low 32 bits of a long as Java's int."""
-    return ((value & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,12 @@ an array that is too large for the heap ends the start.
 Source: CommitLog#checkMessageAndReturnSize, MessageDecoder#string2messageProperties; RocketMQ 4.0.0 to 5.5.0.
 """
 
-import unicodedata
 import zlib
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from rmqinspect.broker.eras import Rules
+from rmqinspect.codec.java_numbers import java_number, wrapped_int
 from rmqinspect.forecast.settings import Settings
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
@@ -166,7 +166,7 @@ def _parse(buffer: _Buffer, rules: Rules, settings: Settings, *, crc: bool, read
     if rules.size_fits and buffer.remaining <= _INT:
         raise _Rejected("short")
     total_size = buffer.number(_INT)
-    if rules.size_fits and buffer.remaining < _wrapped(total_size - _INT):
+    if rules.size_fits and buffer.remaining < wrapped_int(total_size - _INT):
         raise _Rejected("size_negative" if total_size < 0 else "size")
     magic = buffer.number(_INT)
     if magic == message.MAGIC_BLANK:
@@ -190,7 +190,7 @@ def _parse(buffer: _Buffer, rules: Rules, settings: Settings, *, crc: bool, read
         if rules.duplication_info and settings.duplication_enable and not _is_pair(properties.get("DUP_INFO")):
             raise _Rejected("duplication_info")
         delay = properties.get("DELAY") if topic == SCHEDULE_TOPIC else None
-        if delay is not None and not is_java_number(delay, _INT):
+        if delay is not None and java_number(delay, 32) is None:
             raise _Rejected("delay")
     if whole_record:
         _check_property_crc(buffer, properties, total_size, rules)
@@ -204,7 +204,7 @@ def _parse(buffer: _Buffer, rules: Rules, settings: Settings, *, crc: bool, read
 def _has_good_batch(properties: Mapping[str, str]) -> bool:
     """Whether the numbers of an inner batch, if both are there, are numbers. Source: CommitLog#setBatchSizeIfNeeded."""
     number, base = properties.get("INNER_NUM"), properties.get("INNER_BASE")
-    return number is None or base is None or (is_java_number(base, _LONG) and is_java_number(number, _SHORT))
+    return number is None or base is None or None not in (java_number(base, 64), java_number(number, 16))
 
 
 def _check_magic(magic: int, total_size: int, rules: Rules) -> None:
@@ -257,7 +257,7 @@ def _check_property_crc(buffer: _Buffer, properties: Mapping[str, str], total_si
     expected = 0
     units = digits.encode("utf-16-be", "surrogatepass")
     for high, low in reversed(list(zip(units[::2], units[1::2], strict=True))):
-        expected = _wrapped(expected * 10 + (high << 8 | low) - ord("0"))
+        expected = wrapped_int(expected * 10 + (high << 8 | low) - ord("0"))
     start = buffer.position - total_size
     if expected < 0 or (expected == 0 and rules.property_crc == "not_zero") or buffer.at + start < 0:
         raise _Rejected("property_crc")
@@ -287,25 +287,3 @@ def parse_properties(text: str, rules: Rules) -> dict[str, str]:
 def _is_pair(text: str | None) -> bool:
     """Whether String#split at "_" gives two parts: it drops empty ones at the end."""
     return text is not None and len(text.rstrip("_").split("_")) == 2
-
-
-def is_java_number(text: str, size: int) -> bool:
-    """Whether Java parses a text as an integer of `size` bytes: a sign, then digits of any script.
-
-    Source: Integer#parseInt, Long#parseLong, Short#parseShort.
-    """
-    digits = text[1:] if text[:1] in ("+", "-") else text
-    # Character#digit of a char: digits outside of the Basic Multilingual Plane are two chars, and none.
-    if not digits or any(unicodedata.decimal(char, None) is None or ord(char) > 0xFFFF for char in digits):
-        return False
-    value, limit = 0, (1 << (8 * size - 1)) - (text[0] != "-")
-    for char in digits:
-        value = value * 10 + unicodedata.decimal(char)
-        if value > limit:
-            return False
-    return True
-
-
-def _wrapped(value: int) -> int:
-    """Return a Java int after overflow."""
-    return ((value + 0x80000000) & 0xFFFFFFFF) - 0x80000000

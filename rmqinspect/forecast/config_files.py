@@ -94,7 +94,7 @@ def read_config_files(
     (first if rules.schedule_offsets == "first" else last).append(_DELAYS)
     if rules.timer and settings.timer_wheel_enable:
         last.insert(0, "timermetrics")
-    if settings.store_type == "defaultRocksDB" or settings.config_manager_version.lower() == "v2":
+    if settings.has_rocksdb_queues or settings.config_manager_version.lower() == "v2":
         first = [name for name in first if name not in _IN_ROCKSDB]
     start.first = _read_all(copies, rules, settings, first, start)
     timer = load_timer_log(store, rules, settings)

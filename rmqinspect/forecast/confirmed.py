@@ -23,14 +23,12 @@ from rmqinspect.forecast.settings import Settings
 from rmqinspect.schemas import message
 from rmqinspect.store.model import Segment
 
-_SLAVE = "SLAVE"
-
 
 def confirmed_offset(rules: Rules, settings: Settings, checkpoint: Mapping[str, int]) -> int | Refusal | None:
     """Return confirmOffset as recovery begins; None where everything counts as confirmed."""
     if _has_controller(rules, settings):
         stored = checkpoint.get("confirm_phy_offset", 0)
-        if settings.broker_role.upper() == _SLAVE:
+        if settings.is_slave:
             return stored
         if rules.controller_master == "log_end":
             return None

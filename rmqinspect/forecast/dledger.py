@@ -30,6 +30,7 @@ from rmqinspect.schemas import message
 from rmqinspect.schemas.dledger import EntryHead, EntryIndexUnit
 from rmqinspect.store.model import Segment, Store, StoreFile
 from rmqinspect.store.reader import open_file
+from rmqinspect.text import count, group_digits
 
 _RECOVERED_FILES = 3
 _INDEX_FILE_SIZE = 5 * 1024 * 1024 * EntryIndexUnit.sizeof()  # DLedgerConfig#mappedFileSizeForEntryIndex
@@ -139,7 +140,7 @@ def _refusal(store: Store, files: Sequence[Segment], settings: Settings) -> Refu
     for listing, size in ((files, settings.mapped_file_size_commit_log), (indexes, _INDEX_FILE_SIZE)):
         for file in listing:
             if file.size != size:
-                why = f"{file.name} has {file.size} bytes, {size} are expected: the library exits"
+                why = f"{file.name} has {count(file.size, 'byte')}, not {group_digits(size)}: the library exits"
                 return Refusal(file.name, "ledger_length", why, f"copy {file.name}, then give it its full length")
         for before, after in pairwise(listing):
             if _base(after) - _base(before) != size:

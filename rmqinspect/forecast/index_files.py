@@ -22,11 +22,11 @@ import numpy as np
 from rmqinspect.broker.dispatch import Dispatcher
 from rmqinspect.broker.eras import Rules
 from rmqinspect.codec.arrays import Ints
+from rmqinspect.codec.java_numbers import java_number
 from rmqinspect.codec.kernels import IntsOut, kernel
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.commitlog.records import Records
 from rmqinspect.errors import Unreadable
-from rmqinspect.forecast.mapped_files import java_number
 from rmqinspect.forecast.outcome import Decision, Refusal
 from rmqinspect.forecast.settings import Settings
 from rmqinspect.index.geometry import Geometry, read_entries

@@ -24,7 +24,7 @@ _MAGIC, _SIZE, _INDEX, _TERM, _POSITION, _BODY_SIZE = (
     place_of(EntryHead, name) for name in ("magic", "size", "index", "term", "position", "body_size")
 )
 MAGIC: Final = ENTRY_MAGICS[0]  # the recovery refuses all others, those of later versions of the library, too
-_LAST_INDEX, _LAST_TERM, _STOP, _LAST_ENTRY = range(4)  # of the state
+_LAST_INDEX, _LAST_TERM, _STOP = range(3)  # of the state
 _MORE, _BLANK, _ZERO, _BAD_MAGIC, _BAD_SIZE, _BAD_PLACE, _BAD_ORDER = range(7)  # why following stopped
 _REASONS = {
     _ZERO: "zero",
@@ -42,7 +42,6 @@ class Entries(NamedTuple):
     is_blank: bool  # a blank stands there: they go on in the next file
     reason: str  # a code of `check.REASONS`, where nothing good stands
     last: tuple[int, int]  # index and term of the last one, -1 without any
-    last_position: int  # where it begins, -1: none in this file
 
 
 @kernel
@@ -72,7 +71,6 @@ def _follow(raw: Bytes, filled: int, first: int, base: int, left: int, state: In
             return at
         state[_LAST_INDEX] = index
         state[_LAST_TERM] = term
-        state[_LAST_ENTRY] = base + at
         at += size
     state[_STOP] = _MORE
     return at
@@ -83,7 +81,7 @@ def follow_entries(segment: Segment, last: tuple[int, int] = (-1, -1)) -> Entrie
 
     :raises Unreadable: the file cannot be opened, or the system refuses to read it.
     """
-    state = np.array([*last, _MORE, -1], np.int64)
+    state = np.array([*last, _MORE], np.int64)
     position = 0
     with open_file(segment) as file:
         while True:
@@ -97,6 +95,5 @@ def follow_entries(segment: Segment, last: tuple[int, int] = (-1, -1)) -> Entrie
             position += _follow(np.frombuffer(raw, np.uint8), len(raw), 0, base, left, state)
             if state[_STOP] != _MORE:
                 break
-    index, term, stop, newest = state.tolist()
-    begins = newest - segment.base if newest >= 0 else -1
-    return Entries(position, stop == _BLANK, _REASONS.get(stop, ""), (index, term), begins)
+    index, term, stop = state.tolist()
+    return Entries(position, stop == _BLANK, _REASONS.get(stop, ""), (index, term))

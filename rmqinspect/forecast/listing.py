@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
+from rmqinspect.codec.java_numbers import java_number
 from rmqinspect.forecast.config_files import topic_types
-from rmqinspect.forecast.mapped_files import Entry, entry_of, java_number, odd_entry
+from rmqinspect.forecast.mapped_files import Entry, entry_of, odd_entry
 from rmqinspect.store.model import Place, QueueFile, Store
 
 KINDS = {"consumequeue": "queue", "batchconsumequeue": "batch_queue", "consumequeue_ext": "ext_queue"}

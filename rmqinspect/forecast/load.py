@@ -56,7 +56,7 @@ def load(store: Store, rules: Rules, settings: Settings, listing: Listing | None
         found.notes.append(f"process {holder} holds the lock: this is about the files as they are now")
     if store.hides_log:
         found = found._replace(unknown="the folder of the commit log could not be listed")
-    if not found.refusal and settings.store_type != "defaultRocksDB":
+    if not found.refusal and not settings.has_rocksdb_queues:
         found = _load_queues(listing, rules, settings, found)
     if not found.refusal:
         refusal, unknown = load_compaction(store, rules, settings)

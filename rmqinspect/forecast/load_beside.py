@@ -8,7 +8,8 @@ to 5.5.0.
 """
 
 from rmqinspect.broker.eras import Rules
-from rmqinspect.forecast.mapped_files import Entry, Folder, entry_of, java_number, load_folder
+from rmqinspect.codec.java_numbers import java_number
+from rmqinspect.forecast.mapped_files import Entry, Folder, entry_of, load_folder
 from rmqinspect.forecast.outcome import Refusal
 from rmqinspect.forecast.settings import Settings
 from rmqinspect.store.model import Store

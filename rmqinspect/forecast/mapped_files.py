@@ -11,16 +11,14 @@ Its entries are taken in the order of their names; for each, the first row that 
 Source: MappedFileQueue#load, #doLoad, MultiPathMappedFileQueue#load, MappedFile#init; RocketMQ 4.0.0 to 5.5.0.
 """
 
-import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from rmqinspect.broker.eras import Rules
+from rmqinspect.codec.java_numbers import java_number
 from rmqinspect.forecast.outcome import Refusal
 from rmqinspect.store.model import LAST_BASE, Oddity, StoreFile
-from rmqinspect.text import count
-
-_NUMBER = re.compile(r"[+-]?\d+")  # Java takes the digits of every script, as \d does
+from rmqinspect.text import count, group_digits
 
 
 class Entry(NamedTuple):
@@ -62,14 +60,6 @@ def odd_entry(oddity: Oddity, file: StoreFile | None) -> Entry:
     return Entry(name, oddity.name, 0, unread=unread)
 
 
-def java_number(name: str, bits: int) -> int | None:
-    """Return a name as Long#parseLong and Integer#parseInt read it, None where they throw."""
-    if not _NUMBER.fullmatch(name) or len(name) > 100:
-        return None
-    number = int(name)
-    return number if -(1 << (bits - 1)) <= number < 1 << (bits - 1) else None
-
-
 def load_folder(entries: Iterable[Entry], size: int, rules: Rules) -> Folder:
     """Return what a start makes of a folder of mapped files, each of which must have `size` bytes."""
     ordered = sorted(entries, key=lambda entry: entry.name.encode("utf-16-be", "surrogatepass"))
@@ -101,7 +91,7 @@ def _wrong_length(entry: Entry, size: int) -> Refusal:
     if entry.is_folder:
         why = f"{entry.shown} is a folder among mapped files"
     else:
-        why = f"{entry.shown} has {count(entry.size, 'byte')}, the setting says {size}"
+        why = f"{entry.shown} has {count(entry.size, 'byte')}, the setting says {group_digits(size)}"
     remedy = f"move {entry.shown} to a place outside of the store"
     holds_none = entry.is_folder or not entry.size or java_number(entry.name, 64) is None
     if not holds_none and entry.size < size:

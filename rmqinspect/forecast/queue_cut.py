@@ -198,7 +198,7 @@ def revise(state: QueueState, row: int) -> None:
         base, last = _base_before(state, row), size // unit - 1
     if last >= 0:
         units = state.units(row, base, last, 1)
-        numbers[BATCH_MAX] = units.bases[0] + units.counts[0]
+        numbers[BATCH_MAX] = (units.bases + units.counts)[0]  # of arrays: the sum may wrap, as in Java
 
 
 def _base_before(state: QueueState, row: int) -> int:

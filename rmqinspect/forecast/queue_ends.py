@@ -14,6 +14,7 @@ import numpy as np
 
 from rmqinspect.broker.eras import Rules
 from rmqinspect.codec.arrays import Ints, Units
+from rmqinspect.codec.java_numbers import wrapped_long
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.consumequeue.bounds import peek_queues
 from rmqinspect.consumequeue.units import LAYOUTS
@@ -146,15 +147,15 @@ class QueueEnds:
             prefix = self._prefix(files[at], size, unit)
             last = prefix if prefix.row else last
         end = files[at].base + prefix.row * unit
-        kept = [file for file in files if file.base + size <= end or end >= file.base]
+        kept = [file for file in files if end >= file.base]
         if len(kept) < len(files):
-            result.deleted += [file for file in files if file not in kept]
+            result.deleted += [file for file in files if end < file.base]
         newest = kept[-1]
         state[KEPT] = len(kept)
         state[FIRST], state[BASE] = kept[0].base, newest.base
         state[POSITION] = size if newest.base + size <= end else end - newest.base
         state[LAST] = last.offset
-        state[BATCH_MAX] = last.base + last.messages if last.row and kind == BATCH else 0
+        state[BATCH_MAX] = wrapped_long(last.base + last.messages) if last.row and kind == BATCH else 0
         result.last_sizes[row] = last.size
         result.accepted[row] = prefix.row
         result.tops[row] = prefix.top

@@ -142,4 +142,4 @@ def _correct_batches(state: QueueState, row: int, log_min: int) -> None:
     reached = units.offsets[:count] >= log_min
     before = int(reached.argmax()) if reached.any() else count
     if before:
-        numbers[MIN] = units.bases[before - 1] + units.counts[before - 1]
+        numbers[MIN] = (units.bases + units.counts)[before - 1]  # of arrays: the sum may wrap, as in Java

@@ -20,6 +20,7 @@ from rmqinspect.forecast.queue_units import (
     APPENDED,
     BASE,
     BLANK_END,
+    COLUMNS,
     FILE_SIZE,
     FIRST_WRITTEN,
     KEPT,
@@ -58,10 +59,11 @@ class QueueState:
         self.names = list(self.recovered.names)
         self.files = list(self.recovered.files)
         self.rows = {name: row for row, name in enumerate(self.names)}
-        self.numbers = self.recovered.state.copy()
+        self.numbers = self._numbers = self.recovered.state.copy()
         self.numbers[:, MAX_PHYSIC] = max_physic_of(rules, self.recovered)
         self.deleted = list(self.recovered.deleted)
-        self.cut = np.zeros(len(self.names), np.bool_)  # not as `recover` left it, apart from what was written
+        # Not as `recover` left it, apart from what was written.
+        self.cut = self._cut = np.zeros(len(self.names), np.bool_)
         self.written = Written()  # offsets and sizes
         self.written_batches = Written()  # bases and counts of units of batch queues
 
@@ -76,9 +78,16 @@ class QueueState:
             fresh[UNIT_SIZE], fresh[FILE_SIZE] = self.ends.layouts[name[0]].itemsize, self.ends.file_sizes[name[0]]
             if name[0] == BATCH:
                 fresh[MIN] = -1
-            self.numbers = np.concatenate((self.numbers, fresh[np.newaxis]))
-            self.cut = np.append(self.cut, True)
+            self._make_room(row)
+            self.numbers[row], self.cut[row] = fresh, True
         return row
+
+    def _make_room(self, row: int) -> None:
+        """Let numbers and marks go on to a row, with room for as many again: a log may have a million queues."""
+        if row >= len(self._numbers):
+            self._numbers = np.resize(self.numbers, (2 * row + 64, COLUMNS))
+            self._cut = np.resize(self.cut, 2 * row + 64)
+        self.numbers, self.cut = self._numbers[: row + 1], self._cut[: row + 1]
 
     def is_batch(self, row: int) -> bool:
         """Return whether a queue is a batch queue."""

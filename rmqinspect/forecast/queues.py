@@ -1,7 +1,7 @@
 """What a start does to every consume queue: recover, dispatch, cut, minimum.
 
-    QueueTable.read                the files, once for all walks
-        recover(rules) -> Queues   what `recover` leaves; a walk's own state
+    QueueEnds.read                 the files, once for all walks
+        Queues(ends, rules, …)     what `recover` leaves; a walk's own state
             dispatch(batch)        records of the scan, in log order
             truncate(end)          all queues are cut at the end of the log
             correct_minimum(...)   the minimum follows the log
@@ -33,6 +33,7 @@ from rmqinspect.forecast.queue_units import (
     BASE,
     BATCH_MAX,
     BLANK_END,
+    FILE_SIZE,
     KEPT,
     MADE,
     MAX_PHYSIC,
@@ -114,14 +115,12 @@ class Queues:
 
     # --- what the start does --------------------------------------------------------------------
 
-    def dispatch(self, batch: Batch, from_offset: int | None = None) -> None:
-        """Put the units of records; with `from_offset`, of those whose PHYSICALOFFSET is larger."""
+    def dispatch(self, batch: Batch) -> None:
+        """Put the units of records."""
         for size in batch.mismatched:
             self._put_nameless(size)
         records = batch.records
         entitled = has_unit(records.sys_flag)
-        if from_offset is not None:
-            entitled &= records.physical_offset > from_offset
         chosen = np.flatnonzero(entitled)
         if not len(chosen):
             return
@@ -309,15 +308,7 @@ class Queues:
         return int(messages.sum()), int(again.sum()), int((in_log & ~again).sum())
 
 
-_LASTING = frozenset([UNIT_SIZE, UNIT_SIZE + 1])  # a queue's own sizes
-
-
-class QueueTable(QueueEnds):
-    """All consume queues of a store, read once, from which each walk takes a state of its own."""
-
-    def recover(self, rules: Rules, loaded: Mapping[QueueName, tuple[QueueFile, ...]] | None = None) -> Queues:
-        """Return the queues as ConsumeQueue#recover leaves them; `loaded` as in `Queues`."""
-        return Queues(self, rules, loaded)
+_LASTING = frozenset([UNIT_SIZE, FILE_SIZE])  # a queue's own sizes
 
 
 def _no_offset(batch: Batch, at: int, text: str) -> Refusal:

@@ -19,8 +19,6 @@ from rmqinspect.forecast.scan import Batch, LogScanner
 from rmqinspect.forecast.settings import Settings
 from rmqinspect.store.model import Segment, Store
 
-_SLAVE = "SLAVE"
-
 
 def reput(
     store: Store,
@@ -82,7 +80,7 @@ def _through(
             return offset + size - offset % size
         if run.check.is_mismatch:
             offset, parser = offset + run.check.size, run.position + run.check.parsed
-        elif settings.broker_role.upper() == _SLAVE:
+        elif settings.is_slave:
             return None
         else:
             return offset + limit - first - counted

@@ -9,11 +9,11 @@ What the answer rests on, other than broker.conf, is said in words.
 Source: MixAll#properties2Object, MessageStoreConfig, BrokerConfig; RocketMQ 4.0.0 to 5.5.0.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from rmqinspect.codec.java_numbers import java_number
 from rmqinspect.consumequeue.units import usual_sizes
 from rmqinspect.index.geometry import Geometry, configured_geometry, read_index_files
 from rmqinspect.schemas.consumequeue import BatchUnit, QueueUnit
@@ -21,8 +21,8 @@ from rmqinspect.store.model import Store
 
 _UNIT_SIZE: int = QueueUnit.sizeof()
 _BATCH_UNIT_SIZE: int = BatchUnit.sizeof()
+_ROCKSDB = "defaultRocksDB"  # StoreType#DEFAULT_ROCKSDB
 _LEAST_TIMES = 5  # a compaction log is at least so many times as long as its queue
-_INT = re.compile(r"[+-]?\d{1,20}")  # Java's parseInt takes the digits of every script, as \d does
 # Newest index files that are asked for their slots and entries: the current one may be nearly empty.
 _ASKED_INDEX_FILES = 3
 
@@ -66,6 +66,21 @@ class Settings:
     flush_disk_type: str = "ASYNC_FLUSH"
     broker_role: str = "ASYNC_MASTER"
     message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+
+    @property
+    def has_rocksdb_queues(self) -> bool:
+        """Whether the queues are in RocksDB. Source: MessageStoreConfig#isEnableRocksDBStore."""
+        return self.store_type.lower() == _ROCKSDB.lower()
+
+    @property
+    def is_slave(self) -> bool:
+        """Whether the broker copies another one. Source: BrokerRole#SLAVE."""
+        return self.broker_role.upper() == "SLAVE"
+
+    @property
+    def has_safe_index(self) -> bool:
+        """Whether recovery goes back to what the index has. Source: MessageStoreConfig#isMessageIndexSafe."""
+        return self.message_index_enable and self.message_index_safe
 
 
 SPELLINGS: Mapping[str, tuple[str, ...]] = {
@@ -116,8 +131,8 @@ def settings_of(store: Store) -> tuple[Settings, list[str]]:
             if configured_geometry(store) is None:
                 assumed.append(f"index files as found: {geometry.slots} slots, {geometry.entries} entries")
     if "store_type" not in given and _has_rocksdb_queues(store):
-        found["store_type"] = "defaultRocksDB"
-        assumed.append("storeType=defaultRocksDB, because the queues are in RocksDB")
+        found["store_type"] = _ROCKSDB
+        assumed.append(f"storeType={_ROCKSDB}, because the queues are in RocksDB")
     if not store.settings:
         assumed.append("all other settings: the broker's default (no broker.conf was given)")
     values: dict[str, Any] = {**found, **given}
@@ -161,8 +176,7 @@ def _camel_case(name: str) -> str:
 
 def _int(text: str) -> int | None:
     """Read a number as Integer#parseInt does; None where it throws, and the broker keeps its default."""
-    number = int(text) if _INT.fullmatch(text) else None
-    return number if number is not None and -(2**31) <= number < 2**31 else None
+    return java_number(text, 32)
 
 
 def _boolean(text: str) -> bool:

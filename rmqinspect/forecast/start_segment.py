@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rmqinspect.broker.eras import RULES, Rules
+from rmqinspect.codec.java_numbers import wrapped_int, wrapped_long
 from rmqinspect.forecast.check import REASONS
 from rmqinspect.forecast.outcome import Decision, Refusal
 from rmqinspect.forecast.scan import FirstRecord, LogScanner
@@ -152,14 +153,14 @@ def _head_test(
     """Return the test of a segment's head, up to 5.3.3: its magic code, and its time, without any checksum."""
     magics = message.RECORD_MAGICS if rules.v2_records else (message.MAGIC_V1,)
     latest = minimum_time(checkpoint)
-    if _index_is_safe(settings):
+    if settings.has_safe_index:
         latest = min(latest, checkpoint.get("index_msg_timestamp", 0))
     inputs.append(("latest time of the first record", latest))
 
     def why_not(first: FirstRecord) -> str | None:
         if first.magic not in magics:
             return "no magic code of a record at position 4"
-        if _in_rocksdb(settings):
+        if settings.has_rocksdb_queues:
             return None if first.physical_offset <= queues_end else "its PHYSICALOFFSET is behind the end of the queues"
         if first.store_timestamp == 0:
             return "STORETIMESTAMP is 0"
@@ -180,13 +181,13 @@ def _record_test(
     """Return the test of a segment's first record, 5.4.0 and later: it is valid, and dispatched already."""
     latest = checkpoint.get("index_msg_timestamp", 0)
     noted = checkpoint.get("logics_physical_offset", 0)
-    by_time, farthest = not clean and not _in_rocksdb(settings), queues_end
+    by_time, farthest = not clean and not settings.has_rocksdb_queues, queues_end
     if by_time and rules.record_times == "logics_offset" and noted > 0:
         by_time, farthest = False, noted
     dispatched = minimum_time(checkpoint)
     if rules.record_times == "logics_offset":
         dispatched = checkpoint.get("logics_msg_timestamp", 0)
-    if _index_is_safe(settings):
+    if settings.has_safe_index:
         inputs.append(("latest time in the index", latest))
     inputs.append(("latest time of the first record", dispatched) if by_time else ("its latest offset", farthest))
 
@@ -195,7 +196,7 @@ def _record_test(
             return f"its first record is refused: {REASONS[first.check.reason or 'magic']}"
         if first.check.is_blank or first.store_timestamp == 0:
             return "STORETIMESTAMP is 0" if not first.check.is_blank else "it begins with a blank record"
-        if _index_is_safe(settings) and first.store_timestamp > latest:
+        if settings.has_safe_index and first.store_timestamp > latest:
             return f"STORETIMESTAMP {first.store_timestamp} is later than the index"
         if by_time:
             late = first.store_timestamp > dispatched
@@ -219,7 +220,7 @@ def _place(
     clean: bool,
 ) -> tuple[int, int] | Refusal:
     """Return the position where records are read, and what the broker counts it as: enableAcceleratedRecovery."""
-    in_rocksdb, how = _in_rocksdb(settings), rules.accelerated_start
+    in_rocksdb, how = settings.has_rocksdb_queues, rules.accelerated_start
     applies = (how == "rocksdb" and in_rocksdb) or (how == "unclean" and not clean)
     if not settings.enable_accelerated_recovery or not applies:
         return 0, 0
@@ -235,7 +236,7 @@ def _place(
     if counted <= 0:
         # 5.4.0 counts from the negative place on after a clean exit, though it reads from the segment's start.
         return 0, counted if clean else 0
-    position = _as_int(counted)
+    position = wrapped_int(counted)
     if 0 <= position <= segment.size:
         return position, counted
     return Refusal(
@@ -249,14 +250,6 @@ def _place(
 # --- settings and checkpoint --------------------------------------------------------------------
 
 
-def _index_is_safe(settings: Settings) -> bool:
-    return settings.message_index_enable and settings.message_index_safe
-
-
-def _in_rocksdb(settings: Settings) -> bool:
-    return settings.store_type.lower() == "defaultrocksdb"
-
-
 def _asks_rocksdb(rules: Rules, settings: Settings) -> bool:
     """Whether RECORD-TEST also asks the indexes or transactions in RocksDB."""
     all_stores = rules.dispatch_from == "all_stores"
@@ -267,12 +260,4 @@ def _asks_rocksdb(rules: Rules, settings: Settings) -> bool:
 def minimum_time(checkpoint: Mapping[str, int]) -> int:
     """Return StoreCheckpoint#getMinTimestamp: 3 s before the older of two times, as a Java long."""
     older = min(checkpoint.get("physic_msg_timestamp", 0), checkpoint.get("logics_msg_timestamp", 0))
-    return max(_as_long(older - _MARGIN), 0)
-
-
-def _as_int(value: int) -> int:
-    return ((value + (1 << 31)) & ((1 << 32) - 1)) - (1 << 31)
-
-
-def _as_long(value: int) -> int:
-    return ((value + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
+    return max(wrapped_long(older - _MARGIN), 0)

@@ -19,7 +19,7 @@ Source: DefaultMessageStore#load, #recover, #start; CommitLog#recoverNormally, #
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from rmqinspect.broker.eras import Rules
+from rmqinspect.broker.eras import Rules, first_release
 from rmqinspect.codec.arrays import Bools
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.config_files import read_config_files
@@ -35,6 +35,7 @@ from rmqinspect.forecast.reput import reput
 from rmqinspect.forecast.scan import Batch, Scan
 from rmqinspect.forecast.start_segment import start_segment
 from rmqinspect.store.model import Segment
+from rmqinspect.text import count
 
 Take = Callable[[Batch], None]
 
@@ -105,7 +106,7 @@ class _Walk:
         outcome.decisions += config.decisions
         outcome.deleted_files += config.deleted
         self._end_if(config.first)
-        if evidence.settings.store_type.lower() == "defaultrocksdb":
+        if evidence.settings.has_rocksdb_queues:
             self._end_if(None, "the queues are in RocksDB, which is not walked")
         if evidence.settings.rocksdb_cq_double_write_enable and self.rules.double_write == "both":
             self._end_if(None, "the queues are in files and in RocksDB (rocksdbCQDoubleWriteEnable), and are compared")
@@ -231,7 +232,8 @@ class _Walk:
                 f"the record at {where.physical_offset} says a size that a heap of 1 GiB does not hold "
                 "(OutOfMemoryError); a larger heap would cut the log there"
             )
-            remedy = "start a release that compares the size with the file: 5.3.2 or later"
+            since = first_release("size_fits", True)
+            remedy = f"start a release that compares the size with the file: {since} or later"
             self._end_if(Refusal(where.file, where.rule, why, remedy))
         why = f"refused: {scan.rejected.rule}" if scan.rejected else "no record follows"
         self._decide("scan", f"ends at {scan.end}: {why}", (("end", scan.end),), "CommitLog#checkMessageAndReturnSize")
@@ -257,7 +259,7 @@ class _Walk:
         behind = [segment for segment in segments if segment.base > end]
         self.outcome.deleted_segments += [segment.base for segment in behind]
         self.outcome.deleted_files += [segment.name for segment in behind]
-        text = f"the log ends at {end}; {len(behind)} segments behind it are deleted"
+        text = f"the log ends at {end}; deleted behind it: {count(len(behind), 'segment')}"
         self._decide("cut", text, (("end", end),), "MappedFileQueue#truncateDirtyFiles")
         return [segment for segment in segments if segment.base <= end]
 

@@ -1,10 +1,11 @@
 """The rules of a start as data: every release has one value for each, and every value is said in words."""
 
+from dataclasses import fields
 from itertools import pairwise
 
 import pytest
 
-from rmqinspect.broker.eras import NAMES, RULES, Rule, eras
+from rmqinspect.broker.eras import RULES, Rule, Rules, eras, first_release
 from rmqinspect.broker.version_estimate import OLDEST, RELEASES
 
 ERAS = (
@@ -34,7 +35,7 @@ ERAS = (
 
 
 def test_one_row_for_each_rule() -> None:
-    assert [rule.name for rule in RULES] == list(NAMES)
+    assert [rule.name for rule in RULES] == [field.name for field in fields(Rules)]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
@@ -46,6 +47,10 @@ def test_values_of_a_rule(rule: Rule) -> None:
     assert all(before != after for before, after in pairwise(values))
     assert set(rule.means) == set(values)
     assert "#" in rule.source
+
+
+def test_the_first_release_with_a_value() -> None:
+    assert (first_release("size_fits", True), first_release("wrong_length", "ignore")) == ("5.3.2", "4.0.0")
 
 
 def test_eras() -> None:

@@ -10,8 +10,9 @@ import pytest
 from rmqinspect.broker.eras import rules_of_start
 from rmqinspect.commitlog.columns import SLACK
 from rmqinspect.commitlog.records import Records
+from rmqinspect.forecast.queue_ends import QueueEnds
 from rmqinspect.forecast.queue_units import MAX_PHYSIC
-from rmqinspect.forecast.queues import Queues, QueueTable
+from rmqinspect.forecast.queues import Queues
 from rmqinspect.forecast.scan import Batch
 from rmqinspect.forecast.settings import Settings
 from rmqinspect.store.discover import open_store
@@ -43,7 +44,7 @@ def test_random_batch_queues_end_as_line_by_line(seed: int, tmp_path: Path) -> N
     (tmp_path / "config" / "topics.json").write_text(json.dumps(types))
     (tmp_path / "commitlog").mkdir()
     settings = Settings(mapper_file_size_batch_consume_queue=FILE)
-    queues = QueueTable.read(open_store([str(tmp_path)]), settings).recover(rules_of_start("5.3.3"))
+    queues = Queues(QueueEnds.read(open_store([str(tmp_path)]), settings), rules_of_start("5.3.3"))
     for queue in slow:
         queue.recover()
     _expect_same(queues, slow)
@@ -62,6 +63,19 @@ def test_random_batch_queues_end_as_line_by_line(seed: int, tmp_path: Path) -> N
     for queue in slow:
         queue.correct_minimum(END // 10)
     _expect_same(queues, slow)
+
+
+def test_the_largest_queue_offset_is_survived(tmp_path: Path) -> None:
+    folder = tmp_path / "batchconsumequeue" / TOPIC / "0"
+    folder.mkdir(parents=True)
+    (folder / f"{0:020d}").write_bytes(unit(0, 200, 2**63 - 1, 3).ljust(FILE, b"\0"))
+    (tmp_path / "commitlog").mkdir()
+    settings = Settings(mapper_file_size_batch_consume_queue=FILE)
+    queues = Queues(QueueEnds.read(open_store([str(tmp_path)]), settings), rules_of_start("5.3.3"))
+    queues.truncate(END)
+    queues.correct_minimum(END)
+    (outcome,) = queues.outcomes(range(END))
+    assert outcome.max_after == -(2**63) + 2, "the sum wraps, as in Java"
 
 
 def _queue(random: Random) -> SlowBatchQueue:

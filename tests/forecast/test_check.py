@@ -12,7 +12,7 @@ import pytest
 from rmqinspect.broker.eras import rules_of_start
 from rmqinspect.commitlog.columns import SLACK
 from rmqinspect.commitlog.records import Records
-from rmqinspect.forecast.check import LARGEST_ARRAY, REASONS, Check, check_record, from_bytes, is_java_number
+from rmqinspect.forecast.check import LARGEST_ARRAY, REASONS, Check, check_record, from_bytes
 from rmqinspect.forecast.judge import doubt_property_crc, doubts_that_count, judge
 from rmqinspect.forecast.settings import Settings
 from rmqinspect.schemas.message import MAGIC_BLANK, MAGIC_V1
@@ -131,25 +131,3 @@ def test_a_size_that_no_heap_holds() -> None:
     assert check(raw, "5.3.2") == Check(-1, False, "size", False, 4)
     # In a segment that has so many bytes, the later releases make the array, too.
     assert check(raw, "5.5.0", left=1 << 30).kills
-
-
-@pytest.mark.parametrize(
-    ("text", "bits", "is_number"),
-    [
-        ("0", 32, True),
-        ("+7", 32, True),
-        ("-2147483648", 32, True),
-        ("2147483648", 32, False),
-        ("0" * 40 + "1", 16, True),
-        ("-32769", 16, False),
-        ("٣", 32, True),
-        ("\N{MATHEMATICAL BOLD DIGIT ONE}", 32, False),
-        ("1_0", 32, False),
-        (" 1", 32, False),
-        ("-", 32, False),
-        ("", 32, False),
-        ("9" * 5000, 64, False),
-    ],
-)
-def test_numbers_as_java_parses_them(text: str, bits: int, is_number: bool) -> None:
-    assert is_java_number(text, bits // 8) == is_number

@@ -10,8 +10,9 @@ import pytest
 from rmqinspect.broker.eras import Rules, rules_of_start
 from rmqinspect.commitlog import columns
 from rmqinspect.commitlog.records import Records
+from rmqinspect.forecast.queue_ends import QueueEnds
 from rmqinspect.forecast.queue_units import KEPT, MAX_PHYSIC
-from rmqinspect.forecast.queues import Queues, QueueTable
+from rmqinspect.forecast.queues import Queues
 from rmqinspect.forecast.scan import Batch
 from rmqinspect.forecast.settings import Settings
 from rmqinspect.store.discover import open_store
@@ -37,7 +38,7 @@ def test_random_queues_end_as_line_by_line(release: str, is_destroyed: bool, tmp
             (folder / f"{file.base:020d}").write_bytes(file.data)
     settings = Settings(mapped_file_size_consume_queue=FILE)
     (tmp_path / "commitlog").mkdir()
-    queues = QueueTable.read(open_store([str(tmp_path)]), settings).recover(rules)
+    queues = Queues(QueueEnds.read(open_store([str(tmp_path)]), settings), rules)
     for queue in slow:
         queue.recover()
     _expect_same(queues, slow)

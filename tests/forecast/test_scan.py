@@ -10,7 +10,8 @@ import pytest
 from rmqinspect.broker.eras import rules_of_start
 from rmqinspect.config.checkpoint import read_checkpoint
 from rmqinspect.forecast.load import load
-from rmqinspect.forecast.queues import QueueTable
+from rmqinspect.forecast.queue_ends import QueueEnds
+from rmqinspect.forecast.queues import Queues
 from rmqinspect.forecast.scan import LogScanner
 from rmqinspect.forecast.settings import settings_of
 from rmqinspect.forecast.start_segment import Start, start_segment
@@ -48,7 +49,7 @@ def start_and_scan(name: str) -> tuple[Start, LogScanner, Any]:
     store = replace(open_store([str(oracle.store("crash", name))]), settings=case["settings"])
     settings, rules, clean = settings_of(store)[0], rules_of_start(case["opened_by"]), not truth["abort_before"]
     scanner = LogScanner(store, load(store, rules, settings).segments, settings)
-    queues_end = QueueTable.read(store, settings).recover(rules).max_physic_offset
+    queues_end = Queues(QueueEnds.read(store, settings), rules).max_physic_offset
     start = start_segment(scanner, rules, settings, read_checkpoint(store), queues_end, clean=clean)
     scan = partial(scanner.scan, rules, start.segment, start.position, clean=clean, counted=start.counted)
     return start, scanner, partial(scan, take=None)
