@@ -89,7 +89,9 @@ def _accepted(state: QueueState, row: int, most: int, written_reach: int) -> _Ac
     first = max(0, (int(numbers[APPENDED]) - base) // unit) if numbers[APPENDED] >= 0 else size // unit
     behind = (end - base) // unit
     if first < behind and (numbers[TOP] > most or most < 0 or written_reach < 0):
-        return _of_columns(state, row, state.units(row, base), most)
+        # Zeros follow in a file that the start has made; its size is a setting, and may be anything.
+        count = size // unit if file is not None else min(size // unit, behind + 1)
+        return _of_columns(state, row, state.units(row, base, 0, count), most)
     found = _Accepted(0)
     if file is not None and first > 0:
         prefix = state.units_in_file(row, file, 0, most, exempt=True)

@@ -105,6 +105,8 @@ class Queues:
     def deleted_files(self) -> list[str]:
         """Names of the queue files that are gone, relative to the store; not those that the start makes again."""
         state = self._state
+        if not state.deleted:
+            return []
         made = {
             (*state.names[row], base)
             for row in np.flatnonzero(state.numbers[:, MADE]).tolist()
