@@ -25,7 +25,7 @@ from rmqinspect.forecast.ledger_entries import HEAD, MAGIC, Entries, follow_entr
 from rmqinspect.forecast.outcome import Decision, Refusal, Rejected
 from rmqinspect.forecast.scan import LogScanner
 from rmqinspect.forecast.settings import Settings
-from rmqinspect.forecast.start_segment import minimum_time
+from rmqinspect.forecast.start_segment import why_later
 from rmqinspect.schemas import message
 from rmqinspect.schemas.dledger import EntryHead, EntryIndexUnit
 from rmqinspect.store.model import Segment, Store, StoreFile
@@ -225,22 +225,11 @@ def _first_record_file(
         wide = _int(raw, _FLAGS, 4) & message.SysFlag.BORNHOST_V6
         time, offset = _int(raw, _TIME_V6 if wide else _TIME, 8), _int(raw, _OFFSET, 8)
         # Records of version 2 do not pass in any release.
-        if _int(raw, _MAGIC, 4) == message.MAGIC_V1 and time and _known(time, offset, rules, settings, checkpoint):
+        if _int(raw, _MAGIC, 4) != message.MAGIC_V1 or not time:
+            continue
+        if why_later(time, offset, rules, settings, checkpoint) is None:
             return number
     return 0
-
-
-def _known(time: int, offset: int, rules: Rules, settings: Settings, checkpoint: Mapping[str, int]) -> bool:
-    latest, noted = minimum_time(checkpoint), checkpoint.get("logics_physical_offset", 0)
-    index_time = checkpoint.get("index_msg_timestamp", 0)
-    safe = settings.message_index_enable and settings.message_index_safe
-    if rules.record_times == "none":
-        return time <= (min(latest, index_time) if safe else latest)
-    if safe and time > index_time:
-        return False
-    if rules.record_times == "logics_offset":
-        return offset <= noted if noted > 0 else time <= checkpoint.get("logics_msg_timestamp", 0)
-    return time <= latest
 
 
 def _int(raw: bytes, at: int, size: int) -> int:

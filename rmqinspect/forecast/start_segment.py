@@ -23,6 +23,7 @@ from rmqinspect.schemas import message
 from rmqinspect.store.model import Segment
 
 _TAKEN = "taken:"
+_LATEST_TIME, _LATEST_OFFSET = "latest time of the first record", "its latest offset"  # names of inputs
 _THIRD = 3
 _DEFAULT_LIMIT = 10  # of segments that are tested; a limit that is not above 0 counts as this
 _MARGIN = 3000  # ms that StoreCheckpoint#getMinTimestamp takes off
@@ -155,7 +156,7 @@ def _head_test(
     latest = minimum_time(checkpoint)
     if settings.has_safe_index:
         latest = min(latest, checkpoint.get("index_msg_timestamp", 0))
-    inputs.append(("latest time of the first record", latest))
+    inputs.append((_LATEST_TIME, latest))
 
     def why_not(first: FirstRecord) -> str | None:
         if first.magic not in magics:
@@ -179,32 +180,51 @@ def _record_test(
     clean: bool,
 ) -> Test:
     """Return the test of a segment's first record, 5.4.0 and later: it is valid, and dispatched already."""
-    latest = checkpoint.get("index_msg_timestamp", 0)
-    noted = checkpoint.get("logics_physical_offset", 0)
-    by_time, farthest = not clean and not settings.has_rocksdb_queues, queues_end
-    if by_time and rules.record_times == "logics_offset" and noted > 0:
-        by_time, farthest = False, noted
-    dispatched = minimum_time(checkpoint)
-    if rules.record_times == "logics_offset":
-        dispatched = checkpoint.get("logics_msg_timestamp", 0)
+    by_queues = clean or settings.has_rocksdb_queues
     if settings.has_safe_index:
-        inputs.append(("latest time in the index", latest))
-    inputs.append(("latest time of the first record", dispatched) if by_time else ("its latest offset", farthest))
+        inputs.append(("latest time in the index", checkpoint.get("index_msg_timestamp", 0)))
+    name, most = (_LATEST_OFFSET, queues_end) if by_queues else _latest(rules, checkpoint)
+    inputs.append((name, most))
 
     def why_not(first: FirstRecord) -> str | None:
         if not first.check.success:
             return f"its first record is refused: {REASONS[first.check.reason or 'magic']}"
-        if first.check.is_blank or first.store_timestamp == 0:
-            return "STORETIMESTAMP is 0" if not first.check.is_blank else "it begins with a blank record"
-        if settings.has_safe_index and first.store_timestamp > latest:
-            return f"STORETIMESTAMP {first.store_timestamp} is later than the index"
-        if by_time:
-            late = first.store_timestamp > dispatched
-            return f"STORETIMESTAMP {first.store_timestamp} is later" if late else None
-        behind = first.physical_offset > farthest
-        return f"PHYSICALOFFSET {first.physical_offset} is behind" if behind else None
+        if first.check.is_blank:
+            return "it begins with a blank record"
+        time, offset = first.store_timestamp, first.physical_offset
+        if time == 0:
+            return "STORETIMESTAMP is 0"
+        if not by_queues:
+            return why_later(time, offset, rules, settings, checkpoint)
+        if (late := _why_not_indexed(time, settings, checkpoint)) is not None:
+            return late
+        return f"PHYSICALOFFSET {offset} is behind" if offset > queues_end else None
 
     return why_not
+
+
+def why_later(time: int, offset: int, rules: Rules, settings: Settings, checkpoint: Mapping[str, int]) -> str | None:
+    """Return why a record of that time and PHYSICALOFFSET is later than the checkpoint; None if it is not."""
+    if (late := _why_not_indexed(time, settings, checkpoint)) is not None:
+        return late
+    name, most = _latest(rules, checkpoint)
+    if name == _LATEST_OFFSET:
+        return f"PHYSICALOFFSET {offset} is behind" if offset > most else None
+    return f"STORETIMESTAMP {time} is later" if time > most else None
+
+
+def _latest(rules: Rules, checkpoint: Mapping[str, int]) -> tuple[str, int]:
+    """Return by what a checkpoint says how far the queues are, `_LATEST_OFFSET` or `_LATEST_TIME`, and the value."""
+    if rules.record_times != "logics_offset":
+        return _LATEST_TIME, minimum_time(checkpoint)
+    noted = checkpoint.get("logics_physical_offset", 0)
+    return (_LATEST_OFFSET, noted) if noted > 0 else (_LATEST_TIME, checkpoint.get("logics_msg_timestamp", 0))
+
+
+def _why_not_indexed(time: int, settings: Settings, checkpoint: Mapping[str, int]) -> str | None:
+    """Return why a record is later than the index, where messageIndexSafe asks for that."""
+    is_late = settings.has_safe_index and time > checkpoint.get("index_msg_timestamp", 0)
+    return f"STORETIMESTAMP {time} is later than the index" if is_late else None
 
 
 # --- the position in it -------------------------------------------------------------------------
