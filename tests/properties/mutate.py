@@ -274,6 +274,9 @@ def commands(chance: random.Random, store: Path, whole: Path, changed: Path, out
         ["find", str(store), "--offset", at],
         ["find", str(store), "--pull", *chance.choice(_QUEUES), at, "-f", chance.choice(("table", "json"))],
         ["find", str(store), "--offset-by-time", *chance.choice(_QUEUES), "2026-11-21T08:48:41"],
+        ["forecast", str(store), "-f", "json", "--all-versions", "-o", str(out)],
+        ["forecast", str(store), "--exit", chance.choice(("clean", "unclean")), "-v"],
+        ["forecast", str(store), chance.choice(("--explain", "--script"))],
         ["export", str(store), "--all", "--engine", "local", "-j", "1", "-o", str(out.with_name("exported"))],
     ]
     if os.path.lexists(changed):
