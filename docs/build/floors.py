@@ -54,7 +54,7 @@ FLOORS = (
     Folder(
         7,
         "forecast",
-        "broker codec commitlog config consumequeue index schemas store system tables",
+        "broker codec commitlog config consumequeue index rocksdb schemas store system tables",
         "what a broker does to a store at its next start",
     ),
     Folder(

@@ -75,6 +75,7 @@ class Rules:
     controller_master: Literal["none", "computed", "log_end"]
     ha_offsets: Literal["none", "duplication", "controller"]
     slave_refusal: Literal["retry", "skip"]
+    rocksdb_queues: Literal["absent", "topics", "entries"]
     double_write: Literal["absent", "files", "both"]
     ledger_scan: Literal["absent", "none", "duplication", "records"]
 
@@ -516,6 +517,17 @@ RULES = (
         {
             "retry": "dispatch stays there (4.5.1 to 4.9.8: the start does not end)",
             "skip": "as on a master: the rest of the segment gets no units",
+        },
+    ),
+    Rule(
+        "rocksdb_queues",
+        "queues in RocksDB (storeType=defaultRocksDB): which of them a cut looks at",
+        "RocksDBConsumeQueueOffsetTable#truncateDirty",
+        (("4.0.0", "absent"), ("5.2.0", "topics"), ("5.3.2", "entries")),
+        {
+            "absent": "the setting is not known",
+            "topics": "the write queues of the topics in topics.json; one that lies behind the end refuses the start",
+            "entries": "all; one that lies behind the end altogether stays as it is",
         },
     ),
     Rule(

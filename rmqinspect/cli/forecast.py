@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import click
@@ -89,13 +89,17 @@ def command(arguments: ForecastArguments) -> int:
       rmqinspect forecast STORE --script -o start.sh
       rmqinspect forecast STORE -q && systemctl start rocketmq
     """
+    from rmqinspect.rocksdb.queue_offsets import UNITS_NEEDED
     from rmqinspect.rocksdb.unpack import unpacked
     from rmqinspect.store.discover import open_store
-    from rmqinspect.tables.table import CONFIG_DATABASES
 
     store = open_store(arguments.paths, **arguments.opening)
-    with unpacked(store, arguments.unpacking, ("config/consumerOffsets", *CONFIG_DATABASES)) as whole:
+    # Most starts change no queue in RocksDB: then it is enough to know where they end.
+    with unpacked(store, replace(arguments.unpacking, ends_only=True)) as whole:
         found = _forecast(whole, arguments)
+    if any(outcome.unknown == UNITS_NEEDED for outcome in found.outcomes):
+        with unpacked(store, arguments.unpacking) as whole:
+            found = _forecast(whole, arguments)
     if arguments.script or not arguments.quiet or arguments.format or arguments.output:
         with printed_to(arguments.output, store.paths):
             _print(found, store, arguments)

@@ -172,6 +172,14 @@ def _fate(store: Store, kind: Kind, ending: str) -> tuple[Fate | None, str]:
     return (None if found.empty else found.fate), found.trouble
 
 
+def write_queues(store: Store) -> Mapping[str, int]:
+    """Return writeQueueNums of each topic in topics.json."""
+    document = read_config(store, "topics.json")
+    table = document.table("topicConfigTable") if document else {}
+    numbers = {topic: config.get("writeQueueNums") for topic, config in table.items() if isinstance(config, dict)}
+    return {topic: number for topic, number in numbers.items() if isinstance(number, int)}
+
+
 def topic_types(store: Store) -> Mapping[str, str]:
     """Return the type of the queues of each topic that has one in topics.json."""
     document = read_config(store, "topics.json")

@@ -4,17 +4,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from rmqinspect.broker.eras import Rules
 from rmqinspect.config.checkpoint import read_checkpoint
 from rmqinspect.config.json_files import ConsumerOffset, read_consumer_offsets
 from rmqinspect.errors import Unreadable
-from rmqinspect.forecast.config_files import ConfigCopies
+from rmqinspect.forecast.config_files import ConfigCopies, write_queues
 from rmqinspect.forecast.dledger import ledger_files, why_not_told
 from rmqinspect.forecast.index_files import IndexFiles
 from rmqinspect.forecast.listing import Listing
 from rmqinspect.forecast.parts import only_parts
 from rmqinspect.forecast.queue_ends import QueueEnds
+from rmqinspect.forecast.queues_in_rocksdb import RocksdbTable
 from rmqinspect.forecast.scan import LogScanner
 from rmqinspect.forecast.settings import Settings, settings_of
+from rmqinspect.rocksdb.databases import ENTRIES, QUEUES, unread_databases
+from rmqinspect.rocksdb.entries import last_half, last_indexed
 from rmqinspect.store.model import Segment, Store
 
 ABORT = "abort"
@@ -77,6 +81,35 @@ class Evidence:
     def queues(self) -> QueueEnds:
         """All queues as they are."""
         return QueueEnds.read(self.store, self.settings)
+
+    @cached_property
+    def rocksdb_queues(self) -> RocksdbTable | str:
+        """The queues in RocksDB as they are; why they are not known, if they were not read."""
+        if why := self._unread(QUEUES):
+            return why
+        return RocksdbTable.read(self.store, self.settings, write_queues(self.store))
+
+    def asked_beside(self, rules: Rules) -> tuple[list[int | None], str | None]:
+        """Return how far indexes and transactions in RocksDB are, where a start asks them; or why it is not known."""
+        settings, all_stores = self.settings, rules.dispatch_from == "all_stores"
+        asks_transactions = settings.trans_rocks_db_enable and (
+            all_stores or not settings.trans_write_origin_trans_half_enable
+        )
+        asked: list[int | None] = []
+        if rules.unclean_start != "record" or not (settings.index_rocks_db_enable or asks_transactions):
+            return asked, None
+        if settings.index_rocks_db_enable:
+            asked.append(last_indexed(self.store))
+        if asks_transactions:
+            asked.append(last_half(self.store))
+        return asked, self._unread(ENTRIES)
+
+    def _unread(self, holds: str) -> str | None:
+        """Return why a database was not read that holds something; None if it was, or there is none."""
+        for database in unread_databases(self.store, holds):
+            known = [oddity.detail for oddity in self.store.oddities if oddity.place == database.place]
+            return f"{database.name}: {known[0] if known else 'a RocksDB database, which was not read'}"
+        return None
 
     @cached_property
     def group_offsets(self) -> Sequence[ConsumerOffset]:

@@ -9,7 +9,7 @@ Source: CommitLog#recoverNormally, #recoverAbnormally, #isMappedFileMatchedRecov
 ConsumeQueueStore#isMappedFileMatchedRecover, #getDispatchFromPhyOffset; RocketMQ 4.0.0 to 5.5.0.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -64,13 +64,15 @@ def start_segment(
     settings: Settings,
     checkpoint: Mapping[str, int],
     queues_end: int,
+    beside: Sequence[int | None] = (),
     *,
     clean: bool,
 ) -> Start:
     """Return where the scan of a log with at least one segment begins.
 
     `queues_end`: the highest maxPhysicOffset of all queues once they are recovered, -1 without any; with queues in
-    RocksDB the highest physical offset in them.
+    RocksDB the highest physical offset in them. `beside`: how far indexes and transactions in RocksDB are, where they
+    are asked; None where they hold nothing.
     """
     how = rules.clean_start if clean else rules.unclean_start
     inputs: list[tuple[str, str | int]] = [("rule", how), ("end of the queues", queues_end)]
@@ -85,7 +87,8 @@ def start_segment(
         limit = settings.commit_log_recover_max_num
         limit = limit if limit > 0 else _DEFAULT_LIMIT
         inputs.append(("commitLogRecoverMaxNum", limit))
-        test = _record_test(rules, settings, checkpoint, queues_end, inputs, clean=clean)
+        test = _in_all(_record_test(rules, settings, checkpoint, queues_end, inputs, clean=clean), beside)
+        inputs += [("in RocksDB beside the queues", place if place is not None else "nothing") for place in beside]
         choice = _by_test(scanner, rules, test, last=1 if clean else 0, limit=limit)
     segment = scanner.segments[choice.index]
     place = _place(rules, settings, checkpoint, queues_end, segment, clean=clean)
@@ -97,10 +100,7 @@ def start_segment(
         text = f"begins in {segment.name}{at}, {_words(scanner, choice, how, clean=clean)}"
     source = "CommitLog#recoverNormally" if clean else "CommitLog#recoverAbnormally"
     decision = Decision("start", text, (*inputs, *choice.looked_at), source)
-    unknown = choice.unreadable
-    if how == "record" and _asks_rocksdb(rules, settings):
-        unknown = "the start asks a RocksDB of indexes or transactions how far it is, which is not read"
-    return Start(choice.index, position, counted, decision, refusal, unknown)
+    return Start(choice.index, position, counted, decision, refusal, choice.unreadable)
 
 
 def _words(scanner: LogScanner, choice: _Choice, how: str, *, clean: bool) -> str:
@@ -227,6 +227,22 @@ def _why_not_indexed(time: int, settings: Settings, checkpoint: Mapping[str, int
     return f"STORETIMESTAMP {time} is later than the index" if is_late else None
 
 
+def _in_all(test: Test, beside: Sequence[int | None]) -> Test:
+    """Return a test that indexes and transactions in RocksDB have to pass, too.
+
+    Source: IndexRocksDBStore#isMappedFileMatchedRecover, TransMessageRocksDBStore#isMappedFileMatchedRecover.
+    """
+
+    def why_not(first: FirstRecord) -> str | None:
+        if (found := test(first)) is not None:
+            return found
+        if any(place is None or first.physical_offset > place for place in beside):
+            return f"PHYSICALOFFSET {first.physical_offset} is behind the index or the transactions in RocksDB"
+        return None
+
+    return why_not
+
+
 # --- the position in it -------------------------------------------------------------------------
 
 
@@ -268,13 +284,6 @@ def _place(
 
 
 # --- settings and checkpoint --------------------------------------------------------------------
-
-
-def _asks_rocksdb(rules: Rules, settings: Settings) -> bool:
-    """Whether RECORD-TEST also asks the indexes or transactions in RocksDB."""
-    all_stores = rules.dispatch_from == "all_stores"
-    transactions = settings.trans_rocks_db_enable and (all_stores or not settings.trans_write_origin_trans_half_enable)
-    return settings.index_rocks_db_enable or transactions
 
 
 def minimum_time(checkpoint: Mapping[str, int]) -> int:

@@ -31,6 +31,7 @@ from rmqinspect.forecast.index_files import IndexState
 from rmqinspect.forecast.load import Loaded, load
 from rmqinspect.forecast.outcome import Decision, Outcome, Refusal, Verdict
 from rmqinspect.forecast.queues import Queues
+from rmqinspect.forecast.queues_in_rocksdb import RocksdbQueues, RocksdbTable
 from rmqinspect.forecast.reput import reput
 from rmqinspect.forecast.scan import Batch, Scan
 from rmqinspect.forecast.start_segment import start_segment
@@ -76,7 +77,7 @@ class _Walk:
     clean: bool
     outcome: Outcome
     loaded: Loaded = field(init=False)
-    queues: Queues = field(init=False)
+    queues: Queues | RocksdbQueues = field(init=False)
     index: IndexState = field(init=False)
     is_loaded: bool = False  # all of these are there
     confirmed: int | None = None  # confirmOffset; None: all of the log
@@ -106,8 +107,11 @@ class _Walk:
         outcome.decisions += config.decisions
         outcome.deleted_files += config.deleted
         self._end_if(config.first)
+        table = evidence.rocksdb_queues if evidence.settings.has_rocksdb_queues else None
         if evidence.settings.has_rocksdb_queues:
-            self._end_if(None, "the queues are in RocksDB, which is not walked")
+            if self.rules.rocksdb_queues == "absent":
+                self._end_if(None, "the queues are in RocksDB, which 5.2.0 and later read")
+            self._end_if(None, table if isinstance(table, str) else None)
         if evidence.settings.rocksdb_cq_double_write_enable and self.rules.double_write == "both":
             self._end_if(None, "the queues are in files and in RocksDB (rocksdbCQDoubleWriteEnable), and are compared")
         self.loaded = load(evidence.store, self.rules, evidence.settings, evidence.listing)
@@ -118,12 +122,20 @@ class _Walk:
         self._end_if(self.loaded.refusal, self.loaded.unknown)
         self.index = evidence.index.load(self.rules, evidence.checkpoint, clean=self.clean)
         outcome.decisions += self.index.decisions
-        self.queues = Queues(evidence.queues, self.rules, self.loaded.queues)
+        unknown = self.index.unknown or config.unknown
+        if isinstance(table, RocksdbTable):
+            log_min = self.loaded.segments[0].base if self.loaded.segments else 0
+            self.queues = RocksdbQueues(table, self.rules, log_min)
+            inputs: tuple[tuple[str, str | int], ...] = (("checkpoint", self.queues.max_physic_offset),)
+            source = "RocksDBConsumeQueueOffsetTable#getMaxPhyOffset"
+        else:
+            self.queues = Queues(evidence.queues, self.rules, self.loaded.queues)
+            unknown = unknown or next(iter(evidence.queues.problems), None)
+            inputs = (("maxPhysicOffset", self.queues.max_physic_offset), ("queue_end", self.rules.queue_end))
+            source = "ConsumeQueue#recover"
         self.is_loaded = True
-        reached = self.queues.max_physic_offset
-        inputs = (("maxPhysicOffset", reached), ("queue_end", self.rules.queue_end))
-        self._decide("queues", f"the queues reach {reached}", inputs, "ConsumeQueue#recover")
-        return config.last, self.index.unknown or config.unknown or next(iter(evidence.queues.problems), None)
+        self._decide("queues", f"the queues reach {self.queues.max_physic_offset}", inputs, source)
+        return config.last, unknown
 
     # --- recovery -------------------------------------------------------------------------------
 
@@ -136,15 +148,22 @@ class _Walk:
         else:
             self.confirmed = confirmed
         scanner = evidence.scanner(segments)
-        start = start_segment(scanner, self.rules, evidence.settings, evidence.checkpoint, reached, clean=self.clean)
+        beside, unknown = evidence.asked_beside(self.rules)
+        start = start_segment(
+            scanner, self.rules, evidence.settings, evidence.checkpoint, reached, beside, clean=self.clean
+        )
         self.outcome.decisions.append(start.decision)
         first = segments[start.segment]
         self.outcome.scan_start = first.base
-        self._end_if(start.refusal, start.unknown)
+        self._end_if(start.refusal, unknown or start.unknown)
         if evidence.announce is not None:
             size = sum(segment.size for segment in segments[start.segment :]) - start.position
             evidence.announce(size, f"the start scans the log from segment {first.base} on")
-        take = self._dispatching(first.base + start.position, reached)
+        if self.rules.dispatch_from == "all_stores":
+            reached_by_all = min([reached, *(place for place in beside if place)])
+        else:
+            reached_by_all = reached
+        take = self._dispatching(first.base + start.position, reached_by_all)
         scan = scanner.scan(
             self.rules, start.segment, start.position, clean=self.clean, take=take, counted=start.counted
         )

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from rmqinspect.rocksdb.job import CHECKPOINTS, ENTRIES, TIMER_UNITS
+from rmqinspect.rocksdb.job import CHECKPOINTS, ENTRIES, INDEX_CHECKPOINT, TIMER_UNITS
 from rmqinspect.schemas.rocksdb import LAST_HALF, SCAN_CHECKPOINT, TIMELINE_CHECKPOINT
 from rmqinspect.store.model import Store, StoreFile
 
@@ -52,6 +52,11 @@ def read_timer_checkpoints(store: Store) -> TimerCheckpoints | None:
 def last_half(store: Store) -> int | None:
     """Return the highest physical offset of a half message that the broker has entered, None without one."""
     return (_checkpoints(store) or {}).get(LAST_HALF.decode())
+
+
+def last_indexed(store: Store) -> int | None:
+    """Return the highest physical offset that the broker has entered into its index in RocksDB, None without one."""
+    return (_checkpoints(store) or {}).get(INDEX_CHECKPOINT)
 
 
 def _checkpoints(store: Store) -> dict[str, int] | None:

@@ -14,7 +14,7 @@ from itertools import chain
 from typing import TextIO
 
 from rmqinspect.rocksdb.entries import Entry
-from rmqinspect.rocksdb.job import CHECKPOINTS, ENTRIES, TIMER_UNITS, write_line
+from rmqinspect.rocksdb.job import CHECKPOINTS, ENTRIES, INDEX_CHECKPOINT, TIMER_UNITS, write_line
 from rmqinspect.schemas import rocksdb as layouts
 from rmqinspect.schemas.timer import NO_UNIT, UNIT_SIZE, TimerUnit
 from rmqinspect.text import text_of
@@ -43,6 +43,7 @@ def write_entries(
                 units.write(_unit(entry))
     keys = [*((key, "timer") for key in layouts.TIMER_KEYS), *((key, "trans") for key in layouts.HALF_KEYS)]
     found = {key.decode(): get(key, family) for key, family in sorted(keys)}
+    found[INDEX_CHECKPOINT] = get(layouts.LAST_HALF, "default")  # the same key in each column family
     with open(os.path.join(folder, CHECKPOINTS), "w", encoding="ascii") as checkpoints:
         json.dump({name: _number(value) for name, value in found.items() if value is not None}, checkpoints)
     write_line(index, {"document": TIMER_UNITS})

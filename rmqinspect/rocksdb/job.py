@@ -32,6 +32,10 @@ TABLE_OF_DOCUMENT = {
 
 # Documents of rocksdbstore.
 ENTRIES, TIMER_UNITS, CHECKPOINTS = "entries.jsonl", "timer_units", "checkpoints.json"
+INDEX_CHECKPOINT = "index"  # in CHECKPOINTS: the highest physical offset in the index
+
+# Document of a database of queues: what its column family `offset` says.
+QUEUE_OFFSETS = "queue_offsets.json"
 
 
 def write_line(index: TextIO, line: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@
 Source: RocksDBConsumeQueueTable, RocksDBConsumeQueueOffsetTable; RocketMQ 5.2.0 to 5.5.0.
 """
 
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
@@ -28,6 +29,14 @@ _END_TAIL, _END_VALUE = dtype_of(rocksdb.EndKeyTail), dtype_of(rocksdb.EndValue)
 _CHECKPOINT = dtype_of(rocksdb.CheckpointValue)
 _UNIT = dtype_of(QueueUnit)
 _AFTER_QUEUE = _TAIL.itemsize - rocksdb.KeyHead.sizeof()  # separator and queue offset
+
+_CHECKPOINT_KEY: bytes = (
+    rocksdb.KeyHead.build({"topic_size": len(rocksdb.CHECKPOINT_TOPIC), "separator": rocksdb.SEPARATOR})
+    + rocksdb.CHECKPOINT_TOPIC
+    + rocksdb.EndKeyTail.build(
+        {"separator": rocksdb.SEPARATOR, "which": b"max", "which_separator": rocksdb.SEPARATOR, "queue_id": 0}
+    )
+)
 
 Columns = NDArray[Any]
 Chunk = Sequence[tuple[bytes, bytes]]  # keys and values of consecutive items, at least one
@@ -164,6 +173,20 @@ def read_end(key: bytes, value: bytes) -> dict[str, Any] | None:
         "physical_offset": int(end["physical_offset"]),
         "queue_offset": int(end["queue_offset"]),
     }
+
+
+def write_offsets(
+    ends: Iterable[tuple[bytes, bytes]], get: Callable[[bytes], bytes | None], path: str, *, with_units: bool
+) -> None:
+    """Write what column family `offset` says as a JSON document, which `queue_offsets` reads.
+
+    `get` returns a value of that family; `with_units`: the entries are unpacked, too.
+    """
+    checkpoint = get(_CHECKPOINT_KEY) or b""
+    found = [end for key, value in ends if (end := read_end(key, value))]
+    reached = int(np.frombuffer(checkpoint, _CHECKPOINT)[0][0]) if len(checkpoint) == _CHECKPOINT.itemsize else 0
+    with open(path, "w", encoding="ascii") as document:
+        json.dump({"checkpoint": reached, "with_units": with_units, "ends": found}, document)
 
 
 # --- the ends alone -------------------------------------------------------------------------------

@@ -15,8 +15,8 @@ from typing import TextIO, cast
 
 from rmqinspect.rocksdb.config_reader import write_config, write_config_v2
 from rmqinspect.rocksdb.entry_reader import write_entries
-from rmqinspect.rocksdb.job import INDEX, Job, write_line
-from rmqinspect.rocksdb.queue_reader import Chunk, find_ends, read_end, write_queues
+from rmqinspect.rocksdb.job import INDEX, QUEUE_OFFSETS, Job, write_line
+from rmqinspect.rocksdb.queue_reader import Chunk, find_ends, read_end, write_offsets, write_queues
 
 _CHUNK = 1 << 16  # entries per read
 _OPEN_FILES = 64
@@ -98,11 +98,21 @@ def _read_queues(families: _Families, job: Job, index: TextIO) -> None:
         elif end:
             write_line(index, end)
     write_line(index, totals)
+    _write_offsets(families, job, index, with_units=True)
 
 
 def _read_ends(families: _Families, job: Job, index: TextIO) -> None:
     for line in find_ends(families.items("offset"), families.get, job.log_start):
         write_line(index, line)
+    _write_offsets(families, job, index, with_units=False)
+
+
+def _write_offsets(families: _Families, job: Job, index: TextIO, *, with_units: bool) -> None:
+    def get(key: bytes) -> bytes | None:
+        return families.get(key, "offset")
+
+    write_offsets(families.items("offset"), get, os.path.join(job.folder, QUEUE_OFFSETS), with_units=with_units)
+    write_line(index, {"document": QUEUE_OFFSETS})
 
 
 READERS: dict[str, Callable[[_Families, Job, TextIO], None]] = {

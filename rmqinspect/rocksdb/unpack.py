@@ -221,14 +221,15 @@ def _add(store: Store, database: Database, folder: str, failed: dict[Database, s
     if found.malformed:
         failed[database] = f"{count(found.malformed, 'pair')} of key and value in its RocksDB that no broker writes"
     store = replace(store, unpacked=store.unpacked | {database.place})
-    if database.holds == QUEUES:
-        files = found.queue_files(database.place[-1] + _UNPACKED, store.log_start)
-        return _with_queues(store, files, found.reach)
     documents = {
         (database.place[-1], name): StoreFile(path, database.name + _UNPACKED, os.path.getsize(path), "config")
         for name, path in found.documents.items()
     }
-    return replace(store, unpacked_config={**store.unpacked_config, **documents})
+    store = replace(store, unpacked_config={**store.unpacked_config, **documents})
+    if database.holds == QUEUES:
+        files = found.queue_files(database.place[-1] + _UNPACKED, store.log_start)
+        return _with_queues(store, files, found.reach)
+    return store
 
 
 def _with_queues(store: Store, files: Sequence[QueueFile], reach: int) -> Store:

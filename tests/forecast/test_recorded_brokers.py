@@ -6,14 +6,9 @@ import pytest
 
 from rmqinspect.forecast.outcome import Verdict
 from rmqinspect.forecast.versions import ForecastRequest, forecast
+from rmqinspect.rocksdb.unpack import Unpacking, unpacked
 from rmqinspect.store.discover import open_store
 from tests.support import oracle
-
-NOT_TOLD = {
-    "rocksdb-5.3.3": "the queues are in RocksDB",
-    "rocksdb-5.4.0": "the queues are in RocksDB",
-    "rocksopt-5.5.0": "a RocksDB of indexes or transactions",
-}
 
 
 @pytest.mark.parametrize("name", oracle.cases("broker"))
@@ -21,10 +16,8 @@ def test_a_start_of_a_whole_broker(name: str) -> None:
     truth = oracle.truth("broker", name)
     settings = {key: str(value) for key, value in truth["store"]["settings"].items()}
     store = replace(open_store([str(oracle.store("broker", name))]), settings=settings)
-    outcome = forecast(store, ForecastRequest(release=truth["store"]["rocketmq_version"])).worst
-    if name in NOT_TOLD:
-        assert NOT_TOLD[name] in (outcome.unknown or "")
-        return
+    with unpacked(store, Unpacking(ends_only=True)) as whole:
+        outcome = forecast(whole, ForecastRequest(release=truth["store"]["rocketmq_version"])).worst
     assert outcome.verdict is Verdict.SAFE
     assert (outcome.min_offset, outcome.end_offset) == (truth["store"]["min_phy"], truth["store"]["max_phy"])
     ours = {(queue.topic, queue.queue_id): (queue.min_after, queue.max_after) for queue in outcome.queues}
