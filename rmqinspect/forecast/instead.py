@@ -5,7 +5,8 @@
     files moved away    those that a release refuses to start with     a walk of the store without them
 
 Each is walked by the same procedure as the start that was asked about. A way is better if its verdict is, or if it
-loses fewer messages at the same verdict; the others are named, too, so that nobody tries them.
+loses fewer messages at the same verdict, and if its release is not an older one; the others are named, too, so that
+nobody tries them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,6 +14,7 @@ from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
 
+from rmqinspect.broker.version_estimate import RELEASES
 from rmqinspect.forecast.outcome import Alternative, Outcome, Verdict, price
 from rmqinspect.forecast.words import span_of
 from rmqinspect.store.model import Store
@@ -35,8 +37,15 @@ def other_ways(
     without some files.
     """
     ways = [*_other_exit(worst, tell), *_other_releases(worst, eras()), *_without_files(worst, tell_without)]
-    judged = [way._replace(is_better=price(way.outcome) < price(worst)) for way in ways]
+    judged = [
+        way._replace(is_better=price(way.outcome) < price(worst) and not _is_older(way.outcome, worst)) for way in ways
+    ]
     return sorted(judged, key=lambda way: price(way.outcome))
+
+
+def _is_older(outcome: Outcome, worst: Outcome) -> bool:
+    """Whether a release is older than all that answer as the worst does: it may not read what those have written."""
+    return RELEASES.index(outcome.release) < RELEASES.index(worst.era.split(" ")[0])
 
 
 def _other_exit(worst: Outcome, tell: Tell) -> Iterator[Alternative]:
@@ -49,7 +58,8 @@ def _other_releases(worst: Outcome, eras: Iterable[Outcome]) -> Iterator[Alterna
     for costs, run in groupby(eras, key=_costs):
         alike = list(run)
         if costs != _costs(worst):
-            yield Alternative(f"broker {span_of(alike)}", replace(alike[-1], era=span_of(alike)))
+            age = "older " if _is_older(alike[-1], worst) else ""
+            yield Alternative(f"{age}broker {span_of(alike)}", replace(alike[-1], era=span_of(alike)))
 
 
 def _costs(outcome: Outcome) -> tuple[object, ...]:

@@ -32,7 +32,7 @@ def loss_words(outcome: Outcome) -> str:
     """Return what a start that was walked loses: `145 records`; "nothing"."""
     losses = outcome.losses
     parts = [count(losses.messages, "record")] if losses.messages else []
-    if not outcome.losses_counted:
+    if not outcome.losses_counted and outcome.min_offset >= 0:
         parts = ["records not counted"]
     if outcome.unreachable:
         parts.append(f"{count(outcome.unreachable, 'message')} out of reach for consumers")

@@ -117,12 +117,12 @@ def test_what_comes_from_the_store_is_escaped() -> None:
 
 
 def test_better_ways_have_a_line_and_others_are_named() -> None:
-    other = replace(LOSES, era="4.0.0 to 5.0.0", losses=Losses(254))
+    other = replace(LOSES, release="5.0.0", era="4.0.0 to 5.0.0", losses=Losses(254))
     ways = other_ways(LOSES, told_of(SAFE), lambda: [other, SAFE], told_of_nothing)
     text = shown(Forecast([LOSES], ways))
     assert "  the same broker without the file abort  scan from segment 196608: loses nothing" in text
     assert "  broker 5.5.0                            scan from segment 196608: loses nothing" in text
-    assert "  not better: broker 4.0.0 to 5.0.0 (loses 254 records)" in text
+    assert "  not better: older broker 4.0.0 to 5.0.0 (loses 254 records)" in text
     assert "  no way is better: broker 5.5.0 (will not start)" in shown(Forecast([LOSES], [way(REFUSES)]))
 
 
