@@ -42,7 +42,8 @@ def reput(
         readable = end if segment is segments[-1] else segment.base + size
         scanner = LogScanner(store, [segment], settings, read_body=False)
         following = _through(scanner, rules, settings, offset, readable, take)
-        if following is None:
+        # Nothing is readable where a segment's name is no multiple of its size.
+        if following is None or following <= offset:
             return offset
         offset = following
     return None
@@ -62,7 +63,7 @@ def _through(
     limit = readable - segment.base
 
     def take_readable(batch: Batch) -> None:
-        inside = batch.records.base + batch.records.starts < readable
+        inside = batch.records.base + batch.records.ends <= readable
         take(
             batch
             if inside.all()
@@ -78,7 +79,7 @@ def _through(
             break
         if run.check.is_blank:
             return offset + size - offset % size
-        if run.check.is_mismatch:
+        if run.check.is_mismatch and run.position + run.check.parsed <= limit:
             offset, parser = offset + run.check.size, run.position + run.check.parsed
         elif settings.is_slave:
             return None
