@@ -42,6 +42,7 @@ class LossFold:
     first_timestamp: int | None = None  # ms
     last_timestamp: int | None = None
     next_offsets: dict[tuple[bytes, int], int] = field(default_factory=dict)  # behind the highest of each queue
+    _keys: list[tuple[bytes, int]] = field(default_factory=list)  # of `queues`, as far as they were asked for
 
     def take(self, run: RecordRun) -> None:
         """Count a run of records; those of an earlier life do not count."""
@@ -99,12 +100,14 @@ class LossFold:
             return
         steps = offsets_taken(records)
         behind = records.field("queue_offset") + (steps if len(steps) else 1)
-        highest = np.full(len(self.queues.keys), -1, np.int64)
-        np.maximum.at(highest, numbers[with_offset], behind[with_offset])
-        keys = self.queues.keys.keys_from(0)
-        for number in np.flatnonzero(highest >= 0).tolist():
-            queue = keys[number]
-            self.next_offsets[queue] = max(int(highest[number]), self.next_offsets.get(queue, 0))
+        met, which = np.unique(numbers[with_offset], return_inverse=True)
+        highest = np.full(len(met), -1, np.int64)
+        np.maximum.at(highest, which, behind[with_offset])
+        self._keys += self.queues.keys.keys_from(len(self._keys))
+        for number, offset in zip(met.tolist(), highest.tolist(), strict=True):
+            if offset >= 0:
+                queue = self._keys[number]
+                self.next_offsets[queue] = max(offset, self.next_offsets.get(queue, 0))
 
 
 def count_losses(
