@@ -16,12 +16,11 @@ from rmqinspect.forecast.listing import KINDS, Listing
 from rmqinspect.forecast.load_beside import load_compaction
 from rmqinspect.forecast.mapped_files import Entry, Folder, load_folder
 from rmqinspect.forecast.outcome import Decision, Refusal
+from rmqinspect.forecast.queue_ends import QueueName
 from rmqinspect.forecast.settings import Settings
 from rmqinspect.store.lock import lock_holder
 from rmqinspect.store.model import QueueFile, Segment, Store
 from rmqinspect.text import count
-
-QueueName = tuple[str, str, int]  # kind of its files, topic, queue id
 
 _SOURCE = "MappedFileQueue#doLoad"
 
