@@ -210,7 +210,8 @@ def _usual_size(store: Store, kind: str) -> int | None:
 def _has_rocksdb_queues(store: Store) -> bool:
     """Whether the queues are in RocksDB, and none in files: with both, a broker writes both (double write)."""
     databases = (file.name for file in store.of_kind("rocksdb"))
-    return not store.queue_files and any(name.startswith(_ROCKSDB_QUEUES) for name in databases)
+    in_files = any(file.noted is None for file in store.queue_files)
+    return not in_files and any(name.startswith(_ROCKSDB_QUEUES) for name in databases)
 
 
 def _index_geometry(store: Store) -> Geometry | None:

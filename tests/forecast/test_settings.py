@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from rmqinspect.forecast.settings import Settings, settings_of
+from rmqinspect.rocksdb.unpack import Unpacking, unpacked
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
 from tests.support import oracle
@@ -59,6 +60,12 @@ def test_queues_in_rocksdb_say_the_type_of_the_store() -> None:
     assert settings.store_type == "defaultRocksDB"
     assert "storeType=defaultRocksDB, because the queues are in RocksDB" in assumed
     assert settings_of(replace(store, settings={"storeType": "default"}))[0].store_type == "default"
+
+
+@pytest.mark.parametrize("ends_only", [False, True])
+def test_queues_that_were_unpacked_from_rocksdb_say_it_too(ends_only: bool) -> None:
+    with unpacked(open_store([str(oracle.store("broker", "rocksdb-5.3.3"))]), Unpacking(ends_only=ends_only)) as store:
+        assert settings_of(store)[0].has_rocksdb_queues
 
 
 def test_without_files_the_defaults_count() -> None:
