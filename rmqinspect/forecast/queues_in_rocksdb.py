@@ -101,6 +101,7 @@ class RocksdbQueues:
         self._dispatched: dict[Queue, _Dispatched] = {}
         self._is_dirty: set[Queue] = set()  # their minimum is not the one that was noted
         self._kept: dict[Queue, int] = {}  # maxima that stay in memory when the database is deleted
+        self._destroyed: set[Queue] = set()
         self.deleted_files: list[str] = []
         self.refusal: Refusal | None = None
 
@@ -152,6 +153,7 @@ class RocksdbQueues:
         """Delete all queues: the log has no segment; 5.3.2 and later still know where they ended."""
         if self._rules.rocksdb_queues == "entries":
             self._kept = {queue: end.queue_offset + 1 for queue, end in self._maxima.items()}
+        self._destroyed = set(self._maxima)
         self._is_dirty.update(self._maxima)
         self._maxima, self._minima, self._checkpoint = {}, {}, 0
         self.deleted_files = sorted(self._table.places)
@@ -169,7 +171,9 @@ class RocksdbQueues:
             after = self._ends(queue)
             outcome = QueueOutcome(*queue, *before, *after, stays=min(before[1], after[1]))
             outcome.added = max(0, after[1] - before[1])
-            if after[1] < before[1]:
+            if queue in self._destroyed:
+                outcome.stays = before[0]
+            if outcome.stays < before[1]:
                 self._note_gone(outcome, queue, log)
             found.append(outcome)
         return found
@@ -270,7 +274,7 @@ class RocksdbQueues:
 
     def _note_gone(self, outcome: QueueOutcome, queue: Queue, log: range) -> None:
         """Count the units that are gone, and of them those whose record is still there."""
-        for first in range(outcome.max_after, outcome.max_before, _WINDOW):
+        for first in range(max(outcome.stays, outcome.min_before), outcome.max_before, _WINDOW):
             units = self._table.units(queue, first, min(_WINDOW, outcome.max_before - first))
             there = units["size"] > 0
             places = units["physical_offset"][there]

@@ -33,3 +33,10 @@ def test_queues_that_are_written_twice(release: str, why: str) -> None:
     unknown = forecast(store, ForecastRequest(release=release)).worst.unknown or ""
     assert why in unknown
     assert bool(unknown) == bool(why)
+
+
+def test_queues_in_rocksdb_that_are_not_read() -> None:
+    with unpacked(open_store([str(oracle.store("broker", "rocksdb-5.4.0"))]), Unpacking(wanted=False)) as store:
+        outcome = forecast(store, ForecastRequest(release="5.4.0")).worst
+    assert outcome.verdict is Verdict.UNKNOWN
+    assert outcome.unknown == "consumequeue: a RocksDB database, and --no-rocksdb was given"

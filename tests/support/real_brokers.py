@@ -83,9 +83,18 @@ class RealBrokers:
         self._scratch = scratch
         self._processes: dict[str, _Process] = {}
 
-    def open_store(self, release: str, root: Path, settings: Mapping[str, object] | None = None) -> Answer:
-        """Load and start the store at `root`, which changes it: give a copy. `settings` as in broker.conf."""
-        return answer_of(self.ask(release, "open", root, settings))
+    def open_store(
+        self,
+        release: str,
+        root: Path,
+        settings: Mapping[str, object] | None = None,
+        queues: Mapping[str, int] | None = None,
+    ) -> Answer:
+        """Load and start the store at `root`, which changes it: give a copy. `settings` as in broker.conf.
+
+        `queues`: how many queues a topic has. Of those in RocksDB the answer has only these.
+        """
+        return answer_of(self.ask(release, "open", root, settings, queues=queues or {}))
 
     def write_store(
         self, release: str, root: Path, spec: Mapping[str, object], settings: Mapping[str, object] | None = None

@@ -1,8 +1,11 @@
 package harness;
 
 import java.io.IOException;
+import java.nio.file.FileVisitResult;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.SimpleFileVisitor;
+import java.nio.file.attribute.BasicFileAttributes;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.LinkedHashMap;
@@ -19,7 +22,8 @@ import org.apache.rocketmq.store.index.IndexHeader;
 /**
  * Loads and starts a store, lets it dispatch, and says what it looks like then.
  *
- * <p>The answer has the names of truth.json (tests/data/README.md). It is changed by the start, so give a copy.
+ * <p>The answer has the names of truth.json (tests/data/README.md). It is changed by the start, so give a copy. Of queues
+ * in RocksDB only those are listed that are asked for: {@code queues} has the number of queues by topic.
  */
 final class OpenStore {
     private static final int CONSTRUCT_SECONDS = 20;
@@ -45,6 +49,11 @@ final class OpenStore {
             answer.put("index_after_load", indexFiles(store));
             start(store, answer);
             answer.put("files_after_dispatch", changes(before, files(root)));
+            for (var topic : request.numbers("queues", Map.of()).entrySet()) {
+                for (int number = 0; number < topic.getValue(); number++) {
+                    store.findConsumeQueue(topic.getKey(), number); // one in RocksDB is not in the table before
+                }
+            }
             answer.put("after_dispatch", state(store));
             answer.put("index_after_dispatch", indexFiles(store));
         }
@@ -154,11 +163,20 @@ final class OpenStore {
     /** Every file below the root with its length, by its name relative to it. */
     private static Map<String, Long> files(Path root) throws IOException {
         Map<String, Long> files = new TreeMap<>();
-        try (Stream<Path> paths = Files.walk(root)) {
-            for (Path path : (Iterable<Path>) paths.filter(Files::isRegularFile)::iterator) {
-                files.put(root.relativize(path).toString(), Files.size(path));
+        Files.walkFileTree(root, new SimpleFileVisitor<>() {
+            @Override
+            public FileVisitResult visitFile(Path path, BasicFileAttributes attributes) throws IOException {
+                if (Files.isRegularFile(path)) {
+                    files.put(root.relativize(path).toString(), Files.size(path));
+                }
+                return FileVisitResult.CONTINUE;
             }
-        }
+
+            @Override
+            public FileVisitResult visitFileFailed(Path path, IOException reason) {
+                return FileVisitResult.CONTINUE; // RocksDB deletes its own files in the background
+            }
+        });
         return files;
     }
 
