@@ -20,9 +20,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from rmqinspect.broker.eras import Rules
-from rmqinspect.codec.layout import place_of
 from rmqinspect.forecast.ledger_entries import HEAD, MAGIC, Entries, follow_entries
 from rmqinspect.forecast.outcome import Decision, Refusal, Rejected
+from rmqinspect.forecast.record_head import HEAD_SIZE, record_head
 from rmqinspect.forecast.scan import LogScanner
 from rmqinspect.forecast.settings import Settings
 from rmqinspect.forecast.start_segment import why_later
@@ -203,17 +203,6 @@ def _data_follows(files: Sequence[Segment], position: int) -> bool:
 
 # --- the scan of the records after an unclean exit ------------------------------------------------------
 
-_MAGIC, _FLAGS, _OFFSET, _TIME, _TIME_V6 = (
-    HEAD + place_of(message.HEADS[head], name)
-    for head, name in (
-        ((False, False), "magic"),
-        ((False, False), "sys_flag"),
-        ((False, False), "physical_offset"),
-        ((False, False), "store_timestamp"),
-        ((True, False), "store_timestamp"),
-    )
-)
-
 
 def _first_record_file(
     files: Sequence[Segment], rules: Rules, settings: Settings, checkpoint: Mapping[str, int]
@@ -221,16 +210,10 @@ def _first_record_file(
     """Return the newest file whose first record was known at the checkpoint; without one the first."""
     for number in range(len(files) - 1, -1, -1):
         with open_file(files[number]) as file:
-            raw = file.read(0, _TIME_V6 + 8).ljust(_TIME_V6 + 8, b"\0")
-        wide = _int(raw, _FLAGS, 4) & message.SysFlag.BORNHOST_V6
-        time, offset = _int(raw, _TIME_V6 if wide else _TIME, 8), _int(raw, _OFFSET, 8)
+            head = record_head(file.read(HEAD, HEAD_SIZE), ipv6_hosts=True)
         # Records of version 2 do not pass in any release.
-        if _int(raw, _MAGIC, 4) != message.MAGIC_V1 or not time:
+        if head.magic != message.MAGIC_V1 or not head.store_timestamp:
             continue
-        if why_later(time, offset, rules, settings, checkpoint) is None:
+        if why_later(head.store_timestamp, head.physical_offset, rules, settings, checkpoint) is None:
             return number
     return 0
-
-
-def _int(raw: bytes, at: int, size: int) -> int:
-    return int.from_bytes(raw[at : at + size], "big", signed=True)

@@ -20,16 +20,15 @@ import numpy as np
 
 from rmqinspect.broker.eras import Rules
 from rmqinspect.codec.arrays import Ints
-from rmqinspect.codec.layout import place_of
 from rmqinspect.codec.numbering import Numbering
 from rmqinspect.commitlog.lenient_reader import LenientReader
 from rmqinspect.commitlog.records import Records
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.check import Check, check_record
 from rmqinspect.forecast.outcome import Rejected
+from rmqinspect.forecast.record_head import HEAD_SIZE, record_head
 from rmqinspect.forecast.segment_run import Run, RunWalk, Tests
 from rmqinspect.forecast.settings import Settings
-from rmqinspect.schemas import message
 from rmqinspect.store.model import Segment, Store
 from rmqinspect.store.reader import FileReader, open_file
 from rmqinspect.system.workers import run_ordered
@@ -38,17 +37,6 @@ Queue = tuple[str, int]  # topic, queue id
 
 _LOOKED_AT = 64 << 20  # bytes behind the end that are looked at for data, without holes
 _PAGE = 4096
-_HEAD_TEST_SIZE = message.HEADS[True, True].sizeof()
-_MAGIC, _FLAGS, _OFFSET, _TIME_V4, _TIME_V6 = (
-    place_of(message.HEADS[head], name)
-    for head, name in (
-        ((False, False), "magic"),
-        ((False, False), "sys_flag"),
-        ((False, False), "physical_offset"),
-        ((False, False), "store_timestamp"),
-        ((True, False), "store_timestamp"),
-    )
-)
 
 
 @dataclass(slots=True)
@@ -168,17 +156,14 @@ class LogScanner:
         try:
             with open_file(segment) as file:
                 reader = LenientReader(file, segment)
-                head = reader.read(0, _HEAD_TEST_SIZE).ljust(_HEAD_TEST_SIZE, b"\0")
+                head = record_head(reader.read(0, HEAD_SIZE), ipv6_hosts=rules.ipv6_hosts)
                 check = check_record(
                     reader.read, 0, reader.size, rules, self.settings, crc=self.settings.check_crc_on_recover
                 )
                 unreadable = "; ".join(unread.message for unread in reader.take_unread()) or None
         except Unreadable as error:
             return FirstRecord(Check(-1, False, "short"), 0, 0, 0, str(error))
-        flags = _int(head, _FLAGS, 4)
-        wide = rules.ipv6_hosts and flags & message.SysFlag.BORNHOST_V6
-        time = _int(head, _TIME_V6 if wide else _TIME_V4, 8)
-        return FirstRecord(check, _int(head, _MAGIC, 4), time, _int(head, _OFFSET, 8), unreadable)
+        return FirstRecord(check, *head, unreadable)
 
     # --- one segment ----------------------------------------------------------------------------
 
@@ -262,7 +247,3 @@ def _holds_data(file: FileReader, position: int, most: int) -> bool:
         if not raw:
             break
     return False
-
-
-def _int(raw: bytes, at: int, size: int) -> int:
-    return int.from_bytes(raw[at : at + size], "big", signed=True)
