@@ -153,7 +153,7 @@ class QueueEnds:
         newest = kept[-1]
         state[KEPT] = len(kept)
         state[FIRST], state[BASE] = kept[0].base, newest.base
-        state[POSITION] = size if newest.base + size <= end else end - newest.base
+        state[POSITION] = size if newest.base + size <= end else end % size
         state[LAST] = last.offset
         state[BATCH_MAX] = wrapped_long(last.base + last.messages) if last.row and kind == BATCH else 0
         result.last_sizes[row] = last.size

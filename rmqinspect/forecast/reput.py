@@ -42,7 +42,6 @@ def reput(
         readable = end if segment is segments[-1] else segment.base + size
         scanner = LogScanner(store, [segment], settings, read_body=False)
         following = _through(scanner, rules, settings, offset, readable, take)
-        # Nothing is readable where a segment's name is no multiple of its size.
         if following is None or following <= offset:
             return offset
         offset = following
@@ -61,6 +60,9 @@ def _through(
     segment, size = scanner.segments[0], settings.mapped_file_size_commit_log
     first = parser = offset % size
     limit = readable - segment.base
+    if first >= limit:
+        return None  # nothing is readable there
+    offset = segment.base + first  # another one where the segment's name is no multiple of its size
 
     def take_readable(batch: Batch) -> None:
         inside = batch.records.base + batch.records.ends <= readable
