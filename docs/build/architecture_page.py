@@ -56,7 +56,7 @@ window, which find each field at a place computed from it. Tests read the same b
 - A table: a module in `rmqinspect/tables/`, a row in its `__init__.py`, its words in
   `docs/build/tables_page.py`. `decode`, `export` and Spark then have it.
 - A broker version: `RELEASES` and its clues in `rmqinspect/broker/version_estimate.py`; what its start does differently
-  in `rmqinspect/broker/eras.py`, then `python -m docs.build.eras_page > docs/eras.md`; other differences in
+  in `rmqinspect/broker/start_rules.py`, then `python -m docs.build.eras_page > docs/eras.md`; other differences in
   `rmqinspect/verify/codes.toml` and `rmqinspect/explain/log_lines.toml`; changed layouts in `schemas/`; stores that it
   wrote in `tests/data/`.
 - A command: a module in `rmqinspect/cli/` with a click command named `command`, a row in `VERBS` of its `__init__.py`,

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from itertools import groupby
 
-from rmqinspect.broker.eras import RULES, Era, Rule, Value, eras, rules_of_start
+from rmqinspect.broker.eras import Era, eras, rules_of_start
+from rmqinspect.broker.start_rules import RULES, Rule, Value
 from rmqinspect.broker.version_estimate import RELEASES
 
 _PAGE = """\

@@ -8,7 +8,6 @@ Source: ConsumeQueue, BatchConsumeQueue; RocketMQ 4.0.0 to 5.5.0.
 """
 
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -171,15 +170,6 @@ def queue_files_of(store: Store) -> Iterator[tuple[QueueFile, ...]]:
 
 
 Note = Callable[[str], None] | None  # gets a message for each file that cannot be read
-
-
-def usual_sizes(store: Store) -> dict[str, int]:
-    """Return the length of most queue files, by kind; of equally frequent ones the greatest."""
-    lengths: dict[str, Counter[int]] = {}
-    for file in store.queue_files:
-        if file.noted is None and file.size:
-            lengths.setdefault(file.kind, Counter())[file.size] += 1
-    return {kind: max(of_kind, key=lambda size: (of_kind[size], size)) for kind, of_kind in lengths.items()}
 
 
 def survey_queues(

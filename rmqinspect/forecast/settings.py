@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from rmqinspect.codec.java_numbers import java_number
-from rmqinspect.consumequeue.units import usual_sizes
+from rmqinspect.consumequeue.sizes import usual_sizes
 from rmqinspect.index.geometry import Geometry, configured_geometry, read_index_files
 from rmqinspect.schemas.consumequeue import BatchUnit, QueueUnit
 from rmqinspect.store.model import Store

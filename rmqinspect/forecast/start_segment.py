@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from rmqinspect.broker.eras import RULES, Rules
+from rmqinspect.broker.eras import Rules
+from rmqinspect.broker.start_rules import RULES
 from rmqinspect.codec.java_numbers import wrapped_int, wrapped_long
 from rmqinspect.forecast.check import REASONS
 from rmqinspect.forecast.outcome import Decision, Refusal

@@ -16,7 +16,7 @@ from rmqinspect.broker.strays import (
     in_words,
     severity_of,
 )
-from rmqinspect.consumequeue.units import usual_sizes
+from rmqinspect.consumequeue.sizes import usual_sizes
 from rmqinspect.store.model import Oddity, Place, Store
 from rmqinspect.verify.findings import Finding
 

@@ -5,7 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from rmqinspect.broker.eras import RULES, Rule, Rules, eras, first_release
+from rmqinspect.broker.eras import Rules, eras, first_release
+from rmqinspect.broker.start_rules import RULES, Rule
 from rmqinspect.broker.version_estimate import OLDEST, RELEASES
 
 ERAS = (

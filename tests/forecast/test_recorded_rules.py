@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from rmqinspect.broker.eras import Value, rules_of_start
+from rmqinspect.broker.eras import rules_of_start
+from rmqinspect.broker.start_rules import Value
 from rmqinspect.forecast.evidence import Evidence
 from rmqinspect.forecast.outcome import Outcome
 from rmqinspect.forecast.walk import walk

@@ -18,7 +18,8 @@ import numpy as np
 
 from rmqinspect.codec.arrays import Ints, Units
 from rmqinspect.codec.layout import dtype_of
-from rmqinspect.consumequeue.units import LAYOUTS, filler_units, read_units, usual_sizes, valid_units
+from rmqinspect.consumequeue.sizes import usual_sizes
+from rmqinspect.consumequeue.units import LAYOUTS, filler_units, read_units, valid_units
 from rmqinspect.errors import Unreadable
 from rmqinspect.store.model import QueueFile, Store
 from rmqinspect.store.reader import open_file
