@@ -32,11 +32,12 @@ def loss_words(outcome: Outcome) -> str:
     """Return what a start that was walked loses: `145 records`; "nothing"."""
     losses = outcome.losses
     parts = [count(losses.messages, "record")] if losses.messages else []
-    if not outcome.losses_counted and outcome.min_offset >= 0:
+    without_log = outcome.min_offset < 0 and losses.units
+    if not outcome.losses_counted and not without_log:
         parts = ["records not counted"]
     if outcome.unreachable:
         parts.append(f"{count(outcome.unreachable, 'message')} out of reach for consumers")
-    if outcome.min_offset < 0 and losses.units:
+    if without_log:
         parts.append(f"{count(losses.units, 'queue unit')} of a log that is not here")
     return ", ".join(parts) or "nothing"
 
