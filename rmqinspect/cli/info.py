@@ -63,8 +63,8 @@ def command(arguments: InfoArguments) -> int:
         store = open_store(arguments.paths, **arguments.opening)
         with unpacked(store, replace(arguments.unpacking, ends_only=True)) as whole:
             facts = overview(whole)
-        before = FileReader.bytes_read
-        start = _next_start(store)
+            before = FileReader.bytes_read
+            start = _next_start(whole)
         facts = replace(facts, bytes_read=facts.bytes_read + FileReader.bytes_read - before)
     finally:
         gc.enable()

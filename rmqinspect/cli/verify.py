@@ -189,7 +189,7 @@ def command(arguments: VerifyArguments) -> int:
         options = VerifyOptions(
             arguments.level, codes, arguments.max_findings, count_jobs(arguments), arguments.broker_version
         )
-        outcome, custody = _verify(store, given, watch, options, arguments)
+        outcome, custody = _verify(store, watch, options, arguments)
         if arguments.redact is not None:
             outcome.findings.rows[:] = redact_findings(outcome.findings.rows, arguments.redact)
         # The store may be a folder inside the path: print the path that was given.
@@ -260,12 +260,9 @@ def name_of(paths: Sequence[str], store: Store) -> str:
 
 
 def _verify(
-    store: Store, given: Store, watch: Watch | None, options: VerifyOptions, arguments: VerifyArguments
+    store: Store, watch: Watch | None, options: VerifyOptions, arguments: VerifyArguments
 ) -> tuple[VerifyResult, Custody | None]:
-    """Run the checks, take the digests and forecast the next start; Ctrl-C ends all and keeps what they found.
-
-    `given` is the store as it is on disk, in which no RocksDB was unpacked.
-    """
+    """Run the checks, take the digests and forecast the next start; Ctrl-C ends all and keeps what they found."""
     log = sum(split.end - split.start for split in splits_to_read(store, options.level))
     exhibits = watch.before.exhibits if watch is not None and arguments.hash else {}
     hashed = sum(exhibit.file.size for exhibit in exhibits.values())
@@ -278,7 +275,7 @@ def _verify(
                 progress.remark(remark)
             if log > LONG_READ and options.level != "quick":
                 outcome, was_interrupted = _check_quickly(
-                    store, given, options, progress, redacts=arguments.redact is not None
+                    store, options, progress, redacts=arguments.redact is not None
                 )
                 if was_interrupted:
                     raise KeyboardInterrupt
@@ -286,7 +283,7 @@ def _verify(
                 digests = watch.take_digests(exhibits, options.jobs)
             outcome = verify_after(outcome, lambda size: progress(size + (digests.take_hashed() if digests else 0)))
             if outcome.interrupted_at is None:
-                outcome = with_next_start(outcome, given)
+                outcome = with_next_start(outcome)
             if digests is not None and outcome.interrupted_at is None:
                 digests.wait(progress)
         except KeyboardInterrupt:
@@ -324,7 +321,7 @@ def _announce(store: Store, options: VerifyOptions, log: int, hashed: int, progr
 
 
 def _check_quickly(
-    store: Store, given: Store, options: VerifyOptions, progress: Progress, *, redacts: bool
+    store: Store, options: VerifyOptions, progress: Progress, *, redacts: bool
 ) -> tuple[VerifyResult, bool]:
     """Run the quick part, print its errors and the next start at once; return it, and whether Ctrl-C ended it."""
     begin = time.monotonic()
@@ -332,7 +329,7 @@ def _check_quickly(
     if was_interrupted:
         return outcome, True
     request = ForecastRequest(options.broker_version, count_losses=False, jobs=options.jobs)
-    outcome = replace(outcome, next_start=next_start(given, request))
+    outcome = replace(outcome, next_start=next_start(store, request))
     words = f"quick part done in {describe_duration(time.monotonic() - begin)}: {count(outcome.errors, 'error')}"
     errors = [finding for finding in outcome.findings.rows if finding.severity == "error"]
     places = (where(finding) or ("" if redacts else finding.message) for finding in errors[:_QUICK_ERRORS])

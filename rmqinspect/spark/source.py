@@ -148,10 +148,10 @@ class Reader(DataSourceReader):
         settings, schema = self.settings, SCHEMAS[self.settings.table]
         if split.table == FINDINGS:
             with split.origin.opened(None) as store:
-                result = verify(store, VerifyOptions(level=settings.level))
+                result = with_next_start(verify(store, VerifyOptions(level=settings.level)))
             for message in result.unread if strict is not None else ():
                 raise Unreadable(message)
-            return finding_batches(with_next_start(result), shown(store.paths[0]))
+            return finding_batches(result, shown(store.paths[0]))
         wanted = {*settings.columns, "status", "kind"}.union(*(one.columns(schema) for one in selections))
         return split_rows(
             split,

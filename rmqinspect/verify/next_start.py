@@ -13,20 +13,14 @@ from rmqinspect.verify.result import VerifyResult
 
 
 def next_start(store: Store, request: ForecastRequest) -> Forecast | None:
-    """Return what the next start does to a store as it is on disk; None for files that are not a whole store.
-
-    Of a store whose RocksDB was unpacked there is none: it has queue files that no broker sees.
-    """
-    if store.given != "store" or not store.neighbours or store.unpacked:
+    """Return what the next start does to a store; None for files that are not a whole store."""
+    if store.given != "store" or not store.neighbours:
         return None
     return forecast(store, request)
 
 
-def with_next_start(result: VerifyResult, given: Store | None = None) -> VerifyResult:
-    """Return a result with what the next start does; level quick does not count what is lost.
-
-    `given` is the store before its RocksDB was unpacked, if it was.
-    """
+def with_next_start(result: VerifyResult) -> VerifyResult:
+    """Return a result with what the next start does; level quick does not count what is lost."""
     options = result.options
     request = ForecastRequest(options.broker_version, count_losses=options.level != "quick", jobs=options.jobs)
-    return replace(result, next_start=next_start(given or result.store, request))
+    return replace(result, next_start=next_start(result.store, request))
