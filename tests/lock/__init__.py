@@ -1,0 +1,1 @@
+"""The lock: every command of two builds on all stores, compared by what they print."""
