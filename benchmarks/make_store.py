@@ -13,6 +13,7 @@ import json
 import os
 import random
 import shutil
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.pointers import DELAYS, QUEUE_FILE_SIZE, geometry_for, write_pointers
-from rmqinspect.codec.hashes import masked_crc32
+from rmqinspect.codec.java import masked_crc32
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.index.geometry import Geometry
 from rmqinspect.schemas import checkpoint, message
@@ -57,6 +58,18 @@ class Layout(NamedTuple):
 HALF = "RMQ_SYS_TRANS_HALF_TOPIC"
 _SYSTEM_SHARE = 20  # one record in so many is one of these, or fewer
 _GROUPS = 100
+# Source: TopicConfig, SubscriptionGroupConfig.
+_TOPIC = {"order": False, "perm": 6, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0}
+_GROUP = {
+    "brokerId": 0,
+    "consumeBroadcastEnable": True,
+    "consumeEnable": True,
+    "consumeFromMinEnable": True,
+    "notifyConsumerIdsChangedEnable": True,
+    "retryMaxTimes": 16,
+    "retryQueueNums": 1,
+    "whichBrokerWhenConsumeSlowly": 1,
+}
 
 KEYS_PER_RECORD = 2  # in the index: UNIQ_KEY, and one word in KEYS
 
@@ -193,19 +206,30 @@ class _LogWriter:
             file.write(raw.ljust(checkpoint.CHECKPOINT_SIZE, b"\0"))
 
     def write_config(self, folder: str) -> None:
-        """Write the offsets of consumers and of delivered delays."""
+        """Write topics, groups, and the offsets of consumers and of delivered delays."""
         os.makedirs(folder)
         consumed: dict[str, dict[int, int]] = {}
         delivered = {}
+        queues = Counter(topic for topic, _ in self.names)
         for (topic, queue_id), count in zip(self.names, self.next_offsets.tolist(), strict=True):
             if topic == SCHEDULE_TOPIC:
                 delivered[queue_id + 1] = count // 2
             elif count:
                 group = f"billing-{sum(topic.encode()) % _GROUPS:03}" if topic != HALF else "CID_RMQ_SYS_TRANS"
                 consumed.setdefault(f"{topic}@{group}", {})[queue_id] = count * 9 // 10
-        for name, table in (("consumerOffset.json", consumed), ("delayOffset.json", delivered)):
+        topics = {
+            topic: {**_TOPIC, "topicName": topic, "readQueueNums": count, "writeQueueNums": count}
+            for topic, count in queues.items()
+        }
+        groups = {name: {**_GROUP, "groupName": name} for name in sorted(key.split("@")[1] for key in consumed)}
+        for name, member, table in (
+            ("topics.json", "topicConfigTable", topics),
+            ("subscriptionGroup.json", "subscriptionGroupTable", groups),
+            ("consumerOffset.json", "offsetTable", consumed),
+            ("delayOffset.json", "offsetTable", delivered),
+        ):
             with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
-                json.dump({"offsetTable": table}, file)
+                json.dump({member: table}, file)
 
     def _lay_out(self, chosen: Ints, base: int, starts: Ints) -> bytearray:
         """Return the chosen templates as consecutive records; the first has physical offset `base`."""

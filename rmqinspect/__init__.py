@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from rmqinspect.store.model import Store
     from rmqinspect.tables import TABLES
     from rmqinspect.tables.table import Request, Table
-    from rmqinspect.verify.options import VerifyOptions
-    from rmqinspect.verify.result import VerifyResult
+    from rmqinspect.verify.result import VerifyOptions, VerifyResult
     from rmqinspect.verify.run import verify as verify_store
 
 # Public name → (module, name there). `verify_store`, because a name `verify` would hide the package.
@@ -27,7 +26,7 @@ _HOMES = {
     "TABLES": ("rmqinspect.tables", "TABLES"),
     "Table": ("rmqinspect.tables.table", "Table"),
     "Unreadable": ("rmqinspect.errors", "Unreadable"),
-    "VerifyOptions": ("rmqinspect.verify.options", "VerifyOptions"),
+    "VerifyOptions": ("rmqinspect.verify.result", "VerifyOptions"),
     "Unpacking": ("rmqinspect.rocksdb.unpack", "Unpacking"),
     "open_store": ("rmqinspect.store.discover", "open_store"),
     "unpacked": ("rmqinspect.rocksdb.unpack", "unpacked"),

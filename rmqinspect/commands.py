@@ -10,6 +10,8 @@ import shlex
 from collections.abc import Collection, Sequence
 from string import Formatter
 
+from rmqinspect.text import escape
+
 VERIFY = "rmqinspect verify {store}"
 DECODE = "rmqinspect decode {store}"
 DECODE_TOPIC = "rmqinspect decode {store} -t {topic}"
@@ -22,8 +24,7 @@ GROUPS = "rmqinspect groups {store}"
 FORECAST = "rmqinspect forecast {store}"
 SHOW = "rmqinspect show {store} --at {at}"
 
-_ESCAPED = re.compile(r"\\x[0-9a-f]{2}")
-_SPECIAL = re.compile(r"\\(?!x)|'")
+_ESCAPED_BYTE = re.compile(rb"\\x([0-9a-f]{2})")
 
 PLACEHOLDERS = {"store": "STORE", "at": "OFFSET", "topic": "TOPIC", "queue": "N", "file": "FILE", "group": "GROUP"}
 """What a template shows for a value that is not known."""
@@ -31,7 +32,7 @@ PLACEHOLDERS = {"store": "STORE", "at": "OFFSET", "topic": "TOPIC", "queue": "N"
 
 def fill_command(template: str, stores: Sequence[str] = (), **values: str | int) -> str:
     """Return a template as a command: paths and values quoted for a shell, placeholders for what is missing."""
-    known = {name: shlex.quote(str(value)) for name, value in values.items()}
+    known = {name: quote(str(value)) for name, value in values.items()}
     if stores:
         known["store"] = " ".join(map(quote_path, stores))
     if "file" in values:
@@ -49,8 +50,23 @@ def choose_parts(template: str, known: Collection[str] = tuple(PLACEHOLDERS)) ->
     return re.sub(r"\[(.*?)\]", lambda part: part[1] if placeholders(part[1]) <= set(known) else "", template)
 
 
+def quote(text: str) -> str:
+    r"""Quote a text for bash; unsafe characters byte by byte, `$'\x1b'`: no screen, pipe or paste alters it then."""
+    return shlex.quote(text) if escape(text) == text else _quote_bytes(_raw(text))
+
+
 def quote_path(path: str) -> str:
-    """Quote a path as `text.name_text` writes it: bash reads its escapes in `$'…'`."""
-    if not _ESCAPED.search(path):
-        return shlex.quote(path)
-    return "$'" + _SPECIAL.sub(r"\\\g<0>", path) + "'"
+    r"""Quote a path as `text.name_text` writes it: each of its `\xNN` is a byte of the name."""
+    raw, escapes = _ESCAPED_BYTE.subn(lambda digits: bytes.fromhex(digits[1].decode()), _raw(path))
+    return _quote_bytes(raw) if escapes else quote(path)
+
+
+def _quote_bytes(raw: bytes) -> str:
+    r"""Return a word in ANSI-C quotes, without `\u`: bash writes that as the locale says."""
+    text = raw.decode("utf-8", "surrogateescape").replace("\\", r"\\").replace("'", r"\'")
+    safe = (char if escape(char) == char else "".join(f"\\x{byte:02x}" for byte in _raw(char)) for char in text)
+    return f"$'{''.join(safe)}'"
+
+
+def _raw(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")

@@ -139,6 +139,11 @@ def cut_cells(text: str, width: int) -> str:
     return chop_cells(text, width)[0] or text[:1]
 
 
+def clip(text: str, width: int) -> str:
+    """Return an escaped text in at most `width` cells; one that is cut ends in `…`."""
+    return text if cell_width(text) <= width else f"{cut_cells(text, width - 1)}…"
+
+
 def group_digits(number: int) -> str:
     """Return an integer with its digits grouped: `97 187`."""
     return f"{number:,}".replace(",", " ")

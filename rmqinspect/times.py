@@ -137,6 +137,12 @@ def format_millis(millis: int, zone: tzinfo = UTC) -> str | None:
     return None if micros is None else format_micros(micros, zone)
 
 
+def format_seconds(millis: int, zone: tzinfo = UTC) -> str | None:
+    """Return milliseconds since 1970 as `format_millis` does, to the second: `2022-03-02T02:04:22Z`."""
+    text = format_millis(millis, zone)
+    return None if text is None else text[: len("2022-03-02T02:04:22")] + text[len("2022-03-02T02:04:22.123") :]
+
+
 def time_words(millis: int, zone: tzinfo = UTC) -> str:
     """Return milliseconds since 1970 as `format_micros` does; outside the years 1 to 9999 as a number."""
     return format_millis(millis, zone) or f"{millis} ms since 1970"

@@ -24,14 +24,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="Write tests/golden/ from what the commands print now; review it as a diff.",
     )
+    parser.addoption("--all-cases", action="store_true", help="Run long lists of cases whole, not a sample of them.")
     parser.addoption("--every-bit", action="store_true", help="Flip every bit of a small store, not a sample.")
-    parser.addoption("--mutations", type=int, default=60, help="How many damaged files of each kind to try.")
+    parser.addoption("--mutations", type=int, default=20, help="How many damaged files of each kind to try.")
 
 
 def pytest_configure() -> None:
-    """Restore SIGINT, which a shell ignores in background jobs: tests of Ctrl-C and their children need it."""
+    """Restore SIGINT, which a shell ignores in background jobs, and SIGHUP, which nohup ignores.
+
+    Tests of interrupted commands and their children need them.
+    """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -43,7 +49,11 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--all-cases"):
+        left_out = [item for item in items if item.get_closest_marker("all_cases")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("all_cases")]
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         groups = {group for fixture, group in _GROUP_OF_FIXTURE.items() if fixture in fixtures}
@@ -51,6 +61,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if groups:
             # One group only: a test of both runs where Spark is.
             item.add_marker(pytest.mark.xdist_group(max(groups)))
+
+
+@pytest.fixture(scope="session")
+def all_cases(pytestconfig: pytest.Config) -> bool:
+    """Whether a test that walks over many stores itself is to take all of them (tests/support/sampling.py)."""
+    return bool(pytestconfig.getoption("--all-cases"))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -26,8 +26,7 @@ from rmqinspect.store.discover import open_store
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.table import Request
 from rmqinspect.topics import SCHEDULE_TOPIC
-from rmqinspect.verify.options import VerifyOptions
-from rmqinspect.verify.result import VerifyResult
+from rmqinspect.verify.result import VerifyOptions, VerifyResult
 from rmqinspect.verify.run import verify as verify_store
 from tests.support.samples import ROOT
 

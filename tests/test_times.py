@@ -4,7 +4,7 @@ from datetime import timedelta, timezone
 
 import pytest
 
-from rmqinspect.times import END_MILLI, FIRST_MILLI, format_millis, format_nanos, millis_to_micros
+from rmqinspect.times import END_MILLI, FIRST_MILLI, format_millis, format_nanos, format_seconds, millis_to_micros
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,12 @@ def test_a_time_has_text_in_the_years_1_to_9999_only(millis: int, text: str | No
 
 def test_a_time_is_given_in_the_zone_asked_for() -> None:
     assert format_millis(0, timezone(timedelta(hours=8))) == "1970-01-01T08:00:00.000+08:00"
+
+
+def test_a_time_to_the_second_keeps_its_zone() -> None:
+    assert format_seconds(-1) == "1969-12-31T23:59:59Z"
+    assert format_seconds(999, timezone(timedelta(hours=8))) == "1970-01-01T08:00:00+08:00"
+    assert format_seconds(END_MILLI) is None
 
 
 def test_nanoseconds_stay_exact() -> None:

@@ -48,6 +48,30 @@ Three readers follow the same declaration: `construct`, for one record (`show`, 
 (`codec/layout.py`), for rows of one size; and loops (`codec/kernels.py`, `docs/compiling.md`) for the records of a
 window, which find each field at a place computed from it. Tests read the same bytes each way and compare every field.
 
+## Where an idea lives
+
+| idea | home |
+|---|---|
+| who opens evidence | `store/reader.py` |
+| which file of a path is what | `store/discover.py`, `store/file_type.py` |
+| the walk from record to record, and behind damage | `commitlog/scan.py`, `commitlog/find_record.py` |
+| the record at an offset: head, fields, bytes | `commitlog/record_reader.py` |
+| who reads a unit; what is a filler | `consumequeue/units.py` |
+| who decides the minimum and maximum of a queue | `consumequeue/bounds.py`; at a start: `forecast/queue.py` |
+| rows by key, first and next; the first rule that holds | `codec/joins.py` |
+| ranges: merged, intersected, left over | `codec/ranges.py` |
+| the walk over the log for rows and sums | `tables/read_log.py` |
+| filters of messages | `tables/filters.py` |
+| what differs by release | `broker/start_rules.py`, `broker/eras.py` |
+| which release wrote a store | `broker/version_estimate.py` |
+| rows that point at a record, and the rules for them | `verify/pointers.py` |
+| who words a finding | `verify/codes.toml`; its fields: `verify/findings.py` |
+| the report of verify: written, read, documented | `verify/report.py` |
+| the verdict of a start | `forecast/versions.py`; its words: `forecast/outcome.py` |
+| what a command does with its stores, and its exit status | `cli/session.py`, `cli/status.py` |
+| columns, labels, folded lines of a screen | `cli/labelled.py`, `text.py`; times: `times.py` |
+| loops that are compiled | `codec/kernels.py`, `codec/compiling.py` |
+
 ## Where to add
 
 - A finding: a row in `rmqinspect/verify/codes.toml`; the check in the folder of its file kind below
@@ -60,7 +84,8 @@ window, which find each field at a place computed from it. Tests read the same b
   `rmqinspect/verify/codes.toml` and `rmqinspect/explain/log_lines.toml`; changed layouts in `schemas/`; stores that it
   wrote in `tests/data/`.
 - A command: a module in `rmqinspect/cli/` with a click command named `command`, a row in `VERBS` of its `__init__.py`,
-  a row in README.md, a transcript in `tests/golden/`.
+  a row in README.md, a transcript in `tests/golden/`. It goes from store to store in a `Session`:
+  `rmqinspect/cli/session.py`.
 - An output format: a class in `rmqinspect/output/`.
 - A folder, an import between folders, a library: `docs/build/floors.py`, then this page.
 """

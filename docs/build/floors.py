@@ -17,12 +17,14 @@ class Folder(NamedTuple):
 
 
 # Modules that every folder may import; leaves import only each other.
-LEAVES = frozenset(["commands", "errors", "prose", "statuses", "text", "times", "topics", "version"])
+LEAVES = frozenset(["commands", "document", "errors", "prose", "statuses", "text", "times", "topics", "version"])
 
 FLOORS = (
     Folder(1, "schemas", "", "the layout of every record on disk, declared once, in construct"),
-    Folder(2, "codec", "schemas", "bytes to values: numpy types from layouts, hashes, properties; compiled loops"),
-    Folder(2, "system", "", "files, URIs, worker threads, output files, memory limits"),
+    Folder(1, "system", "", "files, URIs, worker threads, output files, memory limits"),
+    Folder(
+        2, "codec", "schemas system", "bytes to values: numpy types from layouts, hashes, properties; compiled loops"
+    ),
     Folder(3, "store", "codec schemas system", "which file of a path is what; the only reader of evidence"),
     Folder(4, "commitlog", "codec schemas store", "records and gaps of the commit log; scan and resynchronisation"),
     Folder(4, "consumequeue", "codec schemas store", "queue units, and where queues begin and end"),
@@ -30,7 +32,9 @@ FLOORS = (
     Folder(4, "output", "store system", "record batches as table, JSON, CSV, Parquet or Arrow"),
     Folder(4, "config", "codec schemas store system", "the JSON files of config/ and the checkpoint"),
     Folder(5, "timer", "codec schemas store", "timer log and timer wheel"),
-    Folder(5, "broker", "codec commitlog config index schemas store", "what brokers do, by version"),
+    Folder(
+        5, "broker", "codec commitlog config consumequeue index schemas store system", "what brokers do, by version"
+    ),
     Folder(5, "damage", "codec commitlog schemas store", "why bytes are wrong: flipped bits, lost pages, overwrites"),
     Folder(
         5,
@@ -47,10 +51,12 @@ FLOORS = (
     Folder(
         7,
         "find",
-        "broker codec commitlog config consumequeue damage index schemas store tables",
+        "broker codec commitlog config consumequeue damage index rocksdb schemas store tables",
         "answers: where a message is, what became of it, what consumers get and wait for, what retention takes",
     ),
-    Folder(7, "diff", "codec commitlog config consumequeue schemas store system tables", "differences of two stores"),
+    Folder(
+        7, "diff", "broker codec commitlog config consumequeue schemas store system tables", "differences of two stores"
+    ),
     Folder(
         7,
         "forecast",
@@ -90,7 +96,7 @@ FLOORS = (
     Folder(
         11,
         "cli",
-        "broker codec commitlog config diff explain export find forecast index output rocksdb show spark store system "
+        "broker codec commitlog config diff explain export find forecast output rocksdb show spark store system "
         "tables verify",
         "one module per command: options in, screens out",
     ),
@@ -105,6 +111,7 @@ LIBRARIES = {
     "isal": "codec",
     "javaproperties": "store",
     "llvmlite": "codec",
+    "msgspec": "document verify cli",
     "numba": "codec",
     "numpy": "codec commitlog consumequeue index config rocksdb timer broker damage tables find diff forecast verify "
     "export",

@@ -65,7 +65,7 @@ small stores. Memory does not grow with the size of a partition. A task receives
 
 Damage does not fail a job: it shows in the column `status`, and in the tables `gaps` and `findings`. With
 `mode=FAILFAST` a job fails where `rmqinspect decode` would exit with status 3 or 4. A file that cannot be opened always
-fails the job.
+fails the job, and so does a table that is in RocksDB where that is not read: no rows would look like none.
 
 ## Filters
 

@@ -31,6 +31,9 @@ Names of topics, queues, groups and files are what they are on disk, in every ta
 name that is not UTF-8 is written `\\xNN`, with two hex digits, and a backslash before an `x` as `\\x5c`: so no two
 names look alike, and each `\\xNN` stands for one byte. Filters take a name as it is printed. CSV and screens also
 escape characters that could control a terminal.
+
+CSV is data for programs, and keeps every value: a cell that begins with `=`, `+`, `-` or `@` is what a producer sent,
+and a spreadsheet that opens the file may take it for a formula. There, import columns as text, or open Parquet.
 """
 
 # The meaning of a row of each table, and what its columns cannot say.
@@ -77,9 +80,9 @@ offsets of groups that pop say how far they popped, not what they acknowledged: 
 One row per delayed message whose record is still in the log: of delay levels, by level and queue offset, then of the
 timer. A message that the timer stored again before it was due has a row for each record; all but the newest are
 `rolled`. `overdue`: due before the last activity of the broker, and not delivered. `lost`: passed by the broker without
-a copy, or waiting without its record. `delete_mark`: deletes another message, which is then `cancelled`. `unknown`:
-where the log is damaged, a copy may have stood. The whole log is read, for the delivered copies. `physical_offset` and
-`delivered_physical_offset` join with `messages`.
+a record of its id in its topic, or waiting without its record. `delete_mark`: deletes another message, which is then
+`cancelled`. `unknown`: a copy may have stood where the log is damaged, or a record of its id was sent at another time.
+The whole log is read, for the delivered copies. `physical_offset` and `delivered_physical_offset` join with `messages`.
 """,
     "rocksdb_entries": """
 One row per timer message and per half message in `rocksdbstore/`, where a broker of 5.4.0 or later keeps them with

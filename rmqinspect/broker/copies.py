@@ -8,7 +8,7 @@ A broker never moves a message. Each step of its life is a further record, with 
     commit       the real topic               PREPAREDTRANSACTIONOFFSET: the half message
     scheduled    SCHEDULE_TOPIC_XXXX          REAL_TOPIC, DELAY
     timer        rmq_sys_wheel_timer          REAL_TOPIC, TIMER_OUT_MS; stored again where it is rolled
-    delivered    the real topic               keeps DELAY or TIMER_OUT_MS
+    delivered    the real topic               keeps DELAY or TIMER_OUT_MS; of other writers see `find.life_family`
     retry        %RETRY%group                 ORIGIN_MESSAGE_ID, RETRY_TOPIC; scheduled before
     pop_retry    %RETRY%group_topic, +topic   1ST_POP_TIME
     dlq          %DLQ%group                   DLQ_ORIGIN_MESSAGE_ID (5.1.0), ORIGIN_MESSAGE_ID
@@ -17,15 +17,67 @@ The topic decides: a delivered record still has the properties of its delay, a r
 
 Source: SendMessageProcessor#consumerSendMsgBack, ScheduleMessageService, TimerMessageStore, TransactionalMessageBridge,
 EndTransactionProcessor, PopReviveService; RocketMQ 4.0.0 to 5.5.0.
+
+Kinds of records: whose messages they are, and what the broker keeps for itself.
+
+Source: TopicValidator, MixAll, MessageSysFlag, TimerMessageStore, PopAckConstants; RocketMQ 4.0.0 to 5.5.0.
 """
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from rmqinspect.broker.record_kinds import kind_of
 from rmqinspect.codec.message_id import offset_place
 from rmqinspect.schemas.message import TRANSACTION_MASK, TRANSACTION_SHIFT, TRANSACTIONS
-from rmqinspect.topics import DLQ_PREFIX, GIVEN_UP_TOPIC, RETRY_PREFIX, REVIVE_PREFIX
+from rmqinspect.topics import (
+    DLQ_PREFIX,
+    GIVEN_UP_TOPIC,
+    HALF_TOPIC,
+    OP_TOPIC,
+    RETRY_PREFIX,
+    REVIVE_PREFIX,
+    ROCKSDB_HALF_TOPIC,
+    ROCKSDB_OP_TOPIC,
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+    is_system_topic,
+)
+
+RECORD_KINDS = (
+    "normal",
+    "half",  # of a transaction: prepared
+    "commit",  # the message of a committed transaction
+    "rollback",
+    "op",  # says that a half message is settled
+    "delayed",
+    "timer",
+    "retry",
+    "dlq",
+    "pop",  # checkpoints and acks
+    "system",
+)
+# By name of the topic.
+_KIND_OF_TOPIC = {
+    HALF_TOPIC: "half",
+    ROCKSDB_HALF_TOPIC: "half",
+    OP_TOPIC: "op",
+    ROCKSDB_OP_TOPIC: "op",
+    SCHEDULE_TOPIC: "delayed",
+    TIMER_TOPIC: "timer",
+}
+_KIND_OF_PREFIX = {RETRY_PREFIX: "retry", DLQ_PREFIX: "dlq", REVIVE_PREFIX: "pop"}
+# By the transaction bits, in any other topic: `message.TRANSACTIONS`.
+_KIND_OF_TRANSACTION = ("normal", "half", "commit", "rollback")
+
+
+def record_kind(topic: str, transaction: int = 0) -> str:
+    """Return the kind of a topic's records; `transaction` is the value of their transaction bits."""
+    if topic in _KIND_OF_TOPIC:
+        return _KIND_OF_TOPIC[topic]
+    for prefix, kind in _KIND_OF_PREFIX.items():
+        if topic.startswith(prefix):
+            return kind
+    return "system" if is_system_topic(topic) else _KIND_OF_TRANSACTION[transaction]
+
 
 KINDS = {
     "sent": "stored as the producer sent it",
@@ -139,7 +191,7 @@ def links_of(record: Stored, topics: Collection[str] = ()) -> Links:
 
 def _kind(record: Stored) -> str:
     properties, topic = record.properties, record.topic
-    kind = kind_of(topic, (record.sys_flag & TRANSACTION_MASK) >> TRANSACTION_SHIFT)
+    kind = record_kind(topic, (record.sys_flag & TRANSACTION_MASK) >> TRANSACTION_SHIFT)
     if kind == "pop" or properties.get("REAL_TOPIC", "").startswith(REVIVE_PREFIX):
         return _POP_NOTES.get(properties.get("TAGS", ""), "sent")
     if kind == "timer" and "TIMER_DEL_UNIQKEY" in properties:

@@ -17,8 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rmqinspect.broker.version_estimate import RELEASES
+from rmqinspect.broker.start_rules import DELAY_RULES, values_of
 from rmqinspect.codec.arrays import Bools, Ints
+from rmqinspect.codec.joins import first_rule
 
 
 class Facts(NamedTuple):
@@ -33,6 +34,7 @@ class Facts(NamedTuple):
     readable: Bools  # its record is in the log
     unreached: Bools  # its unit is in the timer log, but neither the wheel nor startup finds it
     copy_lost: Bools  # a copy, if there was one, may lie in what could not be read
+    alike: Bools  # a record with its id follows in its real topic, of another sending or retry
 
 
 STATES = ("pending", "overdue", "delivered", "cancelled", "rolled", "lost", "delete_mark", "unknown")
@@ -43,9 +45,12 @@ REASONS = (
     "no slot of the wheel leads to its unit, and startup does not put it in again",
     "the broker has passed it, and the log holds no delivered copy",
     "the broker has passed it; a copy may lie where the log is damaged or was not given",
+    "a record with its id follows in its topic, but was sent or sent back at another time",
 )
-_GONE, _UNREACHED, _NO_COPY, _MAYBE = range(len(REASONS))
+_GONE, _UNREACHED, _NO_COPY, _MAYBE, _ALIKE = range(len(REASONS))
 NO_REASON = -1
+MAY_HAVE_COPIES = (OVERDUE, LOST, UNKNOWN)
+"""States for which another copy is looked for, that says less of itself."""
 
 
 def judge(facts: Facts) -> tuple[Ints, Ints]:
@@ -62,22 +67,19 @@ def judge(facts: Facts) -> tuple[Ints, Ints]:
         (facts.waits & ~facts.readable, LOST, _GONE),
         (facts.waits & ~facts.due, PENDING, NO_REASON),
         (facts.waits, OVERDUE, NO_REASON),
+        (facts.alike, UNKNOWN, _ALIKE),
         (facts.unreached, LOST, _UNREACHED),
         (facts.copy_lost, UNKNOWN, _MAYBE),
+        (np.ones(len(facts.waits), np.bool_), LOST, _NO_COPY),
     )
-    conditions = [condition for condition, _, _ in rules]
-    states = np.select(conditions, [state for _, state, _ in rules], LOST)
-    reasons = np.select(conditions, [reason for _, _, reason in rules], _NO_COPY)
-    return states.astype(np.int64), reasons.astype(np.int64)
+    applies = first_rule([condition for condition, _, _ in rules])
+    states, reasons = (np.array([rule[part] for rule in rules], np.int64) for part in (1, 2))
+    return states[applies], reasons[applies]
 
 
 # --- the keys that order to delete ----------------------------------------------------------------
 
 APPEND_TOPIC = "appendTopicForTimerDeleteKey"  # a setting, 5.4.0
-
-# How TIMER_DEL_UNIQKEY names the message, by the first release that reads it so.
-_PLAIN, _WITH_TOPIC = "UNIQ_KEY", "REAL_TOPIC+UNIQ_KEY"
-_FORMS = (("5.0.0", _PLAIN), ("5.3.2", _WITH_TOPIC), ("5.4.0", _PLAIN))
 
 
 class DeleteKeys(NamedTuple):
@@ -96,18 +98,13 @@ def delete_keys(releases: Sequence[str], settings: Mapping[str, str]) -> DeleteK
     if APPEND_TOPIC in settings:
         with_topic = settings[APPEND_TOPIC].strip().lower() == "true"
         return DeleteKeys(not with_topic, with_topic)
-    forms = {_form_of(release) for release in releases}
-    return DeleteKeys(_PLAIN in forms, _WITH_TOPIC in forms)
-
-
-def _form_of(release: str) -> str:
-    known = [form for first, form in _FORMS if RELEASES.index(first) <= RELEASES.index(release)]
-    return known[-1] if known else _PLAIN
+    forms = {values_of(DELAY_RULES, release)["delete_key"] for release in releases}
+    return DeleteKeys("UNIQ_KEY" in forms, "REAL_TOPIC+UNIQ_KEY" in forms)
 
 
 # --- delay levels ---------------------------------------------------------------------------------
 
-_DEFAULT_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+DEFAULT_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 _UNITS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}  # ms
 _UNKNOWN_LEVEL = 1000  # ms
 _LEVEL = re.compile(r"(\d{1,9})([smhd])", re.ASCII)
@@ -123,7 +120,7 @@ def level_delay(level: int, settings: Mapping[str, str]) -> int:
 
 
 def _delays(settings: Mapping[str, str]) -> list[int]:
-    words = settings.get("messageDelayLevel", _DEFAULT_LEVELS).split()
+    words = settings.get("messageDelayLevel", DEFAULT_LEVELS).split()
     found = [_LEVEL.fullmatch(word) for word in words]
     if not all(found):
         return _delays({})

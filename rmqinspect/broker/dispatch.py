@@ -5,7 +5,8 @@ Columns for the records of one split, collected run by run, without a Python obj
     record    CommitLog dispatches       to
     ------    one unit                   its own queue, unless prepared or rolled back
               further units              the queues in INNER_MULTI_DISPATCH (4.9.3+)
-              index entries              UNIQ_KEY, each word of KEYS, TAGS (5.4.0+), unless rolled back
+              index entries              UNIQ_KEY, each word of KEYS, TAGS (5.4.0+), unless rolled back;
+                                         how they are spelled: `codec.hashes`
 
 Source: CommitLog#checkMessageAndReturnSize (DispatchRequest), CommitLogDispatcherBuildConsumeQueue,
 MultiDispatch (4.9.3+), IndexService#buildIndex; RocketMQ 4.0.0 to 5.5.0.
@@ -19,9 +20,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rmqinspect.broker.start_rules import first_release
 from rmqinspect.codec.arrays import Bools, Ints
+from rmqinspect.codec.java import ID_MARK, TAG_MARK, java_number
 from rmqinspect.codec.java_hash import as_int, hash_of, index_hash_of, java_hash
-from rmqinspect.codec.java_numbers import java_number
 from rmqinspect.codec.kernels import (
     Bytes,
     ByteTableOut,
@@ -47,9 +49,8 @@ _NOT_MULTIPLIED = (b"%RETRY%", SYSTEM_PREFIX.encode(), SCHEDULE_TOPIC.encode())
 
 _SPACE = ord(" ")  # MessageConst.KEY_SEPARATOR
 _ZERO = ord("0")
-_TAG_KEY = b"T#"  # stands between topic and tags in the text that 5.4.0 and later index
 
-UNIQUE, KEY, TAG = 0, 1, 2  # kinds of index keys, in the order in which they are written
+UNIQUE, MARKED_ID, KEY, TAG = range(4)  # kinds of index keys, in the order in which they are written
 
 _UNIQ_KEY, _KEYS, _TAGS, _REAL, _DELAY, _INNER_NUM = map(
     WELL_KNOWN.index, (b"UNIQ_KEY", b"KEYS", b"TAGS", b"REAL_TOPIC", b"DELAY", b"INNER_NUM")
@@ -62,37 +63,24 @@ _FEW = 1 << 10  # records and keys, at first
 _MOST_KEYS = 1 << 15  # of a record: its properties have fewer bytes
 
 
-class Difference(NamedTuple):
-    """A behaviour of the brokers from one release to another."""
-
-    first: str
-    last: str | None  # None: all later ones
-    what: str
-
-
-# Differences between versions. A rule may hold if any release that can have written the store has it. None must
-# hold: an older release may have written before.
-DIFFERENCES = {
-    "multi_dispatch": Difference("4.9.3", None, "INNER_MULTI_DISPATCH gives further units"),
-    "inner_batch": Difference("5.0.0", None, "a record with INNER_NUM takes so many queue offsets"),
-    "tag_keys": Difference("5.4.0", None, "the tags are a key of the index"),
-    # Recovery runs before ScheduleMessageService#load has read the table of delays (up to 4.9.8; later versions
-    # keep such units).
-    "plain_schedule_tags": Difference("4.9.2", None, "recovery may have given delayed messages the hash of their tags"),
+# What units and entries may hold, by the first release that wrote so. It may hold if any release that can have written
+# the store did, and need not: an older release may have written before, and a newer one keeps what is there.
+_SINCE = {
+    "multi_dispatch": first_release("multi_dispatch", "all_or_refuse"),
+    "inner_batch": first_release("inner_batches", True),
+    "tag_keys": first_release("tag_keys", True),
+    # Recovery runs before ScheduleMessageService#load has read the table of delays (up to 4.9.8).
+    "plain_schedule_tags": first_release("schedule_tags", "plain"),
 }
+DIFFERENCES = frozenset(_SINCE)
+MARKED_IDS = "marked_ids"
+"""The rule that the index may hold UNIQ_KEY as rocketmq-rust writes it, besides the form of Java; of no release."""
 
 
 def holding(releases: Sequence[str], known: Sequence[str]) -> frozenset[str]:
-    """Return the rules that may hold for a store that one of `releases` wrote.
-
-    `known` are all releases in their order.
-    """
-
-    def has(release: str, rule: Difference) -> bool:
-        last = known[-1] if rule.last is None else rule.last
-        return known.index(rule.first) <= known.index(release) <= known.index(last)
-
-    return frozenset(name for name, rule in DIFFERENCES.items() if any(has(release, rule) for release in releases))
+    """Return which of DIFFERENCES may hold for a store that one of `releases` wrote; `known` are all, in order."""
+    newest = max(map(known.index, releases), default=-1)
+    return frozenset(name for name, since in _SINCE.items() if known.index(since) <= newest)
 
 
 @inlined
@@ -155,25 +143,30 @@ _SIZE, _QUEUE, _TAGS_CODE, _MESSAGES, _REAL_TOPIC = range(5)
 _ENTITLED, _SOUND, _DELAYED = range(3)
 _KEY_RECORD, _KEY_HASH = range(2)
 
+_MARKS = b"", TAG_MARK.encode(), ID_MARK.encode()
+_PLAIN, _TAGGED, _MARKED = range(len(_MARKS))
+
 # What is asked for.
-_INDEX_KEYS, _TAG_KEYS, _REAL_TOPICS, _BATCHES = 1, 2, 4, 8
+_INDEX_KEYS, _TAG_KEYS, _REAL_TOPICS, _BATCHES, _ID_MARKS = 1, 2, 4, 8, 16
 
 
 class Dispatcher:
     """Collects what is dispatched for the records of a split."""
 
-    def __init__(
-        self, *, keys: bool, real_topics: bool = False, rules: Collection[str] = frozenset(DIFFERENCES)
-    ) -> None:
-        """Collect index keys and hashes of real topics, if asked; `rules` are the DIFFERENCES that may hold."""
+    def __init__(self, *, keys: bool, real_topics: bool = False, rules: Collection[str] = DIFFERENCES) -> None:
+        """Collect index keys and hashes of real topics, if asked.
+
+        `rules` are the DIFFERENCES that may hold, and MARKED_IDS; with that a record has both forms of its UNIQ_KEY.
+        """
         asked = {_INDEX_KEYS: keys, _REAL_TOPICS: real_topics, _TAG_KEYS: "tag_keys" in rules}
         asked[_BATCHES] = "inner_batch" in rules
+        asked[_ID_MARKS] = MARKED_IDS in rules
         self._asked = sum(bit for bit, is_asked in asked.items() if is_asked)
         self._multiplied = "multi_dispatch" in rules
         self._used = np.zeros(2, np.int64)  # records and keys so far
         self._columns = [np.empty((rows, _FEW), dtype) for rows, dtype in ((3, np.int64), (5, np.int32), (3, np.uint8))]
         self._keys = [np.empty((rows, _FEW), dtype) for rows, dtype in ((2, np.int32), (1, np.uint8))]
-        self._prefixes = np.empty((0, 2), np.int64)  # by number of the queue
+        self._prefixes = np.empty((0, len(_MARKS)), np.int64)  # by number of the queue
         self._extras: list[Extra] = []
 
     def take(self, records: Records, numbers: Ints, queues: list[Queue], sound: Bools) -> None:
@@ -232,9 +225,9 @@ class Dispatcher:
 
 
 @lru_cache(maxsize=4096)
-def _prefixes_of(topic: bytes) -> tuple[int, int]:
-    """Return the hashes of what stands before each key of a topic's records, and before their tags."""
-    return hash_of(topic + b"#"), hash_of(topic + b"#" + _TAG_KEY)
+def _prefixes_of(topic: bytes) -> tuple[int, ...]:
+    """Return the hashes of what stands before the keys of a topic's records, for each of _MARKS."""
+    return tuple(hash_of(topic + b"#" + mark) for mark in _MARKS)
 
 
 def _wider(table: NDArray[Any], used: int, needed: int) -> NDArray[Any]:
@@ -271,7 +264,7 @@ def _dispatch(
     count, key = used[0], used[1]
     for at in range(first, len(rows)):
         tags, words = known[_TAGS, at], known[_KEYS, at]
-        most = 2  # UNIQ_KEY and TAGS
+        most = 3  # UNIQ_KEY in both forms, and TAGS
         if words >= 0:
             most += (value_ends[words] - name_ends[words]) // 2  # words of one byte, with a space between
         if count >= numbers.shape[1] or key + most > keys.shape[1]:
@@ -298,10 +291,13 @@ def _dispatch(
         flags[_SOUND, count] = sound[at]
         flags[_DELAYED, count] = known[_DELAY, at] >= 0
         if asked & _INDEX_KEYS and transaction != TRANSACTION_MASK:  # rollback has both bits
-            prefix, item = prefixes[queues[at], 0], known[_UNIQ_KEY, at]
+            prefix, item = prefixes[queues[at], _PLAIN], known[_UNIQ_KEY, at]
             if item >= 0:
                 hashed = java_hash(raw, name_ends[item] + 1, value_ends[item], prefix)
                 key = _add_key(keys, kinds, key, count, hashed, UNIQUE)
+                if asked & _ID_MARKS:
+                    hashed = java_hash(raw, name_ends[item] + 1, value_ends[item], prefixes[queues[at], _MARKED])
+                    key = _add_key(keys, kinds, key, count, hashed, MARKED_ID)
             if words >= 0:
                 start, end = name_ends[words] + 1, value_ends[words]
                 for stop in range(start, end + 1):
@@ -310,7 +306,7 @@ def _dispatch(
                             key = _add_key(keys, kinds, key, count, java_hash(raw, start, stop, prefix), KEY)
                         start = stop + 1
             if asked & _TAG_KEYS and tags >= 0:
-                hashed = java_hash(raw, name_ends[tags] + 1, value_ends[tags], prefixes[queues[at], 1])
+                hashed = java_hash(raw, name_ends[tags] + 1, value_ends[tags], prefixes[queues[at], _TAGGED])
                 key = _add_key(keys, kinds, key, count, hashed, TAG)
         count += 1
     used[0], used[1] = count, key

@@ -16,7 +16,7 @@ RocksDBConsumeQueueTable#binarySearchInCQByTime, MappedFileQueue#getConsumeQueue
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from rmqinspect.broker.by_release import Changes, rules_of
+from rmqinspect.broker.start_rules import TIME_RULES, values_of
 
 LOWER, UPPER = "lower", "upper"
 BOUNDARIES = (LOWER, UPPER)
@@ -36,8 +36,8 @@ class TimedQueue(Protocol):
     kind: str  # queue, batch_queue, rocksdb
     log_start: int  # physical offset of the log's first byte
 
-    def ends(self, *, bisected: bool) -> tuple[int, int]:
-        """Return (minimum, maximum) in queue offsets; `bisected`: as 5.x finds them."""
+    def ends(self, release: str) -> tuple[int, int]:
+        """Return (minimum, maximum) in queue offsets as a release finds them."""
 
     def timed_files(self) -> Sequence[TimedFile]:
         """Return the files, in order."""
@@ -53,42 +53,23 @@ class TimedQueue(Protocol):
 
 
 class _Rules(NamedTuple):
-    bisected_min: bool  # of `queue_min`
-    within: bool  # the result is moved into [minimum, maximum], but not for RocksDB
-    by_change: bool  # files are chosen by the time of their last change
-    boundary: bool  # a boundary can be named; else lower is meant
-    batch_boundary: bool  # it counts within a batch queue
-    rocksdb: str  # nearest, bounded (by the search alone), ends (times before and behind all messages first)
+    """The values of TIME_RULES, which says what they mean."""
 
-
-_CHANGES: Changes = (
-    (
-        "4.0.0",
-        {
-            "bisected_min": False,
-            "within": False,
-            "by_change": True,
-            "boundary": False,
-            "batch_boundary": False,
-            "rocksdb": "nearest",
-        },
-    ),
-    ("5.0.0", {"bisected_min": True, "within": True}),
-    ("5.1.1", {"by_change": False}),
-    ("5.1.4", {"boundary": True, "batch_boundary": True}),
-    ("5.3.0", {"rocksdb": "bounded"}),
-    ("5.3.2", {"rocksdb": "ends"}),
-)
+    within: bool
+    by_change: bool
+    boundary: bool
+    batch_boundary: bool
+    rocksdb: str
 
 
 def knows_boundary(release: str) -> bool:
     """Whether a client can name a boundary."""
-    return bool(rules_of(_CHANGES, release)["boundary"])
+    return bool(values_of(TIME_RULES, release)["boundary"])
 
 
 def goes_by_change(release: str) -> bool:
     """Whether the result depends on when the queue's files were last changed."""
-    return bool(rules_of(_CHANGES, release)["by_change"])
+    return bool(values_of(TIME_RULES, release)["by_change"])
 
 
 def offset_by_time(queue: TimedQueue | None, moment: int, boundary: str, release: str) -> int:
@@ -100,9 +81,9 @@ def offset_by_time(queue: TimedQueue | None, moment: int, boundary: str, release
     """
     if queue is None:
         return 0
-    rules = _Rules(**rules_of(_CHANGES, release))
+    rules = _Rules(**values_of(TIME_RULES, release))
     boundary = boundary if rules.boundary else LOWER
-    low, high = queue.ends(bisected=rules.bisected_min)
+    low, high = queue.ends(release)
     if queue.kind == "rocksdb":
         return _in_rocksdb(queue, low, high, moment, boundary, rules) if high else 0
     if queue.kind == "batch_queue":

@@ -24,9 +24,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from rmqinspect.broker.by_release import Changes, rules_of
-from rmqinspect.codec.hashes import java_string_hash
-from rmqinspect.codec.java_numbers import wrapped_int
+from rmqinspect.broker.start_rules import PULL_RULES, values_of
+from rmqinspect.codec.java import java_string_hash, wrapped_int
 
 FOUND = "FOUND"
 NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
@@ -49,7 +48,7 @@ STATUSES = (
 )
 """The statuses that follow from the files of a store."""
 
-_SCANNED = 16_000  # bytes of units, or units: see _CHANGES
+_SCANNED = 16_000  # bytes of units, or units: see PULL_RULES
 _INT = re.compile(r"\d{1,10}", re.ASCII)
 _UNIT = 20  # bytes of a unit of a queue in files; RocksDB counts as many
 
@@ -69,8 +68,8 @@ class Queue(Protocol):
 
     kind: str  # queue, batch_queue, rocksdb
 
-    def ends(self, *, bisected: bool) -> tuple[int, int]:
-        """Return (minimum, maximum); `bisected`: as 5.x finds them."""
+    def ends(self, release: str) -> tuple[int, int]:
+        """Return (minimum, maximum) as a release finds them."""
 
     def units_from(self, queue_offset: int) -> Iterator[Unit] | None:
         """Return the units from one that holds an offset to the end of its file; None where there is none."""
@@ -167,40 +166,13 @@ class Answer:
 
 
 class _Rules(NamedTuple):
-    to_zero: bool  # OFFSET_OVERFLOW_BADLY leads to 0 where the queue's minimum is 0, and not to the maximum
-    bisected_min: bool  # of `queue_min`
-    # How many queue offsets are scanned, at least: 16,000 bytes of units, rounded up (bytes), rounded down and one
-    # more (bytes + 1), or 16,000 and one (units + 1).
+    """The values of PULL_RULES, which says what they mean."""
+
+    to_zero: bool
     scanned: str
-    passes_when_full: bool  # units behind an unreadable record are passed over even if no more message would fit
-    reads_count: bool  # of a queue in RocksDB no more units are read than messages are asked for
-    one_less: bool  # of more than one message asked for, one is not given
-
-
-_CHANGES: Changes = (
-    (
-        "4.0.0",
-        {
-            "to_zero": True,
-            "bisected_min": False,
-            "scanned": "bytes",
-            "passes_when_full": True,
-            "reads_count": True,
-            "one_less": True,
-        },
-    ),
-    ("4.2.0", {"one_less": False}),
-    ("4.9.4", {"to_zero": False}),
-    ("5.0.0", {"bisected_min": True, "scanned": "units + 1", "passes_when_full": False}),
-    ("5.1.0", {"scanned": "bytes + 1"}),
-    ("5.3.3", {"scanned": "bytes"}),
-    ("5.5.0", {"reads_count": False}),
-)
-
-
-def min_is_bisected(release: str) -> bool:
-    """Whether a release finds a queue's minimum as 5.x does: see `queue_min`."""
-    return bool(rules_of(_CHANGES, release)["bisected_min"])
+    passes_when_full: bool
+    reads_count: bool
+    one_less: bool
 
 
 def _limit_of_scan(rules: _Rules, kind: str, count: int) -> int:
@@ -215,15 +187,25 @@ def _limit_of_scan(rules: _Rules, kind: str, count: int) -> int:
 # --- the rule -----------------------------------------------------------------------------------------
 
 
+def following_offset(offset: int, low: int, high: int, release: str) -> int:
+    """Return where a group goes on that asks a queue from `low` to before `high` for an offset; itself if it is there.
+
+    A push consumer that is told another offset commits it, and pulls from there. Source: DefaultMessageStore
+    #getMessage, DefaultMQPushConsumerImpl#pullMessage (OFFSET_ILLEGAL).
+    """
+    outside = _outside(offset, low, high, _Rules(**values_of(PULL_RULES, release)))
+    return offset if outside is None else outside[1]
+
+
 def pull(queue: Queue | None, log: Log, asked: Pull, release: str) -> Answer:
     """Return what a master of a release answers; None: there is no such queue.
 
     :raises Unreadable: a file of the queue cannot be read.
     """
-    rules = _Rules(**rules_of(_CHANGES, release))
+    rules = _Rules(**values_of(PULL_RULES, release))
     if queue is None:
         return Answer(NO_MESSAGE_IN_QUEUE, 0, 0, 0)
-    low, high = queue.ends(bisected=rules.bisected_min)
+    low, high = queue.ends(release)
     outside = _outside(asked.offset, low, high, rules)
     if outside is not None:
         return Answer(*outside, low, high)

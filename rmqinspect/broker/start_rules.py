@@ -1,10 +1,18 @@
-"""The table of the rules of a start: one row says one rule, for all releases.
+"""What differs by release, as tables: one row says one rule, for all releases.
 
-Rows stand in the order in which a start meets them. `broker.eras` gives the values that hold in one release.
+    RULES          what a start does, in the order in which it meets them; `broker.eras` makes eras of them
+    PULL_RULES     what a consumer is answered that pulls (`broker.pull`)
+    TIME_RULES     which queue offset is named for a time (`broker.offset_by_time`)
+    DELAY_RULES    what the timer makes of orders to delete (`broker.delays`)
+
+`values_of` gives the values that hold in one release. What the units and entries of a store may hold besides, since a
+broker keeps what an older one wrote: `broker.dispatch`.
 """
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rmqinspect.broker.version_estimate import RELEASES
 
 Value = str | bool
 
@@ -20,6 +28,16 @@ class Rule(NamedTuple):
 
 
 RULES = (
+    Rule(
+        "size_names",
+        "names in broker.conf of the lengths of segments and queue files",
+        "MessageStoreConfig#setMapedFileSizeCommitLog, #setMappedFileSizeCommitLog",
+        (("4.0.0", "maped"), ("4.5.2", "mapped")),
+        {
+            "maped": "mapedFileSizeCommitLog, mapedFileSizeConsumeQueue",
+            "mapped": "mappedFileSizeCommitLog, mappedFileSizeConsumeQueue",
+        },
+    ),
     Rule(
         "schedule_offsets",
         "when config/delayOffset.json is read; a broken one refuses the start",
@@ -47,15 +65,19 @@ RULES = (
         "a file of config/ that is empty or cannot be read as its JSON, before the .bak is read",
         "ConfigManager#load",
         (("4.0.0", "keep"), ("5.4.0", "delete")),
-        {
-            "keep": "it stays",
-            "delete": "it is deleted",
-        },
+        {"keep": "it stays", "delete": "it is deleted"},
+    ),
+    Rule(
+        "config_list",
+        "a file of config/ that is an empty list, []",
+        "RemotingSerializable#fromJson, fastjson 1 and 2",
+        (("4.0.0", "read"), ("5.4.0", "refuse")),
+        {"read": "read as if nothing was in it", "refuse": "cannot be read"},
     ),
     Rule(
         "timer",
-        "the timer log and timermetrics are loaded behind the store, with timerWheelEnable",
-        "BrokerController#initialize, #recoverAndInitService, TimerMessageStore#load",
+        "with timerWheelEnable timercheck and timerwheel are opened before, timerlog and timermetrics loaded behind",
+        "BrokerController#initializeMessageStore, #recoverAndInitService, TimerWheel, TimerMessageStore#load",
         (("4.0.0", False), ("5.0.0", True)),
     ),
     Rule(
@@ -63,40 +85,28 @@ RULES = (
         "a mapped file whose length is not the configured one",
         "MappedFileQueue#load, #doLoad",
         (("4.0.0", "ignore"), ("4.5.0", "refuse"), ("4.9.2", "ignore"), ("4.9.3", "refuse")),
-        {
-            "ignore": "it and all behind it are left aside",
-            "refuse": "the broker does not start",
-        },
+        {"ignore": "it and all behind it are left aside", "refuse": "the broker does not start"},
     ),
     Rule(
         "folder_entry",
         "a folder among mapped files",
         "MappedFileQueue#load, #doLoad",
         (("4.0.0", "as_file"), ("5.1.0", "skip")),
-        {
-            "as_file": "counts as a file of another length",
-            "skip": "left aside",
-        },
+        {"as_file": "counts as a file of another length", "skip": "left aside"},
     ),
     Rule(
         "empty_last_file",
         "a file of 0 bytes that sorts last among mapped files",
         "MappedFileQueue#doLoad",
         (("4.0.0", "as_wrong"), ("5.1.3", "delete")),
-        {
-            "as_wrong": "counts as a file of another length",
-            "delete": "it is deleted",
-        },
+        {"as_wrong": "counts as a file of another length", "delete": "it is deleted"},
     ),
     Rule(
         "queue_types",
         "a queue's folder against the type of its topic",
         "ConsumeQueueStore#queueTypeShouldBe",
         (("4.0.0", "none"), ("5.0.0", "compared")),
-        {
-            "none": "not compared",
-            "compared": "another type refuses the start",
-        },
+        {"none": "not compared", "compared": "another type refuses the start"},
     ),
     Rule(
         "compaction_logs",
@@ -109,40 +119,35 @@ RULES = (
         "a folder among the index files whose name is a number",
         "IndexService#load, DefaultMessageStore#load",
         (("4.0.0", "stop"), ("5.1.0", "refuse")),
-        {
-            "stop": "it and all behind it are left aside",
-            "refuse": "recovery runs, then the broker does not start",
-        },
+        {"stop": "it and all behind it are left aside", "refuse": "recovery runs, then the broker does not start"},
     ),
     Rule(
         "failed_start",
         "what follows a start that was refused while the store was loaded",
         "DefaultMessageStore#shutdown, BrokerStartup#createBrokerController",
         (("4.0.0", "exit"), ("5.4.0", "shutdown")),
-        {
-            "exit": "nothing",
-            "shutdown": "a shutdown, which deletes abort if no segment was loaded, or with SYNC_FLUSH",
-        },
+        {"exit": "nothing", "shutdown": "a shutdown, which deletes abort if no segment was loaded, or with SYNC_FLUSH"},
+    ),
+    Rule(
+        "abort_folder",
+        "a folder in the place of abort, which counts as an unclean exit",
+        "DefaultMessageStore#createTempFile, MixAll#string2File",
+        (("4.0.0", "keep"), ("5.0.0", "refuse")),
+        {"keep": "the broker starts", "refuse": "recovery runs, then the broker does not start"},
     ),
     Rule(
         "queue_end",
         "what maxPhysicOffset of a queue is",
         "ConsumeQueue#recover, #putMessagePositionInfo",
         (("4.0.0", "start"), ("4.5.0", "end")),
-        {
-            "start": "where the record of the newest unit begins",
-            "end": "where the record of the newest unit ends",
-        },
+        {"start": "where the record of the newest unit begins", "end": "where the record of the newest unit ends"},
     ),
     Rule(
         "repeated_unit",
         "a record whose queue offset lies before the end of its queue, and not its physical offset",
         "ConsumeQueue#putMessagePositionInfo",
         (("4.0.0", "append"), ("4.2.0", "ignore")),
-        {
-            "append": "its unit is appended",
-            "ignore": "it gets no unit",
-        },
+        {"append": "its unit is appended", "ignore": "it gets no unit"},
     ),
     Rule(
         "minimum",
@@ -159,20 +164,14 @@ RULES = (
         "a last queue file without a unit, behind other files or not at 0, when the minimum offset is searched",
         "ConsumeQueue#correctMinOffset",
         (("4.0.0", "keep"), ("5.0.0", "refuse"), ("5.5.0", "keep")),
-        {
-            "keep": "nothing",
-            "refuse": "an exception: the broker does not start",
-        },
+        {"keep": "nothing", "refuse": "an exception: the broker does not start"},
     ),
     Rule(
         "clean_without_log",
         "the queues, when there is no segment after a clean exit",
         "CommitLog#recoverNormally",
         (("4.0.0", "keep"), ("4.5.0", "destroy")),
-        {
-            "keep": "they stay",
-            "destroy": "all are deleted",
-        },
+        {"keep": "they stay", "destroy": "all are deleted"},
     ),
     Rule(
         "multi_dispatch",
@@ -240,11 +239,7 @@ RULES = (
         "the property __CRC32#, with forceVerifyPropCRC",
         "CommitLog#checkMessageAndReturnSize",
         (("4.0.0", "none"), ("5.2.0", "not_zero"), ("5.3.2", "any")),
-        {
-            "none": "not known",
-            "not_zero": "compared; 0 is refused",
-            "any": "compared",
-        },
+        {"none": "not known", "not_zero": "compared; 0 is refused", "any": "compared"},
     ),
     Rule(
         "duplication_info",
@@ -295,21 +290,14 @@ RULES = (
         "enableAcceleratedRecovery: starts that begin inside of a segment",
         "CommitLog#recoverNormally, #recoverAbnormally",
         (("4.0.0", "none"), ("5.4.0", "rocksdb"), ("5.5.0", "unclean")),
-        {
-            "none": "none",
-            "rocksdb": "those with RocksDB queues",
-            "unclean": "those after an unclean exit",
-        },
+        {"none": "none", "rocksdb": "those with RocksDB queues", "unclean": "those after an unclean exit"},
     ),
     Rule(
         "unclean_mismatch",
         "a record whose lengths do not add up, after an unclean exit",
         "CommitLog#recoverAbnormally",
         (("4.0.0", "data"), ("4.3.2", "stop")),
-        {
-            "data": "counts as a record without a topic",
-            "stop": "ends the scan",
-        },
+        {"data": "counts as a record without a topic", "stop": "ends the scan"},
     ),
     Rule(
         "offset_check",
@@ -322,20 +310,14 @@ RULES = (
         "records that the scan dispatches after a clean exit",
         "CommitLog#recoverNormally",
         (("4.0.0", "none"), ("5.3.2", "behind_queues")),
-        {
-            "none": "none",
-            "behind_queues": "those that begin behind the end of the queues, not at it",
-        },
+        {"none": "none", "behind_queues": "those that begin behind the end of the queues, not at it"},
     ),
     Rule(
         "dispatch_from",
         "what says where those records begin",
         "DefaultMessageStore#recover",
         (("4.0.0", "queues"), ("5.5.0", "all_stores")),
-        {
-            "queues": "the consume queues",
-            "all_stores": "the consume queues, and the index and transactions in RocksDB",
-        },
+        {"queues": "the consume queues", "all_stores": "the consume queues, and the index and transactions in RocksDB"},
     ),
     Rule(
         "queue_cut",
@@ -352,20 +334,14 @@ RULES = (
         "which end of the queues is compared with the end of the scan",
         "CommitLog#recoverNormally, #recoverAbnormally, ConsumeQueueStore#truncateDirty",
         (("4.0.0", "before_dispatch"), ("5.4.0", "after_dispatch")),
-        {
-            "before_dispatch": "that before the scan dispatched",
-            "after_dispatch": "that after it",
-        },
+        {"before_dispatch": "that before the scan dispatched", "after_dispatch": "that after it"},
     ),
     Rule(
         "cut_first",
         "what is cut first",
         "CommitLog#recoverNormally, #recoverAbnormally",
         (("4.0.0", "log"), ("5.2.0", "queues")),
-        {
-            "log": "the log",
-            "queues": "the queues",
-        },
+        {"log": "the log", "queues": "the queues"},
     ),
     Rule(
         "reput_from",
@@ -388,30 +364,21 @@ RULES = (
         "the tags code of delayed messages that the scan dispatches",
         "ScheduleMessageService#load, DefaultMessageStore#load",
         (("4.0.0", "deliver_time"), ("4.9.2", "plain"), ("5.0.0", "deliver_time")),
-        {
-            "deliver_time": "when they are due",
-            "plain": "the hash of their tags: the delay levels are not read yet",
-        },
+        {"deliver_time": "when they are due", "plain": "the hash of their tags: the delay levels are not read yet"},
     ),
     Rule(
         "confirm_offset",
         "confirmOffset at the start of recovery",
         "DefaultMessageStore#load, CommitLog#getConfirmOffset",
         (("4.0.0", "none"), ("5.1.1", "checkpoint")),
-        {
-            "none": "-1: not stored",
-            "checkpoint": "confirmPhyOffset of the checkpoint",
-        },
+        {"none": "-1: not stored", "checkpoint": "confirmPhyOffset of the checkpoint"},
     ),
     Rule(
         "confirmed_dispatch",
         "records dispatched after an unclean exit, with duplicationEnable (5.1.1+: and in controller mode)",
         "CommitLog#recoverAbnormally",
         (("4.0.0", "begin"), ("5.1.1", "end")),
-        {
-            "begin": "those that begin before confirmOffset",
-            "end": "those that end at or before confirmOffset",
-        },
+        {"begin": "those that begin before confirmOffset", "end": "those that end at or before confirmOffset"},
     ),
     Rule(
         "controller_master",
@@ -481,3 +448,106 @@ RULES = (
     ),
 )
 """All rules, in the order in which a start meets them."""
+
+PULL_RULES = (
+    Rule(
+        "to_zero",
+        "an offset far beyond the end of a queue whose minimum is 0 (OFFSET_OVERFLOW_BADLY) leads to 0",
+        "DefaultMessageStore#getMessage",
+        (("4.0.0", True), ("4.9.4", False)),
+        {True: "yes", False: "no: to the maximum"},
+    ),
+    Rule(
+        "scanned",
+        "how many queue offsets are scanned, at least",
+        "DefaultMessageStore#getMessage",
+        (("4.0.0", "bytes"), ("5.0.0", "units + 1"), ("5.1.0", "bytes + 1"), ("5.3.3", "bytes")),
+        {
+            "bytes": "16,000 bytes of units, rounded up",
+            "bytes + 1": "16,000 bytes of units, rounded down, and one more",
+            "units + 1": "16,000 and one",
+        },
+    ),
+    Rule(
+        "passes_when_full",
+        "units behind an unreadable record are passed over even if no more message would fit",
+        "DefaultMessageStore#getMessage",
+        (("4.0.0", True), ("5.0.0", False)),
+    ),
+    Rule(
+        "reads_count",
+        "of a queue in RocksDB no more units are read than messages are asked for",
+        "RocksDBConsumeQueue#iterateFrom",
+        (("4.0.0", True), ("5.5.0", False)),
+    ),
+    Rule(
+        "one_less",
+        "of more than one message asked for, one is not given",
+        "DefaultMessageStore#isTheBatchFull",
+        (("4.0.0", True), ("4.2.0", False)),
+    ),
+)
+
+TIME_RULES = (
+    Rule(
+        "within",
+        "the result is moved into [minimum, maximum], but not for RocksDB",
+        "ConsumeQueue#getOffsetInQueueByTime",
+        (("4.0.0", False), ("5.0.0", True)),
+    ),
+    Rule(
+        "by_change",
+        "files are chosen by the time of their last change",
+        "MappedFileQueue#getConsumeQueueMappedFileByTime",
+        (("4.0.0", True), ("5.1.1", False)),
+    ),
+    Rule(
+        "boundary",
+        "a boundary can be named",
+        "ConsumeQueue#getOffsetInQueueByTime",
+        (("4.0.0", False), ("5.1.4", True)),
+        {True: "yes", False: "no: lower is meant"},
+    ),
+    Rule(
+        "batch_boundary",
+        "the boundary counts within a batch queue",
+        "BatchConsumeQueue#getOffsetInQueueByTime",
+        (("4.0.0", False), ("5.1.4", True)),
+    ),
+    Rule(
+        "rocksdb",
+        "how a queue in RocksDB is searched",
+        "RocksDBConsumeQueueTable#binarySearchInCQByTime",
+        (("4.0.0", "nearest"), ("5.3.0", "bounded"), ("5.3.2", "ends")),
+        {
+            "nearest": "for the nearest message",
+            "bounded": "by the search alone",
+            "ends": "times before and behind all messages first",
+        },
+    ),
+)
+
+DELAY_RULES = (
+    Rule(
+        "delete_key",
+        "how TIMER_DEL_UNIQKEY names the message, without the setting appendTopicForTimerDeleteKey (5.4.0)",
+        "TimerMessageStore#buildDeleteKey",
+        (("4.0.0", "UNIQ_KEY"), ("5.3.2", "REAL_TOPIC+UNIQ_KEY"), ("5.4.0", "UNIQ_KEY")),
+        {"UNIQ_KEY": "its UNIQ_KEY", "REAL_TOPIC+UNIQ_KEY": "its real topic, +, its UNIQ_KEY"},
+    ),
+)
+
+
+def values_of(rules: Sequence[Rule], release: str) -> dict[str, Any]:
+    """Return the values that rules have in a release, by name.
+
+    :raises ValueError: no such release.
+    """
+    known = RELEASES.index(release)
+    return {rule.name: [value for since, value in rule.values if RELEASES.index(since) <= known][-1] for rule in rules}
+
+
+def first_release(name: str, value: Value) -> str:
+    """Return the first release in which a rule of a start has a value that it has in some."""
+    (values,) = (rule.values for rule in RULES if rule.name == name)
+    return next(since for since, own in values if own == value)

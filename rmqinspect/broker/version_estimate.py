@@ -13,6 +13,7 @@ Invariants:
     where it contradicts the others;
   - where strong clues contradict each other, several versions wrote in turn, and the last one is meant: only clues
     without an upper end count;
+  - where another program wrote (`broker.writers`), too: it has traces of several releases, and lacks others;
   - the clues shown are those without which the range would be wider.
 
 Source: the history of the store's classes, RocketMQ 4.0.0 to 5.5.0.
@@ -23,9 +24,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rmqinspect.broker.version_evidence import Evidence, gather
-from rmqinspect.commitlog.sample import BROKER_NAMES, Sample, sample_edges
-from rmqinspect.commitlog.tail import find_log_end
+from rmqinspect.broker.version_evidence import Evidence, OtherWriter, gather
+from rmqinspect.commitlog.tail import BROKER_NAMES, Sample, find_log_end, sample_edges
 from rmqinspect.schemas.index import IndexSlot
 from rmqinspect.store.model import Store
 
@@ -82,6 +82,7 @@ class VersionEstimate:
     high: str
     clues: tuple[str, ...]
     contradiction: str = ""  # why the version that was named cannot be the only writer
+    other: OtherWriter | None = None  # that wrote, too, or alone: then the releases are those with its formats
 
     @property
     def releases(self) -> tuple[str, ...]:
@@ -295,14 +296,15 @@ def estimate(evidence: Evidence) -> VersionEstimate:
     """Return the releases that all clues allow, as the module describes."""
     believed = [clue for clue in CLUES if clue.strong and clue.applies(evidence)]
     notes: list[str] = []
-    if not _allowed(believed):
+    other = evidence.other
+    if other is not None or not _allowed(believed):
         believed = [clue for clue in believed if clue.spans[-1][1] == YOUNGEST]
-        notes = ["several versions wrote in turn, the last one is meant"]
-    for clue in CLUES:
+        notes = [] if other is not None else ["several versions wrote in turn, the last one is meant"]
+    for clue in CLUES if other is None else ():
         if not clue.strong and clue.applies(evidence) and _allowed([*believed, clue]):
             believed.append(clue)
     allowed = _allowed(believed)
-    return VersionEstimate(allowed[0], allowed[-1], (*_decisive(believed), *notes))
+    return VersionEstimate(allowed[0], allowed[-1], (*_decisive(believed), *notes), other=other)
 
 
 def _allows(clue: Clue, release: str) -> bool:
@@ -350,12 +352,12 @@ def named_version(release: str, evidence: Evidence) -> VersionEstimate:
     """
     clues = [clue.text for clue in CLUES if clue.strong and clue.applies(evidence) and not _allows(clue, release)]
     if not clues:
-        return VersionEstimate(release, release, ("as asked for",))
+        return VersionEstimate(release, release, ("as asked for",), other=evidence.other)
     shown = estimate(evidence)
     low, high = (choose((release, edge), key=RELEASES.index) for choose, edge in ((min, shown.low), (max, shown.high)))
     more = f" and {len(clues) - _MOST_NAMED} more" if clues[_MOST_NAMED:] else ""
     contradiction = f"{release} was asked for, but the store contradicts it: {', '.join(clues[:_MOST_NAMED])}{more}"
-    return VersionEstimate(low, high, shown.clues, contradiction)
+    return VersionEstimate(low, high, shown.clues, contradiction, evidence.other)
 
 
 def estimate_store(store: Store, last: Sample) -> VersionEstimate:

@@ -25,6 +25,9 @@ from rmqinspect.text import escape
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
+_ENDING = (signal.SIGHUP, signal.SIGTERM)
+
+
 class _Verb(NamedTuple):
     module: str  # contains the click command `command`
     help: str  # in the list of commands
@@ -120,7 +123,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # A stream that was closed before the start is None.
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    signal.signal(signal.SIGTERM, _end_by_signal)
+    for number in _ENDING:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+            signal.signal(number, _end_by_signal)
     _set_up_streams()
     try:
         status = _run(arguments)
@@ -156,7 +161,9 @@ def _run(arguments: Sequence[str] | None) -> int:
         error.show()
         return ExitStatus.USAGE
     except RmqinspectError as error:
-        print(f"rmqinspect: {escape(str(error))}", file=sys.stderr)
+        from rmqinspect.cli.progress import print_remark
+
+        print_remark(f"rmqinspect: {error}")
         return status_of(error)
     except (KeyboardInterrupt, click.Abort):
         print("rmqinspect: interrupted", file=sys.stderr)

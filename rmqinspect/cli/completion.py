@@ -26,7 +26,7 @@ def completes(group: click.Group) -> bool:
 
 def complete_topics(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the topics of the stores given on the line so far that begin with what is typed."""
-    from rmqinspect.config.topic_names import topic_names
+    from rmqinspect.config.json_files import topic_names
 
     # click parses no arguments of a line that ends with an option without its value: they are left in ctx.args.
     given = [*(ctx.params.get("paths") or ()), *ctx.args]

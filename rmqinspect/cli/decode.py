@@ -8,9 +8,8 @@ import click
 from rmqinspect.cli.completion import complete_tables
 from rmqinspect.cli.options import PATH, choose_format
 from rmqinspect.cli.parameters import argument, option, takes
-from rmqinspect.cli.rows_plan import MessageOptions, RowsOptions
 from rmqinspect.cli.selection import SelectionOptions, UnconsumedOptions, read_selection, with_offsets
-from rmqinspect.cli.table_rows import print_rows
+from rmqinspect.cli.table_rows import MessageOptions, RowsOptions, print_rows
 from rmqinspect.errors import NotAStore
 from rmqinspect.store.without_rows import words_of_file, words_of_kind
 from rmqinspect.system.uri import shown

@@ -1,38 +1,41 @@
-"""`rmqinspect delays`: which messages still wait for their time, and what became of the others."""
+"""`rmqinspect delays`: which messages still wait for their time, and what became of the others.
 
-from collections.abc import Sequence
+The screen has counts by level, for the timer and by topic, then single messages.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING
 
 import click
 
-from rmqinspect.cli.delays_screen import delay_lines
-from rmqinspect.cli.documents import print_line, printed_to
-from rmqinspect.cli.options import (
-    NamedSourceOptions,
-    choose_format,
-    count_jobs,
-    open_named,
-    use_colour,
-)
+from rmqinspect.cli.documents import printed_to
+from rmqinspect.cli.labelled import Screen, columns
+from rmqinspect.cli.options import NamedSourceOptions, choose_format, open_named, use_colour
 from rmqinspect.cli.parameters import option, takes
-from rmqinspect.cli.progress import LONG_READ, Progress, least_time
-from rmqinspect.cli.rows_plan import RowsOptions
 from rmqinspect.cli.selection import TimeOptions, with_times
-from rmqinspect.cli.status import ExitStatus
-from rmqinspect.cli.table_rows import print_rows, tell_unmatched
+from rmqinspect.cli.session import Session, tell_unmatched
+from rmqinspect.cli.table_rows import RowsOptions, print_rows
+from rmqinspect.commands import fill_command
 from rmqinspect.system.uri import shown
-from rmqinspect.text import describe_size, escape
-from rmqinspect.times import parse_time
+from rmqinspect.text import clip, count, describe_duration, escape, group_digits
+from rmqinspect.times import format_millis, format_seconds, parse_time, to_micros
 
 if TYPE_CHECKING:
+    from rmqinspect.find.summaries import DelaySummary, PlaceCount, Row
     from rmqinspect.store.model import Store
-    from rmqinspect.tables.delays import DelayChoice
+    from rmqinspect.tables.delays import DelayChoice, Delays
     from rmqinspect.tables.filters import Selection
 
-_SHOWN = 5  # messages of each kind on the screen
 _STATES = ("pending", "overdue", "delivered", "cancelled", "rolled", "lost", "delete_mark", "unknown")
+
+_SCREEN = Screen(12, phrases=True)
+_SHOWN = 5  # messages of each kind on the screen
+_TOPICS = 8  # on the screen
+_WIDEST = 72  # cells of a column
+_COUNTED = ("pending", "overdue", "delivered", "cancelled", "lost", "unknown")
+_NAMES = {"timer": "timer", "rocksdb_timer": "timer in RocksDB"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +81,6 @@ def command(arguments: DelaysArguments) -> int:
     from rmqinspect.tables.delays import DelayChoice, delays_table
     from rmqinspect.tables.filters import Selection
 
-    on_screen = format_ == "table" and arguments.columns is None
     choice = DelayChoice(
         waiting=arguments.pending,
         at=_read_at(arguments),
@@ -87,9 +89,9 @@ def command(arguments: DelaysArguments) -> int:
     )
     selection = Selection(time_column="due_timestamp", topics=arguments.topics)
     stores = open_named(arguments)
-    if not on_screen:
-        return print_rows(stores, delays_table(choice), arguments, selection)
-    return _print_screens(stores, choice, arguments, selection)
+    if format_ == "table" and arguments.columns is None:
+        return _print_screens(stores, choice, arguments, selection)
+    return print_rows(stores, delays_table(choice), arguments, selection)
 
 
 def _read_at(arguments: DelaysArguments) -> int | None:
@@ -105,77 +107,181 @@ def _read_at(arguments: DelaysArguments) -> int | None:
 def _print_screens(
     stores: "Sequence[Store]", choice: "DelayChoice", arguments: DelaysArguments, selection: "Selection"
 ) -> int:
-    from rmqinspect.rocksdb.unpack import unpacked
-    from rmqinspect.tables.delays import delays_table
+    from rmqinspect.find.summaries import DelaySummary
+    from rmqinspect.tables.delays import Delays, delays_table
     from rmqinspect.tables.sources import bytes_to_read
 
     table = delays_table(choice)
-    size = sum(bytes_to_read(store, table) for store in stores)
     colour = use_colour(arguments.color, arguments.output)
-    with Progress(size, arguments.progress, quiet=arguments.quiet) as progress:
-        screens = _Screens(arguments, choice, selection, progress)
-        if size > LONG_READ and not choice.waiting:
-            progress.remark(
-                f"{describe_size(size)} to read, for the delivered copies. Cheaper: --pending{least_time(size)}"
-            )
-        with printed_to(arguments.output, [path for store in stores for path in store.paths]):
-            for number, store in enumerate(stores):
-                with unpacked(store, arguments.unpacking, table.databases) as whole:
-                    path = shown(arguments.paths[number]) if arguments.paths else store.name
-                    lines = screens.lines(whole, path)
-                progress.clear()
-                if number:
-                    click.echo()
-                for line in lines:
-                    print_line(line, colour=colour)
-    return screens.status()
+    most = _SHOWN if arguments.limit is None else arguments.limit
+    with (
+        Session(arguments, stores, sum(bytes_to_read(store, table) for store in stores)) as session,
+        printed_to(arguments.output, session.evidence),
+    ):
+        if not choice.waiting:
+            session.announce(", for the delivered copies. Cheaper: --pending")
+        for number, store in enumerate(session.stores(table.databases, table.name)):
+            summary = DelaySummary(most, with_system=arguments.system_topics is True)
+            delays = Delays(store, session.request(store), choice)
+            timed = with_times(selection, arguments, lambda delays=delays: delays.sources.now * 1000 or None)  # type: ignore[misc]
+            for batch in delays.rows():
+                summary.take(timed.select_rows(batch))
+            path = shown(arguments.paths[number]) if arguments.paths else store.name
+            session.show(_lines(summary, delays, path, arguments.zone), colour=colour)
+    return session.status(damaged=session.gaps, missed=tell_unmatched(selection, session.progress))
 
 
-class _Screens:
-    """The screens of some stores, and what was wrong with these."""
+# --- the screen -------------------------------------------------------------------------------------------
 
-    def __init__(
-        self, arguments: DelaysArguments, choice: "DelayChoice", selection: "Selection", progress: Progress
-    ) -> None:
-        self.arguments, self.choice, self.selection, self.progress = arguments, choice, selection, progress
-        self.damaged = self.unreadable = False
 
-    def lines(self, store: "Store", path: str) -> list[str]:
-        """Read a store, and return the lines of its screen; `path` is for commands."""
-        from rmqinspect.find.delay_summary import DelaySummary
-        from rmqinspect.tables.delays import Delays
-        from rmqinspect.tables.sources import unread_places
-        from rmqinspect.tables.table import Request
+def _lines(summary: "DelaySummary", delays: "Delays", path: str, zone: tzinfo) -> Iterator[str]:
+    """Yield the lines for one store; `path` is how its commands name it."""
+    now = delays.now
+    yield from _SCREEN.rows("store", _store_words(summary, delays, zone))
+    yield from _SCREEN.several("not known", _unknown(delays))
+    levels = {level: place for (source, level), place in summary.places.items() if source == "level" and level}
+    yield from _table("levels", _level_rows(levels, delays, zone))
+    for (source, _), place in sorted(summary.places.items(), key=lambda one: one[0][0]):
+        if source != "level":
+            yield from _SCREEN.rows(_NAMES[source].split()[0], _timer_words(source, place, delays, zone))
+    topics = summary.topics.most_common(_TOPICS)
+    rest = len(summary.topics) - len(topics)
+    words = [f"{topic or 'records that cannot be read'} {group_digits(number)}" for topic, number in topics]
+    yield from _SCREEN.rows("waiting for", ", ".join([*words, f"{count(rest, 'more topic')}"] if rest else words))
+    yield from _table("next due", _message_rows(summary.next, now, zone))
+    yield from _table("lost", _missing_rows(summary.missing, zone))
+    yield from _SCREEN.command("next", _next(summary, delays, path))
 
-        for message in unread_places(store, ("delays",)):
-            self._complain(message)
-        request = Request(
-            jobs=count_jobs(self.arguments),
-            progress=self.progress,
-            on_gap=self._note_gap,
-            on_unreadable=self._complain,
-            on_remark=self.progress.remark,
-        )
-        most = _SHOWN if self.arguments.limit is None else self.arguments.limit
-        summary = DelaySummary(most, with_system=self.arguments.system_topics is True)
-        delays = Delays(store, request, self.choice)
-        selection = with_times(self.selection, self.arguments, lambda: delays.sources.now * 1000 or None)
-        for batch in delays.rows():
-            summary.take(selection.select_rows(batch))
-        return list(delay_lines(summary, delays, path, self.arguments.zone))
 
-    def _note_gap(self, _kind: str, _start: int, _end: int) -> None:
-        self.damaged = True
+def _store_words(summary: "DelaySummary", delays: "Delays", zone: tzinfo) -> str:
+    total = sum(sum(place.states.values()) for place in summary.places.values())
+    place = "in the queues and the timer" if delays.unqueued or not delays.store.segments else "in the log"
+    place += "" if delays.store.segments else "; no commit log was given"
+    what = "that wait" if delays.choice.waiting else place
+    words = f"{delays.store.name}: {count(total, 'delayed message')} {what}; "
+    if delays.now:
+        told = "given with --at" if delays.choice.at is not None else "the last activity"
+        words += f"overdue if due before {format_millis(delays.now, zone) or delays.now}, {told}"
+    else:
+        words += "nothing tells the last activity, so none is overdue: --at TIME"
+    if not summary.with_system and summary.system:
+        words += f"; not counted: {count(summary.system, 'message')} to topics of the broker (--system-topics)"
+    return words
 
-    def _complain(self, message: str) -> None:
-        self.unreadable = True
-        self.progress.complain(message)
 
-    def status(self) -> ExitStatus:
-        """Tell of topics that are not there; return the exit status."""
-        unmatched = tell_unmatched(self.selection, self.progress)
-        if self.damaged and self.arguments.fail_on != "never":
-            return ExitStatus.DAMAGE
-        if self.unreadable:
-            return ExitStatus.UNREADABLE
-        return ExitStatus.NOTHING_FOUND if unmatched else ExitStatus.DONE
+def _unknown(delays: "Delays") -> Iterator[str]:
+    from rmqinspect.tables.delays import no_queues_words, unqueued_words
+
+    if not delays.queues_given:
+        yield no_queues_words(delays.store)
+    if delays.unqueued:
+        yield unqueued_words(delays.unqueued)
+
+
+# --- levels and timer -------------------------------------------------------------------------------
+
+
+def _level_rows(levels: "dict[int, PlaceCount]", delays: "Delays", zone: tzinfo) -> list[Sequence[str]]:
+    if not levels:
+        return []
+    states = [state for state in _COUNTED if any(place.states[state] for place in levels.values())]
+    rows: list[Sequence[str]] = [("level", "delay", *states, "next due", "last due", "offset")]
+    offsets = delays.sources.level_offsets
+    for level, place in sorted(levels.items()):
+        numbers = [group_digits(place.states[state]) for state in states]
+        delay = "" if place.delay is None else _span(place.delay // 1000)
+        offset = "unknown" if offsets is None else group_digits(offsets.get(level, 0))
+        rows.append((str(level), delay, *numbers, _second(place.next_due, zone), _second(place.last_due, zone), offset))
+    return rows
+
+
+def _timer_words(source: str, place: "PlaceCount", delays: "Delays", zone: tzinfo) -> str:
+    sources = delays.sources
+    words = [f"{state} {group_digits(place.states[state])}" for state in (*_COUNTED, "rolled") if place.states[state]]
+    text = ", ".join(words) or "nothing"
+    if source == "rocksdb_timer" and sources.entries is not None:
+        fired = format_millis(sources.entries.checkpoints.timeline, zone)
+        text = f"in RocksDB; {text}; delivered what was due before {fired or 'an unknown time'}"
+    else:
+        slots = len(set((sources.units.fires // sources.precision).tolist()))
+        fired = format_millis(sources.read_time, zone) if sources.read_time else None
+        text = f"{text}; {count(slots, 'slot')} ahead, fired before {fired or 'an unknown time'}"
+    if place.next_due is not None:
+        text += f"; next due {_time(place.next_due, zone)}, last {_time(place.last_due, zone)}"
+    return text
+
+
+# --- single messages --------------------------------------------------------------------------------
+
+
+def _message_rows(messages: "Sequence[Row]", now: int, zone: tzinfo) -> list[Sequence[str]]:
+    rows: list[Sequence[str]] = []
+    for row in messages:
+        due = _due(row)
+        away = ""
+        if due is not None and now:
+            span = describe_duration(abs(due // 1000 - now) / 1000)
+            away = f"in {span}" if due // 1000 >= now else f"{span} ago"
+        rows.append((_second(due, zone), away, _where(row), row["real_topic"] or "?", _place(row)))
+    return rows
+
+
+def _missing_rows(messages: "Sequence[Row]", zone: tzinfo) -> list[Sequence[str]]:
+    rows: list[Sequence[str]] = []
+    for row in messages:
+        why = f"{row['state']}: {row['reason']}"
+        rows.append((_second(_due(row), zone), _where(row), _place(row), row["real_topic"] or "?", why))
+    return rows
+
+
+def _due(row: "Row") -> int | None:
+    return None if row["due_timestamp"] is None else to_micros(row["due_timestamp"])
+
+
+def _where(row: "Row") -> str:
+    return f"level {row['level']}" if row["source"] == "level" else _NAMES[row["source"]]
+
+
+def _place(row: "Row") -> str:
+    return f"at {group_digits(row['physical_offset'])}"
+
+
+def _span(millis: int) -> str:
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000)):
+        if millis >= size and millis % size == 0:
+            return f"{millis // size}{unit}"
+    return f"{millis}ms"
+
+
+def _time(micros: int | None, zone: tzinfo) -> str:
+    return "" if micros is None else format_millis(micros // 1000, zone) or ""
+
+
+def _second(micros: int | None, zone: tzinfo) -> str:
+    """Return a time for a table."""
+    return "" if micros is None else format_seconds(micros // 1000, zone) or ""
+
+
+def _next(summary: "DelaySummary", delays: "Delays", path: str) -> str:
+    from rmqinspect.broker.delays import LOST
+
+    if summary.total(LOST):
+        return fill_command("rmqinspect delays {store} --state lost -f jsonl", [path])
+    if delays.choice.waiting and delays.store.segments:
+        return fill_command("rmqinspect delays {store}", [path]) + "    # reads the log: what was delivered or lost"
+    return ""
+
+
+# --- columns ----------------------------------------------------------------------------------------
+
+
+def _table(label: str, rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield rows under one label; a column of numbers, but for its first row, stands to the right."""
+    cells = [[clip(escape(cell), _WIDEST) for cell in row] for row in rows]
+    bodies = zip(*cells[1:], strict=True) if cells[1:] else [()] * len(cells[0]) if cells else ()
+    sides = ""
+    for column in bodies:
+        numbers = [cell.removeprefix("-").replace(" ", "").isdecimal() for cell in column]
+        sides += ">" if numbers and all(numbers) else "<"
+    for number, line in enumerate(columns(cells, sides)):
+        yield _SCREEN.line("" if number else label, line)

@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import tzinfo
+from functools import partial
 
 import click
 
-from rmqinspect.cli.interrupt import interrupt_no_more, interrupted_once
+from rmqinspect.cli.documents import printed_to
 from rmqinspect.cli.labelled import Screen
 from rmqinspect.cli.options import (
     FORMAT_NAMES,
@@ -16,26 +18,27 @@ from rmqinspect.cli.options import (
     OutputOptions,
     ReadOptions,
     RedactOptions,
+    RocksdbOptions,
     TalkOptions,
     VerdictOptions,
     choose_format,
     use_colour,
 )
 from rmqinspect.cli.parameters import argument, option, takes
-from rmqinspect.cli.progress import LONG_READ, Progress, running_broker
-from rmqinspect.cli.status import ExitStatus
+from rmqinspect.cli.progress import LONG_READ, Progress, interrupt_no_more, interrupted_once, running_broker
+from rmqinspect.cli.status import ExitStatus, exit_status
 from rmqinspect.commands import SHOW, fill_command
 from rmqinspect.config.checkpoint import read_checkpoint
-from rmqinspect.diff.differences import SIDES, Difference
 from rmqinspect.diff.log_diff import LogDiff
-from rmqinspect.diff.redacted import redact_result
-from rmqinspect.diff.result import DiffResult, diff_document, not_compared
+from rmqinspect.diff.result import SIDES, Difference, DiffResult, diff_document, not_compared, redact_result
 from rmqinspect.diff.stores import compare_stores
 from rmqinspect.errors import Unreadable
+from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.lock import lock_holder
 from rmqinspect.store.model import Store
 from rmqinspect.system.uri import shown
+from rmqinspect.tables.groups import GROUPS
 from rmqinspect.text import count, describe_offset, describe_size, escape_json, group_digits
 from rmqinspect.times import format_millis
 
@@ -45,7 +48,9 @@ _TOPICS = 5  # on the screen; the document lists all
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiffArguments(OutputOptions, RedactOptions, LookOptions, ReadOptions, VerdictOptions, TalkOptions):
+class DiffArguments(
+    OutputOptions, RedactOptions, LookOptions, ReadOptions, RocksdbOptions, VerdictOptions, TalkOptions
+):
     """What `diff` is asked for."""
 
     a: str = argument("A", nargs=1, type=PATH)
@@ -86,8 +91,9 @@ def command(arguments: DiffArguments) -> int:
     names = (shown(arguments.a), shown(arguments.b))
     format_ = choose_format(arguments)
     a, b = (open_store([path], **arguments.opening) for path in (arguments.a, arguments.b))
-    with interrupted_once():
-        outcome = _compare((a, b), arguments)
+    with interrupted_once(), ExitStack() as copies:
+        unpack = partial(unpacked, how=arguments.unpacking, only=GROUPS.databases)
+        outcome = _compare((copies.enter_context(unpack(a)), copies.enter_context(unpack(b))), arguments)
         interrupt_no_more()
         if arguments.redact is not None:
             redact_result(outcome, arguments.redact)
@@ -97,7 +103,9 @@ def command(arguments: DiffArguments) -> int:
 
 def _print(outcome: DiffResult, names: Sequence[str], format_: str, arguments: DiffArguments) -> None:
     if format_ == "json":
-        _write_document(outcome, names, arguments.output)
+        document = json.dumps(diff_document(outcome, names), ensure_ascii=False, indent=1)
+        with printed_to(arguments.output, _evidence(outcome)):
+            click.echo("\n".join(map(escape_json, document.split("\n"))))
     elif format_ != "table" or arguments.output:
         _write_table(outcome, format_, arguments)
     elif not arguments.quiet:
@@ -109,7 +117,7 @@ def _print(outcome: DiffResult, names: Sequence[str], format_: str, arguments: D
 
 
 def _compare(stores: tuple[Store, Store], arguments: DiffArguments) -> DiffResult:
-    sizes = [_size(store) for store in stores]
+    sizes = [sum(file.size for file in (*store.segments, *store.queue_files)) for store in stores]
     with Progress(sum(sizes), arguments.progress, quiet=arguments.quiet) as progress:
         for side, store in zip(SIDES, stores, strict=True):
             if (holder := lock_holder(store)) is not None:
@@ -124,29 +132,14 @@ def _compare(stores: tuple[Store, Store], arguments: DiffArguments) -> DiffResul
         return compare_stores(stores, arguments.limit, progress, arguments.zone)
 
 
-def _size(store: Store) -> int:
-    return sum(file.size for file in (*store.segments, *store.queue_files))
-
-
 def _status(outcome: DiffResult, fail_on: str) -> ExitStatus:
     if outcome.interrupted is not None:
         return ExitStatus.INTERRUPTED
-    if any(outcome.differences.counts.values()) and fail_on != "never":
-        return ExitStatus.DAMAGE
-    return ExitStatus.UNREADABLE if outcome.unread else ExitStatus.DONE
-
-
-def _write_document(outcome: DiffResult, names: Sequence[str], path: str | None) -> None:
-    from rmqinspect.output import open_destination
-
-    document = json.dumps(diff_document(outcome, names), ensure_ascii=False, indent=1)
-    with open_destination(path, _evidence(outcome)) as out:
-        lines = "\n".join(map(escape_json, document.split("\n")))
-        out.write(f"{lines}\n".encode("utf-8", "backslashreplace"))
+    return exit_status(fail_on, damaged=any(outcome.differences.counts.values()), unread=outcome.unread)
 
 
 def _write_table(outcome: DiffResult, format_: str, arguments: DiffArguments) -> None:
-    from rmqinspect.diff.differences import SCHEMA, difference_batches
+    from rmqinspect.diff.result import SCHEMA, difference_batches
     from rmqinspect.output import View, open_writer
 
     view = View(zone=arguments.zone, colour=use_colour(arguments.color, arguments.output))

@@ -1,30 +1,263 @@
-"""`rmqinspect explain`: the meaning of a finding, a field, a flag or a broker log line. Needs no store."""
+"""`rmqinspect explain`: the meaning of a finding, a field, a flag or a broker log line. Needs no store.
 
-import json
+What `rmqinspect explain` prints of one explanation, on a screen and in JSON.
+
+`rmqinspect explain LOG`: what happened to the broker, by its own logs.
+"""
+
+import os
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from io import BufferedReader
 from itertools import groupby
-from typing import Any
+from typing import Any, cast
 
 import click
 
-from rmqinspect.cli.documents import document_format, printed_to
-from rmqinspect.cli.explain_log import are_logs, explain_logs
-from rmqinspect.cli.explain_screen import explanation_lines, explanation_row, name_lines
+from rmqinspect.cli.documents import document_format, print_document, printed_to
 from rmqinspect.cli.labelled import Screen
 from rmqinspect.cli.options import ColorOptions, DocumentOptions, use_colour
 from rmqinspect.cli.parameters import argument, takes
+from rmqinspect.cli.progress import interrupt_no_more, interrupted_once
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.errors import NothingFound
-from rmqinspect.explain.lookup import Explanation, everything, explain, near
-from rmqinspect.text import escape, escape_json
-from rmqinspect.verify.codes import CODES
-from rmqinspect.version import tool_name
+from rmqinspect.explain.entry import Explanation
+from rmqinspect.explain.log import Log, Seen, read_log
+from rmqinspect.explain.log_lines import HARMLESS, SERIOUS, explain_line
+from rmqinspect.explain.lookup import everything, explain, is_name, near
+from rmqinspect.explain.starts import Start, commands, details, headline
+from rmqinspect.text import count, escape, group_digits
+from rmqinspect.verify.codes import ALL, CODES
+
+SCREEN = Screen(indent=13)
+LIST = Screen(indent=0, lead=2)
+_NAMES = Screen(indent=0)
+
+
+def explanation_row(explanation: Explanation) -> dict[str, Any]:
+    """Return an explanation as a JSON object."""
+    row = asdict(explanation)
+    row["values"] = [{"value": value, "meaning": meaning} for value, meaning in explanation.values]
+    row["eras"] = [{"versions": versions, "effect": effect} for versions, effect in explanation.eras]
+    return row
+
+
+def name_lines(name: str, colour: bool) -> Iterator[str]:
+    """Yield the name of what is explained, folded, as a heading."""
+    for line in _NAMES.rows("", name):
+        yield click.style(line, bold=True) if colour else line
+
+
+def explanation_lines(explanation: Explanation) -> Iterator[str]:
+    """Yield everything but the name, each part under its label."""
+    yield from SCREEN.rows(explanation.kind, explanation.where)
+    yield from SCREEN.rows("means", explanation.meaning)
+    yield from SCREEN.several("here", (_joined(value, meaning) for value, meaning in explanation.values))
+    yield from SCREEN.rows("cause", explanation.cause)
+    yield from SCREEN.rows("broker", explanation.effect)
+    effects = (effect if versions == ALL else f"{versions}: {effect}" for versions, effect in explanation.eras)
+    yield from SCREEN.several("note" if explanation.kind == "log line" else "versions", effects)
+    yield from SCREEN.several("logged as", explanation.logged)
+    yield from SCREEN.rows("do", explanation.do)
+    for number, command in enumerate(explanation.next):
+        yield from SCREEN.command("" if number else "next", command)
+    yield from SCREEN.rows("explain too", ", ".join(explanation.see))
+
+
+def _joined(value: str, meaning: str) -> str:
+    if not meaning or meaning.startswith(value):
+        return meaning or value
+    return f"{value}: {meaning}"
+
+
+_STDIN = "-"
+_MOST_UNKNOWN = 5  # kinds of unknown warnings that the screen shows
+_MOST_STARTS = 30  # groups of like starts that the screen shows
+
+
+def are_logs(words: Sequence[str]) -> bool:
+    """Return whether the words are logs: `-`, or existing files. `abort` is a name, `./abort` is a file.
+
+    A binary file under the name of a file of a store is a name, whatever its path.
+    """
+    if tuple(words) == (_STDIN,):
+        return True
+    named = is_name(" ".join(words)) and not any(os.sep in word for word in words)
+    return bool(words) and not named and all(map(os.path.isfile, words)) and not any(map(_is_of_a_store, words))
+
+
+def _is_of_a_store(path: str) -> bool:
+    """Return whether a file is named as one of a store and holds zero bytes, which no log does."""
+    try:
+        with open(path, "rb") as file:
+            return b"\0" in file.read(4096) and bool(explain(path))
+    except OSError:
+        return False
+
+
+def explain_logs(names: Sequence[str], format_: str, color: str) -> ExitStatus:
+    """Read logs, in the given order as if they were one, and print what they say."""
+    log = Log()
+    with interrupted_once():
+        try:
+            status = _read(names, log)
+        except KeyboardInterrupt:
+            status = ExitStatus.INTERRUPTED
+        interrupt_no_more()
+        log.complete = status == ExitStatus.DONE
+        if format_ == "json":
+            print_document(complete=log.complete, **_document(log, names))
+        else:
+            colour = use_colour(color)
+            for line in _log_lines(log, names, colour):
+                click.echo(line, color=colour)
+    return ExitStatus.NOTHING_FOUND if status == ExitStatus.DONE and not log.known else status
+
+
+def _read(names: Sequence[str], log: Log) -> ExitStatus:
+    """Read the logs; one that cannot be read is named on stderr."""
+    status = ExitStatus.DONE
+    for name in names:
+        try:
+            if name == _STDIN:
+                read_log(cast(BufferedReader, sys.stdin.buffer), log)
+            else:
+                with open(name, "rb") as file:
+                    read_log(file, log)
+        except (OSError, EOFError, zlib.error) as error:
+            click.echo(f"{escape(name)}: {escape(str(error))}", err=True)
+            status = ExitStatus.UNREADABLE
+    return status
+
+
+# --- the screen -----------------------------------------------------------------------------------
+
+
+def _log_lines(log: Log, names: Sequence[str], colour: bool) -> Iterator[str]:
+    """Yield the lines by kind, and last, where a terminal ends, what the log comes to: the starts."""
+    kinds = log.by_alarm()
+    told = [seen for seen in kinds if seen.line.alarm != HARMLESS]
+    for seen in told:
+        yield from name_lines(seen.line.template, colour)
+        yield from _lines(seen)
+        yield ""
+    if told:
+        yield from SCREEN.rows("more", "rmqinspect explain 'PART OF A LINE': what differs by version, related findings")
+        yield ""
+    harmless = [f"{_times(seen.count)} {seen.line.template}" for seen in kinds if seen.line.alarm == HARMLESS]
+    alarms = [f"{_times(number)} {text}" for text, number in log.unknown_alarms.most_common(_MOST_UNKNOWN)]
+    for heading, rows in (
+        ("harmless", harmless),
+        (f"{count(log.unknown, 'line')} not known", [] if alarms or not log.unknown else ["no warning or error"]),
+        (f"{count(log.unknown, 'line')} not known; the most frequent of their warnings and errors", alarms),
+    ):
+        if rows:
+            yield click.style(heading, bold=True) if colour else heading
+            for row in rows:
+                yield from LIST.rows("", row)
+            yield ""
+    yield from SCREEN.rows("log", _extent(log, names))
+    serious = (f"{_times(seen.count)} {seen.line.template}" for seen in kinds if seen.line.alarm == SERIOUS)
+    yield from SCREEN.several("serious", list(serious) or ["no line"])
+    yield from _starts(log.starts.found)
+
+
+def _starts(starts: Sequence[Start]) -> Iterator[str]:
+    """Yield what each start did, those that did the same one after the other in one group."""
+    groups = [list(group) for _, group in groupby(starts, key=lambda start: (headline(start), *details(start)))]
+    if len(groups) > _MOST_STARTS:
+        yield from SCREEN.rows("starts", f"{count(len(starts), 'start')}; only the last are shown")
+    for group in groups[-_MOST_STARTS:]:
+        first, last = group[0], group[-1]
+        numbers = f"starts {first.number}-{last.number}" if len(group) > 1 else f"start {first.number}"
+        when = " to ".join(filter(None, dict.fromkeys((first.time, last.time))))
+        yield from SCREEN.rows(numbers, ": ".join(filter(None, (when, headline(last)))))
+        for label, text in details(last):
+            yield from SCREEN.rows(f"  {label}", text)
+        for command in commands(last):
+            yield SCREEN.line("  next", command)
+
+
+def _extent(log: Log, names: Sequence[str]) -> str:
+    name = "stdin" if tuple(names) == (_STDIN,) else ", ".join(names)
+    parts = [f"{name}: {count(log.lines, 'line')}", f"{log.first} to {log.last}" if log.first else ""]
+    return ", ".join(filter(None, parts)) + ("" if log.complete else "; not read to its end")
+
+
+def _lines(seen: Seen) -> Iterator[str]:
+    when = f", {seen.first} to {seen.last}" if seen.first != seen.last else f", {seen.first}" if seen.first else ""
+    yield from SCREEN.rows("seen", f"{_times(seen.count)}{when}")
+    yield from SCREEN.rows("first" if seen.count > 1 else "line", seen.first_row)
+    yield from SCREEN.rows("last", seen.last_row if seen.count > 1 else "")
+    exceptions = seen.exceptions.most_common()
+    yield from SCREEN.several("with", (f"{_times(number)} {text}" for text, number in exceptions))
+    # The rest is in `explain` of one line: versions, names that can be explained, too.
+    yield from explanation_lines(replace(explain_line(seen.line, seen.first_row), eras=(), see=()))
+
+
+def _times(number: int) -> str:
+    return f"\N{MULTIPLICATION SIGN}{group_digits(number)}"
+
+
+# --- JSON -----------------------------------------------------------------------------------------
+
+
+def _document(log: Log, names: Sequence[str]) -> dict[str, Any]:
+    """Return the rows of `explain`, one for each kind of line, with their numbers; and the starts."""
+    return {
+        "log": {
+            "files": list(names),
+            "lines": log.lines,
+            "known": log.known,
+            "stack_traces": log.traces,
+            "unknown": log.unknown,
+            "first": log.first or None,
+            "last": log.last or None,
+        },
+        "starts": [_start_row(start) for start in log.starts.found],
+        "rows": [_kind_row(seen) for seen in log.by_alarm()],
+        "unknown": [{"line": text, "count": number} for text, number in log.unknown_alarms.most_common()],
+    }
+
+
+def _start_row(start: Start) -> dict[str, Any]:
+    return {
+        "number": start.number,
+        "time": start.time or None,
+        "did": headline(start),
+        "last_exit": start.last_exit or None,
+        "loaded": start.loaded,
+        "bytes_cut": start.cut,
+        "end_before": max(filter(None, (start.reached, start.units_reached)), default=None),
+        "end": start.end,
+        "cause": start.cause or None,
+        "scanned_from": start.scanned_from or None,
+        "scan_ended_in": start.scan_ended_in or None,
+        "files_loaded": dict(start.files_loaded),
+        "deleted": dict(start.deleted),
+        "files": start.files,
+        "refused_by": start.refused_by,
+        "failures": start.failures,
+        "ended": start.ended or None,
+    }
+
+
+def _kind_row(seen: Seen) -> dict[str, Any]:
+    return explanation_row(explain_line(seen.line, seen.first_row)) | {
+        "count": seen.count,
+        "first": seen.first or None,
+        "last": seen.last or None,
+        "first_line": seen.first_row,
+        "last_line": seen.last_row,
+        "exceptions": [{"exception": text, "count": number} for text, number in seen.exceptions.most_common()],
+    }
+
 
 # The list of everything: codes beside their rules, other names in running lines.
 _CODES = Screen(indent=max(len(code.code) for code in CODES) + 2, lead=2)
-_LIST = Screen(indent=0, lead=2)
 _ASKED = 200  # characters of an unknown text that the error repeats
 _HEADINGS = {
     "code": "finding codes",
@@ -87,7 +320,8 @@ def _print(arguments: ExplainArguments) -> ExitStatus:
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     if format_ == "json":
-        click.echo(escape_json(json.dumps(_document(found, text), ensure_ascii=False)))
+        parts: dict[str, Any] = {"rows": [explanation_row(explanation) for explanation in found]}
+        print_document(**parts if found else parts | {"near": near(text)})
     if not found:
         raise NothingFound(_unknown(text))
     if format_ == "table":
@@ -95,12 +329,6 @@ def _print(arguments: ExplainArguments) -> ExitStatus:
         for line in _screen(found, colour) if words else _contents(found, colour):
             click.echo(line, color=colour)
     return ExitStatus.DONE
-
-
-def _document(found: list[Explanation], text: str) -> dict[str, Any]:
-    rows = [explanation_row(explanation) for explanation in found]
-    document = {"schema_version": 1, "tool": tool_name(), "complete": True, "rows": rows}
-    return document if found else document | {"near": near(text)}
 
 
 def _unknown(text: str) -> str:
@@ -130,7 +358,7 @@ def _contents(found: list[Explanation], colour: bool) -> Iterator[str]:
         yield click.style(heading, bold=True) if colour else heading
         group = [explanation for explanation in found if explanation.kind == kind]
         for label, text in _rows(kind, group):
-            yield from (_CODES if label else _LIST).rows(label, text)
+            yield from (_CODES if label else LIST).rows(label, text)
 
 
 def _rows(kind: str, group: list[Explanation]) -> Iterator[tuple[str, str]]:

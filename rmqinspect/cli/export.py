@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rmqinspect.cli.export_options import ExportArguments
-from rmqinspect.cli.export_run import ExportRun
+from rmqinspect.cli.export_run import ExportArguments, ExportRun
 from rmqinspect.cli.options import open_named
 from rmqinspect.cli.parameters import takes
 from rmqinspect.cli.progress import Progress
@@ -204,7 +203,7 @@ def _unconsumed(stores: "Sequence[Store]", request: ExportRequest) -> "list[Sele
     :raises NothingFound: no store has an offset of the group.
     :raises Unreadable: its offsets, or a queue, cannot be read.
     """
-    from rmqinspect.find.unconsumed import expect_group, with_unconsumed
+    from rmqinspect.find.consumers import expect_group, with_unconsumed
 
     if request.selection.unconsumed is not None:
         expect_group(stores, request.selection.unconsumed)
@@ -220,8 +219,7 @@ def _unconsumed(stores: "Sequence[Store]", request: ExportRequest) -> "list[Sele
 def _plan(
     stores: "Sequence[Store]", request: ExportRequest, target: "Target", arguments: ExportArguments
 ) -> "list[StorePlan]":
-    from rmqinspect.export.plan import plan_store
-    from rmqinspect.export.survey import survey_store
+    from rmqinspect.export.plan import plan_store, survey_store
 
     earlier = target.earlier
     if earlier is not None and earlier.request != request.as_document():

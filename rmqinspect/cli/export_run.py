@@ -1,30 +1,253 @@
-"""One export as it runs: announce, write, commit, print; whatever ends it before the commit leaves nothing behind."""
+"""One export as it runs: announce, write, commit, print; whatever ends it before the commit leaves nothing behind.
+
+The options of `export`.
+
+The screen of `export`: rows by table, what was left out, what is damaged, one verdict.
+"""
 
 import secrets
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
 
-from rmqinspect.cli.export_options import ExportArguments
-from rmqinspect.cli.export_screen import bad_statuses, lost_ranges, screen
-from rmqinspect.cli.options import count_jobs
+from rmqinspect.cli.completion import complete_tables
+from rmqinspect.cli.labelled import Screen
+from rmqinspect.cli.options import (
+    BodyOptions,
+    LookOptions,
+    NamedSourceOptions,
+    ReadingOptions,
+    RedactOptions,
+    count_jobs,
+)
+from rmqinspect.cli.parameters import option, parsed_by
 from rmqinspect.cli.progress import LONG_READ, Progress, least_time, running_broker
-from rmqinspect.cli.status import ExitStatus
+from rmqinspect.cli.selection import SelectionOptions, UnconsumedOptions
+from rmqinspect.cli.session import tell_unmatched
+from rmqinspect.cli.status import ExitStatus, exit_status
 from rmqinspect.errors import Refused
-from rmqinspect.export.request import ExportRequest
-from rmqinspect.system.uri import abspath
-from rmqinspect.text import count, describe_size, group_digits
+from rmqinspect.export.request import FILE_SIZE, PARTITIONS, SCHEMAS, ExportRequest
+from rmqinspect.system.uri import abspath, shown
+from rmqinspect.text import count, describe_size, escape, group_digits, parse_size
 
 if TYPE_CHECKING:
     from rmqinspect.export.job import Engine, ExportResult
+    from rmqinspect.export.manifest import ExportedFile, Manifest
     from rmqinspect.export.plan import StorePlan
     from rmqinspect.export.target import Target
     from rmqinspect.tables.filters import Selection
+
+_SMALLEST_FILE = 4096  # bytes of log
+
+
+def _parse_file_size(text: str) -> int:
+    size = parse_size(text)
+    if size < _SMALLEST_FILE:
+        raise ValueError(f"at least {_SMALLEST_FILE} bytes")
+    return size
+
+
+def _parse_output(path: str) -> str:
+    if path in ("", "-"):  # an unset variable of a script, and a pipe
+        raise ValueError(f"{path!r} is not a folder")
+    return path
+
+
+def _read_partitions(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[str, ...]:
+    columns = tuple(dict.fromkeys(word.strip() for word in text.split(","))) if text is not None else ()
+    for column in columns:
+        if column not in PARTITIONS:
+            raise click.BadParameter(f"{escape(column)!r} is not one of {', '.join(PARTITIONS)}", ctx, param)
+    return columns
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportArguments(
+    SelectionOptions,
+    UnconsumedOptions,
+    BodyOptions,
+    RedactOptions,
+    LookOptions,
+    NamedSourceOptions,
+    ReadingOptions,
+):
+    """What `export` is asked for."""
+
+    output: str = option(
+        "-o",
+        "--output",
+        metavar="DIR",
+        required=True,
+        callback=parsed_by(_parse_output),
+        help="A new or empty folder, local or on object storage (s3://bucket/folder).",
+    )
+    tables: tuple[str, ...] = option(
+        "--table",
+        multiple=True,
+        metavar="NAME",
+        shell_complete=complete_tables,
+        help="Table; repeatable. Default: messages.",
+    )
+    all: bool = option("--all", is_flag=True, help="All tables, and the findings of verify.")
+    engine: str = option(
+        "--engine",
+        type=click.Choice(("auto", "spark", "local")),
+        default="auto",
+        show_default=True,
+        help="What runs the parts: auto takes Spark if pyspark and Java 17 are installed. The files are the same.",
+    )
+    master: str | None = option(
+        "--master", metavar="URL", help="Spark master. Default: $SPARK_REMOTE, $SPARK_MASTER, else local[*]."
+    )
+    file_size: int = option(
+        "--file-size",
+        metavar="SIZE",
+        callback=parsed_by(_parse_file_size),
+        default=f"{FILE_SIZE >> 20}MiB",
+        show_default=True,
+        help="Bytes of commit log per file.",
+    )
+    partition_by: tuple[str, ...] = option(
+        "--partition-by",
+        metavar="A,B",
+        callback=_read_partitions,
+        help="Folders of messages by topic, day (UTC, of the store time), queue_id, store; the files keep the columns.",
+    )
+    schema: str = option(
+        "--schema",
+        type=click.Choice(SCHEMAS),
+        default="native",
+        show_default=True,
+        help="kafka: messages with the columns of Spark's Kafka source.",
+    )
+    incremental: bool = option("--incremental", is_flag=True, help="Add what is new to an earlier export in DIR.")
+    closed_only: bool = option("--closed-only", is_flag=True, help="Leave out the segment that is still being written.")
+    replace_changed: bool = option(
+        "--replace-changed", is_flag=True, help="With --incremental: export changed segments again."
+    )
+    overwrite: bool = option("--overwrite", is_flag=True, help="Replace an earlier export in DIR.")
+
+
+_SCREEN = Screen(indent=10)
+_RANGES = 3  # without records, on the screen
+
+
+def bad_statuses(manifest: "Manifest") -> dict[str, int]:
+    """Return the number of rows by status, without those that are ok."""
+    rows: dict[str, int] = {}
+    for file in manifest.files:
+        for status, number in file.statuses.items():
+            rows[status] = rows.get(status, 0) + number
+    return rows
+
+
+def lost_ranges(manifest: "Manifest", request: ExportRequest) -> list[tuple[str, int, int, str]]:
+    """Return (store, start, end, kind) of the ranges without records that should have some, in the range asked for."""
+    first, last = request.selection.offsets or (0, 1 << 63)
+    return [
+        (store.name, max(start, first), min(end, last), kind)
+        for store in manifest.stores
+        for start, end, kind in store.lost
+        if max(start, first) < min(end, last)
+    ]
+
+
+def screen(
+    outcome: "ExportResult", plans: "Sequence[StorePlan]", request: ExportRequest, target: "Target", status: ExitStatus
+) -> Iterator[str]:
+    """Yield the lines of the screen."""
+    manifest = outcome.manifest
+    if outcome.nothing_new and target.earlier is not None:
+        rows = sum(file.rows for file in manifest.files)
+        yield f"nothing new: {count(rows, 'row')}, {count(len(manifest.files), 'file')} unchanged"
+    new = [file for file in manifest.files if file.name in outcome.names]
+    files = Screen(indent=max(_SCREEN.indent, *(len(table) + 2 for table in request.tables)))
+    for table in request.tables:
+        yield from _table_lines(table, [file for file in new if file.table == table], files)
+    yield from _suppressed(manifest, plans, request)
+    yield from _damaged(outcome)
+    yield from Screen(indent=0).fitted("", _manifest_line(manifest, request, target))
+    yield from _SCREEN.fitted("VERDICT", _verdict(manifest, request, status))
+
+
+def _table_lines(table: str, files: "Sequence[ExportedFile]", screen: Screen) -> Iterator[str]:
+    """Yield the line of a table: its rows and files. The manifest has their names."""
+    if files:
+        tail = sum(file.is_tail for file in files)
+        beyond = f", {group_digits(tail)} beyond the log's end" if tail else ""
+        rows = count(sum(file.rows for file in files), "row")
+        yield screen.line(table, f"{rows:>14} in {count(len(files), 'file')}{beyond}")
+
+
+def _suppressed(manifest: "Manifest", plans: "Sequence[StorePlan]", request: ExportRequest) -> Iterator[str]:
+    for plan in plans if request.closed_only else ():
+        segment = plan.reach.open_segment
+        if segment is not None:
+            size = describe_size(plan.reach.end - segment.base)
+            yield from _SCREEN.fitted(
+                "left out", f"segment {segment.base} of {plan.store.name} is open ({size} so far)"
+            )
+    lost = lost_ranges(manifest, request)
+    for store, start, end, kind in lost[:_RANGES]:
+        where = f"physical {group_digits(start)} to {group_digits(end)}"
+        yield from _SCREEN.fitted(
+            "left out", f"{count(end - start, 'byte')} of {store} without a record ({kind}), {where}"
+        )
+    if lost[_RANGES:]:
+        yield from _SCREEN.fitted(
+            "", f"and {count(len(lost) - _RANGES, 'range')} more: lost in _manifest.json, --table gaps"
+        )
+
+
+def _damaged(outcome: "ExportResult") -> Iterator[str]:
+    firsts: dict[str, tuple[str, int]] = {}
+    for result in outcome.results:
+        for status, offset in result.first_bad.items():
+            firsts.setdefault(status, (result.plan.store.name, offset))
+    for status, rows in sorted(bad_statuses(outcome.manifest).items()):
+        verb = "has" if rows == 1 else "have"
+        where = ""
+        if status in firsts:
+            store, offset = firsts[status]
+            first = "" if rows == 1 else "first at "
+            where = f" ({first}{store}, physical offset {group_digits(offset)})"
+        yield from _SCREEN.fitted("damaged", f"{count(rows, 'row')} {verb} status {status}{where}")
+
+
+def _manifest_line(manifest: "Manifest", request: ExportRequest, target: "Target") -> str:
+    from rmqinspect.export.manifest import MANIFEST
+    from rmqinspect.system.uri import shown
+
+    rows = sum(file.rows for file in manifest.files)
+    words = [count(len(manifest.files), "file"), count(rows, "row"), f"schema {request.schema}"]
+    if len(manifest.stores) == 1 and (only := manifest.stores[0]).start is not None and only.end is not None:
+        complete = "complete" if manifest.complete else "incomplete"
+        words.append(f"{complete} for physical {group_digits(only.start)} to {group_digits(only.end)}")
+    elif len(manifest.stores) > 1:
+        words.append(count(len(manifest.stores), "store"))
+    return f"{shown(target.path)}/{MANIFEST}: {', '.join(words)}"
+
+
+def _verdict(manifest: "Manifest", request: ExportRequest, status: ExitStatus) -> str:
+    rows, lost = sum(bad_statuses(manifest).values()), lost_ranges(manifest, request)
+    parts = [count(rows, "row")] if rows else []
+    if lost:
+        parts.append(f"{count(len(lost), 'range')} without records")
+    words = f"DAMAGED: {', '.join(parts)}" if parts else "EXPORTED"
+    if not manifest.complete:
+        words = f"INCOMPLETE: not everything could be read; {words if parts else 'the rest was exported'}"
+    if manifest.findings is not None:
+        found = ", ".join(count(number, severity) for severity, number in manifest.findings.items() if number)
+        words += f"; verify found {found or 'nothing'}"
+    if status == ExitStatus.DAMAGE:
+        words += f". Pipelines that accept {'rows marked in status' if rows else 'gaps'}: --fail-on never"
+    return words
+
 
 MANY_FILES = 1000  # more are announced
 
@@ -47,19 +270,28 @@ class ExportRun:
         self.plans, self.request, self.target = plans, request, target
         self.arguments, self.progress, self.started = arguments, progress, started
         self.jobs = count_jobs(arguments)
-        notes = {plan.store.name: _notes(plan) for plan in plans}
+        # Metadata of each file of a store.
+        notes = {
+            plan.store.name: {
+                "store_paths": " ".join(map(shown, plan.store.paths)),
+                "broker_versions": " ".join(plan.releases),
+            }
+            for plan in plans
+        }
         # Tasks of a cluster run in another working directory.
         self.spec = ExportSpec(abspath(target.folder.path), secrets.token_hex(4), request, notes, selections)
         self.rows = 0
 
     def go(self) -> int:
         """Write and commit; if anything ends it before that, nothing is left behind."""
+        from rmqinspect.export.job import run_export
+
         try:
             self._announce()
             with _open_engine(self.arguments, self.jobs) as engine:
                 self.progress.remark(f"engine: {engine.description}")
                 self.target.begin()
-                outcome = self._write(engine)
+                outcome = run_export(self.plans, self.spec, engine, self._advance, self.jobs)
                 status = self._judge(outcome)
                 if status == ExitStatus.NOTHING_FOUND:
                     self.target.abandon(self.spec.run)
@@ -78,7 +310,7 @@ class ExportRun:
 
     def _announce(self) -> None:
         """Print what will be done, and refuse what cannot be, before Spark takes its seconds to start."""
-        from rmqinspect.export.estimate import estimate_size
+        from rmqinspect.export.plan import estimate_size
         from rmqinspect.store.lock import lock_holder
         from rmqinspect.tables.sources import scans_log
 
@@ -142,11 +374,6 @@ class ExportRun:
 
     # --- the work ---------------------------------------------------------------------------------
 
-    def _write(self, engine: "Engine") -> "ExportResult":
-        from rmqinspect.export.job import run_export
-
-        return run_export(self.plans, self.spec, engine, self._advance, self.jobs)
-
     def _advance(self, size: int, rows: int) -> None:
         self.rows += rows
         self.progress.note = count(self.rows, "row")
@@ -155,19 +382,15 @@ class ExportRun:
     def _commit(self, outcome: "ExportResult", engine: "Engine") -> None:
         from rmqinspect.export.manifest import describe_run
 
-        if outcome.nothing_new and self.target.earlier is not None and not self._replaces(outcome):
+        earlier = self.target.earlier
+        # Files of the earlier export may go although none is added.
+        before = None if earlier is None else {file.name for file in earlier.files}
+        if outcome.nothing_new and before == {file.name for file in outcome.manifest.files}:
             self.target.keep()
             return
         packages = ["pyarrow", *(["pyspark"] if engine.name == "spark" else [])]
         outcome.manifest.run = describe_run(["rmqinspect", *sys.argv[1:]], engine.name, self.started, packages)
         self.target.commit(outcome.manifest, outcome.names)
-
-    def _replaces(self, outcome: "ExportResult") -> bool:
-        """Return whether files of the earlier export are removed although none is added."""
-        earlier = self.target.earlier
-        return earlier is not None and {file.name for file in earlier.files} != {
-            file.name for file in outcome.manifest.files
-        }
 
     # --- after ------------------------------------------------------------------------------------
 
@@ -176,34 +399,14 @@ class ExportRun:
         for result in outcome.results:
             for message in dict.fromkeys(result.unread):
                 self.progress.complain(message)
-        unmatched = self._unmatched(outcome)
-        nothing = bool(unmatched) and not any(file.rows for file in manifest.files)
-        bad = bool(bad_statuses(manifest) or lost_ranges(manifest, self.request))
-        if bad and not nothing and self.arguments.fail_on != "never":
-            return ExitStatus.DAMAGE
-        if not manifest.complete:
-            return ExitStatus.UNREADABLE
-        return ExitStatus.NOTHING_FOUND if nothing else ExitStatus.DONE
-
-    def _unmatched(self, outcome: "ExportResult") -> list[str]:
-        if self.target.earlier is not None:
-            return []  # the new rows need not have every topic
         seen = replace(self.request.selection, topics_seen=outcome.topics)
-        unmatched = seen.unmatched_topics()
-        for pattern in unmatched:
-            near = ", ".join(seen.near_topics(pattern))
-            self.progress.complain(f"no topic matches {pattern}" + (f"; near: {near}" if near else ""))
-        return unmatched
-
-
-def _notes(plan: "StorePlan") -> dict[str, str]:
-    """Return the metadata of each file of a store."""
-    from rmqinspect.system.uri import shown
-
-    return {
-        "store_paths": " ".join(map(shown, plan.store.paths)),
-        "broker_versions": " ".join(plan.releases),
-    }
+        # With an earlier export the new rows need not have every topic.
+        unmatched = self.target.earlier is None and tell_unmatched(seen, self.progress)
+        nothing = unmatched and not any(file.rows for file in manifest.files)
+        bad = bad_statuses(manifest) or lost_ranges(manifest, self.request)
+        return exit_status(
+            self.arguments.fail_on, damaged=bad and not nothing, unread=not manifest.complete, missed=nothing
+        )
 
 
 @contextmanager

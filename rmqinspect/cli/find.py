@@ -1,26 +1,339 @@
-"""`rmqinspect find`: messages of one or several stores, and why there are none."""
+"""`rmqinspect find`: messages of one or several stores, and why there are none.
 
-from collections.abc import Iterator
-from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+`rmqinspect find --pull` and `--offset-by-time`: what the broker of a store would answer a consumer.
+
+options -> ask -> Told: the answers of one store -> a screen, or the rows of one JSON document
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from rmqinspect.cli.find_pull import QuestionOptions, answer, refuse_unfit
+from rmqinspect.cli.documents import json_line, write_lines
+from rmqinspect.cli.labelled import Screen
 from rmqinspect.cli.options import NamedSourceOptions, choose_format, count_jobs, open_named
-from rmqinspect.cli.parameters import option, takes
-from rmqinspect.cli.progress import LONG_READ, Progress, least_time
-from rmqinspect.cli.rows_plan import RowsPlan, make_plan
-from rmqinspect.cli.selection import read_selection
-from rmqinspect.cli.status import ExitStatus
+from rmqinspect.cli.parameters import TEXT, option, takes
+from rmqinspect.cli.release import release_option
+from rmqinspect.cli.selection import SelectionOptions, read_selection
+from rmqinspect.cli.session import Session
+from rmqinspect.cli.status import exit_status
+from rmqinspect.cli.table_rows import MessageOptions, RowsOptions, RowsPlan, make_plan, read_view
 from rmqinspect.codec.message_id import split_batch
-from rmqinspect.text import count, describe_size, group_digits
+from rmqinspect.statuses import SOUND
+from rmqinspect.text import count, escape, group_digits
+from rmqinspect.times import format_millis, parse_time
+from rmqinspect.version import tool_name
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from rmqinspect.find.finding import Finding, Target
+    from rmqinspect.find.pull_answers import AskedQueue
     from rmqinspect.find.search import Scope
+    from rmqinspect.output import View
+    from rmqinspect.output.writer import Out
+    from rmqinspect.store.model import Store
+
+_SCREEN = Screen(indent=14)
+_QUEUE_ID = click.IntRange(0, 2**31 - 1)
+_OFFSET = click.IntRange(-(2**63), 2**63 - 1)
+_USUAL_COUNT = 32  # messages: `pullBatchSize` of a push consumer
+_BOUNDARIES = ("lower", "upper")  # of `broker.offset_by_time`, which is imported later
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumerOptions:
+    """What a consumer asks."""
+
+    pull: tuple[str, int, int] | None = option(
+        "--pull",
+        type=(TEXT, _QUEUE_ID, _OFFSET),
+        metavar="TOPIC QUEUE OFFSET",
+        help="What a consumer gets that pulls there: status, next offset, -n messages (32); --tag may be 'A || B'.",
+    )
+    offset_by_time: tuple[str, int, str] | None = option(
+        "--offset-by-time",
+        type=(TEXT, _QUEUE_ID, TEXT),
+        metavar="TOPIC QUEUE TIME",
+        help="The queue offset that the broker names for a time: where a consumer begins that is set back to it.",
+    )
+    boundary: str | None = option(
+        "--boundary",
+        type=click.Choice(_BOUNDARIES),
+        help="Of --offset-by-time: the first or the last of several messages that fit. Default: lower.",
+    )
+    broker_version: str | None = release_option()
+
+    @property
+    def asks_broker(self) -> bool:
+        """Whether a broker's answer is asked for, and not messages."""
+        return self.pull is not None or self.offset_by_time is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuestionOptions(ConsumerOptions, RowsOptions, MessageOptions, SelectionOptions):
+    """All that `find` may be asked with."""
+
+
+def refuse_unfit(arguments: QuestionOptions, format_: str) -> None:
+    """Refuse options that do not fit a question to a broker, or belong to one only.
+
+    :raises click.UsageError: there are some.
+    """
     from rmqinspect.tables.filters import Selection
+
+    if not arguments.asks_broker:
+        if arguments.boundary or arguments.broker_version:
+            raise click.UsageError("--boundary and --broker-version belong to --pull and --offset-by-time.")
+        return
+    if arguments.pull is not None and arguments.offset_by_time is not None:
+        raise click.UsageError("Give --pull or --offset-by-time, not both.")
+    if arguments.pull is not None and arguments.boundary is not None:
+        raise click.UsageError("--boundary belongs to --offset-by-time.")
+    selection = read_selection(arguments)
+    allowed = replace(selection, tags=()) if arguments.pull is not None else selection
+    if allowed != Selection() or arguments.since is not None or arguments.until is not None:
+        raise click.UsageError("--pull and --offset-by-time name their queue; of the filters only --pull takes --tag.")
+    if format_ not in ("table", "json"):
+        raise click.UsageError("--pull and --offset-by-time print -f table or json.")
+
+
+def answer(arguments: QuestionOptions, stores: "Sequence[Store]", format_: str) -> int:
+    """Print what the brokers of stores answer, and return the exit status.
+
+    :raises click.UsageError: a tag, number or time does not fit.
+    """
+    from rmqinspect.output import open_destination
+    from rmqinspect.tables.table import QUEUE_DATABASES
+
+    ask = _ask_pull(arguments) if arguments.pull is not None else _ask_time(arguments)
+    view = read_view(arguments, "none")
+    told: list[_Told] = []
+    with Session(arguments, stores) as session, open_destination(arguments.output, session.evidence) as out:
+        for store in session.stores(QUEUE_DATABASES, "messages", "queues"):
+            told.append(ask(store))
+            if format_ != "json":
+                _print_screen(told, out, view, several=len(stores) > 1)
+        if format_ == "json":
+            document = _document(told, view, complete=not session.unread)
+            write_lines(out, json_line(document))
+    found = any(one.queue_exists for one in told)
+    return session.status(damaged=any(one.damaged for one in told), missed=not found)
+
+
+# --- asking -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What some releases answer alike; the fields but `spans` are those of the document."""
+
+    spans: str  # the releases, in words
+    store: str
+    queue_exists: bool
+    releases: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Pulled(_Answer):
+    status: str
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    filtered: int  # units left out for their tags code
+    passed_over: int  # units whose record is not in the log
+    why: str
+    then: str  # what the consumer does
+    messages: "pa.RecordBatch"
+
+
+@dataclass(frozen=True, slots=True)
+class _Timed(_Answer):
+    offset: int
+    store_timestamp: str | None  # of the message there
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """All that one store answers."""
+
+    store: str
+    queue_exists: bool
+    queue: str  # the queue and its ends
+    asked: str  # the question in words
+    question: dict[str, Any]  # the same in the document
+    answers: Sequence[_Pulled | _Timed]
+    notes: Sequence[str]
+    unknown: str | None  # why the queue cannot be asked
+    damaged: bool = False  # whether a message that is given is no sound record
+
+
+def _ask_pull(arguments: QuestionOptions) -> "Callable[[Store], _Told]":
+    """Return what asks one store to be pulled from."""
+    from rmqinspect.broker.pull import Limits, Pull, Subscription
+    from rmqinspect.find.pull_answers import asked_queue, consequence, why
+
+    assert arguments.pull is not None
+    topic, queue_id, offset = arguments.pull
+    try:
+        subscription = Subscription.parse(" || ".join(arguments.tags) or None)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--tag") from error
+    number = _USUAL_COUNT if arguments.limit is None else arguments.limit
+    if not number:
+        raise click.BadParameter("a consumer asks for one message at least", param_hint="-n")
+    tags = f", tag {' || '.join(arguments.tags)}" if arguments.tags else ""
+    words = f"offset {group_digits(offset)}, {count(number, 'message')}{tags}"
+    question = {"offset": offset, "count": number, "tags": sorted(subscription.tags)}
+
+    def ask(store: "Store") -> _Told:
+        pull = Pull(offset, number, subscription, Limits.from_settings(store.settings))
+        answers = []
+        damaged = False
+        with asked_queue(store, topic, queue_id, arguments.broker_version) as asked:
+            for one in asked.pull(pull):
+                found = one.answer
+                messages = asked.messages(pull, found.units)
+                damaged |= any(status not in SOUND["status"] for status in messages.column("status").to_pylist())
+                dropped = messages.column("client").to_pylist().count("drops")
+                answers.append(
+                    _Pulled(
+                        one.spans,
+                        store.name,
+                        asked.queue is not None,
+                        one.releases,
+                        found.status,
+                        found.next_offset,
+                        found.min_offset,
+                        found.max_offset,
+                        found.filtered,
+                        found.unreadable,
+                        why(pull, found),
+                        consequence(pull, found, dropped),
+                        arguments.redact.mask(messages) if arguments.redact else messages,
+                    )
+                )
+            return replace(_told(asked, words, question, answers, asked.refusals()), damaged=damaged)
+
+    return ask
+
+
+def _ask_time(arguments: QuestionOptions) -> "Callable[[Store], _Told]":
+    """Return what asks one store for an offset."""
+    from rmqinspect.find.pull_answers import asked_queue
+    from rmqinspect.tables.sources import last_store_time
+
+    assert arguments.offset_by_time is not None
+    topic, queue_id, text = arguments.offset_by_time
+    now, boundary = datetime.now(UTC), arguments.boundary
+
+    def iso(millis: int) -> str:
+        return format_millis(millis, arguments.zone) or str(millis)
+
+    def ask(store: "Store") -> _Told:
+        try:
+            moment = parse_time(text, arguments.zone, lambda: now, partial(last_store_time, store)) // 1000
+        except ValueError as error:
+            raise click.BadParameter(escape(str(error)), param_hint="--offset-by-time") from error
+        answers = []
+        with asked_queue(store, topic, queue_id, arguments.broker_version) as asked:
+            for one in asked.by_time(moment, boundary):
+                stored = asked.store_time(one.answer)
+                time = None if stored is None else iso(stored)
+                answers.append(_Timed(one.spans, store.name, asked.queue is not None, one.releases, one.answer, time))
+            words = f"time {iso(moment)}" + (f", boundary {boundary}" if boundary else "")
+            question = {"time": iso(moment), "boundary": boundary}
+            return _told(asked, words, question, answers, (*asked.time_notes(boundary), *asked.refusals()))
+
+    return ask
+
+
+def _told(
+    asked: "AskedQueue",
+    words: str,
+    question: dict[str, Any],
+    answers: Sequence[_Pulled | _Timed],
+    notes: "Sequence[str] | Iterator[str]",
+) -> _Told:
+    # The ends are those in the eyes of the first release.
+    ends = None if asked.queue is None else asked.queue.ends(asked.releases[0])
+    if ends is not None:
+        extent = f"minimum {group_digits(ends[0])}, maximum {group_digits(ends[1])}"
+    else:
+        extent = f"not known: {asked.unknown}" if asked.unknown else "no such queue in the store"
+    return _Told(
+        asked.store.name,
+        asked.queue is not None,
+        f"{asked.topic} {asked.queue_id}: {extent}",
+        words,
+        {"topic": asked.topic, "queue_id": asked.queue_id, **question},
+        answers,
+        tuple(notes),
+        asked.unknown,
+    )
+
+
+# --- what is printed ----------------------------------------------------------------------------------
+
+
+def _print_screen(told: Sequence[_Told], out: "Out", view: "View", *, several: bool) -> None:
+    """Print the screen of the last store; `several`: with its name."""
+    from rmqinspect.output.screen import ScreenTable
+
+    one = told[-1]
+    lines = [""] if len(told) > 1 else []
+    lines += _SCREEN.rows("store", one.store if several else "")
+    lines += _SCREEN.rows("queue", one.queue)
+    lines += _SCREEN.rows("asked", one.asked)
+    for answer in one.answers:
+        if isinstance(answer, _Timed):
+            stored = "no message there" if answer.store_timestamp is None else f"a message of {answer.store_timestamp}"
+            lines += _SCREEN.rows("offset", f"{group_digits(answer.offset)}: {stored}  ({answer.spans})")
+            continue
+        words = f"{answer.status}, next offset {group_digits(answer.next_offset)}  ({answer.spans})"
+        lines += ["", *_SCREEN.rows("answer", words)]
+        lines += _SCREEN.rows("why", answer.why)
+        lines += _SCREEN.rows("then", answer.then)
+        if answer.messages.num_rows:
+            write_lines(out, *lines, "")
+            lines = []
+            table = ScreenTable(answer.messages.schema, out, view)
+            table.write(answer.messages)
+            table.finish()
+    for note in one.notes:
+        lines += _SCREEN.rows("note", note)
+    write_lines(out, *lines)
+
+
+def _document(told: Sequence[_Told], view: "View", *, complete: bool) -> dict[str, Any]:
+    """Return one JSON object: a row for each answer of each store."""
+    from rmqinspect.output import SCHEMA_VERSION
+
+    document: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "tool": tool_name(), "complete": complete}
+    if view.redacted:
+        document["redacted"] = list(view.redacted)
+    notes = []
+    for one in told:
+        texts = [f"not known: {one.unknown}", *one.notes] if one.unknown else one.notes
+        notes += [{"store": one.store, "text": text} for text in texts]
+    rows = [_row(answer, view) for one in told for answer in one.answers]
+    return document | {"asked": told[-1].question, "rows": rows, "notes": notes}
+
+
+def _row(answer: _Pulled | _Timed, view: "View") -> dict[str, Any]:
+    from rmqinspect.output.rows import json_objects
+
+    row = {field.name: getattr(answer, field.name) for field in fields(answer) if field.name != "spans"}
+    if isinstance(answer, _Pulled):
+        rows = json_objects(answer.messages, view.zone).to_pylist() if answer.messages.num_rows else []
+        row["messages"] = [json.loads(text) for text in rows]
+    return row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,26 +369,27 @@ def command(arguments: FindArguments) -> int:
     format_ = choose_format(arguments)
     refuse_unfit(arguments, format_)
 
-    from rmqinspect.cli.find_screen import open_sink
-    from rmqinspect.cli.lives import Lives
+    from rmqinspect.cli.find_screen import Lives, open_sink
     from rmqinspect.find.finding import Finding
     from rmqinspect.tables.log import MESSAGES_TABLE
 
-    selection = _read_questions(arguments)
+    selection = read_selection(arguments)
+    ids = tuple(dict.fromkeys(one for text in selection.ids for one in split_batch(text) or [text]))
+    selection = replace(selection, ids=ids, keys_name_ids=True)
     stores = open_named(arguments)
     if arguments.asks_broker:
         return answer(arguments, stores, format_)
     plan = make_plan(stores, MESSAGES_TABLE, arguments, selection, format_)
-    evidence = [path for store in stores for path in store.paths]
     with (
-        ExitStack() as stack,
-        Progress(plan.size, arguments.progress, quiet=arguments.quiet) as progress,
-        open_sink(format_, plan, evidence, progress) as sink,
+        Session(arguments, stores, plan.size) as session,
+        open_sink(format_, plan, session.evidence, session.progress) as sink,
     ):
-        _announce(plan, progress)
-        finding = Finding(list(_targets(plan, progress, stack)), selection, arguments.limit, arguments.redact)
+        progress = session.progress
+        ways = ", ".join(dict.fromkeys("by a scan" if one.look_up is None else one.look_up.way for one in plan.reads))
+        session.announce(f": {ways}. Cheaper: --id, -k, --queue-offset with -t and --queue, or --since and --until")
+        finding = Finding(list(_targets(plan, session)), selection, arguments.limit, arguments.redact)
         life = arguments.life if format_ in ("table", "json") else False
-        lives = Lives(life, scan=arguments.scan, jobs=count_jobs(arguments))
+        lives = Lives(life, scan=arguments.scan, jobs=count_jobs(arguments), unread=finding.beside)
         with closing(finding.hits()) as hits:
             for store, rows in hits:
                 progress.clear()  # stdout and stderr may be the same terminal
@@ -88,55 +402,33 @@ def command(arguments: FindArguments) -> int:
         sink.conclude(finding, misses, lives.traced())
         for line in lives.remarks():
             progress.remark(line)
-    return _status(finding, arguments)
+        for line in lives.unread:
+            progress.complain(line)
+    return exit_status(arguments.fail_on, damaged=finding.bad_hits, unread=finding.unread, missed=finding.unanswered)
 
 
-def _read_questions(arguments: FindArguments) -> "Selection":
-    selection = read_selection(arguments)
-    ids = tuple(dict.fromkeys(one for text in selection.ids for one in split_batch(text) or [text]))
-    return replace(selection, ids=ids, keys_name_ids=True)
-
-
-def _announce(plan: RowsPlan, progress: Progress) -> None:
-    """Announce a long read before it starts; with -v also what was inferred about the files."""
-    remarks = [remark for read in plan.reads for remark in read.store.remarks]
-    for remark in remarks if plan.arguments.verbose else ():
-        progress.remark(remark)
-    if plan.size > LONG_READ:
-        ways = ", ".join(dict.fromkeys("by a scan" if one.look_up is None else one.look_up.way for one in plan.reads))
-        cheaper = "Cheaper: --id, -k, --queue-offset with -t and --queue, or --since and --until"
-        progress.remark(f"{describe_size(plan.size)} to read: {ways}. {cheaper}{least_time(plan.size)}")
-
-
-def _targets(plan: RowsPlan, progress: Progress, stack: ExitStack) -> "Iterator[Target]":
-    """Yield what is searched; what is unpacked from RocksDB exists until the stack ends."""
+def _targets(plan: RowsPlan, session: Session) -> "Iterator[Target]":
+    """Yield what is searched; what is unpacked from RocksDB exists until the session ends."""
     from rmqinspect.find.finding import Target
     from rmqinspect.find.life import LIFE_DATABASES
-    from rmqinspect.rocksdb.unpack import unpacked
-    from rmqinspect.tables.sources import range_to_read, unread_places
-    from rmqinspect.tables.table import QUEUE_DATABASES, Request
+    from rmqinspect.tables.sources import range_to_read
+    from rmqinspect.tables.table import QUEUE_DATABASES
 
     arguments = plan.arguments
     assert isinstance(arguments, FindArguments)
+    databases = QUEUE_DATABASES if arguments.life is False else LIFE_DATABASES
     for read in plan.reads:
-        databases = QUEUE_DATABASES if arguments.life is False else LIFE_DATABASES
-        store = stack.enter_context(unpacked(read.store, arguments.unpacking, databases))
-        for remark in store.remarks[len(read.store.remarks) :]:
-            progress.remark(f"{store.name}: {remark}")
-        request = Request(
+        told = len(session.unread)
+        store = session.enter(session.opened(read.store, databases, plan.table.name))
+        request = session.request(
+            store,
             offsets=range_to_read(store, read.selection.offsets),
             raw_body=arguments.raw_body,
             max_body=arguments.max_body,
-            jobs=count_jobs(arguments),
             columns=plan.wanted | {"physical_offset"},
-            progress=progress,
-            on_unreadable=progress.complain,
-            on_remark=progress.remark,
         )
-        unread = tuple(unread_places(store, (plan.table.name,)))
-        for message in unread:
-            progress.complain(message)
-        yield Target(store, read.selection, None if plan.scan else read.look_up, request, unread)
+        look_up = None if plan.scan else read.look_up
+        yield Target(store, read.selection, look_up, request, tuple(session.unread[told:]))
 
 
 def _remarks(finding: "Finding", plan: RowsPlan) -> Iterator[str]:
@@ -156,11 +448,3 @@ def _remarks(finding: "Finding", plan: RowsPlan) -> Iterator[str]:
 def _describe_way(scope: "Scope") -> str:
     told = f": {scope.told}" if scope.told else ""
     return f"{scope.way}{told}; {count(scope.records, 'record')} read"
-
-
-def _status(finding: "Finding", arguments: FindArguments) -> ExitStatus:
-    if finding.bad_hits and arguments.fail_on != "never":
-        return ExitStatus.DAMAGE
-    if not finding.unanswered:
-        return ExitStatus.DONE
-    return ExitStatus.UNREADABLE if finding.unread else ExitStatus.NOTHING_FOUND

@@ -1,33 +1,121 @@
-"""What `find` prints: hits as rows, what became of them, and why there are no others; or one JSON document."""
+"""What `find` prints: hits as rows, what became of them, and why there are no others; or one JSON document.
+
+The lives of the messages that `find` has found: which hits are traced, once for each message.
+"""
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
+from rmqinspect.cli.documents import json_line, write_lines
 from rmqinspect.cli.labelled import Screen
 from rmqinspect.cli.life_screen import life_document, life_lines
-from rmqinspect.cli.lives import Traced
 from rmqinspect.cli.progress import Progress
-from rmqinspect.cli.rows_plan import RowsPlan
-from rmqinspect.cli.table_rows import read_view
-from rmqinspect.errors import RmqinspectError
+from rmqinspect.cli.table_rows import RowsPlan, read_view
+from rmqinspect.errors import NothingFound, RmqinspectError, Unreadable
 from rmqinspect.find.finding import Finding, Searched
+from rmqinspect.find.life import Life, LifeTracer
 from rmqinspect.find.misses import Miss
-from rmqinspect.find.reach import out_of_reach
+from rmqinspect.find.places import out_of_reach
 from rmqinspect.find.search import Scope
 from rmqinspect.output import SCHEMA_VERSION, View, Writer, open_destination, open_writer
 from rmqinspect.output.rows import json_objects
 from rmqinspect.output.screen import ScreenTable
 from rmqinspect.store.model import Store
-from rmqinspect.text import count, escape_json, group_digits
+from rmqinspect.tables.groups import GROUPS
+from rmqinspect.tables.sources import unread_places
+from rmqinspect.text import count, group_digits
 from rmqinspect.times import format_micros
 from rmqinspect.version import tool_name
 
 if TYPE_CHECKING:
     from rmqinspect.output.writer import Out
+
+MOST_LIVES = 5  # that are traced unless all are asked for
+_MOST_HITS = 50  # of which some are traced: more are an overview
+
+
+_AT_ONCE = 64  # hits whose copies are searched together
+
+
+class Traced(NamedTuple):
+    """The life of a message in one store."""
+
+    store: "Store"
+    life: Life
+
+
+class Lives:
+    """Takes hits, and traces their lives. Copies of one message have one life."""
+
+    def __init__(self, life: bool | None, *, scan: bool, jobs: int, unread: dict[str, None]) -> None:
+        """Trace all hits, none, or a few of few (None); `scan`: by reading the whole log, in so many threads.
+
+        `unread` gets a line for everything that the lives need and that could not be read.
+        """
+        self.unread = unread
+        self._all = life is True
+        self._wanted = life is not False
+        self._scan, self._jobs = scan, jobs
+        self._hits: list[tuple[Store, int]] = []
+        self._left = 0
+        self._problems: list[str] = []
+
+    def take(self, store: "Store", rows: "pa.RecordBatch") -> None:
+        """Take some hits."""
+        if self._wanted and (self._all or len(self._hits) <= _MOST_HITS):
+            self._hits += ((store, place) for place in rows.column("physical_offset").to_pylist())
+
+    def traced(self) -> Iterator[Traced]:
+        """Yield the lives, in the order of the hits."""
+        if not self._all and len(self._hits) > _MOST_HITS:
+            return
+        shown, met = 0, set[tuple[str, int]]()
+        tracers: dict[str, LifeTracer] = {}
+        with ExitStack() as stack:
+            for number, (store, place) in enumerate(self._hits):
+                if (store.name, place) in met:
+                    continue
+                if shown == MOST_LIVES and not self._all:
+                    self._left += 1
+                    continue
+                if store.name not in tracers:
+                    tracers[store.name] = stack.enter_context(LifeTracer(store))
+                if self._all and not tracers[store.name].is_prepared(place):
+                    following = self._hits[number : number + _AT_ONCE]
+                    with suppress(Unreadable):  # then each is traced for itself, and says so
+                        tracers[store.name].prepare(
+                            at for one, at in following if one is store and (one.name, at) not in met
+                        )
+                life = self._trace(tracers[store.name], place)
+                if life is not None:
+                    shown += 1
+                    met |= {(store.name, step.physical_offset) for step in life.steps}
+                    tracer = tracers[store.name]
+                    why = tracer.consumers.unread
+                    groups = [] if why is None else [f"groups not known: {why}"]
+                    lines = unread_places(tracer.store, (GROUPS.name,)) or groups
+                    self.unread.update(dict.fromkeys([*lines, *tracer.unread]))
+                    yield Traced(store, life)
+
+    def _trace(self, tracer: LifeTracer, place: int) -> Life | None:
+        try:
+            return tracer.trace(place, everything=self._scan, jobs=self._jobs)
+        except (NothingFound, Unreadable) as error:  # the files may change while they are read
+            self._problems.append(str(error))
+            return None
+
+    def remarks(self) -> Iterator[str]:
+        """Yield what was not traced, after `traced`."""
+        yield from self._problems
+        if self._wanted and not self._all and len(self._hits) > _MOST_HITS:
+            yield "--life shows what became of each message"
+        if self._left:
+            yield f"the lives of {group_digits(MOST_LIVES)} messages are shown; --life shows those of all hits"
+
 
 _SCREEN = Screen(indent=16)
 _LISTED = 3  # of what could not be read
@@ -103,11 +191,11 @@ class _ScreenSink:
         if self._table is not None:
             self._table.finish()
         for traced in lives:
-            self._write(["", *self._life_lines(traced, finding)])
+            write_lines(self._out, "", *self._life_lines(traced, finding))
         lines = list(miss_lines(finding, misses))
         if lines and self._table is not None:
             lines.insert(0, "")
-        self._write(lines)
+        write_lines(self._out, *lines)
 
     def _life_lines(self, traced: Traced, finding: Finding) -> Iterator[str]:
         arguments = self._plan.arguments
@@ -121,9 +209,6 @@ class _ScreenSink:
             record=named if finding.total > 1 else None,
             everything=arguments.verbose > 0,
         )
-
-    def _write(self, lines: Sequence[str]) -> None:
-        self._out.write("".join(f"{line}\n" for line in lines).encode())
 
 
 # --- misses as lines ------------------------------------------------------------------------------
@@ -176,7 +261,7 @@ def _describe_rest(searched: Searched, scopes: Sequence[Scope], *, several: bool
     start = searched.store.log_start
     if start:
         rest.append(f"anything before physical offset {group_digits(start)}")
-    if scopes and all(scope.pointed for scope in scopes):
+    if scopes and all(scope.pointed and scope.whole[0] < scope.whole[1] for scope in scopes):
         rest.append("the rest of the log: --scan reads it")
     return ", ".join(rest)
 
@@ -208,12 +293,14 @@ class _Document:
             "lives": [
                 {
                     "store": one.store.name,
-                    "reach": _reach_document(one),
+                    "reach": None if (found := out_of_reach(one.store, one.life)) is None else found._asdict(),
                     **life_document(one.life, self._view.zone, redaction),
                 }
                 for one in lives
             ],
-            "stores": [_store_document(one) for one in finding.searched],
+            "stores": [
+                {"name": one.store.name, "hits": one.hits, **scope_document(one.scope)} for one in finding.searched
+            ],
             "misses": [_miss_document(miss) for miss in misses],
             "complete": not finding.unread,
             "more": bool(finding.more),
@@ -225,21 +312,7 @@ class _Document:
         self._end({"complete": False, "more": False})
 
     def _end(self, tail: dict[str, Any]) -> None:
-        text = escape_json(json.dumps(tail, ensure_ascii=False))
-        self._out.write(f"{'' if self._empty else chr(10)}], {text[1:]}\n".encode())
-
-
-def _reach_document(traced: Traced) -> dict[str, str] | None:
-    found = out_of_reach(traced.store, traced.life)
-    return None if found is None else {"reason": found.reason, "text": found.text}
-
-
-def _store_document(searched: Searched) -> dict[str, Any]:
-    return {
-        "name": searched.store.name,
-        "hits": searched.hits,
-        **scope_document(searched.scope),
-    }
+        write_lines(self._out, f"{'' if self._empty else chr(10)}], {json_line(tail)[1:]}")
 
 
 def scope_document(scope: Scope) -> dict[str, Any]:

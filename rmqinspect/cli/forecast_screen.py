@@ -2,32 +2,54 @@
 
     scan       begins in commitlog/00000000000000000000, the first segment; looked for: …
     stops at   97 187 = segment 65536 + 31 651 (0x7ba3): BODYCRC does not match the body
-    log        end 217 698 becomes 97 187; segments 131072, 196608 and 262144 are deleted
-    VERDICT    STARTS, LOSES DATA: 145 records. Copy the store before you start anything.
+    log        end 217 698 becomes 97 187
+    deletes    segments 131072, 196608; empty segment 262144
+    before any start: copy the store
+    VERDICT    STARTS, LOSES DATA: 145 records
 
 Where releases differ, each has a block of its own, and the verdict is that of the worst.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
+from functools import partial
 from itertools import chain, groupby
 
-from rmqinspect.cli.labelled import Screen, fold, line_width, pad
+from rmqinspect.cli.labelled import Screen, columns, fold, line_width
 from rmqinspect.forecast.check import REASONS
-from rmqinspect.forecast.outcome import Alternative, Forecast, Losses, Outcome, QueueOutcome, Verdict
-from rmqinspect.forecast.words import loss_words, outcome_words, refusal_words, span_of, verdict_line
+from rmqinspect.forecast.outcome import (
+    COSTS,
+    Alternative,
+    Forecast,
+    GroupBeyond,
+    GroupStart,
+    Losses,
+    Outcome,
+    QueueOutcome,
+    Verdict,
+    already_lost,
+    group_words,
+    healed_words,
+    loss_words,
+    outcome_words,
+    proof_words,
+    refusal_words,
+    span_of,
+    unit_words,
+    verdict_line,
+)
 from rmqinspect.store.model import Store
-from rmqinspect.text import cell_width, count, cut_cells, describe_offset, escape, group_digits
+from rmqinspect.text import cell_width, clip, count, describe_offset, escape, group_digits
 from rmqinspect.times import time_words
 
-SCREEN = Screen(indent=11)
+SCREEN = Screen(indent=11, cut=True)
 _LISTED = 6  # segments, files and groups that are named; the others are counted
 _TOPICS = 10  # with a line in the table of losses
 _QUEUES = 20  # with a line in the table of queues
 _WAYS = 6  # other ways to start that are named: the better ones, and the others
-_NARROWEST, _WIDEST = 15, 40  # cells of a name in a table
-_COPY_FIRST = "Copy the store before you start anything."
+_WIDEST = 40  # cells of a name in a table
+aligned = partial(columns, gap=3, narrow=1, least=15)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +75,10 @@ def screen(forecast: Forecast, store: Store, look: Look) -> Iterator[str]:
         yield from SCREEN.several("load", loads) if len(blocks) > 1 else SCREEN.several("", loads)
         yield from _scan_lines(block)
         yield from _start_lines(outcome)
-        yield from _loss_lines(outcome.losses, look.zone)
+        if outcome is forecast.worst and outcome.refusal and forecast.instead and forecast.instead[0].is_better:
+            best = forecast.instead[0]
+            yield from SCREEN.rows("best", f"{best.way}: {_price_words(best)}")
+        yield from _loss_lines(outcome, look.zone)
         if look.queues:
             yield from _queue_table(outcome.queues)
         yield from SCREEN.several("note", outcome.notes)
@@ -66,33 +91,33 @@ def alike(forecast: Forecast) -> list[list[Outcome]]:
 
 
 def _consequences(outcome: Outcome) -> list[str]:
-    lines = (*_load_words(outcome), *_start_lines(outcome), *_loss_lines(outcome.losses, UTC))
+    lines = (*_load_words(outcome), *_start_lines(outcome), *_loss_lines(outcome, UTC))
     return [outcome.verdict.value, *lines, *_queue_table(outcome.queues), *outcome.notes]
 
 
 def verdict_lines(forecast: Forecast) -> Iterator[str]:
-    """Yield the line `VERDICT`, which scripts read, and before it the advice that does not fit into it."""
+    """Yield the line `VERDICT`, which scripts read, and before it the advice."""
     text = verdict_line(forecast)
     if cell_width(escape(text)) > line_width() - SCREEN.indent:
         # The reason stands above.
         text = text.split(": ")[0]
-    if forecast.worst.verdict in (Verdict.LOSES, Verdict.REFUSES):
-        if cell_width(escape(text)) + len(_COPY_FIRST) + 2 <= line_width() - SCREEN.indent:
-            text = f"{text}. {_COPY_FIRST}"
-        else:
-            yield from SCREEN.rows("first", _COPY_FIRST)
+    if forecast.worst.verdict in COSTS:
+        yield from SCREEN.rows("before any start:", "copy the store")
     yield from SCREEN.fitted("VERDICT", text)
 
 
 def _exit_words(outcome: Outcome, store: Store) -> Iterator[str]:
     if not outcome.release:
         return
-    has_abort = any(file.name == "abort" for file in store.files)
+    has_folder = store.has_folder("abort")
+    has_abort = store.has_file("abort") or has_folder
     word = "clean" if outcome.clean_exit else "unclean"
     if has_abort == outcome.clean_exit:
         yield f"{word} exit, as asked for"
+    elif has_abort:
+        yield f"{word} exit, because the {'folder' if has_folder else 'file'} abort is there"
     else:
-        yield f"{word} exit, because the file abort is there" if has_abort else f"{word} exit: there is no file abort"
+        yield f"{word} exit: there is no file abort"
 
 
 def _files(store: Store) -> str:
@@ -110,23 +135,32 @@ def _start_lines(outcome: Outcome) -> Iterator[str]:
     yield from SCREEN.rows("stops at", _stop_words(outcome))
     if outcome.refusal is not None:
         yield from SCREEN.rows("refuses", f"{refusal_words(outcome.refusal)} ({outcome.refusal.rule})")
-        yield from SCREEN.rows("remedy", outcome.refusal.remedy)
+        yield from replace(SCREEN, cut=False).rows("remedy", outcome.refusal.remedy)  # its command is copied
+        yield from SCREEN.rows("deletes", "; ".join(_deleted_words(outcome)))
         return
     if outcome.unknown is not None:
         yield from SCREEN.rows("not known", outcome.unknown)
         return
     yield from SCREEN.rows("log", _log_words(outcome))
+    if copies := outcome.losses.copies:
+        are = "is a copy of another" if copies == 1 else "are copies of others"
+        yield from SCREEN.rows(
+            "copies", f"{count(copies, 'record')} behind the new end {are}: no message is lost by that"
+        )
     yield from SCREEN.several("queues", _queue_words(outcome))
     yield from SCREEN.rows("index", _index_words(outcome))
+    yield from SCREEN.rows("deletes", "; ".join(_deleted_words(outcome)))
+    yield from SCREEN.rows("heals", healed_words(outcome))
     yield from SCREEN.several("groups", _group_words(outcome))
+    yield from SCREEN.rows("already lost:", "; ".join(already_lost(outcome)))
 
 
 def _load_words(outcome: Outcome) -> Iterator[str]:
-    if outcome.ignored_files:
+    if outcome.verdict is Verdict.EMPTY and f"commitlog/{0:020}" in outcome.ignored_files:
+        yield f"not loaded: {_some(outcome.ignored_files)}"
+        yield "the first message that is written goes over segment 0: do not start it"
+    elif outcome.ignored_files:
         yield f"not loaded, and left: {_some(outcome.ignored_files)}"
-    if outcome.deleted_index_files:
-        names = _some([f"index/{name}" for name in outcome.deleted_index_files])
-        yield f"{names}: deleted, newer than the checkpoint says"
     if outcome.config_from_backup:
         yield f"read from .bak: {_some(outcome.config_from_backup)}"
 
@@ -164,21 +198,35 @@ def reason_words(rule: str) -> str:
 def _log_words(outcome: Outcome) -> str:
     end, was = outcome.end_offset, outcome.losses.end
     if outcome.min_offset < 0:
-        return "there is no segment: it begins at 0"
+        proved = f", though {proof_words(outcome)} one" if outcome.proofs else ""
+        return f"there is no segment: it begins at 0{proved}"
     if was is not None and was > end:
         text = f"end {group_digits(was)} becomes {group_digits(end)}"
     else:
         text = f"ends at {group_digits(end)}: no record is cut off"
-    deleted = outcome.deleted_segments
-    if deleted:
-        names = _some([str(base) for base in deleted])
-        text += f"; {'segment' if len(deleted) == 1 else 'segments'} {names} {_are(len(deleted))} deleted"
-    return text
+    return f"begins at {group_digits(outcome.min_offset)}; {text}" if outcome.min_offset else text
+
+
+def _deleted_words(outcome: Outcome) -> Iterator[str]:
+    """Yield the files that a start deletes, by kind; segments and index files by name."""
+    empty = set(outcome.empty_segments)
+    for names, what in (
+        ([str(base) for base in outcome.deleted_segments if base not in empty], "segment"),
+        (list(map(str, outcome.empty_segments)), "empty segment"),
+    ):
+        if names:
+            yield f"{what}{'' if len(names) == 1 else 's'} {_some(names)}"
+    files = sum(name.startswith(("consumequeue", "batchconsumequeue")) for name in outcome.deleted_files)
+    if files:
+        yield count(files, "queue file")
+    if outcome.deleted_index_files:
+        names = [f"index/{name}" for name in outcome.deleted_index_files]
+        yield f"{_some(names)}, newer than the checkpoint says"
 
 
 def _queue_words(outcome: Outcome) -> Iterator[str]:
     for name, words in (
-        ("given_twice", "next queue offsets are given out a second time in {queues} ({offset})"),
+        ("given_twice", "{offset} in {queues} will be used again"),
         ("cut", "{unit} of {queues} {are} cut off"),
         ("added", "{unit} {are} added to {queues}"),
     ):
@@ -187,20 +235,13 @@ def _queue_words(outcome: Outcome) -> Iterator[str]:
             total = sum(numbers)
             yield words.format(
                 queues=count(len(numbers), "queue"),
-                offset=count(total, "offset"),
+                offset=count(total, "queue offset"),
                 unit=count(total, "unit"),
                 are=_are(total),
             )
-    losses = outcome.losses
-    without_record = losses.units - losses.messages
-    if without_record > 0:
-        yield f"at least {group_digits(without_record)} of the units lead to no record that is there now"
     raised = sum(queue.min_after != queue.min_before for queue in outcome.queues)
     if raised:
         yield f"the minimum of {count(raised, 'queue')} becomes another"
-    files = sum(name.startswith(("consumequeue", "batchconsumequeue")) for name in outcome.deleted_files)
-    if files:
-        yield f"{count(files, 'queue file')} {_are(files)} deleted"
     if outcome.unreachable:
         number = count(outcome.unreachable, "message")
         yield f"{number} of the log lose their unit: no consumer gets them"
@@ -223,18 +264,30 @@ def _group_words(outcome: Outcome) -> Iterator[str]:
         groups = len({group.group for group in beyond})
         verb = "has" if groups == 1 else "have"
         yield f"{count(groups, 'group')} {verb} offsets beyond the new maximum of {count(len(beyond), 'queue')}"
-    for group in beyond[:_LISTED]:
-        place = f"{_clipped(group.group)} in {_clipped(group.topic)} queue {group.queue_id}"
-        yield f"{place}: {group_digits(group.offset)}, the maximum becomes {group_digits(group.max_offset)}"
-    if len(beyond) > _LISTED:
-        yield f"and {group_digits(len(beyond) - _LISTED)} more (-f json lists all)"
+    for group in outcome.groups[:_LISTED]:
+        yield f"{_clipped(group.group)}, {_place(group, beyond)}: {group_words(group)}"
+    if len(outcome.groups) > _LISTED:
+        yield f"and {count(len(outcome.groups) - _LISTED, 'more group')} (-f json lists all)"
+
+
+def _place(group: GroupStart, beyond: Sequence[GroupBeyond]) -> str:
+    """Return the queues that are about a group: `TopicA queue 0 (offset 51, maximum 20)`, `9 queues of 2 topics`."""
+    topics = sorted({topic for topic, _ in group.queues})
+    if len(group.queues) > 1:
+        of = _clipped(topics[0]) if len(topics) == 1 else count(len(topics), "topic")
+        return f"{count(len(group.queues), 'queue')} of {of}"
+    ((topic, queue_id),) = group.queues
+    ends = [one for one in beyond if (one.group, one.topic, one.queue_id) == (group.group, topic, queue_id)]
+    far = "".join(f" (offset {group_digits(one.offset)}, maximum {group_digits(one.max_offset)})" for one in ends)
+    return f"{_clipped(topic)} queue {queue_id}{far}"
 
 
 # --- tables -------------------------------------------------------------------------------------------
 
 
-def _loss_lines(losses: Losses, zone: tzinfo) -> Iterator[str]:
+def _loss_lines(outcome: Outcome, zone: tzinfo) -> Iterator[str]:
     """Yield the table of what is lost by topic, the largest first, and its sum."""
+    losses = outcome.losses
     if not losses.messages:
         return
     topics = sorted(losses.by_topic, key=lambda topic: (-losses.by_topic[topic], topic))
@@ -245,6 +298,8 @@ def _loss_lines(losses: Losses, zone: tzinfo) -> Iterator[str]:
     if folded:
         rows.append(_loss_row(f"  {len(folded)} more topics", folded, losses, zone))
     intact = f"{group_digits(losses.intact)} of the {group_digits(losses.messages)} are intact on disk now"
+    if outcome.verdict is Verdict.EMPTY:
+        intact += "; the broker begins without them"
     whole = (group_digits(number) for number in (losses.messages, losses.bytes, losses.units))
     *lines, last = aligned([*rows, ("  all", *whole, "")], "<>>>>")
     yield from lines
@@ -283,21 +338,6 @@ def _queue_table(queues: Sequence[QueueOutcome]) -> Iterator[str]:
         yield f"  {count(len(changed) - _QUEUES, 'more queue')} (-f json lists all)"
 
 
-def aligned(rows: Sequence[tuple[str, ...]], sides: str) -> Iterator[str]:
-    """Yield rows in columns three spaces apart; `sides` has `<` or `>` for each column.
-
-    The first column gives way where a line would be too wide.
-    """
-    first, *others = (max(map(cell_width, column)) for column in zip(*rows, strict=True))
-    first = min(first, max(line_width() - sum(others) - 3 * len(others), _NARROWEST))
-    for row in rows:
-        cells = (
-            pad(cell, width) if side == "<" else " " * (width - cell_width(cell)) + cell
-            for cell, width, side in zip((_clipped(row[0], first), *row[1:]), (first, *others), sides, strict=True)
-        )
-        yield "   ".join(cells).rstrip()
-
-
 # --- other ways ---------------------------------------------------------------------------------------
 
 
@@ -310,10 +350,10 @@ def _way_lines(forecast: Forecast) -> Iterator[str]:
     yield "instead (nothing was changed; each way was walked)"
     widths = [cell_width(escape(way.way)) for way in better]
     room = line_width() // 2
-    aside = Screen(indent=max((width for width in widths if width <= room), default=2) + 2, lead=2)
+    aside = Screen(indent=max((width for width in widths if width <= room), default=2) + 2, lead=2, cut=True)
     for way, width in zip(better[:_WAYS], widths, strict=False):
         if width > room:
-            yield from (f"  {line}" for line in fold(escape(way.way), line_width() - 2))
+            yield from (f"  {line}" for line in fold(escape(way.way), line_width() - 2, cut=True))
         yield from aside.rows("" if width > room else way.way, way_words(way))
     if len(better) > _WAYS:
         yield f"  and {count(len(better) - _WAYS, 'more way')} (-f json lists all)"
@@ -321,7 +361,7 @@ def _way_lines(forecast: Forecast) -> Iterator[str]:
     if len(others) > _WAYS:
         named.append(f"{group_digits(len(others) - _WAYS)} more")
     label = "not better:" if better else "no way is better:"
-    yield from Screen(indent=len(label) + 1, lead=2).rows(label, ", ".join(named))
+    yield from Screen(indent=len(label) + 1, lead=2, cut=True).rows(label, ", ".join(named))
 
 
 def way_words(way: Alternative) -> str:
@@ -331,9 +371,11 @@ def way_words(way: Alternative) -> str:
 
 
 def _price_words(way: Alternative) -> str:
-    if way.outcome.verdict in (Verdict.SAFE, Verdict.LOSES):
-        return f"loses {loss_words(way.outcome)}"
-    return {Verdict.REFUSES: "will not start", Verdict.UNKNOWN: "cannot tell"}[way.outcome.verdict]
+    others = {Verdict.REFUSES: "will not start", Verdict.UNKNOWN: "cannot tell"}
+    if way.outcome.verdict in others:
+        return others[way.outcome.verdict]
+    starts = "starts empty" if way.outcome.verdict is Verdict.EMPTY else f"loses {loss_words(way.outcome)}"
+    return "; ".join((starts, *unit_words(way), *way.remedy.costs))
 
 
 # --- all versions -------------------------------------------------------------------------------------
@@ -354,6 +396,7 @@ SHORT_REASONS = {
     "length": "TOTALSIZE not the sum",
     "inner_batch": "INNER_NUM no number",
     "offset": "PHYSICALOFFSET",
+    "blank_size": "blank record inside",
     "entry_magic": "entry: magic code",
     "entry_size": "entry: size",
     "entry_place": "entry: place",
@@ -400,6 +443,5 @@ def _some(texts: Sequence[str]) -> str:
     return ", ".join(texts[:_LISTED]) + more
 
 
-def _clipped(text: str, width: int = _WIDEST) -> str:
-    text = escape(text)
-    return text if cell_width(text) <= width else cut_cells(text, width - 1) + "…"
+def _clipped(text: str) -> str:
+    return clip(escape(text), _WIDEST)

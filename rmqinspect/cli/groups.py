@@ -1,31 +1,45 @@
-"""`rmqinspect groups`: how far consumer groups are in their queues, what they lost, what nobody consumes."""
+"""`rmqinspect groups`: how far consumer groups are in their queues, what they lost, what nobody consumes.
+
+group           topic      queues     lag  lost  oldest unconsumed         inflow/h
+order-service   orders          8  10 240     0  2026-11-21T08:38:19.980Z    11 520
+"""
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import tzinfo
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import click
 
-from rmqinspect.cli.documents import print_line, printed_to
+from rmqinspect.cli.documents import printed_to
+from rmqinspect.cli.labelled import Screen, columns
 from rmqinspect.cli.options import NamedSourceOptions, choose_format, open_named, use_colour
 from rmqinspect.cli.parameters import option, takes
-from rmqinspect.cli.progress import Progress
-from rmqinspect.cli.rows_plan import MessageOptions, RowsOptions
 from rmqinspect.cli.selection import TopicOptions, UnconsumedOptions, with_offsets
-from rmqinspect.cli.status import ExitStatus
-from rmqinspect.cli.table_rows import print_rows
+from rmqinspect.cli.session import Session, tell_unmatched
+from rmqinspect.cli.table_rows import MessageOptions, RowsOptions, print_rows
+from rmqinspect.commands import UNCONSUMED, fill_command
+from rmqinspect.rocksdb.databases import why_unknown
+from rmqinspect.system.uri import shown
+from rmqinspect.text import clip, count, describe_duration, escape, group_digits
+from rmqinspect.times import format_micros, format_millis
 
 if TYPE_CHECKING:
-    from rmqinspect.find.group_survey import GroupSurvey
+    from rmqinspect.find.consumers import GroupSurvey, GroupTopic, OffsetFile, TopicContent
     from rmqinspect.store.model import Store
     from rmqinspect.tables.filters import Selection
     from rmqinspect.tables.groups import Position
+    from rmqinspect.tables.table import Request
 
-_ALL = 1 << 31  # lines
-_TIMES = frozenset({"oldest_unconsumed", "inflow"})
 STATUSES = ("ok", "behind_min", "beyond_max", "no_queue")
+
+_SCREEN = Screen(indent=14, phrases=True)
+_LISTED = 20  # lines of groups, unless -n or -v says otherwise
+_SOME = 6  # lines of everything else
+_SOME_CELLS = 40  # of a name in a text
+_TIMES = frozenset({"oldest_unconsumed", "inflow"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,23 +75,17 @@ def command(arguments: GroupsArguments) -> int:
     gc.disable()
     try:
         stores = open_named(arguments)
-        if arguments.unconsumed is not None or format_ != "table" or arguments.columns is not None:
-            return _print_rows(stores, arguments)
-        return _print_screens(stores, arguments)
+        if arguments.unconsumed is None and format_ == "table" and arguments.columns is None:
+            return _print_screens(stores, arguments)
+
+        from rmqinspect.tables.groups import GROUPS
+        from rmqinspect.tables.log import MESSAGES_TABLE
+
+        table = GROUPS if arguments.unconsumed is None else MESSAGES_TABLE
+        with with_offsets(stores, arguments, arguments.unpacking) as whole:
+            return print_rows(whole, table, arguments, _selection(arguments))
     finally:
         gc.enable()
-
-
-# --- rows -------------------------------------------------------------------------------------------------
-
-
-def _print_rows(stores: "Sequence[Store]", arguments: GroupsArguments) -> int:
-    from rmqinspect.tables.groups import GROUPS
-    from rmqinspect.tables.log import MESSAGES_TABLE
-
-    table = GROUPS if arguments.unconsumed is None else MESSAGES_TABLE
-    with with_offsets(stores, arguments, arguments.unpacking) as whole:
-        return print_rows(whole, table, arguments, _selection(arguments))
 
 
 def _selection(arguments: GroupsArguments) -> "Selection":
@@ -93,75 +101,62 @@ def _selection(arguments: GroupsArguments) -> "Selection":
     )
 
 
-# --- screens ----------------------------------------------------------------------------------------------
-
-
 def _print_screens(stores: "Sequence[Store]", arguments: GroupsArguments) -> int:
-    evidence = [path for store in stores for path in store.paths]
+    from rmqinspect.find.consumers import survey_groups
+    from rmqinspect.tables.groups import GROUPS
+
+    filters = _Filters(arguments)
     colour = use_colour(arguments.color, arguments.output)
-    with Progress(0, arguments.progress, quiet=arguments.quiet) as progress:
-        screens = _Screens(arguments, progress)
-        with printed_to(arguments.output, evidence):
-            for number, store in enumerate(stores):
-                if number:
-                    click.echo()
-                for line in screens.of(store):
-                    print_line(line, colour=colour)
-        return screens.conclude()
+    beyond = False
+    with Session(arguments, stores) as session, printed_to(arguments.output, session.evidence):
+        for store in session.stores(GROUPS.databases, GROUPS.name):
+            request = session.request(store)
+            survey = survey_groups(store, request, filters.want)
+            filters.narrow(survey)
+            beyond |= any(position.status == "beyond_max" for line in survey.lines for position in line.positions)
+            for problem in survey.problems:
+                (session.progress.remark if survey.readable else session.complain)(f"{store.name}: {problem}")
+            lines = _lines(survey, store, arguments, replace(request, columns=_TIMES))
+            session.show(lines, colour=colour)
+    missed = tell_unmatched(filters.selection, session.progress)
+    for pattern in filters.unmatched_groups():
+        session.progress.complain(f"no group matches {pattern}")
+        missed = True
+    return session.status(damaged=beyond, missed=missed)
 
 
-class _Screens:
-    """Surveys stores one after the other, and counts what decides the exit status."""
+class _Filters:
+    """What of a survey is asked for."""
 
-    def __init__(self, arguments: GroupsArguments, progress: Progress) -> None:
+    def __init__(self, arguments: GroupsArguments) -> None:
         self._arguments = arguments
-        self._progress = progress
-        self._selection = _selection(arguments)
+        self.selection = _selection(arguments)
         self._groups: set[str] = set()  # those that a pattern has met
-        self._unread = 0
-        self._beyond = False
 
-    def of(self, store: "Store") -> Iterator[str]:
-        """Yield the lines of a store's screen."""
-        from rmqinspect.cli.groups_screen import Look, lines_of
-        from rmqinspect.find.group_survey import survey_groups
-        from rmqinspect.rocksdb.unpack import unpacked
-        from rmqinspect.tables.groups import GROUPS
-        from rmqinspect.tables.sources import unread_places
-        from rmqinspect.tables.table import Request
-
-        request = Request(on_unreadable=self._note_unread, on_remark=self._progress.remark)
-        with unpacked(store, self._arguments.unpacking, GROUPS.databases) as whole:
-            for remark in whole.remarks if self._arguments.verbose else whole.remarks[len(store.remarks) :]:
-                self._progress.remark(f"{store.name}: {remark}")
-            for message in unread_places(whole, (GROUPS.name,)):
-                self._note_unread(message)
-            survey = survey_groups(whole, request, self._is_wanted)
-            self._narrow(survey)
-            self._tell(survey, whole)
-            self._progress.clear()
-            limit = _ALL if self._arguments.verbose and self._arguments.limit is None else self._arguments.limit
-            look = Look(self._arguments.zone, self._arguments.paths, limit)
-            yield from lines_of(survey, whole, look, replace(request, columns=_TIMES))
-
-    def _is_wanted(self, position: "Position") -> bool:
+    def want(self, position: "Position") -> bool:
+        """Return whether an offset of a group is asked for."""
         entry, statuses = position.entry, self._arguments.statuses
-        if not self._is_wanted_group(entry.group) or (statuses and position.status not in statuses):
+        if not self._want_group(entry.group) or (statuses and position.status not in statuses):
             return False
-        return self._selection.wants_queue(entry.topic, entry.queue_id)
+        return self.selection.wants_queue(entry.topic, entry.queue_id)
 
-    def _is_wanted_group(self, group: str) -> bool:
+    def _want_group(self, group: str) -> bool:
         patterns = self._arguments.groups
         if patterns and not any(fnmatchcase(group, pattern) for pattern in patterns):
             return False
         self._groups.add(group)
         return True
 
-    def _narrow(self, survey: "GroupSurvey") -> None:
-        """Leave out the topics without an offset that the filters do not ask for."""
-        arguments, wants = self._arguments, self._selection.wants_topic
+    def unmatched_groups(self) -> list[str]:
+        """Return the patterns that no group has met."""
+        patterns = self._arguments.groups
+        return [pattern for pattern in patterns if not any(fnmatchcase(group, pattern) for group in self._groups)]
+
+    def narrow(self, survey: "GroupSurvey") -> None:
+        """Leave out the topics without an offset that are not asked for."""
+        arguments, wants = self._arguments, self.selection.wants_topic
         survey.retries, survey.dead_letters = (
-            [one for one in some if wants(one.topic) and self._is_wanted_group(one.group or "")]
+            [one for one in some if wants(one.topic) and self._want_group(one.group or "")]
             for some in (survey.retries, survey.dead_letters)
         )
         survey.unconsumed = [one for one in survey.unconsumed if wants(one.topic) and not arguments.groups]
@@ -169,33 +164,196 @@ class _Screens:
             survey.retries, survey.dead_letters, survey.unconsumed = [], [], []
         if arguments.groups or arguments.statuses or arguments.topics:
             survey.light_queues = 0
+        self.selection.topics_seen.update(survey.topics)
 
-    def _tell(self, survey: "GroupSurvey", store: "Store") -> None:
-        """Tell what is wrong with the files of the offsets, and note what decides the exit status."""
-        self._selection.topics_seen.update(survey.topics)
-        self._beyond = self._beyond or any(
-            position.status == "beyond_max" for line in survey.lines for position in line.positions
+
+# --- the screen -------------------------------------------------------------------------------------------
+
+
+def _lines(survey: "GroupSurvey", store: "Store", arguments: GroupsArguments, request: "Request") -> Iterator[str]:
+    """Yield the screen of one store; the times of the lines that are shown are read for it."""
+    from rmqinspect.find.consumers import add_times
+
+    zone, limit, known = arguments.zone, arguments.limit, survey.queues > 0
+    unlimited = limit is None and arguments.verbose > 0
+    listed, some = (None if unlimited else usual if limit is None else limit for usual in (_LISTED, _SOME))
+    yield from _SCREEN.rows("store", _store(survey, store, zone))
+    yield from _SCREEN.several("offsets", _offsets(survey, store, zone))
+    lines = survey.lines
+    if lines:
+        unknown = f"not known: {why_unknown(store, 'queues') or 'no consume queue was given'}"
+        yield from _SCREEN.rows("lag", _sums(lines) if known else unknown)
+        yield from _SCREEN.several("", _gone(lines))
+        telling = lines if unlimited or limit is not None else [line for line in lines if line.weight]
+        shown_lines = (telling or lines)[:listed]
+        add_times(store, shown_lines, request)
+        yield from _table(shown_lines, zone, known=known)
+        told = {(line.group, line.topic) for line in shown_lines}
+        yield from _rest([line for line in lines if (line.group, line.topic) not in told], known=known)
+    yield from _SCREEN.several("popped", _folded(_popped(lines), some, "topic"))
+    retries, dead = (_contents(topics, survey, store, zone) for topics in (survey.retries, survey.dead_letters))
+    yield from _SCREEN.several("retry", _folded(retries, some, "topic"))
+    yield from _SCREEN.several("dead letters", _folded(dead, some, "topic"))
+    if survey.readable and not why_unknown(store, "consumer offsets"):
+        yield from _SCREEN.several("nobody", _nobody(survey, some))
+    worst = next((line.group for line in lines if line.lag and line.kind not in ("system", "broadcast")), None)
+    if worst is not None:
+        stores = tuple(map(shown, arguments.paths))
+        yield from _SCREEN.command("next", fill_command(UNCONSUMED, stores=stores, group=worst))
+
+
+# --- the head ---------------------------------------------------------------------------------------------
+
+
+def _store(survey: "GroupSurvey", store: "Store", zone: tzinfo) -> str:
+    groups = {line.group for line in survey.lines}
+    queues = {(line.topic, one.entry.queue_id) for line in survey.lines for one in line.positions}
+    topics = {topic for topic, _ in queues}
+    last = "" if survey.last_time is None else f"; last message {_moment(survey.last_time, zone)}"
+    where = f" with offsets in {count(len(queues), 'queue')} of {count(len(topics), 'topic')}" if groups else ""
+    return f"{store.name}: {count(len(groups), 'group')}{where}{last}"
+
+
+def _offsets(survey: "GroupSurvey", store: "Store", zone: tzinfo) -> Iterator[str]:
+    for file in survey.files:
+        yield _file(file, survey, zone)
+        for copy in file.copies:
+            if copy.behind or copy.ahead:
+                ahead = f", {count(copy.ahead, 'message')} not at all" if copy.ahead else ""
+                yield f"{copy.file}: with it {count(copy.behind, 'message')} would be consumed again{ahead}"
+    if not survey.files:
+        config = bool(store.config_files or store.unpacked_config)
+        none = "none: no consumerOffset.json that can be read" if config else "none: no config folder was given"
+        why = why_unknown(store, "consumer offsets")
+        yield none if why is None else f"not known: {why}"
+
+
+def _file(file: "OffsetFile", survey: "GroupSurvey", zone: tzinfo) -> str:
+    text = file.file
+    if file.written is not None:
+        text += f", written {_moment(file.written, zone)}{_against(file.written, survey.last_time)}"
+    elif file.version_time is not None:
+        text += f", changed {_moment(file.version_time, zone)} by its dataVersion"
+    if file.is_copy:
+        text += (
+            f": the file itself is not there or broken; what was consumed since then comes again, "
+            f"at most {count(survey.lag, 'message')}"
         )
-        for problem in survey.problems:
-            (self._progress.remark if survey.readable else self._note_unread)(f"{store.name}: {problem}")
+    return text
 
-    def _note_unread(self, message: str) -> None:
-        self._unread += 1
-        self._progress.complain(message)
 
-    def conclude(self) -> int:
-        """Tell of patterns that match nothing, and return the exit status."""
-        missed = False
-        for pattern in self._selection.unmatched_topics():
-            near = ", ".join(self._selection.near_topics(pattern))
-            self._progress.complain(f"no topic matches {pattern}" + (f"; near: {near}" if near else ""))
-            missed = True
-        for pattern in self._arguments.groups:
-            if not any(fnmatchcase(group, pattern) for group in self._groups):
-                self._progress.complain(f"no group matches {pattern}")
-                missed = True
-        if self._beyond and self._arguments.fail_on != "never":
-            return ExitStatus.DAMAGE
-        if self._unread:
-            return ExitStatus.UNREADABLE
-        return ExitStatus.NOTHING_FOUND if missed else ExitStatus.DONE
+def _against(written: int, last: int | None) -> str:
+    if last is None:
+        return ""
+    distance = describe_duration(abs(last - written) / 1000)
+    return f", {distance} {'before' if written < last else 'after'} the last message"
+
+
+def _sums(lines: "Sequence[GroupTopic]") -> str:
+    others = [line for line in lines if line.kind != "system"]
+    parts: list[str] = []
+    for name, value, some in (
+        ("{} not consumed", lambda line: line.lag, others),
+        ("{} gone before they were consumed", lambda line: line.lost, others),
+        ("offsets {} beyond the end of their queue", lambda line: line.beyond, lines),  # decides the exit status
+    ):
+        total, groups = _total(some, value)
+        if total or not parts:
+            of = f" by {count(groups, 'group')}" if groups else ""
+            parts.append(name.format(count(total, "message")) + of)
+    return "; ".join(parts)
+
+
+def _gone(lines: "Sequence[GroupTopic]") -> Iterator[str]:
+    """Yield which queues and which part of the log the groups miss."""
+    absent, groups = _total(lines, lambda line: line.absent)
+    if absent:
+        stand = "stands in a queue that is" if absent == 1 else "stand in queues that are"
+        yield f"{count(absent, 'offset')} of {count(groups, 'group')} {stand} not there"
+    not_here, _ = _total([line for line in lines if line.kind != "system"], lambda line: line.not_here)
+    if not_here:
+        yield f"the log is not here: {count(not_here, 'message')} of the lag cannot be served"
+
+
+def _total(lines: "Sequence[GroupTopic]", value: "Callable[[GroupTopic], int]") -> tuple[int, int]:
+    return sum(map(value, lines)), len({line.group for line in lines if value(line)})
+
+
+# --- the lines of groups ----------------------------------------------------------------------------------
+
+
+def _table(lines: "Sequence[GroupTopic]", zone: tzinfo, *, known: bool) -> Iterator[str]:
+    """Yield a header and a line for each; a column in which nothing is said is left out. `known`: whether lags are."""
+    numbers = [
+        ("queues", [group_digits(len(line.positions)) for line in lines]),
+        ("lag", [group_digits(line.lag) if known else "-" for line in lines]),
+    ]
+    if any(line.lost for line in lines):
+        numbers.append(("lost", [group_digits(line.lost) for line in lines]))
+    if any(line.beyond for line in lines):
+        numbers.append(("beyond", [group_digits(line.beyond) for line in lines]))
+    oldest = (line.oldest_unconsumed for line in lines)
+    numbers.append(("oldest unconsumed", ["-" if time is None else format_micros(time, zone) for time in oldest]))
+    inflow = (line.inflow for line in lines)
+    numbers.append(("inflow/h", ["-" if number is None else group_digits(number) for number in inflow]))
+    names = [("group", [escape(line.group) for line in lines]), ("topic", [escape(line.topic) for line in lines])]
+    rows = zip(*([name, *texts] for name, texts in (*names, *numbers)), strict=True)
+    yield from columns(list(rows), "<<" + ">" * len(numbers), narrow=2)
+
+
+def _rest(lines: "Sequence[GroupTopic]", *, known: bool) -> Iterator[str]:
+    if lines:
+        lag = sum(line.lag for line in lines)
+        behind = f", lag {group_digits(lag)}" if lag else " without lag" if known else ""
+        yield f"and {count(len(lines), 'line')} of {count(len({line.group for line in lines}), 'group')}{behind} (-v)"
+
+
+def _moment(milliseconds: int, zone: tzinfo) -> str:
+    return format_millis(milliseconds, zone) or f"{milliseconds} ms, not a valid time"
+
+
+# --- what follows -----------------------------------------------------------------------------------------
+
+
+def _popped(lines: "Sequence[GroupTopic]") -> Iterator[str]:
+    for line in lines:
+        if line.pops is not None:
+            to_pop = f"{count(line.lag, 'message')} to pop" if line.lag else "popped to the end"
+            waiting = line.pops.awaiting_revive
+            parts = (
+                f"{group_digits(line.pops.in_flight)} in flight, {group_digits(line.pops.acked)} acknowledged",
+                f"{group_digits(waiting)} due again and not revived" if waiting else "",
+            )
+            group, topic = (clip(escape(name), _SOME_CELLS) for name in (line.group, line.topic))
+            yield f"{group} of {topic}: {to_pop}; {', '.join(filter(None, parts))}"
+
+
+def _contents(topics: "Sequence[TopicContent]", survey: "GroupSurvey", store: "Store", zone: tzinfo) -> Iterator[str]:
+    from rmqinspect.commitlog.record_reader import RecordReader
+
+    with RecordReader(store) as times:
+        for one in topics:
+            stored = None if one.newest is None else times.timestamp_of(*one.newest)
+            newest = "" if stored is None else f", the last one {_moment(stored, zone)}"
+            gone = "" if one.group in survey.groups or not survey.readable else "; the group has no offsets"
+            yield f"{one.topic}: {count(one.messages, 'message')}{newest}{gone}"
+
+
+def _nobody(survey: "GroupSurvey", some: int | None) -> Iterator[str]:
+    topics = sorted(survey.unconsumed, key=lambda one: -one.messages)
+    if topics:
+        words = [f"{one.topic} ({count(one.messages, 'message')})" for one in topics[:some]]
+        left = len(topics) - len(words)
+        more = f" and {count(left, 'more topic')}" if left else ""
+        yield f"no group has an offset in {', '.join(words)}{more}"
+    if survey.light_queues:
+        yield f"no group has an offset in {count(survey.light_queues, 'light queue')} (%LMQ%)"
+
+
+def _folded(texts: Iterator[str], some: int | None, noun: str) -> Iterator[str]:
+    """Yield the first texts, and how many follow."""
+    for number, text in enumerate(texts):
+        if number == some:
+            yield f"and {count(1 + sum(1 for _ in texts), f'more {noun}')}"
+            return
+        yield text

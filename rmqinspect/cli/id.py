@@ -1,6 +1,5 @@
 """`rmqinspect id`: the parts of a message id. Needs no store, and imports no heavy library."""
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,14 +9,13 @@ from typing import Any
 import click
 
 from rmqinspect import times
-from rmqinspect.cli.documents import document_format, printed_to
+from rmqinspect.cli.documents import document_format, print_document, printed_to
 from rmqinspect.cli.labelled import Screen
 from rmqinspect.cli.options import DocumentOptions, LookOptions, use_colour
 from rmqinspect.cli.parameters import argument, option, takes
 from rmqinspect.codec import message_id as ids
 from rmqinspect.commands import FIND_ID, fill_command
 from rmqinspect.text import escape
-from rmqinspect.version import tool_name
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -71,7 +69,7 @@ def command(arguments: IdArguments) -> None:
     rows = [_row(reading, when, month, zone) for _, readings in decoded for reading in readings]
     with printed_to(arguments.output):
         if document_format(arguments) == "json":
-            click.echo(json.dumps(_document(rows), ensure_ascii=False))
+            print_document(rows=rows)
         else:
             _print(decoded, when, month, arguments)
 
@@ -93,10 +91,6 @@ def _print(
                 click.echo(line)
         for line in _SCREEN.rows("next", fill_command(FIND_ID, id=readings[0].text)):
             click.echo(line)
-
-
-def _document(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"schema_version": 1, "tool": tool_name(), "complete": True, "rows": rows}
 
 
 def _block(

@@ -1,7 +1,6 @@
 """`rmqinspect info`: one screen about a store, without a full scan."""
 
 import gc
-import json
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
@@ -9,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rmqinspect.cli.documents import document_format, print_line, printed_to
+from rmqinspect.cli.documents import document_format, print_document, print_line, printed_to
 from rmqinspect.cli.labelled import Screen, line_width
 from rmqinspect.cli.options import DocumentOptions, JobOptions, LookOptions, RocksdbOptions, SourceOptions, use_colour
 from rmqinspect.cli.parameters import RemarkOptions, takes
+from rmqinspect.cli.progress import print_remark
 from rmqinspect.cli.status import ExitStatus
-from rmqinspect.commands import DECODE, FORECAST, GROUPS, USAGE, VERIFY, fill_command
+from rmqinspect.commands import DECODE, FORECAST, GROUPS, USAGE, VERIFY, fill_command, quote
 from rmqinspect.system.uri import shown
-from rmqinspect.text import count, describe_size, escape, escape_json, group_digits
+from rmqinspect.text import count, describe_size, group_digits
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from rmqinspect.store.model import Store
 
 _SCREEN = Screen(indent=14, phrases=True)
-_MOST_SCANNED = 2 << 30  # bytes of segments: by default the one in use, and the preallocated one behind it
+_MOST_READ = 10_000_000  # bytes, whatever the size of the store: a start that reads more is not forecast here
+# How often a forecast of a small store reads a byte that a start reads, at most: pages for single records and units,
+# once for each run of releases. Measured on the samples.
+_READS_CLEAN, _READS_UNCLEAN = 2, 16
 _LISTED = 4  # oddities, names and ranges listed; the others are counted
 
 # Checkpoint fields -> their names on the screen.
@@ -64,26 +67,26 @@ def command(arguments: InfoArguments) -> int:
         with unpacked(store, replace(arguments.unpacking, ends_only=True)) as whole:
             facts = overview(whole)
             before = FileReader.bytes_read
-            start = _next_start(whole)
+            start = _next_start(whole, facts)
         facts = replace(facts, bytes_read=facts.bytes_read + FileReader.bytes_read - before)
     finally:
         gc.enable()
     if not arguments.quiet:
         print(f"read {facts.bytes_read / 1e6:.1f} MB", file=sys.stderr)
         for remark in facts.remarks:
-            print(escape(remark), file=sys.stderr)
+            print_remark(remark)
     colour = use_colour(arguments.color, arguments.output)
     with printed_to(arguments.output, store.paths):
         if document_format(arguments) == "json":
-            click.echo(escape_json(json.dumps(_document(facts, start), ensure_ascii=False)))
+            print_document(complete=not facts.unread, **_document(facts, start))
         else:
-            for label, text in (*_rows(facts, arguments.zone), *_start_rows(facts, start)):
+            for label, text in (*_rows(facts, arguments.zone), *_start_rows(facts, start, arguments)):
                 for line in _SCREEN.rows(label, text):
                     print_line(line, colour=colour)
-            for line in _next(facts, tuple(map(shown, arguments.paths)) or (facts.name,)):
+            for line in _next(facts, arguments):
                 print_line(line, colour=colour)
     for problem in facts.unread:
-        print(f"not read: {escape(problem)}", file=sys.stderr)
+        print_remark(f"not read: {problem}")
     return ExitStatus.UNREADABLE if facts.unread else ExitStatus.DONE
 
 
@@ -91,15 +94,22 @@ class _TooMuch(Exception):
     """The start scans more of the log than this command reads."""
 
 
-def _next_start(store: "Store") -> "Forecast | None":
-    """Return what the next start does; None if it scans much of the log."""
+def _next_start(store: "Store", facts: "Overview") -> "Forecast | None":
+    """Return what the next start does; None if it reads much."""
     from rmqinspect.forecast.versions import ForecastRequest
     from rmqinspect.verify.next_start import next_start
 
+    reads = _READS_CLEAN if facts.stop.state == "clean" else _READS_UNCLEAN
+    # What lies behind the log's end is zeros, which nobody scans.
+    unused = 0 if facts.log.end.end is None or not store.segments else store.segments[-1].end - facts.log.end.end
+
     def announce(size: int, why: str) -> None:
-        if size > _MOST_SCANNED:
+        if (size - unused) * reads > _MOST_READ:
             raise _TooMuch(why)
 
+    # Where a broker runs, the answer needs no walk.
+    if facts.stop.state != "running" and facts.bytes_read + facts.start_bytes * reads > _MOST_READ:
+        return None
     try:
         return next_start(store, ForecastRequest(count_losses=False, announce=announce))
     except _TooMuch:
@@ -120,7 +130,10 @@ def _rows(facts: "Overview", zone: "tzinfo") -> Iterator[tuple[str, str]]:
         yield "stopped", _stopped(facts)
     if facts.log.segments:
         yield "last record", _last_record(facts.log.end, zone)
-    if facts.versions.clues:
+    if facts.versions.other is not None:
+        yield "writer", f"{facts.versions.other}, from content: {', '.join(facts.versions.other.clues)}"
+        yield "", f"formats of {facts.versions}: {', '.join(facts.versions.clues)}"
+    elif facts.versions.clues:
         yield "writer", f"{facts.versions}, from content: {', '.join(facts.versions.clues)}"
     elif root:
         yield "writer", f"{facts.versions}: no evidence in the content"
@@ -143,9 +156,12 @@ def _rows(facts: "Overview", zone: "tzinfo") -> Iterator[tuple[str, str]]:
     yield from _oddities(facts)
 
 
-def _start_rows(facts: "Overview", start: "Forecast | None") -> Iterator[tuple[str, str]]:
+def _start_rows(facts: "Overview", start: "Forecast | None", arguments: InfoArguments) -> Iterator[tuple[str, str]]:
     from rmqinspect.verify.start_summary import start_lines
 
+    if start is None and facts.place == "store" and facts.log.segments:
+        command = _command(FORECAST, facts, arguments)
+        yield "next start", f"not read here, about {describe_size(facts.start_bytes)}: {command}"
     for number, text in enumerate(start_lines(start, facts.log.end.end) if start else ()):
         yield "" if number else "next start", text
 
@@ -191,9 +207,11 @@ def _log(facts: "Overview") -> Iterator[str]:
     if log.segments > 1:
         bases += f" to {group_digits(log.last_base)}"
     missing = "none missing" if log.segments > 1 and not log.holes else ""
+    if log.lacks_before:
+        missing = f"{'without a hole; ' * bool(missing)}what was before {group_digits(log.first_base)} is gone"
     if log.holes:
         ranges = [f"{group_digits(hole.start)} to {group_digits(hole.end)}" for hole in log.holes]
-        missing = "missing: " + _some(ranges)
+        missing = "; ".join(filter(None, ("missing: " + _some(ranges), missing)))
     text = f"{count(log.segments, 'segment')}{size}: {bases}" + (f", {missing}" if missing else "")
     if log.empty:
         preallocated = len(log.empty) == 1 and log.segments > 1
@@ -279,7 +297,13 @@ def _oddities(facts: "Overview") -> Iterator[tuple[str, str]]:
         yield "", f"and {count(len(facts.oddities) - _LISTED, 'more entry').replace('entrys', 'entries')}"
 
 
-def _next(facts: "Overview", paths: tuple[str, ...]) -> Iterator[str]:
+def _command(template: str, facts: "Overview", arguments: InfoArguments) -> str:
+    """Return a command about the same store, read with the same broker.conf: without it the answers may differ."""
+    line = fill_command(template, stores=tuple(map(shown, arguments.paths)) or (facts.name,))
+    return line if arguments.config is None else f"{line} --config {quote(arguments.config)}"
+
+
+def _next(facts: "Overview", arguments: InfoArguments) -> Iterator[str]:
     """Yield the lines of the commands to run next; the reason follows in the line if there is room."""
     steps = [(FORECAST, "before any start: reads what the broker would read")] if facts.place == "store" else []
     steps.append((VERIFY, f"reads everything: {describe_size(facts.total_bytes)}"))
@@ -290,7 +314,7 @@ def _next(facts: "Overview", paths: tuple[str, ...]) -> Iterator[str]:
     if facts.log.segments:
         steps.append((USAGE, "what takes the space"))
     for number, (template, reason) in enumerate(steps):
-        line, label = fill_command(template, stores=paths), "" if number else "next"
+        line, label = _command(template, facts, arguments), "" if number else "next"
         if max(len(line), 26) + 2 + len(reason) <= line_width() - _SCREEN.indent:
             yield _SCREEN.line(label, f"{line:<26}  {reason}")
         else:
@@ -316,21 +340,20 @@ def _moment(milliseconds: int | None, zone: "tzinfo") -> str:
 
 
 def _document(facts: "Overview", start: "Forecast | None") -> dict[str, Any]:
+    from rmqinspect.document import as_object
     from rmqinspect.verify.start_summary import start_document
-    from rmqinspect.version import tool_name
 
+    next_start = start_document(start, facts.log.end.end)
     plain = asdict(facts)
     log, end = plain.pop("log"), facts.log.end
+    plain.pop("start_bytes")
     versions = plain.pop("versions")
-    for part in ("end", "holes"):
+    for part in ("end", "holes", "lacks_before"):
         log.pop(part)
     deepest = plain["queues"].pop("deepest")
     if deepest is not None:
         deepest.pop("files")
     return {
-        "schema_version": 1,
-        "tool": tool_name(),
-        "complete": not facts.unread,
         **plain,
         "writer": {name: versions[name] for name in ("low", "high", "clues")},
         "queues": {**plain["queues"], "deepest": deepest},
@@ -345,5 +368,5 @@ def _document(facts: "Overview", start: "Forecast | None") -> dict[str, Any]:
             "goes_on": end.goes_on,
             "damaged": end.damaged,
         },
-        "next_start": start_document(start, end.end),
+        "next_start": next_start and as_object(next_start),
     }

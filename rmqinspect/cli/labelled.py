@@ -13,11 +13,11 @@ copied is not folded like that: `Screen.command` continues a command with backsl
 
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from shutil import get_terminal_size
 
-from rmqinspect.text import cell_width, cut_cells, escape
+from rmqinspect.text import cell_width, clip, cut_cells, escape
 
 WIDTH, HEIGHT = 100, 50
 """Cells of a line and lines of a screen where there is no terminal."""
@@ -97,9 +97,29 @@ class Screen:
         return " " * self.lead + pad(text, max(self.indent, cell_width(text) + 1) if text else self.indent)
 
 
-def pad(text: str, width: int) -> str:
-    """Return an escaped text filled with spaces to `width` cells."""
-    return text + " " * (width - cell_width(text))
+def pad(text: str, width: int, side: str = "<") -> str:
+    """Return an escaped text filled with spaces to `width` cells: behind it, or with `>` before it."""
+    blank = " " * (width - cell_width(text))
+    return f"{blank}{text}" if side == ">" else f"{text}{blank}"
+
+
+def columns(
+    rows: Sequence[Sequence[str]], sides: str, *, gap: int = 2, narrow: int = 0, least: int = 12
+) -> Iterator[str]:
+    """Yield rows of escaped texts in columns, `gap` cells apart; `sides` has `<` or `>` for each column.
+
+    Where a line would be wider than the screen, the first `narrow` columns give way, the widest of them first, but keep
+    `least` cells; a text that is cut ends in `…`.
+
+        group           topic      queues     lag
+        order-service   orders          8  10 240
+    """
+    widths = [max(map(cell_width, column)) for column in zip(*rows, strict=True)]
+    while narrow and sum(widths) + gap * (len(widths) - 1) > line_width() and max(widths[:narrow]) > least:
+        widths[widths.index(max(widths[:narrow]))] -= 1
+    for row in rows:
+        cells = [pad(clip(text, width), width, side) for text, width, side in zip(row, widths, sides, strict=True)]
+        yield (" " * gap).join(cells).rstrip()
 
 
 def fold(text: str, width: int, first: int | None = None, *, phrases: bool = False, cut: bool = False) -> list[str]:

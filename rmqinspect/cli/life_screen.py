@@ -1,7 +1,7 @@
 """The life of a message in words, for `find`: one chain for the message, one for each group.
 
-    life        delayed 10 s (level 3) -> delivered to orders queue 1 offset 4, 08:48:38
-    g_dlq_2     passed -> delayed 1 s (level 1) -> %RETRY%g_dlq_2 offset 1, 09:22:52 -> %DLQ%g_dlq_2 offset 0, 09:23:02
+    life        delayed 10 s (level 3) -> delivered to orders queue 1 offset 4, 2026-11-21T08:48:38
+    g_dlq_2     passed -> delayed 1 s (level 1) -> %RETRY%g_dlq_2 offset 1, 2026-11-21T09:22:52
 
 (with real arrows). `life_document` has the same as plain values.
 """
@@ -12,11 +12,9 @@ from datetime import UTC, tzinfo
 from typing import Any
 
 from rmqinspect.cli.labelled import Screen
-from rmqinspect.find.life import GroupLife, Life, Passing
-from rmqinspect.find.life_index import KeyEntry
-from rmqinspect.find.life_pop import MessagePop
-from rmqinspect.find.life_queues import Unit
+from rmqinspect.find.life import GroupLife, KeyEntry, Life, MessagePop, Passing
 from rmqinspect.find.life_records import Step
+from rmqinspect.find.queue_units import Unit
 from rmqinspect.tables.redact import Redaction
 from rmqinspect.text import count, describe_duration, describe_offset, describe_size, group_digits
 from rmqinspect.times import format_millis
@@ -25,6 +23,9 @@ _SCREEN = Screen(indent=12)
 _ARROW = " → "
 _MOST_GROUPS = 20  # with lines of their own, and named in a line, unless all are asked for
 _HIDDEN = "hidden"
+# A broker keeps the tags that a group asks for in memory alone; consumerFilter.json has SQL filters.
+# Source: ConsumerManager, ConsumerFilterManager#register.
+_PASSED = ": offset beyond it; filtered or processed, no file says which"
 _WORDS = {"hosts": "msg_id", "keys": "key"}  # what is masked, and the kind of key that it masks
 
 
@@ -53,27 +54,29 @@ def life_lines(
         yield from _SCREEN.rows("stored", f"{count(1 + len(life.stored_twice), 'time')}: the producer sent it again")
     if life.others:
         yield from _SCREEN.rows("same id", f"{count(len(life.others), 'other message')}, as in a batch of one id")
-    yield from _SCREEN.several("not known", (*_not_read(life), *life.remarks))
+    unknown = list(life.remarks)
+    if left := sum(end - start for start, end in life.searched.not_read):
+        unknown.insert(
+            0, f"copies in {describe_size(left)} of the log that the index does not cover; --scan reads them"
+        )
+    yield from _SCREEN.several("not known", unknown)
 
 
 class _Words:
-    """Words for the steps of one life; times are as short as the record's day allows."""
+    """Words for the steps of one life."""
 
     def __init__(self, life: Life, zone: tzinfo) -> None:
         self._life = life
         self._zone = zone
-        self._day = (self.iso(life.record.store_timestamp) or "")[:10]
 
     def iso(self, time: int | None) -> str | None:
         """Return ms since 1970 as ISO 8601; None outside the years 1 to 9999."""
         return None if time is None else format_millis(time, self._zone)
 
     def time(self, time: int | None) -> str:
-        """Return a time of day, with its date where that is another day than the record's."""
+        """Return a time in seconds."""
         text = self.iso(time)
-        if text is None:
-            return "at an unknown time"
-        return text[11:19] if text[:10] == self._day else text[:19]
+        return "at an unknown time" if text is None else text[:19]
 
     def main_chain(self) -> Iterator[str]:
         """Yield what became of the message itself, step by step; retries belong to their groups."""
@@ -94,7 +97,8 @@ class _Words:
                     yield f"checked {count(checks, 'time')}"
             elif kind == "sent":
                 sent += 1
-                yield f"{'sent' if sent == 1 else 'sent again'} to {place}{_batch(step)}"
+                batch = f" ({count(step.copy.messages, 'message')})" if step.copy.messages > 1 else ""
+                yield f"{'sent' if sent == 1 else 'sent again'} to {place}{batch}"
             elif kind == "scheduled":
                 yield f"{'committed, ' if step.links.half is not None else ''}{self._delay(step)}"
             elif kind == "timer":
@@ -120,7 +124,9 @@ class _Words:
         if life.cancelled_by is not None:
             yield f"cancelled by the record at {describe_offset(life.cancelled_by)}"
         elif kinds and kinds[-1] in ("scheduled", "timer"):
-            yield f"not delivered{self._bound('to')}"
+            # Without an id nothing leads to a copy.
+            sure = not life.searched.not_read and "UNIQ_KEY" in life.record.properties
+            yield f"{'not delivered' if sure else 'no delivery found'}{self._bound('to')}"
 
     def _bound(self, word: str) -> str:
         bound = next((step.copy.bound_for for step in self._life.steps if step.copy.bound_for is not None), None)
@@ -146,7 +152,8 @@ class _Words:
             if step.physical_offset in pops:
                 state = f", popped {self._pop(pops[step.physical_offset])}"
             elif step.copy.kind != "dlq":
-                places = (passing for passing in group.passings if _queue(passing) == _place(step))
+                place = (step.topic, step.queue_id, step.queue_offset)
+                places = (passing for passing in group.passings if _queue(passing) == place)
                 state = "".join(f", {_passing(passing, named=False)}" for passing in places)
             yield f"{self.place(step)}{state}"
 
@@ -186,16 +193,8 @@ _VERBS = {
 _QUEUES_MATTER = frozenset({"sent", "commit", "delivered", "checkpoint", "ack", "rollback"})
 
 
-def _place(step: Step) -> tuple[str, int, int]:
-    return step.topic, step.queue_id, step.queue_offset
-
-
 def _queue(passing: Passing) -> tuple[str, int, int]:
     return passing.topic, passing.queue_id, passing.queue_offset
-
-
-def _batch(step: Step) -> str:
-    return f" ({count(step.copy.messages, 'message')})" if step.copy.messages > 1 else ""
 
 
 def _passing(passing: Passing, *, named: bool) -> str:
@@ -227,7 +226,8 @@ def _index_words(entries: Sequence[KeyEntry], redaction: Redaction | None) -> It
         name = "msg id" if entry.kind == "msg_id" else f"key {_key(entry, redaction) or _HIDDEN}"
         by_files.setdefault((entry.files, entry.detail), []).append(name)
     for (files, detail), names in by_files.items():
-        yield f"{', '.join(names)}: {', '.join(files) if files else f'no entry: {detail}'}"
+        without = detail if detail.startswith("not known") else f"no entry: {detail}"
+        yield f"{', '.join(names)}: {', '.join(files) or without}"
 
 
 def _key(entry: KeyEntry, redaction: Redaction | None) -> str | None:
@@ -253,15 +253,11 @@ def _group_lines(life: Life, words: _Words, *, everything: bool) -> Iterator[str
         alike.setdefault(chains[group].partition(":")[0], []).append(group)
     for words_of, names in alike.items():
         more = f" and {count(len(names) - most, 'group')} more" if len(names) > most else ""
-        yield from _SCREEN.rows(words_of, ", ".join(names[:most]) + more)
-    if not life.groups and any(step.copy.is_consumed for step in life.steps):
+        yield from _SCREEN.rows(words_of, ", ".join(names[:most]) + more + (_PASSED if words_of == "passed" else ""))
+    if life.groups_unknown is not None:
+        yield from _SCREEN.rows("groups", f"not known: {life.groups_unknown}")
+    elif not life.groups and any(step.copy.is_consumed for step in life.steps):
         yield from _SCREEN.rows("groups", "none has an offset in its queue")
-
-
-def _not_read(life: Life) -> Iterator[str]:
-    left = sum(end - start for start, end in life.searched.not_read)
-    if left:
-        yield f"copies in {describe_size(left)} of the log that the index does not cover; --scan reads them"
 
 
 # --- as a document --------------------------------------------------------------------------------
@@ -290,6 +286,7 @@ def life_document(life: Life, zone: tzinfo = UTC, redaction: Redaction | None = 
             "not_read": _spans(life.searched.not_read),
         },
         "remarks": list(life.remarks),
+        "groups_unknown": life.groups_unknown,
     }
 
 

@@ -56,7 +56,7 @@ def _warn_of_settings(ctx: click.Context, _: click.Parameter, path: str | None) 
     """
     if path is None or ctx.resilient_parsing:
         return path
-    from rmqinspect.store.broker_conf import odd_settings
+    from rmqinspect.store.discover import odd_settings
 
     for name, value in odd_settings(path):
         click.echo(escape(f"{path}: {name} = {value[:80]}: not a positive number, ignored"), err=True)
@@ -268,6 +268,11 @@ class VerdictOptions:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReadingOptions(RocksdbOptions, JobOptions, VerdictOptions, TalkOptions):
+    """What a `Session` of a command is run with."""
+
+
 # --- what commands make of them -----------------------------------------------------------------------
 
 
@@ -316,7 +321,7 @@ def open_named(options: NamedSourceOptions) -> "list[Store]":
 
     :raises click.UsageError: two have one name.
     """
-    from rmqinspect.export.stores import open_named_stores
+    from rmqinspect.export.request import open_named_stores
 
     stores = open_named_stores(options.paths, **options.opening)
     refuse_equal_names([store.name for store in stores], " Give NAME=STORE.")

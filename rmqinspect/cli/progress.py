@@ -1,14 +1,19 @@
-"""Remarks and a progress line on stderr."""
+"""Remarks and a progress line on stderr.
+
+Ctrl-C: the first one ends the reading, later ones do not cost the verdict.
+"""
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from shutil import get_terminal_size
-from types import TracebackType
-from typing import Self, TextIO
+from types import FrameType, TracebackType
+from typing import NoReturn, Self, TextIO
 
+from rmqinspect.cli.labelled import fold
 from rmqinspect.system.throttle import read_bound
 from rmqinspect.text import cut_cells, describe_duration, describe_size, escape
 
@@ -68,7 +73,7 @@ class Progress:
     def complain(self, text: str) -> None:
         """Print one line, escaped, even with --quiet: something is wrong."""
         self.clear()
-        print(escape(text), file=self._stream, flush=True)
+        print_remark(text, self._stream)
 
     def clear(self) -> None:
         """Erase the progress line, before anything else is printed."""
@@ -101,6 +106,13 @@ def _is_terminal(stream: TextIO) -> bool:
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
+def print_remark(text: str, stream: TextIO | None = None) -> None:
+    """Print a text on stderr, escaped: one line, folded at words where it goes to a terminal."""
+    stream = stream or sys.stderr
+    columns = get_terminal_size((100, 24)).columns if _is_terminal(stream) else 0
+    print("\n".join(fold(escape(text), columns)) if columns else escape(text), file=stream, flush=True)
+
+
 @contextmanager
 def compiling_told(*, quiet: bool, verbose: int) -> Iterator[None]:
     """Say so on stderr if the block compiles for long; behind it, with -v, why loops are not compiled or not kept."""
@@ -119,7 +131,8 @@ def _say_between(text: str) -> None:
     """Print one line, from any thread: over the progress line, which the next step prints again."""
     erase = _ERASE if _is_terminal(sys.stderr) else ""
     with suppress(OSError):  # stderr is full
-        print(f"{erase}{escape(text)}", file=sys.stderr, flush=True)
+        sys.stderr.write(erase)
+        print_remark(text)
 
 
 def running_broker(holder: int) -> str:
@@ -133,3 +146,31 @@ def least_time(size: int) -> str:
     if bound is None:
         return ""
     return f"; at least {describe_duration(size / bound.rate)} at {describe_size(bound.rate)}/s"
+
+
+@contextmanager
+def interrupted_once() -> Iterator[None]:
+    """Let the first Ctrl-C raise KeyboardInterrupt and ignore the others until the block ends.
+
+    A second one, pressed while the verdict is computed from what was read, would lose the verdict.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if before in (signal.SIG_IGN, None):  # started in the background, or another handler is installed
+        yield
+        return
+    signal.signal(signal.SIGINT, _interrupt_once)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def interrupt_no_more() -> None:
+    """Ignore Ctrl-C until the block of `interrupted_once` ends: the rest takes only a moment."""
+    if signal.getsignal(signal.SIGINT) is _interrupt_once:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _interrupt_once(_: int, __: FrameType | None) -> NoReturn:
+    interrupt_no_more()
+    raise KeyboardInterrupt

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -119,7 +119,7 @@ def with_offsets(
     if options.unconsumed is None:
         yield stores
         return
-    from rmqinspect.find.unconsumed import expect_group
+    from rmqinspect.find.consumers import expect_group
     from rmqinspect.rocksdb.unpack import unpacked
     from rmqinspect.tables.groups import GROUPS
 
@@ -133,21 +133,15 @@ def read_selection(options: SelectionOptions) -> "Selection":
     """Return the filters without the times, which `with_times` adds: `last` is another time in each store."""
     from rmqinspect.tables.filters import Selection
 
+    # The options are named like the fields that they set; times are texts yet.
+    names = {one.name for one in fields(SelectionOptions)} & {one.name for one in fields(Selection)} - {
+        "since",
+        "until",
+    }
     return Selection(
-        topics=options.topics,
-        queue_id=options.queue_id,
-        queue_offsets=options.queue_offsets,
+        **{name: getattr(options, name) for name in names},
         in_queues=options.queue_offsets is not None,
-        offsets=options.offsets,
-        tags=options.tags,
-        keys=options.keys,
-        ids=options.ids,
-        properties=options.properties,
-        body_text=options.body_text,
-        body_bytes=options.body_bytes,
         time_column=f"{options.time_field}_timestamp",
-        host=options.host,
-        system_topics=options.system_topics,
         unconsumed=options.unconsumed if isinstance(options, UnconsumedOptions) else None,
     )
 

@@ -1,7 +1,6 @@
 """`rmqinspect show`: one record, every byte of it explained."""
 
 import base64
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from typing import Any
 
 import click
 
-from rmqinspect.cli.documents import document_format, print_line, printed_to
+from rmqinspect.cli.documents import document_format, print_document, print_line, printed_to
 from rmqinspect.cli.labelled import Screen, fold, line_width, pad
 from rmqinspect.cli.options import (
     PATH,
@@ -22,16 +21,16 @@ from rmqinspect.cli.options import (
     use_colour,
 )
 from rmqinspect.cli.parameters import RemarkOptions, argument, option, takes
+from rmqinspect.cli.progress import print_remark
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.codec import message_id as ids
-from rmqinspect.codec.fields import FieldRow
-from rmqinspect.commitlog.locate import Spot
+from rmqinspect.codec.layout import FieldRow
+from rmqinspect.commitlog.record_reader import Spot
 from rmqinspect.show.offset import Inspected, inspect_offset
 from rmqinspect.show.record import hex_lines
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
-from rmqinspect.text import cell_width, count, cut_cells, describe_offset, escape, escape_bytes, escape_json
-from rmqinspect.version import tool_name
+from rmqinspect.text import cell_width, count, cut_cells, describe_offset, escape, escape_bytes
 
 _SCREEN = Screen(indent=14, cut=True)
 _MOST_NAMED = 8  # of several records that an answer has
@@ -94,11 +93,11 @@ def command(arguments: ShowArguments) -> int:
 
         found = redact_record(found, arguments.redact)
     for remark in store.remarks if arguments.verbose and not arguments.quiet else ():
-        click.echo(escape(remark), err=True)
+        print_remark(remark)
     colour = use_colour(arguments.color, arguments.output)
     with printed_to(arguments.output, store.paths):
         if document_format(arguments) == "json":
-            click.echo(escape_json(json.dumps(_document(found, arguments.body or "full"), ensure_ascii=False)))
+            print_document(**_document(found, arguments.body or "full"))
         else:
             for line in _lines(found, arguments.body or "preview"):
                 print_line(line, colour=colour)
@@ -131,7 +130,7 @@ def _find_one(store: Store, arguments: ShowArguments) -> int:
     :raises click.UsageError: there are several.
     :raises NothingFound: there is none.
     """
-    from rmqinspect.find.records import find_records
+    from rmqinspect.find.plan import find_records
     from rmqinspect.tables.filters import Selection
 
     offset = arguments.queue_offset
@@ -155,7 +154,7 @@ def _parse_at(text: str) -> tuple[int, ids.OffsetId | None]:
     """Return the physical offset asked for, and the id it was read from, if any."""
     number = r"0[xX][0-9a-fA-F]{1,16}|\d{1,20}"
     if match := re.fullmatch(rf"({number})(?:\+({number}))?", text, re.ASCII):
-        return sum(_number(part) for part in match.groups() if part), None
+        return sum(int(part, 16 if part[:2] in ("0x", "0X") else 10) for part in match.groups() if part), None
     readings = ids.decode(text)
     for reading in readings:
         if isinstance(reading, ids.OffsetId) and not reading.doubts:
@@ -164,10 +163,6 @@ def _parse_at(text: str) -> tuple[int, ids.OffsetId | None]:
         raise click.UsageError(f"--at {escape(text)}: this message id holds no offset")
     forms = "a physical offset (97187 or 0x17ba3), SEGMENT+POSITION or an offset message id"
     raise click.UsageError(f"--at '{escape(text[:80])}': give {forms}")
-
-
-def _number(text: str) -> int:
-    return int(text, 16) if text[:2] in ("0x", "0X") else int(text)
 
 
 # --- the screen -----------------------------------------------------------------------------------
@@ -287,9 +282,6 @@ def _document(found: Inspected, body_form: str) -> dict[str, Any]:
         body = {"body_size": len(found.body), "body_note": found.body_note, **_binary("body", content)}
     rows = [(spot.entry, row) for row in found.entry_rows] + [(spot.start, row) for row in found.rows]
     return {
-        "schema_version": 1,
-        "tool": tool_name(),
-        "complete": True,
         "asked": found.asked,
         "kind": spot.kind,
         "physical_offset": spot.start,

@@ -1,75 +1,217 @@
 """The rows of one table, from several stores, in any format: what `decode` and the commands with a table print.
 
+    options -> RowsPlan: what is read of each store, and how rows are written -> print_rows -> exit status
+
 Rows go to stdout or a file; what a reader should know of them to stderr: gaps in the range read, what could not be
 read, a limit that cuts. The exit status follows from the same counts.
 """
 
-from collections import defaultdict
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cache, partial
 from typing import TYPE_CHECKING
+
+import click
 
 from rmqinspect.cli.options import (
     BodyOptions,
+    LookOptions,
+    OutputOptions,
+    ReadingOptions,
+    RedactOptions,
+    SourceOptions,
     choose_format,
-    count_jobs,
+    refuse_equal_names,
     terminal_width,
     use_colour,
 )
-from rmqinspect.cli.progress import LONG_READ, Progress, least_time
-from rmqinspect.cli.rows_plan import RowsOptions, RowsPlan, StoreRead, make_plan
+from rmqinspect.cli.parameters import option
+from rmqinspect.cli.selection import TimeOptions, with_times
+from rmqinspect.cli.session import Session, tell_unmatched
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.errors import Unreadable
 from rmqinspect.statuses import SOUND
-from rmqinspect.text import count, describe_size, group_digits
+from rmqinspect.text import count, describe_size, escape, group_digits
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from rmqinspect.find.plan import LookUp
     from rmqinspect.output import View, Writer
     from rmqinspect.store.model import Store
     from rmqinspect.tables.filters import Selection
     from rmqinspect.tables.table import Request, Table
 
 
-def print_rows(
-    stores: "Sequence[Store]",
-    table: "Table",
-    arguments: RowsOptions,
-    selection: "Selection",
-) -> int:
-    """Print the rows of a table that a selection chooses, and return the exit status.
+@dataclass(frozen=True, kw_only=True)
+class RowsOptions(OutputOptions, RedactOptions, LookOptions, SourceOptions, ReadingOptions):
+    """How the rows of a table are read and written."""
 
-    `selection` is without times: those of the arguments are added for each store.
+    limit: int | None = option("-n", "--limit", type=click.IntRange(min=0), metavar="N", help="At most N rows.")
+    columns: str | None = option("--columns", metavar="A,B|all", help="Columns, in this order.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MessageOptions(BodyOptions):
+    """How messages are read and written."""
+
+    body: str | None = option(
+        "--body",
+        type=click.Choice(("full", "preview", "none")),
+        help="How much of each body. Default: preview in the table format, else full.",
+    )
+    scan: bool = option(
+        "--scan",
+        is_flag=True,
+        help="Read the whole log for a look-up, too: by id, key, queue offset or time.",
+    )
+
+
+# --- the plan ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StoreRead:
+    """What is read of one store."""
+
+    store: "Store"
+    selection: "Selection"
+    look_up: "LookUp | None"  # what of the log the filters ask for; None: all of the table
+    remarks: tuple[str, ...] = ()  # on the files that a filter is read from
+    unread: tuple[str, ...] = ()  # what a filter needs and could not be read
+
+    def size(self, table: "Table", *, scan: bool) -> int:
+        """Return the bytes to read."""
+        from rmqinspect.tables.sources import bytes_to_read
+
+        if self.look_up is None or scan:
+            return bytes_to_read(self.store, table, self.selection.offsets)
+        return self.look_up.size
+
+
+@dataclass(frozen=True, slots=True)
+class RowsPlan:
+    """All that stays the same while rows are read and written."""
+
+    reads: list[StoreRead]
+    table: "Table"
+    shown_schema: "pa.Schema"
+    selection: "Selection"  # without times: `last` is another time in each store
+    arguments: RowsOptions
+    body: str  # full, preview, none
+    cut: bool  # bodies are cut here; the table format cuts, and marks it, by itself
+    scan: bool  # read all for a look-up, too
+    wanted: frozenset[str]  # columns that are shown or compared
+    size: int  # bytes to read
+    filters: bool  # whether rows are left out
+
+    def shape(self, batch: "pa.RecordBatch", store: "Store") -> "pa.RecordBatch":
+        """Return selected rows as they are written: columns, redaction, bodies."""
+        import pyarrow as pa
+
+        from rmqinspect.output import cut_bodies
+
+        shown = self.shown_schema.names
+        if "store" in shown and "store" not in batch.schema.names:
+            names = pa.repeat(store.name, batch.num_rows)
+            batch = batch.add_column(0, _with_store(batch.schema).field(0), names)
+        batch = batch.select(shown)
+        if self.body == "none" and "body" in shown:
+            position = shown.index("body")
+            empty = pa.nulls(batch.num_rows, batch.schema.field(position).type)
+            batch = batch.set_column(position, batch.schema.field(position), empty)
+        elif self.cut:
+            batch = cut_bodies(batch)
+        return self.arguments.redact.mask(batch) if self.arguments.redact else batch
+
+
+def make_plan(
+    stores: "Sequence[Store]", table: "Table", arguments: RowsOptions, selection: "Selection", format_: str
+) -> RowsPlan:
+    """Return the plan.
 
     :raises click.UsageError: an option does not fit the table or the stores.
     """
-    from rmqinspect.output import open_writer
+    schema = _with_store(table.schema) if len(stores) > 1 else table.schema
+    shown = _choose_columns(arguments.columns, table, schema, format_)
+    # The times are only checked here; each store resolves `last` by itself.
+    selection = _with_times(selection, arguments, lambda: 0)
+    if missing := selection.missing_columns(schema):
+        raise click.UsageError(f"The table {table.name} has no column for {missing[0]}.")
+    refuse_equal_names([store.name for store in stores])
 
-    format_ = choose_format(arguments)
-    plan = make_plan(stores, table, arguments, selection, format_)
-    evidence = [path for store in stores for path in store.paths]
-    with (
-        Progress(plan.size, arguments.progress, quiet=arguments.quiet) as progress,
-        open_writer(
-            format_, plan.shown_schema, arguments.output, view=read_view(arguments, plan.body), evidence=evidence
-        ) as writer,
-    ):
-        reading = _Reading(plan, progress)
-        reading.announce()
-        reading.write_rows(writer)
-    return reading.conclude(talkative=format_ != "table" or bool(arguments.verbose))
+    asked = arguments.body if isinstance(arguments, MessageOptions) else None
+    body = asked or ("preview" if format_ == "table" else "full")
+    scan = isinstance(arguments, MessageOptions) and arguments.scan
+    compared = selection.columns(table.schema)
+    wanted = {*shown, *compared, "status", "kind"} & set(table.schema.names)
+    if body == "none" and "body" not in compared:
+        wanted.discard("body")
+    now = datetime.now(UTC)
+    reads = [_plan_read(store, table, selection, arguments, now) for store in stores]
+    return RowsPlan(
+        reads,
+        table,
+        schema.empty_table().select(shown).schema,
+        selection,
+        arguments,
+        body,
+        cut=body == "preview" and format_ != "table",
+        scan=scan,
+        wanted=frozenset(wanted),
+        size=sum(read.size(table, scan=scan) for read in reads),
+        filters=bool(compared),
+    )
 
 
-def tell_unmatched(selection: "Selection", progress: Progress) -> bool:
-    """Tell which topic patterns matched no topic seen, with near names; return whether there are any."""
-    unmatched = selection.unmatched_topics()
-    for pattern in unmatched:
-        near = ", ".join(selection.near_topics(pattern))
-        progress.complain(f"no topic matches {pattern}" + (f"; near: {near}" if near else ""))
-    return bool(unmatched)
+def _plan_read(
+    store: "Store", table: "Table", selection: "Selection", arguments: RowsOptions, now: datetime
+) -> StoreRead:
+    from rmqinspect.find.consumers import with_unconsumed
+    from rmqinspect.find.plan import known_topics, plan_look_up
+    from rmqinspect.tables.sources import last_store_time
+
+    look_up = None
+    selection, of_group = with_unconsumed(store, selection)
+    try:
+        selection = _with_times(selection, arguments, cache(partial(last_store_time, store)), now)
+        look_up = plan_look_up(store, selection) if table.name == "messages" else None
+        if look_up is not None and selection.topics:
+            # Records of a topic may lie elsewhere than where a look-up reads.
+            selection.topics_seen.update(known_topics(store))
+    except Unreadable:
+        pass  # the scan meets it again, and reports it
+    if of_group is None:
+        return StoreRead(store, selection, look_up)
+    return StoreRead(store, selection, look_up, of_group.remarks, of_group.unread)
+
+
+def _with_times(
+    selection: "Selection", arguments: RowsOptions, last: Callable[[], int | None], now: datetime | None = None
+) -> "Selection":
+    return with_times(selection, arguments, last, now) if isinstance(arguments, TimeOptions) else selection
+
+
+def _with_store(schema: "pa.Schema") -> "pa.Schema":
+    import pyarrow as pa
+
+    return schema.insert(0, pa.field("store", pa.string(), metadata={"doc": "which of the stores given"}))
+
+
+def _choose_columns(text: str | None, table: "Table", schema: "pa.Schema", format_: str) -> list[str]:
+    names: list[str] = schema.names
+    if text == "all" or (text is None and format_ != "table"):
+        return names
+    if text is None:
+        return [name for name in names if name not in table.schema.names] + list(table.brief)
+    chosen = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = [name for name in chosen if name not in names]
+    if unknown or not chosen:
+        problem = f"no column {escape(unknown[0])!r} in {table.name}" if unknown else "no column given"
+        raise click.BadParameter(f"{problem}; there are: {', '.join(names)}", param_hint="--columns")
+    return list(dict.fromkeys(chosen))
 
 
 def read_view(arguments: RowsOptions, body: str) -> "View":
@@ -86,39 +228,54 @@ def read_view(arguments: RowsOptions, body: str) -> "View":
     )
 
 
-# --- reading ----------------------------------------------------------------------------------------------
+# --- the rows ---------------------------------------------------------------------------------------------
+
+
+def print_rows(stores: "Sequence[Store]", table: "Table", arguments: RowsOptions, selection: "Selection") -> int:
+    """Print the rows of a table that a selection chooses, and return the exit status.
+
+    `selection` is without times: those of the arguments are added for each store.
+
+    :raises click.UsageError: an option does not fit the table or the stores.
+    """
+    from rmqinspect.output import open_writer
+
+    format_ = choose_format(arguments)
+    plan = make_plan(stores, table, arguments, selection, format_)
+    view = read_view(arguments, plan.body)
+    with (
+        Session(arguments, stores, plan.size) as session,
+        open_writer(format_, plan.shown_schema, arguments.output, view=view, evidence=session.evidence) as writer,
+    ):
+        reading = _Reading(plan, session)
+        reading.announce()
+        reading.write_rows(writer)
+    reading.tell_totals(talkative=format_ != "table" or bool(arguments.verbose))
+    return reading.conclude()
 
 
 class _Reading:
     """Passes rows from the stores to the writer and counts what is reported at the end."""
 
-    def __init__(self, plan: RowsPlan, progress: Progress) -> None:
-        self.plan = plan
-        self.progress = progress
+    def __init__(self, plan: RowsPlan, session: Session) -> None:
+        self.plan, self.session = plan, session
         self.rows = 0
         self.bad_rows = 0
         self.more: str | None = None  # whether rows follow the limit: more exist, more may exist
-        self.unreadable = 0
-        # Parts of gaps in the range asked for, by store; a gap may come in several, and a part twice.
-        self.gaps: dict[str, set[tuple[int, int]]] = defaultdict(set)
         self.left_out: list[str] = []  # columns for which the terminal is too narrow
+        self.look_ups = [read.look_up for read in plan.reads if read.look_up is not None]
 
     def announce(self) -> None:
-        """Announce a long read before it starts; with -v also what was inferred about the files."""
-        arguments = self.plan.arguments
-        remarks = [remark for read in self.plan.reads for remark in read.store.remarks]
-        for remark in remarks if arguments.verbose else ():
-            self.progress.remark(remark)
-        stops_early = arguments.limit is not None and not self.plan.filters
-        if self.plan.size > LONG_READ and not stops_early:
-            why = f"the table {self.plan.table.name} needs all of it"
-            if not self.plan.scan and all(read.look_up is not None for read in self.plan.reads):
-                why = ", ".join(dict.fromkeys(read.look_up.way for read in self.plan.reads if read.look_up is not None))
-            self.progress.remark(
-                f"{describe_size(self.plan.size)} to read: {why}. "
-                "Cheaper: --offset A..B reads only that range, rmqinspect info reads almost nothing"
-                + least_time(self.plan.size)
-            )
+        """Announce a long read before it starts."""
+        plan = self.plan
+        if plan.arguments.limit is not None and not plan.filters:
+            return  # it stops early
+        why = f"the table {plan.table.name} needs all of it"
+        if not plan.scan and len(self.look_ups) == len(plan.reads):
+            why = ", ".join(dict.fromkeys(look_up.way for look_up in self.look_ups))
+        self.session.announce(
+            f": {why}. Cheaper: --offset A..B reads only that range, rmqinspect info reads almost nothing"
+        )
 
     def write_rows(self, writer: "Writer") -> None:
         """Write all rows asked for, up to the limit."""
@@ -130,18 +287,15 @@ class _Reading:
                     self.more = "more exist"
                     batch, shaped = batch.slice(0, room), shaped.slice(0, room)
                 self._count(batch)
-                self._forward(writer, shaped)
+                self.session.progress.clear()  # stdout and stderr may be the same terminal
+                writer.write(shaped)
                 if self.more is None and limit is not None and self.rows == limit:
                     self.more = self._look_ahead(batches)
                 if self.more is not None:
                     break
-        writer.complete = not self.unreadable
+        writer.complete = not self.session.unread
         writer.more = bool(self.more)
         self.left_out = writer.left_out
-
-    def _forward(self, writer: "Writer", shaped: "pa.RecordBatch") -> None:
-        self.progress.clear()  # stdout and stderr may be the same terminal
-        writer.write(shaped)
 
     def _look_ahead(self, batches: "Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]") -> str | None:
         """Read one more batch after exactly `limit` rows, not more: a filter's next hit may be hours away."""
@@ -152,49 +306,34 @@ class _Reading:
 
     def _batches(self) -> "Generator[tuple[pa.RecordBatch, pa.RecordBatch], None, None]":
         """Yield (selected rows with all columns, the same rows as they are written)."""
-        from rmqinspect.rocksdb.unpack import unpacked
-
-        needed = self.plan.table.databases
-        for read in self.plan.reads:
-            with unpacked(read.store, self.plan.arguments.unpacking, needed) as store:
-                for remark in (*store.remarks[len(read.store.remarks) :], *read.remarks):
-                    self.progress.remark(f"{store.name}: {remark}")
-                yield from self._batches_of(replace(read, store=store))
-
-    def _batches_of(self, read: StoreRead) -> "Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]":
-        from rmqinspect.tables.sources import unread_places
-
-        for message in (*unread_places(read.store, (self.plan.table.name,)), *read.unread):
-            self._note_unreadable(message)
-        try:
-            for batch in self._rows_of(read):
-                rows = read.selection.select_rows(batch)
-                yield rows, self.plan.shape(rows, read.store)
-        except Unreadable as error:
-            self._note_unreadable(str(error))
-
-    def _rows_of(self, read: StoreRead) -> "Iterator[pa.RecordBatch]":
         from rmqinspect.find.read import planned_rows
 
-        request = self._request(read)
-        if read.look_up is None or self.plan.scan:
-            return self.plan.table.rows(read.store, request)
-        return planned_rows(read.store, read.look_up.to_read, request)
+        session, table = self.session, self.plan.table
+        for read, store in zip(self.plan.reads, session.stores(table.databases, table.name), strict=True):
+            for remark in read.remarks:
+                session.progress.remark(f"{store.name}: {remark}")
+            for message in read.unread:
+                session.complain(message)
+            request = self._request(replace(read, store=store))
+            with session.unreadable_told():
+                for batch in (
+                    table.rows(store, request)
+                    if read.look_up is None or self.plan.scan
+                    else planned_rows(store, read.look_up.to_read, request)
+                ):
+                    rows = read.selection.select_rows(batch)
+                    yield rows, self.plan.shape(rows, store)
 
     def _request(self, read: StoreRead) -> "Request":
         from rmqinspect.tables.sources import range_to_read
-        from rmqinspect.tables.table import Request
 
         arguments = self.plan.arguments
-        request = Request(
+        request = self.session.request(
+            read.store,
             records_of=(read.selection,) if self.plan.table.name == "messages" else (),
             offsets=range_to_read(read.store, read.selection.offsets),
-            jobs=count_jobs(arguments),
             columns=self.plan.wanted,
-            progress=self.progress,
             on_gap=partial(self._note_gap, read),
-            on_unreadable=self._note_unreadable,
-            on_remark=self.progress.remark,
         )
         if not isinstance(arguments, BodyOptions):
             return request
@@ -212,42 +351,43 @@ class _Reading:
         """Note the parts of a gap that lie in the range asked for."""
         asked = [read.selection.offsets or (start, end)] if read.look_up is None else read.look_up.spans
         overlaps = ((max(start, first), min(end, beyond)) for first, beyond in asked)
-        self.gaps[read.store.name].update((first, beyond) for first, beyond in overlaps if first < beyond)
+        self.session.gaps[read.store.name].update((first, beyond) for first, beyond in overlaps if first < beyond)
 
-    def _note_unreadable(self, message: str) -> None:
-        self.unreadable += 1
-        self.progress.complain(message)
-
-    def conclude(self, *, talkative: bool) -> int:
-        """Print the totals on stderr and return the exit status."""
+    def tell_totals(self, *, talkative: bool) -> None:
+        """Print the totals on stderr."""
         from rmqinspect.tables.table import Source
 
-        remark = self.progress.remark
+        remark = self.session.progress.remark
         bad = f"; {group_digits(self.bad_rows)} with a status other than ok" if self.bad_rows else ""
         if self.more:
             remark(f"shown {group_digits(self.rows)}, {self.more} (-n {self.plan.arguments.limit}){bad}")
-        elif talkative or bad or self.unreadable:
-            remark(f"{count(self.rows, 'row')}, {'incomplete' if self.unreadable else 'complete'}{bad}")
+        elif talkative or bad or self.session.unread:
+            remark(f"{count(self.rows, 'row')}, {'incomplete' if self.session.unread else 'complete'}{bad}")
         if self.left_out:
             remark(f"left out for lack of width: {', '.join(self.left_out)}; --columns prints any")
         for read in self.plan.reads:
             if not read.store.segments and Source.LOG in self.plan.table.scans:
                 remark(f"{read.store.name}: no commit log segments: no rows of {self.plan.table.name}")
-        gaps = self._merged_gaps()
+        gaps = self.session.merged_gaps()
         if gaps:
             size = count(sum(end - start for start, end in gaps), "byte")
             listed = "" if self.plan.table.name == "gaps" else " (--table gaps)"
             remark(f"{count(len(gaps), 'gap')} in the range read: {size} without a record{listed}")
-        unmatched = not self.more and tell_unmatched(self.plan.selection, self.progress)
-        missed = self._tell_look_ups()
-        return self._status(nothing_found=unmatched or missed)
+
+    def conclude(self) -> ExitStatus:
+        """Tell what was not found; return the exit status."""
+        unmatched = not self.more and tell_unmatched(self.plan.selection, self.session.progress)
+        missed = self._tell_look_ups() or unmatched
+        asked = any(one.asks_for_records for one in self.look_ups)
+        damaged = bool(self.bad_rows) or any(self.session.gaps.values())
+        return self.session.status(damaged=damaged and (asked or self.rows or not missed), missed=missed)
 
     def _tell_look_ups(self) -> bool:
         """Tell what was read for look-ups, and which way; return whether records were asked for and none found."""
         from rmqinspect.codec import message_id
         from rmqinspect.store.reader import FileReader
 
-        look_ups = [read.look_up for read in self.plan.reads if read.look_up is not None]
+        look_ups, progress = self.look_ups, self.session.progress
         if not look_ups:
             return False
         scan = self.plan.scan
@@ -259,27 +399,13 @@ class _Reading:
         size = FileReader.bytes_read
         whole = sum(read.size(self.plan.table, scan=True) for read in self.plan.reads)
         of = f" of {describe_size(whole)}" if size < whole else ""
-        self.progress.remark(f"read {describe_size(size)}{of}: {ways}")
+        progress.remark(f"read {describe_size(size)}{of}: {ways}")
         missed = not self.rows and self.more is None and any(one.asks_for_records for one in look_ups)
         if missed:
             searched = "the whole log" if scan else "; ".join(dict.fromkeys(one.searched for one in look_ups))
             advice = "" if scan or searched == "the whole log" else " (--scan reads the whole log)"
-            self.progress.complain(f"no such record; searched: {searched}{advice}")
+            progress.complain(f"no such record; searched: {searched}{advice}")
             for key in self.plan.selection.keys:
                 if message_id.decode(key):
-                    self.progress.complain(f"{key} looks like a message id: --id {key}")
+                    progress.complain(f"{key} looks like a message id: --id {key}")
         return missed
-
-    def _merged_gaps(self) -> list[tuple[int, int]]:
-        from rmqinspect.index.lookup import merge
-
-        return [gap for found in self.gaps.values() for gap in merge(found)]
-
-    def _status(self, *, nothing_found: bool) -> ExitStatus:
-        damaged = (self.bad_rows or any(self.gaps.values())) and self.plan.arguments.fail_on != "never"
-        asked = any(read.look_up is not None and read.look_up.asks_for_records for read in self.plan.reads)
-        if damaged and (asked or self.rows or not nothing_found):
-            return ExitStatus.DAMAGE
-        if self.unreadable:
-            return ExitStatus.UNREADABLE
-        return ExitStatus.NOTHING_FOUND if nothing_found else ExitStatus.DONE

@@ -1,28 +1,45 @@
-"""`rmqinspect transactions`: what became of half messages; which wait, and what will happen to them."""
+"""`rmqinspect transactions`: what became of half messages; which wait, and what will happen to them.
 
-from collections.abc import Iterator
+The screen has counts, what will happen to pending messages, and the oldest of them.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import click
 
-from rmqinspect.broker.transactions import STATES
-from rmqinspect.cli.options import NamedSourceOptions, choose_format, count_jobs, open_named
+from rmqinspect.broker.retention import reserved_hours
+from rmqinspect.broker.transactions import CHECK_MAX, PENDING, STATES
+from rmqinspect.cli.documents import write_lines
+from rmqinspect.cli.labelled import Screen
+from rmqinspect.cli.options import NamedSourceOptions, choose_format, open_named
 from rmqinspect.cli.parameters import option, takes
-from rmqinspect.cli.progress import LONG_READ, Progress, least_time
-from rmqinspect.cli.rows_plan import RowsOptions
 from rmqinspect.cli.selection import TimeOptions, TopicNameOptions, with_times
-from rmqinspect.cli.status import ExitStatus
-from rmqinspect.cli.table_rows import print_rows, read_view, tell_unmatched
-from rmqinspect.text import count, describe_size
+from rmqinspect.cli.session import Session, tell_unmatched
+from rmqinspect.cli.table_rows import RowsOptions, print_rows, read_view
+from rmqinspect.commands import SHOW, fill_command
+from rmqinspect.rocksdb.databases import why_unknown
+from rmqinspect.store.discover import read_settings, setting_size
+from rmqinspect.system.uri import shown
+from rmqinspect.text import count, describe_duration, group_digits
+from rmqinspect.times import format_micros, to_micros
+from rmqinspect.topics import GIVEN_UP_TOPIC
 
 if TYPE_CHECKING:
-    from rmqinspect.find.transaction_summary import TransactionSummary
+    from rmqinspect.codec.arrays import Ints
+    from rmqinspect.find.summaries import Oldest, TransactionSummary
+    from rmqinspect.output import View
+    from rmqinspect.output.writer import Out
     from rmqinspect.store.model import Store
     from rmqinspect.tables.filters import Selection
 
+_SCREEN = Screen(indent=14)
 _ROWS = 20  # pending transactions on the screen
+_GROUPS = 10  # producer groups and topics; -v shows all
+_COLUMNS = ("physical_offset", "real_topic", "producer_group", "msg_id", "check_times", "born_timestamp", "why")
+_AGES = 100 * 365 * 86_400  # seconds; a larger one is that of an odd clock
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,83 +75,178 @@ def command(arguments: TransactionsArguments) -> int:
     states = arguments.states or STATES
     selection = Selection(topics=arguments.topics, cells=(("state", arguments.states),) if arguments.states else ())
     if format_ == "table" and arguments.columns is None:
-        return _Screens(stores, arguments, selection).print()
+        return _print_screens(stores, arguments, selection)
     table = replace(TRANSACTIONS, rows=partial(transaction_rows, states=states))
     return print_rows(stores, table, arguments, selection)
 
 
-class _Screens:
-    """The screens of some stores, and what was met on the way to them."""
+def _print_screens(stores: "Sequence[Store]", arguments: TransactionsArguments, selection: "Selection") -> int:
+    from rmqinspect.find.summaries import TransactionSummary
+    from rmqinspect.output import open_destination
+    from rmqinspect.tables.sources import bytes_to_read, last_store_time
+    from rmqinspect.tables.transactions import TRANSACTIONS, read_transactions
 
-    def __init__(self, stores: "list[Store]", arguments: TransactionsArguments, selection: "Selection") -> None:
-        with_times(selection, arguments, lambda: 0)  # a time that cannot be parsed is an error before anything is read
-        self.stores, self.arguments, self.selection = stores, arguments, selection
-        self.lost = self.unread = False
+    with_times(selection, arguments, lambda: 0)  # a time that cannot be parsed is an error before anything is read
+    view = read_view(arguments, "full")
+    printed = 0
+    with (
+        Session(arguments, stores, sum(bytes_to_read(store, TRANSACTIONS) for store in stores)) as session,
+        open_destination(arguments.output, session.evidence) as out,
+    ):
+        session.announce(": commit records lie in all topics")
+        for store in session.stores(TRANSACTIONS.databases, TRANSACTIONS.name):
+            with session.unreadable_told():
+                timed = with_times(selection, arguments, cache(partial(last_store_time, store)))
+                found = read_transactions(store, session.request(store))
+                if store.name in session.gaps:
+                    places = count(len(session.gaps[store.name]), "range")
+                    session.progress.remark(f"{store.name}: {places} of the log without records (decode --table gaps)")
+                screen = _Screen(TransactionSummary(found, timed), arguments, view)
+                session.progress.clear()  # stdout and stderr may be the same terminal
+                screen.print(out, heading=len(stores) > 1, first=not printed)
+                printed += 1
+        unmatched = tell_unmatched(selection, session.progress)
+    return session.status(damaged=session.gaps, missed=unmatched)
 
-    def print(self) -> int:
-        """Print a screen for each store, and return the exit status."""
-        from rmqinspect.cli.transactions_screen import TransactionScreen
-        from rmqinspect.output import open_destination
-        from rmqinspect.tables.sources import bytes_to_read
-        from rmqinspect.tables.transactions import TRANSACTIONS
 
-        arguments = self.arguments
-        evidence = [path for store in self.stores for path in store.paths]
-        size = sum(bytes_to_read(store, TRANSACTIONS) for store in self.stores)
-        view = read_view(arguments, "full")
-        limit = _ROWS if arguments.limit is None else arguments.limit
-        with (
-            Progress(size, arguments.progress, quiet=arguments.quiet) as progress,
-            open_destination(arguments.output, evidence) as out,
-        ):
-            if size > LONG_READ:
-                progress.remark(f"{describe_size(size)} to read: commit records lie in all topics{least_time(size)}")
-            for number, summary in enumerate(self._read(progress)):
-                screen = TransactionScreen(summary, arguments.states, arguments, view, limit)
-                progress.clear()  # stdout and stderr may be the same terminal
-                screen.print(out, heading=len(self.stores) > 1, first=number == 0)
-            unmatched = tell_unmatched(self.selection, progress)
-        if self.lost and arguments.fail_on != "never":
-            return ExitStatus.DAMAGE
-        if self.unread:
-            return ExitStatus.UNREADABLE
-        return ExitStatus.NOTHING_FOUND if unmatched else ExitStatus.DONE
+# --- the screen -------------------------------------------------------------------------------------------
 
-    def _read(self, progress: Progress) -> "Iterator[TransactionSummary]":
-        """Yield the transactions of each store."""
-        from rmqinspect.errors import Unreadable
-        from rmqinspect.find.transaction_summary import TransactionSummary
-        from rmqinspect.rocksdb.unpack import unpacked
-        from rmqinspect.tables.sources import last_store_time, unread_places
-        from rmqinspect.tables.table import Request
-        from rmqinspect.tables.transactions import TRANSACTIONS, read_transactions
 
-        def complain(text: str) -> None:
-            self.unread = True
-            progress.complain(text)
+class _Screen:
+    """The screen of one store."""
 
-        for given in self.stores:
-            with unpacked(given, self.arguments.unpacking, TRANSACTIONS.databases) as store:
-                for remark in store.remarks[0 if self.arguments.verbose else len(given.remarks) :]:
-                    progress.remark(f"{store.name}: {remark}")
-                for message in unread_places(store, (TRANSACTIONS.name,)):
-                    complain(message)
-                gaps: list[tuple[int, int]] = []
-                request = Request(
-                    jobs=count_jobs(self.arguments),
-                    progress=progress,
-                    on_gap=lambda kind, start, end, gaps=gaps: gaps.append((start, end)),  # type: ignore[misc]
-                    on_unreadable=complain,
-                    on_remark=progress.remark,
-                )
-                selection = with_times(self.selection, self.arguments, cache(partial(last_store_time, store)))
-                try:
-                    found = read_transactions(store, request)
-                except Unreadable as error:
-                    complain(str(error))
-                    continue
-                if gaps:
-                    self.lost = True
-                    places = count(len(set(gaps)), "range")
-                    progress.remark(f"{store.name}: {places} of the log without records (decode --table gaps)")
-                yield TransactionSummary(found, selection)
+    def __init__(self, summary: "TransactionSummary", arguments: TransactionsArguments, view: "View") -> None:
+        self.summary, self.found = summary, summary.found
+        self.arguments, self.view = arguments, view
+        self.states = arguments.states or (STATES[PENDING],)  # of those that are listed
+        settings = read_settings(arguments.config) if arguments.config else {}
+        self.check_max = setting_size(settings, "transactionCheckMax") or CHECK_MAX
+        self.reserved_hours = reserved_hours(settings)
+
+    def print(self, out: "Out", *, heading: bool, first: bool) -> None:
+        """Write the screen; `heading`: with the name of the store."""
+        name = self.found.store.name
+        blank = [] if first else [""]
+        write_lines(out, *blank, *_SCREEN.rows("store", name if heading else ""), *self._lines())
+        if len(self.summary):
+            self._print_groups(out)
+            self._print_listed(out)
+
+    # --- the summary ----------------------------------------------------------------------------
+
+    def _lines(self) -> Iterator[str]:
+        if len(self.summary):
+            yield from _SCREEN.rows("transactions", self._counts())
+            yield from _SCREEN.rows("check", self._check())
+            if (oldest := self.summary.oldest()) is not None:
+                yield from _SCREEN.rows("oldest", self._oldest(oldest))
+                yield from _SCREEN.several("what next", self._fate())
+            reasons = (f"{group_digits(number)}: {words}" for number, words in self.summary.reasons())
+            yield from _SCREEN.several("uncertain", reasons)
+        else:
+            yield from _SCREEN.rows("transactions", self._none())
+        yield from _SCREEN.several("remarks", self.found.remarks())
+
+    def _counts(self) -> str:
+        total, copies = len(self.summary), self.summary.copies
+        parts = [
+            f"{group_digits(number)} {_words(state)}" for state, number in self.summary.by_state().items() if number
+        ]
+        again = f" stored {group_digits(copies)} times" if copies != total else ""
+        return f"{count(total, 'half message')}{again}: {', '.join(parts)}"
+
+    def _none(self) -> str:
+        store = self.found.store
+        if len(self.found.judged.state):
+            return "no half messages of those asked for"
+        size = sum(segment.size for segment in store.segments)
+        where = f"{count(len(store.segments), 'segment')}, {count(size, 'byte')}" if store.segments else "no commit log"
+        return f"no half messages ({where})"
+
+    def _check(self) -> str:
+        """Return how far the check has come in the half topic."""
+        end, offset = self.summary.half_topic_end(), self.found.check_offset
+        if end is None:
+            return ""
+        if offset is None:
+            why = why_unknown(self.found.store, "consumer offsets") or "no consumer offsets given"
+            return f"not known how far: {why}; the half topic ends at {group_digits(end)}"
+        return f"has come to offset {group_digits(offset)} of {group_digits(end)} in the half topic"
+
+    def _oldest(self, oldest: "Oldest") -> str:
+        times = oldest.check_times
+        checked = "never checked" if not times else "checked once" if times == 1 else f"checked {times} times"
+        if oldest.born is None:
+            return f"pending since an unknown time; {checked}"
+        born = to_micros(oldest.born)
+        age, last = "", self.found.last_store_timestamp
+        if last is not None and 0 <= (seconds := last / 1_000 - born / 1_000_000) < _AGES:
+            age = f", {describe_duration(seconds)} before the log's last record"
+        return f"pending since {format_micros(born, self.view.zone)}{age}; {checked}"
+
+    def _fate(self) -> Iterator[str]:
+        """Yield what will happen to the pending messages."""
+        fate = self.summary.fate(self.check_max)
+        if fate.asked_again:
+            again = "asked about again while a broker runs: every 30 s (60 s up to 5.1.0)"
+            yield f"{group_digits(fate.asked_again)} {again}"
+        if fate.given_up:
+            yield f"{group_digits(fate.given_up)} given up at the next check: checked {self.check_max} times"
+        if fate.left:
+            yield f"{group_digits(fate.left)} left as they are: brokers up to 4.2.0 do not ask again"
+        if fate.in_half_topic:
+            yield (
+                f"after {self.check_max} checks (transactionCheckMax), or {self.reserved_hours} hours after it was "
+                f"born (fileReservedTime), a message goes to {GIVEN_UP_TOPIC}"
+            )
+
+    # --- tables ---------------------------------------------------------------------------------
+
+    def _print_groups(self, out: "Out") -> None:
+        """Write how many there are of each producer group and real topic."""
+        import pyarrow as pa
+
+        from rmqinspect.output.screen import ScreenTable
+        from rmqinspect.tables.table import batch_of
+
+        names = [pa.field(name, pa.string()) for name in ("producer_group", "real_topic")]
+        schema = pa.schema([*names, *(pa.field(state, pa.int64()) for state in STATES)])
+        rows = self.summary.by_origin()
+        listed = rows if self.arguments.verbose else rows[:_GROUPS]
+        write_lines(out, "")
+        table = ScreenTable(schema, out, self.view)
+        table.write(batch_of(schema, [(group, topic, *numbers) for group, topic, numbers in listed]))
+        table.finish()
+        if len(rows) > len(listed):
+            write_lines(out, f"{group_digits(len(rows) - len(listed))} more: -v shows all")
+
+    def _print_listed(self, out: "Out") -> None:
+        """Write the transactions asked for, the oldest first."""
+        listed = self.summary.rows(self.states)
+        rows = listed[: _ROWS if self.arguments.limit is None else self.arguments.limit]
+        lines = []
+        if len(rows):
+            write_lines(out, "")
+            self._print_rows(out, rows)
+            stores = tuple(map(shown, self.found.store.paths))
+            command = fill_command(SHOW, stores, at=self.summary.place_of(int(rows[0])))
+            lines = ["", *_SCREEN.command("next", command)]
+        if len(listed) > len(rows):
+            words = " or ".join(map(_words, self.states))
+            lines.insert(0, f"{group_digits(len(listed) - len(rows))} more {words}: -n {len(listed)} shows all")
+        write_lines(out, *lines)
+
+    def _print_rows(self, out: "Out", rows: "Ints") -> None:
+        from rmqinspect.output.screen import ScreenTable
+        from rmqinspect.tables.transactions import SCHEMA, batches_of
+
+        names = _COLUMNS if self.states == (STATES[PENDING],) else (*_COLUMNS[:4], "state", *_COLUMNS[4:])
+        table = ScreenTable(SCHEMA.empty_table().select(names).schema, out, self.view)
+        for batch in batches_of(self.found, rows, frozenset(names)):
+            chosen = batch.select(names)
+            table.write(self.arguments.redact.mask(chosen) if self.arguments.redact else chosen)
+        table.finish()
+
+
+def _words(state: str) -> str:
+    return state.replace("_", " ")

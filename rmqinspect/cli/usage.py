@@ -1,37 +1,130 @@
-"""`rmqinspect usage`: what takes the bytes of the log, and what a retention would free."""
+"""`rmqinspect usage`: what takes the bytes of the log, and what a retention would free.
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+The screen has sums with bars, the inflow as a sparkline, and what a retention would free.
+
+    topic         orders         1.2 GB  61.0 %  ████████████▏         1 020 304
+                  payments       0.6 GB  30.1 %  ██████▏                 503 120
+                  13 others      0.2 GB   8.9 %                          102 000
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, tzinfo
 from functools import cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from rmqinspect.cli.documents import printed_to
+from rmqinspect.cli.documents import print_line, printed_to
+from rmqinspect.cli.labelled import Screen, columns, line_width
 from rmqinspect.cli.options import (
+    LookOptions,
+    NamedSourceOptions,
+    OutputOptions,
+    ReadingOptions,
+    RedactOptions,
     choose_format,
-    count_jobs,
     open_named,
     use_colour,
 )
-from rmqinspect.cli.parameters import takes
-from rmqinspect.cli.progress import LONG_READ, Progress, least_time
-from rmqinspect.cli.selection import with_times
-from rmqinspect.cli.status import ExitStatus
-from rmqinspect.cli.usage_options import UsageArguments
+from rmqinspect.cli.parameters import TEXT, option, parsed_by, takes
+from rmqinspect.cli.selection import TimeOptions, TopicOptions, with_times
+from rmqinspect.cli.session import Session, tell_unmatched
+from rmqinspect.commands import USAGE_BY, fill_command
 from rmqinspect.errors import Unreadable
-from rmqinspect.text import count, describe_size, escape
+from rmqinspect.rocksdb.databases import why_unknown
+from rmqinspect.system.uri import shown
+from rmqinspect.text import clip, count, describe_size, escape, group_digits, parse_size
+from rmqinspect.times import format_seconds
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from rmqinspect.find.summaries import Retention, Waiting
     from rmqinspect.store.model import Store
     from rmqinspect.tables.filters import Selection
     from rmqinspect.tables.table import Request
     from rmqinspect.tables.usage_fold import Usage
+
+_SCREEN = Screen(indent=14, phrases=True)
+_LISTED = 5  # kinds, topics, tags and hosts, unless -n says otherwise
+_SHOWN = ("content", "kind", "topic", "tag", "host", "hour")  # what fits a screen, unless --by says otherwise
+_GROUPS = 5  # groups that would lose messages
+_BAR = 20  # cells; less on a narrow terminal
+_PARTS = " ▏▎▍▌▋▊▉"  # eighths of a cell
+_LEVELS = "▁▂▃▄▅▆▇█"
+_NARROWEST, _WIDEST = 12, 40  # cells of a value
+_UNITS = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000))  # ms
+
+
+def _parse_dimensions(text: str) -> tuple[str, ...]:
+    from rmqinspect.tables.usage import DIMENSIONS
+
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    for name in names:
+        if name not in DIMENSIONS:
+            raise ValueError(f"no dimension {name!r}; there are: {', '.join(DIMENSIONS)}")
+    return names or DIMENSIONS
+
+
+def _parse_hours(text: str) -> float:
+    number, unit = (text[:-1], text[-1]) if text[-1:] in ("h", "d") else (text, "h")
+    try:
+        hours = float(number) * (24 if unit == "d" else 1)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not a number of hours: 48h, 3d") from error
+    if not 0 <= hours < 1e6:
+        raise ValueError(f"{text!r} is not a retention")
+    return hours
+
+
+@dataclass(frozen=True, kw_only=True)
+class UsageArguments(
+    OutputOptions, RedactOptions, TopicOptions, TimeOptions, LookOptions, NamedSourceOptions, ReadingOptions
+):
+    """What `usage` is asked for."""
+
+    by: tuple[str, ...] | None = option(
+        "--by",
+        metavar="A,B",
+        callback=parsed_by(_parse_dimensions),
+        help="Dimensions: content, kind, topic, queue, tag, host, hour, size, segment. Default: all; on the screen"
+        " those that fit.",
+    )
+    limit: int | None = option(
+        "-n",
+        "--limit",
+        type=click.IntRange(min=0),
+        metavar="N",
+        help="At most N kinds, topics, queues, tags and hosts. Default: 5 in the table format, else all.",
+    )
+    retention: tuple[float, ...] = option(
+        "--retention",
+        multiple=True,
+        metavar="HOURS",
+        callback=parsed_by(_parse_hours),
+        help="Say what a retention (fileReservedTime) of 48h, 3d, … frees; repeatable. Default: 72h.",
+    )
+    sample: int | None = option(
+        "--sample",
+        is_flag=False,
+        flag_value="256MiB",
+        metavar="[SIZE]",
+        callback=parsed_by(parse_size),
+        default=None,
+        type=TEXT,
+        help="Read only SIZE of the log, evenly spread, and estimate. Default of SIZE: 256MiB.",
+    )
+
+    def shown_rows(
+        self, usage: "Usage", most: int | None, default: tuple[str, ...] | None = None
+    ) -> "Iterator[pa.RecordBatch]":
+        """Yield the rows of each dimension asked for, else of the `default` ones (None: all), as they may be shown."""
+        from rmqinspect.tables.usage import usage_batches
+
+        for batch in usage_batches(usage, most, default if self.by is None else self.by):
+            yield self.redact.mask(batch) if self.redact else batch
 
 
 @click.command("usage")
@@ -51,153 +144,258 @@ def command(arguments: UsageArguments) -> int:
       rmqinspect usage STORE -f csv -o usage.csv
     """
     format_ = choose_format(arguments)
-
-    stores = open_named(arguments)
-    selection = _read_selection(arguments)
-    with_times(selection, arguments, lambda: 0)  # checks the times; each store resolves `last` by itself
-    size = sum(_size(store, arguments) for store in stores)
-    with Progress(size, arguments.progress, quiet=arguments.quiet) as progress:
-        _announce(stores, size, arguments, progress)
-        reading = _Reading(arguments, selection, progress)
-        with _sink(format_, stores, arguments, reading) as show:
-            for store in stores:
-                reading.read(store, show)
-        return reading.conclude()
-
-
-def _read_selection(arguments: UsageArguments) -> "Selection":
     from rmqinspect.tables.filters import Selection
 
-    return Selection(topics=arguments.topics, queue_id=arguments.queue_id, system_topics=arguments.system_topics)
-
-
-def _size(store: "Store", arguments: UsageArguments) -> int:
-    whole = sum(segment.size for segment in store.segments)
-    return whole if arguments.sample is None else min(whole, arguments.sample)
-
-
-def _announce(stores: "Sequence[Store]", size: int, arguments: UsageArguments, progress: Progress) -> None:
-    for remark in (remark for store in stores for remark in store.remarks) if arguments.verbose else ():
-        progress.remark(remark)
-    if size > LONG_READ:
+    stores = open_named(arguments)
+    selection = Selection(topics=arguments.topics, queue_id=arguments.queue_id, system_topics=arguments.system_topics)
+    with_times(selection, arguments, lambda: 0)  # checks the times; each store resolves `last` by itself
+    sizes = (sum(segment.size for segment in store.segments) for store in stores)
+    size = sum(sizes if arguments.sample is None else (min(whole, arguments.sample) for whole in sizes))
+    with Session(arguments, stores, size) as session:
         cheaper = "" if arguments.sample is not None else ". Cheaper: --sample estimates from a part of it"
-        progress.remark(f"{describe_size(size)} to read: exact sums need all of it{cheaper}{least_time(size)}")
+        session.announce(f": exact sums need all of it{cheaper}")
+        with _sink(format_, session, arguments) as show:
+            records = _read(session, arguments, selection, show)
+        if gaps := session.merged_gaps():
+            without = count(sum(end - start for start, end in gaps), "byte")
+            words = f"{count(len(gaps), 'gap')} in the log: {without} without a record (--table gaps)"
+            session.progress.remark(words)
+        unmatched = tell_unmatched(selection, session.progress)
+    return session.status(damaged=gaps and (records or not unmatched), missed=unmatched)
 
 
 Show = Callable[["Store", "Usage", "Request"], None]
 
 
 @contextmanager
-def _sink(format_: str, stores: "Sequence[Store]", arguments: UsageArguments, reading: "_Reading") -> Iterator[Show]:
+def _sink(format_: str, session: Session, arguments: UsageArguments) -> Iterator[Show]:
     """Yield what shows the sums of a store: as a screen, or as rows."""
-    evidence = [path for store in stores for path in store.paths]
     if format_ == "table":
-        from rmqinspect.cli.usage_screen import print_usage
-
-        with printed_to(arguments.output, evidence):
-            yield partial(print_usage, arguments=arguments, colour=use_colour(arguments.color, arguments.output))
+        with printed_to(arguments.output, session.evidence):
+            yield partial(_print_usage, arguments=arguments, colour=use_colour(arguments.color, arguments.output))
         return
+
+    import pyarrow as pa
+
     from rmqinspect.output import View, open_writer
+    from rmqinspect.tables.usage import SCHEMA
 
     view = View(zone=arguments.zone, redacted=arguments.redact.words if arguments.redact else ())
-    schema = _schema(several=len(stores) > 1)
-    with open_writer(format_, schema, arguments.output, view=view, evidence=evidence) as writer:
+    several = len(session.given) > 1
+    name = pa.field("store", pa.string(), metadata={"doc": "which of the stores given"})
+    schema = SCHEMA.insert(0, name) if several else SCHEMA
+    with open_writer(format_, schema, arguments.output, view=view, evidence=session.evidence) as writer:
 
         def write(store: "Store", usage: "Usage", _: "Request") -> None:
             for batch in arguments.shown_rows(usage, arguments.limit):
-                writer.write(batch if len(stores) == 1 else _named(batch, store))
+                names = pa.repeat(store.name, batch.num_rows)
+                writer.write(batch.add_column(0, name, names) if several else batch)
 
         yield write
-        writer.complete = not reading.unreadable
+        writer.complete = not session.unread
 
 
-def _schema(*, several: bool) -> "pa.Schema":
-    import pyarrow as pa
+def _read(session: Session, arguments: UsageArguments, selection: "Selection", show: Show) -> int:
+    """Read and show the stores; return the number of records in all."""
+    from rmqinspect.tables.sources import last_store_time
+    from rmqinspect.tables.table import CONFIG_DATABASES, QUEUE_DATABASES
+    from rmqinspect.tables.usage import DIMENSIONS
+    from rmqinspect.tables.usage_fold import choice_of, plan_sample, read_usage
 
-    from rmqinspect.tables.usage import SCHEMA
+    remark, records = session.progress.remark, 0
+    needed = ("config/consumerOffsets", "config/topics", *CONFIG_DATABASES, *QUEUE_DATABASES)
+    for store in session.stores(needed, "usage"):
+        if not store.segments:
+            remark(f"{store.name}: no commit log segments: nothing to count")
+        timed = selection
+        with session.unreadable_told():
+            timed = with_times(selection, arguments, cache(partial(last_store_time, store)), datetime.now(UTC))
+        sample = None if arguments.sample is None else plan_sample(store.segments, arguments.sample)
+        if arguments.sample is not None and sample is None and store.segments:
+            remark(f"{store.name}: the log is so small that all of it is read: exact")
+        request = session.request(store)
+        usage = read_usage(store, request, choice_of(timed), arguments.by or DIMENSIONS, sample)
+        records += usage.records
+        session.progress.clear()  # stdout and stderr may be the same terminal
+        show(store, usage, replace(request, progress=None))
+    return records
 
-    name = pa.field("store", pa.string(), metadata={"doc": "which of the stores given"})
-    return SCHEMA.insert(0, name) if several else SCHEMA
+
+# --- the screen -------------------------------------------------------------------------------------------
 
 
-def _named(batch: "pa.RecordBatch", store: "Store") -> "pa.RecordBatch":
-    import pyarrow as pa
+def _print_usage(
+    store: "Store", usage: "Usage", request: "Request", *, arguments: UsageArguments, colour: bool
+) -> None:
+    """Print the screen of one store.
 
-    return batch.add_column(0, _schema(several=True).field(0), pa.repeat(store.name, batch.num_rows))
+    Values are escaped here, and redacted as the rows are; groups and topics of the retention are names.
+    """
+    for line in _lines(store, usage, request, arguments):
+        print_line(line, colour=colour)
 
 
-@dataclass
-class _Reading:
-    """Reads the stores, and counts what is told at the end."""
-
-    arguments: UsageArguments
-    selection: "Selection"
-    progress: Progress
-    unreadable: int = 0
-    records: int = 0
-    gaps: dict[str, set[tuple[int, int]]] = field(default_factory=lambda: defaultdict(set))  # by store
-
-    def read(self, store: "Store", show: Show) -> None:
-        """Read and show one store."""
-        from rmqinspect.rocksdb.unpack import unpacked
-        from rmqinspect.tables.sources import unread_places
-        from rmqinspect.tables.table import CONFIG_DATABASES, QUEUE_DATABASES, Request
-
-        needed = ("config/consumerOffsets", "config/topics", *CONFIG_DATABASES, *QUEUE_DATABASES)
-        with unpacked(store, self.arguments.unpacking, needed) as whole:
-            for message in unread_places(whole, ("usage",)):
-                self.complain(message)
-            if not whole.segments:
-                self.progress.remark(f"{whole.name}: no commit log segments: nothing to count")
-            request = Request(
-                jobs=count_jobs(self.arguments),
-                progress=self.progress,
-                on_gap=lambda _, start, end: self.gaps[whole.name].add((start, end)),
-                on_unreadable=self.complain,
-                on_remark=self.progress.remark,
+def _lines(store: "Store", usage: "Usage", request: "Request", arguments: UsageArguments) -> Iterator[str]:
+    listed = _LISTED if arguments.limit is None else arguments.limit
+    size = count(sum(segment.size for segment in store.segments), "byte")
+    yield from _SCREEN.rows("store", f"{store.name}: {count(len(store.segments), 'segment')} of the commit log, {size}")
+    if usage.sample is not None:
+        read = f"{count(len(usage.sample.splits), 'window')}, {describe_size(usage.sample.size)}"
+        part = f"{100 * usage.sample.size / usage.sample.whole:.1f} %"
+        yield from _SCREEN.rows(
+            "sample", f"{read}, {part} of the log: all sums are estimates; ± is half of the 95 % interval"
+        )
+    for batch in arguments.shown_rows(usage, listed, _SHOWN):
+        rows = batch.to_pylist()
+        if rows[0]["dimension"] == "hour":
+            yield from _inflow(usage, arguments.zone)
+        elif rows[0]["dimension"] == "segment":
+            numbers = sorted(row["records"] for row in rows)
+            span = " to ".join(dict.fromkeys(map(group_digits, (numbers[0], numbers[-1]))))
+            yield from _SCREEN.rows(
+                "segments",
+                f"records in {count(len(rows), 'file')}, {span} in each; --by segment -f csv lists them",
             )
-            usage = self._sums(whole, request)
-            self.records += usage.records
-            self.progress.clear()  # stdout and stderr may be the same terminal
-            show(whole, usage, replace(request, progress=None))
+        else:
+            yield from _bars(rows, usage)
+    yield from _retention(store, usage, request, arguments)
+    if arguments.by is None and len(arguments.paths) == 1 and store.segments:
+        yield from _SCREEN.command("next", fill_command(USAGE_BY, stores=[shown(path) for path in arguments.paths]))
 
-    def _sums(self, store: "Store", request: "Request") -> "Usage":
-        from rmqinspect.tables.sample import plan_sample
-        from rmqinspect.tables.sources import last_store_time
-        from rmqinspect.tables.usage import DIMENSIONS
-        from rmqinspect.tables.usage_fold import choice_of, read_usage
 
-        selection = self.selection
+# --- bars -----------------------------------------------------------------------------------------
+
+
+def _bars(rows: "list[dict[str, Any]]", usage: "Usage") -> Iterator[str]:
+    """Yield a line for each value with records or bytes; the longest bar is that of the largest one."""
+    dimension = rows[0]["dimension"]
+    others = len(usage.dimensions[dimension].keys) - sum(row["covers"] != "others" for row in rows)
+    rows = [row for row in rows if row["bytes"]]
+    sizes = [f"{_size(row)}  {100 * row['share']:5.1f} %" for row in rows]
+    told = [count(row["messages"], "message") if row["records"] else "" for row in rows]
+    size_width, told_width = (max(map(len, texts), default=0) for texts in (sizes, told))
+    room = line_width() - _SCREEN.indent - size_width - told_width - 3 * len("  ")
+    cells = max(0, min(_BAR, room - _NARROWEST))
+    room -= cells
+    names = [_name(row, others, max(_NARROWEST, min(_WIDEST, room))) for row in rows]
+    shares = [0 if row["covers"] == "others" else row["share"] for row in rows]
+    bars = [_bar(share / max(shares) if share else 0, cells) for share in shares]
+    for number, line in enumerate(columns(list(zip(names, sizes, bars, told, strict=True)), "<><<")):
+        label = "" if number else dimension
+        yield f"{label:{_SCREEN.indent}}{line}"
+
+
+def _name(row: "dict[str, Any]", others: int, most: int) -> str:
+    """Return the name of a row in at most `most` cells."""
+    if row["covers"] == "others":
+        return "others" if others < 1 else count(others, "other")
+    value = "(none)" if row["covers"] == "none" else "(hidden)" if row["value"] is None else row["value"]
+    if row["dimension"] == "size":
+        value = f"up to {group_digits(int(value))} bytes"
+    queue = "" if row["queue_id"] is None else f" {row['queue_id']}"
+    return clip(escape(value), most - len(queue)) + queue
+
+
+def _size(row: "dict[str, Any]") -> str:
+    error = "" if row["bytes_error"] is None else f" ± {describe_size(row['bytes_error'])}"
+    return f"{describe_size(row['bytes'])}{error}"
+
+
+def _bar(part: float, cells: int) -> str:
+    """Return a bar of eighths of cells, filled with blanks."""
+    whole, eighths = divmod(round(max(0.0, min(part, 1.0)) * cells * 8), 8)
+    return f"{'█' * whole}{_PARTS[eighths] if eighths else ''}".ljust(cells)
+
+
+# --- inflow ---------------------------------------------------------------------------------------
+
+
+def _inflow(usage: "Usage", zone: tzinfo) -> Iterator[str]:
+    """Yield a sparkline of the bytes by store time: the lowest sign stands for anything, a blank for nothing."""
+    from rmqinspect.tables.usage import inflow_of
+
+    found = inflow_of(usage, line_width() - _SCREEN.indent)
+    if found is None:
+        yield from _SCREEN.rows("inflow", "store times are too far apart for a line; --by hour -f csv has them")
+        return
+    highest = max(*found.sizes, 1)
+    line = "".join(_LEVELS[min(7, 8 * size // highest)] if size else " " for size in found.sizes)
+    scale = usage.sample.scale if usage.sample is not None else 1
+    ends = f"{_moment(found.begin, zone)} to {_moment(found.end, zone)}"
+    yield f"{'inflow':{_SCREEN.indent}}{line}".rstrip()
+    yield from _SCREEN.rows(
+        "", f"{ends}; a column is {_span(found.step)}, the highest {describe_size(highest * scale)}"
+    )
+
+
+def _span(millis: int) -> str:
+    for name, size in _UNITS:
+        if millis % size == 0:
+            return count(millis // size, name)
+    return f"{millis} ms"
+
+
+def _moment(millis: int, zone: tzinfo) -> str:
+    """Return a time without its milliseconds."""
+    return format_seconds(millis, zone) or f"{millis} ms"
+
+
+# --- retention ------------------------------------------------------------------------------------
+
+
+def _retention(store: "Store", usage: "Usage", request: "Request", arguments: UsageArguments) -> Iterator[str]:
+    from rmqinspect.broker.retention import reserved_hours
+    from rmqinspect.find.summaries import last_times, read_waiting, retained
+
+    if not store.segments:
+        return
+    times = last_times(store, usage, request)
+    now = max((time for time in times if time is not None), default=None)
+    waiting = read_waiting(store, request)
+    if now is not None:
+        text = f"counted back from the last record, {_moment(now, arguments.zone)}"
+        yield from _SCREEN.rows("retention", f"{text}; a file is as old as its last record, and the newest file stays")
+    for hours in arguments.retention or (reserved_hours(store.settings),):
         try:
-            selection = with_times(selection, self.arguments, cache(partial(last_store_time, store)), datetime.now(UTC))
+            yield from _freed(retained(store, times, waiting, hours, now), len(store.segments), arguments.zone)
         except Unreadable as error:
-            self.complain(str(error))
-        sample = None
-        if self.arguments.sample is not None:
-            sample = plan_sample(store.segments, self.arguments.sample)
-            if sample is None and store.segments:
-                self.progress.remark(f"{store.name}: the log is so small that all of it is read: exact")
-        return read_usage(store, request, choice_of(selection), self.arguments.by or DIMENSIONS, sample)
+            if request.on_unreadable is not None:
+                request.on_unreadable(str(error))
+    yield from _SCREEN.rows("unconsumed", _oldest(store, waiting))
 
-    def complain(self, message: str) -> None:
-        """Tell what could not be read."""
-        self.unreadable += 1
-        self.progress.complain(message)
 
-    def conclude(self) -> ExitStatus:
-        """Tell of gaps and of topics that are not there; return the exit status."""
-        from rmqinspect.index.lookup import merge
+def _freed(found: "Retention", segments: int, zone: tzinfo) -> Iterator[str]:
+    head = f"{found.hours:g} h"
+    if not found.segments:
+        yield from _SCREEN.rows("", f"{head}: frees nothing")
+        return
+    upto = "" if found.last is None else f", up to {_moment(found.last, zone)}"
+    size = describe_size(found.size)
+    yield from _SCREEN.rows("", f"{head}: frees {size}, {len(found.segments)} of {count(segments, 'segment')}{upto}")
+    if found.losses is not None:
+        yield from _SCREEN.rows("", f"{' ' * len(head)}  lost to {_losses(found.losses)}")
 
-        gaps = [gap for found in self.gaps.values() for gap in merge(found)]
-        if gaps:
-            size = count(sum(end - start for start, end in gaps), "byte")
-            self.progress.remark(f"{count(len(gaps), 'gap')} in the log: {size} without a record (--table gaps)")
-        unmatched = self.selection.unmatched_topics()
-        for pattern in unmatched:
-            near = ", ".join(self.selection.near_topics(pattern))
-            self.progress.complain(f"no topic matches {escape(pattern)}" + (f"; near: {near}" if near else ""))
-        if gaps and self.arguments.fail_on != "never" and (self.records or not unmatched):
-            return ExitStatus.DAMAGE
-        if self.unreadable:
-            return ExitStatus.UNREADABLE
-        return ExitStatus.NOTHING_FOUND if unmatched else ExitStatus.DONE
+
+def _losses(losses: "Mapping[str, int]") -> str:
+    found = list(losses.items())
+    told = [f"{clip(escape(group), _WIDEST)} {count(messages, 'message')}" for group, messages in found[:_GROUPS]]
+    if len(found) > _GROUPS:
+        told.append(count(len(found) - _GROUPS, "more group"))
+    return ", ".join(told) or "no consumer group"
+
+
+def _oldest(store: "Store", waiting: "Sequence[Waiting] | None") -> str:
+    if waiting is None:
+        why = why_unknown(store, "consumer offsets") or why_unknown(store, "queues")
+        return f"not known: {why or 'no consumer offsets of queues that are here'}"
+    if not waiting:
+        return "no consumer group waits for a message of the log"
+    one = waiting[0]
+    entry = one.position.entry
+    queue = f"{clip(escape(entry.topic), _WIDEST)} queue {entry.queue_id}"
+    place = f"{clip(escape(entry.group), _WIDEST)}: {queue} offset {group_digits(one.queue_offset)}"
+    segment = store.segment_at(one.physical_offset)
+    where = "in no segment" if segment is None else f"in {segment.name}"
+    before = 0 if segment is None else store.segments.index(segment)
+    free = f"; {count(before, 'older segment')} may go" if before else ""
+    return f"the oldest message that a group waits for lies {where} ({place}){free}"

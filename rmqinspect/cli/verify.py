@@ -10,33 +10,33 @@ Results come from `verify.partial`; this module announces, prints and writes the
 
 import hashlib
 import json
-import os
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
 
 import click
 
-from rmqinspect.cli.against import AgainstOptions, compare_with_report
-from rmqinspect.cli.finding_blocks import SCREEN, where
-from rmqinspect.cli.interrupt import interrupt_no_more, interrupted_once
+from rmqinspect.cli.documents import refuse_early
 from rmqinspect.cli.options import RocksdbOptions, choose_format, count_jobs
 from rmqinspect.cli.parameters import option, takes
-from rmqinspect.cli.progress import LONG_READ, Progress, least_time, running_broker
+from rmqinspect.cli.progress import LONG_READ, Progress, interrupt_no_more, interrupted_once, least_time, running_broker
 from rmqinspect.cli.release import release_option
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.cli.verify_output import (
+    AgainstOptions,
     VerifyOutputOptions,
+    compare_with_report,
     print_report,
     print_written,
     refuse_options_of_checks,
     status_of_report,
 )
-from rmqinspect.errors import NotAStore, Refused
+from rmqinspect.cli.verify_screen import SCREEN, where
+from rmqinspect.document import as_object
+from rmqinspect.errors import NotAStore
 from rmqinspect.forecast.versions import ForecastRequest
 from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.store.discover import open_store
@@ -48,7 +48,6 @@ from rmqinspect.text import count, describe_duration, describe_size, escape
 from rmqinspect.verify.codes import BY_CODE, CODES, DEFAULT_LEVEL, LEVELS
 from rmqinspect.verify.custody import ALGORITHM, Custody, Watch
 from rmqinspect.verify.next_start import next_start, with_next_start
-from rmqinspect.verify.options import VerifyOptions
 from rmqinspect.verify.partial import (
     can_verify,
     interrupted,
@@ -57,12 +56,11 @@ from rmqinspect.verify.partial import (
     verify_after,
     with_custody,
 )
-from rmqinspect.verify.redacted import redact_findings
-from rmqinspect.verify.report import report_document
-from rmqinspect.verify.reported import typed
-from rmqinspect.verify.result import VerifyResult
+from rmqinspect.verify.report import Report, report_of
+from rmqinspect.verify.result import VerifyOptions, VerifyResult
 from rmqinspect.verify.run import splits_to_read
 from rmqinspect.verify.start_summary import start_words
+from rmqinspect.verify.table import redact_findings
 
 _QUICK_ERRORS = 3  # named when the quick part is done; the screen lists all
 _WHY = {
@@ -195,9 +193,8 @@ def command(arguments: VerifyArguments) -> int:
         # The store may be a folder inside the path: print the path that was given.
         name = name_of(arguments.paths, given)
         words = [without_secrets(argument) for argument in sys.argv[1:]]
-        document = report_document(outcome, name, started, words, custody)
-        digest = _write_report(document, arguments.report, store.paths) if arguments.report else None
-    report = typed(document)
+        report = report_of(outcome, name, started, words, custody)
+        digest = _write_report(report, arguments.report, store.paths) if arguments.report else None
     print_report(report, arguments.report or "", format_, arguments, evidence=store.paths)
     if arguments.report and digest and not arguments.quiet:
         click.echo(f"{escape(arguments.report)}  sha256 {digest}", err=True)
@@ -223,25 +220,13 @@ def _open(arguments: VerifyArguments) -> tuple[Store, Watch | None]:
             f"{name_of(arguments.paths, store)}: contains nothing to verify by itself: give the whole store"
         )
     for path in filter(None, (arguments.report, arguments.output)):
-        _refuse_early(path, store.paths)
+        refuse_early(path, store.paths)
     return store, Watch(store) if arguments.report else None
 
 
 def _databases(arguments: VerifyArguments) -> tuple[str, ...] | None:
     """Return which RocksDB databases to read: at level quick none, unless asked for; None: all."""
     return () if arguments.level == "quick" and not arguments.rocksdb else None
-
-
-def _refuse_early(path: str, evidence: Sequence[str]) -> None:
-    """Refuse at once what `open_destination` would refuse after hours of reading."""
-    from rmqinspect.store.evidence import refuse_inside
-    from rmqinspect.system.output_file import local_file
-
-    if path != "-":
-        path = local_file(path)
-        refuse_inside(path, evidence)
-        if os.path.isfile(path):
-            raise Refused(f"{path}: exists already; nothing is overwritten")
 
 
 def _end_unjudged(arguments: VerifyArguments) -> ExitStatus:
@@ -344,11 +329,11 @@ def _queues(store: Store) -> int:
     return len({(file.topic, file.queue_id) for file in store.queue_files if file.kind != "ext_queue"})
 
 
-def _write_report(document: dict[str, Any], path: str, evidence: Sequence[str]) -> str:
+def _write_report(report: Report, path: str, evidence: Sequence[str]) -> str:
     """Write the report and return its digest."""
     from rmqinspect.output import open_destination
 
-    raw = (json.dumps(document, ensure_ascii=False, indent=1) + "\n").encode("utf-8", "backslashreplace")
+    raw = (json.dumps(as_object(report), ensure_ascii=False, indent=1) + "\n").encode("utf-8", "backslashreplace")
     with open_destination(path, evidence) as out:
         out.write(raw)
     return hashlib.sha256(raw).hexdigest()

@@ -1,29 +1,41 @@
 """What `verify` prints of a report: the screen, or the table of findings; and the exit status it means.
 
 The report is that of the run, or with `--from` that of an earlier one: nothing here asks the store.
+
+`rmqinspect verify --against REPORT`: are the files still those of an earlier run?
 """
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import click
+import msgspec
 from click.core import ParameterSource
 
+from rmqinspect.cli.labelled import Screen
 from rmqinspect.cli.options import (
     FORMAT_NAMES,
+    JobOptions,
     LookOptions,
     OutputOptions,
     RedactOptions,
+    SourceOptions,
+    TalkOptions,
     VerdictOptions,
     choose_format,
+    count_jobs,
     use_colour,
 )
 from rmqinspect.cli.parameters import option
-from rmqinspect.cli.status import ExitStatus
+from rmqinspect.cli.progress import LONG_READ, Progress, interrupt_no_more, interrupted_once, least_time
+from rmqinspect.cli.status import ExitStatus, exit_status
 from rmqinspect.cli.verify_screen import Look, screen, verdict_line
-from rmqinspect.text import escape
-from rmqinspect.verify.redacted import redact_findings
-from rmqinspect.verify.reported import Report, read_report
+from rmqinspect.store.discover import open_store
+from rmqinspect.text import count, describe_size, escape, group_digits
+from rmqinspect.verify.custody import Custody, Difference, Record, Watch
+from rmqinspect.verify.report import Report, read_record, read_report
+from rmqinspect.verify.table import redact_rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +67,7 @@ def print_written(options: VerifyOutputOptions, path: str) -> ExitStatus:
     except ValueError as error:
         raise click.BadParameter(escape(str(error)), param_hint="--from") from error
     if options.redact is not None:
-        report = replace(report, findings=tuple(redact_findings(report.findings, options.redact)))
+        report = msgspec.structs.replace(report, findings=redact_rows(report.findings, options.redact))
     print_report(report, path, format_, options)
     return status_of_report(report, options.fail_on)
 
@@ -111,3 +123,90 @@ def status_of_report(report: Report, fail_on: str) -> ExitStatus:
         if report.unread:
             return ExitStatus.UNREADABLE
     return ExitStatus.DONE
+
+
+_SCREEN = Screen(indent=9)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgainstOptions(VerdictOptions, SourceOptions, JobOptions, TalkOptions):
+    """The options that a comparison uses."""
+
+    against: str | None = option(
+        "--against",
+        type=click.Path(dir_okay=False),
+        metavar="REPORT",
+        help="Run no checks: compare all files with those in a report.",
+    )
+
+
+def compare_with_report(options: AgainstOptions, report: str) -> ExitStatus:
+    """Compare names, sizes and digests of all files with a report, print the differences, return the status."""
+    try:
+        record = read_record(report)
+    except ValueError as error:
+        raise click.BadParameter(escape(str(error)), param_hint="--against") from error
+    with interrupted_once():
+        try:
+            watch = Watch(open_store(options.paths, **options.opening))
+        except KeyboardInterrupt:
+            _print([], "INCOMPLETE: interrupted while the files were listed", quiet=options.quiet)
+            return ExitStatus.INTERRUPTED
+        now, interrupted = _take_digests(watch, record, options)
+    for line in (*now.unread, *(f"{change.name}: changed while it was read: {change.what}" for change in now.changed)):
+        click.echo(escape(line), err=True)
+    differences = record.differences(now)
+    words, failed = _result(record, now, differences), len(now.unread) + len(now.changed)
+    if interrupted:
+        read = f"{group_digits(len(now.digests))} of {count(len(record.comparable(watch.before)), 'file')}"
+        words = f"INCOMPLETE: interrupted, {read} read: {words}"
+    elif failed:
+        words = f"INCOMPLETE: {count(failed, 'place')} unreadable or changed meanwhile: {words}"
+    _print(differences, words, quiet=options.quiet)
+    if interrupted:
+        return ExitStatus.INTERRUPTED
+    return exit_status(options.fail_on, damaged=differences, unread=failed)
+
+
+def _print(differences: list[Difference], words: str, *, quiet: bool) -> None:
+    if quiet:
+        return
+    for change in differences:
+        for line in _SCREEN.rows(change.kind, f"{change.name}: {change.what}"):
+            click.echo(line)
+    click.echo(escape(words))
+
+
+def _take_digests(watch: Watch, record: Record, options: AgainstOptions) -> tuple[Custody, bool]:
+    """Return the state of the files now, and whether Ctrl-C came before all digests were taken."""
+    names = record.comparable(watch.before)
+    size = sum(watch.before.exhibits[name].file.size for name in names)
+    interrupted = False
+    with Progress(size, options.progress, quiet=options.quiet) as progress:
+        if size > LONG_READ:
+            words = f"{count(len(names), 'file')}, {describe_size(size)} to read: their digests are compared"
+            progress.remark(f"{words}{least_time(size)}. A report without digests is compared by sizes and times alone")
+        try:
+            watch.take_digests(names, count_jobs(options)).wait(progress)
+        except KeyboardInterrupt:
+            interrupted = True
+        interrupt_no_more()
+        return watch.conclude(), interrupted
+
+
+def _result(record: Record, now: Custody, differences: list[Difference]) -> str:
+    """Return the last line: equal or different, from how many files, recorded when."""
+    files, moment = count(len(record.files), "file"), record.moment.split(".")[0].rstrip("Z") + "Z"
+    if differences:
+        kinds = Counter(change.kind for change in differences)
+        numbers = ", ".join(f"{group_digits(number)} {kind}" for kind, number in sorted(kinds.items()))
+        return f"DIFFERENT from the {files} recorded on {moment}: {numbers}"
+    words = f"{files} as recorded on {moment}: same names, sizes"
+    if record.undigested == len(record.files):
+        return f"{words}, times; no digests to compare"
+    words += ", sha256"
+    if record.undigested:
+        words += f"; {group_digits(record.undigested)} without a digest: same times"
+    elif touched := record.touched(now.inventory):
+        words += f"; {group_digits(touched)} with another time"
+    return words

@@ -4,15 +4,32 @@ raw         ...|abc|..|de|....|f|...
 starts         ^      ^       ^         ends behind each
 content     |abc|de|f|
 offsets     0   3  5 6                  int32, one more than ranges
+
+Which of many byte ranges contain a text: a search that needs no copy of them.
+
+Decimal numbers separated by commas, in many byte ranges at once.
+
+Hashes of texts in records, long enough to stand for them: a few bytes in place of each of millions of ids.
+
+    hash(a + b) = goes on with b from hash(a)
+
+Two polynomials modulo a prime, one in the upper half. Their bases differ from process to process, so that nobody can
+write a store in which two texts share a hash. Of a million texts of 60 bytes, two share one by chance in less than one
+of a thousand runs.
+
+Hashes of many byte ranges at once, to compare texts without a Python object for each.
 """
 
+import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from rmqinspect.codec.arrays import Ints
-from rmqinspect.codec.kernels import Bytes, BytesOut, Int32s, Int32sOut, IntsOut, copy_bytes, kernel
+from rmqinspect.codec.arrays import Bools, Bytes, Ints
+from rmqinspect.codec.kernels import BytesOut, Int32s, Int32sOut, IntsOut, copy_bytes, find_bytes, kernel
 
 
 def take_ranges(raw: Any, starts: Ints, ends: Ints) -> pa.Array:
@@ -83,3 +100,153 @@ def _copy(raw: Bytes, starts: Ints, offsets: Int32s, out: BytesOut) -> None:
         size = offsets[number + 1] - at
         if start >= 0 and at >= 0 and size > 0 and size <= len(raw) - start and size <= len(out) - at:
             copy_bytes(raw, start, start + size, out, at)
+
+
+def containing(raw: Bytes, starts: Ints, ends: Ints, texts: Sequence[bytes]) -> Bools:
+    """Return, shape (n,), whether each of the ranges [starts, ends) of a buffer contains one of some texts.
+
+    What is not inside of the buffer is left out. Every range contains an empty text.
+    """
+    found = np.zeros(len(starts), np.uint8)
+    borders = np.cumsum([0, *map(len, texts)])
+    joined = np.frombuffer(b"".join(texts), np.uint8)
+    _search(raw, np.ascontiguousarray(starts), np.ascontiguousarray(ends), joined, borders, found)
+    return found.view(np.bool_)
+
+
+@kernel
+def _search(raw: Bytes, starts: Ints, ends: Ints, texts: Bytes, borders: Ints, found: BytesOut) -> None:
+    """Write 1 for each range that contains a text; text i is at [borders[i], borders[i + 1]) of `texts`."""
+    for row in range(len(starts)):
+        start = min(max(starts[row], 0), len(raw))
+        end = min(max(ends[row], start), len(raw))
+        text = 0
+        while found[row] == 0 and text + 1 < len(borders):
+            if find_bytes(raw, start, end, texts, borders[text], borders[text + 1]) >= 0:
+                found[row] = 1
+            text += 1
+
+
+NOT_A_NUMBER = -1
+
+_COMMA, _ZERO = ord(","), ord("0")
+_LARGEST_TENTH = (2**63 - 1 - 9) // 10  # ten times this and a digit stay within 63 bits
+
+
+def read_numbers(raw: Bytes, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
+    """Return (which range, its number) for each number in some ranges, as far as they are inside of the buffer.
+
+    `12`, `1,0,` and `5,` are such lists; nothing between two commas is no number. What is no number, is negative or
+    above 2^63 - 9 is NOT_A_NUMBER.
+    """
+    starts, ends = np.ascontiguousarray(starts), np.ascontiguousarray(ends)
+    room = (int(np.clip(ends - starts, 0, len(raw)).sum()) + len(starts)) // 2 + 1  # each takes a digit and a comma
+    ranges, numbers = np.empty(room, np.int64), np.empty(room, np.int64)
+    count = _read(raw, starts, ends, ranges, numbers)
+    return ranges[:count].copy(), numbers[:count].copy()
+
+
+@kernel
+def _read(raw: Bytes, starts: Ints, ends: Ints, ranges: IntsOut, numbers: IntsOut) -> int:
+    """Write the numbers; return how many there are."""
+    count = 0
+    for row in range(len(starts)):
+        at, end = max(starts[row], 0), min(ends[row], len(raw))
+        while at < end:
+            first, number = at, 0
+            while at < end and raw[at] != _COMMA:
+                digit = raw[at] - _ZERO
+                if number >= 0:
+                    number = number * 10 + digit if 0 <= digit <= 9 and number <= _LARGEST_TENTH else NOT_A_NUMBER
+                at += 1
+            if first < at and count < len(numbers):
+                ranges[count], numbers[count] = row, number
+                count += 1
+            at += 1
+    return count
+
+
+_HALF = 31  # bits
+_PRIME = (1 << _HALF) - 1  # a product of two remainders stays within 62 bits
+_FIRST, _SECOND = (1 << 30 | int.from_bytes(os.urandom(3), "big") for _ in range(2))  # the bases
+
+# For `mixed`: odd, and without a pattern in their bits.
+_FACTOR, _STEP = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
+_SHIFT = np.uint64(29)
+
+
+def hash_texts(raw: Bytes, starts: Ints, ends: Ints, before: Ints | None = None) -> Ints:
+    """Return the hash of each text `raw[start:end]`, that goes on from the hash `before`; of an empty text it is 0."""
+    hashes = np.zeros(len(starts), np.int64) if before is None else before.copy()
+    _hash(raw, np.ascontiguousarray(starts), np.ascontiguousarray(ends), _FIRST, _SECOND, hashes)
+    return hashes
+
+
+def hash_of(text: bytes, before: int = 0) -> int:
+    """Return the hash of one text."""
+    raw = np.frombuffer(text, np.uint8)
+    return int(hash_texts(raw, np.zeros(1, np.int64), np.array([len(text)]), np.array([before]))[0])
+
+
+def mixed(*parts: Ints) -> Ints:
+    """Return one number for each row of several columns; it depends on their order."""
+    value = np.zeros(len(parts[0]), np.uint64)
+    for part in parts:
+        value = (value ^ part.astype(np.uint64)) * _FACTOR + _STEP  # modulo 2^64
+        value ^= value >> _SHIFT
+    return value.view(np.int64)
+
+
+@kernel
+def _hash(raw: Bytes, starts: Ints, ends: Ints, first_base: int, second_base: int, hashes: IntsOut) -> None:
+    for row in range(len(starts)):
+        first, second = hashes[row] & _PRIME, hashes[row] >> _HALF
+        for at in range(max(starts[row], 0), min(ends[row], len(raw))):
+            first = (first * first_base + raw[at] + 1) % _PRIME
+            second = (second * second_base + raw[at] + 1) % _PRIME
+        hashes[row] = second << _HALF | first
+
+
+# Of the finalizer of MurmurHash3.
+_MIX = np.uint64(0xFF51AFD7ED558CCD)
+_MIX_2 = np.uint64(0xC4CEB9FE1A85EC53)
+_MIX_SHIFT = np.uint64(33)
+_WORD = 8  # bytes
+# Hashes differ from process to process, so that nobody can write a store whose values collide.
+_SEED = np.uint64(int.from_bytes(os.urandom(_WORD), "big"))
+
+
+def hash_ranges(raw: Bytes, starts: Ints, ends: Ints) -> NDArray[np.uint64]:
+    """Return a hash of each range [starts, ends) of a buffer, 64 bits; 0 of an empty range, and of no other.
+
+    Equal bytes have equal hashes in one process; different ones differ, with a chance of 2^-64 otherwise. Ranges lie
+    inside of the buffer, which goes on for 7 bytes behind them.
+    """
+    sizes: Ints = np.maximum(ends - starts, 0)
+    hashed = sizes.astype(np.uint64) ^ _SEED
+    words: NDArray[Any] = np.ndarray((max(len(raw) - _WORD + 1, 0),), "<u8", raw.data, 0, (1,))
+    left = np.flatnonzero(sizes)
+    done = 0
+    while len(left):  # once per word of the longest range
+        rest = np.minimum(sizes[left] - done, _WORD).astype(np.uint64)
+        word = words[starts[left] + done] << (np.uint64(64) - rest * np.uint64(8))
+        hashed[left] = _mixed(hashed[left] ^ word)
+        done += _WORD
+        left = left[sizes[left] > done]
+    hashed[(hashed == 0) & (sizes > 0)] = 1
+    hashed[sizes == 0] = 0
+    return hashed
+
+
+def join_hashes(*hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return one hash of several, in their order."""
+    joined = np.zeros_like(hashes[0])
+    for one in hashes:
+        joined = _mixed(joined) ^ one
+    return joined
+
+
+def _mixed(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    value = (value ^ (value >> _MIX_SHIFT)) * _MIX
+    value = (value ^ (value >> _MIX_SHIFT)) * _MIX_2
+    return value ^ (value >> _MIX_SHIFT)

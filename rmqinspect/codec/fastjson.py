@@ -75,6 +75,7 @@ class JsonDocument:
     duplicates: tuple[str, ...]  # keys repeated in one object; at most MAX_PROBLEMS
     dangling: tuple[str, ...]  # paths of unresolvable references; at most MAX_PROBLEMS
     fractions: tuple[str, ...]  # non-integer numbers, which no broker writes; at most MAX_PROBLEMS
+    bare_names: bool  # a name stands without quotes, as only fastjson writes it
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -125,13 +126,15 @@ def parse_json(raw: bytes) -> JsonDocument:
         value = json.JSONDecoder(object_pairs_hook=build, parse_float=build_fraction, strict=False).decode(quoted)
     except json.JSONDecodeError as error:
         raise NotJson(byte_of(_before_quoting(text, start, error.pos)), error.msg) from error
+    bare_names = len(quoted) > end - start
     del quoted  # several times this size are in use, so it counts
     resolver = _References(value)
     if references:
         resolver.resolve(value)
     where = byte_of(end)
     behind = raw[where:].strip(b" \t\r\n")
-    return JsonDocument(value, charset, where, behind, tuple(duplicates), tuple(resolver.dangling), tuple(fractions))
+    problems = tuple(duplicates), tuple(resolver.dangling), tuple(fractions)
+    return JsonDocument(value, charset, where, behind, *problems, bare_names)
 
 
 class _ByteOffsets:

@@ -26,8 +26,8 @@ from rmqinspect.codec.kernels import (
     inlined,
     kernel,
     lowest_bit,
+    places_of,
     same_bytes,
-    separators_at,
 )
 from rmqinspect.schemas.message import NAME_VALUE_SEPARATOR
 
@@ -152,11 +152,11 @@ def _split(
         firsts[record] = first
         start, end = max(starts[record], 0), min(ends[record], len(raw))
         middle = -1  # of the item that begins at `start`: where its first 01 stands
-        block, bits = start, separators_at(raw, start) if start < end else 0
+        block, bits = start, places_of(raw, start, NAME_VALUE_SEPARATOR, 2) if start < end else 0
         while start < end:
             while bits == 0 and block + BLOCK < end:
                 block += BLOCK
-                bits = separators_at(raw, block)
+                bits = places_of(raw, block, NAME_VALUE_SEPARATOR, 2)
             at = min(block + lowest_bit(bits), end) if bits != 0 else end
             bits &= bits - 1
             if at < end and raw[at] == NAME_VALUE_SEPARATOR:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from rmqinspect.commitlog.lenient_reader import LenientReader
+from rmqinspect.commitlog.find_record import LenientReader
 from rmqinspect.store.model import Segment, Store
 
 # Inside damage, zeros are a gap of their own from one disk sector on.

@@ -1,10 +1,10 @@
-"""Commit-log bytes → the records of the chain, and the gaps between them.
+r"""Commit-log bytes → the records of the chain, and the gaps between them.
 
 A segment is a chain: each record ends where the next begins, until a blank record or zeros. Where a
 record is damaged the chain breaks, and goes on at the next record that proves itself:
 
     |rec|rec|rec|rec|??????????|rec|rec|rec|blank......|   segment
-     \\_____run_____/\\___gap____/\\___run___/\\__filler___/    events of `scan_split`
+     \_____run_____/\___gap____/\___run___/\__filler___/    events of `scan_split`
                     ^          ^           ^
               the chain stops  |           StopJudge: the segment ends
               StopJudge: damage|
@@ -24,25 +24,256 @@ Invariants:
 - a record is proved by its lengths in the chain, behind a gap also by its own offset and its CRC; other
   damaged fields break no chain and are left to the callers;
 - memory is bounded by the window and the largest sound record, never by what a size claims.
+
+A part of a segment in memory, and the records that the chain leads to in it.
+
+    segment   |------------------------------------------------|  positions
+                        start              start + filled
+    window              |#####################|·····|              indexes 0 .. filled, then SLACK
+
+The buffer is reused: whatever was made from one window is valid until the next `load`.
+
+Invariants: `bytes[i]` is the byte at position `start + i` for 0 <= i < `filled`; behind `filled` there
+are at least SLACK bytes of any value, so that a whole head can be read from any index; what could not
+be read is zeros, and the reader has noted it.
+
+Judging where the chain stopped: the segment's end, the window's end, or damage.
+
+Asked for a position at which no sound record begins in the window. Most often the window ended in the
+middle of a record; then it is loaded again from there, and the walk goes on.
+
+Records of an earlier life of a file: whole, in their place, and behind the log's end.
+
+A broker that starts after a crash cuts the log at the last record it trusts, but erases nothing. What
+stood behind the cut stays there until new records reach it:
+
+    |new|new|new|new|zeros or a torn record|old|old|old|...
+
+Such records prove themselves like any other. Their store times give them away: older than those of the
+records before the gap. Source: MappedFileQueue#truncateDirtyFiles.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 
 from rmqinspect.codec import kernels
-from rmqinspect.commitlog.find_record import ChainFinder
+from rmqinspect.codec.arrays import Ints
+from rmqinspect.codec.layout import place_of
+from rmqinspect.commitlog.columns import COLUMNS, SLACK, follow
+from rmqinspect.commitlog.find_record import ChainFinder, LenientReader, Unread
 from rmqinspect.commitlog.gaps import Gap, describe_gap
-from rmqinspect.commitlog.lenient_reader import LenientReader, Unread
 from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.splits import SEGMENT_START, Borders, ScanState, Split
-from rmqinspect.commitlog.stale import LastTimes
-from rmqinspect.commitlog.stops import StopJudge
-from rmqinspect.commitlog.window import Window
+from rmqinspect.schemas import dledger, message
 from rmqinspect.store.model import Segment
 from rmqinspect.store.reader import FileReader, open_file
+
+# Records of a batch at most: their rows take 200 bytes each.
+BATCH_RECORDS = 16384
+# Bytes read at first at a segment's start; each read is four times the last. It may be a hole behind its first records.
+_FIRST_READ = 256 << 10
+_GROWTH = 4
+_BEHIND = 64 << 10  # bytes read behind the limit
+_SMALLEST = 100  # bytes of a record, roughly: a small window needs few rows
+
+
+class Window:
+    """Reads a segment through one buffer. Positions are bytes from the segment's start, indexes from the window's."""
+
+    def __init__(self, reader: LenientReader, size: int, limit: int) -> None:
+        """Take up to `size` bytes at a time; behind position `limit` only a few, to finish the last record."""
+        self.reader = reader
+        self._limit = limit
+        self._step = 0  # bytes to read next
+        self._allocate(size)
+
+    def _allocate(self, size: int) -> None:
+        self.capacity = size
+        self.bytes = np.empty(size + SLACK, np.uint8)
+        self.raw = self.bytes.data
+        self.start = self.filled = 0
+
+    @property
+    def physical_offset(self) -> int:
+        """Physical offset of the window's first byte."""
+        return self.reader.base + self.start
+
+    def load(self, position: int, least: int = _BEHIND) -> None:
+        """Fill the window from a position on, with at least so many bytes if it and the file have them."""
+        self.start = position
+        first = _FIRST_READ if position < _FIRST_READ else self.capacity
+        self._step = min(self._step * _GROWTH or first, self.capacity)
+        wanted = max(min(self._step, self._limit - position), least)
+        self.filled = max(0, min(self.capacity, self.reader.size - position, wanted))
+        self.reader.fill(self.raw[: self.filled], position)
+
+    def holds(self, position: int, size: int) -> bool:
+        """Whether bytes [position, position + size) are in the window."""
+        return self.start <= position and position + size <= self.start + self.filled
+
+    def need(self, position: int, size: int) -> int:
+        """Return the index of a position, having loaded `size` bytes from it, or all up to the file's end.
+
+        A buffer that is too small is replaced.
+        """
+        if not self.holds(position, min(size, self.reader.size - position)):
+            if size > self.capacity:
+                self._allocate(size)
+            self.load(position, size)
+        return position - self.start
+
+    def next_batch(self, position: int) -> Records:
+        """Return records of the chain from a position on, at least one unless what stands there is not sound.
+
+        They are proved by magic, size and lengths; of a DLedger file also by the sizes of their entries.
+        """
+        records = self._follow(position)
+        if not len(records) and self.start != position:
+            self.load(position)
+            records = self._follow(position)
+        return records
+
+    def _follow(self, position: int) -> Records:
+        left = max(0, self.start + self.filled - position) if position >= self.start else 0
+        rows = np.empty((min(left // _SMALLEST + 1, BATCH_RECORDS), len(COLUMNS)), np.int64)
+        found = follow(self.bytes, position - self.start, self.filled, self.reader.lead, rows) if left else 0
+        return Records(self.raw, self.physical_offset, rows[:found])
+
+
+_BLANK_SIZE = message.Blank.sizeof()
+_SIZE, _MAGIC, _OWN_OFFSET = (
+    place_of(message.HEADS[False, False], name) for name in ("total_size", "magic", "physical_offset")
+)
+_ENTRY_MAGIC, _ENTRY_SIZE, _ENTRY_BODY_SIZE, _ENTRY_POSITION = (
+    place_of(dledger.EntryHead, name) for name in ("magic", "size", "body_size", "position")
+)
+
+
+class ChainStop(NamedTuple):
+    """What stands where the chain stopped."""
+
+    kind: Literal["more", "blank", "entry", "damage"]
+    reason: str | None = None  # a key of `gaps.REASONS`; of a blank record None if its size is right
+    end: int = 0  # of an entry: position behind it
+
+
+# The window ended here, or in the middle of a plausible record; now it begins here.
+_MORE = ChainStop("more")
+
+
+class StopJudge:
+    """Judges positions of one segment, through the window of its scan."""
+
+    def __init__(self, window: Window, finder: ChainFinder, window_size: int) -> None:
+        self._window = window
+        self._finder = finder
+        self._window_size = window_size
+        self._base, self._size, self._lead = window.reader.base, window.reader.size, window.reader.lead
+
+    def judge(self, position: int) -> ChainStop:
+        """Return what stands at a position. May load the window again."""
+        left = self._size - position
+        if left < _BLANK_SIZE:
+            return ChainStop("damage", "short")
+        if not self._window.holds(position, _BLANK_SIZE):
+            self._window.load(position)
+            return _MORE
+        return self._judge_entry(position, left) if self._lead else self._judge_record(position, left)
+
+    def _judge_record(self, position: int, left: int) -> ChainStop:
+        at = position - self._window.start
+        size, magic = self._int(at + _SIZE), self._int(at + _MAGIC)
+        if magic == message.MAGIC_BLANK:
+            return self._judge_blank(position, size == left)
+        if magic not in message.RECORD_MAGICS:
+            return ChainStop("damage", "zero" if magic == 0 else "magic")
+        if size < message.FIXED_SIZE:
+            return ChainStop("damage", "size")
+        if size > left:
+            in_place = self._int(at + _OWN_OFFSET, 8) == self._base + position
+            return ChainStop("damage", "cut" if in_place else "size")
+        return self._judge_size(position, size)
+
+    def _judge_entry(self, position: int, left: int) -> ChainStop:
+        at = position - self._window.start
+        magic, size = self._int(at + _ENTRY_MAGIC), self._int(at + _ENTRY_SIZE)
+        if magic == dledger.ENTRY_MAGIC_BLANK:
+            return self._judge_blank(position, size == left)
+        if magic == 0:
+            return ChainStop("damage", "zero")
+        if magic not in dledger.ENTRY_MAGICS or not self._lead <= size <= left:
+            return ChainStop("damage", "entry")
+        if magic != dledger.ENTRY_MAGICS[0] and self._wraps_no_record(position, size):
+            return ChainStop("entry", end=position + size)
+        return self._judge_size(position, size)
+
+    def _judge_blank(self, position: int, has_right_size: bool) -> ChainStop:
+        """Tell a blank record, which ends a segment, from a record or entry whose magic became that of one.
+
+        Brokers write the number of bytes left as its size (CommitLog.DefaultAppendMessageCallback#doAppend). One of
+        another size ends the segment if no record's head stands here in its own place, and nothing proves itself
+        behind it; their padding may hold old records, but of other places.
+        """
+        if has_right_size:
+            return ChainStop("blank")
+        at = self._window.need(position, min(self._lead + _OWN_OFFSET + 8, self._size - position))
+        end = self._base + self._size
+        is_record = self._int(at + self._lead + _OWN_OFFSET, 8) == self._base + self._lead + position
+        if is_record or self._finder.find_next(self._base + position + 1, end) < end:
+            return ChainStop("damage", "blank_size")
+        return ChainStop("blank", "blank_size")
+
+    def _wraps_no_record(self, position: int, size: int) -> bool:
+        """Whether a no-op or a configuration change stands here, whole by its own head."""
+        at = self._window.need(position, self._lead)
+        in_place = self._int(at + _ENTRY_POSITION, 8) == self._base + position
+        return in_place and self._int(at + _ENTRY_BODY_SIZE) == size - self._lead
+
+    def _judge_size(self, position: int, size: int) -> ChainStop:
+        """Decide between a record that the window cut and one whose lengths disagree."""
+        # Larger than a window is believed only when its own lengths lead to the same end.
+        if not self._window.holds(position, size) and (
+            size <= self._window_size
+            or self._finder.frame_at(self._base + position + self._lead, anywhere=True) is not None
+        ):
+            self._window.need(position, size)
+            return _MORE
+        return ChainStop("damage", "entry" if self._lead else "length")
+
+    def _int(self, at: int, size: int = 4) -> int:
+        return int.from_bytes(self._window.raw[at : at + size], "big", signed=True)
+
+
+# The median of a few times, and more than a clock is set back now and then: one damaged time, or a
+# step of the clock, makes no earlier life.
+_FEW_TIMES = 3
+_OLDER_MS = 1000
+
+
+class LastTimes:
+    """The store times (ms) of the last records of this life, as the scan meets them."""
+
+    def __init__(self, finder: ChainFinder) -> None:
+        self._finder = finder
+        self.last: tuple[int, ...] = ()
+
+    def take(self, times: Ints, *, follows: bool) -> None:
+        """Take the times of a run of records; `follows`: no gap lies before it."""
+        self.last = (*(self.last if follows else ()), *times[-_FEW_TIMES:].tolist())[-_FEW_TIMES:]
+
+    def is_stale(self, physical_offset: int) -> bool:
+        """Whether the records from an offset on, found behind a gap, are older than those before the gap."""
+        before = _median(self.last) if self.last else self._finder.timestamp_before(physical_offset)
+        times = self._finder.timestamps_from(physical_offset, _FEW_TIMES)
+        return bool(times) and before is not None and before - _median(times) > _OLDER_MS
+
+
+def _median(times: Sequence[int]) -> int:
+    return sorted(times)[len(times) // 2]
+
 
 Result = TypeVar("Result")
 

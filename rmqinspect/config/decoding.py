@@ -2,10 +2,14 @@
 
     bytes                                     fate
     an object of the right shape              read
+    null                                      read, and nothing is in it
+    []                                        the same up to 5.3.3, refused from 5.4.0 on (rule config_list)
     cut off, or zeros from a place on         refused
     zeros or blanks around it                 read
+    other members, another order, indented    read
     another object, or text, behind it        refused
     a value of a wrong type                   refused
+    a number, a word, a text, another list    refused
     another byte in the place of a comma      unsure: fastjson may end an object there silently
     what no damage makes: comments, 'a'       unsure
 
@@ -24,10 +28,13 @@ from rmqinspect.codec.fastjson import MAX_PROBLEMS, JsonDocument, NotJson, parse
 from rmqinspect.config.shapes import Kind, Row, Shape, Table, faults
 from rmqinspect.text import count, describe_offset
 
-Fate = Literal["read", "refused", "unsure"]
+Fate = Literal["read", "list", "refused", "unsure"]
 
+_BOM = "\ufeff".encode()
 _CONTROLS = bytes(range(0x21)) + b"\x7f"  # at both ends all libraries skip them
 # What no broker writes, and no parser of ours reads, though those of brokers may.
+# Neither object nor list: a bare word or number, a text, punctuation, UTF-16, a list that does not end.
+_NO_OBJECT = re.compile(rb'[\w.+-]+|"[^"\\]+"|[\],:]|\[.*|\xff\xfe.*|\xfe\xff.*', re.DOTALL)
 _EXOTIC = re.compile(rb"'|/\*|//|,\s*[}\]]")
 
 
@@ -45,6 +52,7 @@ class Decoded:
     value: Mapping[str, Any] = field(default_factory=dict)
     parsed: JsonDocument | None = None
     fate: Fate = "read"  # what the brokers' JSON libraries make of the bytes; of empty ones, nothing
+    doubt: str = ""  # why it is unsure what becomes of it, where nothing is wrong with it
 
 
 def decode(raw: bytes, kind: Kind) -> Decoded:
@@ -54,13 +62,15 @@ def decode(raw: bytes, kind: Kind) -> Decoded:
     if not raw.strip(b"\0"):
         trouble = f"all of its {count(len(raw), 'byte')} are zero"
         return Decoded(trouble, 0, "an object", "zeros", fate="refused")
+    if raw.removeprefix(_BOM).strip(b" \t\r\n") == b"null":
+        return Decoded("it is null", 0, "an object", "null", ignored=True)
     try:
         parsed = parse_json(raw)
     except NotJson as error:
         return _no_json(raw, error, kind)
     made = _judge(raw, parsed, kind)
     made.parsed = parsed
-    made.fate = _fate_of_value(parsed, kind)
+    made.fate, made.doubt = _fate_of_value(parsed, kind)
     return made
 
 
@@ -86,6 +96,8 @@ def _judge(raw: bytes, parsed: JsonDocument, kind: Kind) -> Decoded:
     value = parsed.value
     if not isinstance(value, dict):
         return Decoded("it is a list", expected="an object", found="a list")
+    if kind.elsewhere and value.keys() == kind.elsewhere:
+        return Decoded(value=value)  # that of another writer, which brokers skip
     if kind.table not in value:
         # No exception, nothing loaded: fastjson leaves the field as the constructor made it.
         found = ", ".join(value)[:80]
@@ -101,6 +113,8 @@ def _judge(raw: bytes, parsed: JsonDocument, kind: Kind) -> Decoded:
 def _fate_of_text(raw: bytes, kind: Kind) -> Fate:
     """Return what becomes of bytes that are not JSON as brokers write it."""
     text = raw.strip(_CONTROLS)
+    if text == _BOM or _NO_OBJECT.fullmatch(text):
+        return "refused"
     if not text.startswith(b"{") or _EXOTIC.search(text):
         return "unsure"
     try:
@@ -109,28 +123,40 @@ def _fate_of_text(raw: bytes, kind: Kind) -> Fate:
         # Within the text a wrong byte may end an object silently, and what follows is lost.
         is_cut = error.offset >= len(text) or "without an end" in error.reason
         return "refused" if is_cut else "unsure"
-    return _fate_of_value(parsed, kind)
+    return _fate_of_value(parsed, kind)[0]
 
 
-def _fate_of_value(parsed: JsonDocument, kind: Kind) -> Fate:
-    """Return what becomes of JSON: its shape counts, and what stands behind it."""
+def _fate_of_value(parsed: JsonDocument, kind: Kind) -> tuple[Fate, str]:
+    """Return what becomes of JSON: its shape counts, and what stands behind it; and why that is unsure."""
     rest = parsed.behind.strip(_CONTROLS)
     if rest:
-        return "unsure" if rest[:1] in b"/," or rest[0] > 0x7F else "refused"
+        return ("unsure" if rest[:1] in b"/," or rest[0] > 0x7F else "refused"), ""
     value = parsed.value
-    if not isinstance(value, dict) or parsed.dangling:
-        return "unsure"
-    unknown = [member for name, member in value.items() if name not in kind.members]
-    if any(isinstance(member, dict | list) for member in unknown):
-        return "unsure"  # fastjson2 skips no object with numbers as names
-    if any(value.get(name, kind) in (None, "") for name in kind.members):
-        return "unsure"
-    if any(_is_foreign(shape, value.get(name, {})) for name, shape in kind.members.items()):
-        return "unsure"
+    if not isinstance(value, dict):
+        return ("refused" if value else "list"), ""
+    if parsed.dangling:
+        return "unsure", ""
+    if kind.needs_table and kind.table not in value:
+        return "refused", ""
+    version = value.get("dataVersion", {})
+    if not isinstance(version, dict) or version.get("counter", 0) is None:
+        return "unsure", ""
+    # What they do not know they skip, with all that is in it: 4.2.0 to 5.5.0. fastjson2 (5.4.0) skips no object with
+    # bare names, as fastjson writes numbers and booleans.
+    unknown = [name for name, member in value.items() if name not in kind.members and isinstance(member, dict | list)]
+    if unknown and parsed.bare_names:
+        return "unsure", f"brokers do not know its {unknown[0]}"
+    nothing = next((name for name in kind.members if value.get(name, kind) in (None, "")), None)
+    if nothing is not None:
+        return "unsure", f"its {nothing} is nothing"
+    foreign = parsed.bare_names and any(_is_foreign(shape, value.get(name, {})) for name, shape in kind.members.items())
+    if foreign:
+        return "unsure", "an entry has none of the members that brokers know"
     wrong = [words for _, words in islice(faults(Row(kind.members), value, ""), MAX_PROBLEMS)]
     if not wrong:
-        return "read"
-    return "unsure" if all(" or " in words for words in wrong) else "refused"  # an unknown word of an enum is null
+        return "read", ""
+    # An unknown word of an enum is null.
+    return ("unsure" if all(" or " in words for words in wrong) else "refused"), ""
 
 
 def _is_foreign(shape: Shape, table: Any) -> bool:

@@ -5,20 +5,23 @@ its configuration in RocksDB has none of them.
 
 Source: ConfigManager, MixAll#string2File, ConsumerOffsetManager, ScheduleMessageService;
 RocketMQ 4.0.0 to 5.5.0.
+
+The names of a store's topics, quickly: for shell completion, which may not wait, fail or scan.
 """
 
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any
 
 from rmqinspect.codec.fastjson import MAX_PROBLEMS, NotJson, parse_json
-from rmqinspect.errors import Unreadable
+from rmqinspect.errors import RmqinspectError, Unreadable
 from rmqinspect.store.model import MAX_CONFIG_SIZE, Store, StoreFile
-from rmqinspect.store.reader import open_file
-from rmqinspect.system import filesystem
+from rmqinspect.store.reader import modified_at, open_file
+from rmqinspect.system import filesystem, uri
 from rmqinspect.text import describe_size
 
 _NUMBER = re.compile(r"-?\d{1,20}", re.ASCII)  # int() accepts more than Java's parseLong
@@ -186,14 +189,6 @@ def _version(document: ConfigDocument) -> tuple[int, ...] | None:
     return tuple(integer(version.get(name)) or 0 for name in ("stateVersion", "counter", "timestamp"))
 
 
-def modified_at(file: StoreFile) -> int:
-    """Return when a file was written last, in nanoseconds; 0 if it is gone."""
-    try:
-        return filesystem.stat(file.path).st_mtime_ns
-    except OSError:
-        return 0
-
-
 def integer(value: Any, bits: int = 64) -> int | None:
     """Return a value if it is a signed integer of `bits` bits, else None; a JSON boolean is not."""
     whole = isinstance(value, int) and not isinstance(value, bool)
@@ -298,3 +293,44 @@ def read_delay_offsets(store: Store) -> ConfigDocument | None:
             note = f"{document.name}: an empty table, a trace of a failed start; {other.source.name} is used"
             return replace(other, problems=(*document.problems, note))
     return document
+
+
+_LARGEST_FILE = MAX_CONFIG_SIZE  # bytes of topics.json, read in a tenth of a second; larger ones are left out
+_MOST_FOLDERS = 10_000
+_QUEUES = ("consumequeue", "batchconsumequeue")
+
+
+def topic_names(path: str) -> set[str]:
+    """Return the topics in `config/topics.json` and the folders of consume queues below a store's root.
+
+    Empty for everything else, also for what cannot be read, and for remote stores, which would take seconds.
+    """
+    if uri.is_remote(path):
+        return set()
+    names: set[str] = set()
+    for name in ("topics.json", "topics.json.bak"):
+        names = _in_file(os.path.join(path, "config", name))
+        if names:
+            break
+    for folder in _QUEUES:
+        names |= _folders(os.path.join(path, folder))
+    return names
+
+
+def _in_file(path: str) -> set[str]:
+    try:
+        status = filesystem.stat(path)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST_FILE:
+            return set()
+        document = read_copy(StoreFile(path, path, status.st_size, "config"), "topics.json")
+    except (OSError, RmqinspectError):
+        return set()
+    return set(document.table("topicConfigTable"))
+
+
+def _folders(path: str) -> set[str]:
+    try:
+        entries = islice(filesystem.scandir(path), _MOST_FOLDERS)
+        return {entry.name for entry in entries if entry.is_dir(follow_symlinks=False)}
+    except OSError:
+        return set()

@@ -176,7 +176,9 @@ class Kind:
     without: str  # "the broker starts …"
     needed: bool = True  # startup fails if neither the file nor its .bak can be decoded
     folder: str = "config"
+    needs_table: bool = False  # a file that is read, and lacks the main member, is refused
     free_text: bool = False  # has text of users, in the platform's charset up to 4.9.8
+    elsewhere: frozenset[str] = frozenset()  # its members as rocketmq-rust writes it, in a shape of its own
 
 
 _OFFSET_FILE: Mapping[str, Shape] = {
@@ -185,7 +187,12 @@ _OFFSET_FILE: Mapping[str, Shape] = {
     "pullOffsetTable": _OFFSETS,
     "groupTopicMap": Table(List(_TEXT)),
 }
-_NO_OFFSETS = "without consumer offsets: each group begins where its clients' setting says"
+# Source: ConsumerManageProcessor#queryConsumerOffset, 4.2.0 to 5.5.0: a queue's minimum of 0, and its first message in
+# memory; since 5.0.0 not for clients that ask with setZeroIfNotFound=false.
+_NO_OFFSETS = (
+    "without consumer offsets: each group begins at 0 in a queue that begins at 0 and is still in memory, else where "
+    "its clients' setting says"
+)
 _AT_CHANGE = "saved at each change"
 _EVERY_5_S, _EVERY_10_S = "saved every 5 s", "saved every 10 s"
 _SEGMENTS = Table(Table(Row({"baseOffset": _LONG, "size": _LONG}), key_bits=64))
@@ -249,6 +256,7 @@ KINDS = (
         {"dataVersion": _VERSION, "topicQueueMappingInfoMap": Table(_MAPPING, named="topic")},
         _AT_CHANGE,
         "without its static topics",
+        needs_table=True,
     ),
     Kind(
         "messageRequestMode.json",
@@ -272,6 +280,7 @@ KINDS = (
         "saved every 3 to 10 s",
         "without its count of open transactions",
         needed=False,
+        elsewhere=frozenset({"version", "generation", "topics"}),  # TransactionMetricsCheckpoint, 1.0.0
     ),
     Kind(
         "tieredStoreMetadata.json",

@@ -1,23 +1,27 @@
-"""The units of consume queues, and where each queue begins and ends.
-
-`survey_queues` reads every unit, so it also sees units behind a hole of zeros. `queue_ends` reads the first page
-and the end of each queue and assumes that the units between ascend without a hole, as a broker writes them; where
-what it reads contradicts that, it reads the whole queue.
+"""The units of consume queues.
 
 Source: ConsumeQueue, BatchConsumeQueue; RocketMQ 4.0.0 to 5.5.0.
+
+Where kernels find the fields of queue units.
+
+A batch unit begins with the fields of a queue unit. Source: ConsumeQueue, BatchConsumeQueue.
+
+The message units of a queue around some queue offsets, read without the rest of the queue.
+
+How long the files of consume queues are: nothing in a store says it, so most of them do.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Self
 
 import numpy as np
 
-from rmqinspect.codec.arrays import Bools, Units
-from rmqinspect.codec.layout import dtype_of
+from rmqinspect.codec.arrays import Bools, Ints, Units
+from rmqinspect.codec.kernels import inlined
+from rmqinspect.codec.layout import dtype_of, place_of
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas.consumequeue import (
     EXT_ADDRESS_BASE,
@@ -27,19 +31,15 @@ from rmqinspect.schemas.consumequeue import (
     ExtHead,
     QueueUnit,
 )
-from rmqinspect.store.model import NotedEnds, QueueFile, Store
-from rmqinspect.store.reader import FileReader, allocated_size, open_file
+from rmqinspect.store.model import QueueFile, Store
+from rmqinspect.store.reader import FileReader, open_file
 
 LAYOUTS = {"queue": QueueUnit, "batch_queue": BatchUnit}  # by kind of file
-_KIND_NAMES = {"queue": "file", "batch_queue": "batch"}
-_IN_ROCKSDB = "rocksdb"
 
 # Windows grow: most files of a store with many queues hold few units in megabytes of preallocated zeros, and a
 # long file still takes few calls.
 FIRST_WINDOW = 16 << 10
 LAST_WINDOW = 4 << 20
-PAGE = 4096  # bytes per read of a quick look: 204 units
-SHORT_FILE = 64 << 10  # bytes on disk: reading so few whole costs no more than searching them
 _EXT_WINDOW = 4 << 20  # bytes per read of an ext file
 _LAST_OFFSET = 2**63 - 1  # a damaged batch unit must not push a sum out of int64
 
@@ -78,11 +78,28 @@ def valid_units(units: Units) -> Units:
 
 
 def filler_units(units: Units) -> Bools:
-    """Return which units are pre-blank filler. Source: ConsumeQueue#fillPreBlank."""
-    filler: Bools = units["size"] == PRE_BLANK_SIZE
+    """Return which units are pre-blank filler. See `unit_bytes.is_filler`."""
+    filler: Bools = units["size"] == PRE_BLANK_SIZE  # of most queues none: the other fields are not looked at
     if filler.any():
         filler &= (units["physical_offset"] == 0) & (units["tags_code"] == 0)
     return filler
+
+
+def message_mask(units: Units) -> Bools:
+    """Return which units are of messages: those that a broker accepts, without filler."""
+    messages: Bools = valid_units(units) & ~filler_units(units)
+    return messages
+
+
+def messages_in(file: QueueFile, done: Callable[[int], None] | None = None) -> Iterator[tuple[Units, Units]]:
+    """Yield (queue offsets, units) of the messages in a file, window by window.
+
+    :raises Unreadable: the system reports an I/O error.
+    """
+    with open_file(file) as reader:
+        for row, units in read_units(reader, file.kind, done):
+            messages = message_mask(units)
+            yield unit_numbers(file, row, units)[0][messages], units[messages]
 
 
 def unit_times(units: Units) -> Units | None:
@@ -135,179 +152,6 @@ def read_ext_tags(files: Sequence[QueueFile], tags: Units, found: Units, known: 
                 good &= heads["bitmap_size"] >= 0
                 found[rows[group[good]]] = heads["tags_code"][good]
                 known[rows[group[good]]] = True
-
-
-@dataclass(frozen=True, slots=True)
-class QueueSummary:
-    """Where a queue begins and ends. Offsets are queue offsets unless called physical."""
-
-    topic: str
-    queue_id: int
-    kind: str  # file, batch, rocksdb
-    files: tuple[QueueFile, ...]
-    min_offset: int  # first message whose record lies in the log or behind it, else max_offset
-    max_offset: int  # behind the last valid unit; without one, where the first file begins; RocksDB: as noted there
-    units: int  # of messages, without filler
-    first_physical_offset: int | None
-    last_physical_offset: int | None
-    last_size: int | None  # bytes of the record of the last message unit
-
-    def bytes_on_disk(self) -> int | None:
-        """Return the bytes that the files take on disk; holes take none. None for a queue in RocksDB.
-
-        :raises Unreadable: a file cannot be opened.
-        """
-        if self.kind == _IN_ROCKSDB:
-            return None
-        return sum(map(allocated_size, self.files))
-
-
-def queue_files_of(store: Store) -> Iterator[tuple[QueueFile, ...]]:
-    """Yield the files of each queue, by topic, queue and kind; ext files are not included."""
-    files = (file for file in store.queue_files if file.kind in LAYOUTS)
-    for _, group in groupby(files, lambda file: (file.topic, file.queue_id, file.kind)):
-        yield tuple(group)
-
-
-Note = Callable[[str], None] | None  # gets a message for each file that cannot be read
-
-
-def survey_queues(
-    store: Store, done: Callable[[int], None] | None = None, on_unreadable: Note = None
-) -> Iterator[QueueSummary]:
-    """Yield the summary of every queue from all of its units.
-
-    With `on_unreadable`, a queue of which a file cannot be read has none, and one that a file vanishes from, as
-    retention removes the oldest, has that of its other files.
-
-    :raises Unreadable: the system reports an I/O error, if there is no `on_unreadable`.
-    """
-    for files in queue_files_of(store):
-        summary = of_readable(files, lambda files: _survey(files, store.log_start, done), on_unreadable)
-        if summary is not None:
-            yield summary
-
-
-def queue_ends(
-    store: Store, only: Collection[tuple[str, int]] | None = None, on_unreadable: Note = None
-) -> Iterator[QueueSummary]:
-    """Yield the summary of every queue, or of those in `only`, reading little of each.
-
-    A queue of one file that takes up to 64 KiB on disk is read whole: its summary is exact. Of any other, the
-    first and last units are read, and those between are assumed to ascend without a hole; `verify` checks that.
-    `on_unreadable` is used as by `survey_queues`.
-
-    :raises Unreadable: the system reports an I/O error, if there is no `on_unreadable`.
-    """
-    for files in queue_files_of(store):
-        if only is None or (files[0].topic, files[0].queue_id) in only:
-            summary = of_readable(files, lambda files: queue_end(files, store.log_start), on_unreadable)
-            if summary is not None:
-                yield summary
-
-
-def of_readable(
-    files: tuple[QueueFile, ...], read: Callable[[tuple[QueueFile, ...]], QueueSummary], note: Note
-) -> QueueSummary | None:
-    """Read a queue again without the files that vanish meanwhile; None if it cannot be read."""
-    while files:
-        try:
-            return read(files)
-        except Unreadable as error:
-            if note is None:
-                raise
-            note(str(error))
-            if not isinstance(error.__cause__, FileNotFoundError):
-                return None
-            files = tuple(file for file in files if file.name != error.file)
-    return None
-
-
-def queue_end(files: tuple[QueueFile, ...], log_start: int) -> QueueSummary:
-    """Return the summary of one queue as `queue_ends` does.
-
-    :raises Unreadable: an I/O error.
-    """
-    short = len(files) == 1 and allocated_size(files[0]) <= SHORT_FILE
-    return (None if short else _look(files, log_start)) or _survey(files, log_start)
-
-
-def _survey(files: tuple[QueueFile, ...], log_start: int, done: Callable[[int], None] | None = None) -> QueueSummary:
-    count, min_offset, max_offset = 0, None, None
-    first: Units | None = None
-    last: Units | None = None
-    for file in files:
-        with open_file(file) as reader:
-            for row, units in read_units(reader, file.kind, done):
-                valid = np.flatnonzero(valid_units(units))
-                if not len(valid):
-                    continue
-                numbers, counts = unit_numbers(file, row, units)
-                max_offset = _behind(numbers[valid[-1]], counts[valid[-1]])
-                messages = valid[units["size"][valid] != PRE_BLANK_SIZE]
-                if not len(messages):
-                    continue
-                count += len(messages)
-                last = units[messages[-1]]
-                first = units[messages[0]] if first is None else first
-                if min_offset is None:
-                    reached = messages[units["physical_offset"][messages] >= log_start]
-                    min_offset = int(numbers[reached[0]]) if len(reached) else None
-    return _summary(files, min_offset, max_offset, count, first, last)
-
-
-def _summary(
-    files: tuple[QueueFile, ...],
-    min_offset: int | None,
-    max_offset: int | None,
-    count: int,
-    first: Units | None,
-    last: Units | None,
-) -> QueueSummary:
-    file = files[0]
-    if file.noted is not None:
-        return _noted_summary(files, file.noted, min_offset, count, first, last)
-    if max_offset is None:
-        # The file names of a batch queue say nothing about its queue offsets.
-        max_offset = file.base // dtype_of(QueueUnit).itemsize if file.kind == "queue" else 0
-    return QueueSummary(
-        file.topic,
-        file.queue_id,
-        _KIND_NAMES[file.kind],
-        files,
-        max_offset if min_offset is None else min_offset,
-        max_offset,
-        count,
-        None if first is None else int(first["physical_offset"]),
-        None if last is None else int(last["physical_offset"]),
-        None if last is None else int(last["size"]),
-    )
-
-
-def _noted_summary(
-    files: tuple[QueueFile, ...],
-    noted: NotedEnds,
-    min_offset: int | None,
-    count: int,
-    first: Units | None,
-    last: Units | None,
-) -> QueueSummary:
-    """Return the summary of a queue in RocksDB: its ends are noted there, also where its units were not read."""
-    behind = noted.max_offset
-    begin = noted.min_offset if noted.min_offset is not None else behind if min_offset is None else min_offset
-    unread = noted.last_physical_offset is not None
-    return QueueSummary(
-        files[0].topic,
-        files[0].queue_id,
-        _IN_ROCKSDB,
-        files,
-        begin,
-        behind,
-        behind - begin if unread else count,
-        None if first is None else int(first["physical_offset"]),
-        noted.last_physical_offset if unread else None if last is None else int(last["physical_offset"]),
-        None if last is None else int(last["size"]),
-    )
 
 
 class QueueRows:
@@ -363,79 +207,6 @@ class QueueRows:
         return np.frombuffer(self.raw(row, 1), self.layout)
 
 
-def _is_message(unit: Units) -> bool:
-    return bool(valid_units(unit)[0]) and unit["size"][0] != PRE_BLANK_SIZE
-
-
-def _look(files: tuple[QueueFile, ...], log_start: int) -> QueueSummary | None:
-    """Return a summary from the first page and the end; None where that needs the whole queue."""
-    with QueueRows(files) as rows:
-        page = PAGE // rows.layout.itemsize
-        if rows.starts[-1] == 0:
-            return None
-        head = np.frombuffer(rows.raw(0, page), rows.layout)
-        messages = np.flatnonzero(valid_units(head) & (head["size"] != PRE_BLANK_SIZE))
-        end = _find_end(rows, page)
-        if not len(messages) or end is None:
-            return None
-        first_row = int(messages[0])
-        first, last = head[first_row : first_row + 1], rows.unit(end - 1)
-        if not _is_message(last):
-            return None
-        min_offset = None
-        reached = _first_reached(rows, first_row, end, log_start)
-        if reached < end:
-            min_offset, _ = rows.numbers(reached, rows.unit(reached))
-        _, max_offset = rows.numbers(end - 1, last)
-        return _summary(files, min_offset, max_offset, end - first_row, first[0], last[0])
-
-
-def _find_end(rows: QueueRows, page: int) -> int | None:
-    """Return the row behind the last used unit, None if there is none in the last two files."""
-    for which in range(len(rows.files) - 1, max(-1, len(rows.files) - 3), -1):
-        start, stop = rows.starts[which], rows.starts[which + 1]
-        if start == stop or not any(rows.raw(start, 1)):
-            continue
-        # Page `low` begins with a used unit; page `high` does not, or is the file's end. Most files are used at
-        # their beginning only, so the search first goes up in growing steps.
-        low, high, step = 0, -(-(stop - start) // page), 1
-        while high - low > 1:
-            middle = min(low + step, (low + high) // 2)
-            if any(rows.raw(start + middle * page, 1)):
-                low, step = middle, step * 2
-            else:
-                high = middle
-        raw = rows.raw(start + low * page, page).rstrip(b"\0")
-        return start + low * page - (-len(raw) // rows.layout.itemsize)
-    return None
-
-
-def _first_reached(rows: QueueRows, low: int, high: int, log_start: int) -> int:
-    """Return the first row of [low, high) that points into the log or behind it, else `high`."""
-    if rows.unit(low)["physical_offset"][0] >= log_start:
-        return low
-    while low < high:
-        middle = (low + high) // 2
-        if rows.unit(middle)["physical_offset"][0] < log_start:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-def first_offset_in(files: Sequence[QueueFile], log_start: int) -> int | None:
-    """Return the queue offset of the first message whose record lies at a physical offset or behind it.
-
-    That is the minimum of a queue whose log begins there. None without such a message.
-
-    :raises Unreadable: the system reports an I/O error.
-    """
-    with QueueRows(files) as rows:
-        end = _find_end(rows, PAGE // rows.layout.itemsize) if rows.starts[-1] else None
-        reached = None if end is None else _first_reached(rows, 0, end, log_start)
-        return None if reached in (None, end) else rows.numbers(reached, rows.unit(reached))[0]
-
-
 def find_unit(files: Sequence[QueueFile], queue_offset: int) -> tuple[int, int] | None:
     """Return (physical offset, record size) of the message unit that holds a queue offset.
 
@@ -467,7 +238,7 @@ def find_units(files: Sequence[QueueFile], queue_offsets: Sequence[int]) -> list
 
 def _unit_at(rows: QueueRows, row: int | None) -> tuple[int, int, int] | None:
     unit = None if row is None else rows.unit(row)
-    if unit is None or not _is_message(unit):
+    if unit is None or not message_mask(unit)[0]:
         return None
     return int(unit["physical_offset"][0]), int(unit["size"][0]), int(unit["tags_code"][0])
 
@@ -488,10 +259,80 @@ def _row_in_batch_queue(rows: QueueRows, queue_offset: int) -> int | None:
         middle = (low + high) // 2
         unit = rows.unit(middle)
         first, behind = rows.numbers(middle, unit)
-        if not _is_message(unit) or queue_offset < first:
+        if not message_mask(unit)[0] or queue_offset < first:
             high = middle
         elif queue_offset >= behind:
             low = middle + 1
         else:
             return middle
     return None
+
+
+UNIT_SIZE: int = QueueUnit.sizeof()
+
+PLACE = place_of(BatchUnit, "physical_offset")
+SIZE = place_of(BatchUnit, "size")
+TAGS = place_of(BatchUnit, "tags_code")
+STORED = place_of(BatchUnit, "store_timestamp")
+OFFSET = place_of(BatchUnit, "queue_offset")
+MESSAGES = place_of(BatchUnit, "message_count")
+
+
+@inlined
+def is_filler(place: int, size: int, tags: int) -> bool:
+    """Return whether a unit is pre-blank filler: what a broker writes as such. Of arrays see `units.filler_units`.
+
+    A size of 2147483647 alone is a damaged unit of a message. No reader of a broker tells filler from other units:
+    recovery accepts it, and getMessage finds no record where it points. Source: ConsumeQueue#fillPreBlank, #recover.
+    """
+    return size == PRE_BLANK_SIZE and place == 0 and tags == 0
+
+
+def units_around(files: Sequence[QueueFile], low: int, high: int) -> tuple[Ints, Ints]:
+    """Return (queue offsets, physical offsets) of the message units in [low, high) of one queue, by queue offset.
+
+    Batch units do not stand at their queue offset: all of a batch queue are returned.
+
+    :raises Unreadable: an I/O error.
+    """
+    offsets: list[Ints] = [np.empty(0, np.int64)]
+    places: list[Ints] = [np.empty(0, np.int64)]
+    for numbers, units in message_units(files, low, high):
+        offsets.append(numbers)
+        places.append(units["physical_offset"].astype(np.int64))
+    found = np.concatenate(offsets)
+    order = np.argsort(found, kind="stable")
+    return found[order], np.concatenate(places)[order]
+
+
+def message_units(files: Sequence[QueueFile], low: int, high: int) -> Iterator[tuple[Ints, Units]]:
+    """Yield (queue offsets, units) of the message units in [low, high) of one queue; of a batch queue all units.
+
+    :raises Unreadable: an I/O error.
+    """
+    for file in files:
+        if file.kind == "batch_queue":
+            yield from messages_in(file)
+        else:
+            yield from _between(file, low, high)
+
+
+def _between(file: QueueFile, low: int, high: int) -> Iterator[tuple[Ints, Units]]:
+    layout = dtype_of(LAYOUTS[file.kind])
+    begin = file.base // layout.itemsize
+    first, last = max(0, low - begin), min(file.size // layout.itemsize, high - begin)
+    if first < last:
+        with open_file(file) as reader:
+            raw = reader.read(first * layout.itemsize, (last - first) * layout.itemsize)
+        units = np.frombuffer(raw, layout, len(raw) // layout.itemsize)
+        messages = message_mask(units)
+        yield unit_numbers(file, first, units)[0][messages], units[messages]
+
+
+def usual_sizes(store: Store) -> dict[str, int]:
+    """Return the length of most queue files, by kind; of equally frequent ones the greatest."""
+    lengths: dict[str, Counter[int]] = {}
+    for file in store.queue_files:
+        if file.noted is None and file.size:
+            lengths.setdefault(file.kind, Counter())[file.size] += 1
+    return {kind: max(of_kind, key=lambda size: (of_kind[size], size)) for kind, of_kind in lengths.items()}

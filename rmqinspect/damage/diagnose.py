@@ -20,26 +20,25 @@ the cause, for it may legitimately hold text, zeros or records; nothing here rai
 
 from collections.abc import Callable
 
-from rmqinspect.codec.fields import walk_fields
-from rmqinspect.codec.layout import place_of
+from rmqinspect.codec.layout import place_of, walk_fields
 from rmqinspect.commitlog.columns import SLACK
-from rmqinspect.commitlog.find_record import SEARCH, ChainFinder
-from rmqinspect.commitlog.lenient_reader import LenientReader
-from rmqinspect.damage.flips import flip_words, one_flip, place_words
+from rmqinspect.commitlog.find_record import SEARCH, ChainFinder, LenientReader
 from rmqinspect.damage.misplaced import explain_misplaced_head, explain_misplaced_records, explain_own_offset
 from rmqinspect.damage.patterns import (
     PAGE,
     border_near,
+    flip_words,
     format_of,
     is_random,
     is_text,
     long_runs,
+    one_flip,
+    place_words,
     quote,
     unit_words,
     value_words,
 )
-from rmqinspect.damage.single_field import Repair, find_repair
-from rmqinspect.damage.surroundings import Surroundings, look_around
+from rmqinspect.damage.single_field import Repair, Surroundings, find_repair, look_around
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas import dledger, message
 from rmqinspect.store.model import Segment, Store

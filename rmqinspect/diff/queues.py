@@ -6,18 +6,19 @@ queue offset is the same in both, except for ext addresses, which point into a l
 Pairs are (A, B). Source: ConsumeQueue, BatchConsumeQueue.
 """
 
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby
-from typing import NamedTuple
+from itertools import chain
 
 import numpy as np
 
+from rmqinspect.broker.eras import searches_minimum
 from rmqinspect.codec.arrays import Bools, Units
-from rmqinspect.codec.layout import dtype_of
-from rmqinspect.consumequeue.units import LAYOUTS, queue_files_of, read_ext_tags, read_units, unit_numbers, valid_units
+from rmqinspect.consumequeue.bounds import Ends, QueueSummary, queue_files_of
+from rmqinspect.consumequeue.units import LAYOUTS, read_ext_tags, read_units
 from rmqinspect.errors import Unreadable
-from rmqinspect.schemas.consumequeue import EXT_ADDRESS_MAX, PRE_BLANK_SIZE, QueueUnit
+from rmqinspect.schemas.consumequeue import EXT_ADDRESS_MAX, QueueUnit
 from rmqinspect.store.model import QueueFile, Store
 from rmqinspect.store.reader import open_file
 from rmqinspect.system import uri
@@ -25,23 +26,9 @@ from rmqinspect.text import group_digits
 
 Files = tuple[QueueFile, ...]
 Queue = tuple[str, int, str]  # topic, queue id, kind of file
-Block = tuple[Units, Units, Units]  # queue offsets, units, tags codes; of messages, ascending
+Block = tuple[Units, Units]  # queue offsets, and units with the tags codes they lead to; of messages, ascending
 
 _ALL_QUEUES = ("consumequeue", "batchconsumequeue")
-_LAST_OFFSET = 2**63 - 1
-
-# Fields compared as stored; the tags code may be an address in a local file.
-_FIELDS = {
-    kind: [name for name in dtype_of(layout).names or () if name != "tags_code"] for kind, layout in LAYOUTS.items()
-}
-
-
-class QueueEnds(NamedTuple):
-    """Where a queue starts and ends, as its broker computes it. Offsets are logical."""
-
-    min_offset: int  # first message whose record is not before the log's start, else max_offset
-    max_offset: int  # behind the last valid unit
-    units: int  # of messages, without filler
 
 
 @dataclass(slots=True)
@@ -51,7 +38,7 @@ class QueueDiff:
     topic: str
     queue_id: int
     kind: str  # queue, batch_queue
-    ends: list[QueueEnds | None]  # None: the store has no such queue
+    ends: list[QueueSummary | None]  # None: the store has no such queue
     loose: bool = False  # loose files: units they lack are not missing
     differing: int = 0  # queue offsets that both cover and whose units differ, or that one lacks
     first: int | None = None  # the first of them
@@ -60,9 +47,8 @@ class QueueDiff:
     @property
     def is_same(self) -> bool:
         """Whether nothing differs. A queue without units equals a missing one."""
-        empty = QueueEnds(0, 0, 0)
-        a, b = (end or empty for end in self.ends)
-        return not self.differing and (self.loose or a[:2] == b[:2])
+        a, b = ((0, 0) if end is None else (end.min_offset, end.max_offset) for end in self.ends)
+        return not self.differing and (self.loose or a == b)
 
 
 def compare_queues(
@@ -75,20 +61,27 @@ def compare_queues(
     If single queues of a store are given, only those are compared. `progress` gets the bytes read since its last
     call; `on_unreadable` gets the side (0, 1) and a message.
     """
-    found = [{_name(files[0]): files for files in queue_files_of(store)} for store in stores]
-    ext_files = [_ext_files(store) for store in stores]
+    found: list[dict[Queue, Files]] = []
+    ext_files: list[defaultdict[tuple[str, int], list[QueueFile]]] = []
+    for store in stores:
+        found.append({(files[0].topic, files[0].queue_id, files[0].kind): files for files in queue_files_of(store)})
+        ext_files.append(defaultdict(list))
+        for file in store.queue_files:
+            if file.kind == "ext_queue":
+                ext_files[-1][file.topic, file.queue_id].append(file)
     queues = found[0].keys() | found[1].keys()
     for store, files in zip(stores, found, strict=True):
         queues = queues & files.keys() if _is_piece(store) else queues
     loose = not all(store.neighbours for store in stores)
     # Units that point before the log count as expired only if both logs are known.
     log_starts = [store.log_start if all(one.segments for one in stores) else 0 for store in stores]
+    rules = list(zip(log_starts, map(searches_minimum, stores), strict=True))
     for queue in sorted(queues):
         if any(store.hides_queue(*queue[:2]) for store in stores):
             continue  # the entries are reported
         sides = [
-            _Side(files[queue], ext.get(queue[:2], ()), log_start, progress) if queue in files else None
-            for files, ext, log_start in zip(found, ext_files, log_starts, strict=True)
+            _Side(files[queue], ext[queue[:2]], Ends(files[queue], *rule), progress) if queue in files else None
+            for files, ext, rule in zip(found, ext_files, rules, strict=True)
         ]
         try:
             yield _compare(QueueDiff(*queue, ends=[None, None], loose=loose), sides)
@@ -102,81 +95,50 @@ def _is_piece(store: Store) -> bool:
     return store.given in LAYOUTS and not any(name in _ALL_QUEUES for name in names)
 
 
-def _name(file: QueueFile) -> Queue:
-    return file.topic, file.queue_id, file.kind
-
-
-def _ext_files(store: Store) -> dict[tuple[str, int], Files]:
-    files = (file for file in store.queue_files if file.kind == "ext_queue")
-    return {key: tuple(group) for key, group in groupby(files, lambda file: (file.topic, file.queue_id))}
-
-
 class _Side:
     """The queue of one store: a stream of its message units, and its ends when the stream is exhausted."""
 
     def __init__(
-        self, files: Files, ext_files: Sequence[QueueFile], log_start: int, progress: Callable[[int], None]
+        self, files: Files, ext_files: Sequence[QueueFile], ends: Ends, progress: Callable[[int], None]
     ) -> None:
         self.files = files
         self.ext_files = ext_files
-        self.log_start = log_start
+        self.ends = ends
         self.progress = progress
-        self.min_offset: int | None = None
-        # The file names of a batch queue say nothing about its queue offsets.
-        batch = files[0].kind == "batch_queue"
-        self.max_offset = 0 if batch else files[0].base // dtype_of(QueueUnit).itemsize
-        self.units = 0
         self.failed = False
-
-    def ends(self) -> QueueEnds:
-        return QueueEnds(self.max_offset if self.min_offset is None else self.min_offset, self.max_offset, self.units)
+        self.first: int | None = None  # queue offset of the first message
 
     def blocks(self) -> Iterator[Block]:
-        """Yield the units of messages in blocks.
+        """Yield the units of messages in blocks. Damage and overlapping files break the order: such units are left out.
 
         :raises Unreadable: the system reports an I/O error.
         """
         last = -1
         try:
-            for numbers, units in self._messages():
-                which = np.flatnonzero(_in_order(numbers, last))
-                if len(which):
-                    last = int(numbers[which[-1]])
-                    yield numbers[which], units[which], self._tags(units[which])
+            for file_number, file in enumerate(self.files):
+                with open_file(file) as reader:
+                    for row, window in read_units(reader, file.kind, self.progress):
+                        numbers, units = self.ends.take(file_number, row, window)
+                        which = np.flatnonzero(_in_order(numbers, last))
+                        if len(which):
+                            last = int(numbers[which[-1]])
+                            self.first = int(numbers[which[0]]) if self.first is None else self.first
+                            yield numbers[which], self._with_tags(units[which])
         except Unreadable:
             self.failed = True
             raise
 
-    def _messages(self) -> Iterator[tuple[Units, Units]]:
-        """Yield the queue offsets and units of messages, window by window; update the ends."""
-        for file in self.files:
-            with open_file(file) as reader:
-                for row, units in read_units(reader, file.kind, self.progress):
-                    valid = np.flatnonzero(valid_units(units))
-                    if not len(valid):
-                        continue
-                    numbers, counts = unit_numbers(file, row, units)
-                    self.max_offset = min(int(numbers[valid[-1]]) + int(counts[valid[-1]]), _LAST_OFFSET)
-                    which = valid[units["size"][valid] != PRE_BLANK_SIZE]
-                    self.units += len(which)
-                    self._update_min(numbers[which], units[which])
-                    yield numbers[which], units[which]
-
-    def _update_min(self, numbers: Units, units: Units) -> None:
-        if self.min_offset is None:
-            reached = np.flatnonzero(units["physical_offset"] >= self.log_start)
-            self.min_offset = int(numbers[reached[0]]) if len(reached) else None
-
-    def _tags(self, units: Units) -> Units:
-        """Return the tags codes, read from the ext file where an address resolves."""
+    def _with_tags(self, units: Units) -> Units:
+        """Return units with the tags codes of the ext file, where an address resolves."""
         tags = units["tags_code"].astype(np.int64)
         found, known = np.zeros(len(tags), np.int64), np.zeros(len(tags), np.bool_)
         read_ext_tags(self.ext_files, tags, found, known)
-        return np.where(known, found, tags)
+        units["tags_code"][known] = found[known]
+        return units
 
 
 def _in_order(numbers: Units, last: int) -> Bools:
-    """Return the mask of queue offsets that ascend from `last` on; damage and overlapping files break the order."""
+    """Return the mask of queue offsets that ascend from `last` on."""
     keep: Bools = numbers > last
     keep[:-1] &= numbers[:-1] < numbers[1:]  # one far too large offset must not hide all later ones
     highest = np.maximum.accumulate(np.where(keep, numbers, last))
@@ -191,53 +153,56 @@ def _compare(diff: QueueDiff, sides: list[_Side | None]) -> QueueDiff:
     for number, side in enumerate(sides):
         if side is not None:
             if None in sides:
-                for _ in side.blocks():
-                    pass
-            diff.ends[number] = side.ends()
+                deque(side.blocks(), maxlen=0)
+            diff.ends[number] = side.ends.summary()
+    if a is None or b is None or a.first is None or b.first is None or diff.loose or diff.kind == "batch_queue":
+        return diff
+    # Messages of one store where the file of the other has filler, or nothing, before its first message.
+    first, last = sorted((a.first, b.first))
+    later = a if a.first == last else b
+    low = max(first, later.files[0].base // QueueUnit.sizeof())
+    if low < last:
+        diff.differing += last - low
+        diff.first = low
+        diff.units = f"the first message is {a.first}", f"the first message is {b.first}"
     return diff
 
 
 def _compare_units(diff: QueueDiff, a: Iterator[Block], b: Iterator[Block]) -> None:
-    """Compare the units of the queue offsets that both cover; other starts and ends are no differing units."""
-    begun = False
-    for ours, theirs in _aligned(a, b):
-        low, high = 0, _LAST_OFFSET
-        if not begun:
-            if not len(ours[0]) or not len(theirs[0]):
-                continue
-            begun, low = True, max(int(ours[0][0]), int(theirs[0][0]))
-        _compare_block(diff, *(_cut(block, low, high) for block in (ours, theirs)))
+    """Compare the units of the queue offsets that both cover; other starts and ends are no differing units.
 
-
-def _aligned(a: Iterator[Block], b: Iterator[Block]) -> Iterator[tuple[Block, Block]]:
-    """Yield blocks of both up to the same queue offset; units behind the other's end are skipped."""
+    Blocks are compared up to the queue offset that both reach. Units behind the other's end are skipped, but read:
+    for the ends.
+    """
+    low = None  # where the later of both begins
     ours, theirs = next(a, None), next(b, None)
     while ours is not None and theirs is not None:
         reach = min(int(ours[0][-1]), int(theirs[0][-1]))
-        yield _cut(ours, 0, reach), _cut(theirs, 0, reach)
-        ours, theirs = _rest(ours, reach) or next(a, None), _rest(theirs, reach) or next(b, None)
-    for _ in chain(a, b):  # exhaust both streams, for their ends
-        pass
+        (our_part, ours), (their_part, theirs) = _split(ours, reach), _split(theirs, reach)
+        if low is None and len(our_part[0]) and len(their_part[0]):
+            low = max(int(our_part[0][0]), int(their_part[0][0]))
+            (_, our_part), (_, their_part) = _split(our_part, low - 1), _split(their_part, low - 1)
+        if low is not None:
+            _compare_block(diff, our_part, their_part)
+        ours, theirs = (block if len(block[0]) else next(rest, None) for block, rest in ((ours, a), (theirs, b)))
+    deque(chain(a, b), maxlen=0)
 
 
-def _cut(block: Block, low: int, high: int) -> Block:
-    """Return the rows with queue offsets from `low` to `high`, both included."""
-    begin, end = np.searchsorted(block[0], low), np.searchsorted(block[0], high, "right")
-    return block[0][begin:end], block[1][begin:end], block[2][begin:end]
-
-
-def _rest(block: Block, reach: int) -> Block | None:
-    begin = np.searchsorted(block[0], reach, "right")  # `reach` may be the last offset there is
-    return (block[0][begin:], block[1][begin:], block[2][begin:]) if begin < len(block[0]) else None
+def _split(block: Block, reach: int) -> tuple[Block, Block]:
+    """Return the rows with queue offsets up to `reach`, and the others."""
+    numbers, units = block
+    at = np.searchsorted(numbers, reach, "right")  # `reach` may be the last offset there is
+    return (numbers[:at], units[:at]), (numbers[at:], units[at:])
 
 
 def _compare_block(diff: QueueDiff, ours: Block, theirs: Block) -> None:
     numbers, at_ours, at_theirs = np.intersect1d(ours[0], theirs[0], assume_unique=True, return_indices=True)
-    differs = np.zeros(len(numbers), np.bool_)
-    for name in _FIELDS[diff.kind]:
-        differs |= ours[1][name][at_ours] != theirs[1][name][at_theirs]
-    tags = ours[2][at_ours], theirs[2][at_theirs]
-    differs |= (tags[0] != tags[1]) & (tags[0] > EXT_ADDRESS_MAX) & (tags[1] > EXT_ADDRESS_MAX)
+    a, b = ours[1][at_ours], theirs[1][at_theirs]
+    # An address that leads to no ext unit says nothing.
+    differs: Bools = (a["tags_code"] != b["tags_code"]) & (np.minimum(a["tags_code"], b["tags_code"]) > EXT_ADDRESS_MAX)
+    for name in a.dtype.names or ():
+        if name != "tags_code":
+            differs |= a[name] != b[name]
     alone = np.setxor1d(ours[0], theirs[0], assume_unique=True)
     diff.differing += int(np.count_nonzero(differs)) + len(alone)
     if diff.first is None and (len(alone) or differs.any()):
@@ -246,11 +211,12 @@ def _compare_block(diff: QueueDiff, ours: Block, theirs: Block) -> None:
 
 
 def _describe(block: Block, number: int) -> str:
-    at = int(np.searchsorted(block[0], number))
-    if at >= len(block[0]) or block[0][at] != number:
+    numbers, units = block
+    found = units[numbers == number]
+    if not len(found):
         return "no unit"
-    unit = block[1][at]
+    unit = found[0]
     text = f"physical {group_digits(int(unit['physical_offset']))}, {group_digits(int(unit['size']))} bytes"
     if "message_count" in (unit.dtype.names or ()):
         text += f", {group_digits(int(unit['message_count']))} messages"
-    return f"{text}, tags code {int(block[2][at])}"
+    return f"{text}, tags code {int(unit['tags_code'])}"

@@ -1,15 +1,14 @@
-"""The differences of queues and logs as rows of the table."""
+"""The differences of queues, logs, consumer offsets and topics as rows of the table."""
 
 from collections.abc import Iterator
 from datetime import tzinfo
 from typing import Any
 
-from rmqinspect.diff.differences import SIDES, Difference, only_in
-from rmqinspect.diff.log_diff import LogDiff, OneSided
-from rmqinspect.diff.offset_content import format_store_time
-from rmqinspect.diff.queues import QueueDiff, QueueEnds
-from rmqinspect.diff.records import OnlyIn
-from rmqinspect.diff.result import DiffResult
+from rmqinspect.config.json_files import read_config, read_consumer_offsets
+from rmqinspect.consumequeue.bounds import QueueSummary
+from rmqinspect.diff.log_diff import LogDiff
+from rmqinspect.diff.queues import QueueDiff
+from rmqinspect.diff.result import SIDES, Difference, DiffResult, format_store_time, only_in
 from rmqinspect.errors import Unreadable
 from rmqinspect.store.model import Segment
 from rmqinspect.store.reader import open_file
@@ -19,7 +18,7 @@ _WINDOW_SIZE = 1 << 20
 
 # Why only one log has a range, and why only one has a record.
 _RANGE_ONLY = {
-    "before": "{other} starts after it: expired there, or never replicated",
+    "before": "{other} starts after it: gone there, or never replicated",
     "hole": "a segment of {other} is missing",
     "behind": "{other} has no segment there",
 }
@@ -30,9 +29,60 @@ _RECORD_ONLY = {
 }
 # Which end of a queue differs, and why.
 _QUEUE_ENDS = {
-    "queue_min": "the queue starts elsewhere: expired in one store, or never replicated",
+    "queue_min": "the queue starts elsewhere: gone in one store, or never replicated",
     "queue_max": "the queue ends elsewhere: one log ends earlier, or was not dispatched",
 }
+
+
+# --- groups and topics ----------------------------------------------------------------------------
+
+
+def compare_groups(result: DiffResult) -> None:
+    """Add a difference for each consumer offset that differs or that only one store has."""
+    found = []
+    for side, store in zip(SIDES, result.stores, strict=True):
+        entries, problems = read_consumer_offsets(store)
+        if problems and not entries:
+            result.unread += [f"{side}: {problem}" for problem in problems]
+            return
+        found.append({(entry.group, entry.topic, entry.queue_id): entry.offset for entry in entries})
+    a, b = found
+    result.group_offsets = len(a.keys() & b.keys())
+    for group, topic, queue_id in sorted(a.keys() | b.keys()):
+        offsets = [one.get((group, topic, queue_id)) for one in found]
+        if offsets[0] == offsets[1]:
+            continue
+        message = "the group resumes at another message"
+        if None in offsets:
+            message = "the group has no offset for this queue in the other store"
+        result.differences.add(
+            Difference(
+                "group_offset",
+                message,
+                only_in=only_in(*(offset is not None for offset in offsets)),
+                topic=topic,
+                group=group,
+                queue_id=queue_id,
+                a=None if offsets[0] is None else str(offsets[0]),
+                b=None if offsets[1] is None else str(offsets[1]),
+            )
+        )
+
+
+def compare_topics(result: DiffResult) -> None:
+    """Add a difference for each topic that only one store's topics.json has."""
+    found = []
+    for side, store in zip(SIDES, result.stores, strict=True):
+        document = read_config(store, "topics.json")
+        if document is not None and document.source is None:
+            result.unread += [f"{side}: {problem}" for problem in document.problems]
+            return
+        found.append(set(document.table("topicConfigTable")) if document else set())
+    a, b = found
+    result.topics = len(a & b)
+    for topic in sorted(a ^ b):
+        message = "topics.json of the other store does not have it"
+        result.differences.add(Difference("topic_only", message, only_in=only_in(topic in a, topic in b), topic=topic))
 
 
 # --- queues ---------------------------------------------------------------------------------------
@@ -71,7 +121,7 @@ def queue_rows(queue: QueueDiff) -> Iterator[Difference]:
         )
 
 
-def _span(ends: QueueEnds | None) -> str | None:
+def _span(ends: QueueSummary | None) -> str | None:
     return None if ends is None else f"{ends.min_offset} to {ends.max_offset}"
 
 
@@ -84,9 +134,30 @@ def add_log_rows(result: DiffResult, log: LogDiff, zone: tzinfo) -> None:
     for row in _segment_rows(result, log):
         differences.add(row)
     for part in log.one_sided:
-        differences.add(_range_only(part))
+        differences.add(
+            Difference(
+                "range_only",
+                _RANGE_ONLY[part.why].format(other=SIDES[1 - part.side]),
+                only_in=SIDES[part.side],
+                physical_offset=part.start,
+                length=part.end - part.start,
+            )
+        )
     if log.reach[0] != log.reach[1]:
-        differences.add(_log_end(log))
+        first, last = max(min(log.reach), 0), max(log.reach)
+        a, b = ("no record" if end is None else str(end) for end in log.ends)
+        longer = SIDES[log.reach.index(last)]
+        differences.add(
+            Difference(
+                "log_end",
+                f"the log of {longer} goes on",
+                only_in=longer,
+                physical_offset=first,
+                length=last - first,
+                a=a,
+                b=b,
+            )
+        )
     for run in log.runs.kept:
         differences.add(
             Difference(
@@ -99,8 +170,23 @@ def add_log_rows(result: DiffResult, log: LogDiff, zone: tzinfo) -> None:
         )
     differences.count_more("bytes", log.runs.count - len(log.runs.kept))
     for side, only in enumerate(log.only):
-        for row in _record_rows(side, only, zone):
-            differences.add(row)
+        for record in only.rows:
+            times: list[str | None] = [None, None]
+            times[side] = format_store_time(record.store_timestamp, zone)
+            differences.add(
+                Difference(
+                    "record_only",
+                    _RECORD_ONLY[record.why].format(other=SIDES[1 - side]),
+                    only_in=SIDES[side],
+                    topic=record.topic,
+                    queue_id=record.queue_id,
+                    queue_offset=record.queue_offset,
+                    physical_offset=record.physical_offset,
+                    length=record.size,
+                    a=times[0],
+                    b=times[1],
+                )
+            )
         differences.count_more("record_only", only.count - len(only.rows))
 
 
@@ -150,46 +236,3 @@ def _is_zeros(result: DiffResult, side: int, segment: Segment) -> bool:
     except Unreadable as error:
         result.unread.append(f"{SIDES[side]}: {error}")
     return True
-
-
-def _range_only(part: OneSided) -> Difference:
-    return Difference(
-        "range_only",
-        _RANGE_ONLY[part.why].format(other=SIDES[1 - part.side]),
-        only_in=SIDES[part.side],
-        physical_offset=part.start,
-        length=part.end - part.start,
-    )
-
-
-def _log_end(log: LogDiff) -> Difference:
-    first, last = min(log.reach), max(log.reach)
-    a, b = ("no record" if end is None else str(end) for end in log.ends)
-    longer = SIDES[log.reach.index(last)]
-    return Difference(
-        "log_end",
-        f"the log of {longer} goes on",
-        only_in=longer,
-        physical_offset=max(first, 0),
-        length=last - max(first, 0),
-        a=a,
-        b=b,
-    )
-
-
-def _record_rows(side: int, only: OnlyIn, zone: tzinfo) -> Iterator[Difference]:
-    for record in only.rows:
-        times: list[str | None] = [None, None]
-        times[side] = format_store_time(record.store_timestamp, zone)
-        yield Difference(
-            "record_only",
-            _RECORD_ONLY[record.why].format(other=SIDES[1 - side]),
-            only_in=SIDES[side],
-            topic=record.topic,
-            queue_id=record.queue_id,
-            queue_offset=record.queue_offset,
-            physical_offset=record.physical_offset,
-            length=record.size,
-            a=times[0],
-            b=times[1],
-        )

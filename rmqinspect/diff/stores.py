@@ -6,15 +6,14 @@ compared: each broker writes its own, so they differ between replicas.
 
 from collections.abc import Callable
 from datetime import UTC, tzinfo
+from typing import NamedTuple
 
-from rmqinspect.diff.config import compare_groups, compare_topics
-from rmqinspect.diff.coverage import cover
-from rmqinspect.diff.differences import SIDES, Differences
+from rmqinspect.config.json_files import OFFSET_FILES
 from rmqinspect.diff.log import compare_logs
-from rmqinspect.diff.offset_content import read_content
+from rmqinspect.diff.log_diff import cover
 from rmqinspect.diff.queues import compare_queues
-from rmqinspect.diff.result import DiffResult, Stores
-from rmqinspect.diff.rows import add_log_rows, queue_rows
+from rmqinspect.diff.result import SIDES, Differences, DiffResult, read_content
+from rmqinspect.diff.rows import add_log_rows, compare_groups, compare_topics, queue_rows
 from rmqinspect.errors import NotAStore
 from rmqinspect.store.model import Store
 
@@ -22,7 +21,10 @@ _MAX_NOTES = 100
 
 
 def compare_stores(
-    stores: Stores, limit: int = 10, progress: Callable[[int], None] = lambda size: None, zone: tzinfo = UTC
+    stores: tuple[Store, Store],
+    limit: int = 10,
+    progress: Callable[[int], None] = lambda size: None,
+    zone: tzinfo = UTC,
 ) -> DiffResult:
     """Compare two stores. `limit` bounds the rows of each kind, never the counts.
 
@@ -63,7 +65,7 @@ def _compare_queues(result: DiffResult, progress: Callable[[int], None]) -> None
 
 def _compare_logs(result: DiffResult, limit: int, progress: Callable[[int], None], zone: tzinfo) -> None:
     log = result.log = compare_logs(result.stores, limit, progress)
-    result.unread += log.unread
+    result.unread += [f"{SIDES[side]}: {message}" for side, message in log.unread]
     if log.interrupted:
         result.interrupted = f"at physical offset {log.reached or 0}"
     add_log_rows(result, log, zone)
@@ -75,49 +77,43 @@ def _compare_logs(result: DiffResult, limit: int, progress: Callable[[int], None
 # --- what can be compared -------------------------------------------------------------------------
 
 
-def _has_log(store: Store) -> bool:
-    return bool(store.segments)
+class _Part(NamedTuple):
+    """A part of stores that is compared."""
+
+    is_in: Callable[[Store], bool]
+    is_hidden: Callable[[Store], bool]  # a store may have it in entries that could not be read
+    in_rocksdb: tuple[str, ...] = ()  # folders of the RocksDB that may hold it instead
 
 
-def _has_queues(store: Store) -> bool:
-    return any(file.kind != "ext_queue" for file in store.queue_files)
+def _has_config(*names: str) -> Callable[[Store], bool]:
+    return lambda store: any(
+        name.startswith(names) for name in (*store.config_files, *(name for _, name in store.unpacked_config))
+    )
 
 
-def _has_groups(store: Store) -> bool:
-    return any(name.startswith(("consumerOffset.json", "lmqConsumerOffset.json")) for name in store.config_files)
-
-
-def _has_topics(store: Store) -> bool:
-    return any(name.startswith("topics.json") for name in store.config_files)
-
-
-# Part → (whether a store has it, folders of the RocksDB that may hold it instead).
-_PARTS: dict[str, tuple[Callable[[Store], bool], tuple[str, ...]]] = {
-    "log": (_has_log, ()),
-    "queues": (_has_queues, ("consumequeue/", "consumequeue_rocksdb/")),
-    "groups": (_has_groups, ("config/",)),
-    "topics": (_has_topics, ("config/",)),
+_PARTS = {
+    "log": _Part(lambda store: bool(store.segments), lambda store: store.hides_log),
+    "queues": _Part(
+        lambda store: any(file.kind != "ext_queue" for file in store.queue_files),
+        lambda store: False,  # each queue by itself
+        ("consumequeue/", "consumequeue_rocksdb/"),
+    ),
+    "groups": _Part(
+        _has_config(*OFFSET_FILES), lambda store: store.hides("config", "consumerOffset.json"), ("config/",)
+    ),
+    "topics": _Part(_has_config("topics.json"), lambda store: store.hides("config", "topics.json"), ("config/",)),
 }
 
 
-# Part → whether a store may have it in entries that could not be read.
-_HIDDEN: dict[str, Callable[[Store], bool]] = {
-    "log": lambda store: store.hides_log,
-    "queues": lambda store: False,  # each queue by itself
-    "groups": lambda store: store.hides("config", "consumerOffset.json"),
-    "topics": lambda store: store.hides("config", "topics.json"),
-}
-
-
-def _why_not(stores: Stores, part: str) -> str:
+def _why_not(stores: tuple[Store, Store], part: str) -> str:
     """Return why a part cannot be compared, "" if it can. A complete store without the part has lost it."""
-    has, in_rocksdb = _PARTS[part]
+    rule = _PARTS[part]
     for side, store in zip(SIDES, stores, strict=True):
-        if _HIDDEN[part](store):
+        if rule.is_hidden(store):
             return f"{side} could not be read"
-    lacking = [(side, store) for side, store in zip(SIDES, stores, strict=True) if not has(store)]
+    lacking = [(side, store) for side, store in zip(SIDES, stores, strict=True) if not rule.is_in(store)]
     for side, store in lacking:
-        if in_rocksdb and any(file.name.startswith(in_rocksdb) for file in store.of_kind("rocksdb")):
+        if any(file.name.startswith(rule.in_rocksdb) for file in store.of_kind("rocksdb")):
             return f"{side} keeps them in RocksDB"
     if len(lacking) == len(stores):
         return "none in either"
@@ -143,7 +139,7 @@ def _note_oddities(result: DiffResult) -> None:
         for name, oddity in here.items():
             if oddity.path in logs:
                 continue  # reported when it is opened
-            if oddity.is_unread:
+            if oddity.is_unread or oddity.kind == "rocksdb":
                 result.unread.append(f"{side}: {name}: {oddity.detail}")
             elif name not in there and len(result.notes) < _MAX_NOTES:
                 result.notes.append(f"{name} only in {side}: {oddity.detail}")

@@ -6,12 +6,11 @@ Memory does not grow with the log: lines are counted by kind, with the first and
 import gzip
 import re
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import BufferedReader
 from typing import IO
 
-from rmqinspect.explain.log_lines import DEPENDS, HARMLESS, LOG_LINES, SERIOUS, LogLine
-from rmqinspect.explain.recognition import recognise
+from rmqinspect.explain.log_lines import DEPENDS, HARMLESS, LOG_LINES, SERIOUS, LogLine, recognise
 from rmqinspect.explain.starts import Starts
 
 _LONGEST = 16 << 10  # bytes of a line that are read; a line of RocketMQ with a message in it can have megabytes
@@ -115,10 +114,16 @@ class Log:
                 self.unknown_alarms[shape] += 1
 
     def by_alarm(self) -> list[Seen]:
-        """Return the kinds of lines, the serious first, those of one alarm as in log_lines.toml."""
-        alarms = (SERIOUS, DEPENDS, HARMLESS)
-        order = {line: number for number, line in enumerate(LOG_LINES)}
-        return sorted(self.kinds.values(), key=lambda seen: (alarms.index(seen.line.alarm), order[seen.line]))
+        """Return the kinds of lines, the serious first, those of one alarm as in log_lines.toml.
+
+        A kind that is harmless or not is serious where it tells what a start of this log cut, deleted or refused.
+        """
+        harmful = set().union(*(start.harmful for start in self.starts.found))
+        found = [self.kinds[line] for line in LOG_LINES if line in self.kinds]
+        told = [
+            replace(seen, line=replace(seen.line, alarm=SERIOUS)) if seen.line in harmful else seen for seen in found
+        ]
+        return sorted(told, key=lambda seen: (SERIOUS, DEPENDS, HARMLESS).index(seen.line.alarm))
 
 
 def read_log(stream: BufferedReader, log: Log) -> None:

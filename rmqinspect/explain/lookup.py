@@ -10,13 +10,9 @@ from difflib import get_close_matches
 from functools import cache
 
 from rmqinspect.commands import DECODE_TOPIC, fill_command
-from rmqinspect.explain.entry import Explanation, Named
-from rmqinspect.explain.fields import layout_fields
-from rmqinspect.explain.flags import bits
-from rmqinspect.explain.log_lines import HARMLESS, LOG_LINES, LogLine
-from rmqinspect.explain.names import FILES, NUMBERS, PREFIX, PROPERTIES, TOPICS, WORDS
-from rmqinspect.explain.recognition import explain_line, plain, recognise
-from rmqinspect.explain.values import number, physical_offset
+from rmqinspect.explain.entry import Explanation, Named, number, physical_offset
+from rmqinspect.explain.log_lines import HARMLESS, LOG_LINES, LogLine, explain_line, plain, recognise
+from rmqinspect.explain.names import FILES, NUMBERS, PREFIX, PROPERTIES, TOPICS, WORDS, bits, layout_fields
 from rmqinspect.store.directory import kind_in, rows_at
 from rmqinspect.text import group_digits
 from rmqinspect.verify.codes import CODES, Code, fill_do

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from rmqinspect.commands import SHOW, VERIFY, fill_command
-from rmqinspect.explain.log_lines import LogLine
-from rmqinspect.explain.recognition import read_values
+from rmqinspect.explain.log_lines import LogLine, read_values
 from rmqinspect.text import count, describe_offset
 
 _MOST_ROWS = 5  # rows of one kind that a start keeps
@@ -49,6 +48,26 @@ class Start:
     failures: list[str] = field(default_factory=list)  # rows: out of memory and the like
     ended: str = ""
     index_refuses: bool = False
+    cause_line: LogLine | None = None  # the kind of `cause`
+    told: dict[str, set[LogLine]] = field(default_factory=dict)  # what lines tell -> their kinds, up to the end of load
+
+    @property
+    def harmful(self) -> set[LogLine]:
+        """The kinds of lines that tell what this start cut, deleted or refused: harmless in a start that did not."""
+        kinds = set() if self.cause_line is None or self.end is None else {self.cause_line}
+        is_cut = bool(self.cut or self.units_cut or (self.cause and self.end is not None))
+        for tells, did in (
+            ("refusal", bool(self.refused_by)),
+            ("failure", bool(self.failures)),
+            ("emptied", self.emptied),
+            ("units", self.units_cut > 0),
+            ("deleted", is_cut and any(kind != "index file" for kind in self.deleted)),
+            ("scan_end", self.cause == _SILENT),
+            # Only the numbers of two starts tell that the log became shorter.
+            ("end", self.cut > 0 and not self.cause and not self.units_cut),
+        ):
+            kinds |= self.told.get(tells, set()) if did else set()
+        return kinds
 
     @property
     def cut(self) -> int:
@@ -83,7 +102,13 @@ class Starts:
         """Take the facts from a row that is of the kind `line`."""
         if line.tells:
             values = {value.name: text for value, text in read_values(line, row)}
+            was_loaded = bool(self.found) and self.found[-1].loaded
             TELLS[line.tells](self, values, row, time)
+            if self.found and not was_loaded:
+                start = self.found[-1]
+                start.told.setdefault(line.tells, set()).add(line)
+                if line.tells == "cause" or not start.cause:
+                    start.cause_line = line if start.cause else None
 
     # --- what a line tells -----------------------------------------------------------------------
 

@@ -13,6 +13,8 @@ Invariants:
   stays.
 - Rows keep the order of the log within each file. Memory is bounded: one batch, and at most `MOST_WAITING` bytes of
   rows that wait for their row group, over all partitions.
+
+--schema kafka: messages with the columns of Spark's Kafka source, for pipelines built on it.
 """
 
 import secrets
@@ -29,26 +31,64 @@ import pyarrow.compute as pc
 
 from rmqinspect.commitlog.scan import walk_to
 from rmqinspect.errors import Unreadable
-from rmqinspect.export.kafka import SCHEMA as KAFKA
-from rmqinspect.export.kafka import as_kafka
-from rmqinspect.export.log_parts import LogPart
-from rmqinspect.export.names import partition_folder
 from rmqinspect.export.queue_checksums import QueueSums
-from rmqinspect.export.request import FINDINGS, MESSAGES, ExportRequest
+from rmqinspect.export.request import FINDINGS, MESSAGES, ExportRequest, LogPart, partition_folder
 from rmqinspect.output import View
 from rmqinspect.output.columnar import ParquetFile
-from rmqinspect.store.model import Segment
-from rmqinspect.system.limits import keep_freed_memory, open_many_files
-from rmqinspect.system.new_file import NewFile
+from rmqinspect.system.output_file import NewFile
 from rmqinspect.system.output_folder import open_folder
+from rmqinspect.system.workers import keep_freed_memory, open_many_files
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.filters import Selection
-from rmqinspect.tables.log import read_log_split
-from rmqinspect.tables.read_log import LogSplitRead
+from rmqinspect.tables.log import MessageRows
+from rmqinspect.tables.read_log import LogSplitRead, Reading, read_split
 from rmqinspect.tables.splits import TableSplit, split_rows
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.table import TIMESTAMP, Request, column
 from rmqinspect.tables.usage_fold import UsageFold
 from rmqinspect.verify.table import SCHEMA as FINDINGS_SCHEMA
+
+_LOG_APPEND_TIME = 1  # TimestampType of Kafka: the broker's clock
+
+_HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+
+KAFKA = pa.schema(
+    [
+        column("key", pa.binary(), "first of KEYS, null if none"),
+        column("value", pa.binary(), "body, as a consumer receives it (decompressed)"),
+        column("topic", pa.string(), "stored topic"),
+        column("partition", pa.int32(), "queue id"),
+        column("offset", pa.int64(), "queue offset"),
+        column("timestamp", TIMESTAMP, "broker's clock"),
+        column("timestampType", pa.int32(), "1: the broker's clock"),
+        column("headers", pa.list_(_HEADER), "properties: names, and values as bytes"),
+    ]
+)
+
+
+def as_kafka(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Convert rows of the table `messages` to KAFKA."""
+    keys = batch.column("keys")
+    lengths = pc.fill_null(pc.list_value_length(keys), 0)
+    first = pc.if_else(pc.greater(lengths, 0), keys.offsets[:-1].cast(pa.int64()), pa.scalar(None, pa.int64()))
+    columns = [
+        keys.values.take(first).cast(pa.binary()),
+        batch.column("body"),
+        batch.column("topic"),
+        batch.column("queue_id"),
+        batch.column("queue_offset"),
+        batch.column("store_timestamp"),
+        pa.array(np.full(batch.num_rows, _LOG_APPEND_TIME, np.int32)),
+        _headers(batch.column("properties")),
+    ]
+    return pa.record_batch(columns, KAFKA)
+
+
+def _headers(properties: pa.MapArray) -> pa.Array:
+    values = [properties.keys, properties.items.cast(pa.binary())]
+    entries = pa.StructArray.from_arrays(values, fields=list(_HEADER))
+    mask = properties.is_null() if properties.null_count else None
+    return pa.ListArray.from_arrays(properties.offsets, entries, mask=mask)
+
 
 # Bytes of rows waiting for their row group, over all partitions; above that the fullest groups are written.
 MOST_WAITING = 128 << 20
@@ -87,13 +127,12 @@ class LogPartRead:
 
     part: LogPart
     files: list[PartFile]
-    reads: list[LogSplitRead]
+    reads: list[LogSplitRead]  # their work is the `UsageFold`, if usage is wanted
     rows: int = 0  # that passed the filters
     statuses: Counter[str] = field(default_factory=Counter)  # of those rows
     first_bad: dict[str, int] = field(default_factory=dict)  # status → physical offset of its first row
     topics: set[str] = field(default_factory=set)  # seen by a topic filter
     sums: QueueSums = field(default_factory=QueueSums)
-    usage: list[tuple[Segment, UsageFold]] = field(default_factory=list)  # by split
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +200,7 @@ def write_log_part(part: LogPart, spec: ExportSpec) -> LogPartRead:
         raw_body=request.raw_body,
         max_body=request.max_body,
         columns=columns,
+        on_unreadable=lambda _: None,  # each part's result has it
     )
     with PartWriter(spec, MESSAGES, part.store, part.name) as writer:
         take = partial(_take_rows, result, selection, sums, writer if part.writes else None)
@@ -170,8 +210,10 @@ def write_log_part(part: LogPart, spec: ExportSpec) -> LogPartRead:
                     split = replace(split, entry=walk_to(split.segment, 0, split.start))
             wanted = part.writes or sums is not None
             fold = UsageFold() if "usage" in request.tables else None
-            result.reads.append(read_log_split(split, table_request, take if wanted else None, fold))
-            result.usage += [] if fold is None else [(split.segment, fold)]
+            reading = Reading(split, read_split(split, partial(MessageRows, table_request, wanted, fold)))
+            for batch in reading.rows(table_request):
+                take(batch)
+            result.reads.append(replace(reading.end(), work=fold))
         complete = not any(read.unread for read in result.reads)
         result.files = writer.finish({"offsets": f"{part.start}..{part.end}"}, complete=complete)
     result.topics = set(selection.topics_seen)

@@ -1,10 +1,21 @@
-"""What to read of one store: all of it, or what an earlier export does not have."""
+"""What to read of one store: all of it, or what an earlier export does not have.
+
+The size of an export, estimated from samples of the log before anything is written.
+
+What a few MiB of a store tell before an export is planned: how far the log goes, and who wrote it.
+
+The end of the log is searched once. The records on the way are also the sample that the version estimate needs.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from rmqinspect.errors import Refused
-from rmqinspect.export.log_parts import LogPart, LogReach, plan_log
+import pyarrow as pa
+
+from rmqinspect.broker.version_estimate import estimate_store
+from rmqinspect.commitlog.tail import find_log_end
+from rmqinspect.consumequeue.bounds import last_places
+from rmqinspect.errors import Refused, Unreadable
 from rmqinspect.export.manifest import (
     ExportedFile,
     ExportedStore,
@@ -13,14 +24,39 @@ from rmqinspect.export.manifest import (
     cut_segments,
     missed_segments,
 )
-from rmqinspect.export.names import numbered_name
 from rmqinspect.export.part import SidePart
-from rmqinspect.export.request import FINDINGS, LOG_TABLES, MESSAGES, ExportRequest
-from rmqinspect.export.survey import StoreSurvey
+from rmqinspect.export.request import (
+    FINDINGS,
+    LOG_TABLES,
+    MESSAGES,
+    ExportRequest,
+    LogPart,
+    LogReach,
+    numbered_name,
+    plan_log,
+)
 from rmqinspect.rocksdb.unpack import Unpacking
-from rmqinspect.store.model import Store
+from rmqinspect.store.model import Segment, Store
+from rmqinspect.store.reader import open_file
 from rmqinspect.tables.sources import range_to_read
 from rmqinspect.tables.splits import split_table
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSurvey:
+    """The reach of a store's log, and the broker releases that may have written it."""
+
+    reach: LogReach
+    releases: Sequence[str]
+
+
+def survey_store(store: Store) -> StoreSurvey:
+    """Return what planning an export needs to know; damage near the log's end makes it shorter, never longer."""
+    hints = last_places(store, [])
+    found = find_log_end(store, hints)
+    end = found.end if found.last_record is not None and found.end is not None else store.log_start
+    reach = LogReach(store.log_start, end, store.segment_at(end), max(hints, default=None))
+    return StoreSurvey(reach, estimate_store(store, found.sample).releases)
 
 
 @dataclass(slots=True)
@@ -152,3 +188,42 @@ def _starts_behind(files: list[ExportedFile], offset: int) -> Iterator[int]:
     for file in files:
         if file.start is not None and file.end is not None and file.end > offset:
             yield file.start
+
+
+_SAMPLE_SIZE = 1 << 20
+_SAMPLES = 16  # per store
+# Columns compress better than the log, but bodies that are stored compressed get unpacked.
+_MARGIN = 1.2
+
+
+def estimate_size(plans: Sequence[StorePlan]) -> int:
+    """Return the estimated bytes of all files, on the high side.
+
+    The log counts as its samples compress; the sources of other tables count in full.
+    """
+    return sum(_log_size(plan) + sum(part.split.size for part in plan.side_parts) for plan in plans)
+
+
+def _log_size(plan: StorePlan) -> int:
+    sampled = packed = 0
+    for content in _samples(plan):
+        sampled += len(content)
+        packed += len(pa.compress(content, "zstd", asbytes=True))
+    size = sum(part.size for part in plan.parts if part.writes and not part.is_tail)
+    return int(size * packed / sampled * _MARGIN) if sampled else 0
+
+
+def _samples(plan: StorePlan) -> Iterator[bytes]:
+    """Yield samples of the log before its end, evenly spread over what will be written."""
+    places: list[tuple[Segment, int, int]] = []
+    for part in plan.parts:
+        if part.writes and not part.is_tail:
+            for split in part.splits:
+                starts = range(split.start, split.end, _SAMPLE_SIZE)
+                places += [(split.segment, start, split.end) for start in starts]
+    for segment, start, end in places[:: max(1, len(places) // _SAMPLES)]:
+        try:
+            with open_file(segment) as reader:
+                yield reader.read(start, min(_SAMPLE_SIZE, end - start))
+        except Unreadable:
+            continue

@@ -28,10 +28,9 @@ from numpy.typing import NDArray
 
 from rmqinspect.broker.dispatch import TRANSACTIONS_WITH_UNITS
 from rmqinspect.commitlog.gaps import Gap
-from rmqinspect.consumequeue.units import LAYOUTS, filler_units, read_units, unit_numbers, valid_units
+from rmqinspect.consumequeue.units import LAYOUTS, messages_in
 from rmqinspect.errors import Unreadable
 from rmqinspect.store.model import Store
-from rmqinspect.store.reader import open_file
 
 Queue = tuple[str, int]  # topic and queue id, as in the tables
 Words = NDArray[np.uint64]
@@ -159,12 +158,9 @@ def _units(store: Store, unread: list[str]) -> Iterator[tuple[Queue, NDArray[np.
             continue
         queue = file.topic, file.queue_id
         try:
-            with open_file(file) as reader:
-                for row, units in read_units(reader, file.kind):
-                    numbers, _ = unit_numbers(file, row, units)
-                    valid = valid_units(units) & ~filler_units(units)
-                    if valid.any():
-                        yield queue, units["physical_offset"][valid].astype(np.int64), numbers[valid]
+            for numbers, units in messages_in(file):
+                if len(units):
+                    yield queue, units["physical_offset"].astype(np.int64), numbers
         except Unreadable as error:
             unread.append(str(error))
 

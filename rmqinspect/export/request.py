@@ -1,12 +1,36 @@
-"""The request of an export: everything that decides which rows go to which file."""
+"""The request of an export: everything that decides which rows go to which file.
+
+File and folder names from untrusted text: deterministic, and safe on every file system.
+
+Which file holds which range of the commit log.
+
+    physical offset   0         file_size   2·file_size        end of the log
+    segments          |------seg 0-----|------seg 1-----|------seg 2--:·······|
+    parts             |----part----|----part-----|----part-----|-part-:-tail--|
+
+The grid is absolute, at multiples of `file_size` in physical offsets, so borders stay where they are when
+retention deletes the first segments. The end of the log is a border too: what lies behind it was not covered and is
+exported again later. So is the end of an earlier export, and with --closed-only the start of the open segment.
+
+The stores of an export, each under a name of its own.
+"""
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import pairwise
 from typing import Any
+from urllib.parse import quote
 
+from rmqinspect.commitlog.splits import Split
+from rmqinspect.store.discover import open_stores
+from rmqinspect.store.model import MAX_CONFIG_SIZE, Segment, Store
 from rmqinspect.tables.filters import Selection
 from rmqinspect.tables.redact import Redaction
+from rmqinspect.tables.splits import split_name
+from rmqinspect.text import name_text
 
 FILE_SIZE = 256 << 20
 """Default for the bytes of log in one file: some ten thousand to a million records."""
@@ -71,3 +95,117 @@ def _redacted(redaction: Redaction | None) -> Mapping[str, str | None]:
         word: None if key is None else hashlib.sha256(b"rmqinspect key " + key).hexdigest()[:16]
         for word, key in sorted(redaction.keys.items())
     }
+
+
+# File systems allow 255 bytes. The temporary name of a range adds 74 to the store's name, a hash another 17.
+_MAX_LENGTH = 160
+_NULL = "__HIVE_DEFAULT_PARTITION__"  # read as null by Hive, Spark and DuckDB
+
+
+def safe_name(text: str) -> str:
+    """Return `text` percent-encoded; if too long for a file name, cut and followed by a hash."""
+    encoded = quote(text, safe=" +,@").replace(" ", "%20")
+    # Names that start with a dot or an underscore are hidden; `.` and `..` are folders.
+    if encoded[:1] in (".", "_"):
+        encoded = f"%{ord(encoded[0]):02X}{encoded[1:]}"
+    if len(encoded) <= _MAX_LENGTH:
+        return encoded
+    return f"{encoded[:_MAX_LENGTH]}~{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def range_name(store: str, start: int, end: int) -> str:
+    """Return the file name for the records of [start, end), physical offsets."""
+    return f"{safe_name(store)}-{start:020}-{end:020}.parquet"
+
+
+def numbered_name(store: str, number: int) -> str:
+    """Return the file name for a part of any other table."""
+    return f"{safe_name(store)}-{number:05}.parquet"
+
+
+def partition_folder(column: str, value: object) -> str:
+    """Return the Hive name of a partition's folder, `column=value`."""
+    text = "" if value is None else str(value)
+    return f"{column}={safe_name(text) if text else _NULL}"
+
+
+@dataclass(frozen=True, slots=True)
+class LogPart:
+    """The records of one store that start in [start, end), physical offsets: one file, or one per partition."""
+
+    store: str
+    start: int
+    end: int
+    splits: tuple[Split, ...]
+    is_tail: bool = False  # behind the log's end, where a live broker writes next: exported again by --incremental
+    writes: bool = True  # its messages are exported; else it is only read for LOG_TABLES
+    cold: bool = False  # starts inside a segment whose earlier bytes no part reads
+
+    @property
+    def name(self) -> str:
+        """Name of the file."""
+        return range_name(self.store, self.start, self.end)
+
+    @property
+    def size(self) -> int:
+        """Bytes of log to read."""
+        return sum(split.end - split.start for split in self.splits)
+
+
+@dataclass(frozen=True, slots=True)
+class LogReach:
+    """How far the log of a store goes. Offsets are physical."""
+
+    start: int
+    end: int  # behind the last record and the blank record that may follow it
+    open_segment: Segment | None  # the one the broker writes to; None if the log ends with a full one
+    pointed_at: int | None = None  # highest offset that a queue points at
+
+    def is_closed(self, segment: Segment) -> bool:
+        """Whether a segment lies completely before the log's end."""
+        return segment.end <= self.end
+
+
+def plan_log(
+    store: Store, file_size: int, reach: LogReach, start: int = 0, *, closed_only: bool = False
+) -> list[LogPart]:
+    """Cut a log into parts, ascending. `start` is where an earlier export ended, 0 without one."""
+    borders = {start, reach.end}
+    if closed_only and reach.open_segment is not None:
+        borders.add(reach.open_segment.base)
+    splits: dict[tuple[int, int], list[Split]] = defaultdict(list)
+    for segment in store.segments:
+        for first, end in pairwise(_cuts(segment, file_size, borders)):
+            key = first // file_size, sum(first >= border for border in borders)
+            splits[key].append(Split(segment, first - segment.base, end - segment.base))
+    return [_part(store.name, splits[key], reach) for key in sorted(splits)]
+
+
+def _cuts(segment: Segment, file_size: int, borders: set[int]) -> list[int]:
+    first, end = segment.base, segment.end
+    grid = range((first // file_size + 1) * file_size, end, file_size)
+    return sorted({first, end, *grid, *(border for border in borders if first < border < end)})
+
+
+def _part(store: str, splits: list[Split], reach: LogReach) -> LogPart:
+    start = min(split.segment.base + split.start for split in splits)
+    end = max(split.segment.base + split.end for split in splits)
+    return LogPart(store, start, end, tuple(splits), start >= reach.end)
+
+
+def open_named_stores(
+    paths: Sequence[str], *, config: str | None = None, base: int | None = None, max_config: int = MAX_CONFIG_SIZE
+) -> list[Store]:
+    """Open `STORE` and `NAME=STORE`, in their order; paths without a name are opened together, as one command line.
+
+    :raises NotAStore: nothing of a store is there.
+    :raises Unreadable: a path cannot be listed.
+    """
+    opened = partial(open_stores, config=config, base=base, max_config=max_config)
+    named = [split_name(path) for path in paths]
+    plain = [path for name, path in named if name is None]
+    stores = opened(plain) if plain or not paths else []
+    for place, (name, path) in enumerate(named):
+        if name is not None:
+            stores.insert(place, replace(opened([path])[0], name=name_text(name)))
+    return stores

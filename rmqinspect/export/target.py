@@ -15,7 +15,7 @@ A local folder, over time (object storage has no rename: its column differs):
 Invariants:
 - Readers trust the manifest, not the listing: a file counts if `_manifest.json` lists it and `_SUCCESS` exists.
 - Between commit 1 and 5 there is no `_SUCCESS`, so an interrupted commit is an unfinished export and never a mixture
-  that looks complete. SIGINT and SIGTERM wait for the end of the commit.
+  that looks complete. SIGINT, SIGHUP and SIGTERM wait for the end of the commit.
 - Only names that an export makes are ever deleted; a folder with any other file is refused.
 - `abandon` removes what this run wrote and did not commit, and nothing that was there before.
 - A folder where another run has committed since the claim is refused, by the presence of its manifest. Two runs that
@@ -33,7 +33,7 @@ from contextlib import contextmanager, suppress
 from rmqinspect.errors import Refused, RmqinspectError
 from rmqinspect.export.manifest import MANIFEST, SUCCESS, Manifest, read_manifest
 from rmqinspect.export.request import FINDINGS
-from rmqinspect.store.evidence import refuse_inside
+from rmqinspect.store.reader import refuse_inside
 from rmqinspect.system.output_folder import Folder, open_folder
 from rmqinspect.system.uri import shown
 from rmqinspect.tables import TABLES
@@ -170,7 +170,7 @@ class Target:
 
 @contextmanager
 def _signals_deferred() -> Iterator[None]:
-    """Defer SIGINT and SIGTERM to the end of the block: a commit takes moments and must not be cut in half.
+    """Defer SIGINT, SIGHUP and SIGTERM to the end of the block: a commit takes moments and must not be cut in half.
 
     `pthread_sigmask` would not do: Python handles a signal delivered to another thread in the main thread.
     """
@@ -178,7 +178,7 @@ def _signals_deferred() -> Iterator[None]:
         yield
         return
     received: list[int] = []
-    numbers = (signal.SIGINT, signal.SIGTERM)
+    numbers = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
     before = [signal.signal(number, lambda number, _: received.append(number)) for number in numbers]
     try:
         yield

@@ -7,25 +7,19 @@ would change is not foreseen: the files are taken as they are.
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import cached_property
+from itertools import chain
 from types import TracebackType
 from typing import Self
 
 import numpy as np
 
+from rmqinspect.broker.eras import rules_of_start
 from rmqinspect.broker.offset_by_time import TimedFile
 from rmqinspect.broker.pull import Unit
-from rmqinspect.broker.queue_min import FirstFile, batch_min, bisected_min, walked_min
 from rmqinspect.codec.arrays import Units
-from rmqinspect.commitlog.store_timestamps import StoreTimes
-from rmqinspect.consumequeue.units import (
-    QueueRows,
-    QueueSummary,
-    queue_end,
-    read_ext_tags,
-    read_units,
-    unit_numbers,
-    valid_units,
-)
+from rmqinspect.commitlog.record_reader import RecordReader
+from rmqinspect.consumequeue.bounds import QueueSummary, queue_end
+from rmqinspect.consumequeue.units import QueueRows, read_ext_tags, read_units, unit_numbers, valid_units
 from rmqinspect.schemas.consumequeue import EXT_ADDRESS_MAX
 from rmqinspect.store.model import QueueFile, Store
 from rmqinspect.store.reader import modified_at, open_file
@@ -68,7 +62,7 @@ class ConsumerQueue:
         self._ext_files = ext_files
         self._opened = ExitStack()
         self._rows = self._opened.enter_context(QueueRows(self._files))
-        self._times = self._opened.enter_context(StoreTimes(store))
+        self._log = self._opened.enter_context(RecordReader(store))
         self.log_start = store.log_start
         self.kind = "rocksdb" if files[0].noted is not None else files[0].kind
 
@@ -84,31 +78,18 @@ class ConsumerQueue:
 
     @cached_property
     def summary(self) -> QueueSummary:
-        """Where it begins and ends."""
-        return queue_end(self._files, self.log_start)
-
-    def ends(self, *, bisected: bool) -> tuple[int, int]:
-        """Return (minimum, maximum) in queue offsets; `bisected`: as 5.x finds them."""
-        return self._ends[bisected]
+        """Where it begins and ends; the minimum is that of 5.x."""
+        return queue_end(self._files, self.log_start, lambda: True)
 
     @cached_property
-    def _ends(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """The ends as brokers of 4.x and of 5.x find them."""
-        high = self.summary.max_offset
-        if self.kind == "rocksdb":
-            return ((self.summary.min_offset, high),) * 2
-        units = self._used_units(0)
-        places = units["physical_offset"].astype(np.int64).tolist()
-        if self.kind == "batch_queue":
-            numbers = (column.tolist() for column in unit_numbers(self._files[0], 0, units))
-            return ((batch_min(list(zip(places, *numbers, strict=True)), self.log_start), high),) * 2
-        last = self._last_unit(high)
-        file = FirstFile(self._files[0].base // units.dtype.itemsize, places, high, last)
-        return (walked_min(file, self.log_start), high), (bisected_min(file, self.log_start), high)
+    def _scanned(self) -> QueueSummary:
+        """The same with the minimum of 4.x."""
+        return queue_end(self._files, self.log_start, lambda: False)
 
-    def _last_unit(self, high: int) -> int | None:
-        begin = self._files[-1].base // self._rows.layout.itemsize
-        return self.place(high - 1) if high > begin else None
+    def ends(self, release: str) -> tuple[int, int]:
+        """Return (minimum, maximum) in queue offsets as a release finds them."""
+        found = self.summary if rules_of_start(release).minimum == "search" else self._scanned
+        return found.min_offset, found.max_offset
 
     def _used_units(self, which: int) -> Units:
         """Return the units of a file up to the first that a broker does not accept. Source: ConsumeQueue#recover."""
@@ -138,12 +119,7 @@ class ConsumerQueue:
             return units
         # What RocksDB lacks ends what is read of it.
         first = next(units, None)
-        return None if first is None else self._with_first(first, units)
-
-    @staticmethod
-    def _with_first(first: Unit, rest: Iterator[Unit]) -> Iterator[Unit]:
-        yield first
-        yield from rest
+        return None if first is None else chain((first,), units)
 
     def behind_file(self, queue_offset: int) -> int:
         """Return where a broker goes on that cannot read the file with an offset. Source: #rollNextFile."""
@@ -185,20 +161,17 @@ class ConsumerQueue:
             raw = self._rows.raw(row, min(_READ, end - row))
             units = np.frombuffer(raw, self._rows.layout)
             offsets, messages = unit_numbers(file, row - begin, units)
-            tags, known = self._tags(units)
+            # The tags code of an address that leads to no ext unit is not known.
+            codes = units["tags_code"].astype(np.int64)
+            tags, known = codes.copy(), codes > EXT_ADDRESS_MAX
+            read_ext_tags(self._ext_files, codes, tags, known)
             places, sizes = units["physical_offset"].tolist(), units["size"].tolist()
-            for at, unit in enumerate(zip(offsets.tolist(), messages.tolist(), places, sizes, tags, strict=True)):
+            rows = zip(offsets.tolist(), messages.tolist(), places, sizes, tags.tolist(), strict=True)
+            for at, unit in enumerate(rows):
                 if self.kind == "rocksdb" and not unit[3]:
                     return
                 yield Unit(*unit) if known[at] else Unit(*unit[:-1], None)
             row += len(units)
-
-    def _tags(self, units: Units) -> tuple[list[int], list[bool]]:
-        """Return the tags codes, and which are known: not those of addresses that lead to no ext unit."""
-        codes = units["tags_code"].astype(np.int64)
-        tags, known = codes.copy(), codes > EXT_ADDRESS_MAX
-        read_ext_tags(self._ext_files, codes, tags, known)
-        return tags.tolist(), known.tolist()
 
     # --- its times ------------------------------------------------------------------------------------
 
@@ -214,7 +187,10 @@ class ConsumerQueue:
             if self.kind == "queue":
                 first = file.base // self._rows.layout.itemsize
                 begin, end = first, first + end - begin
-            found.append(TimedFile(begin, end, _last_change(file)))
+            modified = modified_at(file) // 1_000_000 or None
+            if modified is not None and modified % 1000 == 0:
+                modified += 999  # archives keep whole seconds: the last ms of such a one is meant
+            found.append(TimedFile(begin, end, modified))
         return found
 
     def _end_row(self, which: int) -> int:
@@ -242,12 +218,12 @@ class ConsumerQueue:
             return -1
         if self.kind == "batch_queue":
             return int(unit["store_timestamp"][0])
-        found = self._times.at(int(unit["physical_offset"][0]), int(unit["size"][0]))
+        found = self._log.timestamp_of(int(unit["physical_offset"][0]), int(unit["size"][0]))
         return -1 if found is None else found
 
     def record_time(self, unit: Unit) -> int | None:
         """Return the store time in ms of the record that a unit points at; None where there is none."""
-        return self._times.at(unit.physical_offset, unit.size)
+        return self._log.timestamp_of(unit.physical_offset, unit.size)
 
     def offset_of(self, row: int) -> int:
         """Return the first queue offset of a unit of a batch queue."""
@@ -259,12 +235,6 @@ class ConsumerQueue:
             return None
         unit = self._rows.unit(at)
         return None if self.kind == "rocksdb" and not unit["size"][0] else unit
-
-
-def _last_change(file: QueueFile) -> int | None:
-    """Return when a file was last changed, in ms. Archives keep whole seconds: the last ms of such a one is meant."""
-    modified = modified_at(file)
-    return modified + 999 if modified is not None and modified % 1000 == 0 else modified
 
 
 def open_queue(store: Store, topic: str, queue_id: int) -> ConsumerQueue | None:

@@ -13,16 +13,19 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from rmqinspect.commitlog.record_reader import RecordReader
 from rmqinspect.find.misses import CLIENT_ID, ITEM, OFFSET_ID, REPLACED, Explainer, Miss
 from rmqinspect.find.plan import LookUp
-from rmqinspect.find.questions import ID, KEY, Question, questions_of
-from rmqinspect.find.search import Scope, Search
-from rmqinspect.find.spans import Log
+from rmqinspect.find.reasons import UNREAD
+from rmqinspect.find.search import ID, KEY, Question, Scope, Search, questions_of
 from rmqinspect.statuses import SOUND
 from rmqinspect.store.model import Store
 from rmqinspect.tables.filters import Selection
 from rmqinspect.tables.redact import Redaction
 from rmqinspect.tables.table import Request
+
+# Ways to search again for what was not found: what an id or a key turns out to be, in this order for all stores.
+_OTHER_WAYS = ((CLIENT_ID, Search.for_client_id), (REPLACED, Search.replaced), (ITEM, Search.in_batches))
 
 
 class Target(NamedTuple):
@@ -61,6 +64,7 @@ class Finding:
         self.more: str | None = None  # whether hits follow the limit: more exist, more may exist
         self.hits_of: Counter[str] = Counter()  # by store
         self.bad_hits = 0
+        self.beside: dict[str, None] = {}  # what could not be read beside what was searched: queues, groups
         self.readings: dict[Question, str] = {}  # what an id turned out to be, and a key that is none
         self._answered: set[str] = set()
         self._limit = limit
@@ -106,7 +110,7 @@ class Finding:
     def unread(self) -> list[str]:
         """What could not be read."""
         scopes = [scope for one in self.searched for scope in (one.scope, *one.second.values())]
-        return list(dict.fromkeys(message for scope in scopes for message in scope.unread))
+        return list(dict.fromkeys([*(message for scope in scopes for message in scope.unread), *self.beside]))
 
     def hits(self) -> Generator[tuple[Store, pa.RecordBatch]]:
         """Yield the rows that pass, with all columns, store by store."""
@@ -129,33 +133,23 @@ class Finding:
             for rows in search.rows():
                 self._attribute(rows)
                 yield search.store, rows
-        for target in self._targets if self.more is None else ():
-            for question in self.unanswered:
-                if question.place is not None:
-                    search = Search.for_client_id(target.store, question, target.request)
-                    self._second[target.store.name, question] = search
-                    yield from self._again(target, question, search, CLIENT_ID)
-        for target in self._targets if self.more is None else ():
-            for question in self.unanswered:
-                with Log(target.store) as log:
-                    if (replaced := Search.replaced(target.store, question, target.request, log)) is not None:
-                        yield from self._again(target, question, replaced, REPLACED)
-        for target in self._targets if self.more is None else ():
-            for question in self.unanswered:
-                if (batches := Search.in_batches(target.store, question, target.request)) is not None:
-                    yield from self._again(target, question, batches, ITEM)
-
-    def _again(
-        self, target: Target, question: Question, search: Search, reading: str
-    ) -> Iterator[tuple[Store, pa.RecordBatch]]:
-        """Yield the hits of another search for a question."""
-        others = question.others(target.selection)
-        for rows in search.rows():
-            passing = others.select_rows(rows)
-            if passing.num_rows:
-                self._answered.add(question.text)
-                self.readings[question] = reading
-                yield target.store, passing
+        for reading, again in _OTHER_WAYS:
+            for target in self._targets if self.more is None else ():
+                for question in self.unanswered:
+                    with RecordReader(target.store) as log:
+                        second = again(log, question, target.request)
+                        if second is None:
+                            continue
+                        if reading == CLIENT_ID:
+                            self._second[target.store.name, question] = second
+                        second.scope.unread += target.unread
+                        others = question.others(target.selection)
+                        for rows in second.rows():
+                            passing = others.select_rows(rows)
+                            if passing.num_rows:
+                                self._answered.add(question.text)
+                                self.readings[question] = reading
+                                yield target.store, passing
 
     def _attribute(self, rows: pa.RecordBatch) -> None:
         for question in self.questions:
@@ -176,4 +170,7 @@ class Finding:
         for target, search in zip(self._targets, self._searches, strict=True) if unanswered else ():
             explainer = Explainer(target.store, target.selection, search, target.request, self._redaction)
             for question in unanswered:
-                yield from explainer.misses(question, self._second.get((target.store.name, question)))
+                for miss in explainer.misses(question, self._second.get((target.store.name, question))):
+                    if miss.reason == UNREAD:
+                        self.beside[miss.text] = None
+                    yield miss

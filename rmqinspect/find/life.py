@@ -5,30 +5,179 @@
     groups        whether each has passed it, and the retries and the dead letter it caused
 
 `trace_life` needs a few reads. What it did not search is said.
+
+The index entries that lead to a record: in which files, and why there is none.
+
+What became of a message that groups have popped: acknowledged, or not yet.
+
+Checkpoints and acks lie on the timer wheel first, and in the revive topic when they are due. Those behind the message
+are read, up to a bound: a group pops a message after it was stored.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import TypeVar
 
 from rmqinspect.broker.copies import Stored, copy_of
+from rmqinspect.broker.dispatch import has_index_keys
+from rmqinspect.broker.pop_state import Ack, Checkpoint, PopStates, read_body
 from rmqinspect.broker.transactions import Surroundings
+from rmqinspect.codec.fastjson import NotJson, parse_json
+from rmqinspect.codec.java import ID_MARKS, index_hash, index_key
+from rmqinspect.codec.layout import ParsedFields
 from rmqinspect.consumequeue.units import find_unit_with_tags
 from rmqinspect.errors import NothingFound, Unreadable
 from rmqinspect.find.consumers import Passed
-from rmqinspect.find.life_family import family, stored_twice
-from rmqinspect.find.life_index import KeyEntry, entries_of
-from rmqinspect.find.life_pop import MessagePop, pops_of
-from rmqinspect.find.life_queues import Unit, units_of
+from rmqinspect.find.life_family import Transaction, family, stored_twice, transaction_of, with_deliveries
 from rmqinspect.find.life_records import LifeRecords, Searched, Step
-from rmqinspect.find.life_transaction import Transaction, transaction_of
+from rmqinspect.find.queue_units import COMPACTION, Unit, compacted_topics, files_of_queue, units_of
+from rmqinspect.index.geometry import IndexFile
+from rmqinspect.index.lookup import look_up
 from rmqinspect.schemas.consumequeue import EXT_ADDRESS_MAX
 from rmqinspect.store.model import Store
 from rmqinspect.tables.table import CONFIG_DATABASES, QUEUE_DATABASES, Request
 from rmqinspect.tables.transactions import read_surroundings
 from rmqinspect.text import describe_offset
-from rmqinspect.topics import LMQ_PREFIX, TIMER_TOPIC
+from rmqinspect.topics import LMQ_PREFIX, REVIVE_PREFIX, TIMER_TOPIC
+
+
+@dataclass(frozen=True, slots=True)
+class KeyEntry:
+    """One key of a record, and the index files with an entry that leads from it to the record."""
+
+    kind: str  # msg_id or key
+    key: str
+    files: tuple[str, ...]
+    detail: str = ""  # why there is no file
+
+
+def entries_of(records: LifeRecords, step: Step) -> list[KeyEntry]:
+    """Return the keys of a record with the index files that lead from each to the record.
+
+    An entry holds a hash: another key may have the same. Source: IndexService#buildIndex.
+
+    :raises Unreadable: an I/O error.
+    """
+    if not has_index_keys(step.sys_flag):
+        return []
+    keys = [("msg_id", step.properties.get("UNIQ_KEY")), *(("key", key) for key in dict.fromkeys(step.keys))]
+    wanted = {
+        key: [index_hash(index_key(step.topic, key, mark)) for mark in (ID_MARKS if kind == "msg_id" else ("",))]
+        for kind, key in reversed(keys)
+        if key
+    }
+    if not wanted:
+        return []
+    place, found = step.physical_offset, dict[str, list[str]]()
+    for index in _files_around(records.index_files, place):
+        for key, places in look_up([index], wanted, records.log.follows, records.spans_of).places.items():
+            if place in places:
+                found.setdefault(key, []).append(index.file.name)
+    why = "" if len(found) == len(wanted) else _why_none(records, place)
+    return [KeyEntry(kind, key, tuple(found.get(key, ())), "" if key in found else why) for kind, key in keys if key]
+
+
+def _borders(index: IndexFile) -> tuple[int, int]:
+    """Return the lowest and the highest place that a file's header names."""
+    assert index.header is not None
+    return int(index.header.begin_physical_offset), int(index.header.end_physical_offset)
+
+
+def _files_around(files: Sequence[IndexFile], place: int) -> list[IndexFile]:
+    """Return the files whose borders a place lies between."""
+    return [index for index in files if _borders(index)[0] <= place <= _borders(index)[1]]
+
+
+def _why_none(records: LifeRecords, place: int) -> str:
+    """Return why no entry leads to a record."""
+    files = records.index_files
+    if records.store.hides("index") or records.unread_index:
+        records.unread.append("not all index files could be read")
+        return "not known: not all index files could be read"
+    if not files:
+        return "no index file can be used" if records.store.index_files else "no index files given"
+    first, last = _borders(files[0])[0], max(_borders(index)[1] for index in files)
+    if place < first:
+        return f"the index begins at {describe_offset(first)}"
+    if place > last:
+        return f"the index ends at {describe_offset(last)}"
+    around = _files_around(files, place)
+    if around and not look_up(around, {}, records.log.follows, records.spans_of).files:
+        return f"{around[0].file.name} contradicts itself"
+    between = [(low, high) for low, high in pairwise(files) if _borders(low)[1] < place < _borders(high)[0]]
+    if between:
+        return f"{between[0][0].file.name} ends before it, {between[0][1].file.name} begins behind it"
+    return "the entry is missing"
+
+
+MOST_NOTES = 2000  # records of a topic that are searched behind the message
+_MOST_KEPT = 1 << 17  # notes, for the next lives
+_LONGEST = 1 << 16  # bytes of a checkpoint or ack
+
+
+@dataclass(frozen=True, slots=True)
+class MessagePop:
+    """The last pop of a message by a group. Times are ms."""
+
+    group: str
+    physical_offset: int  # of the record that was popped
+    pop_time: int
+    visible_again: int  # unless it is acknowledged before
+    acknowledged: bool
+    pops: int  # how often, as far as it was searched
+
+
+def pops_of(records: LifeRecords, steps: Sequence[Step]) -> tuple[list[MessagePop], bool]:
+    """Return the pops of some records; and whether all checkpoints and acks behind the first record were searched.
+
+    :raises Unreadable: an I/O error.
+    """
+    topics = {file.topic for file in records.store.queue_files if file.topic.startswith(REVIVE_PREFIX)}
+    if not topics or not steps:
+        return [], True
+    states, complete = PopStates(), True
+    queues = {(step.topic, step.queue_id) for step in steps}
+    first = min(step.physical_offset for step in steps)
+    for topic in (TIMER_TOPIC, *sorted(topics)):
+        places, all_of_them = records.places_behind(topic, first, MOST_NOTES)
+        complete = complete and all_of_them
+        for place in places:
+            if place not in records.notes:
+                if len(records.notes) >= _MOST_KEPT:
+                    records.notes.clear()
+                records.notes[place] = _note_of(records.log.fields_at(place))
+            note = records.notes[place]
+            if note is not None and (note.pop.topic, note.pop.queue_id) in queues:
+                states.add(note)
+    return [
+        MessagePop(
+            group,
+            step.physical_offset,
+            popped.checkpoint.pop.pop_time,
+            popped.checkpoint.revive_time,
+            popped.acked,
+            popped.pops,
+        )
+        for step in steps
+        for group, popped in states.of_message(step.topic, step.queue_id, step.queue_offset).items()
+    ], complete
+
+
+def _note_of(record: ParsedFields | None) -> Checkpoint | Ack | None:
+    if record is None:
+        return None
+    stored = Stored(record.topic, record.number("queue_id"), 0, 0, record.properties)
+    body = record.body
+    if copy_of(stored).kind not in ("checkpoint", "ack") or body is None or len(body) > _LONGEST:
+        return None
+    try:
+        parsed = parse_json(body).value
+    except NotJson:
+        return None
+    return read_body(parsed) if isinstance(parsed, dict) else None
+
 
 LIFE_DATABASES = ("config/consumerOffsets", "config/topics", *CONFIG_DATABASES, *QUEUE_DATABASES)
 """Folders of the RocksDB databases that a life may be read from."""
@@ -73,6 +222,7 @@ class Life:
     groups: tuple[GroupLife, ...]
     searched: Searched
     remarks: tuple[str, ...]  # what is not known, and why
+    groups_unknown: str | None = None  # why not all groups are known, None if they are
 
 
 def trace_life(store: Store, place: int, *, everything: bool = False, jobs: int = 1) -> Life:
@@ -93,9 +243,14 @@ class LifeTracer(LifeRecords):
         """What the files beside the log say about transactions."""
         return read_surroundings(self.store, Request())
 
+    @cached_property
+    def compacted(self) -> frozenset[str]:
+        """The topics with a compaction log."""
+        return compacted_topics(self.store)
+
     def trace(self, place: int, *, everything: bool = False, jobs: int = 1) -> Life:
         """Return one life, as `trace_life` does."""
-        record = next(iter(self.steps_at([place])), None)
+        record = self.record_of(place)
         if record is None:
             raise NothingFound(f"{self.store.name}: no record begins at physical offset {describe_offset(place)}")
         remarks: list[str] = []
@@ -103,8 +258,10 @@ class LifeTracer(LifeRecords):
             remarks, lambda: self.search(record, everything=everything, jobs=jobs), ([record], Searched(0, (), ()))
         )
         copies, others = family(record, found)
-        steps = [self._with_group(self._with_due(step), copies) for step in copies]
+        steps = with_deliveries([self._with_group(self._with_due(step), copies) for step in copies])
         twice = stored_twice(steps)
+        compacted = self.compacted & {step.topic for step in steps if step.copy.is_consumed}
+        remarks += (f"whether it is still served: {topic} has {COMPACTION}" for topic in sorted(compacted))
         transaction = self._or(remarks, lambda: transaction_of(self, self.surroundings, steps), None)
         return Life(
             record=next(step for step in steps if step.physical_offset == place),
@@ -118,6 +275,7 @@ class LifeTracer(LifeRecords):
             groups=tuple(self._groups(steps, remarks)),
             searched=searched,
             remarks=(*dict.fromkeys([*searched.remarks, *remarks, *self.consumers.problems[:1]]),),
+            groups_unknown=self.consumers.unread or (None if self.consumers.given else "no consumer offsets given"),
         )
 
     def _or(self, remarks: list[str], ask: Callable[[], _Found], otherwise: _Found) -> _Found:
@@ -126,10 +284,11 @@ class LifeTracer(LifeRecords):
             return ask()
         except Unreadable as error:
             remarks.append(str(error))
+            self.unread.append(str(error))
             return otherwise
 
     def _units(self, place: int) -> list[Unit]:
-        record = self.log.record_at(place)
+        record = self.log.fields_at(place)
         return [] if record is None else units_of(self.store, record)
 
     def _with_due(self, step: Step) -> Step:
@@ -139,11 +298,7 @@ class LifeTracer(LifeRecords):
         """
         if step.copy.kind != "scheduled":
             return step
-        files = [
-            file
-            for file in self.store.queue_files
-            if (file.kind, file.topic, file.queue_id) == ("queue", step.topic, step.queue_id)
-        ]
+        files = [file for file in files_of_queue(self.store, step.topic, step.queue_id) if file.kind == "queue"]
         try:
             unit = find_unit_with_tags(files, step.queue_offset) if files else None
         except Unreadable:

@@ -9,6 +9,7 @@ What is found so has the same UNIQ_KEY. That is not always one message: records 
 (4.8.0 to 5.3.3), and so may those of other clients. `family` leaves out what is another message.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,23 +19,27 @@ from itertools import chain
 from types import TracebackType
 from typing import Any, Self
 
-import pyarrow as pa
+import numpy as np
 import pyarrow.compute as pc
 
 from rmqinspect.broker.copies import Copy, Links, Stored, copy_of, links_of
 from rmqinspect.broker.group_topics import dlq_topic, is_retry_of, own_name
-from rmqinspect.codec.fields import ParsedFields
-from rmqinspect.codec.hashes import index_hash, index_key
+from rmqinspect.broker.pop_state import Ack, Checkpoint
+from rmqinspect.broker.version_evidence import names_in, other_writer
+from rmqinspect.codec.arrays import Ints
+from rmqinspect.codec.java import ID_MARK, ID_MARKS, index_hash, index_key
+from rmqinspect.codec.layout import ParsedFields
+from rmqinspect.codec.ranges import Span, merge, uncovered
+from rmqinspect.commitlog.record_reader import RecordReader
 from rmqinspect.commitlog.tail import find_log_end
-from rmqinspect.consumequeue.around import units_around
-from rmqinspect.consumequeue.units import find_unit, queue_end, queue_files_of
+from rmqinspect.consumequeue.bounds import QueueSummary, queue_end, queue_files_of
+from rmqinspect.consumequeue.units import find_unit, messages_in, units_around
 from rmqinspect.find.consumers import Consumers
-from rmqinspect.find.keys import known_topics, topics_met
-from rmqinspect.find.read import planned_rows
-from rmqinspect.find.spans import Log, place_span, whole_log
+from rmqinspect.find.plan import known_topics, topics_met
+from rmqinspect.find.read import planned_rows, rows_at, whole_log
 from rmqinspect.index.geometry import IndexFile
-from rmqinspect.index.lookup import Span, look_up, merge, uncovered, usable_files
-from rmqinspect.store.model import QueueFile, Store
+from rmqinspect.index.lookup import look_up, usable_files
+from rmqinspect.store.model import Store
 from rmqinspect.tables.table import Request
 from rmqinspect.times import to_micros
 from rmqinspect.topics import (
@@ -48,6 +53,8 @@ from rmqinspect.topics import (
 )
 
 MOST_READ = 64 << 20  # bytes of the log read for what the index does not cover, unless all is asked for
+_MOST_KEPT = 2 * MOST_READ  # bytes of the log whose ids are kept for the next lives
+_FEW_UNITS = 1 << 18  # of a queue: read at once
 _MOST_COPIES = 1000  # of one UNIQ_KEY
 _MANY_TOPICS = 200  # of groups: so many are searched for each message; each costs some reads in each index file
 _MOST_ROUNDS = 8  # records found name further topics
@@ -120,8 +127,16 @@ class LifeRecords:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.log = Log(store)
+        self.log = RecordReader(store)
         self.spans_of: dict[str, list[Span]] = {}  # for what each index file speaks, by its name
+        self._prepared: dict[int, _Copies] = {}  # by place
+        self._read: list[Span] = []  # of the log, for the records in `_ids`
+        self._ids: defaultdict[str | None, list[int]] = defaultdict(list)  # places by UNIQ_KEY
+        self._ends: dict[str, list[QueueSummary]] = {}  # by topic
+        self._places: dict[str, Ints] = {}  # of a topic's records, ascending
+        self.notes: dict[int, Checkpoint | Ack | None] = {}  # what records say about pops, by place
+        self.unread_index: list[str] = []  # index files that could not be read, once `index_files` were asked for
+        self.unread: list[str] = []  # what the lives need and could not be read
         self._open = ExitStack()
 
     @cached_property
@@ -141,7 +156,7 @@ class LifeRecords:
     @cached_property
     def index_files(self) -> list[IndexFile]:
         """The index files that can be used."""
-        return usable_files(self.store)
+        return usable_files(self.store, self.unread_index)
 
     @cached_property
     def topics(self) -> frozenset[str]:
@@ -162,14 +177,29 @@ class LifeRecords:
 
         :raises Unreadable: an I/O error.
         """
-        wanted = set(places)
-        spans = merge(place_span(self.store, place) for place in wanted)
         found: dict[int, Step] = {}
-        for batch in planned_rows(self.store, spans, Request(columns=_COLUMNS)):
-            for number in pc.indices_nonzero(pc.is_in(batch["physical_offset"], pa.array(sorted(wanted)))).to_pylist():
-                step = self._step(batch.slice(number, 1).to_pylist()[0])
-                found.setdefault(step.physical_offset, step)
+        for row in rows_at(self.store, set(places), Request(columns=_COLUMNS), self.log):
+            found.setdefault(row["physical_offset"], self._step(row))
         return [found[place] for place in sorted(found)]
+
+    def prepare(self, places: Iterable[int]) -> None:
+        """Search the copies of the records at some places by the index, all at once: `search` goes on from there.
+
+        :raises Unreadable: an I/O error.
+        """
+        self._prepared = self._searched_by_index(self.steps_at(places))
+
+    def is_prepared(self, place: int) -> bool:
+        """Whether `prepare` has found the record at a physical offset, and `search` has not asked for it."""
+        return place in self._prepared
+
+    def record_of(self, place: int) -> Step | None:
+        """Return the record at a physical offset, None without one.
+
+        :raises Unreadable: an I/O error.
+        """
+        prepared = self._prepared.get(place)
+        return next(iter(self.steps_at([place])), None) if prepared is None else prepared.steps[place]
 
     def search(self, start: Step, *, everything: bool = False, jobs: int = 1) -> tuple[list[Step], Searched]:
         """Return the records that share the UNIQ_KEY of one, or are named by one of them, ascending; and how.
@@ -178,31 +208,62 @@ class LifeRecords:
 
         :raises Unreadable: an I/O error.
         """
-        key = start.properties.get("UNIQ_KEY")
-        steps = {start.physical_offset: start}
-        covered: list[Span] = []
-        files = 0
-        topics = frozenset(_WHERE_COPIES_GO)
-        asked: set[str] = set()
-        for _ in range(_MOST_ROUNDS):
-            topics = topics.union(*(step.links.topics for step in steps.values()))
-            topics = (topics | self._group_topics(topics)) - asked
-            asked |= topics
-            places = {place for step in steps.values() for place in step.named}
-            if key is not None and topics:
-                hashes = [index_hash(index_key(topic, key)) for topic in topics]
-                found = look_up(self.index_files, {key: hashes}, self.log.follows, self.spans_of)
-                covered, files = found.covered, found.files
-                places |= found.places[key]
-            if not self._take(places, steps, key):
-                break
+        place = start.physical_offset
+        found = self._prepared.pop(place, None) or self._searched_by_index([start])[place]
         whole = whole_log(self.store)
-        spans = [whole] if everything else uncovered(covered, (whole[0], self.end))
-        read, not_read = (spans, []) if everything else _within(spans, start.physical_offset, MOST_READ)
-        self._take(self._places_in(read, start, jobs), steps, key)
-        remarks = [f"more than {_MOST_COPIES} records share the id"] if len(steps) >= _MOST_COPIES else []
-        ordered = [steps[place] for place in sorted(steps)]
-        return ordered, Searched(files, tuple(merge(read)), tuple(merge(not_read)), tuple(remarks))
+        spans = [whole] if everything else uncovered(found.covered, (whole[0], self.end))
+        read, not_read = (spans, []) if everything else _within(spans, place, MOST_READ)
+        new = found.new(self._places_in(read, start, jobs))
+        found.take(self.steps_at(new) if new else ())
+        remarks = [f"more than {_MOST_COPIES} records share the id"] if len(found.steps) >= _MOST_COPIES else []
+        ordered = [found.steps[place] for place in sorted(found.steps)]
+        return ordered, Searched(found.files, tuple(merge(read)), tuple(merge(not_read)), tuple(remarks))
+
+    def _searched_by_index(self, starts: Iterable[Step]) -> dict[int, "_Copies"]:
+        """Return what the index, and the records it leads to, name as copies of some records, by their places."""
+        found = {start.physical_offset: _Copies(start) for start in starts}
+        rest = list(found.values())
+        marked = self._marked_ids(rest)
+        for _ in range(_MOST_ROUNDS):
+            alike: dict[frozenset[str], list[_Copies]] = {}
+            for copies in rest:
+                topics = frozenset(_WHERE_COPIES_GO).union(*(step.links.topics for step in copies.steps.values()))
+                topics = (topics | self._group_topics(topics)) - copies.asked
+                copies.asked |= topics
+                copies.named = {place for step in copies.steps.values() for place in step.named}
+                if copies.key is not None and topics:
+                    alike.setdefault(topics, []).append(copies)
+            for topics, some in alike.items():
+                hashes = {
+                    one.key: [
+                        index_hash(index_key(topic, one.key, mark))
+                        for topic in topics
+                        for mark in (ID_MARKS if one.key in marked else ("",))
+                    ]
+                    for one in some
+                    if one.key
+                }
+                looked_up = look_up(self.index_files, hashes, self.log.follows, self.spans_of)
+                for one in some:
+                    one.covered, one.files = looked_up.covered, looked_up.files
+                    one.named |= looked_up.places[one.key or ""]
+            wanted = {place for copies in rest for place in copies.new(copies.named)}
+            steps = {step.physical_offset: step for step in (self.steps_at(wanted) if wanted else ())}
+            rest = [
+                copies for copies in rest if copies.take(steps[at] for at in copies.new(copies.named) if at in steps)
+            ]
+            if not rest:
+                break
+        return found
+
+    def _marked_ids(self, copies: Sequence["_Copies"]) -> set[str]:
+        """Return the ids that the index may hold as another writer spells them, too."""
+        keys = {one.key: step for one in copies for step in one.steps.values() if one.key is not None}
+        if other_writer(names_in(self.store)) is not None:
+            return set(keys)
+        asked = {key: [index_hash(index_key(step.topic, key, ID_MARK))] for key, step in keys.items()}
+        places = look_up(self.index_files, asked, self.log.follows, self.spans_of).places
+        return {key for key, step in keys.items() if step.physical_offset in places[key]}
 
     def _group_topics(self, topics: Collection[str]) -> set[str]:
         """Return the retry topics and dead letter queues that the messages of some topics may go to.
@@ -217,16 +278,11 @@ class LifeRecords:
             dlq_topic(group) for group in groups
         }
 
-    def _take(self, places: Iterable[int], steps: dict[int, Step], key: str | None) -> bool:
-        """Add those of the records at some places that are related to what is there; return whether any is."""
-        new = sorted(place for place in places if place not in steps)[: _MOST_COPIES - len(steps)]
-        found = [step for step in (self.steps_at(new) if new else ()) if _is_related(step, steps, key)]
-        steps.update((step.physical_offset, step) for step in found)
-        return bool(found)
-
     def _places_in(self, spans: Sequence[Span], start: Step, jobs: int) -> list[int]:
         """Return the places of the records in some spans that share the UNIQ_KEY; without one, that name the record."""
         key = start.properties.get("UNIQ_KEY")
+        if key is not None and sum(end - start for start, end in spans) <= MOST_READ:
+            return self._with_id(spans, key, jobs)
         names = {"msg_id"} if key is not None else {"msg_id", "properties", "prepared_transaction_offset"}
         places: list[int] = []
         request = Request(columns=frozenset({"physical_offset", *names}), jobs=jobs)
@@ -242,6 +298,19 @@ class LifeRecords:
             places += batch["physical_offset"].filter(pc.fill_null(mask, False)).to_pylist()
         return places
 
+    def _with_id(self, spans: Sequence[Span], key: str, jobs: int) -> list[int]:
+        """Return the places of the records in some spans with a UNIQ_KEY; what was read once is not read again."""
+        missing = [part for span in spans for part in uncovered(self._read, span)]
+        if sum(end - start for start, end in (*self._read, *missing)) > _MOST_KEPT:
+            self._read, self._ids, missing = [], defaultdict(list), list(spans)
+        request = Request(columns=frozenset({"physical_offset", "msg_id"}), jobs=jobs)
+        for batch in planned_rows(self.store, missing, request) if missing else ():
+            pairs = zip(batch["msg_id"].to_pylist(), batch["physical_offset"].to_pylist(), strict=True)
+            for msg_id, place in pairs:
+                self._ids[msg_id].append(place)
+        self._read = merge([*self._read, *missing])
+        return [place for place in self._ids.get(key, ()) if any(start <= place < end for start, end in spans)]
+
     def behind(self, topic: str, place: int, most: int) -> tuple[Iterator[ParsedFields], bool]:
         """Return the records of a topic that lie behind a place, up to `most`, ascending; and whether these are all.
 
@@ -249,14 +318,40 @@ class LifeRecords:
 
         :raises Unreadable: an I/O error.
         """
-        queues = [files for files in queue_files_of(self.store) if files[0].topic == topic and files[0].kind == "queue"]
+        places, complete = self.places_behind(topic, place, most)
+        records = (self.log.fields_at(at) for at in places)
+        return (record for record in records if record is not None), complete
+
+    def places_behind(self, topic: str, place: int, most: int) -> tuple[list[int], bool]:
+        """Return the places of the records that `behind` returns; and whether these are all.
+
+        :raises Unreadable: an I/O error.
+        """
+        queues = self._queues_of(topic)
         if not queues:
             places, complete = self._places_of(topic, place)
-        else:
-            found = [_places_behind(files, place, self.store.log_start, most) for files in queues]
-            places, complete = sorted(chain(*found)), all(len(some) < most for some in found)
-        records = (self.log.record_at(at) for at in places[:most])
-        return (record for record in records if record is not None), complete and len(places) <= most
+            return places[:most], complete and len(places) <= most
+        if all(ends.max_offset - ends.first_kept <= _FEW_UNITS for ends in queues):
+            known = self._places.get(topic)
+            if known is None:
+                units = [
+                    units["physical_offset"] for ends in queues for file in ends.files for _, units in messages_in(file)
+                ]
+                known = self._places[topic] = np.sort(np.concatenate([np.empty(0, np.int64), *units]))
+            first = int(np.searchsorted(known, place, "right"))
+            return known[first : first + most].tolist(), len(known) - first <= most
+        found = [_places_behind(ends, place, most) for ends in queues]
+        places = sorted(chain(*found))
+        return places[:most], all(len(some) < most for some in found) and len(places) <= most
+
+    def _queues_of(self, topic: str) -> list[QueueSummary]:
+        if topic not in self._ends:
+            queues = (files for files in queue_files_of(self.store) if files[0].topic == topic)
+            ends = (
+                queue_end(files, self.store.log_start, lambda: True) for files in queues if files[0].kind == "queue"
+            )
+            self._ends[topic] = list(ends)
+        return self._ends[topic]
 
     def _places_of(self, topic: str, place: int) -> tuple[list[int], bool]:
         """Return the places of a topic's records in the bytes behind a place, and whether they reach the log's end."""
@@ -279,6 +374,28 @@ class LifeRecords:
             links=links_of(stored, self.topics),
             **{name: row[name] for name in _AS_STORED},
         )
+
+
+class _Copies:
+    """The records that are related to one, as far as they were found."""
+
+    def __init__(self, start: Step) -> None:
+        self.key = start.properties.get("UNIQ_KEY")
+        self.steps = {start.physical_offset: start}
+        self.asked: frozenset[str] = frozenset()  # topics that were looked up
+        self.named: set[int] = set()  # places that the steps name, and the index
+        self.covered: list[Span] = []
+        self.files = 0
+
+    def new(self, places: Iterable[int]) -> list[int]:
+        """Return those of some places that are not known, as many as are kept."""
+        return sorted(place for place in places if place not in self.steps)[: _MOST_COPIES - len(self.steps)]
+
+    def take(self, some: Iterable[Step]) -> bool:
+        """Add those of some records that are related to what is there; return whether any is."""
+        found = [step for step in some if _is_related(step, self.steps, self.key)]
+        self.steps.update((step.physical_offset, step) for step in found)
+        return bool(found)
 
 
 def _is_related(step: Step, steps: Mapping[int, Step], key: str | None) -> bool:
@@ -307,16 +424,15 @@ def _within(spans: Sequence[Span], place: int, most: int) -> tuple[list[Span], l
     return [span for span in read if span[0] < span[1]], [span for span in left if span[0] < span[1]]
 
 
-def _places_behind(files: Sequence[QueueFile], place: int, log_start: int, most: int) -> list[int]:
+def _places_behind(ends: QueueSummary, place: int, most: int) -> list[int]:
     """Return the places of the first units of a queue that point behind a place: units ascend."""
-    ends = queue_end(tuple(files), log_start)
-    low, high = ends.min_offset, ends.max_offset
+    low, high = ends.first_kept, ends.max_offset
     while low < high:
         middle = (low + high) // 2
-        unit = find_unit(files, middle)
+        unit = find_unit(ends.files, middle)
         if unit is not None and unit[0] <= place:
             low = middle + 1
         else:
             high = middle
-    found: list[int] = units_around(files, low, low + most)[1].tolist()
+    found: list[int] = units_around(ends.files, low, low + most)[1].tolist()
     return found

@@ -19,32 +19,44 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqinspect.codec.message_id import decode, host_text
-from rmqinspect.consumequeue.around import units_around
-from rmqinspect.consumequeue.units import LAYOUTS
+from rmqinspect.consumequeue.units import units_around
 from rmqinspect.errors import Unreadable
-from rmqinspect.find.keys import entries_of, known_topics
 from rmqinspect.find.near import NearIds
-from rmqinspect.find.places import NO_LOG, Evidence, Found, describe_row, lies_at, rows_at, stored_by
-from rmqinspect.find.plan import LookUp, plan_look_up
-from rmqinspect.find.questions import ID, KEY, OFFSET, QUEUE_OFFSET, Question, hidden, id_question, key_question
+from rmqinspect.find.places import Evidence, Found, describe_row, lies_at, stored_by
+from rmqinspect.find.plan import LookUp, entries_of, id_texts, known_topics, plan_look_up
+from rmqinspect.find.queue_units import files_of_queue
+from rmqinspect.find.read import rows_at
 from rmqinspect.find.reasons import (
     BEYOND,
     DAMAGED,
-    EXPIRED,
     FILTERED,
     NOT_IN_QUEUE,
     NOT_THERE,
     OTHER_BROKER,
     UNREAD,
 )
-from rmqinspect.find.search import Scope, Search, Select
+from rmqinspect.find.search import (
+    ID,
+    KEY,
+    OFFSET,
+    QUEUE_OFFSET,
+    Question,
+    Scope,
+    Search,
+    Select,
+    hidden,
+    id_question,
+    key_question,
+)
+from rmqinspect.rocksdb.databases import why_unknown
 from rmqinspect.store.model import Store
-from rmqinspect.tables.filters import Selection, is_pattern, spellings
+from rmqinspect.tables.filters import Selection, is_pattern
 from rmqinspect.tables.messages import SCHEMA
 from rmqinspect.tables.redact import Redaction
 from rmqinspect.tables.table import Request
 from rmqinspect.text import count, group_digits
 from rmqinspect.times import format_micros
+from rmqinspect.topics import LMQ_PREFIX
 
 OFFSET_ID, CLIENT_ID = "offset msg id", "msg id"
 REPLACED, ITEM = "msg id, which the id of its batch replaced", "a message of an inner batch"
@@ -107,7 +119,7 @@ class Explainer:
             yield self._as_named(question, second, CLIENT_ID)
 
     @property
-    def _may_have_expired(self) -> bool:
+    def _lacks_its_beginning(self) -> bool:
         """Whether the log has lost its beginning; files without their neighbours say nothing."""
         return self.store.neighbours and self.store.log_start > 0
 
@@ -118,7 +130,7 @@ class Explainer:
         assert broker is not None
         assert place is not None
         address = host_text(broker.address, broker.port)
-        rows = rows_at(self.store, [place])
+        rows = list(rows_at(self.store, [place], Request(on_unreadable=lambda message: None)))
         here = {stored_by(row) for row in rows} or set(self.evidence.hosts)
         found = self._excluded(question, rows) or lies_at(self.evidence, place)
         named = hidden(self._redaction, "hosts", address)
@@ -133,10 +145,7 @@ class Explainer:
     def _offset(self, question: Question) -> Found:
         offsets = question.alone.offsets
         assert offsets is not None
-        excluded = self._excluded(question, self._relaxed(question))
-        if excluded is not None:
-            return excluded
-        return lies_at(self.evidence, offsets[0])
+        return self._excluded(question, self._relaxed(question)) or lies_at(self.evidence, offsets[0])
 
     def _queue_offset(self, question: Question) -> Found:
         topic, queue_id = question.alone.topics[0], question.alone.queue_id
@@ -154,7 +163,9 @@ class Explainer:
         ends = [one for one in self.evidence.queues if (one.topic, one.queue_id) == (topic, queue_id)]
         if not ends and self.evidence.problems:
             text = f"no record {question.words}, nor could its units be read: {self.evidence.problems[0]}"
-            return self._by_scope(Found(NOT_THERE, text), self._search.scope)
+            return self._by_scope(Found(UNREAD, text), self._search.scope)
+        if not ends and (why := why_unknown(self.store, "queues", topic, str(queue_id))):
+            return self._by_scope(Found(UNREAD, f"no record {question.words}; not known: {why}"), self._search.scope)
         if not ends:
             others = sorted({file.queue_id for file in self.store.queue_files if file.topic == topic})
             has = (
@@ -163,25 +174,22 @@ class Explainer:
             return self._by_scope(
                 Found(NOT_THERE, f"queue {queue_id} of {topic} has no files; {has}"), self._search.scope
             )
-        first, end = min(one.min_offset for one in ends), max(one.max_offset for one in ends)
+        first, end = min(one.first_kept for one in ends), max(one.max_offset for one in ends)
         reach = f"queue {queue_id} of {topic} has messages from {group_digits(first)} to {group_digits(end - 1)}"
         if first == end:
             reach = f"queue {queue_id} of {topic} has no message; its next is {group_digits(end)}"
         if wanted[0] >= end:
             return self._by_scope(Found(BEYOND, f"{reach}, none behind"), self._search.scope)
-        if wanted[1] <= first and self._may_have_expired:
-            return Found(EXPIRED, f"{reach}; {self.evidence.begins}")
+        if wanted[1] <= first and self._lacks_its_beginning:
+            return Found(self.evidence.before, f"{reach}; {self.evidence.begins}")
         return self._by_unit(question, reach)
 
     def _by_unit(self, question: Question, reach: str) -> Found:
         """Return what lies where the units of some queue offsets point at."""
         alone = question.alone
         assert alone.queue_offsets is not None
-        files = [
-            file
-            for file in self.store.queue_files
-            if (file.topic, file.queue_id) == (alone.topics[0], alone.queue_id) and file.kind in LAYOUTS
-        ]
+        assert alone.queue_id is not None
+        files = files_of_queue(self.store, alone.topics[0], alone.queue_id)
         try:
             _, places = units_around(files, *alone.queue_offsets)
         except Unreadable as error:
@@ -195,20 +203,18 @@ class Explainer:
 
     def _as_named(self, question: Question, search: Search, reading: str | None) -> Miss:
         text = question.asked
+        nobody = f"no record has the UNIQ_KEY {hidden(self._redaction, 'hosts', text)}"
+        if question.place is None:
+            topics = f" of {', '.join(self._selection.topics)}" if self._selection.topics else ""
+            nobody = f"no record{topics} {question.words}"
         # An entry names topic and key: it is about the record that was asked for, other topics are not.
         found = self._by_entries(text) if self._selection.topics else None
         found = found or self._excluded(question, self._relaxed(question)) or self._by_entries(text)
         found = found or self._by_time(search.near_ids.get(question.text))
-        found = found or self._by_scope(Found(NOT_THERE, self._nobody(question)), search.scope)
+        found = found or self._by_scope(Found(NOT_THERE, nobody), search.scope)
         near = [] if found.reason == FILTERED else [*self._near(question, search), *self._near_topics()]
         instead = list(self._instead(question, text))
         return Miss(self.store.name, question.shown, reading, found.reason, found.text, search.scope, near, instead)
-
-    def _nobody(self, question: Question) -> str:
-        if question.place is not None:
-            return f"no record has the UNIQ_KEY {hidden(self._redaction, 'hosts', question.asked)}"
-        topics = f" of {', '.join(self._selection.topics)}" if self._selection.topics else ""
-        return f"no record{topics} {question.words}"
 
     def _relaxed(self, question: Question) -> list[dict[str, Any]]:
         """Return a few records that answer a question, whatever the other filters say; none without others."""
@@ -253,7 +259,7 @@ class Explainer:
         """Return where index entries with the hash of a key lead, if that is no record."""
         topics = self._selection.topics
         asked = None if not topics or any(map(is_pattern, topics)) else topics
-        places = entries_of(self.store, asked, {text: spellings(text)}).places[text]
+        places = entries_of(self.store, asked, {text: id_texts(text)}).places[text]
         for place in sorted(places)[-_NAMED:]:
             found = lies_at(self.evidence, place)
             if found.reason != NOT_THERE:
@@ -263,16 +269,17 @@ class Explainer:
     def _by_time(self, ids: NearIds | None) -> Found | None:
         """Return that a Java client made an id before the log begins."""
         made, first = None if ids is None else ids.made(), self.evidence.first_time
-        if made is None or first is None or not self._may_have_expired or made > first:
+        if made is None or first is None or not self._lacks_its_beginning or made > first:
             return None
         when = format_micros(made)
         by = "by its own time, and other ids of the same process"
-        return Found(EXPIRED, f"{by}, the id was made at {when}; {self.evidence.begins}")
+        return Found(self.evidence.before, f"{by}, the id was made at {when}; {self.evidence.begins}")
 
     def _by_scope(self, found: Found, scope: Scope) -> Found:
         """Return another reason where what was searched has gaps, or could not be read."""
-        if not self.store.segments and not scope.unread:
-            return Found(NOT_THERE, NO_LOG)
+        if not self.store.segments and (self.evidence.no_log.reason == UNREAD or not scope.unread):
+            text = f"{found.text}; " if found.reason == UNREAD else ""
+            return Found(self.evidence.no_log.reason, f"{text}{self.evidence.no_log.text}")
         if scope.unread:
             return Found(UNREAD, f"{found.text}; not all could be read: {'; '.join(scope.unread[:_NAMED])}")
         if scope.gaps:
@@ -288,11 +295,14 @@ class Explainer:
         selection, evidence = self._selection, self.evidence
         first, last = evidence.first_time, evidence.last_time
         if selection.time_column == "store_timestamp" and first is not None and last is not None:
-            if selection.until is not None and selection.until <= first and self._may_have_expired:
+            if selection.until is not None and selection.until <= first and self._lacks_its_beginning:
                 until = format_micros(selection.until)
-                return Found(EXPIRED, f"nothing is here that was stored before {until}: {evidence.begins}")
+                return Found(evidence.before, f"nothing is here that was stored before {until}: {evidence.begins}")
             if selection.since is not None and selection.since > last and self.store.neighbours:
                 return Found(BEYOND, f"the last record was stored at {format_micros(last)}, before the time asked for")
+        light = any(topic.startswith(LMQ_PREFIX) for topic in selection.topics)  # their units alone name them
+        if light and (why := why_unknown(self.store, "queues")):
+            return self._by_scope(Found(UNREAD, f"not known: {why}"), self._search.scope)
         return self._by_scope(Found(NOT_THERE, "no record passes all filters"), self._search.scope)
 
     def _near(self, question: Question, search: Search) -> list[str]:

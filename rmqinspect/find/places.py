@@ -1,32 +1,32 @@
-"""What a place of the log is to a question that leads there: expired, beyond the end, damaged, of another record.
+"""What a place of the log is to a question that leads there: before it, beyond the end, damaged, of another record.
 
 Little is read: the ends of the queues, the last megabytes of the log, what lies around the place.
+
+Whether consumers can get a record that is in the log: by its queue unit, and the minimum of its queue.
 """
 
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
+from rmqinspect.broker.eras import searches_minimum
+from rmqinspect.broker.retention import changed_by_a_broker, was_cleaned
 from rmqinspect.codec.message_id import host_text
 from rmqinspect.commitlog.gaps import holes_in
-from rmqinspect.commitlog.locate import Spot, locate
+from rmqinspect.commitlog.record_reader import RecordReader, Spot
 from rmqinspect.commitlog.tail import LogEnd, find_log_end
-from rmqinspect.consumequeue.bounds import peek_queues
-from rmqinspect.consumequeue.units import QueueSummary
+from rmqinspect.consumequeue.bounds import QueueSummary, queue_ends
 from rmqinspect.errors import NothingFound, Unreadable
-from rmqinspect.find.read import planned_rows
-from rmqinspect.find.reasons import BEYOND, DAMAGED, EXPIRED, NOT_THERE, UNREAD
-from rmqinspect.find.spans import Log, place_span, whole_log
-from rmqinspect.index.lookup import merge
+from rmqinspect.find.life import Life
+from rmqinspect.find.read import rows_at, whole_log
+from rmqinspect.find.reasons import BEFORE, BEYOND, DAMAGED, EXPIRED, NOT_IN_QUEUE, NOT_THERE, OUT_OF_REACH, UNREAD
+from rmqinspect.index.geometry import read_index_files
 from rmqinspect.store.model import Store
+from rmqinspect.tables.sources import why_no_log
 from rmqinspect.tables.table import Request
 from rmqinspect.text import count, describe_size, group_digits
 from rmqinspect.times import format_micros
 
-NO_LOG = "no commit log was given, so no record was searched"
+_NO_LOG = "no commit log was given, so no record was searched"
 _LISTED = 3  # queues that are named
 _HOSTS_OF = 16  # segments whose first record is asked for the address of the broker
 
@@ -48,7 +48,13 @@ class Evidence:
     @cached_property
     def queues(self) -> list[QueueSummary]:
         """Where each queue begins and ends."""
-        return list(peek_queues(self.store, self.problems))
+        return list(queue_ends(self.store, searches_minimum(self.store), on_unreadable=self.problems.append))
+
+    @cached_property
+    def no_log(self) -> Found:
+        """What a store without a segment is to every question."""
+        gone = why_no_log(self.store)
+        return Found(UNREAD, f"not known: {gone}") if gone else Found(NOT_THERE, _NO_LOG)
 
     @cached_property
     def end(self) -> LogEnd:
@@ -59,7 +65,7 @@ class Evidence:
     @cached_property
     def first_time(self) -> int | None:
         """The store time of the first record, in microseconds."""
-        with Log(self.store) as log:
+        with RecordReader(self.store) as log:
             for segment in self.store.segments[:1]:
                 found = log.next_record(segment.base, segment.end)
                 return None if found is None else found[1] * 1000
@@ -76,37 +82,30 @@ class Evidence:
         """The addresses under which the broker stored the log, as some records say."""
         segments = self.store.segments
         some = segments[:: max(1, len(segments) // _HOSTS_OF)]
-        with Log(self.store) as log:
+        with RecordReader(self.store) as log:
             found = [(segment.lead, log.next_record(segment.base, segment.end)) for segment in some]
         places = [lead + one[0] for lead, one in found if one is not None]
-        rows = rows_at(self.store, places, ("store_host", "store_port"))
+        columns = frozenset({"physical_offset", "status", "store_host", "store_port"})
+        rows = rows_at(self.store, places, Request(columns=columns, on_unreadable=lambda message: None))
         return list(dict.fromkeys(stored_by(row) for row in rows))
 
-    def units_beyond(self, end: int) -> list[QueueSummary]:
-        """Return the queues whose last unit points at or behind an offset."""
-        return [
-            queue
-            for queue in self.queues
-            if queue.last_physical_offset is not None and queue.last_physical_offset >= end
+    @cached_property
+    def before(self) -> str:
+        """The reason for what lies before the log: whether queues, index or folder are as a retention leaves them."""
+        index = [
+            file for file in read_index_files(self.store, unread=[], files=self.store.index_files[:1]) if file.header
         ]
+        newest = self.end.last_timestamp
+        fits = was_cleaned(self.store, self.queues, index) or (
+            newest is not None and changed_by_a_broker(self.store, newest)
+        )
+        return EXPIRED if fits else BEFORE
 
     @cached_property
     def begins(self) -> str:
         """Where the log begins, in words."""
         when = "" if self.first_time is None else f", {format_micros(self.first_time)}"
         return f"the log begins at {group_digits(self.store.log_start)}{when}"
-
-
-def rows_at(store: Store, places: Sequence[int], columns: tuple[str, ...] | None = None) -> list[dict[str, Any]]:
-    """Return the rows of `messages` at some places, ascending; places without a record give none."""
-    wanted = None if columns is None else frozenset((*columns, "physical_offset", "status"))
-    request = Request(columns=wanted, on_unreadable=lambda message: None)
-    spans = merge(place_span(store, place) for place in places)
-    rows: list[dict[str, Any]] = []
-    for batch in planned_rows(store, spans, request):
-        here = pc.is_in(batch.column("physical_offset"), pa.array(places, pa.int64()))
-        rows += batch.filter(here).to_pylist()
-    return rows
 
 
 def stored_by(row: dict[str, Any]) -> str:
@@ -125,24 +124,36 @@ def lies_at(evidence: Evidence, place: int) -> Found:
     store = evidence.store
     start, stop = whole_log(store)
     if not store.segments:
-        return Found(NOT_THERE, NO_LOG)
+        return evidence.no_log
     where = f"physical offset {group_digits(place)}"
     if not store.neighbours and not start <= place < stop:
         return Found(NOT_THERE, f"{where} is not in the files given, which hold {_range(start, stop)}")
     if place < start:
-        return Found(EXPIRED, f"{where} lies {describe_size(start - place)} below the first segment; {evidence.begins}")
+        return Found(
+            evidence.before, f"{where} lies {describe_size(start - place)} below the first segment; {evidence.begins}"
+        )
     end = stop if evidence.end.end is None or evidence.end.goes_on else evidence.end.end
     if place >= end and not evidence.end.unread and (store.neighbours or end < stop):
-        return Found(BEYOND, _beyond(evidence, where, place, end, stop))
+        rest = "zeros follow" if place < stop else f"its last file ends at {group_digits(stop)}"
+        beyond = [
+            f"{queue.topic} queue {queue.queue_id}"
+            for queue in evidence.queues
+            if queue.last_physical_offset is not None and queue.last_physical_offset >= end
+        ]
+        points = "no queue unit points beyond the end"
+        if beyond:
+            queues = count(len(beyond), "queue")
+            points = f"{queues} with units that point beyond the end: {', '.join(beyond[:_LISTED])}"
+        return Found(BEYOND, f"{where}; the log ends at {group_digits(end)}, {rest}; {points}")
     try:
-        spot = locate(store, place)
+        with RecordReader(store) as log:
+            spot = log.locate(place)
+            proven = spot.kind == "record" and log.identity_at(spot.start) is not None
     except NothingFound:
         hole = next(gap for gap in holes_in(store) if gap.start <= place < gap.end)
         return Found(DAMAGED, f"{where} lies in a segment that is missing: {_range(hole.start, hole.end)}")
     except Unreadable as error:
         return Found(UNREAD, f"{where} could not be read: {error}")
-    with Log(store) as log:
-        proven = spot.kind == "record" and log.identity_at(spot.start) is not None
     return _in_spot(spot, where, place, proven=proven)
 
 
@@ -159,15 +170,23 @@ def _in_spot(spot: Spot, where: str, place: int, *, proven: bool) -> Found:
     return Found(DAMAGED, f"{where} lies in {what}, {reach}, {spot.segment.name}")
 
 
-def _beyond(evidence: Evidence, where: str, place: int, end: int, stop: int) -> str:
-    rest = "zeros follow" if place < stop else f"its last file ends at {group_digits(stop)}"
-    units = evidence.units_beyond(end)
-    points = "no queue unit points beyond the end"
-    if units:
-        queues = ", ".join(f"{queue.topic} queue {queue.queue_id}" for queue in units[:_LISTED])
-        points = f"{count(len(units), 'queue')} with units that point beyond the end: {queues}"
-    return f"{where}; the log ends at {group_digits(end)}, {rest}; {points}"
-
-
 def _range(start: int, end: int) -> str:
     return f"{group_digits(start)} to {group_digits(end)}"
+
+
+def out_of_reach(store: Store, life: Life) -> Found | None:
+    """Return why no group can pull the record of a life; None if one can, or nothing is known of its queue."""
+    record = life.record
+    units = [unit for unit in life.units if (unit.topic, unit.queue_id) == (record.topic, record.queue_id)]
+    if not units or any(unit.state in ("present", "unknown") for unit in units):
+        return None
+    try:
+        ends = list(queue_ends(store, searches_minimum(store), [(record.topic, record.queue_id)]))
+    except Unreadable:
+        return None
+    lowest = min((end.min_offset for end in ends), default=0)
+    queue = f"{record.topic} queue {record.queue_id}"
+    if units[0].state == "missing" and record.queue_offset < lowest:
+        begins = f"{queue} begins at {group_digits(lowest)}"
+        return Found(OUT_OF_REACH, f"{begins}, behind this record's offset {group_digits(record.queue_offset)}")
+    return Found(NOT_IN_QUEUE, f"{queue} has no unit for it: {units[0].detail}")

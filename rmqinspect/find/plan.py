@@ -12,24 +12,132 @@ finds no wrong record. It could hide a right one: what no pointer can be trusted
 up to the whole log. They are the range that was asked for: a gap in them may hold a record that was meant, a
 gap elsewhere does not concern the question. That holds for a scan of the whole log as well, which gives the same
 rows and the same exit status.
+
+Keys and producers' ids to places in the log, by the index.
+
+An entry holds the hash of `topic#key`, so the topic must be known: the one asked for, or all that the store's
+files name, and those of some records that the index points at. Every hit is proven in its record, which is read.
+Where the index does not speak for a part of the log, that part is read as well.
+
+The places of the records that a selection asks for.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from rmqinspect.codec.java import ID_MARKS, index_hash, index_key
 from rmqinspect.codec.message_id import offset_place
-from rmqinspect.commitlog.locate import find_segment
+from rmqinspect.codec.ranges import Span, merge, uncovered
+from rmqinspect.commitlog.record_reader import RecordReader, find_segment
+from rmqinspect.config.json_files import read_config
 from rmqinspect.errors import NothingFound, Unreadable
-from rmqinspect.find.keys import by_index
-from rmqinspect.find.queue_offsets import by_units
-from rmqinspect.find.spans import Way, place_span, whole_log
-from rmqinspect.find.times import by_times
-from rmqinspect.find.topics import by_topics
-from rmqinspect.index.lookup import Span, merge
+from rmqinspect.find.read import Way, place_span, planned_rows, whole_log
+from rmqinspect.find.ways import by_times, by_topics, by_units
+from rmqinspect.index.geometry import IndexFile
+from rmqinspect.index.lookup import Found, look_up, sample_places, usable_files
+from rmqinspect.rocksdb.databases import why_unknown
 from rmqinspect.store.model import Store
 from rmqinspect.tables.filters import Selection, is_pattern, spellings
+from rmqinspect.tables.messages import SCHEMA
 from rmqinspect.tables.sources import range_to_read
-from rmqinspect.text import count, describe_offset
+from rmqinspect.tables.table import Request
+from rmqinspect.text import count, describe_offset, describe_size, group_digits
 from rmqinspect.topics import LMQ_PREFIX
+
+# The log of a key that the index does not know is read where that takes seconds: a damaged key, or one of a topic
+# that no file names any more, is found by reading alone.
+CONFIRMED = 1 << 30
+_TOLD = 3  # ranges that are listed
+
+
+def known_topics(store: Store) -> set[str]:
+    """Return the topics that the store's files name."""
+    topics = {file.topic for file in store.queue_files}
+    for name, table in (("topics.json", "topicConfigTable"), ("consumerOffset.json", "offsetTable")):
+        document = read_config(store, name)
+        for one in () if document is None else (document, *document.other_copies()):
+            topics.update(key.partition("@")[0] for key in one.table(table))
+    return topics
+
+
+def id_texts(msg_id: str) -> list[str]:
+    """Return what may stand behind `topic#` in the index for a producer's id, whoever wrote it."""
+    return [mark + one for one in spellings(msg_id) for mark in ID_MARKS]
+
+
+def by_index(store: Store, topics: Sequence[str] | None, keys: Mapping[str, Sequence[str]]) -> Way:
+    """Return how to find the records with one of some keys; each may be written in several ways.
+
+    `topics` are those asked for, None for all.
+    """
+    whole, found = whole_log(store), entries_of(store, topics, keys)
+    spans: list[Span] = []
+    for places in found.places.values():
+        hits = [place_span(store, place) for place in places if whole[0] <= place < whole[1]]
+        spans += hits if hits or whole[1] - whole[0] > CONFIRMED else [whole]
+    spans = merge([*spans, *uncovered(found.covered, whole)])
+    told = _tell(store, found, [whole] if spans == [whole] else uncovered(found.covered, whole), whole)
+    return Way(_name(spans, whole, found), spans, _describe(spans, whole, found), told=told)
+
+
+def entries_of(store: Store, topics: Sequence[str] | None, keys: Mapping[str, Sequence[str]]) -> Found:
+    """Return what the index knows about some keys, each of which may be written in several ways."""
+    files = usable_files(store)
+    with RecordReader(store) as log:
+        searched = set(topics) if topics is not None else known_topics(store) | topics_met(files, log)
+        return look_up(
+            files,
+            {key: [index_hash(index_key(topic, one)) for topic in searched for one in keys[key]] for key in keys},
+            log.follows,
+        )
+
+
+def topics_met(files: Sequence[IndexFile], log: RecordReader) -> set[str]:
+    """Return the topics of records all over the index: those of a topic that was deleted are still in the log."""
+    identities = (log.identity_at(place) for place in sample_places(files))
+    return {identity.topic for identity in identities if identity is not None}
+
+
+def _tell(store: Store, found: Found, scanned: Sequence[Span], whole: Span) -> str:
+    """Return what the index had to say, its files and candidates, and which ranges of the log were scanned."""
+    told = _tell_files(store, found)
+    if not scanned:
+        return told
+    ranges = ", ".join(f"{group_digits(start)} to {group_digits(end)}" for start, end in scanned[:_TOLD])
+    more = f" and {count(len(scanned) - _TOLD, 'more range')}" if len(scanned) > _TOLD else ""
+    why = "" if list(scanned) == [whole] else ", for they do not cover it"
+    return f"{told}; scanned{why}: physical {ranges}{more}"
+
+
+def _tell_files(store: Store, found: Found) -> str:
+    if not found.files:
+        files = count(len(store.index_files), "index file")
+        return f"none of {files} is usable" if store.index_files else "no index files"
+    places = {place for places in found.places.values() for place in places}
+    usable = f" of {group_digits(len(store.index_files))}" if found.files < len(store.index_files) else ""
+    told = f"{group_digits(found.files)}{usable} index files" if usable else count(found.files, "index file")
+    return f"{told}, {count(len(places), 'candidate')}"
+
+
+def _name(spans: Sequence[Span], whole: Span, found: Found) -> str:
+    if not found.files:
+        return "by a scan, for there is no usable index"
+    if list(spans) != [whole]:
+        return "by the index"
+    places = [place for some in found.places.values() for place in some]
+    if not places:
+        return "by a scan, for the index has no such key"
+    inside = any(whole[0] <= place < whole[1] for place in places)
+    where = "before the log's start" if max(places) < whole[0] else "outside of the log"
+    return f"by a scan, for the index {'does not cover the log' if inside else f'leads {where}'}"
+
+
+def _describe(spans: Sequence[Span], whole: Span, found: Found) -> str:
+    """Return where was searched, for a question without a hit."""
+    if list(spans) == [whole]:
+        return "the whole log"
+    read = describe_size(sum(end - start for start, end in spans))
+    return f"{count(found.files, 'index file')}, and the {read} of the log that they do not cover"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +185,26 @@ def _within(spans: list[Span], offsets: Span | None) -> tuple[Span, ...]:
 
 def _ways(store: Store, selection: Selection) -> list[Way]:
     topics = None if not selection.topics or any(map(is_pattern, selection.topics)) else selection.topics
+    # Index entries name the topic in the record's head, which of a light message is another one.
+    keyed = None if selection.names_light_queues else topics
     if selection.ids:
         places = {text: offset_place(text) for text in selection.ids}
-        ways = [_by_offset(store, place) for place in places.values() if place is not None]
+        ways = []
+        for place in places.values():
+            if place is None:
+                continue
+            spans, searched = [place_span(store, place)], f"physical offset {describe_offset(place)}"
+            try:
+                find_segment(store, place)
+            except (NothingFound, Unreadable) as error:
+                spans, searched = [], str(error)
+            ways.append(Way("by the offset in the id", spans, searched))
         client_ids = [text for text, place in places.items() if place is None]
-        return ways + ([by_index(store, topics, {one: spellings(one) for one in client_ids})] if client_ids else [])
+        return ways + ([by_index(store, keyed, {one: id_texts(one) for one in client_ids})] if client_ids else [])
     if selection.queue_offsets is not None and topics is not None and selection.queue_id is not None:
         return [by_units(store, topic, selection.queue_id, selection.queue_offsets) for topic in topics]
     if selection.keys:
-        return [by_index(store, topics, {key: (key,) for key in selection.keys})]
+        return [by_index(store, keyed, {key: (key,) for key in selection.keys})]
     if selection.unconsumed is not None:
         return _by_ranges(store, selection)
     timed = selection.since is not None or selection.until is not None
@@ -112,9 +231,24 @@ def _by_ranges(store: Store, selection: Selection) -> list[Way]:
     return [Way("by the offsets of the group", [], searched), *(replace(way, searched=searched) for way in ways)]
 
 
-def _by_offset(store: Store, place: int) -> Way:
-    try:
-        find_segment(store, place)
-    except (NothingFound, Unreadable) as error:
-        return Way("by the offset in the id", [], str(error))
-    return Way("by the offset in the id", [place_span(store, place)], f"physical offset {describe_offset(place)}")
+def find_records(store: Store, selection: Selection, most: int) -> tuple[list[int], LookUp]:
+    """Return the physical offsets of up to `most` records, ascending, and how they were found.
+
+    :raises NothingFound: there are none; the message says where was searched.
+    :raises Unreadable: a file cannot be read, or the queue that was asked was not.
+    """
+    look_up = plan_look_up(store, selection)
+    if look_up is None:
+        raise NothingFound(f"{store.name}: no commit log given, so there is no record")
+    columns = selection.columns(SCHEMA) | {"physical_offset"}
+    places: list[int] = []
+    for batch in planned_rows(store, look_up.to_read, Request(records_of=(selection,), columns=columns)):
+        places += selection.select_rows(batch).column("physical_offset").to_pylist()
+        if len(places) >= most:
+            break
+    asked_queue = selection.queue_id is not None and bool(selection.topics)
+    if not places and asked_queue and (why := why_unknown(store, "queues", selection.topics[0])):
+        raise Unreadable(f"{store.name}: no such record in the log; not known: {why}")
+    if not places:
+        raise NothingFound(f"{store.name}: no such record; searched: {look_up.searched}")
+    return places[:most], look_up

@@ -1,15 +1,21 @@
 """What a store answers a consumer, by every release that may have written it; and the messages of an answer.
 
 Queue, log and units are read once. Releases that answer alike are told together.
+
+The answer to a pull in words: why a broker gives it, and what the consumer does with it.
+
+Source: PullMessageProcessor#composeResponseHeader for the response code of a status,
+DefaultMQPushConsumerImpl#pullMessage for what a push consumer makes of it.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import pyarrow as pa
 
+from rmqinspect.broker import pull as statuses
 from rmqinspect.broker.offset_by_time import goes_by_change, knows_boundary, offset_by_time
 from rmqinspect.broker.pull import Answer, Pull, Unit, pull
 from rmqinspect.broker.version_estimate import RELEASES, estimate_store
@@ -17,11 +23,13 @@ from rmqinspect.commitlog.tail import LogEnd, find_log_end
 from rmqinspect.config.json_files import integer, read_config
 from rmqinspect.errors import NothingFound
 from rmqinspect.find.consumer_queue import ConsumerLog, ConsumerQueue, open_queue
-from rmqinspect.find.read import planned_rows
-from rmqinspect.find.spans import place_span
+from rmqinspect.find.queue_units import COMPACTION, compacted_topics
+from rmqinspect.find.read import rows_at
+from rmqinspect.rocksdb.databases import why_unknown
 from rmqinspect.store.model import Store
 from rmqinspect.tables.messages import SCHEMA
 from rmqinspect.tables.table import Request
+from rmqinspect.text import count, group_digits
 from rmqinspect.topics import LMQ_PREFIX
 
 Answered = TypeVar("Answered", bound=Hashable)
@@ -69,19 +77,28 @@ class AskedQueue:
     log_end: LogEnd
     releases: tuple[str, ...]  # that may have written the store, or the one that is named
 
+    @property
+    def unknown(self) -> str | None:
+        """Why the queue cannot be asked, though the store may have it; None if it can."""
+        return why_unknown(self.store, "queues", self.topic, str(self.queue_id)) if self.queue is None else None
+
     def pull(self, asked: Pull) -> list[Agreed[Answer]]:
-        """Return what a consumer gets.
+        """Return what a consumer gets; nothing where that is not known.
 
         :raises Unreadable: a file of the queue cannot be read.
         """
+        if self.unknown:
+            return []
         log = ConsumerLog(self.store, self.log_end.end or 0)
         return _together(self.releases, lambda release: pull(self.queue, log, asked, release))
 
     def by_time(self, moment: int, boundary: str | None) -> list[Agreed[int]]:
-        """Return the queue offset for a time in ms.
+        """Return the queue offset for a time in ms; nothing where that is not known.
 
         :raises Unreadable: a file of the queue cannot be read.
         """
+        if self.unknown:
+            return []
         return _together(
             self.releases, lambda release: offset_by_time(self.queue, moment, boundary or "lower", release)
         )
@@ -91,7 +108,9 @@ class AskedQueue:
 
         :raises Unreadable: the log cannot be read.
         """
-        records = _records(self.store, [unit.physical_offset for unit in units])
+        columns = frozenset({"physical_offset", *_OF_RECORD})
+        places = {unit.physical_offset for unit in units}
+        records = {row["physical_offset"]: row for row in rows_at(self.store, places, Request(columns=columns))}
         rows = []
         for unit in units:
             row = {"queue_offset": unit.queue_offset, "physical_offset": unit.physical_offset, "size": unit.size}
@@ -114,7 +133,7 @@ class AskedQueue:
 
     def refusals(self) -> Iterator[str]:
         """Yield why a broker would answer something else before it looks into the queue."""
-        if not self.store.queue_files:
+        if not self.store.queue_files and not self.unknown:
             yield "no consume queue was given: a broker that starts on this log makes them first, and answers by those"
         config = read_config(self.store, "topics.json")
         topics = {} if config is None else config.table("topicConfigTable")
@@ -129,12 +148,8 @@ class AskedQueue:
             yield f"topics.json gives the topic perm {perm}, without reading: the broker refuses with NO_PERMISSION"
         if queues is not None and self.queue_id >= queues:
             yield f"topics.json gives the topic {queues} queues to read: the broker refuses this one with SYSTEM_ERROR"
-        attributes = entry.get("attributes")
-        if isinstance(attributes, dict) and attributes.get("cleanup.policy") == "COMPACTION":
-            yield (
-                "the topic has cleanup policy COMPACTION: from 5.1.0 on a broker serves it from its compaction log, "
-                "which is not read here; this is the answer of the queue itself"
-            )
+        if self.topic in compacted_topics(self.store):
+            yield f"the topic has {COMPACTION}; this is the answer of the queue itself"
 
     def time_notes(self, boundary: str | None) -> Iterator[str]:
         """Yield what to know of an offset for a time."""
@@ -175,15 +190,61 @@ def _together(releases: Sequence[str], ask: Callable[[str], Answered]) -> list[A
     return [Agreed(tuple(alike), answer) for answer, alike in found.items()]
 
 
-def _records(store: Store, places: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """Return columns of the records at some places, by place."""
-    wanted = set(places)
-    columns = frozenset({"physical_offset", *_OF_RECORD})
-    found: dict[int, dict[str, Any]] = {}
-    if not wanted:
-        return found
-    spans = [place_span(store, place) for place in sorted(wanted)]
-    for batch in planned_rows(store, spans, Request(columns=columns)):
-        rows = batch.select(sorted(columns)).to_pylist() if batch.num_rows else []
-        found.update((row["physical_offset"], row) for row in rows if row["physical_offset"] in wanted)
-    return found
+_AGAIN = "the consumer gets {messages}, and asks again from offset {next}"
+_AT_ONCE = "the consumer asks again at once, from offset {next}"
+_WAITS = (
+    "the broker holds the request up to 15 s until a message arrives; then the consumer asks again from offset {next}"
+)
+_CORRECTS = "the consumer drops what it has of the queue, and begins it again at offset {next}"
+
+
+def why(asked: Pull, answer: Answer) -> str:
+    """Return why a broker gives this answer."""
+    low, high = group_digits(answer.min_offset), group_digits(answer.max_offset)
+    scanned = count(max(answer.next_offset - asked.offset, 0), "offset")
+    reasons = {
+        statuses.FOUND: f"{scanned} scanned",
+        statuses.NO_MATCHED_MESSAGE: f"{scanned} scanned, and none has a tags code that is asked for",
+        statuses.MESSAGE_WAS_REMOVING: f"{scanned} scanned, and no record of them is in the log",
+        statuses.NO_MESSAGE_IN_QUEUE: "the queue is empty, or is made now, as it is asked for",
+        statuses.OFFSET_TOO_SMALL: f"the queue begins at {low}",
+        statuses.OFFSET_OVERFLOW_ONE: f"the queue ends before {high}: there is no newer message",
+        statuses.OFFSET_OVERFLOW_BADLY: f"the queue ends before {high}, "
+        f"{count(asked.offset - answer.max_offset, 'offset')} before the one asked for",
+        statuses.OFFSET_FOUND_NULL: f"the queue goes from {low} to {high}, but no file or entry holds the unit",
+    }
+    more = [
+        f"{count(answer.filtered, 'unit')} left out by tag" if answer.filtered else "",
+        f"{count(answer.unreadable, 'unit')} passed over: not in the log, or in the same segment behind one that is not"
+        if answer.unreadable
+        else "",
+    ]
+    return "; ".join(filter(None, (reasons[answer.status], *more)))
+
+
+def consequence(asked: Pull, answer: Answer, dropped: int = 0) -> str:
+    """Return what the consumer does next; `dropped`: messages that are given, but not of a tag it asked for."""
+    then = {
+        statuses.FOUND: _AGAIN,
+        statuses.NO_MATCHED_MESSAGE: _AT_ONCE,
+        statuses.MESSAGE_WAS_REMOVING: _AT_ONCE,
+        statuses.NO_MESSAGE_IN_QUEUE: _CORRECTS if asked.offset else _WAITS,
+        statuses.OFFSET_TOO_SMALL: _CORRECTS,
+        statuses.OFFSET_OVERFLOW_ONE: _WAITS,
+        statuses.OFFSET_OVERFLOW_BADLY: _CORRECTS,
+        statuses.OFFSET_FOUND_NULL: _WAITS,
+    }[answer.status].format(
+        next=group_digits(answer.next_offset), messages=count(sum(unit.messages for unit in answer.units), "message")
+    )
+    lost = answer.min_offset - max(asked.offset, 0)
+    again = answer.max_offset - answer.next_offset
+    skipped = answer.next_offset - asked.offset
+    if answer.status == statuses.FOUND and dropped:
+        return f"{then}; it drops {dropped} of them: another tag with the same hash"
+    if answer.status == statuses.OFFSET_TOO_SMALL:
+        return f"{then}; {count(lost, 'offset')} below it cannot be consumed any more"
+    if answer.status == statuses.OFFSET_OVERFLOW_BADLY and again:
+        return f"{then}; it consumes {count(again, 'message')} there again"
+    if answer.status == statuses.OFFSET_FOUND_NULL and skipped > 0:
+        return f"{then}; {count(skipped, 'offset')} are skipped"
+    return then

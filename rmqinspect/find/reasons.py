@@ -1,5 +1,6 @@
 """The reasons why a search finds nothing, or why consumers do not get what it finds; the words never vary."""
 
+BEFORE = "BEFORE THE LOG"
 EXPIRED = "EXPIRED"
 BEYOND = "BEYOND THE END"
 DAMAGED = "DAMAGED RANGE"
@@ -11,8 +12,9 @@ OUT_OF_REACH = "OUTSIDE THE GROUP'S REACH"
 NOT_THERE = "NOT THERE"
 
 REASONS = {
-    EXPIRED: "the place lies before the log or the queue, which retention has cut since; an index entry, or the time "
-    "in the id, may say so as well",
+    BEFORE: "the place lies before the first segment, or the start of the queue: what was there is gone; an index "
+    "entry, or the time in the id, may say so as well",
+    EXPIRED: "the same, and queues, index or the log's folder are as a retention leaves them",
     BEYOND: "the place lies behind the last record of the log, or the last unit of the queue",
     DAMAGED: "the place lies in a gap, or the searched range has gaps that may have held the record",
     UNREAD: "something that had to be read for the answer could not be read",

@@ -2,30 +2,217 @@
 
 What it saw is the scope of the answer, and stands in the explanation of a miss: which part of the log, how many
 records, of which times, with which damage, and which keys and ids were nearly the ones asked for.
+
+What a search is asked for, one by one: each question is answered, or its miss explained.
+
+--id A --id B -t orders             two questions, the ids; the topic is a filter that may exclude an answer
+-k K1 -k K2                         two questions, the keys
+-t orders --queue 0 --queue-offset  one question for each topic
+--offset A..B                       one question
+anything else                       one question: all filters together
+
+Messages of batches: keys and ids that no column shows and no index entry knows.
+
+    inner batch       one record for all; keys and ids of its messages are in the body
+    batch of 5.x      a record for each; behind its own UNIQ_KEY stands that of the batch, and the last one counts
+
+A batch queue has one unit for an inner batch, and the index the id of the batch alone, so a broker finds its messages
+by no query. Nor does it find the ids that SendResult names for a batch of 5.x. Here the bytes are searched.
+
+Source: MessageDecoder#encodeMessage, DefaultMQProducer#batch, MessageExtEncoder#encode; RocketMQ 5.0.0 and later.
 """
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqinspect.codec.message_id import decode
+from rmqinspect.codec.layout import walk_fields
+from rmqinspect.codec.message_id import OffsetId, decode, offset_place
+from rmqinspect.codec.ranges import Span, intersect, merge
+from rmqinspect.commitlog.record_reader import RecordReader
 from rmqinspect.errors import Unreadable
-from rmqinspect.find.batches import ITEM_COLUMNS, batch_topics, select_items, select_replaced
-from rmqinspect.find.keys import CONFIRMED, by_index
 from rmqinspect.find.near import NearIds, NearKeys
-from rmqinspect.find.plan import LookUp
-from rmqinspect.find.questions import ID, KEY, Question, select_client_id
-from rmqinspect.find.read import planned_rows
-from rmqinspect.find.spans import Log, whole_log
-from rmqinspect.index.lookup import Span, intersect, merge
+from rmqinspect.find.plan import CONFIRMED, LookUp, by_index, id_texts
+from rmqinspect.find.read import planned_rows, whole_log
+from rmqinspect.schemas import message
+from rmqinspect.schemas.message import SysFlag
 from rmqinspect.statuses import SOUND
 from rmqinspect.store.model import Store
-from rmqinspect.tables.filters import Selection, spellings
+from rmqinspect.tables.filters import Selection, is_pattern, spellings
 from rmqinspect.tables.log import message_rows
+from rmqinspect.tables.redact import Redaction
 from rmqinspect.tables.table import Request
+from rmqinspect.text import group_digits
+
+ID, KEY, QUEUE_OFFSET, OFFSET, FILTERS = "id", "key", "queue_offset", "offset", "filters"
+_HIDDEN = "(hidden)"
+
+# Kind of question -> the fields of a selection that it consists of.
+_PARTS = {
+    ID: ("ids",),
+    KEY: ("keys", "keys_name_ids"),
+    QUEUE_OFFSET: ("topics", "queue_id", "queue_offsets", "in_queues"),
+    OFFSET: ("offsets",),
+    FILTERS: tuple(field.name for field in fields(Selection)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One thing asked for."""
+
+    kind: str
+    text: str  # as the command line names it
+    alone: Selection  # without the filters that are no part of the question
+    words: str  # what no record has or is, for a sentence; what is to be hidden is
+    shown: str  # `text`, likewise
+
+    def select(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows that answer the question, whatever else was asked."""
+        return self.alone.select_rows(rows)
+
+    def others(self, selection: Selection) -> Selection:
+        """Return the filters of a selection that are no part of the question."""
+        none = Selection()
+        return replace(selection, **{name: getattr(none, name) for name in _PARTS[self.kind]})
+
+    @property
+    def asked(self) -> str:
+        """The key or the id; "" for another kind."""
+        return "".join(self.alone.ids or self.alone.keys)
+
+    @property
+    def place(self) -> int | None:
+        """The physical offset that an offset msg id names; None for what is none."""
+        return offset_place(self.asked) if self.kind == ID else None
+
+    @property
+    def broker(self) -> OffsetId | None:
+        """The address and place that an offset msg id names; None for what is none."""
+        if self.place is None:
+            return None
+        return next(one for one in decode(self.asked) if isinstance(one, OffsetId))
+
+
+def questions_of(selection: Selection, redaction: Redaction | None = None) -> list[Question]:
+    """Return the questions of a selection, at least one."""
+    topics = selection.topics if not any(map(is_pattern, selection.topics)) else ()
+    if selection.ids:
+        return [id_question(one, redaction) for one in dict.fromkeys(selection.ids)]
+    if selection.queue_offsets is not None and topics and selection.queue_id is not None:
+        bare = Selection(queue_id=selection.queue_id, queue_offsets=selection.queue_offsets, in_queues=True)
+        where = f"queue {selection.queue_id} at {describe_range(selection.queue_offsets)}"
+        option = f"--queue {selection.queue_id} --queue-offset {_as_given(selection.queue_offsets)}"
+        return [
+            Question(
+                QUEUE_OFFSET,
+                f"-t {topic} {option}",
+                replace(bare, topics=(topic,)),
+                f"is in {topic} {where}",
+                f"-t {topic} {option}",
+            )
+            for topic in dict.fromkeys(topics)
+        ]
+    if selection.keys:
+        return [key_question(one, redaction) for one in dict.fromkeys(selection.keys)]
+    if selection.offsets is not None:
+        text = f"--offset {_as_given(selection.offsets)}"
+        words = f"begins at {describe_range(selection.offsets)}"
+        return [Question(OFFSET, text, Selection(offsets=selection.offsets), words, text)]
+    return [Question(FILTERS, "", selection, "passes all filters", "")]
+
+
+def id_question(text: str, redaction: Redaction | None = None) -> Question:
+    """Return the question for an id."""
+    shown = hidden(redaction, "hosts", text)
+    return Question(ID, f"--id {text}", Selection(ids=(text,)), f"has the id {shown}", f"--id {shown}")
+
+
+def key_question(text: str, redaction: Redaction | None = None) -> Question:
+    """Return the question for a key."""
+    shown = hidden(redaction, "keys", text)
+    return Question(
+        KEY, f"-k {text}", Selection(keys=(text,), keys_name_ids=True), f"has the key {shown}", f"-k {shown}"
+    )
+
+
+def hidden(redaction: Redaction | None, word: str, text: str) -> str:
+    """Return a text as it may be shown: itself, its keyed hash, or that it is hidden."""
+    if redaction is None or not redaction.hides(word):
+        return text
+    return redaction.value(word, text.encode("utf-8", "surrogateescape")) or _HIDDEN
+
+
+def describe_range(range_: tuple[int, int]) -> str:
+    """Return a range as `230 000` or `5 to 8`, its end left out."""
+    start, end = range_
+    if end >= 1 << 63:
+        return f"{group_digits(start)} or more"
+    return group_digits(start) if end == start + 1 else f"{group_digits(start)} to {group_digits(end)}"
+
+
+def _as_given(range_: tuple[int, int]) -> str:
+    start, end = range_
+    if end >= 1 << 63:
+        return f"{start}.."
+    return str(start) if end == start + 1 else f"{start}..{end}"
+
+
+def select_client_id(rows: pa.RecordBatch, text: str) -> pa.RecordBatch:
+    """Return the rows whose producer gave them an id, also one that looks like an offset msg id."""
+    column = rows.column("msg_id")
+    return rows.filter(pc.fill_null(pc.is_in(column, pa.array(spellings(text), column.type)), False))
+
+
+ITEM_COLUMNS = frozenset({"sys_flag", "body"})
+_BETWEEN_NAME_AND_VALUE, _BETWEEN = b"\x01", b"\x02"
+
+
+def batch_topics(store: Store) -> tuple[str, ...]:
+    """Return the topics with batch queues."""
+    return tuple(sorted({file.topic for file in store.queue_files if file.kind == "batch_queue"}))
+
+
+def select_items(rows: pa.RecordBatch, text: str, name: str) -> pa.RecordBatch:
+    """Return the inner batches with a message whose property `name`, KEYS or UNIQ_KEY, has a text."""
+    flags, bodies = rows.column("sys_flag").to_numpy(), rows.column("body")
+    wanted = {one.encode("utf-8", "surrogatepass") for one in (spellings(text) if name == "UNIQ_KEY" else (text,))}
+    passing = np.zeros(rows.num_rows, np.bool_)
+    for row in np.flatnonzero(flags & SysFlag.INNER_BATCH).tolist():
+        body = bodies[row].as_py() or b""
+        values = (value for one in items_of(body) if (value := one.get(name.encode())) is not None)
+        passing[row] = any(wanted & {value, *value.split(b" ")} for value in values)
+    return rows.filter(pa.array(passing))
+
+
+def select_replaced(rows: pa.RecordBatch, text: str, log: RecordReader) -> pa.RecordBatch:
+    """Return the rows that have an id as one of several UNIQ_KEY."""
+    wanted = {b"UNIQ_KEY" + _BETWEEN_NAME_AND_VALUE + one.encode("utf-8", "surrogatepass") for one in spellings(text)}
+    passing = []
+    for place in rows.column("physical_offset").to_pylist():
+        record = log.fields_at(place)
+        properties = record.fields.get("properties") if record is not None else None
+        passing.append(properties is not None and not wanted.isdisjoint(bytes(properties.value).split(_BETWEEN)))
+    return rows.filter(pa.array(passing, pa.bool_()))
+
+
+def items_of(body: bytes) -> Iterator[dict[bytes, bytes]]:
+    """Yield the properties of the messages of an inner batch, up to the first that cannot be parsed."""
+    at = 0
+    while at < len(body):
+        item = walk_fields(message.BatchItem.subcons, body, start=at)
+        if item.reason is not None or item.end <= at:
+            return
+        properties: Any = item.fields["properties"].value
+        pairs = (pair.partition(_BETWEEN_NAME_AND_VALUE) for pair in bytes(properties).split(_BETWEEN))
+        yield {name: value for name, sign, value in pairs if sign}
+        at = item.end
+
 
 COLUMNS = frozenset({"physical_offset", "store_timestamp", "status", "topic"})
 """Columns of `messages` that a search looks at."""
@@ -51,7 +238,9 @@ class Scope:
     @property
     def is_whole(self) -> bool:
         """Whether all of the log was searched."""
-        return list(self.spans) == [self.whole] or self.whole[0] == self.whole[1]
+        if self.whole[0] == self.whole[1]:
+            return not self.unread  # a log that is not here was not searched
+        return list(self.spans) == [self.whole]
 
     @property
     def complete(self) -> bool:
@@ -93,37 +282,39 @@ class Search:
         )
 
     @classmethod
-    def for_client_id(cls, store: Store, question: Question, request: Request) -> "Search":
-        """Return the search for an offset msg id as the id that a producer gave, in all topics."""
+    def for_client_id(cls, log: RecordReader, question: Question, request: Request) -> "Search | None":
+        """Return the search for an offset msg id as the id that a producer gave; None for other texts."""
+        if question.place is None:
+            return None
         text = question.asked
-        way = by_index(store, None, {text: spellings(text)})
+        way = by_index(log.store, None, {text: id_texts(text)})
         spans = tuple(merge(way.spans))
         look_up = LookUp(spans, spans, way.name, way.searched, asks_for_records=True, told=way.told)
-        return cls(store, look_up, (question,), request, lambda rows: select_client_id(rows, text))
+        return cls(log.store, look_up, (question,), request, lambda rows: select_client_id(rows, text))
 
     @classmethod
-    def in_batches(cls, store: Store, question: Question, request: Request) -> "Search | None":
+    def in_batches(cls, log: RecordReader, question: Question, request: Request) -> "Search | None":
         """Return the search for a key or an id inside of inner batches; None without batch queues.
 
         It reads the whole log, and is left out where that takes long.
         """
-        topics, (start, end) = batch_topics(store), whole_log(store)
+        topics, (start, end) = batch_topics(log.store), whole_log(log.store)
         if not topics or question.kind not in (ID, KEY) or end - start > CONFIRMED:
             return None
         text, name = question.asked, "KEYS" if question.kind == KEY else "UNIQ_KEY"
         bytes_ = Selection(topics=topics, body_text=text.upper() if decode(text) else text)
         columns = None if request.columns is None else request.columns | ITEM_COLUMNS
         request = replace(request, records_of=(bytes_,), columns=columns)
-        return cls(store, None, (), request, lambda rows: select_items(rows, text, name))
+        return cls(log.store, None, (), request, lambda rows: select_items(rows, text, name))
 
     @classmethod
-    def replaced(cls, store: Store, question: Question, request: Request, log: Log) -> "Search | None":
+    def replaced(cls, log: RecordReader, question: Question, request: Request) -> "Search | None":
         """Return the search for an id that the id of a batch replaced; None for other texts, or if it takes long."""
-        text, (start, end) = question.asked, whole_log(store)
+        text, (start, end) = question.asked, whole_log(log.store)
         if question.kind != ID or question.place is not None or not decode(text) or end - start > CONFIRMED:
             return None
         request = replace(request, records_of=(Selection(ids=(text,)),))
-        return cls(store, None, (), request, lambda rows: select_replaced(rows, text, log))
+        return cls(log.store, None, (), request, lambda rows: select_replaced(rows, text, log))
 
     def rows(self) -> Generator[pa.RecordBatch]:
         """Yield the rows that pass; `scope` is complete behind the last one."""

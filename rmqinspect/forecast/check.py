@@ -12,6 +12,10 @@ exception, as is one that goes on behind the segment. Every exception is caught 
 an array that is too large for the heap ends the start.
 
 Source: CommitLog#checkMessageAndReturnSize, MessageDecoder#string2messageProperties; RocketMQ 4.0.0 to 5.5.0.
+
+The fields of a record that the tests for a start segment look at: at fixed places, whatever stands there.
+
+Source: CommitLog#isMappedFileMatchedRecover, DLedgerCommitLog#isMmapFileMatchedRecover; RocketMQ 4.0.0 to 5.5.0.
 """
 
 import zlib
@@ -19,7 +23,8 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from rmqinspect.broker.eras import Rules
-from rmqinspect.codec.java_numbers import java_number, wrapped_int
+from rmqinspect.codec.java import java_number, wrapped_int
+from rmqinspect.codec.layout import place_of
 from rmqinspect.forecast.settings import Settings
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
@@ -44,6 +49,7 @@ REASONS: Final[Mapping[str, str]] = {
     "length": "TOTALSIZE is not the sum of the fields",
     "inner_batch": "the property INNER_NUM or INNER_BASE is no number",
     "offset": "PHYSICALOFFSET lies outside of the segment, with checkCommitLogOffsetOnRecover",
+    "blank_size": "the magic code of a blank record, whose size is not what is left of the segment",
     "entry_magic": "no magic code of a DLedger entry",
     "entry_size": "the size of a DLedger entry is not that of its body and head, or larger than what is left",
     "entry_place": "a DLedger entry of another place",
@@ -287,3 +293,33 @@ def parse_properties(text: str, rules: Rules) -> dict[str, str]:
 def _is_pair(text: str | None) -> bool:
     """Whether String#split at "_" gives two parts: it drops empty ones at the end."""
     return text is not None and len(text.rstrip("_").split("_")) == 2
+
+
+HEAD_SIZE: Final[int] = message.HEADS[True, True].sizeof()
+"""Bytes of the longest head."""
+
+_V4, _V6 = message.HEADS[False, False], message.HEADS[True, False]
+_MAGIC, _FLAGS, _OFFSET, _TIME = (
+    place_of(_V4, name) for name in ("magic", "sys_flag", "physical_offset", "store_timestamp")
+)
+_TIME_V6 = place_of(_V6, "store_timestamp")
+
+
+class RecordHead(NamedTuple):
+    """Some fields of a record."""
+
+    magic: int
+    store_timestamp: int  # ms, where the release looks for it
+    physical_offset: int  # PHYSICALOFFSET
+
+
+def record_head(raw: bytes, *, ipv6_hosts: bool) -> RecordHead:
+    """Return the fields of the record at the start of `raw`; what is missing counts as zeros."""
+    raw = raw.ljust(HEAD_SIZE, b"\0")
+    wide = ipv6_hosts and _int(raw, _FLAGS, 4) & SysFlag.BORNHOST_V6
+    time = _int(raw, _TIME_V6 if wide else _TIME, 8)
+    return RecordHead(_int(raw, _MAGIC, 4), time, _int(raw, _OFFSET, 8))
+
+
+def _int(raw: bytes, at: int, size: int) -> int:
+    return int.from_bytes(raw[at : at + size], "big", signed=True)

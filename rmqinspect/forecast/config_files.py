@@ -17,15 +17,18 @@ RocketMQ 4.0.0 to 5.5.0.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
+from rmqinspect.broker.config_gone import OFFSETS, gone_config
 from rmqinspect.broker.eras import Rules
 from rmqinspect.config.decoding import Fate, decode
-from rmqinspect.config.json_files import read_config, too_large
+from rmqinspect.config.json_files import OFFSET_FILES, read_config, too_large
 from rmqinspect.config.shapes import KINDS, Kind
 from rmqinspect.errors import Unreadable
-from rmqinspect.forecast.load_beside import load_timer_log
+from rmqinspect.forecast.mapped_files import load_timer_log
 from rmqinspect.forecast.outcome import Decision, Refusal
 from rmqinspect.forecast.settings import Settings
+from rmqinspect.rocksdb.databases import why_unknown
 from rmqinspect.store.model import Store
 from rmqinspect.store.reader import open_file
 
@@ -58,6 +61,7 @@ class ConfigStart:
 
     from_backup: list[str] = field(default_factory=list)  # names of files whose .bak is read
     deleted: list[str] = field(default_factory=list)  # files, relative to the store
+    deleted_last: list[str] = field(default_factory=list)  # those that are deleted behind recovery
     first: Refusal | None = None  # before the store is loaded
     last: Refusal | None = None  # behind recovery
     unknown: str | None = None  # why it cannot be told whether the start goes on
@@ -72,12 +76,20 @@ class ConfigCopies:
         self.store = store
         self._known: dict[str, tuple[Fate | None, str]] = {}
 
-    def fate(self, kind: Kind, ending: str) -> tuple[Fate | None, str]:
+    @cached_property
+    def gone(self) -> Mapping[str, str]:
+        """Files that are gone, and what proves that they were there."""
+        return gone_config(self.store)
+
+    def fate(self, kind: Kind, ending: str, rules: Rules) -> tuple[Fate | None, str]:
         """Return what becomes of one copy of a file, and what is wrong with it; None for a missing or empty one."""
         name = kind.name + ending
         if name not in self._known:
             self._known[name] = _fate(self.store, kind, ending)
-        return self._known[name]
+        fate, trouble = self._known[name]
+        if fate == "list":
+            fate = "read" if rules.config_list == "read" else "refused"
+        return fate, trouble
 
 
 def read_config_files(
@@ -99,8 +111,10 @@ def read_config_files(
     start.first = _read_all(copies, rules, settings, first, start)
     timer = load_timer_log(store, rules, settings)
     if start.first is None:
+        first_deleted, start.deleted = start.deleted, []
         start.last = timer.refusal or _read_all(copies, rules, settings, last, start)
         start.deleted += [entry.shown for entry in timer.deleted]
+        start.deleted, start.deleted_last = first_deleted, start.deleted
         start.unknown = start.unknown or timer.unknown
     return start
 
@@ -118,17 +132,17 @@ def _read_all(
 
 def _read(copies: ConfigCopies, rules: Rules, kind: Kind, start: ConfigStart) -> Refusal | None:
     """Read a file, or its .bak; return why this refuses the start."""
-    own, trouble = copies.fate(kind, "")
+    own, trouble = copies.fate(kind, "", rules)
     if own == "read":
         if trouble:
             start.notes.append(f"{kind.name}: {trouble}: the broker starts {kind.without}")
         return None
-    backup, why = copies.fate(kind, ".bak")
+    backup, why = copies.fate(kind, ".bak", rules)
     file = f"config/{kind.name}"
     if "unsure" in (own, backup):
         _doubt(start, kind, own, backup, trouble if own == "unsure" else why)
         return None
-    if trouble and rules.config_file == "delete":
+    if trouble and rules.config_file == "delete" and not copies.store.has_folder("config", kind.name):
         start.deleted.append(file)
     inputs = (("file", trouble or "missing"), ("bak", why or ("missing" if backup is None else "readable")))
     if backup == "read":
@@ -138,11 +152,15 @@ def _read(copies: ConfigCopies, rules: Rules, kind: Kind, start: ConfigStart) ->
         text = f"neither {kind.name} nor its .bak can be read"
         start.decisions.append(Decision("config", text, inputs, _SOURCE))
         remedy = f"copy both, then move {file}.bak to a place outside of the store: the broker starts {kind.without}"
-        return Refusal(f"{file}.bak", "config_file", f"{text}: {why}", remedy)
+        return Refusal(
+            f"{file}.bak", "config_file", f"{text}: {why}", remedy, moves=True, costs=f"starts {kind.without}"
+        )
     elif trouble:
         text = f"{kind.name} cannot be read and has no .bak: the broker starts {kind.without}"
         start.decisions.append(Decision("config", text, inputs, _SOURCE))
         start.notes.append(text)
+    elif proof := copies.gone.get(OFFSETS if kind.name in OFFSET_FILES else kind.name):
+        start.notes.append(f"{kind.name} is gone ({proof}): the broker starts {kind.without}")
     return None
 
 
@@ -158,6 +176,8 @@ def _doubt(start: ConfigStart, kind: Kind, own: Fate | None, backup: Fate | None
 
 
 def _fate(store: Store, kind: Kind, ending: str) -> tuple[Fate | None, str]:
+    if store.has_folder("config", kind.name + ending):
+        return "refused", "it is a folder"
     file = store.config_files.get(kind.name + ending)
     if file is None:
         hidden = store.hides("config", kind.name + ending)
@@ -169,7 +189,8 @@ def _fate(store: Store, kind: Kind, ending: str) -> tuple[Fate | None, str]:
             found = decode(reader.read(0, store.max_config), kind)
     except Unreadable as error:
         return "unsure", str(error)
-    return (None if found.empty else found.fate), found.trouble
+    doubt = found.doubt if found.fate == "unsure" else ""
+    return (None if found.empty else found.fate), found.trouble or doubt
 
 
 def write_queues(store: Store) -> Mapping[str, int]:
@@ -178,6 +199,19 @@ def write_queues(store: Store) -> Mapping[str, int]:
     table = document.table("topicConfigTable") if document else {}
     numbers = {topic: config.get("writeQueueNums") for topic, config in table.items() if isinstance(config, dict)}
     return {topic: number for topic, number in numbers.items() if isinstance(number, int)}
+
+
+def types_unknown(store: Store) -> str | None:
+    """Return why `topic_types` may lack a topic, None if it has all that a broker knows.
+
+    Of a file that is empty, or that no broker can read, a broker knows none.
+    """
+    document = read_config(store, "topics.json")
+    if document is None or document.source is None:
+        for fate, why in (_fate(store, _KINDS["topics.json"], ending) for ending in ("", ".bak")):
+            if fate == "unsure":
+                return why
+    return why_unknown(store, "topics")
 
 
 def topic_types(store: Store) -> Mapping[str, str]:

@@ -7,10 +7,10 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, tzinfo
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
-from rmqinspect.forecast.outcome import Alternative, Forecast, Outcome, Verdict
+from rmqinspect.forecast.outcome import STARTING, Alternative, Forecast, Outcome, Verdict, already_lost
 from rmqinspect.times import format_millis
 from rmqinspect.version import tool_name
 
@@ -46,13 +46,27 @@ def _direct(name: str, kind: str, meaning: str, own: str | None = None) -> Field
     return Field(name, kind, meaning, attrgetter(own or name))
 
 
+def _remedy(name: str, kind: str, meaning: str) -> Field:
+    pairs = attrgetter(f"remedy.{name.removesuffix('.*')}")
+    return Field(name, kind, meaning, lambda way: dict(pairs(way)))
+
+
 def _if_starts(name: str) -> Callable[[Told], Any]:
     return lambda told: getattr(told.outcome, name) if starts(told.outcome) else None
 
 
+def _if_told(name: str) -> Callable[[Told], Any]:
+    return lambda told: attrgetter(name)(told.outcome) if is_told(told.outcome) else None
+
+
+def is_told(outcome: Outcome) -> bool:
+    """Return whether a start was walked to its end: else nothing of it was counted."""
+    return outcome.verdict not in (Verdict.UNKNOWN, Verdict.RUNS)
+
+
 def starts(outcome: Outcome) -> bool | None:
-    """Return whether the broker starts; None if it cannot be told."""
-    return None if outcome.verdict is Verdict.UNKNOWN else outcome.verdict is not Verdict.REFUSES
+    """Return whether the broker starts; None if it cannot be told, or one runs already."""
+    return outcome.verdict in STARTING if is_told(outcome) else None
 
 
 _REJECTED = (
@@ -66,7 +80,7 @@ _REFUSAL = (
     _direct("file", "text", "relative to the store"),
     _direct("rule", "text", "a [rule](eras.md), or one that holds in all releases"),
     _direct("why", "text", "in words"),
-    _direct("remedy", "text", "the smallest safe one"),
+    _direct("remedy", "text", "what makes it start; `instead` has its price, and that of other ways"),
 )
 
 _QUEUE = (
@@ -90,6 +104,17 @@ _INSTEAD = (
     _direct("clean_exit", "boolean", "false: with the file `abort`", "outcome.clean_exit"),
     _direct("scan_start_base", "number, null", "of this way", "outcome.scan_start"),
     _direct("moved[]", "text", "files and folders to move out of the store before", "moved"),
+    Field(
+        "lengths.*",
+        "number",
+        "files to cut, or to fill with zeros, to so many bytes",
+        lambda way: dict(way.remedy.lengths),
+    ),
+    Field("renamed.*", "text", "files to rename, and their new names", lambda way: dict(way.remedy.renamed)),
+    Field("settings.*", "text", "lines to put into broker.conf", lambda way: dict(way.remedy.settings)),
+    Field("costs[]", "text", "what this gives up beside messages", attrgetter("remedy.costs")),
+    _direct("unreachable_messages", "number", "of this way", "outcome.unreachable"),
+    _direct("healed_units", "number", "of this way", "outcome.healed_units"),
 )
 
 _GROUP = tuple(
@@ -101,6 +126,20 @@ _GROUP = tuple(
         ("offset", "number", "of the group"),
         ("max_offset", "number", "of the queue after the start"),
     )
+)
+
+_GROUP_START = (
+    _direct("group", "text", ""),
+    Field(
+        "queues[]",
+        "object",
+        "those in which the start means something to it",
+        attrgetter("queues"),
+        (Field("topic", "text", "", itemgetter(0)), Field("queue_id", "number", "", itemgetter(1))),
+    ),
+    _direct("unconsumed", "number", "of the messages that are gone then, those that it has not consumed"),
+    _direct("skips", "number", "new messages that it does not get, at most"),
+    _direct("again", "number", "messages that it gets a second time, if it asks before the queues have grown"),
 )
 
 _STEP = (
@@ -116,10 +155,10 @@ OF_OUTCOME: tuple[Field, ...] = (
     Field(
         "verdict",
         "text",
-        "`SAFE TO START`, `STARTS, LOSES DATA`, `WILL NOT START` or `CANNOT TELL`",
+        ", ".join(f"`{verdict}`" for verdict in Verdict),
         lambda told: told.outcome.verdict.value,
     ),
-    Field("starts", "boolean, null", "null: it cannot be told", lambda told: starts(told.outcome)),
+    Field("starts", "boolean, null", "null: it cannot be told, or a broker runs", lambda told: starts(told.outcome)),
     Field(
         "broker_version",
         "text, null",
@@ -140,10 +179,15 @@ OF_OUTCOME: tuple[Field, ...] = (
     Field("end_offset", "number, null", "where the log ends after the start", _if_starts("end_offset")),
     Field("segments_after[]", "number", "bases of the segments that are left", _of("segments_after")),
     Field("deleted_segments[]", "number", "bases of the segments that are deleted", _of("deleted_segments")),
-    Field("lost_messages", "number", "records at or behind the new end, each once", _of("losses.messages")),
-    Field("lost_intact", "number", "those of them that are whole on disk now", _of("losses.intact")),
-    Field("lost_units", "number", "queue units that are cut off", _of("losses.units")),
-    Field("lost_bytes", "number", "of the lost records", _of("losses.bytes")),
+    Field(
+        "lost_messages",
+        "number, null",
+        "records at or behind the new end, each once; null, as the next three: it cannot be told, or a broker runs",
+        _if_told("losses.messages"),
+    ),
+    Field("lost_intact", "number, null", "those of them that are whole on disk now", _if_told("losses.intact")),
+    Field("lost_units", "number, null", "queue units that are cut off", _if_told("losses.units")),
+    Field("lost_bytes", "number, null", "of the lost records", _if_told("losses.bytes")),
     Field("first_lost_timestamp", "time", "store time of the first lost record", _of("losses.first_timestamp")),
     Field("last_lost_timestamp", "time", "of the last one", _of("losses.last_timestamp")),
     Field("lost_by_topic.*", "number", "lost records by topic", _of("losses.by_topic")),
@@ -190,13 +234,40 @@ OF_OUTCOME: tuple[Field, ...] = (
     Field(
         "decisions[]", "object", "the steps of the start, in order, as `--explain` shows them", _of("decisions"), _STEP
     ),
+    Field(
+        "already_lost[]",
+        "text",
+        "what is gone before the start, as far as it reads that",
+        lambda told: already_lost(told.outcome),
+    ),
+    Field("healed_units", "number", "queue units that are missing now, and come back", _of("healed_units")),
+    Field("empty_segments[]", "number", "of the deleted segments those without a record", _of("empty_segments")),
+    Field("proofs[]", "text", "of `STARTS EMPTY`: what proves the log or the queues that are not there", _of("proofs")),
+    Field("groups[]", "object", "what it means to consumer groups, the worst first", _of("groups"), _GROUP_START),
+    Field(
+        "copies",
+        "number",
+        "records that are given up, too, and are copies of others that stand in their place: no messages",
+        _of("losses.copies"),
+    ),
+    Field(
+        "lock_holder",
+        "number, null",
+        "the process that holds the lock of the store, or has its file open; 0 or less: it cannot be seen from here",
+        _of("lock_holder"),
+    ),
 )
 """The fields of the document of one outcome."""
 
 HEAD: tuple[Field, ...] = (
     Field("schema_version", "number", "of the document", lambda _: SCHEMA_VERSION),
     Field("tool", "text", "name and version of the program", lambda _: tool_name()),
-    Field("complete", "boolean", "whether all that had to be read could be", lambda forecast: not forecast.unread),
+    Field(
+        "complete",
+        "boolean",
+        "whether all that had to be read could be; false where it cannot be told, or a broker runs",
+        lambda forecast: not forecast.unread and is_told(forecast.worst),
+    ),
 )
 """The fields in front of the worst outcome."""
 

@@ -1,27 +1,55 @@
-"""What the walks of one store read: everything once, when it is first asked for."""
+"""What the walks of one store read: everything once, when it is first asked for.
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+A start is told of a whole store only: what to say of parts of one.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from rmqinspect.broker.eras import Rules
+from rmqinspect.commitlog.tail import Sample, find_log_end, sample_edges
 from rmqinspect.config.checkpoint import read_checkpoint
 from rmqinspect.config.json_files import ConsumerOffset, read_consumer_offsets
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.config_files import ConfigCopies, write_queues
 from rmqinspect.forecast.dledger import ledger_files, why_not_told
 from rmqinspect.forecast.index_files import IndexFiles
-from rmqinspect.forecast.listing import Listing
-from rmqinspect.forecast.parts import only_parts
+from rmqinspect.forecast.load import Listing
+from rmqinspect.forecast.outcome import Forecast, Outcome, Verdict
 from rmqinspect.forecast.queue_ends import QueueEnds
 from rmqinspect.forecast.queues_in_rocksdb import RocksdbTable
 from rmqinspect.forecast.scan import LogScanner
-from rmqinspect.forecast.settings import Settings, settings_of
+from rmqinspect.forecast.settings import Settings, as_read_by, settings_of
 from rmqinspect.rocksdb.databases import ENTRIES, QUEUES, unread_databases
 from rmqinspect.rocksdb.entries import last_half, last_indexed
 from rmqinspect.store.model import Segment, Store
+from rmqinspect.text import text_of
+from rmqinspect.topics import SCHEDULE_TOPIC
+
+_WHAT_DECIDES = "abort (how the last stop is taken), checkpoint, consumequeue and index"
+
+
+def only_parts(store: Store) -> str | None:
+    """Return why a start cannot be told where loose files or folders were given; None for a store."""
+    if store.given == "store":
+        return None
+    given = store.given.replace("_", " ")
+    return f"only parts of a store were given ({given}): what a start does also depends on {_WHAT_DECIDES}"
+
+
+def of_parts(store: Store) -> Forecast | None:
+    """Return the forecast for parts of a store, which needs no walk; None for a store."""
+    why = only_parts(store)
+    if why is None:
+        return None
+    notes = ["what can be told: whether these parts are whole (verify), and what they hold (decode)"]
+    return Forecast([Outcome("", "", clean_exit=True, verdict=Verdict.UNKNOWN, unknown=why, notes=notes)])
+
 
 ABORT = "abort"
+_LEVELS = 1 << 31  # queues of the schedule topic, whose number is not in topics.json: any
+_WHOLE = ("checkpoint", "index", "timerlog", "timerwheel")  # a start depends on whether they are there
 
 
 Announce = Callable[[int, str], None]
@@ -38,6 +66,14 @@ class Evidence:
     announce: Announce | None = None
     unread: list[str] = field(default_factory=list)  # what the system refused to read
     _scanners: dict[tuple[str, ...], LogScanner] = field(default_factory=dict, init=False)
+    _others: dict[str, "Evidence"] = field(default_factory=dict, init=False)
+
+    def of_release(self, rules: Rules) -> "Evidence":
+        """Return what the walks of a release read: another, where it does not know all names in broker.conf."""
+        store = as_read_by(self.store, rules)
+        if store is self.store:
+            return self
+        return self._others.setdefault(rules.size_names, replace(self, store=store))
 
     @cached_property
     def settings(self) -> Settings:
@@ -56,7 +92,7 @@ class Evidence:
     @cached_property
     def has_abort(self) -> bool:
         """Whether the file is there by which a broker knows that it did not stop in order."""
-        return any(file.name == ABORT for file in self.store.files)
+        return self.store.has_file(ABORT) or self.store.has_folder(ABORT)  # File#exists
 
     @cached_property
     def checkpoint(self) -> Mapping[str, int]:
@@ -87,7 +123,7 @@ class Evidence:
         """The queues in RocksDB as they are; why they are not known, if they were not read."""
         if why := self._unread(QUEUES):
             return why
-        return RocksdbTable.read(self.store, self.settings, write_queues(self.store))
+        return RocksdbTable.read(self.store, self.settings, self.topics)
 
     def asked_beside(self, rules: Rules) -> tuple[list[int | None], str | None]:
         """Return how far indexes and transactions in RocksDB are, where a start asks them; or why it is not known."""
@@ -108,13 +144,61 @@ class Evidence:
         """Return why a database was not read that holds something; None if it was, or there is none."""
         for database in unread_databases(self.store, holds):
             known = [oddity.detail for oddity in self.store.oddities if oddity.place == database.place]
-            return f"{database.name}: {known[0] if known else 'a RocksDB database, which was not read'}"
+            why = f"{database.name}: {known[0] if known else 'a RocksDB database, which was not read'}"
+            if why not in self.unread:
+                self.unread.append(why)
+            return why
         return None
 
     @cached_property
     def group_offsets(self) -> Sequence[ConsumerOffset]:
         """The offsets of all groups, as far as they can be read."""
         return read_consumer_offsets(self.store)[0]
+
+    @cached_property
+    def samples(self) -> tuple[Sample, Sample]:
+        """Samples of the log's first and last records: bounded reads."""
+        return sample_edges(self.store, find_log_end(self.store, self.queues.last_offsets).sample, [])
+
+    def lost_queues(self, outcome: Outcome) -> list[tuple[str, int]]:
+        """Return the queues of sampled records that have no unit after a start, and had none: topic, queue id.
+
+        Not those of a deleted topic, nor of queues that were not read.
+        """
+        if self.store.given != "store" or outcome.min_offset < 0 or self._unread(QUEUES):
+            return []
+        queues = {(queue.topic, queue.queue_id): queue for queue in outcome.queues}
+        found = set()
+        for (topic, queue_id), place, queue_offset in self._sampled:
+            name = text_of(topic), queue_id
+            if not outcome.min_offset <= place < outcome.end_offset or self.store.hides_queue(*name):
+                continue
+            queue = queues.get(name)
+            if queue is not None and (queue.max_before or queue.max_after):
+                # A unit behind the record's is of a later record: the topic was deleted, and made again.
+                last = self.queues.last_of(*name)
+                if last is not None and last < place and queue_offset >= queue.max_after:
+                    found.add(name)
+            elif queue_id < self.topics.get(name[0], _LEVELS if name[0] == SCHEDULE_TOPIC and self.topics else 0):
+                found.add(name)
+        return sorted(found)
+
+    @property
+    def _sampled(self) -> Iterator[tuple[tuple[bytes, int], int, int]]:
+        """Yield (topic and queue id, physical offset, queue offset) of the last sampled record of each queue.
+
+        And of the first one, whose queue offset is not known: -1.
+        """
+        for sample in self.samples:
+            for queue, place in sample.queues.items():
+                yield queue, place, -1
+            for queue, (place, queue_offset) in sample.last.items():
+                yield queue, place, queue_offset
+
+    @cached_property
+    def topics(self) -> Mapping[str, int]:
+        """The write queues of each topic in topics.json."""
+        return write_queues(self.store)
 
     @cached_property
     def index(self) -> IndexFiles:
@@ -129,12 +213,16 @@ class Evidence:
             return parts
         if store.hides_log:
             return "the folder of the commit log cannot be listed"
+        for name in _WHOLE:
+            if store.hides(name):
+                return f"{name} could not be read"
         return why_not_told(store)
 
     @cached_property
     def ledger(self) -> tuple[Segment, ...]:
-        """The data files of a DLedger log; none for a plain one."""
-        return ledger_files(self.store)
+        """The data files of the DLedger log that a start reads; none for a plain one."""
+        is_asked_for = self.settings.enable_d_leger_commit_log or not self.store.has_conf
+        return ledger_files(self.store) if is_asked_for else ()
 
     def scanner(self, segments: Sequence[Segment]) -> LogScanner:
         """Return the scanner of a log that consists of these segments."""

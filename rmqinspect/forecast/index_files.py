@@ -13,7 +13,6 @@ RocketMQ 4.0.0 to 5.5.0.
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -22,12 +21,12 @@ import numpy as np
 from rmqinspect.broker.dispatch import Dispatcher
 from rmqinspect.broker.eras import Rules
 from rmqinspect.codec.arrays import Ints
-from rmqinspect.codec.java_numbers import java_number
+from rmqinspect.codec.java import java_number
 from rmqinspect.codec.kernels import IntsOut, kernel
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.commitlog.records import Records
 from rmqinspect.errors import Unreadable
-from rmqinspect.forecast.outcome import Decision, Refusal
+from rmqinspect.forecast.outcome import Decision, Refusal, note_unread
 from rmqinspect.forecast.settings import Settings
 from rmqinspect.index.geometry import Geometry, read_entries
 from rmqinspect.schemas.index import IndexHeader
@@ -37,6 +36,11 @@ from rmqinspect.text import count
 
 _HEADER_SIZE: int = IndexHeader.sizeof()
 _WINDOW = 1 << 16  # entries read at a time
+
+INDEX_IS_FILE = (
+    "index is a file, so that no index file can be made for new messages (IllegalMonitorStateException): move it to a "
+    "place outside of the store"
+)
 
 # What is kept of a header while records are put: rows of a state.
 _BEGIN_TIME, _END_TIME, _BEGIN_PLACE, _END_PLACE, _COUNT = range(5)
@@ -59,6 +63,7 @@ class IndexState:
 
     settings: Settings
     tag_keys: bool
+    is_file: bool  # the folder of index files is a file: none can be made
     loaded: list[tuple[StoreFile, Header]]
     deleted: list[str]  # names relative to the store
     not_loaded: list[str]  # files that stay, though the broker does not know them
@@ -66,6 +71,7 @@ class IndexState:
     unknown: str | None = None
     decisions: list[Decision] = field(default_factory=list)
     made: list[Header] = field(default_factory=list)  # new files that are full
+    stuck: Refusal | None = None  # why dispatch fails
     _state: Ints | None = None  # of the last file, loaded or new
     _is_new: bool = False
 
@@ -110,7 +116,8 @@ class IndexState:
             self._put(nothing, nothing, nothing)
 
     def _writes(self) -> bool:
-        return self.settings.message_index_enable and self.settings.index_file_write_enable and not self.unknown
+        writes = self.settings.message_index_enable and self.settings.index_file_write_enable
+        return writes and not self.unknown and not self.stuck
 
     def _put(self, places: Ints, times: Ints, keys: Ints) -> None:
         entries = self.settings.max_index_num
@@ -127,7 +134,14 @@ class IndexState:
             self._make()
 
     def _make(self) -> None:
-        """Make a new file; its header begins with the end of the full one."""
+        """Make a new file; its header begins with the end of the full one.
+
+        Where that fails, getAndCreateLastIndexFile unlocks what it has not locked, and throws.
+        """
+        if self.is_file:
+            why = "index is a file, so that no index file can be made: dispatch fails (IllegalMonitorStateException)"
+            self.stuck = Refusal("index", "file_type", why, "move index to a place outside of the store", moves=True)
+            return
         place = time = 0
         if self._state is not None:
             place, time = max(0, int(self._state[_END_PLACE])), max(0, int(self._state[_END_TIME]))
@@ -139,19 +153,21 @@ class IndexState:
                 self.loaded[-1] = file, full._replace(name=header.name)
         self._state, self._is_new = np.array([time, time, place, place, 1], np.int64), True
 
-    def entries_behind(self, end: int) -> int:
+    def entries_behind(self, end: int, unread: list[str]) -> int:
         """Return how many entries of files that stay point at or behind the new end of the log.
 
         Entries ascend: what is older than the first one in front of the end is not read.
 
-        A file that cannot be read any more counts as none.
+        A file that cannot be read any more counts as none, and is noted in `unread`.
         """
         found = 0
         for file, header in reversed(self.loaded):
             if header.end_physical_offset < end:
                 break
-            with suppress(Unreadable):
+            try:
                 found += _entries_behind(file, self.settings, end)
+            except Unreadable as error:
+                note_unread(unread, str(error))
         return found
 
 
@@ -208,14 +224,15 @@ class _Entry(NamedTuple):
 class IndexFiles:
     """The entries of the folder of index files, their headers read once."""
 
-    def __init__(self, settings: Settings, entries: list[_Entry]) -> None:
+    def __init__(self, settings: Settings, entries: list[_Entry], *, is_file: bool = False) -> None:
         self.settings = settings
+        self._is_file = is_file
         self._entries = sorted(entries, key=lambda entry: entry.name.encode("utf-16-be", "surrogatepass"))
 
     @classmethod
     def read(cls, store: Store, settings: Settings) -> "IndexFiles":
         """Read the header of each file; what cannot be read is noted."""
-        return cls(settings, [*_files(store), *_odd_entries(store)])
+        return cls(settings, [*_files(store), *_odd_entries(store)], is_file=store.has_file("index"))
 
     def load(self, rules: Rules, checkpoint: Mapping[str, int], *, clean: bool) -> IndexState:
         """Return the index files as a start loads them; after an unclean exit it deletes some."""
@@ -240,7 +257,8 @@ class IndexFiles:
         inputs = (("exit", "clean" if clean else "unclean"), ("index_msg_timestamp", limit))
         decisions = [Decision("index", text, inputs, "IndexService#load")]
         not_loaded = [entry.shown for entry in stopped if entry.file]
-        return IndexState(self.settings, rules.tag_keys, loaded, deleted, not_loaded, refusal, unknown, decisions)
+        known = self.settings, rules.tag_keys, self._is_file
+        return IndexState(*known, loaded, deleted, not_loaded, refusal, unknown, decisions)
 
 
 def _folder_refusal(entry: _Entry) -> Refusal:

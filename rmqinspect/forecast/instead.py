@@ -2,45 +2,106 @@
 
     the other exit      without the file `abort`, or with one          one walk
     other releases      each era that costs something else             a walk for each era
-    files moved away    those that a release refuses to start with     a walk of the store without them
+    remedies            what makes a start that is refused possible    a walk of the store as it would be
+    files in the way    moved, where a folder has to be                a walk after each exit
+    combinations        a remedy, the other exit, a newer release      as long as none loses nothing
 
-Each is walked by the same procedure as the start that was asked about. A way is better if its verdict is, or if it
-loses fewer messages at the same verdict, and if its release is not an older one; the others are named, too, so that
-nobody tries them.
+Each is walked by the same procedure as the start that was asked about; the files of a remedy are walked as it would
+leave them, and nothing is written (`remedied`). What a remedy itself gives up is part of its price. A way is better if
+its verdict is, or if it loses fewer messages at the same verdict, and if its release is not an older one; of ways that
+cost the same that comes first which brings back more units. The others are named, too, so that nobody tries them. Of
+combinations only those are, that are better than all before them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
+from typing import Protocol, TypeVar
 
+import numpy as np
+
+from rmqinspect.broker.eras import rules_of_start
 from rmqinspect.broker.version_estimate import RELEASES
-from rmqinspect.forecast.outcome import Alternative, Outcome, Verdict, price
-from rmqinspect.forecast.words import span_of
-from rmqinspect.store.model import Store
+from rmqinspect.commitlog.record_reader import RecordReader
+from rmqinspect.consumequeue.units import message_mask, read_units
+from rmqinspect.errors import Unreadable
+from rmqinspect.forecast.evidence import ABORT
+from rmqinspect.forecast.losses import segments_of
+from rmqinspect.forecast.outcome import (
+    NO_REMEDY,
+    SERVING,
+    Alternative,
+    Outcome,
+    Refusal,
+    Remedy,
+    Verdict,
+    price,
+    span_of,
+)
+from rmqinspect.forecast.queue_ends import SIMPLE
+from rmqinspect.forecast.settings import fitting_lines, spelled
+from rmqinspect.schemas.consumequeue import QueueUnit
+from rmqinspect.store.model import QueueFile, Segment, Store, StoreFile
+from rmqinspect.store.reader import open_file
+from rmqinspect.text import group_digits
 
-Tell = Callable[[str, bool], Outcome]
-"""Walks a start: of a release, after a clean (or an unclean) exit."""
+File = TypeVar("File", bound=StoreFile)
 
-_MOST_MOVED = 5  # files that a start may refuse one after the other
+_MOST_STEPS = 5  # refusals that are remedied one after the other
 
 
-def other_ways(
-    worst: Outcome,
-    tell: Tell,
-    eras: Callable[[], Iterable[Outcome]],
-    tell_without: Callable[[Sequence[str]], Tell],
-) -> list[Alternative]:
-    """Return the other ways to start, the best one first.
+class Walks(Protocol):
+    """Walks the starts of one store."""
 
-    `eras` are the outcomes of all releases after the same exit, one for each answer; `tell_without` walks the store
-    without some files.
-    """
-    ways = [*_other_exit(worst, tell), *_other_releases(worst, eras()), *_without_files(worst, tell_without)]
-    judged = [
-        way._replace(is_better=price(way.outcome) < price(worst) and not _is_older(way.outcome, worst)) for way in ways
-    ]
-    return sorted(judged, key=lambda way: price(way.outcome))
+    def tell(self, release: str, clean: bool) -> Outcome:
+        """Return the outcome of a start of one release after a clean or an unclean exit."""
+
+    def tell_all(self, releases: Sequence[str], *, clean: bool) -> list[Outcome]:
+        """Return the outcomes of some releases, in their order; neighbours that are the same are one."""
+
+
+After = Callable[[Remedy], Walks]
+"""Walks the store as it is after a remedy."""
+
+
+def other_ways(worst: Outcome, store: Store | None, after: After) -> list[Alternative]:
+    """Return the other ways to start, the best one first; without a store no file is looked into for its name."""
+    plain = after(NO_REMEDY)
+    eras = plain.tell_all(RELEASES, clean=worst.clean_exit)
+    ways = [_other_exit(worst, store, after), *_other_releases(worst, eras)]
+    ways += (_way(worst, outcome, remedy) for remedy, outcome in _unblocked(worst, after))
+    refused = worst if worst.refusal else replace(worst, refusal=_refused_by_others(worst, eras))
+    ways += (_way(worst, outcome, remedy) for remedy, outcome in _remedies(refused, store, after))
+    for way in _combinations(worst, eras, store, after):
+        known = [other for other in ways if not _is_older(other.outcome, worst)]
+        if any(_is_safe(other) for other in known):
+            break
+        if all(_rank(way) < _rank(other) for other in known):
+            ways.append(way)
+    judged = (_judged(way, worst, [worst, *(other.outcome for other in ways)]) for way in ways)
+    return sorted(judged, key=lambda way: (not way.is_better, _rank(way)))
+
+
+def _rank(way: Alternative) -> tuple[object, ...]:
+    return price(way.outcome), -way.outcome.healed_units, len(way.remedy.costs), len(way.remedy.steps)
+
+
+def _judged(way: Alternative, worst: Outcome, outcomes: Iterable[Outcome]) -> Alternative:
+    """Return a way with what is known once all are walked: another that ends there may bring back more units."""
+    log = way.outcome.min_offset, way.outcome.end_offset
+    most = max(one.healed_units for one in outcomes if (one.min_offset, one.end_offset) == log)
+    return way._replace(is_better=_is_better(way.outcome, worst), units_missed=most - way.outcome.healed_units)
+
+
+def _is_safe(way: Alternative) -> bool:
+    return way.outcome.verdict is Verdict.SAFE and not way.remedy.costs
+
+
+def _is_better(outcome: Outcome, worst: Outcome) -> bool:
+    """Whether a start is better than the worst: the broker serves, and at a lower price."""
+    return outcome.verdict in SERVING and price(outcome) < price(worst) and not _is_older(outcome, worst)
 
 
 def _is_older(outcome: Outcome, worst: Outcome) -> bool:
@@ -48,16 +109,36 @@ def _is_older(outcome: Outcome, worst: Outcome) -> bool:
     return RELEASES.index(outcome.release) < RELEASES.index(worst.era.split(" ")[0])
 
 
-def _other_exit(worst: Outcome, tell: Tell) -> Iterator[Alternative]:
-    way = "the same broker with an empty file abort" if worst.clean_exit else "the same broker without the file abort"
-    yield Alternative(way, tell(worst.release, not worst.clean_exit))
+# --- one change ---------------------------------------------------------------------------------
+
+
+def _other_exit(worst: Outcome, store: Store | None, after: After) -> Alternative:
+    without_abort = _without_abort(worst, store)
+    return _way(worst, after(without_abort).tell(worst.release, not worst.clean_exit), without_abort)
+
+
+def _without_abort(worst: Outcome, store: Store | None) -> Remedy:
+    """Return what gives a clean exit beside a walk after one: a folder `abort` stays in the way of the file."""
+    is_folder = store is not None and not worst.clean_exit and store.has_folder(ABORT)
+    return Remedy(moved=(ABORT,)) if is_folder else NO_REMEDY
+
+
+def _unblocked(worst: Outcome, after: After) -> Iterator[tuple[Remedy, Outcome]]:
+    """Yield what moves files out of the way of queues, and what a start does then, after each exit."""
+    remedy, outcome = NO_REMEDY, worst
+    while outcome.blocked_by is not None and len(remedy.moved) < _MOST_STEPS:
+        remedy = remedy.then(Remedy(moved=(outcome.blocked_by,)))
+        outcome = after(remedy).tell(worst.release, worst.clean_exit)
+    if remedy.moved:
+        yield remedy, outcome
+        yield remedy, after(remedy).tell(worst.release, not worst.clean_exit)
 
 
 def _other_releases(worst: Outcome, eras: Iterable[Outcome]) -> Iterator[Alternative]:
     """Yield the releases that cost something else, or start elsewhere; neighbours that do not differ in it as one."""
-    for costs, run in groupby(eras, key=_costs):
+    for _, run in groupby(eras, key=lambda one: (_costs(one), one.healed_units)):
         alike = list(run)
-        if costs != _costs(worst):
+        if _costs(alike[-1]) != _costs(worst):
             age = "older " if _is_older(alike[-1], worst) else ""
             yield Alternative(f"{age}broker {span_of(alike)}", replace(alike[-1], era=span_of(alike)))
 
@@ -66,30 +147,161 @@ def _costs(outcome: Outcome) -> tuple[object, ...]:
     return price(outcome), outcome.scan_start, outcome.end_offset, outcome.refusal
 
 
-def _without_files(worst: Outcome, tell_without: Callable[[Sequence[str]], Tell]) -> Iterator[Alternative]:
-    """Yield the start without the files that a release refuses, where there is such a start.
+def _remedies(
+    refused: Outcome, store: Store | None, after: After, done: Remedy = NO_REMEDY
+) -> Iterator[tuple[Remedy, Outcome]]:
+    """Yield what makes a start possible that is refused, and what it does then: one remedy, or several in a row."""
+    if refused.refusal is None:
+        return
+    for more in _remedies_of(refused, refused.refusal, store):
+        if set(more.steps) & set(done.steps):
+            continue  # it was done, and did not help
+        remedy = done.then(more)
+        outcome = after(remedy).tell(refused.release, refused.clean_exit)
+        if outcome.verdict is not Verdict.REFUSES:
+            yield remedy, outcome
+        elif len(remedy.steps) < _MOST_STEPS:
+            yield from _remedies(outcome, store, after, remedy)
 
-    Only files that hold no message are moved.
-    """
-    moved: list[str] = []
-    outcome = worst
-    while outcome.verdict is Verdict.REFUSES and len(moved) < _MOST_MOVED:
-        if outcome.refusal is None or not outcome.refusal.moves or outcome.refusal.file in moved:
-            return
-        moved.append(outcome.refusal.file)
-        outcome = tell_without(moved)(worst.release, worst.clean_exit)
-    if moved and outcome.verdict is not Verdict.REFUSES:
-        names = " and ".join(moved)
-        yield Alternative(f"the same broker with {names} moved out of the store", outcome, tuple(moved))
+
+def _refused_by_others(worst: Outcome, eras: Iterable[Outcome]) -> Refusal | None:
+    """Return why other releases refuse a file that this one ignores, with all behind it (4.0.0 to 4.4.0, 4.9.2)."""
+    refusals = (outcome.refusal for outcome in eras if outcome.refusal is not None)
+    found = next((refusal for refusal in refusals if refusal.file in worst.ignored_files), None)
+    if found is None:
+        return None
+    rules = rules_of_start(worst.release)
+    return found._replace(settings=tuple((spelled(name, rules), value) for name, value in found.settings))
 
 
-_OF_THE_RELEASE = ("release", "era", "clean_exit", "decisions", "assumptions", "notes")
+def _remedies_of(refused: Outcome, refusal: Refusal, store: Store | None) -> Iterator[Remedy]:
+    costs = (refusal.costs,) if refusal.costs else ()
+    if refusal.settings and refusal.rule == "wrong_length" and store is not None:
+        # All that broker.conf lacks at once: with one of several lines the next start is refused again, or empty.
+        lines = dict(fitting_lines(store, rules_of_start(refused.release)))
+        yield Remedy(settings=tuple({**dict(refusal.settings), **lines}.items()))
+    elif refusal.settings:
+        yield Remedy(settings=refusal.settings)
+    name = _own_name(refusal.file, store) if store is not None and refusal.moves else None
+    if name is not None:
+        yield Remedy(renamed=((refusal.file, name),))
+    if refusal.length is not None:
+        yield Remedy(lengths=((refusal.file, refusal.length),))
+    if refusal.moves or refusal.length is not None:
+        yield Remedy(moved=(refusal.file,), costs=costs)
+
+
+# --- several changes ----------------------------------------------------------------------------
+
+
+def _combinations(worst: Outcome, eras: Iterable[Outcome], store: Store | None, after: After) -> Iterator[Alternative]:
+    """Yield remedies with the other exit, newer releases with remedies, and newer releases with the other exit."""
+    other = not worst.clean_exit
+    without_abort = _without_abort(worst, store)
+    plain = after(without_abort)
+    newer = RELEASES[RELEASES.index(worst.release) + 1 :]
+    refused = [outcome for outcome in eras if outcome.release in newer]
+    if worst.verdict is Verdict.REFUSES:
+        refused.insert(0, plain.tell(worst.release, other))
+    # After an unclean exit the newest release is walked alone: older ones may have to scan all of the log.
+    others = plain.tell_all(newer if other else newer[-1:], clean=other) if newer else []
+    for outcome in (*refused, *others):
+        if outcome.verdict is Verdict.REFUSES:
+            done = without_abort if outcome.clean_exit is other else NO_REMEDY
+            yield from (_way(worst, then, remedy) for remedy, then in _remedies(outcome, store, after, done))
+        elif outcome.clean_exit is other:
+            yield _way(worst, outcome, without_abort)
+
+
+def _way(worst: Outcome, outcome: Outcome, remedy: Remedy = NO_REMEDY) -> Alternative:
+    """Return a way to start, named by what it changes."""
+    who = "the same broker" if outcome.release == worst.release else f"broker {outcome.era}"
+    # A walk after an unclean exit has a file abort, whatever was moved away.
+    replaced = ABORT in remedy.moved and not outcome.clean_exit
+    moved = " and ".join(name for name in remedy.moved if not (replaced and name == ABORT))
+    parts = [f"with {moved} moved out of the store"] if moved else []
+    parts += ["with an empty file in the place of the folder abort"] if replaced else []
+    parts += [f"with {name} brought to {group_digits(length)} bytes" for name, length in remedy.lengths]
+    parts += [f"with {name} renamed to {new}" for name, new in remedy.renamed]
+    parts += [f"with {name}={value}" for name, value in remedy.settings]
+    if outcome.clean_exit != worst.clean_exit and ABORT not in remedy.moved:
+        parts.append("without the file abort" if outcome.clean_exit else "with an empty file abort")
+    return Alternative(" ".join((who, ", ".join(parts))).strip(), outcome, remedy)
+
+
+# --- answers that are the same ------------------------------------------------------------------
+
+_OF_THE_RELEASE = ("release", "era", "clean_exit", "decisions", "assumptions", "conf_notes", "notes")
 
 
 def same_answer(outcome: Outcome) -> str:
     """Return what two outcomes have in common if they are the same answer."""
     values = attrgetter(*(name for name in Outcome.__dataclass_fields__ if name not in _OF_THE_RELEASE))
     return repr(values(outcome))
+
+
+# --- the store after a remedy -------------------------------------------------------------------
+
+
+def remedied(store: Store, remedy: Remedy) -> Store:
+    """Return a store as a remedy leaves it. Nothing is written: files have another length, or are not there."""
+    lengths, names = dict(remedy.lengths), dict(remedy.renamed)
+
+    def resized(file: File) -> File:
+        length = lengths.get(file.name)
+        return file if length is None else replace(file, size=length, length=length)
+
+    left = without_files(store, (*remedy.moved, *names))
+    renamed = [_renamed(file, names[file.name]) for file in store.files if file.name in names]
+    segments = [*left.segments, *(file for file in renamed if isinstance(file, Segment))]
+    queue_files = [*left.queue_files, *(file for file in renamed if isinstance(file, QueueFile))]
+    return replace(
+        left,
+        files=tuple(map(resized, (*left.files, *renamed))),
+        segments=tuple(map(resized, sorted(segments, key=attrgetter("base")))),
+        queue_files=tuple(map(resized, sorted(queue_files, key=attrgetter("topic", "queue_id", "kind", "base")))),
+        index_files=tuple(map(resized, left.index_files)),
+        checkpoint=resized(left.checkpoint) if left.checkpoint else None,
+        settings={**left.settings, **dict(remedy.settings)},
+    )
+
+
+def _renamed(file: StoreFile, name: str) -> StoreFile:
+    """Return a file under its own name, as a segment or a queue's file."""
+    folder, _, number = name.rpartition("/")
+    if folder == "commitlog":
+        return Segment(file.path, name, file.size, "segment", int(number))
+    _, topic, queue_id = folder.split("/")
+    return QueueFile(file.path, name, file.size, "queue", topic, int(queue_id), int(number))
+
+
+def _own_name(name: str, store: Store) -> str | None:
+    """Return the name that a segment or a queue's file should have by what it holds, if the store has no such file."""
+    folder, known = name.rpartition("/")[0], {file.name for file in store.files}
+    for file in store.files:
+        if file.name != name or not file.size:
+            continue
+        if folder == "commitlog":
+            base = next((segment.base for segment in segments_of(store, [name], [])), -1)
+        else:
+            base = _base_in_queue(file, store) if folder.startswith("consumequeue/") else -1
+        own = f"{folder}/{base:020}"
+        if base >= 0 and base % file.size == 0 and own not in known:
+            return own
+    return None
+
+
+def _base_in_queue(file: StoreFile, store: Store) -> int:
+    """Return where in its queue a file begins, in bytes, by QUEUEOFFSET of its first record; -1: that is not known."""
+    with suppress(Unreadable), open_file(file) as reader:
+        for row, units in read_units(reader, SIMPLE):
+            for at in np.flatnonzero(message_mask(units))[:1].tolist():
+                offset = int(units["physical_offset"][at])
+                with RecordReader(store) as log:
+                    record = log.identity_at(offset)
+                unit = QueueUnit.sizeof()
+                return -1 if record is None else (record.queue_offset - row - at) * unit
+    return -1
 
 
 def without_files(store: Store, names: Sequence[str]) -> Store:

@@ -5,24 +5,130 @@
 Every such folder is loaded as `mapped_files` says.
 
 Source: DefaultMessageStore#load, #loadConsumeQueue, #shutdown, ConsumeQueueStore#load; RocketMQ 4.0.0 to 5.5.0.
+
+The folders of mapped files of a store, entry by entry: read once, and loaded by the rules of each release.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
+from rmqinspect.broker.config_gone import TOPICS, gone_config
 from rmqinspect.broker.eras import Rules
-from rmqinspect.forecast.config_files import BATCH, SIMPLE
-from rmqinspect.forecast.listing import KINDS, Listing
-from rmqinspect.forecast.load_beside import load_compaction
-from rmqinspect.forecast.mapped_files import Entry, Folder, load_folder
+from rmqinspect.codec.java import java_number
+from rmqinspect.forecast.config_files import BATCH, SIMPLE, topic_types, types_unknown
+from rmqinspect.forecast.mapped_files import Entry, Folder, entry_of, load_compaction, load_folder, odd_entry
 from rmqinspect.forecast.outcome import Decision, Refusal
 from rmqinspect.forecast.queue_ends import QueueName
 from rmqinspect.forecast.settings import Settings
-from rmqinspect.store.lock import lock_holder
-from rmqinspect.store.model import QueueFile, Segment, Store
+from rmqinspect.store.model import Place, QueueFile, Segment, Store
 from rmqinspect.text import count
 
+KINDS = {"consumequeue": "queue", "batchconsumequeue": "batch_queue", "consumequeue_ext": "ext_queue"}
+"""The kind of the files in each folder of queues."""
+
+
+class QueueFolder(NamedTuple):
+    """The folder of a queue."""
+
+    entries: Sequence[Entry]
+    alike: tuple[QueueFile, ...] | None  # all its entries in their order, where they are files of one length
+
+    def has_only(self, size: int) -> bool:
+        """Whether all its entries are files of a length: every release loads all of them."""
+        return self.alike is not None and (not self.alike or self.alike[0].size == size)
+
+
+class Listing:
+    """What the load phase lists; `unread` says what could not be listed."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.unread: list[str] = []
+
+    @cached_property
+    def log(self) -> list[Entry]:
+        """The entries of the commit log."""
+        return list(_log_entries(self._store))
+
+    @cached_property
+    def topic_types(self) -> Mapping[str, str]:
+        """The type of the queues of each topic that has one."""
+        return topic_types(self._store)
+
+    @cached_property
+    def types_unknown(self) -> str | None:
+        """Why the type of a topic may be another one than `topic_types` has, None if it is that."""
+        return types_unknown(self._store)
+
+    @cached_property
+    def topics_gone(self) -> bool:
+        """Whether topics.json, which has the types, is gone."""
+        return TOPICS in gone_config(self._store)
+
+    @cached_property
+    def queues(self) -> Mapping[str, Mapping[tuple[str, int], QueueFolder]]:
+        """The queues of each folder of `KINDS`, sorted, each with the folder that its number names."""
+        folders = {place: _folder(entries) for place, entries in self._folders().items()}
+        found: dict[str, dict[tuple[str, int], QueueFolder]] = {root: {} for root in KINDS}
+        for root, topic, name in sorted(folders):
+            queue_id = java_number(name, 32)
+            if queue_id is not None:
+                own = folders.get((root, topic, str(queue_id)), QueueFolder((), ()))
+                found[root][topic, queue_id] = own
+        return found
+
+    def _folders(self) -> dict[Place, list[Entry]]:
+        store = self._store
+        found: dict[Place, list[Entry]] = {place: [] for place in store.queue_folders}
+        roots = {kind: root for root, kind in KINDS.items()}
+        unopened = store.unopened
+        for file in store.queue_files:
+            if file.noted is None:
+                # A folder of another name with the same number is another folder: 01 beside 1.
+                above = file.name.rsplit("/", 2)[-2:-1]
+                place = (roots[file.kind], file.topic, *(above if len(above) == 1 else [str(file.queue_id)]))
+                found.setdefault(place, []).append(entry_of(file, unopened))
+        self._add_oddities(found)
+        return found
+
+    def _add_oddities(self, found: dict[Place, list[Entry]]) -> None:
+        store = self._store
+        odd = [oddity for oddity in store.oddities if oddity.place and oddity.place[0] in KINDS]
+        known = {file.path for file in store.queue_files} if odd else set()
+        files = {file.path: file for file in store.files} if odd else {}
+        for oddity in odd:
+            root, *below = oddity.place
+            if len(below) == 3 and oddity.path not in known:
+                entry = odd_entry(oddity, files.get(oddity.path))
+                found.setdefault((root, below[0], below[1]), []).append(entry)
+            elif len(below) == 2 and oddity.kind == "stray":
+                found.setdefault((root, below[0], below[1]), [])  # a file: a queue without files
+            elif len(below) < 3 and oddity.is_unread:
+                self.unread.append(f"{oddity.name}: {oddity.detail}")
+
+
+def _folder(entries: Sequence[Entry]) -> QueueFolder:
+    entries = sorted(entries, key=lambda entry: entry.name)
+    files = tuple(entry.file for entry in entries if isinstance(entry.file, QueueFile) and not entry.unread)
+    is_alike = len(files) == len(entries) and len({file.size for file in files}) <= 1
+    return QueueFolder(entries, files if is_alike and all(entry.name.isascii() for entry in entries) else None)
+
+
+def _log_entries(store: Store) -> Iterator[Entry]:
+    segments = [file for file in store.segments if file.kind == "segment"]
+    for file in segments:
+        yield entry_of(file, store.unopened)
+    known = {file.path for file in segments}
+    sizes = {file.path: file for file in store.files} if store.oddities else {}
+    for oddity in store.oddities:
+        if len(oddity.place) == 2 and oddity.place[0] == "commitlog" and oddity.path not in known:
+            yield odd_entry(oddity, sizes.get(oddity.path))
+
+
 _SOURCE = "MappedFileQueue#doLoad"
+ABORT_DELETED = "the failed start deletes abort: the next start counts as one after a clean exit"
 
 
 class Loaded(NamedTuple):
@@ -47,12 +153,11 @@ def load(store: Store, rules: Rules, settings: Settings, listing: Listing | None
     `listing` is the store's, for callers who ask for several releases.
     """
     listing = listing or Listing(store)
-    log = load_folder(listing.log, settings.mapped_file_size_commit_log, rules)
+    name = "mapped_file_size_commit_log"
+    log = load_folder(listing.log, settings.mapped_file_size_commit_log, rules, settings.fitting(name, rules))
     segments = tuple(map(_as_segment, log.loaded))
     found = Loaded(segments, {}, [], [], log.refusal, log.unknown, [], [])
     _note(found, log, "commitlog", len(segments))
-    if (holder := lock_holder(store)) is not None:
-        found.notes.append(f"process {holder} holds the lock: this is about the files as they are now")
     if store.hides_log:
         found = found._replace(unknown="the folder of the commit log could not be listed")
     if not found.refusal and not settings.has_rocksdb_queues:
@@ -60,16 +165,19 @@ def load(store: Store, rules: Rules, settings: Settings, listing: Listing | None
     if not found.refusal:
         refusal, unknown = load_compaction(store, rules, settings)
         found = found._replace(refusal=refusal, unknown=found.unknown or unknown)
-    if found.refusal and rules.failed_start == "shutdown":
-        _shut_down(store, settings, found)
+    if found.refusal and deletes_abort(store, rules, settings, len(found.segments)):
+        found.deleted.append("abort")
+        found.notes.append(ABORT_DELETED)
     return found
 
 
-def _shut_down(store: Store, settings: Settings, found: Loaded) -> None:
-    """Delete `abort` as the shutdown of a store does that did not start: it is no byte behind in dispatch."""
-    if store.of_kind("abort") and (not found.segments or settings.flush_disk_type == "SYNC_FLUSH"):
-        found.deleted.append("abort")
-        found.notes.append("the failed start deletes abort: the next start counts as one after a clean exit")
+def deletes_abort(store: Store, rules: Rules, settings: Settings, segments: int) -> bool:
+    """Whether a start that fails with so many segments loaded deletes `abort` in its shutdown.
+
+    It does where it is no byte behind in dispatch.
+    """
+    is_even = not segments or settings.flush_disk_type == "SYNC_FLUSH"
+    return rules.failed_start == "shutdown" and bool(store.of_kind("abort")) and is_even
 
 
 def _note(found: Loaded, folder: Folder, name: str, files: int) -> None:
@@ -100,25 +208,38 @@ def _load_queues(listing: Listing, rules: Rules, settings: Settings, found: Load
     compared = rules.queue_types == "compared"
     types = listing.topic_types if compared else {}
     queues: dict[QueueName, tuple[QueueFile, ...]] = {}
-    plan = [("consumequeue", SIMPLE, settings.mapped_file_size_consume_queue)]
+    plan = [("consumequeue", SIMPLE, "mapped_file_size_consume_queue")]
     if compared:  # such queues came in the same release
-        plan.append(("batchconsumequeue", BATCH, settings.mapper_file_size_batch_consume_queue))
+        plan.append(("batchconsumequeue", BATCH, "mapper_file_size_batch_consume_queue"))
     exts = folders["consumequeue_ext"] if settings.enable_consume_queue_ext else {}
     for root, expected, size in plan:
         for (topic, queue_id), folder in folders[root].items():
             name = KINDS[root], topic, queue_id
             own = types.get(topic, SIMPLE)
-            if compared and own != expected:
-                return _refused(found, _wrong_type(f"{root}/{topic}/{queue_id}", topic, expected, own), queues)
+            if compared and own != expected and listing.types_unknown:
+                text = f"the type of topic {topic} is not known: {listing.types_unknown}"
+                found = found._replace(unknown=found.unknown or text)
+            elif compared and own != expected:
+                wrong = _wrong_type(f"{root}/{topic}/{queue_id}", topic, expected, own, gone=listing.topics_gone)
+                return _refused(found, wrong, queues)
             parts = [(folder, size, root)]
             if root == "consumequeue" and (topic, queue_id) in exts:
-                parts.append((exts[topic, queue_id], settings.mapped_file_size_consume_queue_ext, "consumequeue_ext"))
-            for part, length, top in parts:
+                parts.append((exts[topic, queue_id], "mapped_file_size_consume_queue_ext", "consumequeue_ext"))
+            for part, setting, top in parts:
+                length: int = getattr(settings, setting)
                 if part.has_only(length):
                     queues.setdefault(name, part.alike or ())
                     continue
-                made = load_folder(part.entries, length, rules)
-                queues.setdefault(name, tuple(_as_queue_file(entry, name) for entry in made.loaded))
+                made = load_folder(part.entries, length, rules, settings.fitting(setting, rules))
+                files = tuple(_as_queue_file(entry, name) for entry in made.loaded)
+                if any(after.base <= before.base for before, after in pairwise(files)) or any(
+                    f.base < 0 for f in files
+                ):
+                    found.notes.append(
+                        f"{top}/{topic}/{queue_id}: files with names that no broker gives ({files[0].base}, …): the "
+                        "offsets of this queue after the start are not sure"
+                    )
+                queues.setdefault(name, files)
                 _note(found, made, f"{top}/{topic}/{queue_id}", len(made.loaded))
                 if made.refusal:
                     return _refused(found, made.refusal, queues)
@@ -138,9 +259,17 @@ def _refused(found: Loaded, refusal: Refusal, queues: Mapping[QueueName, tuple[Q
     return found._replace(refusal=refusal, queues=queues, deleted=[name for name in found.deleted if name not in empty])
 
 
-def _wrong_type(place: str, topic: str, expected: str, own: str) -> Refusal:
+def _wrong_type(place: str, topic: str, expected: str, own: str, *, gone: bool) -> Refusal:
+    """Return the refusal of a folder; `gone`: the types of topics are gone with topics.json."""
     why = f"{place} is a folder of type {expected}, but the type of topic {topic} is {own}"
-    return Refusal(place, "queue_types", why, f"move {place} to a place outside of the store")
+    remedy = f"move {place} to a place outside of the store"
+    if gone:
+        why += ", the default: config/topics.json is gone"
+        remedy = (
+            "restore config/topics.json from a backup, a slave, or another broker of the cluster; "
+            f"only if there is none: {remedy}"
+        )
+    return Refusal(place, "queue_types", why, remedy, moves=True)
 
 
 def _as_queue_file(entry: Entry, queue: QueueName) -> QueueFile:

@@ -4,31 +4,45 @@
                           ^ new end
     lost                   x        x   x   x
 
-A record that the scan refuses counts too, if it is one at all. Records of an earlier life of the file (`commitlog.
-stale`) were lost at an earlier start: they do not count again.
+A record that the scan refuses counts too, if it is one at all: where MAGICCODE or TOTALSIZE is damaged, if a unit that
+is cut off names it, and its lengths are right. Half a record does not count: it was lost before. Records of an earlier
+life of the file (`commitlog.stale`) were lost at an earlier start: they do not count again. Copies of records that
+stand in their place (`commitlog.originals`) are no messages of their own.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
 
-from rmqinspect.codec.arrays import Bools
+from rmqinspect.codec.arrays import Bools, Ints
+from rmqinspect.codec.layout import span_of
 from rmqinspect.commitlog.columns import PHYSICAL_OFFSET
 from rmqinspect.commitlog.queue_offsets import offsets_taken
+from rmqinspect.commitlog.records import Records, are_copies
 from rmqinspect.commitlog.scan import RecordRun
-from rmqinspect.forecast.outcome import Losses
+from rmqinspect.consumequeue.units import LAYOUTS, message_mask, read_units
+from rmqinspect.errors import Unreadable
+from rmqinspect.forecast.outcome import Losses, Outcome, QueueOutcome, note_unread
+from rmqinspect.forecast.queue_ends import BATCH, SIMPLE, UNITS
+from rmqinspect.schemas import message
 from rmqinspect.schemas.message import TRANSACTION_MASK, SysFlag
-from rmqinspect.store.model import Store
-from rmqinspect.tables.fold import fold_log
+from rmqinspect.store.file_type import own_base
+from rmqinspect.store.model import QueueFile, Segment, Store, StoreFile
+from rmqinspect.store.reader import open_file
+from rmqinspect.tables.read_log import fold_log
 from rmqinspect.tables.table import Request
 from rmqinspect.tables.tally import BYTES, FIRST, RECORDS, Tally
 from rmqinspect.text import text_of
 
 _BEHIND_ALL = 1 << 63
 _LOOKED_AT = 1 << 20  # bytes behind an end, and of each segment behind it, in which a record shows that there are more
+_LARGEST = 64 << 20  # bytes of a record that only a unit names
 _ALL_ONE = np.empty(0, np.int64)
+_SIZE, _MAGIC = (span_of(message.HEADS[False, False], name) for name in ("total_size", "magic"))
+_FOLDERS = {"consumequeue/": SIMPLE, "batchconsumequeue/": BATCH}  # kinds of files
 _COUNTED = (0, int(SysFlag.TRANSACTION_COMMIT))
 
 
@@ -42,13 +56,23 @@ class LossFold:
     first_timestamp: int | None = None  # ms
     last_timestamp: int | None = None
     next_offsets: dict[tuple[bytes, int], int] = field(default_factory=dict)  # behind the highest of each queue
+    store: Store | None = None  # where originals of copies are looked for
+    copies: int = 0
+    gaps: list[tuple[int, int]] = field(default_factory=list)  # [start, end), physical offsets of damaged bytes
+    unread: list[str] = field(default_factory=list)  # why it is not known whether a record is a copy
     _keys: list[tuple[bytes, int]] = field(default_factory=list)  # of `queues`, as far as they were asked for
 
     def take(self, run: RecordRun) -> None:
-        """Count a run of records; those of an earlier life do not count."""
+        """Count a run of records; those of an earlier life do not count, copies are counted apart."""
         records = run.records
         if run.stale or not len(records):
             return
+        self.end = records.base + int(records.ends[-1])
+        if self.store is not None and (copies := are_copies(self.store, records, self.unread)).any():
+            self.copies += int(np.count_nonzero(copies))
+            records = records.select(~copies)
+            if not len(records):
+                return
         topics = records.topic_starts, records.topic_ends
         self.queues.take(records.bytes, *topics, records.field("queue_id"), records.rows, _ALL_ONE)
         in_place = records.rows[:, PHYSICAL_OFFSET] == records.base + records.starts
@@ -58,24 +82,27 @@ class LossFold:
         if self.first_timestamp is None:
             self.first_timestamp = int(times[0])
         self.last_timestamp = int(times[-1])
-        self.end = records.base + int(records.ends[-1])
-        self._note_offsets(run, intact)
+        self._note_offsets(records, intact)
 
     def join(self, following: Self) -> None:
         """Add the sums of the part that follows."""
         self.queues.join(following.queues)
         self.intact += following.intact
+        self.copies += following.copies
+        self.gaps += following.gaps
+        self.unread += following.unread
         if self.first_timestamp is None:
             self.first_timestamp = following.first_timestamp
         if following.last_timestamp is not None:
             self.last_timestamp = following.last_timestamp
+        if following.end is not None:
             self.end = following.end
         for queue, offset in following.next_offsets.items():
             self.next_offsets[queue] = max(offset, self.next_offsets.get(queue, 0))
 
     def losses(self) -> Losses:
         """Return the sums as part of an outcome."""
-        found = Losses(end=self.end, intact=self.intact)
+        found = Losses(end=self.end, intact=self.intact, copies=self.copies)
         found.first_timestamp, found.last_timestamp = self.first_timestamp, self.last_timestamp
         for (topic, _), sums in zip(self.queues.keys.keys_from(0), self.queues.sums.tolist(), strict=True):
             name = text_of(topic)
@@ -88,9 +115,8 @@ class LossFold:
         found.bytes += int(self.queues.others[BYTES])
         return found
 
-    def _note_offsets(self, run: RecordRun, intact: Bools) -> None:
+    def _note_offsets(self, records: Records, intact: Bools) -> None:
         """Keep the next queue offset of each queue, as its whole records say it."""
-        records = run.records
         numbers = self.queues.keys.number(
             records.bytes, records.topic_starts, records.topic_ends, records.field("queue_id")
         )
@@ -117,8 +143,17 @@ def count_losses(
 
     What the system refuses to read is noted in `unread`.
     """
-    request = Request(offsets=(start, stop), jobs=jobs, progress=progress, on_unreadable=unread.append)
-    return fold_log(store, request, LossFold)
+    gaps: list[tuple[int, int]] = []
+
+    def note(kind: str, first: int, behind: int) -> None:
+        if kind == "unknown":
+            gaps.append((first, behind))
+
+    request = Request(offsets=(start, stop), jobs=jobs, progress=progress, on_unreadable=unread.append, on_gap=note)
+    fold = fold_log(store, request, lambda: LossFold(store=store))
+    fold.gaps = gaps
+    note_unread(unread, *fold.unread)
+    return fold
 
 
 @dataclass
@@ -141,11 +176,154 @@ class LossCounter:
             self._known[end] = fold
         return self._known[end]
 
-    def any_behind(self, end: int) -> bool:
-        """Return whether a record lies at or behind an end; of each segment only the beginning is read for that."""
+    def of_segment(self, segment: Segment, first: int) -> LossFold:
+        """Return the sums of a segment that is not in the store, from a physical offset on."""
+        alone = replace(self.store, segments=(segment,))
+        return count_losses(alone, first, _BEHIND_ALL, self.jobs, self.progress, self.unread)
+
+    def beginnings_behind(self, end: int) -> Iterator[LossFold]:
+        """Yield the sums of what lies at or behind an end; of each segment only the beginning is read."""
         starts = (end, *(segment.base for segment in self.store.segments if segment.base > end))
-        parts = (
-            count_losses(self.store, start, start + _LOOKED_AT, self.jobs, self.progress, self.unread)
-            for start in starts
-        )
-        return any(part.losses().messages for part in parts)
+        for start in starts:
+            yield count_losses(self.store, start, start + _LOOKED_AT, self.jobs, self.progress, self.unread)
+
+
+# --- records that only their units name ---------------------------------------------------------
+
+
+def count_named(
+    store: Store, queues: Iterable[QueueOutcome], gaps: Sequence[tuple[int, int]], losses: Losses, unread: list[str]
+) -> None:
+    """Add the records in some gaps of the log that units name which are cut off: magic or size is damaged.
+
+    What the system refuses to read is noted in `unread`.
+    """
+    if not gaps:
+        return
+    stays = {(queue.topic, queue.queue_id): queue.stays for queue in queues if queue.cut}
+    counted: set[int] = set()
+    for file in store.queue_files:
+        first = stays.get((file.topic, file.queue_id)) if file.kind in LAYOUTS else None
+        # A unit of a batch queue may hold many offsets: it does not say which one lies where.
+        if first is not None and (file.kind != SIMPLE or file.base + file.size > first * UNITS[SIMPLE]):
+            for offset, size in _units_into(file, gaps, unread):
+                if offset not in counted and (time := _time_of_record(store, offset, size, unread)) is not None:
+                    counted.add(offset)
+                    _add(losses, file.topic, offset + size, size, time)
+
+
+def _units_into(file: QueueFile, gaps: Sequence[tuple[int, int]], unread: list[str]) -> Iterator[tuple[int, int]]:
+    """Yield physical offset and size of the units of a file that point into gaps."""
+    try:
+        with open_file(file) as reader:
+            for _, units in read_units(reader, file.kind):
+                offsets = units["physical_offset"]
+                inside = np.zeros(len(offsets), np.bool_)
+                for start, end in gaps:
+                    inside |= (offsets >= start) & (offsets < end)
+                chosen = units[inside & (units["size"] > 0) & (units["size"] <= _LARGEST)]
+                yield from zip(chosen["physical_offset"].tolist(), chosen["size"].tolist(), strict=True)
+    except Unreadable as error:
+        note_unread(unread, str(error))
+
+
+def _time_of_record(store: Store, offset: int, size: int, unread: list[str]) -> int | None:
+    """Return the store time (ms) of a record that is whole but for MAGICCODE and TOTALSIZE; None for anything else.
+
+    It says itself that it lies at `offset`, and with the `size` that its unit says its lengths add up.
+    """
+    segment = store.segment_at(offset)
+    if segment is None:
+        return None
+    try:
+        with open_file(segment) as reader:
+            raw = bytearray(reader.read(offset - segment.base, size))
+    except Unreadable as error:
+        note_unread(unread, str(error))
+        return None
+    if len(raw) < message.FIXED_SIZE:
+        return None
+    raw[_SIZE] = size.to_bytes(4, "big")
+    for magic in message.RECORD_MAGICS:
+        raw[_MAGIC] = magic.to_bytes(4, "big", signed=True)
+        record = Records.of_one(bytes(raw), offset)
+        if record.are_sound(size)[0] and record.physical_offset[0] == offset:
+            return int(record.field("store_timestamp")[0])
+    return None
+
+
+def _add(losses: Losses, topic: str, end: int, size: int, time: int) -> None:
+    """Add a record that is not intact."""
+    losses.messages += 1
+    losses.bytes += size
+    losses.end = max(end, losses.end or 0)
+    for counts, number in ((losses.by_topic, 1), (losses.bytes_by_topic, size)):
+        counts[topic] = counts.get(topic, 0) + number
+    losses.first_by_topic[topic] = min(time, losses.first_by_topic.get(topic, time))
+    losses.first_timestamp = min(time, time if losses.first_timestamp is None else losses.first_timestamp)
+    losses.last_timestamp = max(time, losses.last_timestamp or 0)
+
+
+# --- what a remedy takes out of a store ---------------------------------------------------------
+
+
+def given_up(store: Store, left: Store, unread: list[str]) -> Iterator[tuple[Segment, int]]:
+    """Yield each segment of a store that is not, or not whole, in what is left; and from which physical offset on.
+
+    Not those whose place in the log another file has. What the system refuses to read is noted in `unread`.
+    """
+    stay = {file.path: file.size for file in left.files}
+    bases = {segment.base for segment in left.segments}
+    changed = [file.name for file in store.files if stay.get(file.path, 0) < file.size]
+    for segment in segments_of(store, changed, unread):
+        first = segment.base + stay.get(segment.path, 0)
+        if first not in bases:
+            yield segment, first
+
+
+def segments_of(store: Store, names: Collection[str], unread: list[str]) -> Iterator[Segment]:
+    """Yield the segments that files among those of the commit log are, by their names or by what their records say."""
+    for file in store.files:
+        if file.name not in names or not file.name.startswith("commitlog/"):
+            continue
+        try:
+            base = file.base if isinstance(file, Segment) else own_base(file)
+        except Unreadable as error:
+            note_unread(unread, str(error))
+            continue
+        if base is not None:
+            yield Segment(file.path, file.name, file.size, "segment", base)
+
+
+def units_given_up(store: Store, left: Store, outcome: Outcome, unread: list[str]) -> int:
+    """Return how many messages of the log have no unit any more, because their queue's files are not left.
+
+    What the system refuses to read is noted in `unread`.
+    """
+    kept, gone = (defaultdict[str, list[StoreFile]](list) for _ in range(2))
+    paths = {file.path for file in left.files}
+    for file in store.files:
+        if file.name.startswith(tuple(_FOLDERS)) and file.name.count("/") == 3:  # FOLDER/TOPIC/QUEUE/FILE
+            (kept if file.path in paths else gone)[file.name.rpartition("/")[0]].append(file)
+    added = {(queue.topic, queue.queue_id): queue.added for queue in outcome.queues}
+    total = 0
+    for folder, files in gone.items():
+        there = _messages_in(files, outcome, unread)
+        there = there[~np.isin(there, _messages_in(kept[folder], outcome, unread))]
+        _, topic, queue_id = folder.split("/")
+        total += max(0, len(there) - added.get((topic, int(queue_id) if queue_id.isdecimal() else 0), 0))
+    return total
+
+
+def _messages_in(files: Iterable[StoreFile], outcome: Outcome, unread: list[str]) -> Ints:
+    """Return where the messages lie in the log of an outcome that the units of some files point at."""
+    found = [np.empty(0, np.int64)]
+    for file in files:
+        try:
+            with open_file(file) as reader:
+                for _, units in read_units(reader, _FOLDERS[file.name.partition("/")[0] + "/"]):
+                    offsets = units["physical_offset"][message_mask(units)].astype(np.int64)
+                    found.append(offsets[(offsets >= outcome.min_offset) & (offsets < outcome.end_offset)])
+        except Unreadable as error:
+            note_unread(unread, str(error))
+    return np.unique(np.concatenate(found))

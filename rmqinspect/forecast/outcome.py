@@ -1,20 +1,38 @@
 """What a start does to a store: the answer of one walk, and the JSON document of it.
 
 Everything "after" is the state when the broker serves: after load, recovery, start and the dispatch that follows.
+
+A forecast in a few words: the line `VERDICT` of the command, and what other commands quote of it.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import groupby
 from typing import NamedTuple
+
+from rmqinspect.broker.eras import Era
+from rmqinspect.text import count, group_digits
+from rmqinspect.topics import is_system_topic
 
 
 class Verdict(StrEnum):
-    """The four answers, the worst one last."""
+    """What the next start does, the worst one last."""
 
-    SAFE = "SAFE TO START"
+    SAFE = "STARTS, LOSES NOTHING MORE"
     LOSES = "STARTS, LOSES DATA"
     REFUSES = "WILL NOT START"
+    EMPTY = "STARTS EMPTY"  # without the log or the queues that other files prove; a refused start loses none of it
     UNKNOWN = "CANNOT TELL"
+    RUNS = "A BROKER RUNS ON THIS STORE"
+
+
+SERVING = (Verdict.SAFE, Verdict.LOSES)
+STARTING = (Verdict.SAFE, Verdict.LOSES, Verdict.EMPTY)
+"""The answers for a broker that serves in the end."""
+
+COSTS = (Verdict.LOSES, Verdict.REFUSES, Verdict.EMPTY)
+"""Those that another way to start may better."""
 
 
 class Refusal(NamedTuple):
@@ -23,8 +41,11 @@ class Refusal(NamedTuple):
     file: str  # relative to the store
     rule: str  # a name of `broker.eras.RULES`, or of a rule that holds in all releases
     why: str  # a sentence
-    remedy: str  # the smallest safe one, a command or a sentence
-    moves: bool = False  # the remedy is to move the file away, and no message goes with it
+    remedy: str  # what makes it start, a command or a sentence; `Forecast.instead` has its price
+    moves: bool = False  # the remedy is to move the file away
+    length: int | None = None  # bytes: the remedy is to cut the file to them, or to fill it with zeros
+    settings: tuple[tuple[str, str], ...] = ()  # the remedy is these lines of broker.conf
+    costs: str = ""  # what the remedy gives up beside messages, a clause
 
 
 class Rejected(NamedTuple):
@@ -77,6 +98,7 @@ class Losses:
     bytes_by_topic: dict[str, int] = field(default_factory=dict)
     units_by_topic: dict[str, int] = field(default_factory=dict)
     first_by_topic: dict[str, int] = field(default_factory=dict)  # ms
+    copies: int = 0  # records given up whose original stands in its place: no messages, and not among them
 
 
 class GroupBeyond(NamedTuple):
@@ -87,6 +109,16 @@ class GroupBeyond(NamedTuple):
     queue_id: int
     offset: int
     max_offset: int
+
+
+class GroupStart(NamedTuple):
+    """What a start means to a consumer group, over all queues where it means anything; numbers of messages."""
+
+    group: str
+    queues: tuple[tuple[str, int], ...]  # topic, queue id
+    unconsumed: int  # of those that are gone after the start, the ones that it has not consumed
+    skips: int  # new ones that it does not get, at most: they take queue offsets before its own
+    again: int  # that it gets a second time, if it asks before the queues have grown beyond its offsets
 
 
 @dataclass(slots=True)
@@ -108,6 +140,7 @@ class Outcome:
     losses: Losses = field(default_factory=Losses)
     losses_counted: bool = True  # False: nobody has asked for them
     ignored_files: list[str] = field(default_factory=list)  # mapped files that load leaves aside, relative to the store
+    blocked_by: str | None = None  # a file in the place of the folder of queues, relative to the store
     dispatch_start: int | None = None  # physical offset; records at or behind it get units and entries again
     unreachable: int = 0  # messages that stay in the log and have no unit after the start, though they had one
     queues: list[QueueOutcome] = field(default_factory=list)  # by topic and queue id
@@ -119,8 +152,49 @@ class Outcome:
     groups_beyond: list[GroupBeyond] = field(default_factory=list)
     config_from_backup: list[str] = field(default_factory=list)
     assumptions: list[str] = field(default_factory=list)
+    conf_notes: list[str] = field(default_factory=list)  # where broker.conf and the files do not agree; also in `notes`
     notes: list[str] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
+    proofs: list[str] = field(default_factory=list)  # nouns: what proves a log, or queues, that the broker is without
+    holes: list[tuple[int, int]] = field(default_factory=list)  # physical offsets that no segment holds, already now
+    units_without_record: int = 0  # at least: of those that are cut, the ones whose record is gone already
+    empty_segments: list[int] = field(default_factory=list)  # of those that are deleted
+    groups: list[GroupStart] = field(default_factory=list)  # the worst first
+    lost_queues: list[tuple[str, int]] = field(default_factory=list)  # of sampled records; no unit, nor after it
+    lock_holder: int | None = None  # process id; 0 or less: a process invisible from here; None: none
+
+    @property
+    def healed_units(self) -> int:
+        """How many units come back that queues miss now, beside those that are cut."""
+        return sum(max(0, queue.added - queue.cut) for queue in self.queues)
+
+
+class Remedy(NamedTuple):
+    """What is done to a store before a start, or to its broker.conf. Names are relative to the store."""
+
+    moved: tuple[str, ...] = ()  # files and folders that go to a place outside of it
+    lengths: tuple[tuple[str, int], ...] = ()  # files that are cut, or filled with zeros, to so many bytes
+    renamed: tuple[tuple[str, str], ...] = ()  # files, and their new names
+    settings: tuple[tuple[str, str], ...] = ()  # lines of broker.conf
+    costs: tuple[str, ...] = ()  # what this gives up beside messages
+
+    @property
+    def steps(self) -> tuple[object, ...]:
+        """What is done, one after the other."""
+        return (*self.moved, *self.lengths, *self.renamed, *self.settings)
+
+    def then(self, more: "Remedy") -> "Remedy":
+        """Return a remedy followed by another one."""
+        return Remedy(
+            self.moved + more.moved,
+            self.lengths + more.lengths,
+            self.renamed + more.renamed,
+            self.settings + more.settings,
+            self.costs + more.costs,
+        )
+
+
+NO_REMEDY = Remedy()
 
 
 class Alternative(NamedTuple):
@@ -128,8 +202,14 @@ class Alternative(NamedTuple):
 
     way: str  # "the same broker without abort", "broker 5.5.0"
     outcome: Outcome
-    moved: tuple[str, ...] = ()  # files and folders that are moved out of the store before, relative to it
+    remedy: Remedy = NO_REMEDY  # done before
     is_better: bool = False  # than the start that the forecast is about
+    units_missed: int = 0  # queue units that do not come back, though another way to the same log brings them back
+
+    @property
+    def moved(self) -> tuple[str, ...]:
+        """Files and folders that are moved out of the store before, relative to it."""
+        return self.remedy.moved
 
 
 @dataclass(slots=True)
@@ -140,6 +220,7 @@ class Forecast:
     instead: list[Alternative] = field(default_factory=list)
     version_from: str = ""  # why these releases: "given", or the clues of the estimate
     unread: list[str] = field(default_factory=list)  # what the system refused to read
+    other_writer: str = ""  # what it means that no release of RocketMQ wrote the store
 
     @property
     def worst(self) -> Outcome:
@@ -154,3 +235,174 @@ def price(outcome: Outcome) -> tuple[int, int]:
     """Return what a start costs, for comparisons: a lower price is better."""
     without_log = outcome.losses.units if outcome.min_offset < 0 else 0
     return _ORDER.index(outcome.verdict), outcome.losses.messages + outcome.unreachable + without_log
+
+
+def note_unread(unread: list[str], *texts: str) -> None:
+    """Note what could not be read, each once."""
+    unread += [text for text in dict.fromkeys(texts) if text not in unread]
+
+
+_QUEUES = ("consumequeue/", "batchconsumequeue/")
+_LISTED = 4  # ranges that are named; the others are counted
+
+
+def verdict_line(forecast: Forecast) -> str:
+    """Return the verdict of the worst outcome, and where releases differ, with which of them it is that.
+
+    Other verdicts of starts that cost something follow: `STARTS EMPTY with 4.9.2 (WILL NOT START with 5.3.3): …`.
+    """
+    worst = forecast.worst
+    runs = [(words, list(run)) for words, run in groupby(forecast.outcomes, key=outcome_words)]
+    words = outcome_words(worst)
+    if len(runs) == 1:
+        return words
+    eras: dict[Verdict, list[str]] = {}
+    for said, run in runs:
+        verdict = run[0].verdict
+        if said == words or (verdict is not worst.verdict and verdict in COSTS):
+            eras.setdefault(verdict, []).append(span_of(run))
+    releases = f" with {', '.join(eras.pop(worst.verdict))}"
+    others = "; ".join(f"{verdict} with {', '.join(spans)}" for verdict, spans in eras.items())
+    return outcome_words(worst, f"{releases} ({others})" if others else releases)
+
+
+def span_of(outcomes: Sequence[Outcome]) -> str:
+    """Return the releases from the first to the last one of neighbours: `5.2.0 to 5.3.3`."""
+    return str(Era(outcomes[0].era.split(" ")[0], outcomes[-1].era.split(" ")[-1]))
+
+
+def outcome_words(outcome: Outcome, releases: str = "") -> str:
+    """Return the verdict of an outcome and its reason; `releases` follows the verdict, or who runs."""
+    reason = _REASONS[outcome.verdict](outcome)
+    if outcome.verdict is Verdict.RUNS:
+        releases = f" (pid {outcome.lock_holder})" if (outcome.lock_holder or 0) > 0 else ""
+    return f"{outcome.verdict.value}{releases}" + (f": {reason}" if reason else "")
+
+
+def loss_words(outcome: Outcome) -> str:
+    """Return what a start that was walked loses: `145 records`; "nothing"."""
+    losses = outcome.losses
+    parts = [count(losses.messages, "record")] if losses.messages else []
+    without_log = outcome.min_offset < 0 and losses.units
+    if not outcome.losses_counted and not without_log:
+        parts = ["records not counted"]
+    if outcome.unreachable:
+        parts.append(f"{count(outcome.unreachable, 'message')} out of reach for consumers")
+    if without_log:
+        parts.append(f"{count(losses.units, 'queue unit')} of a log that is not here")
+    return ", ".join(parts) or "nothing"
+
+
+def empty_words(outcome: Outcome) -> str:
+    """Return what a broker begins without, and what proves it."""
+    if 0 <= outcome.min_offset < outcome.end_offset:
+        return f"no queue leads to the {outcome.proofs[0]}"
+    return f"without the log that {proof_words(outcome)}"
+
+
+def proof_words(outcome: Outcome) -> str:
+    """Return what proves the log that is not there: `3 index files and the checkpoint prove`."""
+    *others, last = outcome.proofs
+    if others:
+        return f"{', '.join(others)} and {last} prove"
+    return f"{last} {'prove' if last.endswith('s') else 'proves'}"
+
+
+def already_lost(outcome: Outcome, missing: int = 0) -> list[str]:
+    """Return what is gone before the start, as far as that is known; `missing`: records without a queue unit now."""
+    texts = []
+    if holes := outcome.holes:
+        named = [f"{group_digits(start)} to {group_digits(end)}" for start, end in holes[:_LISTED]]
+        more = f" and {count(len(holes) - _LISTED, 'more range')}" if len(holes) > _LISTED else ""
+        texts.append(f"no segment holds {', '.join(named)}{more} of the log")
+    if number := outcome.units_without_record:
+        texts.append(f"at least {count(number, 'queue unit')} {'leads' if number == 1 else 'lead'} to no record")
+    # Where units are cut, those that are added may be theirs; records behind the new end are lost by this start.
+    left = missing - outcome.healed_units
+    if left > 0 and not outcome.losses.messages and not any(queue.cut and queue.added for queue in outcome.queues):
+        has, gets = ("has", "gets") if left == 1 else ("have", "get")
+        texts.append(f"{count(left, 'record')} of the log {has} no queue unit, and {gets} none")
+    if outcome.lost_queues and not missing:  # else all are counted
+        own = {topic: topic.startswith("%") or is_system_topic(topic) for topic, _ in outcome.lost_queues}
+        topics = sorted(own, key=lambda topic: (own[topic], topic))  # those of users first
+        first = ", ".join(topics[:_LISTED]) + (f" and {len(topics) - _LISTED} more" if len(topics) > _LISTED else "")
+        of = f"of {count(len(outcome.lost_queues), 'queue')} of topic{'s' if len(topics) > 1 else ''} {first}"
+        texts.append(f"records {of} have no queue unit, by a sample of the log: verify counts them")
+    return texts
+
+
+def healed_words(outcome: Outcome, missing: int = 0) -> str:
+    """Return how many of the units come back that queues miss; `missing`: how many they do, 0 if that is not known."""
+    healed = outcome.healed_units
+    if not healed:
+        return ""
+    of_all = f"{group_digits(healed)} of {count(missing, 'missing queue unit')}"
+    units = of_all if healed <= missing else count(healed, "queue unit")
+    return f"{units} {'comes' if healed == 1 else 'come'} back"
+
+
+def unit_words(way: Alternative) -> list[str]:
+    """Return how many queue units a way brings back, and how many not, as far as another way shows it; or nothing."""
+    healed, missed = way.outcome.healed_units, way.units_missed
+    if not (healed or missed) or way.outcome.verdict not in SERVING:
+        return []
+    stay = f", at least {group_digits(missed)} {'stays' if missed == 1 else 'stay'} missing" if missed else ""
+    return [f"heals {count(healed, 'unit')}{stay}"]
+
+
+def deleted_words(outcome: Outcome) -> list[str]:
+    """Return how many files of each kind the start deletes: `1 empty segment`, `6 queue files`."""
+    empty = len(outcome.empty_segments)
+    queue_files = sum(file.startswith(_QUEUES) for file in outcome.deleted_files)
+    kinds = (
+        (len(outcome.deleted_segments) - empty, "segment"),
+        (empty, "empty segment"),
+        (queue_files, "queue file"),
+        (len(outcome.deleted_index_files), "index file"),
+    )
+    return [count(number, what) for number, what in kinds if number]
+
+
+def group_words(group: GroupStart) -> str:
+    """Return in one sentence what a start means to a consumer group."""
+    parts = []
+    if group.again:
+        again = f"gets {count(group.again, 'message')} again if it asks at once"
+        parts.append(f"{again}, else skips up to {count(group.skips, 'new one')}")
+    elif group.skips:
+        parts.append(f"skips up to {count(group.skips, 'new message')}")
+    if group.unconsumed:
+        were = "was" if group.unconsumed == 1 else "were"
+        parts.append(f"of the lost messages {group_digits(group.unconsumed)} {were} not consumed by it")
+    return "; ".join(parts)
+
+
+def consumer_words(outcome: Outcome) -> str:
+    """Return what a start means to all consumer groups."""
+    kinds = (
+        ("skip up to", [group.skips for group in outcome.groups], "new message"),
+        ("may get", [group.again for group in outcome.groups], "message"),
+        ("had not consumed", [group.unconsumed for group in outcome.groups], "lost message"),
+    )
+    parts = []
+    for verb, numbers, what in kinds:
+        if total := sum(numbers):
+            ending = " again" if what == "message" else ""
+            groups = count(sum(map(bool, numbers)), "group")
+            parts.append(f"{groups} {verb} {count(total, what)}{ending}")
+    return "; ".join(parts)
+
+
+def refusal_words(refusal: Refusal) -> str:
+    """Return which file a broker refuses, and why."""
+    return refusal.why if refusal.file in refusal.why else f"{refusal.file}: {refusal.why}"
+
+
+_REASONS: dict[Verdict, Callable[[Outcome], str]] = {
+    Verdict.SAFE: lambda _: "",
+    Verdict.LOSES: loss_words,
+    Verdict.EMPTY: empty_words,
+    Verdict.REFUSES: lambda outcome: outcome.refusal.file if outcome.refusal else "",
+    Verdict.UNKNOWN: lambda outcome: outcome.unknown or "",
+    Verdict.RUNS: lambda _: "do not start another",
+}

@@ -23,7 +23,7 @@ from rmqinspect.forecast.outcome import QueueOutcome, Refusal
 from rmqinspect.forecast.queues import has_unit
 from rmqinspect.forecast.scan import Batch
 from rmqinspect.forecast.settings import Settings
-from rmqinspect.rocksdb.queue_offsets import UNITS_NEEDED, End, Queue, QueueOffsets, read_queue_offsets
+from rmqinspect.rocksdb.entries import UNITS_NEEDED, End, Queue, QueueOffsets, read_queue_offsets
 from rmqinspect.schemas.consumequeue import QueueUnit
 from rmqinspect.store.model import QueueFile, Store
 from rmqinspect.store.reader import open_file
@@ -104,6 +104,8 @@ class RocksdbQueues:
         self._destroyed: set[Queue] = set()
         self.deleted_files: list[str] = []
         self.refusal: Refusal | None = None
+        self.failed_at: tuple[str, int] | None = None  # never: these queues have no folders
+        self.dropped = 0
 
     @property
     def max_physic_offset(self) -> int:

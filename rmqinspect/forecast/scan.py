@@ -9,11 +9,23 @@ Segments are taken one after the other as the broker has loaded them, whatever t
 (`forecast.segment_run`) is kept, and most often holds for the rules of other releases, too.
 
 Source: CommitLog#recoverNormally, #recoverAbnormally; RocketMQ 4.0.0 to 5.5.0.
+
+Dispatch from where the queues end, before the broker serves: it does not trust what it reads, and skips.
+
+    segment   |rec|rec|rec|?????|rec|rec|blank|     the rest of the readable part is skipped, its records get no unit
+              ^ begin     ^ no record
+
+The check is that of the scan without the body's CRC. Where the lengths of a record do not add up, the parser goes on
+where it stopped, while the counter goes on by TOTALSIZE: from then on both differ, and the skip that ends the segment
+overshoots into the next one.
+
+Source: DefaultMessageStore.ReputMessageService#doReput, MappedFileQueue#findMappedFileByOffset, CommitLog#rollNextFile;
+RocketMQ 4.5.0 to 5.5.0.
 """
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -21,14 +33,15 @@ import numpy as np
 from rmqinspect.broker.eras import Rules
 from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.numbering import Numbering
-from rmqinspect.commitlog.lenient_reader import LenientReader
+from rmqinspect.codec.record_proof import blank_size
+from rmqinspect.commitlog.find_record import LenientReader
 from rmqinspect.commitlog.records import Records
 from rmqinspect.errors import Unreadable
-from rmqinspect.forecast.check import Check, check_record
+from rmqinspect.forecast.check import HEAD_SIZE, Check, check_record, record_head
 from rmqinspect.forecast.outcome import Rejected
-from rmqinspect.forecast.record_head import HEAD_SIZE, record_head
 from rmqinspect.forecast.segment_run import Run, RunWalk, Tests
 from rmqinspect.forecast.settings import Settings
+from rmqinspect.schemas import message
 from rmqinspect.store.model import Segment, Store
 from rmqinspect.store.reader import FileReader, open_file
 from rmqinspect.system.workers import run_ordered
@@ -37,6 +50,7 @@ Queue = tuple[str, int]  # topic, queue id
 
 _LOOKED_AT = 64 << 20  # bytes behind the end that are looked at for data, without holes
 _PAGE = 4096
+_BLANK_SIZE: int = message.Blank.sizeof()
 
 
 @dataclass(slots=True)
@@ -146,6 +160,8 @@ class LogScanner:
             stopped = Rejected(segment.base + run.end, run.check.reason or "", segment.name, run.end)
             killed = stopped if run.check.kills else None
             rejected = stopped if self._data_follows(index, run.end) else None
+        elif run.check.is_blank and self._hides_data(index, run.end):
+            rejected = Rejected(segment.base + run.end, "blank_size", segment.name, run.end)
         # Of a DLedger file the broker counts the records without the heads of their entries.
         end = segment.base + run.end + shift - run.records * segment.lead
         return Scan(end, index, run.end, run.check, rejected, killed, run.unreadable, records, last)
@@ -202,6 +218,16 @@ class LogScanner:
 
     # --- what follows ---------------------------------------------------------------------------
 
+    def _hides_data(self, index: int, position: int) -> bool:
+        """Whether the blank record that ends the last segment is none: of another size, and data lies behind it."""
+        try:
+            with open_file(self.segments[index]) as file:
+                head, left = file.read(position, _BLANK_SIZE), file.size - position
+        except Unreadable:
+            return False
+        size = blank_size(head, in_dledger=bool(self.segments[index].lead))
+        return size != left and self._data_follows(index, position + _BLANK_SIZE)
+
     def _data_follows(self, index: int, position: int) -> bool:
         """Whether anything but zeros follows a position, as far as is looked."""
         try:
@@ -247,3 +273,73 @@ def _holds_data(file: FileReader, position: int, most: int) -> bool:
         if not raw:
             break
     return False
+
+
+def reput(
+    store: Store,
+    segments: Sequence[Segment],
+    rules: Rules,
+    settings: Settings,
+    begin: int,
+    end: int,
+    take: Callable[[Batch], None],
+) -> int | None:
+    """Dispatch the records from `begin` to the end of the log; return where that gets stuck, None at the end.
+
+    `segments` are those that are left, `take` gets the records.
+    """
+    settings = replace(settings, check_crc_on_recover=False, duplication_enable=False)
+    size, offset = settings.mapped_file_size_commit_log, begin
+    while offset < end:
+        segment = next((s for s in segments if s.base <= offset < s.base + size), None)
+        if segment is None:
+            return offset
+        readable = end if segment is segments[-1] else segment.base + size
+        scanner = LogScanner(store, [segment], settings, read_body=False)
+        following = _through(scanner, rules, settings, offset, readable, take)
+        if following is None or following <= offset:
+            return offset
+        offset = following
+    return None
+
+
+def _through(
+    scanner: LogScanner,
+    rules: Rules,
+    settings: Settings,
+    offset: int,
+    readable: int,
+    take: Callable[[Batch], None],
+) -> int | None:
+    """Dispatch what a segment has from an offset on; return where dispatch goes on, None if it never does."""
+    segment, size = scanner.segments[0], settings.mapped_file_size_commit_log
+    first = parser = offset % size
+    limit = readable - segment.base
+    if first >= limit:
+        return None  # nothing is readable there
+    offset = segment.base + first  # another one where the segment's name is no multiple of its size
+
+    def take_readable(batch: Batch) -> None:
+        inside = batch.records.base + batch.records.ends <= readable
+        take(
+            batch
+            if inside.all()
+            else replace(batch, records=batch.records.select(inside), numbers=batch.numbers[inside])
+        )
+
+    counted = 0
+    while counted < limit - first:
+        run = scanner.scan(rules, 0, parser, clean=True, take=take_readable)
+        dispatched = min(run.position, limit) - parser
+        offset, counted = offset + dispatched, counted + dispatched
+        if run.position >= limit:
+            break
+        if run.check.is_blank:
+            return offset + size - offset % size
+        if run.check.is_mismatch and run.position + run.check.parsed <= limit:
+            offset, parser = offset + run.check.size, run.position + run.check.parsed
+        elif settings.is_slave:
+            return None
+        else:
+            return offset + limit - first - counted
+    return offset

@@ -1,8 +1,8 @@
 """The settings of a broker that a start depends on: from broker.conf, else from the files, else the broker's default.
 
     mappedFileSizeCommitLog = 65536        broker.conf       read as Java reads it: MixAll#properties2Object
-    (not given)                            the files' size   a broker that wrote them had it
-    (no files)                             1073741824        MessageStoreConfig
+    (not in it)                            1073741824        MessageStoreConfig, whatever length the files have
+    (no broker.conf given)                 the files' size   a broker that wrote them had it
 
 What the answer rests on, other than broker.conf, is said in words.
 
@@ -10,14 +10,17 @@ Source: MixAll#properties2Object, MessageStoreConfig, BrokerConfig; RocketMQ 4.0
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, NamedTuple
 
-from rmqinspect.codec.java_numbers import java_number
-from rmqinspect.consumequeue.sizes import usual_sizes
-from rmqinspect.index.geometry import Geometry, configured_geometry, read_index_files
+from rmqinspect.broker.delays import DEFAULT_LEVELS
+from rmqinspect.broker.eras import Rules
+from rmqinspect.codec.java import java_number
+from rmqinspect.consumequeue.units import usual_sizes
+from rmqinspect.index.geometry import Geometry, read_index_files
 from rmqinspect.schemas.consumequeue import BatchUnit, QueueUnit
 from rmqinspect.store.model import Store
+from rmqinspect.text import group_digits
 
 _UNIT_SIZE: int = QueueUnit.sizeof()
 _BATCH_UNIT_SIZE: int = BatchUnit.sizeof()
@@ -65,7 +68,8 @@ class Settings:
     config_manager_version: str = "v1"
     flush_disk_type: str = "ASYNC_FLUSH"
     broker_role: str = "ASYNC_MASTER"
-    message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+    message_delay_level: str = DEFAULT_LEVELS
+    found_sizes: Mapping[str, int] = field(default_factory=dict)  # that the files tell, by the names above
 
     @property
     def has_rocksdb_queues(self) -> bool:
@@ -82,6 +86,21 @@ class Settings:
         """Whether recovery goes back to what the index has. Source: MessageStoreConfig#isMessageIndexSafe."""
         return self.message_index_enable and self.message_index_safe
 
+    def fitting(self, name: str, rules: Rules) -> "Setting | None":
+        """Return the line of broker.conf that fits the files, where a size is another one; None where it fits."""
+        found = self.found_sizes.get(name)
+        return None if found in (None, getattr(self, name)) else Setting(_spelling(name, rules), found or 0)
+
+
+class Setting(NamedTuple):
+    """A line of broker.conf."""
+
+    name: str
+    value: int
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.value}"
+
 
 SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "mapped_file_size_commit_log": ("mappedFileSizeCommitLog", "mapedFileSizeCommitLog"),
@@ -94,6 +113,9 @@ SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "enable_d_leger_commit_log": ("enableDLegerCommitLog",),
 }
 """Names in broker.conf that are not the camelCase of ours, or of which there are several."""
+
+_SIZE_NAMES = {"maped": "mapedFileSize", "mapped": "mappedFileSize"}
+"""How the two settings of `SPELLINGS` that have two names begin, by the rule `size_names`."""
 
 _ROCKSDB_QUEUES = ("consumequeue/", "consumequeue_rocksdb/")  # folders of databases
 
@@ -110,39 +132,89 @@ _SIZES = {
 
 
 def settings_of(store: Store) -> tuple[Settings, list[str]]:
-    """Return the settings of a store, and what was assumed, as texts for people."""
-    given = dict(_given(store.settings))
-    found: dict[str, Any] = {name: size for name, size in _found_sizes(store).items() if name not in given}
+    """Return the settings of a store, and what was assumed, as texts for people.
+
+    With a broker.conf, what it does not say is the broker's default, whatever the files say.
+    """
+    sizes = _found_sizes(store)
+    if store.has_conf:
+        settings = _in_whole_units(replace(Settings(), **dict(_given(store.settings))))
+        return replace(settings, found_sizes=sizes), []
+    found: dict[str, Any] = dict(sizes)
     assumed = []
-    if found:
+    if sizes:
         words = {field: word for word, field in _SIZES.items()}
-        parts = ", ".join(f"{words[name]} of {size} bytes" for name, size in found.items())
+        parts = ", ".join(f"{words[name]} of {size} bytes" for name, size in sizes.items())
         assumed.append(f"file sizes as found: {parts}")
-    slots = {name: value for name, value in given.items() if name in ("max_hash_slot_num", "max_index_num")}
-    if len(slots) < 2:
-        geometry = _index_geometry(store)
-        if geometry is None:
-            assumed.append(
-                "no index file tells its slots and entries, the default counts: this matters only for the number of "
-                "new index files"
-            )
-        else:
-            found |= {"max_hash_slot_num": geometry.slots, "max_index_num": geometry.entries}
-            if configured_geometry(store) is None:
-                assumed.append(f"index files as found: {geometry.slots} slots, {geometry.entries} entries")
-    if "store_type" not in given and _has_rocksdb_queues(store):
+    geometry = _index_geometry(store)
+    if geometry is None:
+        assumed.append(
+            "no index file tells its slots and entries, the default counts: this matters only for the number of "
+            "new index files"
+        )
+    else:
+        found |= {"max_hash_slot_num": geometry.slots, "max_index_num": geometry.entries}
+        assumed.append(f"index files as found: {geometry.slots} slots, {geometry.entries} entries")
+    if _has_rocksdb_files(store):
         found["store_type"] = _ROCKSDB
         assumed.append(f"storeType={_ROCKSDB}, because the queues are in RocksDB")
-    if not store.settings:
-        assumed.append("all other settings: the broker's default (no broker.conf was given)")
-    values: dict[str, Any] = {**found, **given}
-    settings = replace(Settings(), **values)
+    assumed.append("all other settings: the broker's default (no broker.conf was given)")
+    found |= _given(store.settings)  # of a remedy
+    settings = _in_whole_units(replace(Settings(), **found))
+    log = sizes.get("compaction_mapped_file_size", settings.compaction_mapped_file_size)
+    return replace(settings, compaction_mapped_file_size=log), assumed
+
+
+def as_read_by(store: Store, rules: Rules) -> Store:
+    """Return a store with the settings of its broker.conf that a release knows; the same store, if that is all."""
+    others = [start for value, start in _SIZE_NAMES.items() if value != rules.size_names]
+    unknown = [start + what for start in others for what in ("CommitLog", "ConsumeQueue")]
+    conf = {name: value for name, value in store.settings.items() if name not in unknown}
+    return store if dict(_given(conf)) == dict(_given(store.settings)) else replace(store, settings=conf)
+
+
+def fitting_lines(store: Store, rules: Rules) -> Iterator[tuple[str, str]]:
+    """Yield the lines of broker.conf, name and value, with which the files of a store have the lengths that it says."""
+    settings, _ = settings_of(as_read_by(store, rules))
+    for name in _SIZES.values():
+        if fits := settings.fitting(name, rules):
+            yield fits.name, str(fits.value)
+    found = _index_geometry(replace(store, settings={})) if store.has_conf else None
+    if found is not None and found != Geometry(settings.max_hash_slot_num, settings.max_index_num):
+        yield from (("maxHashSlotNum", str(found.slots)), ("maxIndexNum", str(found.entries)))
+
+
+def contradictions(store: Store, settings: Settings, rules: Rules) -> Iterator[str]:
+    """Yield where a broker.conf and the files of a store do not agree, and what to write into it."""
+    for words, name in _SIZES.items():
+        if fits := settings.fitting(name, rules):
+            size = f"{words} of {group_digits(fits.value)} bytes"
+            yield f"{size}, but broker.conf makes them {group_digits(getattr(settings, name))}: set {fits} there"
+    made = Geometry(settings.max_hash_slot_num, settings.max_index_num)
+    if store.has_conf and any(file.size != made.size for file in store.index_files[-_ASKED_INDEX_FILES:]):
+        found = _index_geometry(replace(store, settings={}))
+        if found is not None and found != made:
+            yield (
+                f"index files of {found.slots} slots and {found.entries} entries, but broker.conf makes them "
+                f"{made.slots} and {made.entries}: the broker finds no key in them, and writes over what they hold; "
+                f"set maxHashSlotNum={found.slots} and maxIndexNum={found.entries} there"
+            )
+    if store.has_conf and not settings.has_rocksdb_queues and _has_rocksdb_files(store):
+        yield f"queues in RocksDB, which broker.conf does not say: set storeType={_ROCKSDB} there"
+    if store.has_conf and not settings.enable_d_leger_commit_log and store.of_kind("dledger"):
+        yield "a DLedger log, which broker.conf does not say: set enableDLegerCommitLog=true there"
+
+
+def _in_whole_units(settings: Settings) -> Settings:
+    """Return settings with the sizes that a broker makes of those that it was given."""
     units = -(-settings.mapped_file_size_consume_queue // _UNIT_SIZE)
-    settings = replace(settings, mapped_file_size_consume_queue=units * _UNIT_SIZE)
     queue, log = _compaction_sizes(settings)
-    if "compaction_mapped_file_size" in found:
-        log = settings.compaction_mapped_file_size
-    return replace(settings, compaction_cq_mapped_file_size=queue, compaction_mapped_file_size=log), assumed
+    return replace(
+        settings,
+        mapped_file_size_consume_queue=units * _UNIT_SIZE,
+        compaction_cq_mapped_file_size=queue,
+        compaction_mapped_file_size=log,
+    )
 
 
 def _compaction_sizes(settings: Settings) -> tuple[int, int]:
@@ -159,14 +231,27 @@ def _compaction_sizes(settings: Settings) -> tuple[int, int]:
 
 def _given(conf: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
     """Yield (name, value) of the settings in a broker.conf that a broker takes; others keep their default."""
-    for field in fields(Settings):
-        for spelling in SPELLINGS.get(field.name, (_camel_case(field.name),)):
-            if spelling in conf:
-                value = _PARSERS[type(field.default)](conf[spelling])
-                is_size = field.name in _SIZES.values() or field.name in ("max_hash_slot_num", "max_index_num")
+    for one in fields(Settings):
+        parse = _PARSERS.get(type(one.default))
+        for spelling in SPELLINGS.get(one.name, (_camel_case(one.name),)):
+            if parse is not None and spelling in conf:
+                value = parse(conf[spelling])
+                is_size = one.name in _SIZES.values() or one.name in ("max_hash_slot_num", "max_index_num")
                 if value is not None and not (is_size and isinstance(value, int) and value <= 0):
-                    yield field.name, value
+                    yield one.name, value
                     break
+
+
+def spelled(name: str, rules: Rules) -> str:
+    """Return the name by which a release knows a setting that any release knows as `name`."""
+    return next((_spelling(own, rules) for own, known in SPELLINGS.items() if name in known), name)
+
+
+def _spelling(name: str, rules: Rules) -> str:
+    """Return the name of a setting in the broker.conf of a release."""
+    known = SPELLINGS.get(name, (_camel_case(name),))
+    own = _SIZE_NAMES[rules.size_names]
+    return next((spelling for spelling in known if spelling.startswith(own)), known[0])
 
 
 def _camel_case(name: str) -> str:
@@ -207,7 +292,7 @@ def _usual_size(store: Store, kind: str) -> int | None:
     return max(sizes, key=sizes.count, default=None)
 
 
-def _has_rocksdb_queues(store: Store) -> bool:
+def _has_rocksdb_files(store: Store) -> bool:
     """Whether the queues are in RocksDB, and none in files: with both, a broker writes both (double write)."""
     databases = (file.name for file in store.of_kind("rocksdb"))
     in_files = any(file.noted is None for file in store.queue_files)
@@ -216,8 +301,6 @@ def _has_rocksdb_queues(store: Store) -> bool:
 
 def _index_geometry(store: Store) -> Geometry | None:
     """Return slots and entries of the newest index files that tell; None if none does."""
-    if configured := configured_geometry(store):
-        return configured
     for file in reversed(store.index_files[-_ASKED_INDEX_FILES:]):
         for index in read_index_files(store, unread=[], files=[file]):
             if index.geometry and index.entries:

@@ -7,18 +7,33 @@
 
 Source: CommitLog#recoverNormally, #recoverAbnormally, #isMappedFileMatchedRecover, StoreCheckpoint#getMinTimestamp,
 ConsumeQueueStore#isMappedFileMatchedRecover, #getDispatchFromPhyOffset; RocketMQ 4.0.0 to 5.5.0.
+
+How far the log is confirmed, where copies of it decide: duplicationEnable and controller mode.
+
+    log    |rec|rec|rec|rec|rec|
+                       ^ confirmOffset: only what lies before it is dispatched after an unclean exit
+
+Without both, everything is confirmed. Behind the confirmed part the start reads the queue offsets of all records, and
+fails at one of version 2, which it does not expect there.
+
+Source: CommitLog#getConfirmOffset, #recoverAbnormally, ConsumeQueueStore#recoverOffsetTable, #compensateForHA,
+AutoSwitchHAService#computeConfirmOffset; RocketMQ 4.0.0 to 5.5.0.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+
 from rmqinspect.broker.eras import Rules
 from rmqinspect.broker.start_rules import RULES
-from rmqinspect.codec.java_numbers import wrapped_int, wrapped_long
+from rmqinspect.codec.arrays import Bools
+from rmqinspect.codec.java import wrapped_int, wrapped_long
+from rmqinspect.commitlog.records import Records
 from rmqinspect.forecast.check import REASONS
 from rmqinspect.forecast.outcome import Decision, Refusal
-from rmqinspect.forecast.scan import FirstRecord, LogScanner
+from rmqinspect.forecast.scan import Batch, FirstRecord, LogScanner
 from rmqinspect.forecast.settings import Settings
 from rmqinspect.schemas import message
 from rmqinspect.store.model import Segment
@@ -109,7 +124,10 @@ def _words(scanner: LogScanner, choice: _Choice, how: str, *, clean: bool) -> st
     rule = next(rule for rule in RULES if rule.name == ("clean_start" if clean else "unclean_start"))
     if choice.was_found or (how == "third" and len(scanner.segments) >= _THIRD):
         return rule.means[how]
-    return f"the first segment; looked for: {rule.means[how]}"
+    if how == "third":
+        return "the first segment: there are fewer than three"
+    sought = "that begins before the end of the queues" if clean else "older than the checkpoint"
+    return f"searched backwards for a segment {sought}; none found, so from the first"
 
 
 # --- the segment --------------------------------------------------------------------------------
@@ -268,6 +286,7 @@ def _place(
             "accelerated_start",
             "enableAcceleratedRecovery is on, and the checkpoint does not say how far the queues are",
             "set enableAcceleratedRecovery=false in broker.conf",
+            settings=(("enableAcceleratedRecovery", "false"),),
         )
     counted = (queues_end if in_rocksdb else noted) - segment.base
     if counted <= 0:
@@ -281,6 +300,7 @@ def _place(
         "accelerated_start",
         f"enableAcceleratedRecovery is on, and the queues end behind the segment, at {segment.base + counted}",
         "set enableAcceleratedRecovery=false in broker.conf",
+        settings=(("enableAcceleratedRecovery", "false"),),
     )
 
 
@@ -291,3 +311,73 @@ def minimum_time(checkpoint: Mapping[str, int]) -> int:
     """Return StoreCheckpoint#getMinTimestamp: 3 s before the older of two times, as a Java long."""
     older = min(checkpoint.get("physic_msg_timestamp", 0), checkpoint.get("logics_msg_timestamp", 0))
     return max(wrapped_long(older - _MARGIN), 0)
+
+
+def confirmed_offset(rules: Rules, settings: Settings, checkpoint: Mapping[str, int]) -> int | Refusal | None:
+    """Return confirmOffset as recovery begins; None where everything counts as confirmed."""
+    if _has_controller(rules, settings):
+        stored = checkpoint.get("confirm_phy_offset", 0)
+        if settings.is_slave:
+            return stored
+        if rules.controller_master == "log_end":
+            return None
+        if stored <= 0:
+            why = "in controller mode a master asks for the offsets of its copies, which it does not have yet"
+            return Refusal(
+                "checkpoint",
+                "controller_master",
+                why,
+                "start it with brokerRole=SLAVE",
+                settings=(("brokerRole", "SLAVE"),),
+            )
+        return stored
+    if settings.duplication_enable:
+        return checkpoint.get("confirm_phy_offset", 0) if rules.confirm_offset == "checkpoint" else -1
+    return None
+
+
+def are_confirmed(rules: Rules, records: Records, confirmed: int) -> Bools:
+    """Return which records are dispatched after an unclean exit."""
+    begins = records.physical_offset
+    result: Bools = (
+        begins < confirmed if rules.confirmed_dispatch == "begin" else begins + records.total_size <= confirmed
+    )
+    return result
+
+
+def offsets_refusal(
+    rules: Rules,
+    settings: Settings,
+    scanner: LogScanner,
+    segments: Sequence[Segment],
+    begin: int,
+    end: int,
+) -> Refusal | None:
+    """Return why the start fails where it reads the queue offsets behind the confirmed part of the log."""
+    applies = settings.duplication_enable or (rules.ha_offsets == "controller" and settings.enable_controller_mode)
+    begin = max(begin, segments[0].base if segments else 0)
+    number = next((n for n, s in enumerate(segments) if s.base <= begin < s.end), None)
+    if rules.ha_offsets == "none" or not applies or begin >= end or number is None:
+        return None
+    found: list[int] = []
+
+    def look(batch: Batch) -> None:
+        places = batch.records.base + batch.records.starts
+        odd = (batch.records.magic != message.MAGIC_V1) & (places < end)
+        found.extend(places[np.flatnonzero(odd)[:1]].tolist())
+
+    scanner.scan(rules, number, begin - segments[number].base, clean=True, take=look)
+    if not found:
+        return None
+    why = f"the record at {found[0]} is of version 2, behind the confirmed part of the log: Unknown magicCode"
+    return Refusal(
+        segments[number].name,
+        "ha_offsets",
+        why,
+        "start the broker without controller mode and duplication",
+        settings=(("enableControllerMode", "false"), ("duplicationEnable", "false")),
+    )
+
+
+def _has_controller(rules: Rules, settings: Settings) -> bool:
+    return settings.enable_controller_mode and rules.controller_master != "none"

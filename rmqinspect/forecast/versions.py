@@ -2,28 +2,103 @@
 
 A walk is made for each era of the releases asked for; all of them share what is read. Neighbouring eras whose outcomes
 are the same become one. What is lost is counted once for each end of the log that a walk comes to.
+
+What a start means to consumer groups: it changes how far queues reach, and leaves the offsets of groups as they are.
+
+    queue     |#######|.......lost.......|
+              min     new maximum
+    group                        ^ offset   the lost messages behind it were not consumed by it
+                      <- skipped ->         new messages take these queue offsets
+
+A group whose offset lies beyond the maximum is told another one when it asks: the maximum, so that it misses what was
+written before it asked; up to 4.9.3 the beginning of a queue whose minimum is 0. Once the queue has grown beyond the
+offset, it goes on there, and has skipped all up to it.
+
+Source: ConsumerOffsetManager, PullMessageProcessor, DefaultMessageStore#getMessage; RocketMQ 4.0.0 to 5.5.0.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import groupby
+from operator import attrgetter
 
 from rmqinspect.broker.eras import Era, rules_of_start
-from rmqinspect.broker.version_estimate import RELEASES, estimate_version
+from rmqinspect.broker.pull import following_offset
+from rmqinspect.broker.version_estimate import RELEASES, estimate
+from rmqinspect.broker.version_evidence import OtherWriter, gather, names_in, other_writer
+from rmqinspect.commitlog.gaps import holes_in
+from rmqinspect.config.json_files import ConsumerOffset
 from rmqinspect.forecast.evidence import Announce, Evidence
-from rmqinspect.forecast.instead import other_ways, same_answer, without_files
-from rmqinspect.forecast.losses import LossCounter, LossFold
-from rmqinspect.forecast.outcome import Forecast, Outcome, Verdict
+from rmqinspect.forecast.instead import other_ways, remedied, same_answer
+from rmqinspect.forecast.losses import LossCounter, LossFold, count_named, given_up, units_given_up
+from rmqinspect.forecast.outcome import (
+    COSTS,
+    NO_REMEDY,
+    SERVING,
+    Forecast,
+    GroupBeyond,
+    GroupStart,
+    Outcome,
+    QueueOutcome,
+    Remedy,
+    Verdict,
+)
 from rmqinspect.forecast.walk import walk
+from rmqinspect.store.lock import lock_holder, running_broker
 from rmqinspect.store.model import Store
-from rmqinspect.text import text_of
+from rmqinspect.text import count, text_of
+
+
+def note_groups(outcome: Outcome, evidence: Evidence) -> None:
+    """Note what a start means to the groups of a store.
+
+    A queue that is not there is made when it is asked for, and begins at 0; not that of a topic that was deleted.
+    """
+    queues = {(queue.topic, queue.queue_id): queue for queue in outcome.queues}
+    met = [
+        (entry, queues.get(name) or QueueOutcome(*name, 0, 0, 0, 0))
+        for entry in evidence.group_offsets
+        if (name := (entry.topic, entry.queue_id)) in queues or (entry.offset > 0 and entry.topic in evidence.topics)
+    ]
+    outcome.groups_beyond = sorted(
+        GroupBeyond(entry.group, entry.topic, entry.queue_id, entry.offset, queue.max_after)
+        for entry, queue in met
+        if entry.offset > queue.max_after
+    )
+    runs = groupby(met, key=lambda one: one[0].group)  # offsets come by group
+    groups = (_group(outcome.release, group, tuple(run)) for group, run in runs)
+    touched = [group for group in groups if group.queues]
+    outcome.groups = sorted(touched, key=attrgetter("unconsumed", "skips", "again"), reverse=True)
+
+
+def _group(release: str, group: str, met: Sequence[tuple[ConsumerOffset, QueueOutcome]]) -> GroupStart:
+    """Return the sums over the queues of one group."""
+    numbers = {(queue.topic, queue.queue_id): _in_queue(release, entry.offset, queue) for entry, queue in met}
+    touched = {name: of_queue for name, of_queue in numbers.items() if any(of_queue)}
+    unconsumed, skips, again = (sum(of_queue[at] for of_queue in touched.values()) for at in range(3))
+    return GroupStart(group, tuple(sorted(touched)), unconsumed, skips, again)
+
+
+def _in_queue(release: str, offset: int, queue: QueueOutcome) -> tuple[int, int, int]:
+    """Return how many messages of a queue are gone unconsumed, how many new ones are skipped, how many come again."""
+    low, high = queue.min_after, queue.max_after
+    first, end = max(offset, queue.min_before), max(queue.max_before, high + queue.given_twice)
+    unconsumed = max(0, end - max(first, high)) + max(0, min(low, end) - first) * (low > queue.min_before)
+    again = high - following_offset(offset, low, high, release)
+    return unconsumed, max(0, offset - high), max(0, again) if offset > high else 0
+
 
 _SERVES_NOTHING = (
     "no queue leads to what the log holds: consumers get none of it, and queue offsets begin at 0 again; after an "
     "unclean exit (with a file abort) a start makes queues of the part of the log that it scans"
 )
-_LOG_ELSEWHERE = (
-    "the queues belong to a log that is not here: if it lies in another folder (storePathCommitLog), give that one, too"
+_CHECKPOINT_TIMES = ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp")
+_LOG_ELSEWHERE = "the log is not here: if it lies in another folder (storePathCommitLog), give that one, too"
+
+_AS_COPIED = (
+    "a second broker cuts the log and deletes files in its recovery, before it finds the lock taken; what a start does "
+    "to the files as they are now: forecast --as-copied (with --exit clean: after an orderly stop)"
 )
 
 
@@ -35,6 +110,7 @@ class ForecastRequest:
     all_versions: bool = False
     clean_exit: bool | None = None  # None: as the file `abort` says
     count_losses: bool = True  # False: what lies behind the new end is not counted
+    as_copied: bool = False  # walk the files as they are, though a broker runs on them
     instead: bool = False  # price the other ways to start, if this one is not safe
     jobs: int = 1
     progress: Callable[[int], None] | None = None
@@ -43,29 +119,60 @@ class ForecastRequest:
 
 def forecast(store: Store, request: ForecastRequest) -> Forecast:
     """Return what the next start does to a store."""
+    lock_unread: list[str] = []
+    holder = running_broker(store, lock_unread)
+    if holder is not None and not request.as_copied:
+        return _of_running(holder)
     evidence = Evidence(store, request.jobs, request.progress, request.announce)
-    releases, version_from = _releases(store, evidence, request)
+    releases, version_from, other = _releases(store, evidence, request)
     clean = not evidence.has_abort if request.clean_exit is None else request.clean_exit
     teller = Teller(evidence, request)
     found = Forecast(teller.tell_all(releases, clean=clean), version_from=version_from, unread=evidence.unread)
-    if request.instead and found.worst.verdict in (Verdict.LOSES, Verdict.REFUSES):
-        found.instead = other_ways(
-            found.worst,
-            teller.tell,
-            lambda: teller.tell_all(RELEASES, clean=clean),
-            lambda moved: Teller(replace(evidence, store=without_files(store, moved)), request).tell,
-        )
+    found.unread.extend(lock_unread)
+    for outcome in found.outcomes if holder is not None else ():
+        outcome.lock_holder = holder
+        has = "holds the lock of the store" if lock_holder(store) is not None else "has the file lock of the store open"
+        outcome.notes.append(f"a process {has}: this is about the files as they are now")
+    if other is not None:
+        found.other_writer = other.about_starts
+        for outcome in found.outcomes:
+            outcome.assumptions.append(found.other_writer)
+    for outcome in found.outcomes if other is None else ():
+        if outcome.verdict in SERVING:
+            outcome.lost_queues = evidence.lost_queues(outcome)
+    if request.instead and found.worst.verdict in COSTS:
+        tellers = {NO_REMEDY: teller}
+
+        def after(remedy: Remedy) -> Teller:
+            if remedy not in tellers:
+                tellers[remedy] = Teller(replace(evidence, store=remedied(store, remedy)), request, store)
+            return tellers[remedy]
+
+        found.instead = other_ways(found.worst, store, after)
     return found
 
 
-def _releases(store: Store, evidence: Evidence, request: ForecastRequest) -> tuple[Sequence[str], str]:
+def _of_running(holder: int) -> Forecast:
+    """Return the forecast for a store that a broker runs on: nothing is walked.
+
+    A second broker loads and recovers first, and so cuts the log and deletes files; only then it tries to take the
+    lock, and fails. Source: BrokerController#initialize (DefaultMessageStore#load, #recover), BrokerController#start
+    (DefaultMessageStore#start: "Lock failed,MQ already started"); the same in 4.2.0, 4.9.7, 5.3.3 and 5.5.0.
+    """
+    why = "a broker runs on this store"
+    return Forecast([Outcome("", "", False, Verdict.RUNS, unknown=why, notes=[_AS_COPIED], lock_holder=holder)])
+
+
+def _releases(
+    store: Store, evidence: Evidence, request: ForecastRequest
+) -> tuple[Sequence[str], str, OtherWriter | None]:
+    """Return the releases, why these, and who else wrote the store: of given ones only by the names of its files."""
     if request.all_versions:
-        return RELEASES, "all"
+        return RELEASES, "all", other_writer(names_in(store))
     if request.release is not None:
-        return (request.release,), "given"
-    reached = evidence.queues.last_offsets
-    found = estimate_version(store, reached, None)
-    return found.releases, ", ".join(found.clues)
+        return (request.release,), "given", other_writer(names_in(store))
+    found = estimate(gather(store, *evidence.samples, []))
+    return found.releases, ", ".join(found.clues), found.other
 
 
 def _one_of_each_era(releases: Sequence[str]) -> Iterable[str]:
@@ -89,8 +196,10 @@ def _merged(outcomes: Sequence[Outcome], releases: Sequence[str]) -> Iterable[Ou
 class Teller:
     """Walks the starts of one store, and prices them."""
 
-    def __init__(self, evidence: Evidence, request: ForecastRequest) -> None:
+    def __init__(self, evidence: Evidence, request: ForecastRequest, store: Store | None = None) -> None:
+        """Take what is walked; `store` as it is now, where that is what a remedy makes of it."""
         self._evidence = evidence
+        self._store = store or evidence.store
         self._counts = request.count_losses
         self._losses = LossCounter(evidence.store, evidence.jobs, evidence.progress, evidence.unread)
 
@@ -100,33 +209,91 @@ class Teller:
 
     def tell(self, release: str, clean: bool) -> Outcome:
         """Return the outcome of a start of one release after a clean or an unclean exit."""
-        outcome = walk(self._evidence, release, rules_of_start(release), clean=clean)
+        rules = rules_of_start(release)
+        outcome = walk(self._evidence.of_release(rules), release, rules, clean=clean)
         outcome.losses_counted = self._counts
         if outcome.refusal is not None or outcome.unknown is not None:
+            outcome.verdict = verdict_of(outcome, cuts_records=False)
             return outcome
+        store = self._evidence.store
         if self._counts:
             fold = self._losses.behind(outcome.end_offset)
+            for taken in self._given_up:
+                both = LossFold()
+                both.join(fold)
+                both.join(taken)
+                fold = both
             outcome.losses = fold.losses()
+            count_named(store, outcome.queues, fold.gaps, outcome.losses, self._evidence.unread)
             _note_given_twice(outcome, fold)
+        cuts = bool(outcome.losses.messages) if self._counts else self._loses_any(outcome)
+        if self._store is not store:
+            outcome.unreachable += units_given_up(self._store, store, outcome, self._evidence.unread)
         _note_units(outcome)
-        if outcome.min_offset < 0 and outcome.losses.units:
+        if self._counts or not cuts:
+            _note_gone(outcome)
+        outcome.holes = [(hole.start, hole.end) for hole in holes_in(self._evidence.store)]
+        outcome.proofs = list(_proofs(outcome, self._evidence, cuts_records=cuts))
+        if outcome.min_offset < 0 and outcome.proofs and not cuts:
             outcome.notes.append(_LOG_ELSEWHERE)
         if _serves_nothing(outcome):
             outcome.notes.append(_SERVES_NOTHING)
-        outcome.verdict = verdict_of(outcome)
-        if not self._counts and self._losses.any_behind(outcome.end_offset):
-            outcome.verdict = Verdict.LOSES
+        note_groups(outcome, self._evidence)
+        outcome.verdict = verdict_of(outcome, cuts_records=cuts)
         return outcome
 
+    @cached_property
+    def _given_up(self) -> list[LossFold]:
+        """The sums of each segment that a remedy takes out of the log."""
+        taken = given_up(self._store, self._evidence.store, self._evidence.unread)
+        return [self._losses.of_segment(segment, first) for segment, first in taken]
 
-def verdict_of(outcome: Outcome) -> Verdict:
-    """Return the verdict of a start that was walked to its end.
+    def _loses_any(self, outcome: Outcome) -> bool:
+        """Return whether a start gives up a record, where they are not counted."""
+        for fold in self._losses.beginnings_behind(outcome.end_offset):
+            losses = fold.losses()
+            count_named(self._evidence.store, outcome.queues, fold.gaps, losses, self._evidence.unread)
+            if losses.messages:
+                return True
+        return False
 
-    Queues that are deleted because the log is not there are a loss, too: if it is only in another place, nothing leads
-    to its messages any more.
+
+def verdict_of(outcome: Outcome, *, cuts_records: bool) -> Verdict:
+    """Return the verdict of a start from what it does; `cuts_records`: records lie behind the new end of the log."""
+    if outcome.unknown is not None:
+        return Verdict.UNKNOWN
+    if outcome.refusal is not None:
+        return Verdict.REFUSES
+    if outcome.proofs:
+        return Verdict.EMPTY
+    return Verdict.LOSES if cuts_records or outcome.unreachable else Verdict.SAFE
+
+
+def _proofs(outcome: Outcome, evidence: Evidence, *, cuts_records: bool) -> Iterator[str]:
+    """Yield what proves a log, or queues, that the broker begins without; nothing where it has them.
+
+    A log of one empty segment may have lost all others to retention: only units that point into it prove more.
     """
-    without_log = outcome.min_offset < 0 and outcome.losses.units
-    return Verdict.LOSES if outcome.losses.messages or outcome.unreachable or without_log else Verdict.SAFE
+    units = outcome.losses.units
+    if _serves_nothing(outcome):
+        yield f"{count(outcome.end_offset - outcome.min_offset, 'byte')} of log"
+    elif outcome.min_offset >= 0:
+        if outcome.min_offset == outcome.end_offset and units and not cuts_records:
+            yield count(units, "queue unit")
+    else:
+        index_files = len(outcome.index_files_after) + len(outcome.deleted_index_files)
+        units = units or sum(queue.max_before - queue.min_before for queue in outcome.queues)
+        groups = {entry.group for entry in evidence.group_offsets if entry.offset > 0}
+        for number, what in (
+            (len(evidence.store.segments) * cuts_records, "segment"),
+            (units, "queue unit"),
+            (index_files, "index file"),
+            (len(groups), "consumer group"),
+        ):
+            if number:
+                yield count(number, what)
+        if any(evidence.checkpoint.get(name, 0) > 0 for name in _CHECKPOINT_TIMES):
+            yield "the checkpoint"
 
 
 def _serves_nothing(outcome: Outcome) -> bool:
@@ -134,6 +301,19 @@ def _serves_nothing(outcome: Outcome) -> bool:
     return 0 <= outcome.min_offset < outcome.end_offset and all(
         queue.min_after >= queue.max_after for queue in outcome.queues
     )
+
+
+def _note_gone(outcome: Outcome) -> None:
+    """Note which cut units lead to no record now, and which deleted segments hold none; `losses` are counted.
+
+    A unit that is put at another queue offset is cut and added.
+    """
+    losses = outcome.losses
+    put_again = sum(min(queue.cut, queue.added) for queue in outcome.queues)
+    if outcome.min_offset >= 0:
+        outcome.units_without_record = max(0, losses.units - losses.messages - outcome.unreachable - put_again)
+    if outcome.rejected is None:
+        outcome.empty_segments = [base for base in outcome.deleted_segments if base >= (losses.end or 0)]
 
 
 def _note_units(outcome: Outcome) -> None:

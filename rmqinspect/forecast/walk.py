@@ -19,22 +19,23 @@ Source: DefaultMessageStore#load, #recover, #start; CommitLog#recoverNormally, #
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from rmqinspect.broker.eras import Rules, first_release
+from rmqinspect.broker.eras import Rules
+from rmqinspect.broker.start_rules import first_release
 from rmqinspect.codec.arrays import Bools
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.config_files import read_config_files
-from rmqinspect.forecast.confirmed import are_confirmed, confirmed_offset, offsets_refusal
 from rmqinspect.forecast.dledger import record_scan, recover_ledger
 from rmqinspect.forecast.evidence import Evidence
-from rmqinspect.forecast.groups import groups_beyond
-from rmqinspect.forecast.index_files import IndexState
-from rmqinspect.forecast.load import Loaded, load
-from rmqinspect.forecast.outcome import Decision, Outcome, Refusal, Verdict
+from rmqinspect.forecast.index_files import INDEX_IS_FILE, IndexState
+from rmqinspect.forecast.load import ABORT_DELETED, Loaded, deletes_abort, load
+from rmqinspect.forecast.mapped_files import abort_refusal, folder_refusal, open_refusal
+from rmqinspect.forecast.outcome import Decision, Outcome, Refusal
+from rmqinspect.forecast.queue_ends import SIMPLE_FOLDER
 from rmqinspect.forecast.queues import Queues
 from rmqinspect.forecast.queues_in_rocksdb import RocksdbQueues, RocksdbTable
-from rmqinspect.forecast.reput import reput
-from rmqinspect.forecast.scan import Batch, Scan
-from rmqinspect.forecast.start_segment import start_segment
+from rmqinspect.forecast.scan import Batch, Scan, reput
+from rmqinspect.forecast.settings import contradictions
+from rmqinspect.forecast.start_segment import are_confirmed, confirmed_offset, offsets_refusal, start_segment
 from rmqinspect.store.model import Segment
 from rmqinspect.text import count
 
@@ -44,13 +45,15 @@ Take = Callable[[Batch], None]
 def walk(evidence: Evidence, release: str, rules: Rules, *, clean: bool) -> Outcome:
     """Return what a start by the rules of a release does, apart from what is lost (`losses`).
 
-    The outcome has no verdict yet where the start comes to its end.
+    The outcome has no verdict yet.
     """
     outcome = Outcome(release, release, clean)
     if evidence.unknown is not None:
         outcome.unknown = evidence.unknown
         return outcome
     outcome.assumptions = list(evidence.assumptions)
+    outcome.conf_notes = list(contradictions(evidence.store, evidence.settings, rules))
+    outcome.notes += outcome.conf_notes
     start = _Walk(evidence, rules, clean, outcome)
     try:
         start.run()
@@ -59,8 +62,6 @@ def walk(evidence: Evidence, release: str, rules: Rules, *, clean: bool) -> Outc
     except Unreadable as error:
         outcome.unknown = str(error)
     start.note_deleted()
-    if outcome.refusal is not None:
-        outcome.verdict = Verdict.REFUSES
     return outcome
 
 
@@ -81,6 +82,7 @@ class _Walk:
     index: IndexState = field(init=False)
     is_loaded: bool = False  # all of these are there
     confirmed: int | None = None  # confirmOffset; None: all of the log
+    deleted_last: list[str] = field(default_factory=list)  # by what is loaded behind recovery
 
     def run(self) -> None:
         """Walk the start to where it ends."""
@@ -92,7 +94,10 @@ class _Walk:
         else:
             self._recover_nothing()
         self._correct()
-        for refusal in (self.index.refusal, last):  # load fails because of these, behind recovery
+        # Load fails because of these, behind recovery, and start() at the last one.
+        self._end_if(self.index.refusal)
+        self.outcome.deleted_files += self.deleted_last
+        for refusal in (last, abort_refusal(self.evidence.store, self.rules)):
             self._end_if(refusal)
         self._end_if(None, unknown)
 
@@ -106,7 +111,9 @@ class _Walk:
         outcome.notes += config.notes
         outcome.decisions += config.decisions
         outcome.deleted_files += config.deleted
+        self.deleted_last = config.deleted_last
         self._end_if(config.first)
+        self._open()
         table = evidence.rocksdb_queues if evidence.settings.has_rocksdb_queues else None
         if evidence.settings.has_rocksdb_queues:
             if self.rules.rocksdb_queues == "absent":
@@ -120,6 +127,7 @@ class _Walk:
         outcome.decisions += self.loaded.decisions
         outcome.deleted_files += self.loaded.deleted
         self._end_if(self.loaded.refusal, self.loaded.unknown)
+        self._end_if(folder_refusal(evidence.store, "checkpoint"))
         self.index = evidence.index.load(self.rules, evidence.checkpoint, clean=self.clean)
         outcome.decisions += self.index.decisions
         unknown = self.index.unknown or config.unknown
@@ -136,6 +144,16 @@ class _Walk:
         self.is_loaded = True
         self._decide("queues", f"the queues reach {self.queues.max_physic_offset}", inputs, source)
         return config.last, unknown
+
+    def _open(self) -> None:
+        """Open what a start opens before it loads anything."""
+        store, settings = self.evidence.store, self.evidence.settings
+        refusal = open_refusal(store, self.rules, settings)
+        # Without its lock there is no store yet that could be shut down.
+        if refusal is not None and refusal.file != "lock" and deletes_abort(store, self.rules, settings, 0):
+            self.outcome.deleted_files.append("abort")
+            self.outcome.notes.append(ABORT_DELETED)
+        self._end_if(refusal)
 
     # --- recovery -------------------------------------------------------------------------------
 
@@ -167,7 +185,7 @@ class _Walk:
         scan = scanner.scan(
             self.rules, start.segment, start.position, clean=self.clean, take=take, counted=start.counted
         )
-        self._end_if(self.queues.refusal)
+        self._end_if(self.queues.refusal or self.index.stuck)
         self._note_scan(scan)
         self._cut_queues(reached, scan.end)
         left = self._cut_log(segments, scan.end)
@@ -311,26 +329,43 @@ class _Walk:
             return
         if settings.duplication_enable and self.rules.reput_from == "queue_end":
             why = "with duplicationEnable dispatch waits for confirmOffset, which a start leaves at -1"
-            self._end_if(Refusal("commitlog", "reput_from", why, "set duplicationEnable=false in broker.conf"))
+            self._end_if(
+                Refusal(
+                    "commitlog",
+                    "reput_from",
+                    why,
+                    "set duplicationEnable=false in broker.conf",
+                    settings=(("duplicationEnable", "false"),),
+                )
+            )
         known = self.outcome.dispatch_start
         self.outcome.dispatch_start = begin if known is None else min(begin, known)
         stuck = reput(self.evidence.store, segments, self.rules, settings, begin, end, self._dispatch)
-        self._end_if(self.queues.refusal)
+        self._end_if(self.queues.refusal or self.index.stuck)
         if stuck is not None:
             why = f"dispatch does not get past {stuck}, and the start waits for it forever"
             self._end_if(Refusal("commitlog", "reput_from", why, "restore what is missing or damaged there"))
 
     def _correct(self) -> None:
         """Correct the minimum of each queue, and describe what is left."""
-        outcome, index = self.outcome, self.index
+        evidence, outcome, index = self.evidence, self.outcome, self.index
         if outcome.dispatch_start is not None and outcome.dispatch_start >= outcome.end_offset:
             outcome.dispatch_start = None  # nothing lies behind it
         refusal = self.queues.correct_minimum(outcome.min_offset)
         outcome.queues = self.queues.outcomes(range(max(0, outcome.min_offset), outcome.end_offset))
-        outcome.unreachable = sum(queue.unreachable for queue in outcome.queues)
-        outcome.groups_beyond = groups_beyond(self.evidence.group_offsets, outcome.queues)
+        outcome.unreachable = sum(queue.unreachable for queue in outcome.queues) + self.queues.dropped
+        if self.queues.failed_at is not None:
+            outcome.blocked_by = self.queues.failed_at[0]
+            outcome.notes.append(
+                "{} is a file: the unit of the record at {} cannot be written, which is tried for 30 "
+                "seconds; from there on no queue gets a unit".format(*self.queues.failed_at)
+            )
+        elif evidence.store.has_file(SIMPLE_FOLDER) and isinstance(self.queues, Queues):
+            outcome.blocked_by = SIMPLE_FOLDER
+        if index.is_file and index.stuck is None:
+            outcome.notes.append(INDEX_IS_FILE)
         outcome.new_index_files = index.new
-        outcome.index_entries_behind = index.entries_behind(outcome.end_offset)
+        outcome.index_entries_behind = index.entries_behind(outcome.end_offset, evidence.unread)
         self._end_if(refusal)
 
     # --- what the outcome says ------------------------------------------------------------------
@@ -368,7 +403,8 @@ def _end_of_log(segments: Sequence[Segment], end: int, size: int) -> int:
     Source: MappedFileQueue#truncateDirtyFiles, #getMaxOffset.
     """
     base = segments[-1].base
-    return base + end % size if base <= end < base + size else base + size
+    position = end % size if end >= 0 else -(-end % size)  # as in Java
+    return base + position if base <= end < base + size else base + size
 
 
 def _last_names(paths: Sequence[str]) -> list[str]:

@@ -14,15 +14,16 @@ What is not covered is the caller's to scan. What an entry points at is the call
 Source: IndexFile, IndexService; RocketMQ 4.0.0 to 5.5.0.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import islice, pairwise
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rmqinspect.codec.arrays import Ints, Units
+from rmqinspect.codec.ranges import Span, merge
 from rmqinspect.errors import Unreadable
 from rmqinspect.index.geometry import (
     DEFAULT_GEOMETRY,
@@ -38,7 +39,6 @@ from rmqinspect.index.geometry import (
 from rmqinspect.store.model import Store, StoreFile
 from rmqinspect.store.reader import FileReader, open_file
 
-Span = tuple[int, int]
 Follows = Callable[[int, int], bool]
 
 # A file with up to so many entries is read whole; of a larger one, chains and samples.
@@ -100,56 +100,29 @@ def sample_places(files: Sequence[IndexFile]) -> Iterator[int]:
                 yield from _places(read_entries(reader, index.geometry, number, 1)).tolist()
 
 
-def merge(spans: Iterable[Span], within: int = 0) -> list[Span]:
-    """Return spans ascending and disjoint; those up to `within` bytes apart become one."""
-    merged: list[Span] = []
-    for start, end in sorted(span for span in spans if span[0] < span[1]):
-        if merged and start <= merged[-1][1] + within:
-            merged[-1] = merged[-1][0], max(end, merged[-1][1])
-        else:
-            merged.append((start, end))
-    return merged
-
-
-def intersect(spans: Sequence[Span], others: Sequence[Span]) -> list[Span]:
-    """Return what lies in spans of both; each is ascending and disjoint, and so is the result."""
-    common: list[Span] = []
-    at = 0
-    for start, end in spans:
-        while at < len(others) and others[at][1] <= start:
-            at += 1
-        for first, last in islice(others, at, None):
-            if first >= end:
-                break
-            common.append((max(start, first), min(end, last)))
-    return common
-
-
-def uncovered(covered: Iterable[Span], whole: Span) -> list[Span]:
-    """Return what of `whole` no covered span holds; `covered` is ascending and disjoint."""
-    borders = [whole[0], *(border for span in covered for border in span), whole[1]]
-    pairs = ((max(start, whole[0]), min(end, whole[1])) for start, end in zip(borders[::2], borders[1::2], strict=True))
-    return [pair for pair in pairs if pair[0] < pair[1]]
-
-
 class _Contradiction(Exception):
     """A file whose parts do not fit each other."""
 
 
-def usable_files(store: Store) -> list[IndexFile]:
+def usable_files(store: Store, unread: list[str] | None = None) -> list[IndexFile]:
     """Return the index files with a header and a geometry, in order.
 
-    A geometry that fits the size is taken as it is: in a wrong one the file contradicts itself.
+    A geometry that fits the size is taken as it is: in a wrong one the file contradicts itself. Files that cannot be
+    read are left out, and the errors added to `unread`.
     """
     likely = (DEFAULT_GEOMETRY, configured_geometry(store))
     known = {geometry.size: geometry for geometry in likely if geometry is not None}
     files = []
     for file in store.index_files:
-        with suppress(Unreadable):
+        try:
             index = _with_geometry(store, file, known)
-            if index is not None and index.geometry is not None and index.header is not None:
-                known[file.size] = index.geometry
-                files.append(index)
+        except Unreadable as error:
+            if unread is not None:
+                unread.append(str(error))
+            continue
+        if index is not None and index.geometry is not None and index.header is not None:
+            known[file.size] = index.geometry
+            files.append(index)
     return files
 
 

@@ -84,6 +84,25 @@ def unread_databases(store: Store, holds: str) -> list[Database]:
     return [one for one in used_databases(store) if one.holds == holds and one.place not in store.unpacked]
 
 
+# What a store may keep in databases -> names of their folders, and where files hold it otherwise.
+_KEEPS: dict[str, tuple[tuple[str, ...], Place]] = {
+    "queues": (("consumequeue", "consumequeue_rocksdb"), ("consumequeue",)),
+    "consumer offsets": (("consumerOffsets", "metadata", "rdb"), ("config", "consumerOffset.json")),
+    "topics": (("topics", "metadata", "rdb"), ("config", "topics.json")),
+}
+
+
+def why_unknown(store: Store, what: str, *place: str) -> str | None:
+    """Return why nothing can be said of queues, consumer offsets or topics that a store does not show; None if it can.
+
+    `place`: below the folder, such as topic and queue. What is not read is neither there nor absent.
+    """
+    folders, files = _KEEPS[what]
+    if any(one.place[-1] in folders and one.place not in store.unpacked for one in used_databases(store)):
+        return f"{what} are in RocksDB, which is not read"
+    return f"{what} could not be read" if store.hides(*files, *place) else None
+
+
 def _files_in(store: Store, place: Place) -> Iterable[StoreFile]:
     # A name lacks the folder that was given by itself; behind a link, a path has another folder.
     return (

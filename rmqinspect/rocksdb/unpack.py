@@ -10,32 +10,101 @@ and JSON files, so every table and every check works on them.
 
 Needs the library `rocksdict`, an extra. Sources: RocksDBConsumeQueueTable, RocksDBConsumeQueueOffsetTable,
 RocksDBConfigManager; RocketMQ 5.1.4 to 5.5.0.
+
+Runs the process that opens databases, as often as it takes to get past those that end it.
+
+jobs: A B C    process 1: A read, ended in B    process 2: C read    -> B failed, with RocksDB's own words
 """
 
 import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib.util import find_spec
 from typing import Any
 
-from rmqinspect.consumequeue.bounds import peek_queues
+from rmqinspect.consumequeue.bounds import last_places
 from rmqinspect.errors import NotInstalled, Unreadable
-from rmqinspect.rocksdb.apart import read_apart
 from rmqinspect.rocksdb.databases import ENTRIES, QUEUES, Database, used_databases
-from rmqinspect.rocksdb.job import INDEX, Job
+from rmqinspect.rocksdb.job import INDEX, PROCESS_OUTPUT, Job
 from rmqinspect.schemas.consumequeue import QueueUnit
-from rmqinspect.store.evidence import refuse_inside
 from rmqinspect.store.model import NotedEnds, Oddity, QueueFile, Store, StoreFile
-from rmqinspect.store.reader import open_file
+from rmqinspect.store.reader import open_file, refuse_inside
 from rmqinspect.system import uri
 from rmqinspect.text import count, describe_size, escape, text_of
 from rmqinspect.topics import LMQ_PREFIX
 
-INSTALL = "pip install 'rmqinspect[rocksdb]'"
+_COMMAND = (sys.executable, "-m", "rmqinspect.rocksdb.readers")
+_NO_REASON = "it gave no reason"
+_RAISED = "Exception: "  # begins what rocksdict raises, at the end of a traceback
+
+
+def read_apart(jobs: Sequence[Job], folder: str) -> dict[str, str]:
+    """Read databases in another process; return why, by the folder of the job, for those that could not be read.
+
+    `folder` is writable, for what the process is told and prints. A reason is as long as RocksDB made it, and not
+    escaped.
+    """
+    failed: dict[str, str] = {}
+    while jobs:
+        ended = _run(jobs, folder)
+        rest = [job for job in jobs if not os.path.exists(os.path.join(job.folder, INDEX))]
+        if rest:
+            failed[rest[0].folder] = ended
+        jobs = rest[1:]
+    return failed
+
+
+def _run(jobs: Sequence[Job], folder: str) -> str:
+    """Run the process; return how it ended."""
+    told, printed = os.path.join(folder, "jobs.jsonl"), os.path.join(folder, PROCESS_OUTPUT)
+    with open(told, "w", encoding="utf-8") as lines:
+        lines.writelines(json.dumps(asdict(job)) + "\n" for job in jobs)
+    # A Python that finds this package the way this process did, wherever that was started.
+    places = os.pathsep.join(place or os.getcwd() for place in sys.path)
+    with open(printed, "wb") as output:
+        process = subprocess.Popen(
+            [*_COMMAND, told],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env={**os.environ, "PYTHONPATH": places},
+        )
+        try:
+            status = process.wait()
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+    if status < 0:
+        return f"it ended its process with signal {-status} ({_signal_name(-status)})"
+    return _reason(printed)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"
+
+
+def _reason(path: str) -> str:
+    """Return the message of the exception that ended the process, in one line; RocksDB's may have several."""
+    with open(path, encoding="utf-8", errors="replace") as output:
+        lines = [line.strip() for line in output if line.strip()]
+    raised = [number for number, line in enumerate(lines) if line.startswith(_RAISED)]
+    message = " ".join(lines[raised[-1] if raised else -1 :]).removeprefix(_RAISED)
+    return message or _NO_REASON
+
+
+# Not by the package's name: it is in no index, and whoever takes it there would own the host of the reader.
+INSTALL = "pip install '.[rocksdb]' in a clone of rmqinspect"
 
 # Follows the folder in the names of unpacked files.
 _UNPACKED = " (RocksDB)"
@@ -260,8 +329,7 @@ def _with_queues(store: Store, files: Sequence[QueueFile], reach: int) -> Store:
 
 def _reach_of_files(store: Store) -> int:
     """Return the last physical offset that a queue in files points at, -1 without one."""
-    ends = (queue.last_physical_offset for queue in peek_queues(store, []))
-    return max((end for end in ends if end is not None), default=-1)
+    return max(last_places(store, []), default=-1)
 
 
 @dataclass(slots=True)

@@ -11,17 +11,15 @@ from typing import NamedTuple
 from rmqinspect.broker.dispatch import has_queue_unit
 from rmqinspect.codec import message_id as ids
 from rmqinspect.codec.decompress import decompress
-from rmqinspect.codec.fields import FieldRow, ParsedFields, walk_fields
-from rmqinspect.commitlog.locate import Spot, locate, what_begins
+from rmqinspect.codec.layout import FieldRow, ParsedFields, walk_fields
+from rmqinspect.commitlog.record_reader import OpenSegment, RecordReader, Spot
 from rmqinspect.errors import BadRecord
 from rmqinspect.find.queue_units import Reference, find_references
+from rmqinspect.rocksdb.databases import why_unknown
 from rmqinspect.schemas import dledger, message
 from rmqinspect.schemas.message import SysFlag
-from rmqinspect.show.cause import explain_spot
-from rmqinspect.show.field_notes import compression_name
-from rmqinspect.show.record import describe_entry_head, describe_items, describe_record
+from rmqinspect.show.record import compression_name, describe_entry_head, describe_items, describe_record
 from rmqinspect.store.model import Store
-from rmqinspect.store.reader import open_file
 from rmqinspect.text import count, describe_offset, escape
 
 _FIRST_READ = 64 << 10  # bytes; holds nearly every record
@@ -96,11 +94,16 @@ def inspect_offset(
     :raises NothingFound: no segment holds the offset.
     :raises Unreadable: an I/O error.
     """
-    spot = locate(store, asked)
-    raw = _read(spot, max_body)
-    if spot.kind == "zeros":
-        return Inspected(asked, spot, b"", [], [], None, "", list(_zero_facts(spot)))
-    neighbours = list(_neighbours(store, spot))
+    with RecordReader(store) as log:
+        spot = log.locate(asked)
+        if spot.kind == "zeros":
+            return Inspected(asked, spot, b"", [], [], None, "", list(_zero_facts(spot)))
+        segment = log.opened(spot.segment)
+        raw = _read(segment, spot, max_body)
+        neighbours = list(_neighbours(store, segment, spot))
+        entry_rows = []
+        if spot.entry is not None:
+            entry_rows = describe_entry_head(segment.read_at(spot.entry, spot.start - spot.entry), spot.entry)
     if spot.kind == "entry":
         rows = describe_entry_head(raw, spot.start)
         content = raw[dledger.EntryHead.sizeof() :]
@@ -109,43 +112,34 @@ def inspect_offset(
         rows = describe_entry_head(raw[: dledger.EntryBlank.sizeof()], spot.start)
         return Inspected(asked, spot, raw, rows, [], None, "", neighbours)
     rows = describe_record(raw, spot.start, spot.start - spot.segment.base, zone)
-    entry_rows = _entry_rows(spot)
     if spot.kind == "blank":
         return Inspected(asked, spot, raw, rows, entry_rows, None, "", neighbours)
     record = walk_fields(message.Message.subcons, raw, spot.start)
     body, note, undecodable = _readable_body(record, raw_body, max_body)
     facts = [Fact("body", note, True)] if undecodable else []
-    cause = explain_spot(store, spot, (*rows, *entry_rows))
-    facts += [Fact("cause", cause)] if cause else []
+    if any(row.problem for row in (*rows, *entry_rows)):
+        from rmqinspect.damage.diagnose import explain_damage  # compiles loops, which sound records do without
+
+        cause = explain_damage(store, spot.segment, spot.start if spot.entry is None else spot.entry)
+        facts += [Fact("cause", cause)] if cause else []
     facts += [*neighbours, *_identity_facts(record, identity)]
     if record.reason is None:
         facts += _queue_unit_facts(store, record)
     return Inspected(asked, spot, raw, rows, entry_rows, body, note, facts)
 
 
-def _entry_rows(spot: Spot) -> list[FieldRow]:
-    """Return the rows of the DLedger entry head in front of a record, [] without one."""
-    if spot.entry is None:
-        return []
-    with open_file(spot.segment) as reader:
-        head = reader.read(spot.entry - spot.segment.base, spot.start - spot.entry)
-    return describe_entry_head(head, spot.entry)
-
-
-def _read(spot: Spot, max_body: int) -> bytes:
+def _read(segment: OpenSegment, spot: Spot, max_body: int) -> bytes:
     """Return the bytes from the start of the spot to its end; without an end, as many as its lengths claim."""
     limit = max_body + _FIRST_READ
-    position = spot.start - spot.segment.base
-    with open_file(spot.segment) as reader:
-        if spot.end is not None and spot.kind != "blank":
-            return reader.read(position, min(spot.end - spot.start, limit))
-        content = reader.read(position, _FIRST_READ)
-        if spot.kind == "record":
-            record = walk_fields(message.Message.subcons, content)
-            claimed = max(record.number("total_size"), record.end + record.number("body_size") + _FIRST_READ)
-            if record.reason is not None and claimed > len(content):
-                content = reader.read(position, min(claimed, limit))
-        return content
+    if spot.end is not None and spot.kind != "blank":
+        return segment.read_at(spot.start, min(spot.end - spot.start, limit))
+    content = segment.read_at(spot.start, _FIRST_READ)
+    if spot.kind == "record":
+        record = walk_fields(message.Message.subcons, content)
+        claimed = max(record.number("total_size"), record.end + record.number("body_size") + _FIRST_READ)
+        if record.reason is not None and claimed > len(content):
+            content = segment.read_at(spot.start, min(claimed, limit))
+    return content
 
 
 def _readable_body(record: ParsedFields, raw_body: bool, max_body: int) -> tuple[bytes | None, str, bool]:
@@ -174,9 +168,8 @@ def _frame_text(start: int, end: int) -> str:
     return f"record {describe_offset(start)} to {describe_offset(end)}, {count(end - start, 'byte')}"
 
 
-def _neighbours(store: Store, spot: Spot) -> Iterator[Fact]:
+def _neighbours(store: Store, segment: OpenSegment, spot: Spot) -> Iterator[Fact]:
     """Yield what ends where the spot begins, and what begins where it ends."""
-    segment = spot.segment
     border = spot.start if spot.entry is None else spot.entry
     if spot.previous is not None:
         yield Fact("previous", _frame_text(spot.previous.start, spot.previous.end))
@@ -187,16 +180,14 @@ def _neighbours(store: Store, spot: Spot) -> Iterator[Fact]:
     if spot.end is None:
         yield Fact("next", "unknown: the end of this is not confirmed")
         return
-    if spot.end >= segment.end:
+    if spot.end >= spot.segment.end:
         after = next((other for other in store.segments if other.base == spot.end), None)
         name = f"segment {after.name} begins there" if after else "the last segment ends here"
         yield Fact("next", f"{describe_offset(spot.end)}: {name}")
         return
-    with open_file(segment) as reader:
-        begins = what_begins(reader, segment, spot.end)
-        zeros = begins is None and not any(reader.read(spot.end - segment.base, 4096))
+    begins = segment.what_begins(spot.end)
     if begins is None:
-        what = "zeros: the log ends, or a gap begins" if zeros else "no record"
+        what = "zeros: the log ends, or a gap begins" if segment.is_zero_at(spot.end) else "no record"
         yield Fact("next", f"{describe_offset(spot.end)}: {what}")
     elif begins[2] is None:
         yield Fact("next", f"{describe_offset(begins[1])}: an unconfirmed {begins[0]}")
@@ -217,20 +208,21 @@ def _identity_facts(record: ParsedFields, identity: ids.OffsetId | None) -> Iter
 
 def _queue_unit_facts(store: Store, record: ParsedFields) -> Iterator[Fact]:
     if not store.queue_files:
-        yield Fact("queue unit", "not searched: no consume queue files given")
+        yield Fact("queue unit", f"not searched: {why_unknown(store, 'queues') or 'no consume queue files given'}")
         return
     references, wanted = find_references(store, record), has_queue_unit(record.number("sys_flag"))
     if not references:
-        yield Fact("queue unit", "none found" if wanted else "none: prepared and rollback records have none")
+        why = why_unknown(store, "queues", record.topic, str(record.number("queue_id")))
+        none = f"not known: {why}" if why else "none found"
+        yield Fact("queue unit", none if wanted else "none: prepared and rollback records have none")
     for reference in references:
         yield Fact("queue unit", _queue_unit_text(reference, wanted), reference.disagrees and wanted)
 
 
 def _queue_unit_text(reference: Reference, wanted: bool) -> str:
-    unit = reference.unit
     place = f"{escape(reference.file.name)} at {describe_offset(reference.position)}"
-    points = f"{unit.number('physical_offset')}, {count(unit.number('size'), 'byte')}"
-    text = f"{place}: unit {reference.number} -> {points}, tags code {unit.number('tags_code')}"
+    points = f"{reference.place}, {count(reference.size, 'byte')}"
+    text = f"{place}: unit {reference.number} -> {points}, tags code {reference.tags_code}"
     if not wanted:
         return f"{text}; of another record: prepared and rollback records have none"
     return f"{text}: {'differs: ' + '; '.join(reference.problems) if reference.problems else 'ok'}"

@@ -6,25 +6,28 @@ of the log. What these do not tell stays open.
 
 import re
 from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 
+from rmqinspect.broker.config_gone import gone_config
+from rmqinspect.broker.eras import searches_minimum
 from rmqinspect.broker.version_estimate import VersionEstimate, estimate
 from rmqinspect.broker.version_evidence import gather
 from rmqinspect.codec.layout import parse
 from rmqinspect.commitlog.gaps import Gap, holes_in
-from rmqinspect.commitlog.sample import sample_edges
-from rmqinspect.commitlog.tail import LogEnd, find_log_end, holds_data
+from rmqinspect.commitlog.tail import LogEnd, find_log_end, holds_data, sample_edges
 from rmqinspect.config.checkpoint import read_checkpoint
 from rmqinspect.config.json_files import read_consumer_offsets, too_large
-from rmqinspect.consumequeue.bounds import peek_queues
-from rmqinspect.consumequeue.units import QueueSummary
+from rmqinspect.consumequeue.bounds import QueueSummary, queue_ends
 from rmqinspect.errors import Unreadable
 from rmqinspect.rocksdb.entries import entries_file, read_entries
 from rmqinspect.schemas.checkpoint import TIMESTAMP_FIELDS
+from rmqinspect.schemas.consumequeue import QueueUnit
 from rmqinspect.schemas.index import IndexHeader
 from rmqinspect.store.lock import lock_holder, sees_locks
-from rmqinspect.store.model import Segment, Store, StoreFile
+from rmqinspect.store.model import Store, StoreFile
 from rmqinspect.store.reader import FileReader, open_file
 from rmqinspect.system import uri
 
@@ -32,6 +35,8 @@ from rmqinspect.system import uri
 _SKEW_MS = 1000
 _PARSED_SIZE = 64 << 10  # bytes of consumer offsets; in larger files the groups are only counted
 _GROUP = re.compile(rb'"([^"@\\]+)@([^"\\]+)"\s*:')  # a key of the offset table: topic@group
+_RECOVERED = 3  # files that a start reads of a log or a queue: CommitLog#recoverNormally, ConsumeQueue#recover
+_UNIT_SIZE = QueueUnit.sizeof()
 _CANNOT_READ = ("unreadable", "link", "special")
 
 # Optional parts of a store: kind of file, beginnings of its name, words.
@@ -73,6 +78,7 @@ class LogFacts:
     segment_size: int | None
     first_base: int
     last_base: int
+    lacks_before: bool  # whether a whole store's log begins behind 0
     holes: tuple[Gap, ...]
     duplicates: tuple[str, ...]
     odd_lengths: tuple[tuple[str, int], ...]  # (name, size)
@@ -142,13 +148,14 @@ class Overview:
     remarks: tuple[str, ...]
     unread: tuple[str, ...]  # what could not be read
     bytes_read: int
+    start_bytes: int  # of log and queues that the next start reads, about
 
 
 def overview(store: Store) -> Overview:
     """Return the summary of a store, or of a piece of one. Never raises for what it finds."""
     before = FileReader.bytes_read
     unread = [f"{oddity.name}: {oddity.detail}" for oddity in store.oddities if oddity.kind in _CANNOT_READ]
-    queues = list(peek_queues(store, unread))
+    queues = list(queue_ends(store, searches_minimum(store), on_unreadable=unread.append))
     hints = [queue.last_physical_offset for queue in queues if queue.last_physical_offset is not None]
     index, indexed = _index_facts(store, unread)
     end = find_log_end(store, [*hints, *indexed])
@@ -159,6 +166,8 @@ def overview(store: Store) -> Overview:
         checkpoint = read_checkpoint(store)
     except Unreadable as error:
         unread.append(str(error))
+    entries = entries_file(store)
+    waiting = Counter(entry.kind for entry in read_entries(store) if entry.state == "waiting")
     return Overview(
         name=store.name,
         place=store.given,
@@ -174,21 +183,39 @@ def overview(store: Store) -> Overview:
         queues=_queue_facts(store, queues, end),
         index=index,
         groups=_group_facts(store, unread),
-        waiting=_waiting_facts(store),
-        oddities=tuple((oddity.name, oddity.detail) for oddity in store.oddities if oddity.kind != "rocksdb"),
-        remarks=(*store.remarks, *_not_asked_for(store)),
-        unread=tuple(dict.fromkeys(unread)),
+        waiting=WaitingFacts(None if entries is None else entries.name, waiting["timer"], waiting["half"]),
+        oddities=(
+            *((f"config/{name}", f"gone with its .bak; {proof}") for name, proof in gone_config(store).items()),
+            *((oddity.name, oddity.detail) for oddity in store.oddities if oddity.kind != "rocksdb"),
+        ),
+        remarks=store.remarks,
+        unread=tuple(dict.fromkeys([*unread, *_unread_databases(store)])),
         bytes_read=FileReader.bytes_read - before,
+        start_bytes=_start_bytes(store, queues, end),
     )
 
 
-def _not_asked_for(store: Store) -> list[str]:
-    """Return a line for each reason why databases were not read."""
+def _start_bytes(store: Store, queues: Sequence[QueueSummary], end: LogEnd) -> int:
+    """Return about how many bytes a start reads: the last three segments, and the last three files of each queue.
+
+    A start after a crash may begin further back; it says so before it reads.
+    """
+    segments = store.segments[-_RECOVERED:]
+    log = max((end.end or 0) - segments[0].base, 0) if segments else 0
+    units = 0
+    for queue in queues:
+        behind = queue.max_offset * _UNIT_SIZE if queue.kind == "file" else queue.files[-1].base + queue.files[-1].size
+        units += max(behind - queue.files[-_RECOVERED:][0].base, 0)
+    return log + units
+
+
+def _unread_databases(store: Store) -> list[str]:
+    """Return a line for each reason why databases were not even tried."""
     names: dict[str, list[str]] = {}
     for oddity in store.oddities:
         if oddity.kind == "rocksdb":
             names.setdefault(oddity.detail, []).append(oddity.name)
-    return [f"{', '.join(places)}: not read: {detail}" for detail, places in names.items()]
+    return [f"{', '.join(places)}: {detail}" for detail, places in names.items()]
 
 
 def _read(file: StoreFile, size: int, unread: list[str]) -> bytes:
@@ -235,26 +262,24 @@ def _stop(store: Store, unread: list[str]) -> Stop:
 def _log_facts(store: Store, end: LogEnd, unread: list[str]) -> LogFacts:
     segments, size = store.segments, store.segment_size
     reached = end.end if end.last_record is not None else store.log_start
-    behind = [segment for segment in segments if reached is not None and segment.base >= reached]
-    empty = [segment.name for segment in behind if _begins_with_zeros(segment)]
+    empty = []
+    for segment in segments:
+        if reached is not None and segment.base >= reached and segment.size > 0:
+            with suppress(Unreadable):  # noted by the search for the log's end
+                if not holds_data(segment):
+                    empty.append(segment.name)
     return LogFacts(
         segments=len(segments),
         segment_size=size,
         first_base=segments[0].base if segments else 0,
         last_base=segments[-1].base if segments else 0,
+        lacks_before=store.given == "store" and store.log_start > 0,
         holes=tuple(holes_in(store)),
         duplicates=tuple(after.name for one, after in pairwise(segments) if one.base == after.base),
         odd_lengths=tuple((s.name, s.size) for s in segments if not s.size or (size is not None and s.size != size)),
         empty=tuple(empty),
         end=end,
     )
-
-
-def _begins_with_zeros(segment: Segment) -> bool:
-    try:
-        return segment.size > 0 and not holds_data(segment)
-    except Unreadable:
-        return False  # noted by the search for the log's end
 
 
 def _newer(checkpoint: dict[str, int], end: LogEnd) -> tuple[str, ...]:
@@ -269,7 +294,7 @@ def _newer(checkpoint: dict[str, int], end: LogEnd) -> tuple[str, ...]:
 
 
 def _queue_facts(store: Store, queues: list[QueueSummary], end: LogEnd) -> QueueFacts:
-    deepest = max(queues, key=lambda queue: queue.max_offset - queue.min_offset, default=None)
+    deepest = max(queues, key=lambda queue: queue.max_offset - queue.first_kept, default=None)
     beyond = 0
     if end.end is not None and store.segments:
         ends = (queue.last_physical_offset for queue in queues)
@@ -306,16 +331,13 @@ def _group_facts(store: Store, unread: list[str]) -> GroupFacts:
     source = " and ".join(file.name for file in files) or None
     large = tuple(too_large(file, store.max_config) for file in files if file.size > store.max_config)
     if large:
+        unread += large
         return GroupFacts(source, 0, 0, large)
     if size > _PARSED_SIZE:
         pairs = {pair for file in files for pair in _GROUP.findall(_read(file, store.max_config, unread))}
         return GroupFacts(source, len({group for _, group in pairs}), len(pairs), ())
     offsets, problems = read_consumer_offsets(store)
+    for file in files if problems else ():
+        _read(file, 1, unread)  # a file that is no JSON was read
     subscriptions = {(entry.group, entry.topic) for entry in offsets}
     return GroupFacts(source, len({entry.group for entry in offsets}), len(subscriptions), problems)
-
-
-def _waiting_facts(store: Store) -> WaitingFacts:
-    file = entries_file(store)
-    kinds = Counter(entry.kind for entry in read_entries(store) if entry.state == "waiting")
-    return WaitingFacts(file.name if file else None, kinds["timer"], kinds["half"])

@@ -2,33 +2,203 @@
 
 The fields come from the construct layouts, walked one by one. Nothing raises on damaged bytes: what
 cannot be parsed is a row of raw bytes, with the reason. Why a checksum differs is asked of `damage`.
+
+Notes on the fields of a record: the value for people, what it means, and whether it is damage.
 """
 
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Any
 
 from rmqinspect.codec import message_id as ids
-from rmqinspect.codec.fields import Field, FieldRow, ParsedFields, walk_fields
-from rmqinspect.codec.hashes import java_string_hash, masked_crc32
-from rmqinspect.codec.layout import place_of
+from rmqinspect.codec.java import java_string_hash, masked_crc32
+from rmqinspect.codec.layout import Field, FieldRow, ParsedFields, place_of, walk_fields
 from rmqinspect.schemas import dledger, message
 from rmqinspect.schemas.message import SysFlag
-from rmqinspect.show.field_notes import (
-    ENTRY_WORDS,
-    MESSAGE_WORDS,
-    FieldWords,
-    timestamp_words,
-)
-from rmqinspect.text import count, escape, escape_bytes, is_utf8
+from rmqinspect.text import count, describe_offset, escape, escape_bytes, is_utf8
 from rmqinspect.times import format_millis
+
+# A field's value for people, what it means, and whether that is damage.
+Words = tuple[str, str, bool]
+FieldWords = Callable[[Any, ParsedFields], Words]
+
+
+def sys_flag_words(sys_flag: int) -> str:
+    """Return the names of the bits of SYSFLAG: `COMPRESSED, BORNHOST_V6, transaction commit`."""
+    single = ~(message.TRANSACTION_MASK | message.COMPRESSION_MASK)
+    words = [flag.name or "" for flag in SysFlag if sys_flag & flag & single]
+    transaction = (sys_flag & message.TRANSACTION_MASK) >> message.TRANSACTION_SHIFT
+    if transaction:
+        words.append(f"transaction {message.TRANSACTIONS[transaction]}")
+    kind = (sys_flag & message.COMPRESSION_MASK) >> message.COMPRESSION_SHIFT
+    if kind or sys_flag & SysFlag.COMPRESSED:
+        without = "" if sys_flag & SysFlag.COMPRESSED else " (of no effect: not compressed)"
+        words.append(f"compression {compression_name(sys_flag) or f'type {kind}, unknown'}{without}")
+    unknown = sys_flag & 0xFFFFFFFF & ~sum(SysFlag)
+    if unknown:
+        words.append(f"bits {unknown:#x} without a meaning")
+    return ", ".join(words) or "none"
+
+
+def compression_name(sys_flag: int) -> str | None:
+    """Return zlib, lz4 or zstd by the type bits; None for the types at which the Java client throws."""
+    kind = (sys_flag & message.COMPRESSION_MASK) >> message.COMPRESSION_SHIFT
+    return message.COMPRESSIONS[kind] if kind < len(message.COMPRESSIONS) else None
+
+
+def _total_size(value: int, record: ParsedFields) -> Words:
+    if record.reason is not None:
+        return str(value), "the fields do not add up: one cannot be parsed", True
+    if record.end != value:
+        return str(value), f"differs: the fields take {record.end}", True
+    return str(value), "ok", False
+
+
+def _magic(value: int, _: ParsedFields) -> Words:
+    name = {message.MAGIC_V1: "V1", message.MAGIC_V2: "V2"}.get(value)
+    wrong = "that of a blank record" if value == message.MAGIC_BLANK else "no magic of a record"
+    return f"{value & 0xFFFFFFFF:#010x}", name or wrong, name is None
+
+
+def _body_crc(value: int, record: ParsedFields) -> Words:
+    body = record.body
+    if body is None:
+        return str(value), "not checked: the body cannot be parsed", False
+    if not body:
+        return str(value), "not checked by a broker: no body", False
+    computed = masked_crc32(body)
+    if value == computed:
+        return str(value), "ok", False
+    return str(value), f"differs: computed {computed}", True
+
+
+def _plain(value: int, _: ParsedFields) -> Words:
+    return str(value), "", False
+
+
+def _at_least_zero(value: int, _: ParsedFields) -> Words:
+    return str(value), "negative" if value < 0 else "", value < 0
+
+
+def _queue_offset(value: int, record: ParsedFields) -> Words:
+    if value < 0:
+        return str(value), "negative", True
+    transaction = record.number("sys_flag") & message.TRANSACTION_MASK
+    without_unit = transaction in (SysFlag.TRANSACTION_PREPARED, message.TRANSACTION_MASK)
+    return str(value), "prepared and rollback records have no queue unit" if without_unit else "", False
+
+
+def _own_offset(value: int, record: ParsedFields) -> Words:
+    if record.physical_offset is None:
+        return str(value), "", False
+    if value == record.physical_offset:
+        return str(value), "ok", False
+    return str(value), f"differs: the record lies at {describe_offset(record.physical_offset)}", True
+
+
+def timestamp_words(value: int, zone: tzinfo = UTC) -> Words:
+    """Return the words of a timestamp in ms."""
+    text = format_millis(value, zone)
+    return str(value), text or "outside of the years 1 to 9999", text is None
+
+
+def _host(value: Mapping[str, Any], _: ParsedFields) -> Words:
+    port = value["port"]
+    wrong = not 0 <= port <= 0xFFFF
+    return ids.host_text(ids.address_text(value["address"]), port), "no port number" if wrong else "", wrong
+
+
+def _store_host(value: Mapping[str, Any], record: ParsedFields) -> Words:
+    text, note, wrong = _host(value, record)
+    if wrong or record.physical_offset is None:
+        return text, note, wrong
+    identity = ids.offset_msg_id(value["address"], value["port"], record.physical_offset)
+    return text, f"offset msg id {identity}", False
+
+
+def _prepared_offset(value: int, record: ParsedFields) -> Words:
+    transaction = record.number("sys_flag") & message.TRANSACTION_MASK
+    if transaction in (SysFlag.TRANSACTION_COMMIT, message.TRANSACTION_MASK):
+        return str(value), "physical offset of the half message", False
+    return str(value), "", False
+
+
+def _body(value: bytes, record: ParsedFields) -> Words:
+    notes = []
+    if record.compressed:
+        kind = compression_name(record.number("sys_flag"))
+        notes.append(f"compressed: {kind or 'of no type a reader knows'}")
+    if record.number("sys_flag") & SysFlag.INNER_BATCH:
+        notes.append("inner batch")
+    return count(len(value), "byte"), ", ".join(notes), False
+
+
+def _text(value: bytes, _: ParsedFields) -> Words:
+    wrong = not is_utf8(value)
+    return escape_bytes(value), "not valid UTF-8" if wrong else "", wrong
+
+
+MESSAGE_WORDS: Mapping[str, FieldWords] = {
+    "total_size": _total_size,
+    "magic": _magic,
+    "body_crc": _body_crc,
+    "queue_id": _at_least_zero,
+    "flag": _plain,
+    "queue_offset": _queue_offset,
+    "physical_offset": _own_offset,
+    "sys_flag": lambda value, _: (f"{value & 0xFFFFFFFF:#x}", sys_flag_words(value), False),
+    "born_timestamp": lambda value, _: timestamp_words(value),
+    "born_host": _host,
+    "store_timestamp": lambda value, _: timestamp_words(value),
+    "store_host": _store_host,
+    "reconsume_times": _at_least_zero,
+    "prepared_transaction_offset": _prepared_offset,
+    "body_size": _at_least_zero,
+    "body": _body,
+    "topic_size": _at_least_zero,
+    "topic": _text,
+    "properties_size": _at_least_zero,
+    "properties": lambda value, _: (count(len(value), "byte"), "", False),
+}
+
+
+def _entry_magic(value: int, _: ParsedFields) -> Words:
+    if value == dledger.ENTRY_MAGIC_BLANK:
+        return str(value), "blank: the file ends here", False
+    name = dict(zip(dledger.ENTRY_MAGICS, ("entry", "no-op", "configuration change"), strict=True)).get(value)
+    return str(value), name or "no magic of a DLedger entry", name is None
+
+
+def _entry_size(value: int, record: ParsedFields) -> Words:
+    expected = dledger.EntryHead.sizeof() + record.number("body_size")
+    wrong = "body_size" in record.fields and value != expected
+    return str(value), f"differs: head and body take {expected}" if wrong else "", wrong
+
+
+ENTRY_WORDS: Mapping[str, FieldWords] = {
+    "magic": _entry_magic,
+    "size": _entry_size,
+    "total_size": _plain,
+    "index": _at_least_zero,
+    "term": _at_least_zero,
+    "position": _own_offset,
+    "channel": _plain,
+    "chain_crc": lambda value, _: (str(value), "not computed by the library", False),
+    "body_crc": lambda value, _: (str(value), "not computed by the library", False),
+    "body_size": _at_least_zero,
+}
+
 
 _MAGIC_AT = place_of(message.HEADS[False, False], "magic")
 _TIMES = ("born_timestamp", "store_timestamp")
 
 NOT_PARSED = "(not parsed)"
 BEYOND_FIELDS = "(beyond the fields)"
+
+# One property with its separator, which the last one may lack.
+_ITEM = re.compile(b"[^%c]*%c|[^%c]+" % (3 * (message.PROPERTY_SEPARATOR,)))
 
 # Fewer zeros in a row are too common in healthy bodies to say anything.
 _TELLING_ZEROS = 64
@@ -48,9 +218,11 @@ def describe_record(
     holes. Never raises on damage.
     """
     blank = walk_fields(message.Blank.subcons, content, physical_offset)
-    if blank.number("magic") == message.MAGIC_BLANK:
-        return _blank_rows(blank)
     record = walk_fields(message.Message.subcons, content, physical_offset)
+    # A record that says where it lies had another magic.
+    is_record = physical_offset is not None and record.number("physical_offset") == physical_offset
+    if blank.number("magic") == message.MAGIC_BLANK and not is_record:
+        return _blank_rows(blank)
     words = {**MESSAGE_WORDS, **dict.fromkeys(_TIMES, lambda value, _: timestamp_words(value, zone))}
     rows: list[FieldRow] = []
     for field in record.fields.values():
@@ -65,13 +237,11 @@ def describe_record(
 
 
 def _body_crc_cause(record: ParsedFields, position: int | None) -> str | None:
-    from rmqinspect.damage.checksums import explain_body_crc  # imports numpy, which sound records do without
+    """Return why a body's checksum differs; else its longest run of zeros: a torn write, or a lost page."""
+    from rmqinspect.damage.misplaced import explain_body_crc  # compiles loops, which sound records do without
 
-    return explain_body_crc(record.raw, position, record.physical_offset) or _zeros_inside(record)
-
-
-def _zeros_inside(record: ParsedFields) -> str | None:
-    """Return words for the longest run of zeros in a damaged body: a torn write, or a lost page."""
+    if cause := explain_body_crc(record.raw, position, record.physical_offset):
+        return cause
     body, start = record.body or b"", record.fields["body"].start
     runs = re.finditer(rb"\0{%d,}" % _TELLING_ZEROS, body)
     longest = max(runs, key=lambda run: run.end() - run.start(), default=None)
@@ -150,20 +320,13 @@ def _leftover(record: ParsedFields) -> list[FieldRow]:
 # --- properties ---------------------------------------------------------------------------------
 
 
-def _split_properties(content: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield (start, bytes) of every property, its separator included; they tile `content`."""
-    start = 0
-    while start < len(content):
-        end = content.find(message.PROPERTY_SEPARATOR, start) + 1 or len(content)
-        yield start, content[start:end]
-        start = end
-
-
 def _property_rows(field: Field, record: ParsedFields, position: int | None, zone: tzinfo) -> list[FieldRow]:
     rows: list[FieldRow] = []
     names: set[bytes] = set()
-    for start, raw in _split_properties(field.value):
-        offset = field.start + start
+    behind = field.start
+    # Each with its separator: they tile the field.
+    for raw in _ITEM.findall(field.value):
+        offset, behind = behind, behind + len(raw)
         item = raw.removesuffix(bytes([message.PROPERTY_SEPARATOR]))
         name, separator, value = item.partition(bytes([message.NAME_VALUE_SEPARATOR]))
         if not item:
@@ -191,7 +354,8 @@ def _property_note(
             return "not the last 20 bytes of the record: cannot be checked", True
         return _record_crc(record, position)
     if name in _TIME_PROPERTIES:
-        return _millis(value.decode(), zone), False
+        is_number = value.isdigit() and len(value) < 19
+        return (format_millis(int(value), zone) or "" if is_number else ""), False
     words = _PROPERTY_WORDS.get(name)
     return (escape(words(value.decode(), record)) if words is not None else ""), False
 
@@ -209,7 +373,7 @@ def _record_crc(record: ParsedFields, position: int | None) -> tuple[str, bool]:
     computed = masked_crc32(covered)
     if stored == computed:
         return f"ok: {stored}, all bytes before it are as written", False
-    from rmqinspect.damage.checksums import explain_record_crc
+    from rmqinspect.damage.misplaced import explain_record_crc
 
     note, cause = f"differs: stored {stored}, computed {computed}", explain_record_crc(record.raw[:end], position)
     return f"{note}; {cause}" if cause else note, True
@@ -241,18 +405,15 @@ def _glued_crc(field: Field, record: ParsedFields, rows: list[FieldRow], positio
 def _uniq_key(value: str, record: ParsedFields) -> str:
     for reading in ids.decode(value):
         if isinstance(reading, ids.ClientId) and not reading.doubts:
-            return f"{reading.address} pid {reading.pid} counter {reading.counter}{_made(reading, record)}"
+            words = f"{reading.address} pid {reading.pid} counter {reading.counter}"
+            born = record.number("born_timestamp")
+            if format_millis(born) is None:
+                return words
+            zone = ids.client_zone(reading, datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=born))
+            return f"{words}, another time than born_timestamp" if zone is None else f"{words}, client in {zone}"
         if isinstance(reading, ids.GrpcId) and not reading.doubts:
             return f"gRPC client {reading.mac} pid {reading.pid} sequence {reading.sequence}"
     return "of no form known"
-
-
-def _made(reading: ids.ClientId, record: ParsedFields) -> str:
-    born = record.number("born_timestamp")
-    if format_millis(born) is None:
-        return ""
-    zone = ids.client_zone(reading, datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=born))
-    return f", client in {zone}" if zone is not None else ", another time than born_timestamp"
 
 
 def _offset_id(value: str, _: ParsedFields) -> str:
@@ -261,11 +422,6 @@ def _offset_id(value: str, _: ParsedFields) -> str:
             broker = ids.host_text(reading.address, reading.port)
             return f"{broker}, physical offset {reading.physical_offset}"
     return ""
-
-
-def _millis(value: str, zone: tzinfo) -> str:
-    number = value.isascii() and value.isdecimal() and len(value) < 19
-    return format_millis(int(value), zone) or "" if number else ""
 
 
 _PROPERTY_WORDS: Mapping[bytes, Callable[[str, ParsedFields], str]] = {

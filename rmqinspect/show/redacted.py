@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from rmqinspect.codec.fields import FieldRow
+from rmqinspect.codec.layout import FieldRow
 from rmqinspect.show.offset import Fact, Inspected
 from rmqinspect.tables.redact import Redaction
 from rmqinspect.text import count
@@ -55,21 +55,32 @@ def _field(row: FieldRow, redaction: Redaction) -> FieldRow:
         address = row.value.rpartition(":")[0].strip("[]").encode()
         return replace(row, value=redaction.value(word, address) or HIDDEN, note="", hidden=True)
     if row.name == "body_crc":
-        return replace(row, note=row.note.partition(";")[0])  # the cause quotes bytes of the body
+        note = row.note.partition(";")[0]  # the cause quotes bytes of the body
+        # A short body is found from its checksum by brute force.
+        return (
+            replace(row, value=HIDDEN, note=_judged(note), hidden=True)
+            if redaction.hides("body")
+            else replace(row, note=note)
+        )
     inside = _IN_PROPERTIES if row.name == "properties" else (word,) if word else ()
     hides = any(map(redaction.hides, inside))
     return replace(row, hidden=True) if hides else row
 
 
 def _property(row: FieldRow, redaction: Redaction) -> FieldRow:
-    if row.name == "__CRC32#":
+    if row.name == "__CRC32#" and not redaction.hides("body"):
         return replace(row, note=row.note.partition(";")[0])
     word = redaction.of_property(row.name)
     if row.name.startswith("(") or word is not None:
         raw = row.raw.partition(b"\x01")[2].removesuffix(b"\x02")
-        value = (redaction.value(word, raw) if word else None) or HIDDEN
-        return replace(row, value=value, note="", hidden=True)
+        value = (redaction.value(word, raw) if word and row.name != "__CRC32#" else None) or HIDDEN
+        return replace(row, value=value, note=_judged(row.note) if row.name == "__CRC32#" else "", hidden=True)
     return row
+
+
+def _judged(note: str) -> str:
+    """Return the verdict on a checksum, without the other value that it may name."""
+    return note if note == "ok" else "differs" if note else ""
 
 
 def _fact(fact: Fact, redaction: Redaction) -> Fact:
@@ -78,10 +89,6 @@ def _fact(fact: Fact, redaction: Redaction) -> Fact:
     word = _FACTS[fact.name]
     if word == "tags" and redaction.hides("tags"):
         head, found, tail = fact.text.partition(", tags code ")
-        return fact._replace(text=f"{head}{', tags code ' + HIDDEN if found else ''}{_verdict(tail)}")
+        verdict = ": ok" if tail.endswith(": ok") else ": differs" if ": differs" in tail else ""
+        return fact._replace(text=f"{head}{', tags code ' + HIDDEN if found else ''}{verdict}")
     return fact._replace(text=HIDDEN) if word is None or redaction.hides(word) else fact
-
-
-def _verdict(text: str) -> str:
-    """Return the end of a queue unit's text, which may quote a tags code."""
-    return ": ok" if text.endswith(": ok") else ": differs" if ": differs" in text else ""

@@ -14,15 +14,14 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
 from rmqinspect.errors import BadOption, DamageFound, Unreadable
 from rmqinspect.export.request import FINDINGS, MESSAGES
 from rmqinspect.rocksdb.unpack import with_unread_databases
-from rmqinspect.spark.options import SCHEMAS, STORE, Settings, read_options
-from rmqinspect.spark.pushdown import Hints
+from rmqinspect.spark.options import SCHEMAS, STORE, Hints, Settings, read_options
 from rmqinspect.statuses import SOUND
 from rmqinspect.store.model import Store
 from rmqinspect.system.uri import shown
@@ -31,9 +30,14 @@ from rmqinspect.tables.sources import databases_of, range_to_read, unread_places
 from rmqinspect.tables.splits import Origin, TableSplit, default_split_size, split_rows, split_table
 from rmqinspect.tables.table import Request
 from rmqinspect.verify.next_start import with_next_start
-from rmqinspect.verify.options import VerifyOptions
+from rmqinspect.verify.result import VerifyOptions
 from rmqinspect.verify.run import verify
 from rmqinspect.verify.table import finding_batches
+
+NO_STREAM = (
+    "rocketmq is no stream: it reads files as they are. Use spark.read; for what is new since an earlier run, "
+    "rmqinspect export --incremental"
+)
 
 
 class RocketMQDataSource(DataSource):
@@ -65,6 +69,27 @@ class RocketMQDataSource(DataSource):
         if given != own:
             raise BadOption(f"the schema of {self.settings.table} is fixed; the option columns selects from it")
         return PushingReader(self.settings) if self.settings.pushdown else Reader(self.settings)
+
+    def streamReader(  # noqa: N802 pyspark's name
+        self, schema: StructType
+    ) -> DataSourceStreamReader:
+        """Return what refuses `spark.readStream`; pyspark's own error is about its classes."""
+        return _NoStream()
+
+
+class _NoStream(DataSourceStreamReader):
+    """What pyspark asks for the beginning of a stream; where there is no reader it fails in its own code."""
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 pyspark's name
+        """Refuse.
+
+        :raises BadOption: always.
+        """
+        raise BadOption(NO_STREAM)
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[object, ...]]:
+        """Refuse, too: pyspark takes no reader without it."""
+        raise BadOption(NO_STREAM)
 
 
 @dataclass(frozen=True)

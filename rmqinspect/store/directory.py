@@ -19,6 +19,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from rmqinspect.errors import NotAStore, Unreadable
+from rmqinspect.schemas import ROOT_FOLDERS
 from rmqinspect.store.file_type import archive_advice, file_type
 from rmqinspect.store.model import Place, StoreFile
 from rmqinspect.store.without_rows import words_of_file, words_of_folder
@@ -49,7 +50,8 @@ PLACES: tuple[Row, ...] = (
     (("rocksdbstore", "*"), "rocksdb"),
     (("kvStore", "*"), "rocksdb"),
     (("timerlog", "*"), "timer_log"),
-    (("timerwheel*",), "timer_wheel"),
+    (("timerwheel",), "timer_wheel"),
+    (("timerwheel.[0-9]*",), "timer_wheel"),
     (("compaction", "compactionLog", "*", "*", "*"), "compaction_log"),
     (("compaction", "compactionCq", "*", "*", "*"), "compaction_queue"),
     (("checkpoint",), "checkpoint"),
@@ -162,7 +164,6 @@ def _only_store_below(path: str, real: str, entries: "Sequence[Entry]", depth: i
 # --- a folder's place ---------------------------------------------------------------------------
 
 # Folders that only a store's root has; a DLedger log's folder is named after its group: dledger-GROUP.
-ROOT_FOLDERS = ("commitlog", "consumequeue", "batchconsumequeue", "consumequeue_rocksdb")
 # Folders whose name is enough.
 _NAMED_FOLDERS = ("commitlog", "timerlog", "compaction")
 QUEUE_FOLDERS = ("consumequeue", "batchconsumequeue", "consumequeue_ext")

@@ -10,6 +10,11 @@ Invariants:
 - An entry that does not fit its place is an `Oddity` for `verify` to report, and never an error.
 - No link is followed out of the given paths; two names of one file are one file.
 - Nothing is written or locked.
+
+Settings from a broker.conf, a Java properties file.
+
+Source: BrokerStartup#buildBrokerController, which loads it with Properties#load: ISO-8859-1,
+Unicode escapes, continuation lines, `=`, `:` or a blank between name and value.
 """
 
 import os
@@ -19,8 +24,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from rmqinspect.errors import NotAStore
-from rmqinspect.store.broker_conf import read_settings, setting_size
+from rmqinspect.errors import BadOption, NotAStore, Unreadable
 from rmqinspect.store.directory import QUEUE_FOLDERS, Row, find_place, kind_in, kind_of, rows_at, rows_below, rows_in
 from rmqinspect.store.file_type import own_base
 from rmqinspect.store.model import LAST_BASE, MAX_CONFIG_SIZE, Oddity, Place, QueueFile, Segment, Store, StoreFile
@@ -30,9 +34,62 @@ from rmqinspect.text import name_text
 if TYPE_CHECKING:
     from rmqinspect.system.filesystem import Entry
 
+# Settings that must be positive numbers; old versions spell "maped".
+_NUMBERS = (
+    "mappedFileSizeCommitLog",
+    "mapedFileSizeCommitLog",
+    "mappedFileSizeConsumeQueue",
+    "mapedFileSizeConsumeQueue",
+    "mappedFileSizeTimerLog",
+    "maxHashSlotNum",
+    "maxIndexNum",
+    "timerPrecisionMs",
+)
+
+
+def read_settings(path: str) -> dict[str, str]:
+    """Return the settings of a broker.conf by name; of a repeated name, the last one counts.
+
+    :raises Unreadable: the file cannot be read.
+    :raises BadOption: it has a malformed `\\u` escape; a broker refuses to start with it.
+    """
+    import javaproperties  # needed with --config only
+
+    try:
+        with open(path, "rb") as file:
+            settings = javaproperties.load(file)
+    except OSError as error:
+        raise Unreadable(f"{path}: {error.strerror}") from error
+    except javaproperties.InvalidUEscapeError as error:
+        raise BadOption(f"{path}: not a Java properties file: malformed escape {error.escape}") from error
+    # MixAll#properties2Object trims values too.
+    return {name: value.strip() for name, value in settings.items()}
+
+
+def odd_settings(path: str) -> list[tuple[str, str]]:
+    """Return (name, value) of the settings that should be positive numbers and are not.
+
+    A broker silently uses its default for them. Source: MixAll#properties2Object.
+
+    :raises Unreadable: the file cannot be read.
+    :raises BadOption: it is malformed.
+    """
+    settings = read_settings(path)
+    return [(n, settings[n]) for n in _NUMBERS if n in settings and setting_size(settings, n) is None]
+
+
+def setting_size(settings: Mapping[str, str], *names: str) -> int | None:
+    """Return the first of the named settings that is a positive number, None without any."""
+    for name in names:
+        value = settings.get(name, "")
+        if value.isdecimal() and len(value) < 20 and int(value) > 0:
+            return int(value)
+    return None
+
 
 _QUEUE_KINDS = ("queue", "batch_queue", "ext_queue")
 _LOG_KINDS = ("segment", "dledger")
+_SINGLE_FILES = ("abort", "lock", "checkpoint", "timer_wheel")
 _SEGMENT_SIZE = 1 << 30  # MessageStoreConfig: mappedFileSizeCommitLog
 
 _Entry = tuple[str, Place, str, tuple[Row, ...]]  # path, place, name, matching rows of PLACES
@@ -52,7 +109,9 @@ def open_store(
     """
     stores = open_stores(paths, config=config, base=base, max_config=max_config)
     if len(stores) > 1:
-        raise NotAStore("several stores given, give one: " + ", ".join(store.name for store in stores))
+        raise NotAStore(
+            "several stores given, give one: " + ", ".join(uri.shown(path) for store in stores for path in store.paths)
+        )
     return stores[0]
 
 
@@ -74,12 +133,14 @@ def open_stores(
     if not paths:
         raise NotAStore(_no_store_given(config, settings))
     located = _locate(paths, settings)
+    filesystem.evidence.update(real for _, (real, _) in located)
     roots = [entry for entry in located if entry[1][1] == ()]
     loose = [entry for entry in located if entry[1][1] != ()]
     if len(roots) > 1 and loose:
         raise NotAStore("several stores and loose files or folders: unclear which store these belong to")
     groups = [[root, *loose] for root in roots] or [loose]
-    return [replace(_assemble(group, settings, base), max_config=max_config) for group in groups]
+    stores = (_assemble(group, settings, base) for group in groups)
+    return [replace(store, max_config=max_config, has_conf=config is not None) for store in stores]
 
 
 def _locate(paths: Sequence[str], settings: Mapping[str, str]) -> list[tuple[str, tuple[str, Place]]]:
@@ -215,7 +276,7 @@ class _Listing:
                 self._follow(path, place, name, rows)
 
     def _enter_below(self, path: str, real: str, place: Place, name: str, rows: tuple[Row, ...]) -> None:
-        if stray := _stray_folder(place):
+        if stray := _stray_folder(place, kind_in(rows, len(place))):
             self._note("directory", name, stray, path, place)
         if len(place) < _MAX_DEPTH:
             self.enter(real, place, name + "/", rows)
@@ -323,9 +384,11 @@ def _queue_number(name: str) -> int | None:
     return int(name) if digits.isdecimal() and int(digits) < 2**31 else None
 
 
-def _stray_folder(place: Place) -> str:
-    """Return what is odd about a folder at a place; nothing about one that belongs there."""
+def _stray_folder(place: Place, kind: str) -> str:
+    """Return what is odd about a folder at a place of files of a kind; nothing about one that belongs there."""
     root, depth = place[0], len(place)
+    if kind in _SINGLE_FILES or (kind == "config" and ("." in place[-1] or place[-1] == "timercheck")):
+        return "a folder in the place of a file"
     if (root, depth) == ("commitlog", 2) or (root.startswith("dledger-") and place[1:-1] == ("data",)):
         return "a folder among the segments"
     if (root, depth) == ("index", 2):

@@ -23,6 +23,8 @@ class StoreFile:
     name: str  # shown to people: relative to the given path, with "/"
     size: int  # bytes, when the store was listed
     kind: str  # a kind of directory.PLACES, or "other"
+    # As it would be, cut or filled with zeros to so many bytes: a remedy that a forecast walks. None: as it is.
+    length: int | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,7 @@ class Store:
     oddities: tuple[Oddity, ...]
     queue_folders: frozenset[Place] = frozenset()  # (consumequeue, topic, name), of empty folders, too
     settings: Mapping[str, str] = field(default_factory=dict)
+    has_conf: bool = False  # the settings are those of a broker.conf: what it does not say is the broker's default
     remarks: tuple[str, ...] = ()  # inferred values, for people
     unpacked: frozenset[Place] = frozenset()  # folders of the RocksDB databases that were unpacked
     # (folder's last name, name of the file) -> what was unpacked from RocksDB, but queues
@@ -129,6 +132,14 @@ class Store:
             place in ((), ("commitlog",)) or (place[0].startswith("dledger-") and place[1:] in ((), ("data",)))
             for place in folders
         )
+
+    def has_folder(self, *place: str) -> bool:
+        """Whether a folder lies in the place of a file."""
+        return any(oddity.kind == "directory" and oddity.place == place for oddity in self.oddities)
+
+    def has_file(self, name: str) -> bool:
+        """Whether a regular file lies at a place, such as that of a folder."""
+        return any(file.name == name for file in self.files)
 
     def hides_queue(self, topic: str, queue_id: int) -> bool:
         """Whether files of a queue could not be listed or opened."""

@@ -4,6 +4,8 @@ Files are opened read-only and without following links. Under `--read-rate` ever
 `_read_gently`, which keeps the rate and leaves the page cache as it was: it first takes what is
 cached (RWF_NOWAIT), reads the rest, and drops the pages it brought in. For that to work the kernel
 must not read ahead (POSIX_FADV_RANDOM).
+
+Where nothing is ever written: the paths given as evidence, and the stores around them.
 """
 
 import errno
@@ -11,12 +13,16 @@ import mmap
 import os
 import stat
 import threading
+from collections.abc import Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import ClassVar, Self
 
-from rmqinspect.errors import Unreadable
+from rmqinspect.errors import Refused, Unreadable
+from rmqinspect.schemas import ROOT_FOLDERS
 from rmqinspect.store.model import StoreFile
-from rmqinspect.system import filesystem, stopping, uri
+from rmqinspect.system import filesystem, uri
+from rmqinspect.system import throttle as stopping
 from rmqinspect.system.throttle import ReadRate, read_bound
 
 # Bytes per read under `--read-rate`.
@@ -155,7 +161,7 @@ class RemoteReader(FileReader):
     """An open file of the evidence on a remote file system: no descriptor, no holes."""
 
     def __init__(self, file: StoreFile) -> None:
-        from rmqinspect.system.readahead import ReadAhead
+        from rmqinspect.system.remote import ReadAhead
 
         self.file = file
         try:
@@ -187,13 +193,49 @@ class RemoteReader(FileReader):
         return min(offset, self.size)
 
 
+class ResizedReader(FileReader):
+    """An open file of the evidence as `truncate -s` would leave it: cut, or filled with zeros. Nothing is written."""
+
+    def __init__(self, file: StoreFile, length: int) -> None:
+        self.file = file
+        self._whole = open_file(replace(file, length=None))
+        self.size = length
+        self.allocated = min(self._whole.allocated, length)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._whole.close()
+
+    def fileno(self) -> int:
+        """Return the descriptor of the file as it is."""
+        return self._whole.fileno()
+
+    def _read_some(self, view: memoryview, offset: int) -> int:
+        view = view[: max(0, self.size - offset)]
+        stored = view[: max(0, self._whole.size - offset)]
+        if stored:
+            return self._whole._read_some(stored, offset)
+        view[:] = bytes(len(view))
+        return len(view)
+
+    def next_allocated(self, offset: int) -> int:
+        """Return the next position at or after `offset` that is not in a hole, else the file's size."""
+        found = self._whole.next_allocated(offset)
+        return self.size if found >= self._whole.size else min(found, self.size)
+
+
 def open_file(file: StoreFile) -> FileReader:
     """Open a file of a store.
 
     :raises Unreadable: it cannot be opened, or is no regular file.
     :raises Unreachable: a remote file system does not answer.
     """
-    return RemoteReader(file) if uri.is_remote(file.path) else FileReader(file)
+    if file.length is not None:
+        return ResizedReader(file, file.length)
+    if uri.is_remote(file.path):
+        return RemoteReader(file)
+    filesystem.evidence.add(os.path.dirname(file.path))
+    return FileReader(file)
 
 
 def allocated_size(file: StoreFile) -> int:
@@ -207,12 +249,44 @@ def allocated_size(file: StoreFile) -> int:
         return reader.allocated
 
 
-def modified_at(file: StoreFile) -> int | None:
-    """Return when a file was last changed, in ms since 1970; None if that is unknown.
+def modified_at(file: StoreFile) -> int:
+    """Return when a file was last changed, in ns since 1970; 0 if that is unknown, or the file is gone.
 
     :raises Unreachable: a remote file system does not answer.
     """
     try:
-        return filesystem.stat(file.path).st_mtime_ns // 1_000_000 or None
+        return filesystem.stat(file.path).st_mtime_ns
     except OSError:
-        return None
+        return 0
+
+
+_LEVELS = 4  # depth of a consume-queue file below its root
+
+
+def refuse_inside(path: str, evidence: Sequence[str]) -> None:
+    """Check that `path` lies outside the evidence, links resolved.
+
+    :raises Refused: it lies inside.
+    """
+    path = uri.local_path(path)
+    real = uri.realpath(path)
+    # A local path never lies in a remote store, or the other way round: saves requests.
+    near = [other for other in evidence if uri.is_remote(other) == uri.is_remote(path)]
+    for root in _store_roots(near):
+        if uri.is_below(real, root):
+            names = uri.shown(path), uri.shown(root)
+            raise Refused("{}: lies inside the store {}; nothing is ever written there".format(*names))
+
+
+def _store_roots(paths: Sequence[str]) -> list[str]:
+    """Return the directories among `paths`, and the roots of stores above each path."""
+    roots: list[str] = []
+    for path in map(uri.realpath, paths):
+        if filesystem.isdir(path):
+            roots.append(path)
+        ancestor = path
+        for _ in range(_LEVELS):
+            ancestor = uri.dirname(ancestor)
+            if any(filesystem.isdir(uri.join(ancestor, name)) for name in ROOT_FOLDERS):
+                roots.append(ancestor)
+    return roots

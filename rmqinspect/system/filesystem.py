@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     Entry: TypeAlias = os.DirEntry[str] | RemoteEntry
 
+evidence: set[str] = set()
+"""Folders of this machine that evidence was read from, and paths that were given as such; links resolved."""
+
 _FILE, _FOLDER = 0o100000, 0o040000  # bits of st_mode: S_IFREG, S_IFDIR
 
 

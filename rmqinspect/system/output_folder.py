@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import BinaryIO, Protocol
 
 from rmqinspect.errors import Refused
-from rmqinspect.system.new_file import NewFile, as_refusal
+from rmqinspect.system.output_file import NewFile, as_refusal
 from rmqinspect.system.uri import is_remote, local_path
 
 

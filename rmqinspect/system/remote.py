@@ -5,15 +5,28 @@ object's key is written as it is, also for a consume queue of the topic `%RETRY%
 
 Arrow's calls block in C++, where Ctrl-C cannot interrupt them. Each runs in its own thread, and the
 caller waits for it in Python (`start`, `result_of`).
+
+Ranged reads of one remote file, with read-ahead for sequential access.
+
+A request to an object store takes tens of milliseconds whatever its size, and one connection uses
+only part of the bandwidth. Sequential reads are served from chunks requested in advance; scattered
+small reads from a cache of blocks.
+
+    reads   |--- a ---|--- b ---|                 each begins within or at the end of the one before
+    chunks  [    n    ][   n+1   ][  n+2   ][  n+3   ]
+                                  requested ahead
+
+Memory per reader: AHEAD + 1 chunks, 16 MiB.
 """
 
 import errno
 import os
 import re
 import stat as modes
-from collections import defaultdict
+import time
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import Thread
@@ -24,7 +37,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from rmqinspect.errors import NotAStore, Unreachable
-from rmqinspect.system import stopping
+from rmqinspect.system import throttle as stopping
 from rmqinspect.system.uri import join, shown
 
 Answer = TypeVar("Answer")
@@ -33,11 +46,13 @@ Answer = TypeVar("Answer")
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
 _PARTS = re.compile(r"(?P<scheme>[^:/]+)://(?P<place>[^/?]*)(?P<path>/.*?)?(?:\?(?P<options>[^?]*))?", re.DOTALL)
 
-# Timeouts: with three attempts, a dead service is reported after about half a minute.
-_CONNECT_TIMEOUT = 10.0  # seconds
+# Timeouts: a dead service is reported within half a minute, by its library if that is in time: it knows why.
+_CONNECT_TIMEOUT = 5.0  # seconds
 _REQUEST_TIMEOUT = 10.0  # seconds without a byte
 _ATTEMPTS = 3
-_RETRY_LIMIT = 30  # seconds, Google Cloud Storage
+_RETRY_LIMIT = 10  # seconds, Google Cloud Storage; its last attempt begins up to 10 seconds later
+_FIRST_PATIENCE = 22.0  # seconds for a service's first answer, unless the URI has limits of its own
+_OWN_LIMITS = ("connect_timeout", "request_timeout", "max_attempts", "retry_limit_seconds")
 # Limit per call: some file systems have no timeouts, and a slow trickle of bytes resets them.
 _PATIENCE = 300.0  # seconds
 
@@ -71,14 +86,15 @@ def open_remote(uri: str) -> Location:
 def _open(scheme: str, place: str, options: str) -> tuple[Any, str]:
     head = f"{scheme}://{place}"
     if scheme == "s3":
-        return _ask(head, _open_s3, place, options)
+        return result_of(start(_open_s3, place, options), head, patience=_patience(head, options))
     if scheme in ("gs", "gcs") and "retry_limit_seconds" not in options:
         options = "&".join(filter(None, (options, f"retry_limit_seconds={_RETRY_LIMIT}")))
     try:
         opening = start(fs.FileSystem.from_uri, f"{head}/?{options}" if options else f"{head}/")
-        answer: tuple[Any, str] = opening.result(_PATIENCE)
+        patience = _patience(head, options)
+        answer: tuple[Any, str] = opening.result(patience)
     except TimeoutError as error:
-        raise Unreachable(f"{shown(head)}: {_no_answer(_PATIENCE)}") from error
+        raise Unreachable(f"{shown(head)}: {_no_answer(patience)}") from error
     except (OSError, pa.ArrowException) as error:
         raise NotAStore(f"{shown(head)}: {_one_line(error)}") from error
     return answer
@@ -166,7 +182,29 @@ def result_of(
 
 
 def _ask(uri: str, function: Callable[..., Answer], *arguments: Any) -> Answer:
-    return result_of(start(function, *arguments), uri)
+    future = start(function, *arguments)
+    try:
+        answer = result_of(future, uri, patience=_patience(uri, uri))
+    except OSError:
+        _awaited[_place(uri)] = float("inf")  # an answer, too
+        raise
+    _awaited[_place(uri)] = float("inf")
+    return answer
+
+
+_awaited: dict[str, float] = {}  # place of a URI -> until when its service is given time for the first answer
+
+
+def _patience(uri: str, options: str) -> float:
+    """Return how long a call is waited for: all until a service's first answer together have `_FIRST_PATIENCE`."""
+    if any(f"{name}=" in options for name in _OWN_LIMITS):
+        return _PATIENCE
+    now = time.monotonic()
+    return min(_PATIENCE, max(0.0, _awaited.setdefault(_place(uri), now + _FIRST_PATIENCE) - now))
+
+
+def _place(uri: str) -> str:
+    return uri.split("/", 3)[2]
 
 
 # Services' errors about one file, by errno. All others are about the connection.
@@ -189,18 +227,30 @@ _REASONS = {errno.ENOENT: "no such file or directory", errno.EACCES: "permission
 _CLUTTER = re.compile(
     r" *\(Request ID: [^)]*\)|\. Detail: \[errno .*"
     r"|^When [^:]*: (?=AWS Error)|(?<=AWS Error )NETWORK_CONNECTION (?=during)|curlCode: \d+, "
+    r"|^google::cloud::Status\([A-Z_]+: (Retry policy exhausted, with a last message of )?"
+    r"|\. The request was not sent.*? The underlying error message was(?=: )|PerformWork\(\) - CURL error \[\d+\]="
+    r"| error_info=.*"
 )
+# What a library does not find, and what leads it there.
+_NOT_FOUND = {
+    "load libjvm": "Java was not found: JAVA_HOME leads to it. Hadoop's client is needed, too",
+    "load libhdfs": "Hadoop's client (libhdfs.so) was not found: HADOOP_HOME or ARROW_LIBHDFS_DIR leads to it, and"
+    " CLASSPATH is what `hadoop classpath --glob` prints",
+}
 _MANY_WORDS = 400
 
 
 def _one_line(error: BaseException) -> str:
+    for part, words in _NOT_FOUND.items():
+        if part in str(error):
+            return words
     lines = str(error).splitlines() or [type(error).__name__]
     words = _CLUTTER.sub("", lines[0]).strip()
     return words if len(words) <= _MANY_WORDS else f"{words[:_MANY_WORDS]}…"
 
 
 def _no_answer(patience: float | None) -> str:
-    return f"no answer in {patience} seconds"
+    return f"no answer in {patience:.3g} seconds"
 
 
 # --- files and folders -----------------------------------------------------------------------------
@@ -318,3 +368,105 @@ def read(uri: str) -> bytes:
             return raw
 
     return result_of(start(fetch), uri, 0)
+
+
+CHUNK = 4 << 20
+AHEAD = 3
+# Bytes read in sequence before read-ahead begins.
+_WALK = 1 << 20
+# Smallest request: a header and the data next to it often share a block.
+BLOCK = 64 << 10
+_BLOCKS = 16
+# Seconds that closing waits for pending requests; a stalled server is left to the timeouts.
+_CLOSING = 2.0
+
+
+class ReadAhead:
+    """The bytes of a remote file. Not thread-safe.
+
+    :raises OSError: no such file, or access denied.
+    :raises Unreachable: the remote file system does not answer.
+    """
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+        filesystem, path = open_remote(uri)
+        self._file = result_of(start(filesystem.open_input_file, path), uri)
+        self.size: int = self._file.size()
+        self._last = (0, 0)  # range of the previous read
+        self._walked = 0  # bytes read in sequence
+        self._chunks: dict[int, Future[bytes]] = {}  # by number; pending or complete
+        self._dropped: set[Future[bytes]] = set()  # pending, no longer needed
+        self._blocks: OrderedDict[int, bytes] = OrderedDict()
+        self._failure: OSError | None = None
+
+    def close(self) -> None:
+        """Close the file and drop pending requests."""
+        pending = [*self._chunks.values(), *self._dropped]
+        self._chunks.clear()
+        self._dropped.clear()
+        self._blocks.clear()
+        wait(pending, timeout=_CLOSING)
+        self._file.close()
+
+    def read_into(self, view: memoryview, offset: int) -> int:
+        """Fill `view` from `offset` on; return the bytes read, fewer only at the file's end.
+
+        :raises OSError: no such file any more, or access denied; also on every later call.
+        :raises Unreachable: the remote file system does not answer; the message has the offset.
+        """
+        if self._failure is not None:
+            raise self._failure
+        end = min(offset + len(view), self.size)
+        at = offset
+        try:
+            self._look_ahead(offset, end)
+            while at < end:
+                raw = self._part(at, end)
+                if not raw:
+                    break  # the file was truncated
+                view[at - offset : at - offset + len(raw)] = raw
+                at += len(raw)
+        except OSError as error:
+            self._failure = error
+            raise
+        return max(0, at - offset)
+
+    def _look_ahead(self, offset: int, end: int) -> None:
+        """Request the next chunks of a sequential reader, and drop those behind it."""
+        began, ended = self._last
+        # A scan window repeats the cut-off record at the end of the previous one.
+        is_sequential = began < offset <= ended
+        self._walked = self._walked + end - max(offset, ended) if is_sequential else end - offset
+        self._last = (offset, end)
+        first, last = offset // CHUNK, (end - 1) // CHUNK
+        wanted = range(first, last + AHEAD + 1) if is_sequential and self._walked >= _WALK else range(0)
+        for number in [number for number in self._chunks if number not in wanted]:
+            self._dropped.add(self._chunks.pop(number))
+        self._dropped = {future for future in self._dropped if not future.done()}
+        for number in wanted:
+            if number not in self._chunks and number * CHUNK < self.size:
+                self._chunks[number] = start(self._file.read_at, min(CHUNK, self.size - number * CHUNK), number * CHUNK)
+
+    def _part(self, at: int, end: int) -> bytes | memoryview:
+        """Return bytes from `at` on, at most up to `end`."""
+        number, inside = divmod(at, CHUNK)
+        if number in self._chunks:
+            chunk = result_of(self._chunks[number], self._uri, at)
+            return memoryview(chunk)[inside : inside + end - at]
+        if end - at < BLOCK:
+            number, inside = divmod(at, BLOCK)
+            return memoryview(self._block(number))[inside : inside + end - at]
+        return self._fetch(at, end - at)
+
+    def _block(self, number: int) -> bytes:
+        if number not in self._blocks:
+            self._blocks[number] = self._fetch(number * BLOCK, min(BLOCK, self.size - number * BLOCK))
+            if len(self._blocks) > _BLOCKS:
+                self._blocks.popitem(last=False)
+        self._blocks.move_to_end(number)
+        return self._blocks[number]
+
+    def _fetch(self, offset: int, size: int) -> bytes:
+        raw: bytes = result_of(start(self._file.read_at, size, offset), self._uri, offset)
+        return raw

@@ -7,9 +7,9 @@ from contextlib import suppress
 from typing import Any
 
 from rmqinspect.errors import Refused
-from rmqinspect.system import stopping
+from rmqinspect.system import throttle as stopping
 from rmqinspect.system.filesystem import exists, files_below
-from rmqinspect.system.new_file import NewFile, as_refusal
+from rmqinspect.system.output_file import NewFile, as_refusal
 from rmqinspect.system.remote import Location, open_remote, read, result_of, start
 from rmqinspect.system.uri import join, shown
 

@@ -9,23 +9,23 @@ if TYPE_CHECKING:
 
 # Name -> module and constant.
 _PLACES = {
-    "messages": ("log", "MESSAGES_TABLE"),
-    "segments": ("log", "SEGMENTS_TABLE"),
-    "gaps": ("log", "GAPS_TABLE"),
-    "queues": ("queues", "QUEUES"),
-    "queue_units": ("queues", "QUEUE_UNITS"),
-    "index_files": ("index", "INDEX_FILES"),
-    "index_entries": ("index", "INDEX_ENTRIES"),
-    "groups": ("groups", "GROUPS"),
-    "topics": ("config", "TOPICS"),
-    "subscription_groups": ("config", "SUBSCRIPTION_GROUPS"),
-    "checkpoint": ("checkpoint", "CHECKPOINT"),
-    "delay_offsets": ("config", "DELAY_OFFSETS"),
-    "delays": ("delays", "DELAYS"),
-    "rocksdb_entries": ("rocksdb_entries", "ROCKSDB_ENTRIES"),
-    "timer_units": ("timer_units", "TIMER_UNITS"),
-    "usage": ("usage", "USAGE"),
-    "transactions": ("transactions", "TRANSACTIONS"),
+    "messages": ("rmqinspect.tables.log", "MESSAGES_TABLE"),
+    "segments": ("rmqinspect.tables.log", "SEGMENTS_TABLE"),
+    "gaps": ("rmqinspect.tables.log", "GAPS_TABLE"),
+    "queues": ("rmqinspect.tables.pointers", "QUEUES"),
+    "queue_units": ("rmqinspect.tables.pointers", "QUEUE_UNITS"),
+    "index_files": ("rmqinspect.tables.pointers", "INDEX_FILES"),
+    "index_entries": ("rmqinspect.tables.pointers", "INDEX_ENTRIES"),
+    "groups": ("rmqinspect.tables.groups", "GROUPS"),
+    "topics": ("rmqinspect.tables.config", "TOPICS"),
+    "subscription_groups": ("rmqinspect.tables.config", "SUBSCRIPTION_GROUPS"),
+    "checkpoint": ("rmqinspect.tables.config", "CHECKPOINT"),
+    "delay_offsets": ("rmqinspect.tables.config", "DELAY_OFFSETS"),
+    "delays": ("rmqinspect.tables.delays", "DELAYS"),
+    "rocksdb_entries": ("rmqinspect.tables.config", "ROCKSDB_ENTRIES"),
+    "timer_units": ("rmqinspect.tables.pointers", "TIMER_UNITS"),
+    "usage": ("rmqinspect.tables.usage", "USAGE"),
+    "transactions": ("rmqinspect.tables.transactions", "TRANSACTIONS"),
 }
 
 
@@ -34,7 +34,7 @@ class _Tables(Mapping[str, "Table"]):
 
     def __getitem__(self, name: str) -> "Table":
         module, constant = _PLACES[name]
-        table: Table = getattr(import_module(f"rmqinspect.tables.{module}"), constant)
+        table: Table = getattr(import_module(module), constant)
         return table
 
     def __contains__(self, name: object) -> bool:

@@ -3,6 +3,12 @@
 A store that keeps its configuration in RocksDB has none of these files; its tables have no rows.
 
 Source: TopicConfigManager, SubscriptionGroupManager; RocketMQ 4.0.0 to 5.5.0.
+
+The table `checkpoint`: the fields of the checkpoint file, as far as it is long enough.
+
+The table `rocksdb_entries`: timer and half messages that a broker keeps in `rocksdbstore/`.
+
+Source: TimerRocksDBRecord, TransRocksDBRecord; RocketMQ 5.4.0 and 5.5.0.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,17 +16,26 @@ from typing import Any
 
 import pyarrow as pa
 
-from rmqinspect.config.json_files import (
-    ConfigDocument,
-    integer,
-    key_number,
-    read_config,
-    read_delay_offsets,
-)
-from rmqinspect.consumequeue.units import queue_ends
+from rmqinspect.broker.eras import searches_minimum
+from rmqinspect.config.checkpoint import read_checkpoint
+from rmqinspect.config.json_files import ConfigDocument, integer, key_number, read_config, read_delay_offsets
+from rmqinspect.consumequeue.bounds import queue_ends
+from rmqinspect.rocksdb.entries import Entry, read_entries
+from rmqinspect.schemas.checkpoint import TIMESTAMP_FIELDS
 from rmqinspect.store.model import Store
-from rmqinspect.tables.arrow import batches_of
-from rmqinspect.tables.table import CONFIG_DATABASES, QUEUE_DATABASES, Request, Source, Table, column
+from rmqinspect.tables.table import (
+    CONFIG_DATABASES,
+    QUEUE_DATABASES,
+    STORE_DATABASE,
+    TIMESTAMP,
+    Request,
+    Source,
+    Table,
+    batch_of,
+    batches_of,
+    column,
+)
+from rmqinspect.times import millis_to_micros
 from rmqinspect.topics import SCHEDULE_TOPIC
 
 TOPICS_SCHEMA = pa.schema(
@@ -152,13 +167,14 @@ def _delay_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     numbers = ((key_number(level), integer(offset)) for level, offset in table.items())
     offsets = sorted((level, offset) for level, offset in numbers if level is not None and offset is not None)
     wanted = {(SCHEDULE_TOPIC, level - 1) for level, _ in offsets}
-    queues = {(queue.topic, queue.queue_id): queue for queue in queue_ends(store, wanted, request.on_unreadable)}
+    found = queue_ends(store, searches_minimum(store), wanted, request.on_unreadable)
+    queues = {(queue.topic, queue.queue_id): queue for queue in found}
 
     def rows() -> Iterator[tuple[Any, ...]]:
         for level, offset in offsets:
             queue = queues.get((SCHEDULE_TOPIC, level - 1))
             ends = (queue.min_offset, queue.max_offset) if queue else (None, None)
-            pending = integer(max(0, queue.max_offset - max(offset, queue.min_offset))) if queue else None
+            pending = integer(max(0, queue.max_offset - max(offset, queue.first_kept))) if queue else None
             yield level, integer(level - 1, 32), offset, *ends, pending, source
 
     yield from batches_of(DELAY_OFFSETS_SCHEMA, rows())
@@ -187,4 +203,53 @@ DELAY_OFFSETS = Table(
     _delay_rows,
     scans=(Source.CONFIG,),
     databases=QUEUE_DATABASES,
+)
+
+
+SCHEMA = pa.schema(
+    [
+        column("field", pa.string(), "field of the broker's StoreCheckpoint"),
+        column("value", pa.int64(), "milliseconds or a physical offset, as stored; 0: never written"),
+        column("timestamp", TIMESTAMP, "the value as a time; null for offsets, and for 0"),
+    ]
+)
+
+
+def _rows(store: Store, _request: Request) -> Iterator[pa.RecordBatch]:
+    rows = [
+        (name, value, millis_to_micros(value) if value and name in TIMESTAMP_FIELDS else None)
+        for name, value in read_checkpoint(store).items()
+    ]
+    if rows:
+        yield batch_of(SCHEMA, rows)
+
+
+CHECKPOINT = Table("checkpoint", SCHEMA, tuple(SCHEMA.names), _rows, scans=(Source.CONFIG,))
+
+
+ENTRY_SCHEMA = pa.schema(
+    [
+        column("kind", pa.string(), "timer, or half (of a transaction)"),
+        column("state", pa.string(), "waiting; done: a timer message due before the timeline checkpoint of the broker"),
+        column("physical_offset", pa.int64(), "of the record that waits"),
+        column("size", pa.int32(), "of that record, bytes"),
+        column("msg_id", pa.string(), "UNIQ_KEY; of a half message its transaction id, which is the same"),
+        column("deliver_timestamp", TIMESTAMP, "when a timer message falls due (TIMER_OUT_MS)"),
+        column("real_topic", pa.string(), "where a half message is bound for"),
+        column("check_times", pa.int32(), "how often the producer of a half message was asked"),
+    ]
+)
+
+
+def _entry_rows(store: Store, _request: Request) -> Iterator[pa.RecordBatch]:
+    yield from batches_of(ENTRY_SCHEMA, (_with_time(entry) for entry in read_entries(store)))
+
+
+def _with_time(entry: Entry) -> Entry:
+    due = entry.deliver_timestamp
+    return entry if due is None else entry._replace(deliver_timestamp=millis_to_micros(due))
+
+
+ROCKSDB_ENTRIES = Table(
+    "rocksdb_entries", ENTRY_SCHEMA, tuple(ENTRY_SCHEMA.names), _entry_rows, scans=(), databases=(STORE_DATABASE,)
 )

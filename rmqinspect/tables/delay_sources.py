@@ -6,30 +6,33 @@
     the log's last record, timercheck -> the last time at which the broker did anything: "now" of an evidence
 
 Source: ScheduleMessageService#load, TimerMessageStore#recover, TimerMessageRocksDBStore#start.
+
+Units of the queues in which delayed messages wait.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 
-from rmqinspect.codec.arrays import Bools, Ints
+from rmqinspect.codec.arrays import Bools, Ints, Units
 from rmqinspect.codec.layout import dtype_of
-from rmqinspect.commitlog.records_at import records_at
-from rmqinspect.commitlog.sample import Sample
-from rmqinspect.commitlog.tail import find_log_end
+from rmqinspect.commitlog.records import records_at
+from rmqinspect.commitlog.tail import Sample, find_log_end
 from rmqinspect.config.json_files import integer, key_number, read_delay_offsets
+from rmqinspect.consumequeue.units import messages_in, read_ext_tags
 from rmqinspect.errors import Unreadable
 from rmqinspect.rocksdb.entries import TimerCheckpoints, read_timer_checkpoints, timer_units_file
+from rmqinspect.schemas.consumequeue import EXT_ADDRESS_MAX
 from rmqinspect.schemas.timer import DEFAULT_PRECISION, TimerUnit
-from rmqinspect.store.model import Store
+from rmqinspect.store.model import QueueFile, Store
 from rmqinspect.store.reader import open_file
+from rmqinspect.tables.pointers import stored_slots
+from rmqinspect.tables.record_columns import CHUNK_ROWS
 from rmqinspect.tables.table import Request
-from rmqinspect.tables.timer_units import stored_slots
-from rmqinspect.timer.log import TimerLog, read_rows, timer_log_files
-from rmqinspect.timer.pending import PendingUnits, read_pending
-from rmqinspect.timer.precision import find_precision
-from rmqinspect.timer.reach import WheelReach
-from rmqinspect.timer.timercheck import no_timercheck, read_timercheck
+from rmqinspect.timer.log import TimerLog, no_timercheck, read_rows, read_timercheck, timer_log_files
+from rmqinspect.timer.wheel import PendingUnits, WheelReach, find_precision, read_pending
 from rmqinspect.times import END_MILLI
 
 
@@ -69,7 +72,7 @@ def read_delay_sources(store: Store, request: Request) -> DelaySources:
     try:
         check = read_timercheck(store.config_files.get("timercheck"))
     except Unreadable as error:
-        _tell(request, error)
+        request.tell_unread(error)
     read_time = int(check.last_read_timestamp)
     end = find_log_end(store, [])
     now = max(end.last_timestamp or 0, read_time if read_time < END_MILLI else 0)
@@ -81,7 +84,7 @@ def read_delay_sources(store: Store, request: Request) -> DelaySources:
         # 0 is the trace of a failed start (5.4.0): what is due later than all else has not fired.
         read = read_pending(log, reach, read_time or now, flushed)
     except Unreadable as error:
-        _tell(request, error)
+        request.tell_unread(error)
         reach = WheelReach(TimerLog(()), None, DEFAULT_PRECISION)
         read = read_pending(TimerLog(()), reach, 0, 0)
     entries = _read_entries(store)
@@ -102,12 +105,6 @@ def read_delay_sources(store: Store, request: Request) -> DelaySources:
         now,
         end.sample,
     )
-
-
-def _tell(request: Request, error: Unreadable) -> None:
-    if request.on_unreadable is None:
-        raise error
-    request.on_unreadable(str(error))
 
 
 def _level_offsets(store: Store, request: Request) -> dict[int, int] | None:
@@ -149,3 +146,65 @@ def _read_entries(store: Store) -> Entries | None:
         return None
     order = np.argsort(place, kind="stable")
     return Entries(place[order], size[order], due[order], checkpoints)
+
+
+NO_OFFSET = -1
+
+
+@dataclass(slots=True)
+class DelayUnits:
+    """Some messages of one queue: columns of one length."""
+
+    queue_id: int
+    offsets: Ints  # queue offsets; NO_OFFSET where no unit of the queue leads to the record
+    places: Ints  # physical offsets of the records
+    sizes: Ints  # of the records
+    due: Ints  # ms; 0 where only the record tells
+
+    def select(self, which: Bools | slice) -> "DelayUnits":
+        """Return some of them."""
+        return DelayUnits(self.queue_id, self.offsets[which], self.places[which], self.sizes[which], self.due[which])
+
+    def chunks(self) -> Iterator["DelayUnits"]:
+        """Yield a few at a time: their records are read together."""
+        for first in range(0, len(self.places), CHUNK_ROWS):
+            yield self.select(slice(first, first + CHUNK_ROWS))
+
+
+def units_of_topic(store: Store, topic: str, request: Request) -> Iterator[DelayUnits]:
+    """Yield the message units of a topic, by queue and queue offset; `due` is the tags code.
+
+    0 is the tags code of an ext unit that cannot be read.
+
+    :raises Unreadable: a file cannot be read, and there is no `request.on_unreadable`.
+    """
+    files = sorted((file for file in store.queue_files if file.topic == topic), key=_queue_id)
+    for queue_id, group in groupby(files, _queue_id):
+        of_queue = list(group)
+        exts = [file for file in of_queue if file.kind == "ext_queue"]
+        for file in of_queue:
+            try:
+                if file.kind == "queue":
+                    yield from _units_in(file, queue_id, exts)
+            except Unreadable as error:
+                request.tell_unread(error)
+
+
+def _queue_id(file: QueueFile) -> int:
+    return file.queue_id
+
+
+def _units_in(file: QueueFile, queue_id: int, exts: Sequence[QueueFile]) -> Iterator[DelayUnits]:
+    for offsets, units in messages_in(file):
+        places, sizes = units["physical_offset"].astype(np.int64), units["size"].astype(np.int64)
+        yield DelayUnits(queue_id, offsets, places, sizes, _tags_codes(units, exts))
+
+
+def _tags_codes(units: Units, exts: Sequence[QueueFile]) -> Ints:
+    tags: Ints = units["tags_code"].astype(np.int64)
+    in_ext = tags <= EXT_ADDRESS_MAX
+    if not in_ext.any():
+        return tags
+    found, known = np.zeros(len(tags), np.int64), np.zeros(len(tags), np.bool_)
+    read_ext_tags(exts, tags, found, known)
+    return np.where(in_ext, np.where(known, found, 0), tags)

@@ -2,6 +2,7 @@
 
     queue units, timer units, entries of RocksDB  ->  records in the log  ->  one row each
     a pass over the log                           ->  delivered copies    ->  state (`broker.delays`)
+    a second look, where a copy is missed         ->  copies of other writers
 
 Without the pass only what still waits is known (`DelayChoice.waiting`): that takes the queues, the timer's files and
 the records of those messages, whatever the size of the log.
@@ -21,6 +22,8 @@ import pyarrow.compute as pc
 
 from rmqinspect.broker.delays import (
     APPEND_TOPIC,
+    MAY_HAVE_COPIES,
+    OVERDUE,
     REASONS,
     STATES,
     DeleteKeys,
@@ -31,16 +34,26 @@ from rmqinspect.broker.delays import (
 )
 from rmqinspect.broker.version_estimate import estimate_store
 from rmqinspect.codec.arrays import Bools, Ints
-from rmqinspect.commitlog.records_at import records_at
+from rmqinspect.codec.joins import Keyed, find, take
+from rmqinspect.commitlog.records import records_at
+from rmqinspect.rocksdb.databases import why_unknown
 from rmqinspect.store.model import Store
-from rmqinspect.tables.columns import millis, pick, repeat
-from rmqinspect.tables.delay_copies import CopyFold, Places
-from rmqinspect.tables.delay_records import DelayRecords
-from rmqinspect.tables.delay_sources import read_delay_sources
-from rmqinspect.tables.delay_units import NO_OFFSET, DelayUnits, units_of_topic
-from rmqinspect.tables.fold import fold_log
+from rmqinspect.tables.delay_copies import AlikeFold, CopyFold, DelayRecords
+from rmqinspect.tables.delay_sources import NO_OFFSET, DelayUnits, read_delay_sources, units_of_topic
+from rmqinspect.tables.read_log import fold_log
 from rmqinspect.tables.record_columns import CHUNK_ROWS
-from rmqinspect.tables.table import QUEUE_DATABASES, STORE_DATABASE, TIMESTAMP, Request, Source, Table, column
+from rmqinspect.tables.table import (
+    QUEUE_DATABASES,
+    STORE_DATABASE,
+    TIMESTAMP,
+    Request,
+    Source,
+    Table,
+    column,
+    millis,
+    pick,
+    repeat,
+)
 from rmqinspect.text import count
 from rmqinspect.topics import SCHEDULE_TOPIC, SYSTEM_PREFIX, TIMER_TOPIC
 
@@ -96,6 +109,8 @@ class DelayChoice:
 
 _ALL = DelayChoice()
 _NONE = np.empty(0, np.int64)
+_LAST = 1 << 63
+_EARLY = 60_000  # ms: a slot of the wheel fires before the times in it, and clocks are set
 
 
 class _Verdicts(NamedTuple):
@@ -128,7 +143,12 @@ class Delays:
         found = self._look()
         self._disobeyed = found.disobeyed()
         self._waited = found.waited
-        self.copies, self.rolled, self.orders = Places(found.copies), Places(found.rolled), Places(found.orders)
+        self._without_copy = found.without_copy()
+        self._runs: Ints = np.array(found.runs or [(0, 0)], np.int64)
+        self._alike = AlikeFold(self._without_copy)
+        self._alike_from = _LAST  # physical offset: from here on the log was read again
+        self._likes = self._alike.twins.keyed(), self._alike.alike.keyed()
+        self.copies, self.rolled, self.orders = found.copies.keyed(), found.rolled.keyed(), found.orders.keyed()
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the choice."""
@@ -162,6 +182,26 @@ class Delays:
                 self._take_orders(found, behind.places, behind.sizes)
         return found
 
+    def _alike_behind(self, states: Ints, units: DelayUnits) -> tuple[Keyed, Keyed]:
+        """Return the records that are copies by what every writer keeps, and those that may be.
+
+        The log is read again from where the first of them can be: behind the record that waits. If its time has just
+        come, also behind that time. A message that waits is not passed over, so nothing else was done with it.
+        """
+        highest = np.maximum.accumulate(self._runs[:, 1])
+        due = np.searchsorted(highest, units.due - _EARLY - 2 * self.sources.precision)
+        stored = self._runs[np.minimum(due, len(self._runs) - 1), 0]
+        first = int(np.where(states == OVERDUE, np.maximum(stored, units.places), units.places).min())
+        if first < self._alike_from:
+            # Gaps, and what cannot be read, the first pass has told.
+            quiet = replace(self.request, on_gap=None, on_unreadable=lambda _: None, on_records=None, progress=None)
+            again = replace(quiet, offsets=(first, self._alike_from))
+            found = fold_log(self.store, again, partial(AlikeFold, self._without_copy))
+            found.join(self._alike)
+            self._alike, self._alike_from = found, first
+            self._likes = found.twins.keyed(), found.alike.keyed()
+        return self._likes
+
     def _take_orders(self, found: CopyFold, places: Ints, sizes: Ints) -> None:
         for first in range(0, len(places), CHUNK_ROWS):
             some = slice(first, first + CHUNK_ROWS)
@@ -186,7 +226,7 @@ class Delays:
 
     def _level_rows(self) -> Iterator[pa.RecordBatch]:
         """Yield the messages of all levels, by level and queue offset."""
-        for queue in units_of_topic(self.store, SCHEDULE_TOPIC, self.request.on_unreadable):
+        for queue in units_of_topic(self.store, SCHEDULE_TOPIC, self.request):
             kept = self._level_waits(queue)
             if not self.choice.waiting:
                 kept |= queue.places >= self.store.log_start
@@ -235,14 +275,14 @@ class Delays:
                 yield self._timer_batch(some)
 
     def _timer_queue(self) -> Iterator[DelayUnits]:
-        for queue in units_of_topic(self.store, TIMER_TOPIC, self.request.on_unreadable):
+        for queue in units_of_topic(self.store, TIMER_TOPIC, self.request):
             queue.due = np.zeros(len(queue.due), np.int64)  # the tags code is that of the tags
             yield queue
 
     def _held(self, units: DelayUnits) -> _Held:
         entries = self.sources.entries
         places = _NONE if entries is None else entries.place
-        return _Held(_find(self.sources.units.place, units.places), _find(places, units.places))
+        return _Held(find(self.sources.units.place, units.places), find(places, units.places))
 
     def _timer_waits(self, units: DelayUnits, held: _Held) -> Bools:
         """Return what the timer has in its wheel or in RocksDB, or has yet to take from its topic."""
@@ -258,14 +298,15 @@ class Delays:
     def _timer_batch(self, units: DelayUnits) -> pa.RecordBatch:
         records, held = DelayRecords.of_timer(self.store, units), self._held(units)
         due = records.numbers("deliver_timestamp")
-        units.due = np.where(due > 0, due, np.where(units.due > 0, units.due, _at(self.sources.units.fires, held.unit)))
+        of_unit = take(self.sources.units.fires, held.unit, 0)
+        units.due = np.where(due > 0, due, np.where(units.due > 0, units.due, of_unit))
         waits = self._timer_waits(units, held)
         rolled, _ = self.rolled.behind(records.numbers("identity"), units.places)
         unreached = held.unit >= 0
         unreached[unreached] = ~self.sources.units.reached[held.unit[unreached]]
         verdicts = _Verdicts(waits, rolled >= 0, self._cancelled(records, held), unreached)
         batch = self._batch("timer", units, records, verdicts)
-        positions = pa.array(_at(self.sources.units.position, held.unit), mask=held.unit < 0)
+        positions = pa.array(take(self.sources.units.position, held.unit, 0), mask=held.unit < 0)
         batch = _with(batch, "timer_log_offset", positions)
         if self.choice.waiting:
             batch = batch.filter(pa.array(waits))
@@ -294,6 +335,7 @@ class Delays:
         count, present = len(units.places), records.has("identity")
         delivered, copies = self.copies.behind(records.numbers("identity"), units.places)
         copies = np.where(present, copies, 0)
+        none = np.zeros(count, np.bool_)
         self._judged += int(np.count_nonzero(present))
         facts = Facts(
             deletes=records.has("deletes"),
@@ -305,8 +347,18 @@ class Delays:
             readable=present | (not self.whole),
             unreached=verdicts.unreached,
             copy_lost=(units.places < self._damage_end) | (not self.whole),
+            alike=none,
         )
         states, reasons = judge(facts)
+        missed = np.isin(states, MAY_HAVE_COPIES) & present & (not self.choice.waiting)
+        if missed.any():
+            some = units.select(missed)
+            twins, alike = self._alike_behind(states[missed], some)
+            numbers = DelayRecords.of_copies(self.store, some)
+            delivered[missed], copies[missed] = twins.behind(numbers.numbers("twin"), some.places)
+            like = none.copy()
+            like[missed] = alike.behind(numbers.numbers("likeness"), some.places)[1] > 0
+            states, reasons = judge(facts._replace(delivered=copies > 0, alike=like))
         system = pc.starts_with(records.column("real_topic"), SYSTEM_PREFIX)
         level = units.queue_id + 1 if source == "level" else None
         columns: dict[str, pa.Array] = {
@@ -332,19 +384,6 @@ class Delays:
         )
 
 
-def _find(places: Ints, wanted: Ints) -> Ints:
-    """Return where each wanted place stands among ascending ones, -1 where it does not."""
-    if not len(places):
-        return np.full(len(wanted), -1, np.int64)
-    at = np.minimum(places.searchsorted(wanted), len(places) - 1)
-    return np.where(places[at] == wanted, at, -1)
-
-
-def _at(values: Ints, which: Ints) -> Ints:
-    """Return the values at some indexes; 0 for -1."""
-    return np.where(which >= 0, values[which], 0) if len(values) else np.zeros(len(which), np.int64)
-
-
 def _with(batch: pa.RecordBatch, name: str, values: pa.Array) -> pa.RecordBatch:
     return batch.set_column(SCHEMA.get_field_index(name), SCHEMA.field(name), values)
 
@@ -355,10 +394,12 @@ def _rows(store: Store, request: Request, choice: DelayChoice) -> Iterator[pa.Re
     if request.on_remark is not None and delays.unqueued:
         request.on_remark(f"{store.name}: {unqueued_words(delays.unqueued)}")
     if request.on_remark is not None and not delays.queues_given:
-        request.on_remark(f"{store.name}: {NO_QUEUES}")
+        request.on_remark(f"{store.name}: {no_queues_words(store)}")
 
 
-NO_QUEUES = "no consume queue was given: delayed messages are found by their queues"
+def no_queues_words(store: Store) -> str:
+    """Return what is said of a store none of whose queues was read."""
+    return f"{why_unknown(store, 'queues') or 'no consume queue was given'}: delayed messages are found by their queues"
 
 
 def unqueued_words(number: int) -> str:

@@ -6,7 +6,7 @@ Filters find columns by name, so they apply to every table that has the columns.
 
 import ipaddress
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -18,10 +18,13 @@ import pyarrow.compute as pc
 from rmqinspect.codec.message_id import offset_place
 from rmqinspect.store.model import LAST_BASE
 from rmqinspect.tables import queue_ranges
-from rmqinspect.tables.needles import Needles, of_body, of_host, of_values
-from rmqinspect.topics import is_system_topic
+from rmqinspect.tables.queue_ranges import Needles, of_body, of_host, of_values
+from rmqinspect.topics import LMQ_PREFIX, is_system_topic
 
 Range = tuple[int, int]
+
+_OF_LIGHT = ("topic", "queue_id", "transaction", "properties")  # columns that say which light queues a record is in
+_OF_QUEUE = ("--topic", "--queue", "--queue-offset")
 
 _PATTERN = re.compile(r"[*?\[]")
 
@@ -150,8 +153,14 @@ class Selection:
 
     def columns(self, schema: pa.Schema) -> frozenset[str]:
         """Return the columns of `schema` that the filters use."""
-        alternatives = (names for rule in _RULES if rule.is_set(self) for names in rule.columns(self))
+        alternatives = [names for rule in _RULES if rule.is_set(self) for names in rule.columns(self)]
+        alternatives += [_OF_LIGHT] if self.names_light_queues else []
         return frozenset(name for names in alternatives for name in names if name in schema.names)
+
+    @property
+    def names_light_queues(self) -> bool:
+        """Whether light queues may be meant: their messages name them in a property, and another topic in the head."""
+        return any(topic.startswith(LMQ_PREFIX.rstrip("%")) for topic in self.topics)
 
     @property
     def asks_for_records(self) -> bool:
@@ -179,21 +188,33 @@ class Selection:
         :raises KeyError: as `select_rows`.
         """
         mask: pa.Array | None = None
-        for rule in _RULES:
-            if not rule.is_set(self):
-                continue
-            columns = _choose(rule.columns(self), batch.schema.names)
-            if columns is None:
-                raise KeyError(rule.option)
-            hit = pc.fill_null(rule.mask(self, batch, columns), False)
+        for option, hit in self._masks(batch):
+            if hit is None:
+                raise KeyError(option)
             mask = hit if mask is None else pc.and_(mask, hit)
         return mask
 
+    def _masks(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Array | None]]:
+        """Yield the options in use with the rows that pass each; None without its columns."""
+        light = None
+        if self.names_light_queues and all(name in batch.schema.names for name in _OF_LIGHT):
+            light = pa.array(queue_ranges.in_further_queues(batch, self._takes_unit))
+        for rule in _RULES:
+            if rule.is_set(self):
+                columns = _choose(rule.columns(self), batch.schema.names)
+                hit = None if columns is None else pc.fill_null(rule.mask(self, batch, columns), False)
+                of_queue = light is not None and hit is not None and rule.option in _OF_QUEUE
+                yield rule.option, pc.or_(hit, light) if of_queue else hit
+
+    def _takes_unit(self, topic: str, queue_id: int, queue_offset: int) -> bool:
+        """Whether the filters of topics, queues and queue offsets leave a unit."""
+        self.topics_seen.add(topic)
+        lowest, beyond = self.queue_offsets or (0, _OPEN_END)
+        return self.wants_queue(topic, queue_id) and lowest <= queue_offset < beyond
+
     def takes_topic(self, topic: str) -> bool:
         """Whether rows of a topic may pass."""
-        if not self.system_topics and is_system_topic(topic):
-            return False
-        return not self.topics or any(fnmatchcase(topic, pattern) for pattern in self.topics)
+        return self.names_light_queues or self.wants_topic(topic)
 
     @cached_property
     def needles(self) -> tuple[Needles, ...]:
@@ -209,18 +230,12 @@ class Selection:
 
     def excluding(self, batch: pa.RecordBatch) -> list[str]:
         """Return the options in use that no row of a batch passes."""
-        excluding = []
-        for rule in _RULES:
-            columns = _choose(rule.columns(self), batch.schema.names) if rule.is_set(self) else None
-            if columns is not None and not pc.any(pc.fill_null(rule.mask(self, batch, columns), False)).as_py():
-                excluding.append(rule.option)
-        return excluding
+        return [option for option, hit in self._masks(batch) if hit is not None and not pc.any(hit).as_py()]
 
     def wants_topic(self, topic: str) -> bool:
         """Whether the filters of topics leave a topic."""
-        if self.topics and not any(fnmatchcase(topic, pattern) for pattern in self.topics):
-            return False
-        return self.system_topics or not is_system_topic(topic)
+        named = not self.topics or any(fnmatchcase(topic, pattern) for pattern in self.topics)
+        return named and (self.system_topics or not is_system_topic(topic))
 
     def wants_queue(self, topic: str, queue_id: int) -> bool:
         """Whether the filters of topics and queues leave a queue."""

@@ -7,6 +7,21 @@ The offsets are those of consumerOffset.json and lmqConsumerOffset.json, or of t
 of a queue, and single records for the times that are asked for.
 
 Source: ConsumerOffsetManager, LmqConsumerOffsetManager, ConsumerProgressSubCommand; RocketMQ 4.0.0 to 5.5.0.
+
+Which queues a store must have had files of.
+
+A queue gets its files with its first message, so one without files is usually one that nothing was written to.
+
+The checkpoints and acks of popped messages, by the units of their topics: how much each group has in flight.
+
+    rmq_sys_wheel_timer          each checkpoint and ack when it is written, until it is due
+    rmq_sys_REVIVE_LOG_cluster   the same when it is due; handled up to the offset of CID_RMQ_SYS_REVIVE_GROUP
+
+Read are the newest units, and of these the records whose tag is that of a checkpoint or an ack: an ack follows its
+checkpoint, so none of those that are read misses one. Not seen: what a broker keeps in memory (enablePopBufferMerge)
+or in RocksDB (popConsumerKVServiceInit), and ordered pops.
+
+Source: PopMessageProcessor, AckMessageProcessor, PopReviveService; RocketMQ 5.0.0 to 5.5.0.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,23 +29,145 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from rmqinspect.broker.eras import searches_minimum
 from rmqinspect.broker.group_topics import REVIVE_GROUP, kind_of
-from rmqinspect.broker.pop_state import PopCount
-from rmqinspect.commitlog.store_timestamps import StoreTimes
-from rmqinspect.config.json_files import ConsumerOffset, integer, read_consumer_offsets
-from rmqinspect.consumequeue.bounds import peek_queues
-from rmqinspect.consumequeue.units import QueueSummary, find_units
+from rmqinspect.broker.pop_state import ACK_TAG, BATCH_ACK_TAG, CHECKPOINT_TAG, PopCount, PopStates, read_body
+from rmqinspect.codec.arrays import Bools, Ints, Units
+from rmqinspect.codec.fastjson import NotJson, parse_json
+from rmqinspect.codec.java import java_string_hash
+from rmqinspect.commitlog.record_reader import RecordReader
+from rmqinspect.commitlog.records import Records, records_at
+from rmqinspect.config.json_files import ConsumerOffset, integer, read_config, read_consumer_offsets
+from rmqinspect.consumequeue.bounds import QueueSummary, queue_ends
+from rmqinspect.consumequeue.units import find_units, message_units
 from rmqinspect.errors import Unreadable
+from rmqinspect.rocksdb.databases import QUEUES, unread_databases
+from rmqinspect.schemas.consumequeue import EXT_ADDRESS_MAX
 from rmqinspect.store.model import Store
-from rmqinspect.tables.arrow import batches_of
 from rmqinspect.tables.config import report_problems
-from rmqinspect.tables.expected_queues import ExpectedQueues
-from rmqinspect.tables.pop_notes import MOST_RECORDS, PopNotes, pop_queues
-from rmqinspect.tables.table import CONFIG_DATABASES, QUEUE_DATABASES, TIMESTAMP, Request, Source, Table, column
+from rmqinspect.tables.table import (
+    CONFIG_DATABASES,
+    QUEUE_DATABASES,
+    TIMESTAMP,
+    Request,
+    Source,
+    Table,
+    batches_of,
+    column,
+)
 from rmqinspect.text import group_digits
 from rmqinspect.times import millis_to_micros
+from rmqinspect.topics import REVIVE_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
+
+
+class ExpectedQueues:
+    """Which queues without files must have had some, if a consumer offset lies behind their start."""
+
+    def __init__(self, store: Store) -> None:
+        document = read_config(store, "topics.json")
+        self._store = store
+        self._with_files = {(file.topic, file.queue_id) for file in store.queue_files if file.kind != "ext_queue"}
+        self._topics = document.table("topicConfigTable") if document else {}
+        # After retention, or on a slave that joined later, a queue may be absent: its records are before the log.
+        # Nothing is known of queues in a RocksDB that was not read, or that were not given.
+        unread = unread_databases(store, QUEUES)
+        self._all_known = store.given == "store" and not store.log_start and not unread
+
+    def was_read(self, topic: str, queue_id: int) -> bool:
+        """Return whether the files of a queue, if it has any, were given and could be read."""
+        absent = bool(self._with_files) and (topic, queue_id) not in self._with_files
+        return absent and not self._store.hides_queue(topic, queue_id)
+
+    def had_files(self, topic: str, queue_id: int) -> bool:
+        """Return whether a queue with consumer offsets should exist: not that of a deleted topic."""
+        if not self._all_known or self._store.hides_queue(topic, queue_id):
+            return False
+        if topic == SCHEDULE_TOPIC:
+            return True
+        settings = self._topics.get(topic)
+        if not isinstance(settings, dict):
+            return False
+        # A topic with fewer queues than before keeps the offsets of the others.
+        numbers = (integer(settings.get(name), 32) or 0 for name in ("readQueueNums", "writeQueueNums"))
+        return queue_id < max(numbers)
+
+
+MOST_UNITS = 1 << 18  # of each queue: 5 MB
+MOST_RECORDS = 1 << 14  # checkpoints and acks; reading so many takes a second
+
+_TAGS = np.array([java_string_hash(tag) for tag in (CHECKPOINT_TAG, ACK_TAG, BATCH_ACK_TAG)], np.int64)
+_LONGEST = 1 << 16  # bytes of a body
+
+Queue = tuple[str, int]
+
+
+def pop_queues(store: Store) -> set[Queue]:
+    """Return the queues that hold checkpoints and acks; none if the broker has no revive topic."""
+    queues = {(file.topic, file.queue_id) for file in store.queue_files if file.kind == "queue"}
+    revive = {queue for queue in queues if queue[0].startswith(REVIVE_PREFIX)}
+    return revive | {queue for queue in queues if revive and queue[0] == TIMER_TOPIC}
+
+
+class PopNotes:
+    """What the checkpoints and acks of a store say."""
+
+    def __init__(
+        self, store: Store, queues: Mapping[Queue, QueueSummary], handled: Mapping[Queue, int], now: int
+    ) -> None:
+        """Read them; `queues` has the ends of `pop_queues`.
+
+        `handled`: the offset of the revive group in each queue. `now`: the time of the last activity, in ms.
+
+        :raises Unreadable: a queue file cannot be read.
+        """
+        states = PopStates()
+        units = _units(queues, handled)
+        self.cut = len(units) > MOST_RECORDS  # older ones were not read
+        newest = units[np.argsort(units[:, 0], kind="stable")[-MOST_RECORDS:]]
+        for which, records in records_at(store, newest[:, 0].copy(), newest[:, 1].copy()):
+            for row, body in _bodies(records):
+                found = read_body(body)
+                if found is not None:
+                    states.add(found, handled=bool(newest[which[row], 2]))
+        self.counts: dict[tuple[str, str, int], PopCount] = states.count(now)  # by group, topic, queue id
+
+
+def _units(queues: Mapping[Queue, QueueSummary], handled: Mapping[Queue, int]) -> Ints:
+    """Return (physical offset, size, whether the broker has handled it) of units that may be checkpoints or acks."""
+    found = [np.empty((0, 3), np.int64)]
+    for queue, ends in queues.items():
+        reached = handled.get(queue, -1)
+        for numbers, units in message_units(ends.files, max(0, ends.max_offset - MOST_UNITS), ends.max_offset):
+            some = _may_be_notes(units)
+            columns = units["physical_offset"][some], units["size"][some], numbers[some] <= reached
+            found.append(np.stack([column.astype(np.int64) for column in columns], axis=1))
+    return np.concatenate(found)
+
+
+def _may_be_notes(units: Units) -> Bools:
+    """Return which units have the tag of a checkpoint or ack, or their tag in an ext file, which is not looked at."""
+    tags = units["tags_code"].astype(np.int64)
+    return np.isin(tags, _TAGS) | (tags <= EXT_ADDRESS_MAX)
+
+
+def _bodies(records: Records) -> Iterator[tuple[int, dict[str, object]]]:
+    """Yield (row, parsed body) of the records that are in a revive topic, or on their way to it."""
+    prefix = REVIVE_PREFIX.encode()
+    spans = zip(records.topic_starts.tolist(), records.body_starts.tolist(), records.body_ends.tolist(), strict=True)
+    for row, (topic, start, end) in enumerate(spans):
+        bound_for = records.raw[topic : topic + len(prefix)], records.properties.value_of(b"REAL_TOPIC", row) or b""
+        if not any(bytes(name).startswith(prefix) for name in bound_for) or end - start > _LONGEST:
+            continue
+        try:
+            value = parse_json(bytes(records.raw[start:end])).value
+        except NotJson:
+            continue
+        if isinstance(value, dict):
+            yield row, value
+
 
 INFLOW_MESSAGES = 1000  # the newest ones of a queue, whose times tell how many come in
 
@@ -50,7 +187,7 @@ SCHEMA = pa.schema(
             "ok, behind_min (messages lost), beyond_max, no_queue; null without queues",
         ),
         column(
-            "lost", pa.int64(), "messages below min_offset that the group never got; null without the queue's files"
+            "lost", pa.int64(), "messages gone from the log before the group got them; null without the queue's files"
         ),
         column("kind", pa.string(), "normal, retry, pop_retry, dlq, lmq, broadcast, system"),
         column("last_consumed", TIMESTAMP, "store time of the message before consumer_offset; null if it is gone"),
@@ -85,15 +222,15 @@ class Position:
 
     @property
     def lost(self) -> int | None:
-        """Messages that were deleted before the group got them; None without the queue."""
-        return None if self.queue is None else max(0, self.queue.min_offset - max(0, self.entry.offset))
+        """Messages that were gone before the group got them; None without the queue."""
+        return None if self.queue is None else max(0, self.queue.first_kept - max(0, self.entry.offset))
 
     @property
     def next_offset(self) -> int | None:
         """The queue offset of the group's next message; None if there is none."""
         if self.queue is None or self.entry.offset >= self.queue.max_offset:
             return None
-        return max(self.entry.offset, self.queue.min_offset)
+        return max(self.entry.offset, self.queue.first_kept)
 
 
 @dataclass(slots=True)
@@ -126,7 +263,7 @@ def _status(entry: ConsumerOffset, queue: QueueSummary | None, expected: Expecte
     offset = entry.offset
     if queue is None:
         return "beyond_max" if offset > 0 and expected.had_files(entry.topic, entry.queue_id) else "no_queue"
-    if offset < queue.min_offset:
+    if offset < queue.first_kept:
         return "behind_min"
     return "beyond_max" if offset > queue.max_offset else "ok"
 
@@ -139,8 +276,8 @@ def times_of(store: Store, some: Sequence[Position], request: Request) -> list[T
     wanted = [name for name in _OF_TIMES if request.columns is None or name in request.columns]
     places = [_places(position, wanted, request) for position in some]
     distinct = sorted({place for found in places for place in found.values()})
-    with StoreTimes(store) as reader:
-        known = {place: reader.at(*place) for place in distinct}
+    with RecordReader(store, request.on_unreadable) as reader:
+        known = {place: reader.timestamp_of(*place) for place in distinct}
 
     def millis(found: Mapping[str, tuple[int, int]], name: str) -> int | None:
         return known[found[name]] if name in found else None
@@ -175,14 +312,12 @@ def _places(position: Position, wanted: Sequence[str], request: Request) -> dict
     inside = {
         name: offset
         for name, offset in offsets.items()
-        if name in wanted and offset is not None and queue.min_offset <= offset < queue.max_offset
+        if name in wanted and offset is not None and queue.first_kept <= offset < queue.max_offset
     }
     try:
         units = find_units(queue.files, list(inside.values())) if inside else []
     except Unreadable as error:  # vanished since the ends of the queue were read
-        if request.on_unreadable is None:
-            raise
-        request.on_unreadable(str(error))
+        request.tell_unread(error)
         return {}
     return found | {name: unit[:2] for name, unit in zip(inside, units, strict=True) if unit is not None}
 
@@ -190,7 +325,7 @@ def _places(position: Position, wanted: Sequence[str], request: Request) -> dict
 def _inflow_messages(position: Position) -> int:
     """Return the messages that follow the first one of those whose times tell the inflow."""
     queue = position.queue
-    return 0 if queue is None else max(0, min(INFLOW_MESSAGES, queue.max_offset - queue.min_offset) - 1)
+    return 0 if queue is None else max(0, min(INFLOW_MESSAGES, queue.max_offset - queue.first_kept) - 1)
 
 
 def _rate(messages: int, first: int | None, last: int | None) -> int | None:
@@ -206,13 +341,8 @@ def ends_of(
 
     :raises Unreadable: a queue cannot be read, and there is no `request.on_unreadable`.
     """
-    problems: list[str] = []
-    found = {(queue.topic, queue.queue_id): queue for queue in peek_queues(store, problems, only)}
-    for problem in problems:
-        if request.on_unreadable is None:
-            raise Unreadable(problem)
-        request.on_unreadable(problem)
-    return found
+    found = queue_ends(store, searches_minimum(store), only, request.on_unreadable)
+    return {(queue.topic, queue.queue_id): queue for queue in found}
 
 
 def _rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
@@ -245,14 +375,12 @@ def pop_counts(
     newest = max(((place, size) for place, size in lasts if place is not None and size is not None), default=None)
     if newest is None:
         return {}
-    with StoreTimes(store) as reader:
-        now = reader.at(*newest)
+    with RecordReader(store, request.on_unreadable) as reader:
+        now = reader.timestamp_of(*newest)
     try:
         found = PopNotes(store, notes, handled, now or 0)
     except Unreadable as error:
-        if request.on_unreadable is None:
-            raise
-        request.on_unreadable(str(error))
+        request.tell_unread(error)
         return {}
     if found.cut and request.on_remark is not None:
         request.on_remark(
@@ -289,5 +417,6 @@ GROUPS = Table(
     tuple(SCHEMA.names[: SCHEMA.names.index("status") + 1]),
     _rows,
     scans=(Source.CONFIG,),
+    looks_into=(Source.QUEUES, Source.LOG),
     databases=("config/consumerOffsets", "config/topics", *CONFIG_DATABASES, *QUEUE_DATABASES),
 )

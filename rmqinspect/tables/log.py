@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import repeat
 
@@ -11,13 +11,20 @@ import pyarrow as pa
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.commitlog.gaps import Gap, holes_in
 from rmqinspect.commitlog.scan import RecordRun
-from rmqinspect.commitlog.splits import Split
 from rmqinspect.store.model import Segment, Store
 from rmqinspect.tables import messages
-from rmqinspect.tables.arrow import batches_of
-from rmqinspect.tables.fold import LogFold, OnlyBytes, add_account, folds_in
-from rmqinspect.tables.read_log import SPLIT_SIZE, Item, LogSplitRead, read_split, readings, report_holes, splits_in
-from rmqinspect.tables.table import TIMESTAMP, Request, Table, column
+from rmqinspect.tables.read_log import (
+    SPLIT_SIZE,
+    Item,
+    LogFold,
+    OnlyBytes,
+    add_account,
+    folds_of,
+    readings,
+    report_holes,
+    splits_in,
+)
+from rmqinspect.tables.table import TIMESTAMP, Request, Table, batches_of, column
 from rmqinspect.times import millis_to_micros
 
 GAPS = pa.schema(
@@ -61,13 +68,28 @@ def messages_in(
 
     `take` gets the byte account of each split.
     """
-    read = partial(read_split, rows_of=partial(messages.message_batches, request=request))
     splits = splits_in(segments, request, whole=request.jobs == 1)
-    with closing(readings(splits, request, read, _size_of, request.jobs * SPLIT_SIZE)) as read_splits:
+    new = partial(MessageRows, request)
+    with closing(readings(splits, request, new, _size_of, request.jobs * SPLIT_SIZE)) as read_splits:
         for reading in read_splits:
             yield from reading.rows(request)
             if take is not None:
-                take(reading.account)
+                take(reading.end().account)
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRows:
+    """Work on a split: the rows of `messages`, if they are wanted; `fold` gets all records besides."""
+
+    request: Request
+    wanted: bool = True
+    fold: LogFold | None = None
+
+    def take(self, run: RecordRun) -> Iterable[pa.RecordBatch]:
+        """Return the rows of a run, of those that may pass the filters of the request."""
+        if self.fold is not None:
+            self.fold.take(run)
+        return messages.message_batches(run, self.request) if self.wanted else ()
 
 
 def _size_of(item: Item[pa.RecordBatch]) -> int:
@@ -130,34 +152,9 @@ def segment_batches(store: Store, accounts: Mapping[str, ByteAccount]) -> Iterat
 def _accounts(segments: Sequence[Segment], request: Request) -> Mapping[str, ByteAccount]:
     """Read some segments; return the byte account of each, by path."""
     accounts: dict[str, ByteAccount] = {}
-    for part in folds_in(segments, request, OnlyBytes):
-        add_account(accounts, part.account)
+    for _, account in folds_of(splits_in(segments, request), request, OnlyBytes):
+        add_account(accounts, account)
     return accounts
-
-
-def read_log_split(
-    split: Split,
-    request: Request,
-    take: Callable[[pa.RecordBatch], None] | None = None,
-    fold: LogFold | None = None,
-) -> LogSplitRead:
-    """Read a split to its end, whatever its damage.
-
-    `take` gets the rows of `messages`, in order; `fold` all records, also those that the request leaves out.
-    """
-
-    def rows_of(run: RecordRun) -> Iterable[pa.RecordBatch]:
-        if fold is not None:
-            fold.take(run)
-        return messages.message_batches(run, request) if take is not None else ()
-
-    with closing(read_split(split, rows_of)) as items:
-        for item in items:
-            if isinstance(item, LogSplitRead):
-                return item
-            if isinstance(item, pa.RecordBatch) and take is not None:
-                take(item)
-    raise AssertionError("a split ends with its result")
 
 
 def _segment_row(account: ByteAccount, follows_data: bool, segment_size: int | None) -> dict[str, object]:

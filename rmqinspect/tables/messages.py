@@ -1,4 +1,7 @@
-"""The table `messages`: one row per commit-log record, built window by window."""
+"""The table `messages`: one row per commit-log record, built window by window.
+
+Which records of a run may pass the filters, by their bytes alone: columns are made of these only.
+"""
 
 import sys
 from collections.abc import Iterator
@@ -10,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from rmqinspect.codec.arrays import Bools, Ints
-from rmqinspect.codec.byte_ranges import take_ranges, take_values
+from rmqinspect.codec.byte_ranges import containing, take_ranges, take_values
 from rmqinspect.codec.kernels import Bytes, BytesOut, Int32sOut, inlined, kernel
 from rmqinspect.codec.layout import place_of, span_of
 from rmqinspect.commitlog.columns import NO_CRC, RIGHT_CRC
@@ -18,11 +21,66 @@ from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.scan import RecordRun
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
-from rmqinspect.tables.bodies import decompress_bodies
-from rmqinspect.tables.candidates import candidates
-from rmqinspect.tables.columns import millis, name_column, pick, repeat
-from rmqinspect.tables.property_columns import property_columns
-from rmqinspect.tables.table import TIMESTAMP, Request, column
+from rmqinspect.tables.filters import Selection
+from rmqinspect.tables.queue_ranges import Needles
+from rmqinspect.tables.record_columns import decompress_bodies, property_columns
+from rmqinspect.tables.table import TIMESTAMP, Request, column, millis, name_column, pick, repeat
+
+ADDRESS_V4, ADDRESS_V6 = (place_of(host, "port") for host in (message.HostV4, message.HostV6))
+
+
+def candidates(run: RecordRun, request: Request) -> RecordRun:
+    """Return the records of a run that may pass all filters, and one of each topic that a filter has yet to see.
+
+    With the damaged ones, if the request says so.
+    """
+    records = run.records
+    passed, shown = np.ones(len(records), np.bool_), np.zeros(len(records), np.bool_)
+    for selection in request.records_of:
+        if selection.topics or not selection.system_topics:
+            taken, unseen = _by_topic(records, selection)
+            passed &= taken
+            shown[unseen] = True
+        for needles in selection.needles:
+            left = np.flatnonzero(passed)
+            passed[left] = _may_pass(records, left, needles, raw_body=request.raw_body)
+    passed |= shown
+    if request.with_damaged:
+        passed |= ~records.body_crc_ok
+    if passed.all():
+        return run
+    return replace(run, records=records.select(passed), carved=run.carved and bool(passed[0]))
+
+
+def _by_topic(records: Records, selection: Selection) -> tuple[Bools, Ints]:
+    """Return which records have a topic that passes, and the first record of each topic that was not seen."""
+    names, _ = name_column(take_ranges(records.bytes, records.topic_starts, records.topic_ends))
+    coded = names.dictionary_encode()
+    topics, numbers = coded.dictionary.to_pylist(), coded.indices.to_numpy()
+    taken: Bools = np.array([selection.takes_topic(topic) for topic in topics], np.bool_)[numbers]
+    first: Ints = np.zeros(0, np.int64)
+    if unseen := selection.unseen_of(topics):
+        first = np.unique(numbers, return_index=True)[1][[topic in unseen for topic in topics]]
+    return taken, first
+
+
+def _may_pass(records: Records, which: Ints, needles: Needles, *, raw_body: bool) -> Bools:
+    """Return which of some records contain a needle in its part, or may pass without."""
+    match needles.part:
+        case "body":
+            starts, ends = records.body_starts, records.body_ends
+        case "properties":
+            starts, ends = records.properties_starts, records.properties_ends
+        case "born_host":
+            starts = records.field("born_host")
+            ends = starts + np.where(records.sys_flag & SysFlag.BORNHOST_V6, ADDRESS_V6, ADDRESS_V4)
+    passed = containing(records.bytes, starts[which], ends[which], needles.texts)
+    if needles.part == "body" and not raw_body:
+        passed |= records.sys_flag[which] & SysFlag.COMPRESSED != 0
+    if needles.places:
+        passed |= np.isin(records.base + records.starts[which], needles.places)
+    return passed
+
 
 _TEXTS = pa.map_(pa.string(), pa.string())
 
@@ -92,8 +150,7 @@ STATUSES = (
     "stale",
 )
 
-_ADDRESS_V4, _ADDRESS_V6 = (place_of(host, "port") for host in (message.HostV4, message.HostV6))
-_PORT = message.HostV4.sizeof() - _ADDRESS_V4
+_PORT = message.HostV4.sizeof() - ADDRESS_V4
 _OWN_OFFSET = span_of(message.HEADS[False, False], "physical_offset")
 _OWN_OFFSET_AT, _OWN_OFFSET_SIZE = _OWN_OFFSET.start, _OWN_OFFSET.stop - _OWN_OFFSET.start
 _DIGITS = np.frombuffer(b"0123456789ABCDEF", np.uint8)
@@ -215,7 +272,7 @@ def _record_crc(records: Records, status: _Status) -> pa.Array:
 def _hosts(records: Records, wanted: frozenset[str]) -> dict[str, pa.Array]:
     """Return addresses and ports, and the offset message ids, which contain the store host."""
     sizes = {
-        side: np.where(records.sys_flag & bit, _ADDRESS_V6, _ADDRESS_V4)
+        side: np.where(records.sys_flag & bit, ADDRESS_V6, ADDRESS_V4)
         for side, bit in (("born", SysFlag.BORNHOST_V6), ("store", SysFlag.STOREHOSTADDRESS_V6))
     }
     result: dict[str, pa.Array] = {}
@@ -230,12 +287,12 @@ def _hosts(records: Records, wanted: frozenset[str]) -> dict[str, pa.Array]:
 def _addresses(records: Records, starts: Ints, sizes: Ints) -> pa.Array:
     """Return addresses as text; few are distinct."""
     raw = take_ranges(records.bytes, starts, starts + sizes)
-    if raw.buffers()[2].size == len(raw) * _ADDRESS_V4:  # Arrow encodes integers faster than byte strings
+    if raw.buffers()[2].size == len(raw) * ADDRESS_V4:  # Arrow encodes integers faster than byte strings
         numbers = np.frombuffer(raw.buffers()[2], np.int32)
         if numbers.min() == numbers.max():  # nearly always, of the store host
             return repeat(_address(numbers[:1].tobytes()), len(raw))
         coded = pa.array(numbers).dictionary_encode()
-        values = [number.to_bytes(_ADDRESS_V4, sys.byteorder, signed=True) for number in coded.dictionary.to_pylist()]
+        values = [number.to_bytes(ADDRESS_V4, sys.byteorder, signed=True) for number in coded.dictionary.to_pylist()]
     else:
         coded = raw.dictionary_encode()
         values = coded.dictionary.to_pylist()

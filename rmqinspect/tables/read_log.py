@@ -1,7 +1,12 @@
-"""The log, read split by split by threads: what every table and every fold of the log has in common.
+"""The log, read split by split by threads: the one walk of all tables, folds, exports and samples.
 
     segment   |----split 0----|----split 1----|--2--|     threads read them, each on its own
+    work      take take take    take take take  take      one for each split: rows, or what is kept of the records
     items     a, 5 MB, a, …, the split's result           taken in the order of the log
+
+Who wants rows returns them from `take`; who counts or collects returns none, and keeps what `join` adds to the work of
+the split before: numbers and distinct names, nothing for each record. A few wait for each thread. The splits are the
+same for any number of threads, so a fold may forget something when it is joined.
 
 Invariants:
 - What is yielded does not depend on the number of threads: a split whose borders differ is read again.
@@ -11,23 +16,24 @@ Invariants:
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
-from typing import Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 from rmqinspect.commitlog.byte_account import ByteAccount
-from rmqinspect.commitlog.gaps import Gap
-from rmqinspect.commitlog.lenient_reader import Unread
+from rmqinspect.commitlog.find_record import Unread
+from rmqinspect.commitlog.gaps import Gap, holes_in
 from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.scan import WINDOW_SIZE, RecordRun, redo_where_borders_differ, scan_split
 from rmqinspect.commitlog.splits import Borders, ScanState, Split, plan_splits
 from rmqinspect.errors import Unreadable
-from rmqinspect.store.model import Segment
-from rmqinspect.system.limits import keep_freed_memory
-from rmqinspect.system.workers import stream_ordered
+from rmqinspect.store.model import Segment, Store
+from rmqinspect.system.workers import keep_freed_memory, stream_ordered
 from rmqinspect.tables.table import Request
 from rmqinspect.times import END_MILLI, FIRST_MILLI
 
 Row = TypeVar("Row")
+Row_co = TypeVar("Row_co", covariant=True)
 
 # Bytes. Large enough that the start of a split costs little; as many bytes of rows wait for each thread until those
 # before them are taken.
@@ -39,6 +45,36 @@ _SMALL_WINDOW = 64 << 10
 _LOST_KINDS = frozenset({"unknown", "missing"})
 
 
+class Work(Protocol[Row_co]):
+    """What is done with the records of one split."""
+
+    def take(self, run: RecordRun) -> Iterable[Row_co] | None:
+        """Take the next records of the chain; they are valid until this returns. Those of one split come in order.
+
+        For the properties of few of them: `run.records.select(rows).properties` reads only theirs.
+        """
+
+
+class LogFold(Work[Any], Protocol):
+    """Work that only counts or collects."""
+
+    def join(self, following: Self) -> None:
+        """Add the fold of the part that follows."""
+
+
+Fold = TypeVar("Fold", bound=LogFold)
+
+
+class OnlyBytes:
+    """Keeps nothing: for who asks for the accounts alone."""
+
+    def take(self, run: RecordRun) -> None:
+        """Keep nothing."""
+
+    def join(self, following: Self) -> None:
+        """Add nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class LogSplitRead:
     """The result of reading one split, apart from its rows."""
@@ -47,6 +83,7 @@ class LogSplitRead:
     unread: list[Unread]
     account: ByteAccount
     borders: Borders | None  # None: the file could not be opened
+    work: Any  # what was done with its records
 
 
 class Walked(NamedTuple):
@@ -62,14 +99,14 @@ class Walked(NamedTuple):
 Item: TypeAlias = ScanState | Row | Walked | Unread | LogSplitRead
 
 
-def read_split(split: Split, rows_of: Callable[[RecordRun], Iterable[Row]]) -> Generator[Item[Row], None, None]:
+def read_split(split: Split, new: Callable[[], Work[Row]]) -> Generator[Item[Row], None, None]:
     """Read a split to its end, whatever its damage; yield what becomes known, with the rows of each run.
 
     :raises Unreadable: the file cannot be opened; after the result.
     """
     keep_freed_memory()
     unread: list[Unread] = []
-    account, borders = ByteAccount(split.segment), None
+    account, borders, work = ByteAccount(split.segment), None, new()
     entered: list[ScanState] = []
     failure: Unreadable | None = None
     try:
@@ -84,13 +121,13 @@ def read_split(split: Split, rows_of: Callable[[RecordRun], Iterable[Row]]) -> G
             else:
                 account.add(event)
             if isinstance(event, RecordRun):
-                yield from rows_of(event)
+                yield from work.take(event) or ()
                 yield _walked(event.records, split)
     except Unreadable as error:
         base = split.segment.base
         unread.append(Unread(base + split.start, base + split.end, str(error)))
         failure = error
-    yield LogSplitRead(split, unread, account, borders)
+    yield LogSplitRead(split, unread, account, borders, work)
     if failure is not None:
         raise failure
 
@@ -106,8 +143,9 @@ class Reading(Generic[Row]):
     """A split whose rows are taken while it is read."""
 
     def __init__(self, split: Split, items: Iterator[Item[Row]]) -> None:
+        """Take what becomes known of it: the items of `read_split`."""
         self.split = split
-        self.account = ByteAccount(split.segment)
+        self.result: LogSplitRead | None = None  # known once all rows are taken
         self.borders: Borders | None = None  # the exit is right once all rows are taken
         first = next(items)
         if isinstance(first, ScanState):
@@ -118,7 +156,7 @@ class Reading(Generic[Row]):
 
     def rows(self, request: Request) -> Iterator[Row]:
         """Yield the rows; progress, and records, and what could not be read, are told in between."""
-        tell, progress = request.on_unreadable, request.progress or (lambda size: None)
+        progress = request.progress or (lambda size: None)
         done = self.split.start
         try:
             for item in self._items:
@@ -128,34 +166,47 @@ class Reading(Generic[Row]):
                     if request.on_records is not None:
                         request.on_records(item.records, item.times)
                 elif isinstance(item, LogSplitRead):
-                    self.account, self.borders = item.account, item.borders
+                    self.result, self.borders = item, item.borders
                 elif isinstance(item, Unread):
-                    if tell is not None:
-                        tell(item.message)
+                    if request.on_unreadable is not None:
+                        request.on_unreadable(item.message)
                 elif not isinstance(item, ScanState):
                     yield item
         except Unreadable as error:
-            if tell is None:
-                raise
-            tell(str(error))
+            request.tell_unread(error)
         progress(self.split.end - done)
+
+    def end(self) -> LogSplitRead:
+        """Return what was read; all rows are taken."""
+        assert self.result is not None, "a split ends with its result"
+        return self.result
 
 
 def readings(
     splits: Sequence[Split],
     request: Request,
-    read: Callable[[Split], Generator[Item[Row], None, None]],
-    size_of: Callable[[Item[Row]], int],
-    room: int,
+    new: Callable[[], Work[Row]],
+    size_of: Callable[[Item[Row]], int] | None = None,
+    room: int = 0,
+    *,
+    apart: bool = False,
 ) -> Generator[Reading[Row], None, None]:
     """Yield splits of `splits_in`, in their order; take the rows of each before the next one.
 
-    Threads run `read_split` or what adds to it, until items of a size of `room` wait. Ranges that lost their records
-    are told through the request, but for holes between segments.
+    Threads do the work that `new` makes for each split, until items of a size of `room` wait; without a `size_of`
+    results for each thread. Ranges that lost their records are told through the request, but for holes between
+    segments. Splits that lie `apart` are read each on its own: their borders are guessed, no lost range is told.
+
+    :raises Unreadable: a file cannot be opened, and there is no `request.on_unreadable`.
     """
-    lost = _LostRanges(request)
+    read = partial(read_split, new=new)
+    size_of, room = (size_of, room) if size_of is not None else (_is_result, request.jobs)
     with closing(stream_ordered(read, splits, request.jobs, size_of, room)) as streams:
         started = (Reading(split, items) for split, items in zip(splits, streams, strict=True))
+        if apart:
+            yield from started
+            return
+        lost = _LostRanges(request)
         entered_right = redo_where_borders_differ(
             started,
             lambda reading: reading.split,
@@ -164,7 +215,42 @@ def readings(
         )
         for number, reading in enumerate(entered_right):
             yield reading
-            lost.take(reading.account, splits[number + 1 : number + 2])
+            lost.take(reading.end().account, splits[number + 1 : number + 2])
+
+
+def _is_result(item: object) -> int:
+    """Return the room that an item takes while it waits: positions and messages take none worth counting."""
+    return int(isinstance(item, LogSplitRead))
+
+
+def fold_log(store: Store, request: Request, new: Callable[[], Fold]) -> Fold:
+    """Return the fold of the records of `messages` that start in `request.offsets`; `new` makes an empty one.
+
+    Progress, lost ranges and what could not be read are told through the request.
+
+    :raises Unreadable: a file cannot be opened, and there is no `request.on_unreadable`.
+    """
+    whole = new()
+    report_holes(holes_in(store), request)
+    for fold, _ in folds_of(splits_in(store.segments, request), request, new):
+        whole.join(fold)
+    return whole
+
+
+def folds_of(
+    splits: Sequence[Split], request: Request, new: Callable[[], Fold], *, apart: bool = False
+) -> Generator[tuple[Fold, ByteAccount], None, None]:
+    """Yield the fold of each split, and what its bytes are, in the order of the splits; otherwise as `readings`."""
+    with closing(readings(splits, request, new, apart=apart)) as found:
+        for reading in found:
+            for _ in reading.rows(request):
+                pass
+            yield reading.end().work, reading.end().account
+
+
+def add_account(accounts: dict[str, ByteAccount], account: ByteAccount) -> None:
+    """Add the account of a split to that of its segment; `accounts` is by path."""
+    accounts.setdefault(account.segment.path, ByteAccount(account.segment)).join(account)
 
 
 def splits_in(segments: Sequence[Segment], request: Request, *, whole: bool = False) -> list[Split]:
@@ -222,5 +308,9 @@ class _LostRanges:
 
 
 def lost_gaps(gaps: Iterable[Gap], log_end: int) -> list[Gap]:
-    """Return the gaps that held records; `log_end` is the physical offset after the last record."""
-    return [gap for gap in gaps if gap.kind in _LOST_KINDS or (gap.kind == "zeros" and gap.start < log_end)]
+    """Return the gaps that held records; `log_end` is the physical offset after the last record.
+
+    What bytes hold that could not be read is not known: they are no gap, and are told as unreadable.
+    """
+    read = (gap for gap in gaps if gap.reason != "unreadable")
+    return [gap for gap in read if gap.kind in _LOST_KINDS or (gap.kind == "zeros" and gap.start < log_end)]

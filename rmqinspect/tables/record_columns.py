@@ -1,17 +1,25 @@
-"""Columns of the records that units point at, in the order of the units; null where no record is."""
+"""Columns of the records that units point at, in the order of the units; null where no record is.
+
+The columns of `messages` that come from the properties of records.
+
+Decompression of message bodies, within a limit.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from rmqinspect.codec.arrays import Ints
+from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.codec.byte_ranges import take_ranges, take_values
-from rmqinspect.codec.properties import WELL_KNOWN
-from rmqinspect.commitlog.records import Records
-from rmqinspect.commitlog.records_at import records_at
+from rmqinspect.codec.decompress import BodyTooLarge, decompress
+from rmqinspect.codec.kernels import Bytes, Int32s, Int32sOut, IntsOut, kernel
+from rmqinspect.codec.properties import WELL_KNOWN, Items
+from rmqinspect.commitlog.records import Records, records_at
+from rmqinspect.errors import BadRecord
 from rmqinspect.store.model import Store
-from rmqinspect.tables.columns import text
+from rmqinspect.tables.table import TIMESTAMP, as_strings, millis, text
 
 CHUNK_ROWS = 8192  # rows whose records are read together: their texts take a few MB
 
@@ -49,3 +57,156 @@ def property_values(records: Records, name: bytes) -> pa.Array:
     order = np.full(len(which), -1, np.int32)
     order[some] = np.arange(len(some))
     return take_values(values, order)
+
+
+_SPACE = ord(" ")
+
+
+def property_columns(records: Records) -> tuple[dict[str, pa.Array], Bools]:
+    """Return the map of properties and the columns taken from single ones, and which records have invalid UTF-8."""
+    items, raw = records.properties, records.bytes
+    names, bad_names = text(take_ranges(raw, items.name_starts, items.name_ends))
+    values, bad_values = text(take_ranges(raw, items.value_starts, items.value_ends))
+    invalid: Bools = np.zeros(len(records), np.bool_)
+    if (bad := bad_names | bad_values).any():
+        invalid[items.record[bad]] = True
+
+    def of(name: bytes) -> pa.Array:
+        """Return a property of each record, null where absent."""
+        which = items.of(name)
+        return take_values(values, which) if (which >= 0).any() else pa.nulls(len(which), pa.string())
+
+    columns = {
+        "properties": _maps(items, names, values, _replaced(items, names, bad_names)),
+        "msg_id": of(b"UNIQ_KEY"),
+        "tags": of(b"TAGS"),
+        "keys": _split_keys(values, items.of(b"KEYS")),
+        "real_topic": pc.coalesce(of(b"REAL_TOPIC"), of(b"RETRY_TOPIC")),
+        "real_queue_id": _number(of(b"REAL_QID"), pa.int32()),
+        "deliver_timestamp": _deliver_time(of(b"TIMER_OUT_MS")),
+    }
+    return columns, invalid
+
+
+def _replaced(items: Items, names: pa.Array, bad_names: Bools) -> Bools:
+    """Return which items have a later one with the same name, as bytes or as escaped text."""
+    replaced: Bools = items.replaced
+    for record in np.unique(items.record[bad_names]).tolist() if bad_names.any() else ():
+        later: set[str] = set()
+        for item in range(int(items.firsts[record + 1]) - 1, int(items.firsts[record]) - 1, -1):
+            name = names[item].as_py()
+            replaced[item] = name in later
+            later.add(name)
+    return replaced
+
+
+def _maps(items: Items, names: pa.Array, values: pa.Array, replaced: Bools) -> pa.Array:
+    firsts = items.firsts
+    if replaced.any():
+        kept = np.flatnonzero(~replaced).astype(np.int32)
+        names, values = take_values(names, kept), take_values(values, kept)
+        firsts = np.searchsorted(kept, firsts).astype(np.int32)
+    return pa.MapArray.from_arrays(pa.array(firsts), names, values)
+
+
+def _split_keys(values: pa.Array, which: Int32s) -> pa.Array:
+    """Return the words of KEYS, which spaces separate; none where there are no keys."""
+    keys = take_values(values, which)
+    borders = np.frombuffer(keys.buffers()[1], np.int32)
+    content = np.frombuffer(keys.buffers()[2], np.uint8)
+    room = (len(content) + len(which)) // 2  # a word takes a byte, and all but the last of a record a space
+    starts, ends, firsts = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(len(borders), np.int32)
+    count = _find_words(content, borders, firsts, starts, ends)
+    words = take_ranges(content, starts[:count], ends[:count])
+    return pa.ListArray.from_arrays(pa.array(firsts), as_strings(words))
+
+
+@kernel
+def _find_words(raw: Bytes, borders: Int32s, firsts: Int32sOut, starts: IntsOut, ends: IntsOut) -> int:
+    """Write the words of each text, and the number of its first one; return how many there are.
+
+    Text i is at [borders[i], borders[i + 1]). `starts` and `ends` have room for all words.
+    """
+    count = 0
+    for row in range(len(borders) - 1):
+        firsts[row] = count
+        at, end = max(borders[row], 0), min(borders[row + 1], len(raw))
+        while at < end:
+            start = at
+            while at < end and raw[at] != _SPACE:
+                at += 1
+            if start < at and count < len(starts):
+                starts[count], ends[count] = start, at
+                count += 1
+            at += 1
+    firsts[len(borders) - 1] = count
+    return count
+
+
+def _number(column: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Parse decimal texts; anything else, and numbers out of range, become null."""
+    if column.null_count == len(column):
+        return pa.nulls(len(column), type_)
+    low, high = (-(2**31), 2**31 - 1) if type_ == pa.int32() else (-(2**63), 2**63 - 1)
+    numbers = [int(value) if value is not None and _is_number(value) else None for value in column.to_pylist()]
+    return pa.array([n if n is not None and low <= n <= high else None for n in numbers], type_)
+
+
+def _is_number(value: str) -> bool:
+    digits = value.removeprefix("-")
+    return digits.isascii() and digits.isdecimal() and len(digits) < 20
+
+
+def _deliver_time(column: pa.Array) -> pa.Array:
+    numbers = _number(column, pa.int64())
+    if numbers.null_count == len(numbers):
+        return pa.nulls(len(numbers), TIMESTAMP)
+    times, outside = millis(pc.fill_null(numbers, 0).to_numpy())
+    return pc.if_else(pc.or_(pc.is_null(numbers), pa.array(outside)), pa.scalar(None, TIMESTAMP), times)
+
+
+BATCH_SIZE = 16 << 20  # bytes of payloads after which a batch ends: at most these and one body are in memory
+
+_UNDECODABLE, _TOO_LARGE = "body_undecodable", "body_too_large"
+
+
+def decompress_bodies(
+    bodies: pa.Array, compressed: Ints, compressions: pa.Array, limit: int
+) -> tuple[pa.Array, dict[str, Ints], int]:
+    """Replace compressed bodies by their payloads.
+
+    Returns the bodies; the rows left as stored, by status; and the number of rows done. That number is smaller than
+    `len(bodies)` where the payloads of one batch would grow too large: the caller passes the rest again.
+
+    Source: CompressorFactory; zlib (RFC 1950), lz4 frame, zstd frame.
+    """
+    replaced = np.zeros(len(bodies), np.bool_)
+    payloads = []
+    problems: dict[str, list[int]] = {_UNDECODABLE: [], _TOO_LARGE: []}
+    done, size = len(bodies), 0
+    for number in compressed.tolist():
+        if size > BATCH_SIZE:
+            done = number
+            break
+        body = bodies[number].as_py()
+        if not body:  # MessageDecoder#decode ignores the flag of an empty body
+            continue
+        compression = compressions[number].as_py()
+        if compression is None:  # unknown type bits
+            problems[_UNDECODABLE].append(number)
+            continue
+        try:
+            payloads.append(decompress(body, compression, limit))
+            replaced[number] = True
+            size += len(payloads[-1])
+        except BodyTooLarge:
+            problems[_TOO_LARGE].append(number)
+        except BadRecord:
+            problems[_UNDECODABLE].append(number)
+    by_status = {status: np.array(which, np.int64) for status, which in problems.items() if which}
+    values = pa.array(payloads, pa.binary())
+    payloads.clear()  # not twice beside the column they become part of
+    if replaced[:done].all():
+        return values, by_status, done
+    whole = pc.replace_with_mask(bodies[:done], pa.array(replaced[:done]), values)
+    return whole, by_status, done

@@ -21,7 +21,7 @@ _COLUMNS: dict[str, frozenset[str]] = {
     "tags": frozenset({"tags", "tags_code", "ext_tags_code"}),
     "properties": frozenset({"properties"}),
     "hosts": frozenset(
-        {"born_host", "born_port", "store_host", "store_port", "msg_id", "offset_msg_id", "client_host"}
+        {"born_host", "born_port", "store_host", "store_port", "msg_id", "offset_msg_id", "client_host", "deletes"}
     ),
 }
 
@@ -30,7 +30,8 @@ _DIMENSIONS = {"tags": "tag", "hosts": "host"}
 
 # Properties that hold the same values. Source: MessageConst.
 _PROPERTIES: dict[str, frozenset[str]] = {
-    "body": frozenset(),
+    # The checksum of the whole record: from it and the rest of the record a short body is found by brute force.
+    "body": frozenset({"__CRC32#"}),
     "keys": frozenset({"KEYS", "__SHARDINGKEY"}),
     "tags": frozenset({"TAGS"}),
     "properties": frozenset(),
@@ -156,6 +157,8 @@ def _hashed(value: Any, key: bytes) -> Any:
 
 def _mask_properties(array: pa.Array, names: frozenset[str], key: bytes | None) -> pa.Array:
     """Mask the values of some properties; their names stay."""
+    if not pc.any(pc.is_in(array.keys, pa.array(sorted(names)))).as_py():
+        return array
 
     def mask(name: str, value: str | None) -> str | None:
         if name not in names:

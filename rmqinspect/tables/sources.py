@@ -6,6 +6,8 @@ from fnmatch import fnmatchcase
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rmqinspect.consumequeue.bounds import queue_ends
+from rmqinspect.index.geometry import read_index_files
 from rmqinspect.store.model import Store, StoreFile
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.log import message_rows
@@ -36,15 +38,30 @@ def is_read_for(table: str, place: tuple[str, ...]) -> bool:
 def unread_places(store: Store, tables: Iterable[str]) -> list[str]:
     """Return a line for everything that these tables need and that is not read, such as folders.
 
-    Databases that are not read for one reason share a line.
+    Databases that are not read for one reason share a line. A log that is not there, and was, is a line for tables
+    that are made of it.
     """
+    gone = why_no_log(store) if any(map(scans_log, tables := tuple(tables))) else None
     names: dict[tuple[str, str], list[str]] = {}
     databases = (oddity for oddity in store.oddities if oddity.kind == "rocksdb")
     for oddity in (*store.unread_entries, *databases):
         if any(is_read_for(table, oddity.place) for table in tables):
             apart = "" if oddity.kind == "rocksdb" else oddity.name
             names.setdefault((apart, oddity.detail), []).append(oddity.name)
-    return [f"{', '.join(places)}: not read: {detail}" for (_, detail), places in names.items()]
+    lines = [f"{', '.join(places)}: not read: {detail}" for (_, detail), places in names.items()]
+    return [*lines, f"{store.name}: {gone}"] if gone else lines
+
+
+def why_no_log(store: Store) -> str | None:
+    """Return that a store's log is not here, and what proves that it had one; None with a log, and for a new store."""
+    if store.segments or store.given != "store" or store.hides_log:
+        return None
+    # What cannot be read proves nothing; whatever needs it says so.
+    if any(queue.units for queue in queue_ends(store, lambda: True, on_unreadable=lambda _: None)):
+        return "the log is not here: no segment, though queues have units"
+    if any(file.header is not None and file.entries for file in read_index_files(store, unread=[])):
+        return "the log is not here: no segment, though the index has entries"
+    return None
 
 
 def range_to_read(store: Store, offsets: tuple[int, int] | None) -> tuple[int, int] | None:

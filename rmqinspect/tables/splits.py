@@ -46,13 +46,11 @@ from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import MAX_CONFIG_SIZE, QueueFile, Segment, Store, StoreFile
 from rmqinspect.system.uri import abspath, basename
 from rmqinspect.tables import TABLES
-from rmqinspect.tables.arrow import batch_of
-from rmqinspect.tables.index import read_entries
 from rmqinspect.tables.log import GAPS, messages_in, segment_gap_rows
-from rmqinspect.tables.queues import units_in
+from rmqinspect.tables.pointers import read_entries, units_in
 from rmqinspect.tables.read_log import report_holes
 from rmqinspect.tables.sources import databases_of, unread_places
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.table import Request, batch_of
 from rmqinspect.text import name_text
 
 # Each split walks from the start of its segment: smaller ones cost more in walks than they gain in parallelism.
@@ -165,9 +163,7 @@ def split_rows(split: TableSplit, request: Request) -> Iterator[pa.RecordBatch]:
     try:
         yield from _read_whole(split, request) if read is None else read(split, request)
     except Unreadable as error:
-        if request.on_unreadable is None:
-            raise
-        request.on_unreadable(str(error))
+        request.tell_unread(error)
 
 
 def split_name(text: str) -> tuple[str | None, str]:

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from rmqinspect.broker.transactions import IN_HALF_TOPIC, IN_REAL_TOPIC, IN_ROCKSDB, Decisions, Halves
 from rmqinspect.codec.arrays import Bools, Ints
-from rmqinspect.codec.number_lists import NOT_A_NUMBER, read_numbers
+from rmqinspect.codec.byte_ranges import NOT_A_NUMBER, hash_ranges, join_hashes, read_numbers
 from rmqinspect.codec.properties import Items
-from rmqinspect.codec.range_hashes import hash_ranges, join_hashes
 from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.scan import RecordRun
 from rmqinspect.schemas.message import TRANSACTION_MASK, TRANSACTION_SHIFT, TRANSACTIONS
@@ -76,7 +75,7 @@ class _Column:
 
 
 class TransactionRecords:
-    """A fold of the log (`tables.fold.LogFold`)."""
+    """A fold of the log (`tables.read_log.LogFold`)."""
 
     def __init__(self) -> None:
         self._columns = {

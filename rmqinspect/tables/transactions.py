@@ -5,7 +5,7 @@
     both           ->  broker.transactions   one state per transaction
     rows shown     ->  record_columns        ids, times, where the commit went          read again
 
-Memory: 35 bytes per half copy, 28 per commit, 16 per op, and some more while they are joined: 125 bytes for a
+Memory: 35 bytes per half copy, 28 per commit, 16 per op, and some more while they are joined: 205 bytes for a
 transaction of one each.
 """
 
@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rmqinspect.broker.transactions import (
-    ABSENT,
     CHECK_GROUP,
     IN_REAL_TOPIC,
     IN_ROCKSDB,
@@ -32,14 +31,15 @@ from rmqinspect.broker.transactions import (
 )
 from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.byte_ranges import take_ranges
+from rmqinspect.codec.joins import ABSENT, find, take
+from rmqinspect.codec.ranges import merge
 from rmqinspect.commitlog.records import Records
 from rmqinspect.config.json_files import read_consumer_offsets
 from rmqinspect.rocksdb.databases import ENTRIES, databases
 from rmqinspect.rocksdb.entries import entries_file, last_half, read_entries
 from rmqinspect.store.model import Store
-from rmqinspect.tables.columns import millis, name_column, pick
 from rmqinspect.tables.config import report_problems
-from rmqinspect.tables.fold import fold_log
+from rmqinspect.tables.read_log import fold_log
 from rmqinspect.tables.record_columns import CHUNK_ROWS, columns_at, property_values
 from rmqinspect.tables.table import (
     CONFIG_DATABASES,
@@ -49,6 +49,9 @@ from rmqinspect.tables.table import (
     Source,
     Table,
     column,
+    millis,
+    name_column,
+    pick,
 )
 from rmqinspect.tables.transaction_records import Origin, TransactionRecords
 from rmqinspect.text import count
@@ -106,7 +109,7 @@ class StoreTransactions:
             yield f"{count(self.damaged_ops, 'op record')} damaged: what they decided looks undecided"
         for number, noun in ((self.judged.stray_ops, "op"), (self.judged.stray_commits, "commit record")):
             if number:
-                yield f"{count(number, noun)} about half messages that are not in the log: expired, or lost"
+                yield f"{count(number, noun)} about half messages that are not in the log"
 
 
 def read_transactions(store: Store, request: Request) -> StoreTransactions:
@@ -126,14 +129,13 @@ def read_transactions(store: Store, request: Request) -> StoreTransactions:
     halves, more = records.halves()
     decisions, sizes = records.decisions()
     entries = _entries_of(store)
-    around = replace(_surroundings(store, request, entries), lost=_joined(lost))
+    around = replace(_surroundings(store, request, entries), lost=merge(lost))
     judged = judge(halves, decisions, around)
     check_times = more["check_times"][judged.newest].astype(np.int32)
     if entries is not None and len(entries[0]):
-        places, times = entries
-        at = np.minimum(np.searchsorted(places, halves.physical_offset[judged.newest]), len(places) - 1)
-        entered = (places[at] == halves.physical_offset[judged.newest]) & (halves.kept_in[judged.newest] == IN_ROCKSDB)
-        check_times[entered] = np.minimum(times[at][entered], np.iinfo(np.int32).max)
+        at = find(entries[0], halves.physical_offset[judged.newest])
+        entered = (at != ABSENT) & (halves.kept_in[judged.newest] == IN_ROCKSDB)
+        check_times[entered] = np.minimum(entries[1][at[entered]], np.iinfo(np.int32).max)
     return StoreTransactions(
         store,
         halves,
@@ -142,7 +144,7 @@ def read_transactions(store: Store, request: Request) -> StoreTransactions:
         check_times,
         records.origins,
         judged,
-        _sizes_at(judged.commit_offset, decisions.commit_offset, sizes),
+        take(sizes, find(decisions.commit_offset, judged.commit_offset), 0),
         records.damaged_ops,
         records.last_store_timestamp,
         around.check_offset,
@@ -155,8 +157,11 @@ def read_surroundings(store: Store, request: Request) -> Surroundings:
 
 
 def _surroundings(store: Store, request: Request, entries: tuple[Ints, Ints] | None) -> Surroundings:
+    entered_to = last_half(store)
     return Surroundings(
-        _check_offset(store, request), None if entries is None else entries[0], _or_absent(last_half(store))
+        _check_offset(store, request),
+        None if entries is None else entries[0],
+        ABSENT if entered_to is None else entered_to,
     )
 
 
@@ -179,29 +184,6 @@ def _entries_of(store: Store) -> tuple[Ints, Ints] | None:
     found = sorted((one.physical_offset, one.check_times or 0) for one in read_entries(store) if one.kind == "half")
     pairs = np.array(found, np.int64).reshape(-1, 2)
     return pairs[:, 0], pairs[:, 1]
-
-
-def _sizes_at(wanted: Ints, places: Ints, sizes: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return the size of the record at each place; `places` ascend. 0 of an absent one."""
-    found = np.zeros(len(wanted), np.int32)
-    there = np.flatnonzero(wanted != ABSENT)
-    found[there] = sizes[np.searchsorted(places, wanted[there])]
-    return found
-
-
-def _or_absent(offset: int | None) -> int:
-    return ABSENT if offset is None else offset
-
-
-def _joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return ranges ascending and apart."""
-    joined: list[tuple[int, int]] = []
-    for start, end in sorted(ranges):
-        if joined and start <= joined[-1][1]:
-            joined[-1] = joined[-1][0], max(joined[-1][1], end)
-        else:
-            joined.append((start, end))
-    return joined
 
 
 # --- rows -----------------------------------------------------------------------------------------

@@ -1,20 +1,32 @@
-"""The table `usage`: what takes the bytes of the log, by topic, queue, tag, producer, hour, segment, kind."""
+"""The table `usage`: what takes the bytes of the log, by topic, queue, tag, producer, hour, segment, kind.
+
+How many bytes came in when: the store times of a log, in as many steps as fit into a line.
+"""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
 from ipaddress import ip_address
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqinspect.broker.record_kinds import KINDS
+from rmqinspect.broker.copies import RECORD_KINDS
 from rmqinspect.codec.arrays import Ints
 from rmqinspect.store.model import Store
-from rmqinspect.tables.columns import millis, text
-from rmqinspect.tables.sample import Sample
-from rmqinspect.tables.table import TIMESTAMP, Request, Table, column
+from rmqinspect.tables.table import TIMESTAMP, Request, Table, column, millis, text
 from rmqinspect.tables.tally import BYTES, FIRST, LAST, MESSAGES, RECORDS, Tally, joined
-from rmqinspect.tables.usage_fold import CONTENTS, HOUR, SMALLEST_CLASS, WITHOUT, Usage, names_of, read_usage, texts_of
+from rmqinspect.tables.usage_fold import (
+    CONTENTS,
+    HOUR,
+    SMALLEST_CLASS,
+    WITHOUT,
+    Sample,
+    Usage,
+    names_of,
+    read_usage,
+    texts_of,
+)
 from rmqinspect.times import format_millis
 
 SCHEMA = pa.schema(
@@ -127,7 +139,7 @@ CUT = ("kind", "topic", "queue", "tag", "host")
 # Dimension -> its values as texts, in an order.
 _VALUES: Mapping[str, Callable[[Usage, Tally, Ints], pa.Array]] = {
     "content": _listed(CONTENTS),
-    "kind": _listed(KINDS),
+    "kind": _listed(RECORD_KINDS),
     "topic": lambda _, tally, order: names_of(tally, order),
     "queue": lambda _, tally, order: names_of(tally, order),
     "tag": lambda _, tally, order: text(texts_of(tally, order))[0],
@@ -143,3 +155,42 @@ _VALUES: Mapping[str, Callable[[Usage, Tally, Ints], pa.Array]] = {
 DIMENSIONS = tuple(_VALUES)
 
 USAGE = Table("usage", SCHEMA, BRIEF, usage_rows)
+
+
+_MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000  # ms
+_STEPS = (
+    *(_MINUTE * number for number in (1, 2, 5, 10, 15, 30)),
+    *(_HOUR * number for number in (1, 2, 3, 6, 12)),
+    *(_DAY * number for number in (1, 2, 7, 30, 90, 365)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Inflow:
+    """Bytes of records by store time."""
+
+    begin: int  # ms since 1970, a multiple of `step`
+    step: int  # ms
+    sizes: tuple[int, ...]  # bytes in each step
+
+    @property
+    def end(self) -> int:
+        """The end of the last step, in ms."""
+        return self.begin + self.step * len(self.sizes)
+
+
+def inflow_of(usage: Usage, most: int) -> Inflow | None:
+    """Return the bytes in at most so many steps; None without records, or where clocks were years apart."""
+    times = usage.times.keys.integers
+    if not len(times):
+        return None
+    for step in _STEPS:
+        if step < usage.unit:
+            continue
+        numbers = times // (step // usage.unit)
+        first = int(numbers.min())
+        if int(numbers.max()) - first < most:
+            sizes = np.zeros(int(numbers.max()) - first + 1, np.int64)
+            np.add.at(sizes, numbers - first, usage.times.sums[:, BYTES])
+            return Inflow(first * step, step, tuple(sizes.tolist()))
+    return None

@@ -5,17 +5,26 @@
 
 Invariant: the sums of one dimension are those of all records that were chosen; `content` adds the bytes that are no
 record, up to the size of the log.
+
+A sample of the log: windows of equal size, evenly spread, and how far sums from them may be off.
+
+    log        |-------------------------------------------------------|
+    windows       |--|          |--|          |--|          |--|
+
+Each window counts the records that start in it. The windows are taken as if drawn at random, one cluster of records
+each; a log that repeats itself in step with them would deceive it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Self
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from rmqinspect.broker.record_kinds import KINDS, kind_of
+from rmqinspect.broker.copies import RECORD_KINDS, record_kind
 from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.codec.byte_ranges import take_ranges
 from rmqinspect.commitlog.byte_account import ByteAccount
@@ -23,17 +32,57 @@ from rmqinspect.commitlog.gaps import holes_in
 from rmqinspect.commitlog.queue_offsets import offsets_taken
 from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.scan import RecordRun
+from rmqinspect.commitlog.splits import Split
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
 from rmqinspect.store.model import Segment, Store
 from rmqinspect.tables import messages
-from rmqinspect.tables.columns import millis, name_column
 from rmqinspect.tables.filters import Selection
-from rmqinspect.tables.fold import add_account, folds_apart, folds_in
-from rmqinspect.tables.read_log import report_holes
-from rmqinspect.tables.sample import Sample
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.read_log import add_account, folds_of, report_holes, splits_in
+from rmqinspect.tables.table import Request, millis, name_column
 from rmqinspect.tables.tally import MOST, RECORDS, Tally
+
+WINDOW = 1 << 20  # bytes
+
+_TWO_SIDED_95 = 1.96  # standard deviations
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Windows of the log."""
+
+    splits: tuple[Split, ...]
+    size: int  # bytes of them
+    whole: int  # bytes of the log
+
+    @property
+    def scale(self) -> float:
+        """What sums over the windows are multiplied by."""
+        return self.whole / self.size if self.size else 1.0
+
+    def errors(self, sums: Ints, squares: NDArray[np.float64]) -> Ints:
+        """Return half the 95 % interval around each scaled sum; `squares`: the sum of squares of each window's."""
+        count = len(self.splits)
+        variance = (squares - sums.astype(np.float64) ** 2 / count) / max(count - 1, 1)
+        unread = 1 - self.size / self.whole
+        off = _TWO_SIDED_95 * self.scale * np.sqrt(np.maximum(variance, 0) * count * unread)
+        return np.rint(off).astype(np.int64)
+
+
+def plan_sample(segments: Sequence[Segment], size: int) -> Sample | None:
+    """Return windows of together about `size` bytes; None where that is all of the log, or nearly."""
+    whole = sum(segment.size for segment in segments)
+    count = max(2, size // WINDOW)
+    if count * WINDOW * 2 > whole:
+        return None
+    splits, begins, at = [], [whole * (2 * number + 1) // (2 * count) for number in range(count)], 0
+    for segment in segments:
+        for begin in (begin for begin in begins if at <= begin < at + segment.size):
+            start = max(0, min(begin - at, segment.size - WINDOW))
+            splits.append(Split(segment, start, min(start + WINDOW, segment.size)))
+        at += segment.size
+    return Sample(tuple(splits), sum(split.end - split.start for split in splits), whole)
+
 
 # What the bytes of a log are: `ByteAccount.gap_bytes`, and records.
 CONTENTS = ("records", "records not selected", "filler", "zeros", "unknown")
@@ -134,10 +183,10 @@ class UsageFold:
         return self._by_topic(self.queues.keys.integers // 4)
 
     def kinds(self) -> Tally:
-        """Return the sums by number in KINDS."""
+        """Return the sums by number in RECORD_KINDS."""
         keys = self.queues.keys
         integers = [
-            KINDS.index(kind_of(topic, queue % 4))
+            RECORD_KINDS.index(record_kind(topic, queue % 4))
             for topic, queue in zip(names_of(self.queues, slice(None)).to_pylist(), keys.integers.tolist(), strict=True)
         ]
         return self.queues.by_integer(np.array(integers, np.int64))
@@ -234,21 +283,21 @@ def read_usage(
         return _read_sample(store, request, new, sample)
     sums, accounts = UsageSums(store, new()), dict[str, ByteAccount]()
     report_holes(holes_in(store), request)
-    for part in folds_in(store.segments, request, new):
-        sums.join(part.account.segment, part.fold)
-        add_account(accounts, part.account)
+    for fold, account in folds_of(splits_in(store.segments, request), request, new):
+        sums.join(account.segment, fold)
+        add_account(accounts, account)
     return sums.usage(accounts)
 
 
 def _read_sample(store: Store, request: Request, new: Callable[[], UsageFold], sample: Sample) -> Usage:
     whole, dimensions = new(), dict[str, Tally]()
     numbers = {segment.path: number for number, segment in enumerate(store.segments)}
-    for part in folds_apart(sample.splits, request, new):
-        whole.join(part.fold)
-        content = _content([part.account], part.fold)
-        segments = part.fold.queues.by_one(numbers[part.account.segment.path])
+    for fold, account in folds_of(sample.splits, request, new, apart=True):
+        whole.join(fold)
+        content = _content([account], fold)
+        segments = fold.queues.by_one(numbers[account.segment.path])
         # Joined window by window: how much the windows differ says how far the sums may be off.
-        for name, tally in _dimensions(part.fold, content, segments).items():
+        for name, tally in _dimensions(fold, content, segments).items():
             dimensions.setdefault(name, Tally()).join(tally)
     return Usage(store, dimensions or _dimensions(whole, Tally(), Tally()), whole.times, whole.unit, {}, sample)
 

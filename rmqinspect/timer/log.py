@@ -9,6 +9,8 @@ a file that has no room for another unit and a blank.
     ^ base              rows    ^ end
 
 Source: TimerLog#append, TimerMessageStore#isMagicOK; RocketMQ 5.0.0 to 5.5.0.
+
+config/timercheck: how far the timer has read and flushed. Source: TimerCheckpoint.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,8 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rmqinspect.codec.arrays import Bools, Ints, Units, groups
-from rmqinspect.codec.layout import dtype_of
-from rmqinspect.schemas.timer import BLANK_MAGIC, UNIT_MAGICS, UNIT_SIZE, TimerBlank, TimerUnit
+from rmqinspect.codec.joins import find_range
+from rmqinspect.codec.layout import Container, dtype_of, parse
+from rmqinspect.schemas.timer import BLANK_MAGIC, UNIT_MAGICS, UNIT_SIZE, TimerBlank, TimerCheck, TimerUnit
 from rmqinspect.store.model import StoreFile
 from rmqinspect.store.reader import FileReader, open_file
 
@@ -108,12 +111,10 @@ class TimerLog:
 
     def in_gap(self, positions: Ints) -> Bools:
         """Return which positions lie in a gap: a unit may have been there."""
-        inside = np.zeros(len(positions), np.bool_)
-        if self._gaps and len(positions):
-            starts, ends = (np.concatenate(column) for column in zip(*self._gaps, strict=True))
-            at = np.searchsorted(starts, positions, "right") - 1
-            inside = (at >= 0) & (positions < ends[at])
-        return inside
+        if not self._gaps:
+            return np.zeros(len(positions), np.bool_)
+        starts, ends = (np.concatenate(column) for column in zip(*self._gaps, strict=True))
+        return find_range(starts, ends, positions) >= 0
 
     def read_at(self, positions: Ints) -> tuple[Units, Bools]:
         """Return the unit at each position, and where there is one.
@@ -138,3 +139,23 @@ class TimerLog:
                         units[some] = np.frombuffer(raw, units.dtype)[row[some] - low]
                         found[some] = are_units(units[some])
         return units, found
+
+
+def read_timercheck(file: StoreFile | None) -> Container:
+    """Return the fields of timercheck; those that the file lacks are 0, as in the file that a broker maps.
+
+    :raises Unreadable: the system reports an I/O error.
+    """
+    if file is None:
+        return no_timercheck()
+    with open_file(file) as reader:
+        return _parse(reader.read(0, TimerCheck.sizeof()))
+
+
+def no_timercheck() -> Container:
+    """Return the fields of a timercheck that does not exist: all 0."""
+    return _parse(b"")
+
+
+def _parse(raw: bytes) -> Container:
+    return parse(TimerCheck, raw.ljust(TimerCheck.sizeof(), b"\0"), lambda: "timercheck")

@@ -279,6 +279,7 @@ PLACES: Mapping[str, Rule] = {
             "CL-CRC-BODY",
             "CL-CRC-RECORD",
             "CL-BLANK-SIZE",
+            "CL-BLANK-INSIDE",
             "CL-TORN-TAIL",
             "CL-ZERO-INSIDE",
             "CL-STALE-TAIL",

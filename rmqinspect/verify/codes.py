@@ -1,4 +1,7 @@
-"""The codes that `verify` reports. Their texts are in codes.toml, whose head describes the columns."""
+"""The codes that `verify` reports. Their texts are in codes.toml, whose head describes the columns.
+
+Codes by the part they play when findings are put together.
+"""
 
 import posixpath
 from collections.abc import Iterator
@@ -62,3 +65,30 @@ def fill_do(template: str, file: str | None = None) -> str:
 def levels_up_to(level: str) -> tuple[str, ...]:
     """Return the levels whose checks `level` includes."""
     return LEVELS[: LEVELS.index(level) + 1]
+
+
+# Findings that say what was not judged always get a row.
+NEVER_CAPPED = frozenset({"ST-UNCHECKED", "ST-IO"})
+
+# Findings about records that stand among those of the log (CL-), by physical offset.
+OF_RECORDS = frozenset({"CQ-MISSING", "CQ-BEHIND", "IX-MISSING", "IX-FIRST", "IX-NONE"})
+
+# Gaps of the log: a pointer into one shows what it held and is no finding of its own.
+GAPS = frozenset({"CL-MAGIC", "CL-LENGTH", "CL-BLANK-INSIDE", "CL-TORN-TAIL", "CL-ZERO-INSIDE", "CL-HOLE"})
+
+# Findings about queue units: their physical offset is where the unit points.
+OF_UNITS = frozenset(
+    {"CQ-DANGLING", "CQ-BEYOND", "CQ-MISMATCH", "CQ-TAG", "CQ-SHIFT", "CQ-ORDER", "BQ-COUNT", "BQ-ORDER", "EX-ADDRESS"}
+)
+
+# Queue units so wrong that their order means nothing.
+WRONG_UNITS = frozenset({"CQ-DANGLING", "CQ-BEYOND", "CQ-MISMATCH"})
+
+# Findings whose expected and found values are one field of so many bits: one flipped bit may explain them.
+FIELD_BITS = {
+    "CQ-DANGLING": 64,
+    "CQ-BEYOND": 64,
+    "CQ-MISMATCH": 32,
+    "CQ-TAG": 64,
+    "BQ-COUNT": 64,
+}

@@ -13,34 +13,151 @@ split border, comes here:
 Invariants:
 - Results arrive in log order; the findings do not depend on where splits were cut.
 - Rows are capped while they are collected; counts stay exact.
+
+Units of a queue that are out of order: CQ-ORDER and BQ-ORDER.
+
+Physical offsets must ascend along a queue. Where they do not, one of three units is the outlier: the one whose
+removal lets the others ascend.
+
+    100  200  900  300  400      900 is reported: 200, 300 ascend without it
+    100  200   50  300  400       50 is reported
+
+Units that are wrong otherwise are left out: a dangling unit says nothing about its neighbours. So this runs last,
+and only for queues that do not ascend.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
+import numpy as np
+
+from rmqinspect.broker.config_gone import TOPICS, gone_config
+from rmqinspect.codec.arrays import Ints
+from rmqinspect.codec.layout import dtype_of
 from rmqinspect.config.checkpoint import read_checkpoint
 from rmqinspect.config.json_files import read_config
-from rmqinspect.consumequeue.units import queue_files_of
+from rmqinspect.consumequeue.bounds import queue_files_of
+from rmqinspect.consumequeue.units import LAYOUTS, message_mask, read_units, unit_numbers, unit_times
 from rmqinspect.errors import Unreadable
 from rmqinspect.rocksdb.databases import CONFIG, unread_databases
-from rmqinspect.store.model import Store
+from rmqinspect.store.model import QueueFile, Store
+from rmqinspect.store.reader import open_file
 from rmqinspect.system import uri
 from rmqinspect.text import count
 from rmqinspect.times import time_words
-from rmqinspect.verify.code_groups import WRONG_UNITS
+from rmqinspect.verify.codes import WRONG_UNITS
 from rmqinspect.verify.commitlog.dledger import ChainEnds, join_chains
 from rmqinspect.verify.commitlog.split import SplitResult, joined_unindexed
-from rmqinspect.verify.commitlog.time_steps import Stamp
 from rmqinspect.verify.commitlog.whole_log import LogSummary, finding_at
 from rmqinspect.verify.consumequeue.join import Shift, UnitResult, capped_shifts
-from rmqinspect.verify.consumequeue.order import find_disorder
 from rmqinspect.verify.consumequeue.survey import QueueSurvey
 from rmqinspect.verify.findings import MERGED_ROWS, Finding, capped_findings, place_in_log
 from rmqinspect.verify.index.join import IndexResult
-from rmqinspect.verify.loss import DanglingJudge
-from rmqinspect.verify.missing import DispatchState, MissingEntries, MissingUnits
+from rmqinspect.verify.loss import DanglingJudge, DispatchState, MissingEntries, MissingUnits
 from rmqinspect.verify.timer.join import TimerResult
-from rmqinspect.verify.wrong_records import Misnamed, WrongTime, is_step, misnamed_records, without_followers
+from rmqinspect.verify.wrong_records import Misnamed, Stamp, WrongTime, is_step, misnamed_records, without_followers
+
+Spans = Sequence[tuple[int, int]]  # [start, end) in bytes of a file
+
+_CARRIED = 3  # units of the window before: an outlier is judged with its two neighbours
+
+
+class _Unit(NamedTuple):
+    physical_offset: int  # that it points at
+    time: int  # ms; 0 where units have none
+    file: QueueFile
+    row: int
+    offset: int  # queue offset
+
+
+def find_disorder(files: Sequence[QueueFile], wrong: Mapping[str, Spans]) -> Iterator[Finding]:
+    """Yield the units of a queue that are out of order, without those in the `wrong` spans of its files.
+
+    Files that cannot be read are skipped: the survey has reported them.
+    """
+    carried: list[_Unit] = []
+    reported: set[tuple[str, int]] = set()
+    for file in files:
+        try:
+            with open_file(file) as reader:
+                for row, units in read_units(reader, file.kind):
+                    messages = np.flatnonzero(message_mask(units))
+                    messages = messages[~_within(row + messages, wrong.get(file.name, ()), units.dtype.itemsize)]
+                    offsets, _ = unit_numbers(file, row, units)
+                    places = units["physical_offset"][messages].astype(np.int64)
+                    times = unit_times(units[messages])
+                    times = np.zeros_like(places) if times is None else times
+                    lead = len(carried)
+                    places = np.concatenate(([unit.physical_offset for unit in carried], places)).astype(np.int64)
+                    times = np.concatenate(([unit.time for unit in carried], times)).astype(np.int64)
+
+                    def unit_at(
+                        at: int,
+                        file: QueueFile = file,
+                        row: int = row,
+                        before: list[_Unit] = carried,
+                        places: Ints = places,
+                        times: Ints = times,
+                        messages: Ints = messages,
+                        offsets: Ints = offsets,
+                    ) -> _Unit:
+                        if at < len(before):
+                            return before[at]
+                        inside = int(messages[at - len(before)])
+                        return _Unit(int(places[at]), int(times[at]), file, row + inside, int(offsets[inside]))
+
+                    for at in _outliers(places, times, lead):
+                        unit = unit_at(at)
+                        if (unit.file.name, unit.row) not in reported:
+                            reported.add((unit.file.name, unit.row))
+                            yield _finding(unit, int(places[at - 1]) if at else None)
+                    carried = [unit_at(at) for at in range(max(0, len(places) - _CARRIED), len(places))]
+        except Unreadable:
+            carried = []
+
+
+def _within(rows: Ints, spans: Spans, size: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Return which rows begin in one of the spans."""
+    inside = np.zeros(len(rows), np.bool_)
+    for start, end in spans:
+        inside |= (rows * size >= start) & (rows * size < end)
+    return inside
+
+
+def _outliers(places: Ints, times: Ints, lead: int) -> Iterator[int]:
+    """Yield the outliers among consecutive units; those before `lead` were judged in the window before."""
+    wrong = (places[1:] <= places[:-1]) | (times[1:] < times[:-1])
+    for at in (np.flatnonzero(wrong) + 1).tolist():
+        if at < lead:
+            continue
+        healed = at >= 2 and places[at - 2] < places[at]
+        goes_on = at + 1 < len(places) and places[at + 1] > places[at - 1]
+        yield at - 1 if healed and not goes_on else at
+
+
+def _finding(unit: _Unit, before: int | None) -> Finding:
+    behind = before is not None and unit.physical_offset > before
+    what = "the unit points at or before the record of the previous unit"
+    if behind:
+        what = "the unit points behind the record of the next unit"
+    size = dtype_of(LAYOUTS[unit.file.kind]).itemsize
+    batch = unit.file.kind == "batch_queue"
+    if batch:
+        what = "physical offsets or store times of batch units do not ascend here"
+    return Finding(
+        "BQ-ORDER" if batch else "CQ-ORDER",
+        f"the queue is out of order: {what}",
+        file=unit.file.name,
+        offset=unit.row * size,
+        length=size,
+        topic=unit.file.topic,
+        queue_id=unit.file.queue_id,
+        queue_offset=unit.offset,
+        expected=None if before is None or behind else f"behind {before}",
+        found=str(unit.physical_offset),
+    )
+
 
 _MOST_RUNS = 100_000  # over all splits; overflow is merged
 
@@ -49,14 +166,22 @@ class CrossJudge:
     """Judges queues, index and timer log of one store against its commit log, from the results of the splits."""
 
     def __init__(
-        self, store: Store, surveys: Sequence[QueueSurvey], *, deep: bool, elsewhere: bool, limit: int
+        self,
+        store: Store,
+        surveys: Sequence[QueueSurvey],
+        *,
+        deep: bool,
+        elsewhere: bool,
+        index_begin: int | None,
+        limit: int,
     ) -> None:
         """Prepare for a store whose queues were surveyed.
 
         `deep`: report every record without a unit. `elsewhere`: newer units may be in RocksDB, which was not read.
-        `limit`: rows of a code that are shown.
+        `index_begin`: physical offset of the first index entry, if it is known. `limit`: rows of a code that are shown.
         """
         self._store, self._surveys, self._deep = store, surveys, deep
+        self._index_begin = index_begin or 0
         self._state = _dispatch_state(store, surveys, elsewhere)
         self._kept = capped_findings(MERGED_ROWS * limit)
         self.suppressed = self._kept.suppressed
@@ -71,6 +196,8 @@ class CrossJudge:
         self._shifts = capped_shifts(_MOST_RUNS)
         self._chains: list[ChainEnds] = []
         self._unindexed: tuple[int, int, int] | None = None  # as SplitResult has it
+        self._before_index: tuple[int, int, int] | None = None
+        self._begins_amid = False  # the last segment with records before the index goes on with records in it
 
     # --- results of the splits ------------------------------------------------------------------
 
@@ -78,6 +205,9 @@ class CrossJudge:
         """Take the next split's result."""
         self.take_pointers(result.units, result.entries, result.timer)
         self._unindexed = joined_unindexed(self._unindexed, result.unindexed)
+        self._before_index = joined_unindexed(self._before_index, result.before_index)
+        if result.before_index is not None:
+            self._begins_amid = result.split.segment.end > self._index_begin
         if result.chain is not None:
             self._take_chain(result.chain)
 
@@ -90,31 +220,55 @@ class CrossJudge:
                 self._kept.extend(result.findings)
                 self.dangling.take(result.dangling)
                 self.unread += result.unread
+                self.suppressed.update(result.suppressed)
         if units is not None:
-            self.suppressed.update(units.suppressed)
             self.joined_units += units.joined
             self._shifts.extend(units.shifts)
             self.missing_units.take(units)
             self._misnamed += units.misnamed
         if entries is not None:
-            self.suppressed.update(entries.suppressed)
             self.joined_entries += entries.joined
             self.edge_times.update(entries.edge_times)
             self._wrong_times += entries.wrong_times
             self._missing_entries.take(entries)
 
     def _without_index(self) -> Iterator[Finding]:
-        """Yield IX-NONE."""
+        """Yield IX-FIRST and IX-NONE.
+
+        An index that begins with a segment was built anew: a start that scans from there deletes all files that are
+        newer than the checkpoint's index time.
+        """
+        if self._before_index is not None and self._begins_amid:
+            records, first, timestamp = self._before_index
+            yield Finding(
+                "IX-FIRST",
+                f"keys of {count(records, 'record')} before the first index file are in none: key look-ups miss them",
+                **place_in_log(self._store, first),
+                count=records,
+                counted=True,
+                expected=f"an index file that begins at {first}",
+                found=f"the first one begins at {self._index_begin}",
+                timestamp=timestamp,
+            )
         if self._unindexed is None:
             return
         records, first, timestamp = self._unindexed
+        proof = _index_proof(self._store)
+        why = "messageIndexEnable=false since then, or files are gone" if proof else "or messageIndexEnable=false"
+        writes = _index_setting(self._store)
+        if writes is not None:
+            proof = "messageIndexEnable=true in broker.conf" if writes else ""
+            why = "files are gone, or it was false then" if writes else "broker.conf switches the index off"
         yield Finding(
             "IX-NONE",
             f"keys of {count(records, 'record')} since {time_words(timestamp)} are in no index file: key look-ups miss "
-            "them (or messageIndexEnable=false)",
+            f"them ({why})",
+            severity="" if proof else "info",
             **place_in_log(self._store, first),
             count=records,
             counted=True,
+            expected=f"an index file, because of {proof}" if proof else None,
+            found="none" if proof else None,
             timestamp=timestamp,
         )
 
@@ -160,7 +314,7 @@ class CrossJudge:
                     self._store,
                     one.place,
                     "CL-TIME",
-                    "the store timestamp is not the one in the index entries of the record: it was changed",
+                    "the store timestamp is not the one in the index entries of the record",
                     f"{time_words(one.indexed)} and less than 1 s",
                     time_words(one.time),
                     severity="error",
@@ -252,21 +406,49 @@ def _reaches(surveys: Iterable[QueueSurvey]) -> dict[tuple[str, int], tuple[int,
 def _known_topics(store: Store, *, none_left: bool) -> frozenset[str] | None:
     """Return the topics that the broker knows, None where that cannot be known.
 
-    With the configuration unreadable, or in a RocksDB that was not read, none is known: a topic without a unit may
-    have been deleted. `none_left`: no topic has a unit.
+    With the configuration unreadable, gone, or in a RocksDB that was not read, none is known: a topic without a unit
+    may have been deleted. `none_left`: no topic has a unit.
     """
-    if store.hides("config", "topics.json"):
+    if store.hides("config", TOPICS) or TOPICS in gone_config(store):
         return frozenset()
-    topics = read_config(store, "topics.json")
-    if topics is not None and topics.source:
+    topics = read_config(store, TOPICS)
+    if topics is not None:  # without a copy that can be read: none
         return frozenset(topics.table("topicConfigTable"))
     return frozenset() if unread_databases(store, CONFIG) and not none_left else None
 
 
 def _dispatched_to(store: Store) -> int:
     """Return the store time in ms up to which the checkpoint says that units were flushed; 0 if it does not."""
+    return _checkpoint_time(store, "logics_msg_timestamp")
+
+
+def _index_proof(store: Store) -> str:
+    """Return what proves that the broker wrote an index, in words.
+
+    The checkpoint has an index time once a file was full, and the broker never deletes its newest index file.
+    Source: IndexService#flush, #deleteExpiredFile; RocketMQ 4.0.0 to 5.5.0.
+    """
+    if store.index_files:
+        return "the older index files"
+    time = _checkpoint_time(store, "index_msg_timestamp")
+    return f"the index time of the checkpoint, {time_words(time)}" if time > 0 else ""
+
+
+def _index_setting(store: Store) -> bool | None:
+    """Return whether the broker.conf says that index files are written, None where no file was given.
+
+    Source: MessageStoreConfig#messageIndexEnable, #indexFileWriteEnable (5.4.0 to 5.5.0), both true by default.
+    """
+    if not store.has_conf:
+        return None
+    names = ("messageIndexEnable", "indexFileWriteEnable")
+    return all(store.settings.get(name, "true").lower() == "true" for name in names)
+
+
+def _checkpoint_time(store: Store, name: str) -> int:
+    """Return a store time in ms of the checkpoint; 0 if it has none."""
     try:
-        return read_checkpoint(store).get("logics_msg_timestamp", 0)
+        return read_checkpoint(store).get(name, 0)
     except Unreadable:
         return 0
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from threading import Event, Lock
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from rmqinspect.errors import Unreadable
 from rmqinspect.store.directory import find_place
@@ -82,23 +82,6 @@ class Custody:
     def undigested(self) -> int:
         """How many files have no digest though one was asked for."""
         return len(self.inventory.exhibits) - len(self.digests) if self.algorithm else 0
-
-    def document(self) -> dict[str, Any]:
-        """Return the object `custody` of the report."""
-        return {
-            "algorithm": self.algorithm,
-            "files": [
-                {
-                    "file": name,
-                    "size": exhibit.file.size,
-                    "mtime": format_nanos(exhibit.mtime_ns),
-                    "sha256": self.digests.get(name),
-                }
-                for name, exhibit in self.inventory.exhibits.items()
-            ],
-            "others": [{"file": name, "what": what} for name, what in self.inventory.others.items()],
-            "changed": [{"file": change.name, "kind": change.kind, "what": change.what} for change in self.changed],
-        }
 
 
 class Watch:

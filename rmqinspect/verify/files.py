@@ -1,17 +1,36 @@
-"""The rules for names, sizes, the lock and the checkpoint: the quick phase of verify."""
+"""The rules for names, sizes, the lock and the checkpoint: the quick phase of verify.
 
-from collections.abc import Iterator, Sequence
+Entries that do not belong where they are: CL-NAME, CQ-NAME, IX-NAME.
+
+What they do to a broker depends on its version, so the releases that may have written the store decide the severity.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
-from rmqinspect.codec.layout import parse
+from rmqinspect.broker.eras import (
+    Entry,
+    among_queues,
+    among_topics,
+    in_dledger,
+    in_index,
+    in_mapped_files,
+    in_words,
+    severity_of,
+)
+from rmqinspect.codec.layout import Container, parse, place_of
 from rmqinspect.commitlog.gaps import holes_in
+from rmqinspect.consumequeue.units import usual_sizes
 from rmqinspect.errors import Unreadable
+from rmqinspect.index.geometry import reread_index_file
 from rmqinspect.rocksdb.databases import CONFIG, ENTRIES, QUEUES, Database, databases, unread_databases, used_databases
 from rmqinspect.rocksdb.unpack import INSTALL, has_rocksdict
 from rmqinspect.schemas import checkpoint
 from rmqinspect.store.lock import lock_holder
-from rmqinspect.store.model import Segment, Store, StoreFile
+from rmqinspect.store.model import Oddity, Place, Segment, Store, StoreFile
 from rmqinspect.store.reader import open_file
 from rmqinspect.text import count
 from rmqinspect.times import time_words
@@ -21,6 +40,7 @@ from rmqinspect.verify.findings import Finding, unread_finding
 # A checkpoint may be this much newer than the newest record: the broker reads its clock twice.
 _CHECKPOINT_SKEW_MS = 1000
 _OF_MASTER = "master_flushed_offset"
+_QUEUED, _INDEXED = "logics_msg_timestamp", "index_msg_timestamp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +135,13 @@ def _check_lock(store: Store) -> Iterator[Finding]:
         yield Finding("ST-ABORT", what, file=aborts[0].name)
 
 
-def check_checkpoint(store: Store, last_timestamp: int | None, log_end: int) -> Iterator[Finding]:
+def check_checkpoint(
+    store: Store, last_timestamp: int | None, log_end: int, queued: int | None = None
+) -> Iterator[Finding]:
     """Yield ST-CHECKPOINT, given the store time of the newest record and the end of the log.
 
-    A missing checkpoint is reported for whole stores only.
+    A missing checkpoint is reported for whole stores only. `queued`: store time in ms of the newest record with a unit,
+    None where a stop may leave an older one in the checkpoint.
     """
     file = store.checkpoint
     if file is None:
@@ -160,6 +183,44 @@ def check_checkpoint(store: Store, last_timestamp: int | None, log_end: int) -> 
         for part in checkpoint.Checkpoint.subcons:
             yield from _check_field(file, part.name, int(fields[part.name]), offset, last_timestamp, log_end)
             offset += part.sizeof()
+        if store.given == "store" and not store.of_kind("abort"):
+            yield from _check_age(file, fields, {_QUEUED: queued, _INDEXED: _full_index(store)})
+
+
+def _check_age(file: StoreFile, fields: Container, known: Mapping[str, int | None]) -> Iterator[Finding]:
+    """Yield ST-CHECKPOINT for a time that is older than `known` to be dispatched, by field.
+
+    A stop in order writes the checkpoint last. Each put of a unit sets the time of the queues; of two index files, the
+    first was full, and its flush sets that of the index. 0 is that of a checkpoint that a start made anew.
+
+    Source: ConsumeQueue#putMessagePositionInfoWrapper, IndexService#flush, DefaultMessageStore#shutdown.
+    """
+    for name, newest in known.items():
+        offset, size = place_of(checkpoint.Checkpoint, name), getattr(checkpoint.Checkpoint, name).sizeof()
+        value = int(fields[name])
+        if newest is None or not 0 < value < newest - _CHECKPOINT_SKEW_MS or offset + size > file.size:
+            continue
+        yield Finding(
+            "ST-CHECKPOINT",
+            f"a time is older than a stop in order leaves it: {name}; the checkpoint is of another time or store, or "
+            "the file abort was removed",
+            file=file.name,
+            offset=offset,
+            length=size,
+            expected=f"at least {time_words(newest)}",
+            found=time_words(value),
+        )
+
+
+def _full_index(store: Store) -> int | None:
+    """Return the end time (ms) of the newest index file that another one follows, None without one."""
+    headers = []
+    for file in store.index_files:
+        with suppress(Unreadable):  # `check_index_files` tells
+            index = reread_index_file(file, geometry=None)  # to find out its geometry would take a megabyte of each
+            headers += [index.header] if index.entries else []
+    ends = sorted((int(one.begin_physical_offset), int(one.end_timestamp)) for one in headers if one is not None)
+    return ends[-2][1] if len(ends) > 1 else None
 
 
 def _check_length(file: StoreFile) -> Iterator[Finding]:
@@ -229,7 +290,7 @@ def _check_rest(file: StoreFile, raw: bytes, start: int) -> Iterator[Finding]:
 def list_unchecked(store: Store, level: str) -> Iterator[Finding]:
     """Yield ST-UNCHECKED for each part of the store that the level does not read."""
     for part in _PARTS:
-        files, remedy = _unchecked_files(store, part, level)
+        files, remedy, covered = _unchecked_files(store, part, level)
         if files:
             yield Finding(
                 "ST-UNCHECKED",
@@ -240,28 +301,30 @@ def list_unchecked(store: Store, level: str) -> Iterator[Finding]:
                 count=len(files),
                 unchecked=part.what,
                 remedy=remedy,
+                covered=covered,
             )
 
 
-def _unchecked_files(store: Store, part: _Part, level: str) -> tuple[list[StoreFile], str]:
-    """Return the files of a part that were not read, and what would read them."""
+def _unchecked_files(store: Store, part: _Part, level: str) -> tuple[list[StoreFile], str, bool]:
+    """Return the files of a part that were not read, what would read them, and whether the level covers them."""
     deeper = part.level if part.level not in levels_up_to(level) else None
     remedy = f"--level {deeper}" if deeper else ""
     if part.kind != "rocksdb":
-        return (store.of_kind(part.kind), remedy) if deeper or not part.level else ([], "")
+        return (store.of_kind(part.kind) if deeper or not part.level else []), remedy, False
     if not part.holds:
         known = {file.path for database in databases(store) for file in database.files}
-        return [file for file in store.of_kind("rocksdb") if file.path not in known], ""
+        return [file for file in store.of_kind("rocksdb") if file.path not in known], "", False
     if part.holds == ENTRIES and (deeper or not part.level):
-        return [file for one in used_databases(store) if one.holds == part.holds for file in one.files], remedy
+        return [file for one in used_databases(store) if one.holds == part.holds for file in one.files], remedy, False
     unread = unread_databases(store, part.holds)
-    if unread and not remedy and not _failed(store, unread):
+    covered = bool(unread) and not deeper and not _failed(store, unread)
+    if covered:
         remedy = "--rocksdb" if has_rocksdict() else INSTALL
     in_files = any(file.kind == "queue" and file.noted is None for file in store.queue_files)
     if not unread and part.holds == QUEUES and in_files:
         # The same queues are in files, which count.
         unread = [one for one in databases(store) if one.holds == QUEUES]
-    return [file for database in unread for file in database.files], remedy
+    return [file for database in unread for file in database.files], remedy, covered
 
 
 def _failed(store: Store, unread: Sequence[Database]) -> bool:
@@ -282,3 +345,113 @@ def segments_for_quick(store: Store) -> list[Segment]:
         except Unreadable:
             break
     return chosen
+
+
+_MOVE_IT = "copy the store, then move {file} out of {folder}"
+
+
+class _Rule(NamedTuple):
+    """What is wrong at a place, and what startups make of it."""
+
+    code: str
+    what: str
+    expected: str
+    fate: Callable[[str, Entry], str]
+
+
+_SEGMENTS = _Rule("CL-NAME", "not a commit-log segment", "a file named with 20 digits", in_mapped_files)
+_QUEUE_FILES = _Rule("CQ-NAME", "not a file of a queue", "a file named with 20 digits", in_mapped_files)
+# The first component of a place, and how many components: the rule of an entry there.
+_RULES: Mapping[tuple[str, int], _Rule] = {
+    ("commitlog", 2): _SEGMENTS,
+    ("dledger", 3): _SEGMENTS._replace(fate=in_dledger),
+    **{
+        (folder, depth): rule
+        for folder in ("consumequeue", "batchconsumequeue", "consumequeue_ext")
+        for depth, rule in (
+            (2, _Rule("CQ-NAME", "not a topic", "the folder of a topic", among_topics)),
+            (3, _Rule("CQ-NAME", "not a queue", "the folder of a queue, named with its number", among_queues)),
+            (4, _QUEUE_FILES),
+        )
+    },
+    ("index", 2): _Rule("IX-NAME", "not an index file", "a file named with a number", in_index),
+}
+_KINDS = {"consumequeue": "queue", "batchconsumequeue": "batch_queue", "consumequeue_ext": "ext_queue"}
+
+
+def has_strays(store: Store) -> bool:
+    """Whether anything does not belong where it is."""
+    return any(_rule_of(oddity) for oddity in store.oddities) or any(_misfits(store))
+
+
+def check_names(store: Store, releases: Sequence[str]) -> Iterator[Finding]:
+    """Yield a finding for every entry that a startup of `releases` would not expect."""
+    sizes: dict[Place, int] = {}
+    names: dict[Place, list[str]] = {}  # of the store's own files, by folder
+    lengths = {file.path: file.size for file in store.files}
+    for file in store.files:
+        if file.kind != "other":
+            names.setdefault(_folder_of(file.name), []).append(file.name.rpartition("/")[2])
+    strays = [(oddity, rule) for oddity in store.oddities if (rule := _rule_of(oddity)) is not None]
+    odd = {oddity.name for oddity, _ in strays}
+    for oddity, rule in strays:
+        own, folder = oddity.place[-1], _folder_of(oddity.name)
+        beside = [name.rpartition("/")[2] for name in odd if _folder_of(name) == folder]
+        size = lengths.get(oddity.path, 0)
+        sizes.setdefault(folder, _usual_size(store, oddity.place))
+        entry = Entry(
+            is_folder=oddity.kind == "directory",
+            is_number=own.removeprefix("-").isdecimal(),
+            is_empty=size == 0,
+            fits=size == sizes[folder] > 0,
+            hides=any(name > own for name in names.get(folder, [])),
+            is_last=all(name <= own for name in (*names.get(folder, []), *beside)),
+        )
+        yield _finding(rule, oddity.name, oddity.detail, own, releases, entry)
+    for name in _misfits(store):
+        detail = "its number is no multiple of the files' length"
+        entry = Entry(is_folder=False, is_number=True, fits=True)
+        yield _finding(_QUEUE_FILES, name, detail, name.rpartition("/")[2], releases, entry)
+
+
+def _finding(rule: _Rule, name: str, detail: str, own: str, releases: Sequence[str], entry: Entry) -> Finding:
+    fates = [rule.fate(release, entry) for release in releases]
+    severity = severity_of(fates)
+    return Finding(
+        rule.code,
+        f"{own} is {rule.what}: {detail}; {in_words(releases, fates)}",
+        severity=severity,
+        file=name,
+        expected=rule.expected,
+        found=f"the folder {own}" if entry.is_folder else own,
+        do="" if severity == "info" else _MOVE_IT,
+    )
+
+
+def _rule_of(oddity: Oddity) -> _Rule | None:
+    if oddity.is_unread or not oddity.place:
+        return None
+    root = oddity.place[0]
+    return _RULES.get(("dledger" if root.startswith("dledger-") else root, len(oddity.place)))
+
+
+def _folder_of(name: str) -> Place:
+    return tuple(name.split("/")[:-1])
+
+
+def _usual_size(store: Store, place: Place) -> int:
+    """Return the length of the files that belong into the folder of a place; 0: not known."""
+    if place[0] in _KINDS:
+        return usual_sizes(store).get(_KINDS[place[0]], 0)
+    return (store.segment_size or 0) if place[0] != "index" else 0
+
+
+def _misfits(store: Store) -> Iterator[str]:
+    """Yield the names of queue files that lie between the places where files of the queue begin."""
+    sizes = usual_sizes(store)
+    for kind, usual in sizes.items():
+        files = [file for file in store.queue_files if file.kind == kind and file.noted is None]
+        fitting = [file for file in files if file.size == usual]
+        # A single file may have been cut: its length says nothing.
+        if len(fitting) > 1:
+            yield from (file.name for file in fitting if file.base % usual)

@@ -4,22 +4,29 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
-from typing import TypedDict
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Annotated, Literal, TypedDict
+
+import msgspec
 
 from rmqinspect.commands import choose_parts, fill_command, placeholders
+from rmqinspect.document import Part, means
 from rmqinspect.errors import Unreadable
 from rmqinspect.store.model import Store
 from rmqinspect.system.uri import is_remote
 from rmqinspect.tables.capped_list import CappedList
 from rmqinspect.times import format_millis
-from rmqinspect.verify.code_groups import NEVER_CAPPED
-from rmqinspect.verify.codes import BY_CODE, fill_do
+from rmqinspect.verify.codes import BY_CODE, NEVER_CAPPED, fill_do
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One problem, or `count` of one kind in a row. The fields up to `found` are columns of the table `findings`."""
+    """One problem, or `count` of one kind in a row. The fields up to `found` are columns of the table `findings`.
+
+    `count` is the number of records, units or entries that fail the check, each of which would be a finding by
+    itself. A finding about one thing, such as the log's start, is one: its texts say how many messages it covers.
+    """
 
     code: str
     message: str
@@ -40,6 +47,7 @@ class Finding:
     keys: str | None = None
     unchecked: str = ""  # of ST-UNCHECKED: the part of the store
     remedy: str = ""  # of ST-UNCHECKED: the option that checks it
+    covered: bool = False  # of ST-UNCHECKED: the level reads it, so that the verdict is incomplete without it
     absent: bool = False  # the file is not there: no command can show it
     do: str = ""  # what a person has to do; the code's own unless the check knows better
 
@@ -73,29 +81,47 @@ def place_in_log(store: Store, physical_offset: int) -> LogPlace:
 MERGED_ROWS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class FindingRow:
-    """A finding as the report has it: complete, with what its code says and the command to run. docs/report.md."""
+_Code = Annotated[str, msgspec.Meta(pattern="^[A-Z0-9]+(-[A-Z0-9]+)*\\Z")]
+_Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), lt=1 << 31)]
 
-    code: str
-    severity: str
-    file: str | None
-    offset: int | None
-    length: int | None
-    physical_offset: int | None
-    topic: str | None
-    queue_id: int | None
-    queue_offset: int | None
-    count: int
-    expected: str | None
-    found: str | None
-    message: str
-    broker_effect: str | None
-    next: str | None
-    do: str | None
-    store_timestamp: str | None  # ISO 8601 in UTC
-    keys: str | None
-    counted: bool
+
+class FindingRow(Part, frozen=True):
+    """A finding as the report has it: complete, with what its code says and the command to run."""
+
+    code: Annotated[
+        _Code,
+        means(
+            "the code; `rmqinspect verify --list-checks` lists the rules, [findings.md](findings.md) explains them",
+        ),
+    ]
+    severity: Annotated[Literal["error", "warning", "info"], means("`error`, `warning` or `info`")]
+    file: Annotated[str | None, means("name relative to the store")]
+    offset: Annotated[int | None, means("position in that file")]
+    length: Annotated[int | None, means("number of affected bytes")]
+    physical_offset: Annotated[int | None, means("offset in the log")]
+    topic: Annotated[str | None, means("of the record or queue")]
+    queue_id: Annotated[_Int32 | None, means("of the record or queue")]
+    queue_offset: Annotated[int | None, means("of the record or queue unit")]
+    count: Annotated[int, means("number of findings folded into this row")]
+    expected: Annotated[str | None, means("the expected value")]
+    found: Annotated[str | None, means("the value found")]
+    message: Annotated[str, means("what is wrong, in words")]
+    broker_effect: Annotated[
+        str | None,
+        means(
+            "what the next start of a broker does there, and what a client gets as long as the damage stays; null if a "
+            "start has nothing to do with it, or no whole store was given"
+        ),
+    ]
+    next: Annotated[str | None, means("the command to run next")]
+    do: Annotated[str | None, means("what a person has to do; null if nothing")]
+    store_timestamp: Annotated[str | None, means("store timestamp of the record, where the screen shows one")]
+    keys: Annotated[str | None, means("keys of the record, separated by spaces; masked by `--redact`")]
+    counted: Annotated[bool, means("whether `message` states `count` itself")]
+
+    def __post_init__(self) -> None:
+        if self.store_timestamp is not None:
+            moment(self.store_timestamp, "store_timestamp")
 
     def columns(self) -> dict[str, object]:
         """Return the fields that are columns of the table `findings`."""
@@ -103,7 +129,21 @@ class FindingRow:
 
 
 # The last three are for the screen.
-COLUMNS = tuple(field.name for field in fields(FindingRow))[:-3]
+COLUMNS = FindingRow.__struct_fields__[:-3]
+
+
+def moment(text: str, name: str = "it") -> datetime:
+    """Return a time of the report, whose field is `name`.
+
+    :raises ValueError: it is not ISO 8601 in UTC.
+    """
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        time = None
+    if time is None or time.tzinfo is not UTC:
+        raise ValueError(f"{name} is not a time")
+    return time
 
 
 def unread_finding(error: Unreadable) -> Finding:
@@ -158,7 +198,7 @@ class Findings:
 
         `broker_line` says what the next start does at a finding.
         """
-        own = [field.name for field in fields(FindingRow) if field.name in Finding.__slots__]
+        own = [name for name in FindingRow.__struct_fields__ if name in Finding.__slots__]
         for finding in self.rows:
             row = {name: getattr(finding, name) for name in own} | {
                 "broker_effect": broker_line(finding),

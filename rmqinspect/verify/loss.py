@@ -6,6 +6,18 @@
     unit whose own record has no unit              damaged unit; nothing is lost
 
 Only the reader of the whole log knows where it ends, so pointers are kept as rows of `Dangling` until then.
+
+Records without a queue unit, and keys without an index entry, joined over all splits.
+
+A split reports runs: consecutive records of one queue, or consecutive keys. Runs cut by a split border are one
+run, judged as a whole. Whether a missing unit is damage is known only at the end:
+
+    records of a queue      r r r r r r | r r r r
+    units                   u u u . . u | . . . .
+                                  lost    newest: behind the newest unit of all queues
+
+After an unclean shutdown the newest records may not have been dispatched yet (CQ-BEHIND); all others are
+CQ-MISSING: each run at level deep; below, only what is missing at the ends of a queue, as one finding.
 """
 
 from bisect import bisect_right
@@ -13,12 +25,213 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from rmqinspect.store.model import Store
 from rmqinspect.text import count, describe_duration
-from rmqinspect.verify.code_groups import GAPS
+from rmqinspect.topics import LMQ_PREFIX
+from rmqinspect.verify.codes import GAPS
 from rmqinspect.verify.commitlog.whole_log import LogSummary
-from rmqinspect.verify.dangling import INSIDE, OUTSIDE, Dangling, capped_dangling
-from rmqinspect.verify.findings import Finding
-from rmqinspect.verify.missing import MissingUnits
+from rmqinspect.verify.consumequeue.join import Missing, UnitResult, capped_missing
+from rmqinspect.verify.findings import Finding, place_in_log
+from rmqinspect.verify.index.join import IndexResult, MissingKeys
+from rmqinspect.verify.pointers import INSIDE, OUTSIDE, Dangling, capped_dangling
+from rmqinspect.verify.survey import QueueName
+
+_MOST_RUNS = 100_000  # over all splits; overflow is merged
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchState:
+    """How far the queues can be trusted to be complete."""
+
+    topics_with_units: frozenset[str] = frozenset()
+    reaches: Mapping[QueueName, tuple[int, int]] = field(default_factory=dict)  # `_at_ends`
+    topics: frozenset[str] | None = None  # of topics.json; None: not known
+    unclean: bool = False  # the broker was killed, or runs
+    dispatched_to: int = 0  # store time in ms up to which the checkpoint says that units were flushed
+    elsewhere: bool = False  # newer units may be in RocksDB, which was not read
+
+
+class MissingUnits:
+    """The records of all splits that are entitled to a queue unit and have none."""
+
+    def __init__(self, store: Store, state: DispatchState) -> None:
+        self.behind: Counter[tuple[str, int]] = Counter()  # messages not dispatched yet, by queue
+        self._store, self._state = store, state
+        self._reported = capped_missing(_MOST_RUNS)
+        self._runs: list[Missing] = []
+        self._of_queue: dict[tuple[str, int], list[Missing]] = defaultdict(list)  # by queue offset
+        self._last_physical_offset, self.last_timestamp = -1, 0  # of the last record in the log that has its unit
+
+    def take(self, units: UnitResult) -> None:
+        """Take the runs of the next split."""
+        self._reported.extend(units.missing)
+        if units.last_physical_offset is not None and units.last_physical_offset > self._last_physical_offset:
+            self._last_physical_offset, self.last_timestamp = units.last_physical_offset, units.last_timestamp
+
+    def settle(self, restarts: Mapping[tuple[str, int], int], *, sees_end: bool) -> None:
+        """Join the runs of all splits.
+
+        `restarts`: physical offset from which a queue counts from 0 again, its topic recreated. `sees_end`: the
+        log was read to its end.
+        """
+        known = (run for run in self._reported.rows if not self._is_deleted(run, restarts))
+        runs = _joined(run._replace(newest=run.newest and run.low > self._last_physical_offset) for run in known)
+        # A run is judged as a whole, wherever splits cut it.
+        self._runs = _joined(run._replace(newest=run.newest and self._may_follow(run, sees_end)) for run in runs)
+        for run in self._runs:
+            self._of_queue[run.topic, run.queue_id].append(run)
+        for of_queue in self._of_queue.values():
+            of_queue.sort(key=lambda run: run.queue_offset)
+
+    def _may_follow(self, run: Missing, sees_end: bool) -> bool:
+        """Whether the units of a run behind all units may still have been to come, or may not have been read.
+
+        Where units reach as far as the checkpoint says, none is lost, whatever the clock did since.
+        """
+        reached = max(run.first_timestamp, self.last_timestamp) >= self._state.dispatched_to
+        return not sees_end or self._state.elsewhere or (self._state.unclean and reached)
+
+    def _is_deleted(self, run: Missing, restarts: Mapping[tuple[str, int], int]) -> bool:
+        """Whether a run is of a deleted topic: not in topics.json, and no unit of it is left.
+
+        Or of the queue's earlier life, before its topic was recreated.
+        """
+        if run.low < restarts.get((run.topic, run.queue_id), 0):
+            return True
+        topics = self._state.topics
+        if topics is None or run.topic in topics or run.topic.startswith(LMQ_PREFIX):
+            return False  # light queues are not in topics.json
+        return run.topic not in self._state.topics_with_units
+
+    def findings(self, *, sees_end: bool, deep: bool) -> Iterator[Finding]:
+        """Yield CQ-MISSING by physical offset, then CQ-BEHIND."""
+        may_have_units = not sees_end or self._state.elsewhere  # the newest: whether they have was not seen
+        behind = [] if may_have_units else [run for run in self._runs if run.newest]
+        lost = [run for run in self._runs if not run.newest]
+        for runs in ([run] for run in lost) if deep else self._at_ends(lost):
+            yield self._missing(runs)
+        for run in behind:
+            self.behind[run.topic, run.queue_id] += run.messages
+        if behind:
+            first = min(behind, key=lambda run: run.low)
+            yield Finding(
+                "CQ-BEHIND",
+                f"not dispatched yet: the records from physical offset {first.low} on have no unit in any queue",
+                **place_in_log(self._store, first.low),
+                count=sum(run.records for run in behind),
+            )
+
+    def _at_ends(self, runs: Iterable[Missing]) -> Iterable[list[Missing]]:
+        """Return, by queue, the runs before its first unit and behind its last one; all of a queue without units.
+
+        By physical offset, which a shift of the units does not change. `DispatchState.reaches` has that of the
+        first unit that points into the log, and of the last one.
+        """
+        ends: dict[QueueName, list[Missing]] = {}
+        for run in runs:
+            name = run.topic, run.queue_id
+            first, last = self._state.reaches.get(name, (run.low, run.low - 1))
+            if run.low > last or run.high < first:
+                ends.setdefault(name, []).append(run)
+        return ends.values()
+
+    def _missing(self, runs: Sequence[Missing]) -> Finding:
+        """Return CQ-MISSING for runs of one queue, by physical offset."""
+        first, records = runs[0], sum(run.records for run in runs)
+        what = "the record has no unit in its queue: consumers do not receive it"
+        if records > 1:
+            what = f"{records} records of the queue have no unit: consumers do not receive them"
+        if (first.topic, first.queue_id) not in self._state.reaches:
+            what += "; the queue is empty or gone"
+        return Finding(
+            "CQ-MISSING",
+            what,
+            **place_in_log(self._store, first.low),
+            topic=first.topic,
+            queue_id=first.queue_id,
+            queue_offset=first.queue_offset,
+            count=records,
+            counted=records > 1,
+            expected=f"queue offset {_some_ranges(runs)}",
+            found="no unit",
+            timestamp=first.first_timestamp,
+        )
+
+    # --- for dangling pointers ------------------------------------------------------------------
+
+    def own_record(self, pointer: Dangling) -> int | None:
+        """Return where the record with the queue offset of a single dangling unit is, if it has no unit."""
+        if pointer.rows > 1 or pointer.topic is None:
+            return None
+        runs = self._of_queue.get((pointer.topic, pointer.queue_id or 0), [])
+        at = bisect_right(runs, pointer.row, key=lambda run: run.queue_offset) - 1
+        return runs[at].low if at >= 0 and runs[at].queue_offset == pointer.row else None
+
+    def found_elsewhere(self, pointer: Dangling) -> int:
+        """Return how many messages of dangling units are in the log after all, without a unit."""
+        end, found = pointer.row + pointer.messages, 0
+        runs = self._of_queue.get((pointer.topic or "", pointer.queue_id or 0), [])
+        first = max(0, bisect_right(runs, pointer.row, key=lambda run: run.queue_offset) - 1)
+        for run in runs[first:]:
+            if run.queue_offset >= end:
+                break
+            found += max(0, min(end, run.queue_offset + run.messages) - max(pointer.row, run.queue_offset))
+        return found
+
+
+def _some_ranges(runs: Sequence[Missing]) -> str:
+    """Return the queue offsets of runs in words; of many, the first and the last range."""
+    last = [f" to {run.queue_offset + run.messages - 1}" if run.messages > 1 else "" for run in runs]
+    ranges = [f"{run.queue_offset}{end}" for run, end in zip(runs, last, strict=True)]
+    return " and ".join(ranges) if len(ranges) <= 2 else f"{ranges[0]}, …, {ranges[-1]}"
+
+
+def _joined(runs: Iterable[Missing]) -> list[Missing]:
+    """Return the runs by physical offset; runs of a queue that continue each other across splits are one."""
+    joined: list[Missing] = []
+    for run in sorted(runs, key=lambda run: (run.topic, run.queue_id, run.low)):
+        last = joined[-1] if joined else None
+        if (
+            last is not None
+            and (last.topic, last.queue_id, last.newest) == (run.topic, run.queue_id, run.newest)
+            and last.queue_offset + last.messages == run.queue_offset
+        ):
+            joined[-1] = last._replace(
+                records=last.records + run.records,
+                messages=last.messages + run.messages,
+                high=run.high,
+                last_timestamp=run.last_timestamp,
+            )
+        else:
+            joined.append(run)
+    return sorted(joined, key=lambda run: run.low)
+
+
+class MissingEntries:
+    """The keys of all splits that should have an index entry and have none."""
+
+    def __init__(self) -> None:
+        self._runs: list[MissingKeys] = []
+
+    def take(self, entries: IndexResult) -> None:
+        """Take the runs of the next split; a run at its start continues one that reached the end of the last split."""
+        for run in entries.missing:
+            last = self._runs[-1] if self._runs else None
+            if last is not None and last.to_end and run.from_start:
+                self._runs[-1] = last._replace(keys=last.keys + run.keys, to_end=run.to_end)
+            else:
+                self._runs.append(run)
+        if entries.asked and self._runs and not (entries.missing and entries.missing[-1].to_end):
+            self._runs[-1] = self._runs[-1]._replace(to_end=False)
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield IX-MISSING, one for each run."""
+        for run in self._runs:
+            what = "a key of this record has no index entry: a key search misses it"
+            if run.keys > 1:
+                what = f"{run.keys} keys of this record and following ones have no index entry: key searches miss them"
+            yield replace(run.finding, message=what, count=run.keys, counted=run.keys > 1)
+
 
 _DANGLING = {"unit": "CQ-DANGLING", "entry": "IX-DANGLING", "timer": "TM-CHAIN"}
 _BEYOND = {"unit": "CQ-BEYOND", "entry": "IX-BEYOND", "timer": "TM-BEYOND"}
@@ -43,7 +256,7 @@ class Loss:
     def __str__(self) -> str:
         total = sum(self.messages.values())
         if total:
-            what = f"at least {count(total, 'message')} of {_topics(self.messages)}"
+            what = f"at least {count(total, 'message')} of {by_topic(self.messages)}"
             where = "in queues"
         else:
             what, where = f"at least {count(self.entries, 'message')}", "in the index"
@@ -160,24 +373,29 @@ def _with_references(finding: Finding, rows: Sequence[Dangling]) -> Finding:
     """Return a gap's finding that says what the gap held, by the pointers into it."""
     if not rows:
         return finding
-    held = _held(rows)
-    if finding.code == "CL-SIZE":
-        return replace(finding, message=f"{finding.message}; the missing part held {held}")
-    return replace(finding, expected=held)
+    place = "in the missing part" if finding.code == "CL-SIZE" else "here"
+    return replace(finding, message=f"{finding.message}; {_witnesses(rows)} {place}")
 
 
-def _held(rows: Sequence[Dangling]) -> str:
-    """Return what a gap held, by the queues, or by the index where no unit points into the gap."""
+def _witnesses(rows: Sequence[Dangling]) -> str:
+    """Return what lies in a gap by the queues, or by the index where no unit points into the gap."""
     messages: Counter[str] = Counter()
+    queues = set()
     for row in rows:
         if row.kind == "unit" and row.topic is not None:
             messages[row.topic] += row.messages
-    if messages:
-        return f"at least {count(messages.total(), 'message')} of {_topics(messages)} (queue units)"
-    return f"at least {count(sum(row.messages for row in rows if row.kind != 'unit'), 'message')} (index entries)"
+            queues.add((row.topic, row.queue_id))
+    total = messages.total()
+    said = "the queue says" if len(queues) == 1 else "the queues say"
+    what = f" of {by_topic(messages)}" if messages else ""
+    if not messages:
+        total = sum(row.messages for row in rows if row.kind != "unit")
+        said = "the index says"
+    return f"{said}: {count(total, 'message')}{what} {'lies' if total == 1 else 'lie'}"
 
 
-def _topics(messages: Mapping[str, int]) -> str:
+def by_topic(messages: Mapping[str, int]) -> str:
+    """Return the topics with most messages, each with its number; a single topic without."""
     ordered = sorted(messages.items(), key=lambda item: (-item[1], item[0]))
     if len(ordered) == 1:
         return ordered[0][0]

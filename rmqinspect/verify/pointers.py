@@ -1,40 +1,137 @@
 """What the joins of queue units, index entries and timer units have in common.
 
 Each of them is a pointer: a row of a file that holds the physical offset of a record. A join takes the pointers
-into one split and the records of that split.
+into one split and the records of that split. A kernel of each kind finds the record of every row and judges the two;
+of the rows that break a rule it writes
 
-    rows of files             the split                  outcome
-    physical offset --------> a record starts here       hit: the join compares the two
-    physical offset --------> inside a record, a gap,    dangling: one row for consecutive rows of
-                              or no segment at all       a file that point into the same range
+    row | record | verdict     a bit for each rule that is broken
 
-`Pointers` has the columns that every kind has; `PointerReport` turns rows of them into findings and `Dangling`.
+and the kind's table of `Verdict`s has the words. A row that leads to no start of a record is `Dangling`: consecutive
+ones of a file that point into the same range of the log are one, to be judged when the whole log was read.
+
+Dangling pointers, grouped by target.
+
+The reader of a split knows only what stands at the target in this split. Whether the log ends before it is
+decided by the judge of the whole log (loss.py).
+
+Runs: consecutive rows of a file that point into one split of the log.
+
+Queue units, index entries and timer units point into the commit log, nearly always in ascending order:
+
+    rows of a file   | 0 1 2 3 4 | 5 6 7 | 8 9 ...
+    split            |     0     |   1   |  2
+
+So one run per file and split tells a worker which rows to read beside its split, without a table of the
+whole log. Disorder only makes runs longer or overlap; it never loses a row.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import reduce
+from operator import or_
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from rmqinspect.broker.dispatch import Dispatched
 from rmqinspect.codec.arrays import Ints, groups
+from rmqinspect.codec.kernels import Int32s, TableOut, inlined, kernel
+from rmqinspect.commitlog.gaps import Gap
 from rmqinspect.errors import Unreadable
 from rmqinspect.tables.capped_list import CappedList
-from rmqinspect.verify.dangling import Dangling, LogRanges, capped_dangling, where_of
+from rmqinspect.text import text_of
 from rmqinspect.verify.findings import Finding, unread_finding
 
+INSIDE = "inside"  # a record or filler, but not at its start
+GAP = "gap"  # bytes of the log that are no record
+OUTSIDE = "outside"  # no segment holds this offset
+
+
+class Dangling(NamedTuple):
+    """Consecutive rows of one file that point where no record starts, all into the same gap."""
+
+    kind: str  # unit, entry, timer
+    file: str
+    position: int  # of the first row, bytes
+    row_size: int
+    rows: int
+    row: int  # of the first: queue offset of a unit, number of an entry
+    topic: str | None
+    queue_id: int | None
+    low: int  # least and greatest physical offset that they point at
+    high: int
+    where: str
+    messages: int  # units: messages; else different targets
+    newest: int | None  # store time of the newest in ms, where the rows have one
+
+    def merged(self, other: "Dangling") -> "Dangling":
+        """Return both as one row, at the place of the first."""
+        newest = max((time for time in (self.newest, other.newest) if time is not None), default=None)
+        return self._replace(
+            rows=self.rows + other.rows,
+            low=min(self.low, other.low),
+            high=max(self.high, other.high),
+            messages=self.messages + other.messages,
+            newest=newest,
+        )
+
+
+def capped_dangling(limit: int) -> CappedList[Dangling, tuple[str, str, str]]:
+    """Return an empty list of up to `limit` rows; overflow becomes one row per file and kind of target."""
+    return CappedList(limit, lambda row: (row.kind, row.file, row.where), merge=Dangling.merged)
+
+
+@dataclass(frozen=True, slots=True)
+class LogRanges:
+    """The byte ranges of a split that are no record, ascending, for looking up many offsets at once."""
+
+    starts: Ints
+    ends: Ints
+    filler: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    end: int  # of the split
+
+    @classmethod
+    def of(cls, gaps: list[Gap], stale: list[tuple[int, int, int]], end: int) -> "LogRanges":
+        """Return the ranges of gaps, as the scan reports them, and of stale records."""
+        parts = [(gap.start, gap.end, gap.kind == "filler") for gap in gaps]
+        parts += [(start, stop, False) for start, stop, _ in stale]
+        rows = np.array(sorted(parts), np.int64).reshape(-1, 3)
+        return cls(rows[:, 0], rows[:, 1], rows[:, 2] != 0, end)
+
+    def look_up(self, places: Ints) -> Ints:
+        """Return the number of the range that holds each offset; -1 inside a record or filler, -2 outside the split."""
+        numbers: Ints = np.full(len(places), -1, np.int64)
+        if len(self.starts):
+            at = np.searchsorted(self.starts, places, "right") - 1
+            inside = (at >= 0) & (places < self.ends[at]) & ~self.filler[at]
+            numbers[inside] = at[inside]
+        numbers[places >= self.end] = -2
+        return numbers
+
+
+def where_of(number: int) -> str:
+    """Return the word for a number that `LogRanges.look_up` returned."""
+    return GAP if number >= 0 else OUTSIDE if number == -2 else INSIDE
+
+
+DANGLING = 1
+"""The bit of a verdict, of every kind: no record starts where the row points."""
+
 MOST_RUNS = 5000  # of a kind in a split, kept one by one
+
+# Columns of the records that words name.
+_OF_RECORDS = ("size", "store_timestamp", "tags_code", "messages", "real_topic")
 
 Rows = TypeVar("Rows")
 
 
-@dataclass(slots=True)
-class Pointers:
-    """Columns of n rows: what every kind of pointer has."""
+class Verdict(NamedTuple):
+    """What a bit of a verdict means, in words; `{row[...]}` and `{record[...]}` stand for values of the two."""
 
-    physical_offset: Ints  # that it points at
-    file: Ints  # number of its file in the plan
-    row: Ints  # number of the row in its file
+    code: str
+    message: str
+    expected: str | None = None
+    found: str | None = None
 
 
 class Location(NamedTuple):
@@ -56,6 +153,39 @@ class Evidence(NamedTuple):
     newest: int | None = None  # store time in ms of the newest, where the rows have one
 
 
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of rows that point at records."""
+
+    name: str  # unit, entry, timer
+    verdicts: Mapping[int, Verdict]  # by bit; those of one code exclude each other
+    joins_rows: bool = False  # consecutive rows of a file with the same verdict are one finding
+
+
+@dataclass(slots=True)
+class Pointers:
+    """Columns of the n rows of one kind that broke a rule, or have to be looked at."""
+
+    file: Ints  # number of its file in the plan
+    row: Ints  # number of the row in its file
+    record: Ints  # number of the record that it points at; -1 with DANGLING
+    verdict: Ints  # bits
+    values: dict[str, Ints]  # of the rows, by name; one is `physical_offset`
+
+    @classmethod
+    def joined(cls, parts: Sequence["Pointers"], names: Iterable[str]) -> "Pointers":
+        """Return the rows of all parts, which have the values that are named."""
+        nothing = np.empty(0, np.int64)
+        own = [part.name for part in fields(cls)][:-1]
+        columns = {name: np.concatenate([nothing, *(getattr(part, name) for part in parts)]) for name in own}
+        values = {name: np.concatenate([nothing, *(part.values[name] for part in parts)]) for name in names}
+        return cls(**columns, values=values)
+
+    def which(self, bits: int) -> Ints:
+        """Return the indices of the rows with one of these bits."""
+        return np.flatnonzero(self.verdict & bits)
+
+
 def read_runs(
     runs: Iterable[tuple[int, int, int]], read: Callable[[int, int, int], Rows], unread: list[Finding]
 ) -> Iterator[tuple[int, Rows | None]]:
@@ -72,43 +202,78 @@ def read_runs(
 
 
 class PointerReport:
-    """Findings and dangling rows of one split; `locate` says where a row of `pointers` is stored."""
+    """Findings and dangling rows of one split; `locate` says where the row at an index of `pointers` is stored."""
 
-    def __init__(self, pointers: Pointers, locate: Callable[[int], Location], kept: CappedList[Finding, str]) -> None:
-        self.pointers, self.locate, self.kept = pointers, locate, kept
+    def __init__(
+        self,
+        kind: Kind,
+        pointers: Pointers,
+        records: Dispatched,
+        locate: Callable[[int], Location],
+        kept: CappedList[Finding, str],
+    ) -> None:
+        self.kind, self.pointers, self.records, self.locate, self.kept = kind, pointers, records, locate, kept
 
-    def each(self, code: str, which: Ints) -> Sequence[int]:
-        """Return as many as are reported one by one, for `add`; count the others."""
-        return self.kept.admit(code, which.tolist())
+    def add_findings(self) -> None:
+        """Report the rows that break a rule, code by code in the order of the rows."""
+        verdicts = self.kind.verdicts
+        for code in dict.fromkeys(verdict.code for verdict in verdicts.values()):
+            bits = reduce(or_, (bit for bit, verdict in verdicts.items() if verdict.code == code))
+            which = self.pointers.which(bits)
+            if self.kind.joins_rows:
+                verdict, row = self.pointers.verdict[which], self.pointers.row[which]
+                for first, behind in groups(self.pointers.file[which], verdict, row - np.arange(len(which))):
+                    self._add(int(which[first]), bits, behind - first)
+            else:
+                for at in self.kept.admit(code, which.tolist()):
+                    self._add(at, bits, 1)
 
-    def add(self, code: str, message: str, at: int, expected: object, found: object) -> None:
-        """Add a finding about the row at index `at`; None stays None, all else becomes text."""
+    def _add(self, at: int, bits: int, rows: int) -> None:
+        """Add a finding about consecutive rows, from index `at` on, with one of the bits."""
+        verdict = self.kind.verdicts[int(self.pointers.verdict[at]) & bits]
         location = self.locate(at)
+        row, record = self._values(at, location), self._record(int(self.pointers.record[at]))
+
+        def filled(template: str | None) -> str | None:
+            return None if template is None else template.format(row=row, record=record)
+
         self.kept.add(
             Finding(
-                code,
-                message,
-                **location._asdict(),
-                physical_offset=int(self.pointers.physical_offset[at]),
-                expected=None if expected is None else str(expected),
-                found=None if found is None else str(found),
+                verdict.code,
+                verdict.message.format(row=row),
+                **location._replace(length=rows * location.length)._asdict(),
+                physical_offset=int(self.pointers.values["physical_offset"][at]),
+                count=rows,
+                expected=filled(verdict.expected),
+                found=filled(verdict.found),
             )
         )
 
-    def dangling(self, kind: str, which: Ints, ranges: LogRanges, prove: Callable[[Ints], Evidence]) -> list[Dangling]:
-        """Return rows that point at no record, grouped by file, range and consecutive rows."""
+    def _values(self, at: int, location: Location) -> dict[str, object]:
+        values = {name: int(column[at]) for name, column in self.pointers.values.items()}
+        return values | {"number": int(self.pointers.row[at]), "queue": f"{location.topic} queue {location.queue_id}"}
+
+    def _record(self, number: int) -> dict[str, object]:
+        values = {name: int(getattr(self.records, name)[number]) for name in _OF_RECORDS}
+        topic, queue_id = self.records.queues[int(self.records.queue[number])]
+        return values | {"queue": f"{text_of(topic)} queue {queue_id}"}
+
+    def dangling(self, ranges: LogRanges, prove: Callable[[Ints], Evidence]) -> list[Dangling]:
+        """Return the rows that point at no record, grouped by file, range and consecutive rows."""
+        pointers = self.pointers
+        which = pointers.which(DANGLING)
         if not len(which):
             return []
-        pointers = self.pointers
+        places = pointers.values["physical_offset"]
         which = which[np.lexsort((pointers.row[which], pointers.file[which]))]
-        number = ranges.look_up(pointers.physical_offset[which])
+        number = ranges.look_up(places[which])
         consecutive = pointers.row[which] - np.arange(len(which))
         capped = capped_dangling(MOST_RUNS)
         for first, behind in groups(pointers.file[which], number, consecutive):
             at = which[first:behind]
             location, evidence = self.locate(int(at[0])), prove(at)
             row = Dangling(
-                kind,
+                self.kind.name,
                 location.file,
                 location.offset,
                 location.length,
@@ -116,11 +281,120 @@ class PointerReport:
                 evidence.row,
                 location.topic,
                 location.queue_id,
-                int(pointers.physical_offset[at].min()),
-                int(pointers.physical_offset[at].max()),
+                int(places[at].min()),
+                int(places[at].max()),
                 where_of(int(number[first])),
                 evidence.messages,
                 evidence.newest,
             )
             capped.add(row)
         return capped.rows
+
+
+# Ascending offsets give one run per split. Where damage gives more than this, one run spans all rows of a split.
+_RUNS = 64
+_ROWS_PER_RUN = 16
+
+_FIRST_OFFSET, _LAST_OFFSET = -(2**63), 2**63 - 1  # that a Java long holds
+
+
+class Run(NamedTuple):
+    """Rows [first, first + rows) of a file; at least one points into the split."""
+
+    first: int
+    rows: int
+    split: int  # number in the plan; -1: before the log
+
+
+def cut_runs(offsets: Ints, borders: Ints) -> list[Run]:
+    """Return the runs of consecutive rows, given the physical offset each points at, shape (n,).
+
+    `borders`, shape (splits,), ascending: the physical offset where each split begins; the last has no end.
+    Runs cover every row and may overlap where offsets are in disorder: the reader of a run filters by offset.
+    """
+    runs = np.empty((most_runs(len(offsets)), 3), np.int64)
+    count = _cut(offsets, borders, runs)
+    runs = runs[:count] if count <= len(runs) else runs_by_split(np.arange(len(offsets)), offsets, borders)
+    return [Run(first, last - first + 1, split) for split, first, last in runs.tolist()]
+
+
+@kernel
+def _cut(offsets: Ints, borders: Ints, runs: TableOut) -> int:
+    """Fill `runs` with (split, first row, last row); return how many there are, also those without room."""
+    count, low, high = 0, 0, -1  # offsets [low, high] are of the last run's split; at first there is none
+    for row in range(len(offsets)):
+        if not low <= offsets[row] <= high:
+            split = split_of(borders, offsets[row])
+            low = borders[split] if split >= 0 else _FIRST_OFFSET
+            high = borders[split + 1] - 1 if split + 1 < len(borders) else _LAST_OFFSET
+            if count < len(runs):
+                runs[count, 0], runs[count, 1] = split, row
+            count += 1
+        if 0 < count <= len(runs):
+            runs[count - 1, 2] = row
+    return count
+
+
+def most_runs(rows: int) -> int:
+    """Return how many runs so many rows may have; more are replaced by those of `runs_by_split`."""
+    return _RUNS + rows // _ROWS_PER_RUN
+
+
+def runs_by_split(rows: Ints, offsets: Ints, borders: Ints) -> Ints:
+    """Return one run for each split that rows point into, shape (n, 3): split, first row, last row.
+
+    `rows` are ascending numbers; `offsets` and `borders` as `cut_runs` has them.
+    """
+    splits = np.searchsorted(borders, offsets, "right") - 1
+    numbers, first = np.unique(splits, return_index=True)
+    _, last = np.unique(splits[::-1], return_index=True)
+    return np.column_stack((numbers, rows[first], rows[::-1][last]))
+
+
+def joined_runs(parts: Iterable[Ints]) -> Ints:
+    """Join runs that continue others, given and returned as `plan.Runs` has them, in the order of files and rows."""
+    rows = np.concatenate([np.empty((0, 4), np.int64), *parts])
+    if not len(rows):
+        return rows
+    before, after = rows[:-1], rows[1:]
+    continues = (after[:, :2] == before[:, :2]).all(axis=1) & (after[:, 2] == before[:, 2] + before[:, 3])
+    firsts = np.flatnonzero(np.concatenate(([True], ~continues)))
+    joined = rows[firsts]
+    joined[:, 3] = np.add.reduceat(rows[:, 3], firsts)
+    return joined
+
+
+@inlined
+def split_of(borders: Ints | Int32s, place: int) -> int:
+    """Return the number of the last border at or before a physical offset, -1 without one."""
+    low, high = 0, len(borders)
+    while low < high:
+        middle = (low + high) // 2
+        if borders[middle] <= place:
+            low = middle + 1
+        else:
+            high = middle
+    return low - 1
+
+
+@inlined
+def start_at(starts: Ints, place: int) -> int:
+    """Return the number of the record that starts at a physical offset, -1 without one; `starts` ascend."""
+    at = split_of(starts, place)
+    return at if at >= 0 and starts[at] == place else -1
+
+
+def joined(last: Run, run: Run) -> Run | None:
+    """Return both as one run if `run` continues `last` in the same split, else None."""
+    if last.split != run.split or last.first + last.rows != run.first:
+        return None
+    return last._replace(rows=last.rows + run.rows)
+
+
+def append_run(runs: list[tuple[int, Run]], file: int, run: Run) -> None:
+    """Append a run of file number `file`; one that continues the last run is joined to it."""
+    whole = joined(runs[-1][1], run) if runs and runs[-1][0] == file else None
+    if whole is None:
+        runs.append((file, run))
+    else:
+        runs[-1] = file, whole

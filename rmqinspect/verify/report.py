@@ -1,106 +1,420 @@
 """The report of `verify` as one JSON document: two runs on the same files differ only in `run`.
 
-docs/report.md has every field.
+    VerifyResult -> report_of -> Report -> as_object -> the file of --report
+                                   |  ^
+                                   |  `--- read_report <- the file of --from
+                                   `-----> the screen
+
+A run prints its screen from its own report, so the screen of a report that was written is the same. docs/report.md has
+every field; a test compares it with the structs here.
 """
 
+import json
 import platform
-from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
-from rmqinspect.times import format_micros, format_millis, to_micros
+from rmqinspect.document import Part, means, typed
+from rmqinspect.errors import Unreadable
+from rmqinspect.times import format_micros, format_millis, format_nanos, to_micros
 from rmqinspect.verify.codes import CODES
-from rmqinspect.verify.custody import Custody
-from rmqinspect.verify.reported import SCHEMA_VERSION
+from rmqinspect.verify.custody import Custody, Record, Recorded
+from rmqinspect.verify.findings import FindingRow, moment
+from rmqinspect.verify.partial import given, interruption, not_checked, not_given, summary
 from rmqinspect.verify.result import VerifyResult
-from rmqinspect.verify.scope import given, interruption, not_checked, not_given, summary
-from rmqinspect.verify.start_summary import start_document
+from rmqinspect.verify.start_summary import NextStart, start_document
 from rmqinspect.version import tool_name
 
+SCHEMA_VERSION = 1
+"""A minor change adds fields at the end, a major one renames."""
 
-def report_document(
+_LIMIT = 1 << 63  # of numbers: those of Java and Arrow have 64 bits
+
+# --- its fields -----------------------------------------------------------------------------------------
+
+
+class SegmentAccount(Part, frozen=True):
+    """The byte account of a segment."""
+
+    base: Annotated[int, means("physical offset of its first byte")]
+    file: Annotated[str, means("name relative to the store")]
+    file_size: Annotated[int, means("bytes")]
+    records: Annotated[int, means("number of records")]
+    record_bytes: Annotated[int, means("bytes of records")]
+    filler_bytes: Annotated[int, means("the blank record that ends a full segment; DLedger entry heads")]
+    zero_bytes: Annotated[int, means("the unused tail, or lost pages")]
+    unknown_bytes: Annotated[int, means("bytes that are neither record nor filler nor zeros")]
+    first_store_timestamp: Annotated[str | None, means("store timestamp of its first record")]
+    last_store_timestamp: Annotated[str | None, means("store timestamp of its last record")]
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether the whole segment was read."""
+        return self.record_bytes + self.filler_bytes + self.zero_bytes + self.unknown_bytes == self.file_size
+
+
+class QueueUnits(Part, frozen=True):
+    """Units of all consume queues."""
+
+    read: Annotated[int, means("units of messages in all queues")]
+    lead_to_their_record: Annotated[int, means("units whose record is at their offset and belongs to them")]
+
+
+class IndexEntries(Part, frozen=True):
+    """Entries of all index files."""
+
+    lead_to_their_record: Annotated[
+        int, means("entries whose record is at their offset and has their key; 0 below level deep")
+    ]
+
+
+class Lost(Part, frozen=True):
+    """What the log has lost."""
+
+    summary: Annotated[str, means("the same in one sentence")]
+    messages: Annotated[
+        dict[str, Annotated[int, means("lost messages of this topic")]],
+        means("lost messages by topic, counted by queue units: a lower bound"),
+    ]
+    index_entries: Annotated[int, means("different records that index entries point to and that are not in the log")]
+    newest_store_timestamp: Annotated[str | None, means("the newest store timestamp that anything refers to")]
+    last_store_timestamp: Annotated[str | None, means("store timestamp of the last record in the log")]
+
+
+class BrokerVersion(Part, frozen=True):
+    """Whose rules were applied."""
+
+    assumed: Annotated[str, means("a release or a range of releases")]
+    why: Annotated[
+        list[str],
+        means(
+            "the clues in the content of the store, or that `--broker-version` was given, or what contradicts it",
+        ),
+    ]
+    contradiction: Annotated[str | None, means("what in the store contradicts the version of `--broker-version`")]
+
+
+class Input(Part, frozen=True):
+    """A file of the store."""
+
+    file: Annotated[str, means("name relative to the store")]
+    size: Annotated[int, means("bytes")]
+    kind: Annotated[str, means("its kind: `segment`, `queue`, `index`, `checkpoint`, … or `other`")]
+
+
+class CustodyFile(Part, frozen=True):
+    """A file of the evidence."""
+
+    file: Annotated[str, means("name relative to the store")]
+    size: Annotated[int, means("bytes")]
+    mtime: Annotated[str, means("modification time, ISO 8601 in UTC with nanoseconds")]
+    sha256: Annotated[
+        str | None,
+        means(
+            "SHA-256 of the content, 64 hex digits; null without `--hash`, or if the file could not be read to its end"
+        ),
+    ]
+
+
+class CustodyOther(Part, frozen=True):
+    """An entry of the evidence that is no regular file."""
+
+    file: Annotated[str, means("name relative to the store; the name of a folder ends in `/`")]
+    what: Annotated[str, means("`an empty folder`, `a link to …`, `neither a folder nor a regular file`")]
+
+
+class CustodyChange(Part, frozen=True):
+    """A file that changed during the run."""
+
+    file: Annotated[str, means("name relative to the store")]
+    kind: Annotated[str, means("`added`, `gone` or `changed`")]
+    what: Annotated[str, means("what differs: size, time, or a different file under the same name")]
+
+
+class ReportedCustody(Part, frozen=True):
+    """The files, and what changed during the run."""
+
+    algorithm: Annotated[
+        str | None, means("`sha256`; null without `--hash`: nothing was hashed, and changes were not detected")
+    ]
+    files: Annotated[list[CustodyFile], means("by name")]
+    others: Annotated[list[CustodyOther], means("entries that are not regular files")]
+    changed: Annotated[
+        list[CustodyChange], means("files that changed during the run; if there are any, the report is incomplete")
+    ]
+
+
+class ReportedRun(Part, frozen=True):
+    """What may differ between two runs on the same files."""
+
+    tool: Annotated[str, means("`rmqinspect` and its version")]
+    python: Annotated[str, means("Python version")]
+    store: Annotated[str, means("the path as given")]
+    arguments: Annotated[list[str], means("the words of the command line")]
+    jobs: Annotated[int, means("threads")]
+    started: Annotated[str, means("ISO 8601 in UTC")]
+    ended: Annotated[str, means("ISO 8601 in UTC")]
+
+    def __post_init__(self) -> None:
+        for name in ("started", "ended"):
+            moment(getattr(self, name), name)
+
+
+class Report(Part, frozen=True, kw_only=True):
+    """The whole report."""
+
+    schema_version: Annotated[int, means("of this document: 1")]
+    verdict: Annotated[
+        str,
+        means(
+            "`WHOLE`, `WHOLE, n WARNINGS` or `DAMAGED`; or, if something requested could not be read, `INCOMPLETE: ` "
+            "with what was read, then `DAMAGED` or `no damage so far`"
+        ),
+    ]
+    level: Annotated[str, means("the level of the run: `quick`, `standard` or `deep`")]
+    complete: Annotated[bool, means("whether everything requested was read; `false` if the verdict is `INCOMPLETE`")]
+    errors: Annotated[
+        int,
+        means("findings of severity error, folded rows counted one by one; what could not be read (ST-IO) is included"),
+    ]
+    warnings: Annotated[int, means("the same, of severity warning")]
+    counts: Annotated[
+        dict[str, Annotated[int, means("findings of this code")]],
+        means("number of findings of each code; exact even if `--max-findings` dropped rows"),
+    ]
+    findings_left_out: Annotated[int, means("findings that were counted but have no row in `findings`")]
+    checks: Annotated[
+        list[str], means("the codes that were checked: all, or those that `--check` and `--skip` selected")
+    ]
+    findings: Annotated[list[FindingRow], means("one object per row")]
+    segments: Annotated[list[SegmentAccount], means("in log order")]
+    queue_units: Annotated[QueueUnits, means("units of the consume queues; both numbers are 0 at level quick")]
+    index_entries: Annotated[IndexEntries, means("entries of the index files")]
+    loss: Annotated[
+        Lost | None,
+        means("messages that queues, index or checkpoint refer to and the log does not contain; null: none known"),
+    ]
+    broker_version: Annotated[
+        BrokerVersion | None,
+        means("the version whose rules were applied; null at level quick, where no rule depends on it"),
+    ]
+    unread: Annotated[
+        list[str],
+        means(
+            "files that could not be read, or that changed while they were read, one text each; empty in a complete "
+            "report"
+        ),
+    ]
+    inputs: Annotated[list[Input], means("the files of the store, by name")]
+    inferred: Annotated[
+        list[str],
+        means("settings inferred from the files because no configuration was given, one text each"),
+    ]
+    custody: Annotated[
+        ReportedCustody | None,
+        means("the files, and whether they changed during the run (null in a report made from Python without them)"),
+    ]
+    summary: Annotated[str, means("the verdict as the screen has it, with its numbers and how much was read")]
+    given: Annotated[str | None, means("what was given instead of a whole store; null: a store")]
+    not_given: Annotated[str | None, means("which parts of a store were not given and so not checked")]
+    not_checked: Annotated[list[str], means("what was not checked, each with the option that checks it, one text each")]
+    interrupted: Annotated[str | None, means("how far the log was read when Ctrl-C came; null if it did not come")]
+    next_start: Annotated[
+        NextStart | None,
+        means(
+            "the forecast; null for parts of a store, if the run was interrupted before it, and in reports of earlier "
+            "versions"
+        ),
+    ] = None
+    run: Annotated[ReportedRun, means("everything that may differ between two runs on the same files")]
+
+    @property
+    def damage(self) -> int:
+        """How many errors are damage, and not only something that could not be read."""
+        return self.errors - self.counts.get("ST-IO", 0)
+
+
+# --- of a run -------------------------------------------------------------------------------------------
+
+
+def report_of(
     result: VerifyResult, store: str, started: datetime, arguments: list[str], custody: Custody | None = None
-) -> dict[str, Any]:
+) -> Report:
     """Return the report: verdict, byte account per segment, findings, inputs, and what the run was.
 
     `store` is the path as given; the commands in `next` name it. Without `custody` no later run can be
     compared with the report.
     """
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "verdict": result.verdict,
-        "level": result.options.level,
-        "complete": result.complete,
-        "errors": result.errors,
-        "warnings": result.warnings,
-        "counts": dict(sorted(result.findings.counts.items())),
-        "findings_left_out": result.findings.suppressed,
-        "checks": [code.code for code in CODES if code.code in result.options.codes],
-        "findings": [asdict(row) for row in result.rows(store)],
-        "segments": [
-            {
-                "base": account.segment.base,
-                "file": account.segment.name,
-                "file_size": account.segment.size,
-                "records": account.records,
-                "record_bytes": account.record_bytes,
-                "filler_bytes": account.gap_bytes["filler"],
-                "zero_bytes": account.gap_bytes["zeros"],
-                "unknown_bytes": account.gap_bytes["unknown"],
-                "first_store_timestamp": _time(account.first_timestamp),
-                "last_store_timestamp": _time(account.last_timestamp),
-            }
+    return Report(
+        schema_version=SCHEMA_VERSION,
+        verdict=result.verdict,
+        level=result.options.level,
+        complete=result.complete,
+        errors=result.errors,
+        warnings=result.warnings,
+        counts=dict(sorted(result.findings.counts.items())),
+        findings_left_out=result.findings.suppressed,
+        checks=[code.code for code in CODES if code.code in result.options.codes],
+        findings=list(result.rows(store)),
+        segments=[
+            SegmentAccount(
+                base=account.segment.base,
+                file=account.segment.name,
+                file_size=account.segment.size,
+                records=account.records,
+                record_bytes=account.record_bytes,
+                filler_bytes=account.gap_bytes["filler"],
+                zero_bytes=account.gap_bytes["zeros"],
+                unknown_bytes=account.gap_bytes["unknown"],
+                first_store_timestamp=_time(account.first_timestamp),
+                last_store_timestamp=_time(account.last_timestamp),
+            )
             for account in result.accounts
         ],
-        "queue_units": {"read": result.units, "lead_to_their_record": result.joined_units},
-        "index_entries": {"lead_to_their_record": result.joined_entries},
-        "loss": _loss(result),
-        "broker_version": _broker_version(result),
-        "unread": result.unread,
-        "inputs": [
-            {"file": file.name, "size": file.size, "kind": file.kind}
-            for file in sorted(result.store.files, key=lambda file: file.name)
+        queue_units=QueueUnits(result.units, result.joined_units),
+        index_entries=IndexEntries(result.joined_entries),
+        loss=_loss(result),
+        broker_version=_broker_version(result),
+        unread=result.unread,
+        inputs=[
+            Input(file.name, file.size, file.kind) for file in sorted(result.store.files, key=lambda file: file.name)
         ],
-        "inferred": list(result.store.remarks),
-        "custody": custody and custody.document(),
-        "summary": summary(result, custody),
-        "given": given(result.store),
-        "not_given": not_given(result.store),
-        "not_checked": not_checked(result),
-        "interrupted": interruption(result),
-        "next_start": start_document(result.next_start, result.log_end),
-        "run": {
-            "tool": tool_name(),
-            "python": platform.python_version(),
-            "store": store,
-            "arguments": arguments,
-            "jobs": result.options.jobs,
-            "started": format_micros(to_micros(started)),
-            "ended": format_micros(to_micros(datetime.now(UTC))),
-        },
-    }
+        inferred=list(result.store.remarks),
+        custody=None if custody is None else _custody(custody),
+        summary=summary(result, custody),
+        given=given(result.store),
+        not_given=not_given(result.store),
+        not_checked=not_checked(result),
+        interrupted=interruption(result),
+        next_start=start_document(result.next_start, result.log_end, result.findings.counts),
+        run=ReportedRun(
+            tool=tool_name(),
+            python=platform.python_version(),
+            store=store,
+            arguments=arguments,
+            jobs=result.options.jobs,
+            started=format_micros(to_micros(started)),
+            ended=format_micros(to_micros(datetime.now(UTC))),
+        ),
+    )
 
 
-def _loss(result: VerifyResult) -> dict[str, Any] | None:
+def _loss(result: VerifyResult) -> Lost | None:
     loss = result.loss
     if not loss:
         return None
-    return {
-        "summary": str(loss),
-        "messages": dict(sorted(loss.messages.items())),
-        "index_entries": loss.entries,
-        "newest_store_timestamp": _time(loss.newest),
-        "last_store_timestamp": _time(loss.last),
-    }
+    messages = dict(sorted(loss.messages.items()))
+    return Lost(str(loss), messages, loss.entries, _time(loss.newest), _time(loss.last))
 
 
-def _broker_version(result: VerifyResult) -> dict[str, Any] | None:
+def _broker_version(result: VerifyResult) -> BrokerVersion | None:
     versions = result.versions
     if versions is None:
         return None
     why = [versions.contradiction] if versions.contradiction else []
-    return {"assumed": str(versions), "why": [*why, *versions.clues], "contradiction": versions.contradiction or None}
+    why += [f"{versions.other}: {', '.join(versions.other.clues)}"] if versions.other else []
+    return BrokerVersion(str(versions), [*why, *versions.clues], versions.contradiction or None)
+
+
+def _custody(custody: Custody) -> ReportedCustody:
+    return ReportedCustody(
+        algorithm=custody.algorithm,
+        files=[
+            CustodyFile(name, exhibit.file.size, format_nanos(exhibit.mtime_ns), custody.digests.get(name))
+            for name, exhibit in custody.inventory.exhibits.items()
+        ],
+        others=[CustodyOther(name, what) for name, what in custody.inventory.others.items()],
+        changed=[CustodyChange(change.name, change.kind, change.what) for change in custody.changed],
+    )
 
 
 def _time(millis: int | None) -> str | None:
     return None if millis is None else format_millis(millis)
+
+
+# --- of a file ------------------------------------------------------------------------------------------
+
+
+class _FileList(Part, frozen=True):
+    files: list[CustodyFile]
+    others: list[CustodyOther]
+
+
+class _End(Part, frozen=True):
+    ended: str
+
+    def __post_init__(self) -> None:
+        moment(self.ended, "ended")
+
+
+class _Inventory(Part, frozen=True):
+    """The part of a report that `--against` compares: reports without the fields of the screen have it, too."""
+
+    custody: _FileList
+    run: _End
+
+
+Read = TypeVar("Read", Report, _Inventory)
+
+
+def read_report(path: str) -> Report:
+    """Return the report in a file.
+
+    :raises Unreadable: the file cannot be read.
+    :raises ValueError: it is no report of this schema, or one that is damaged.
+    """
+    return _read(Report, path)
+
+
+def read_record(path: str) -> Record:
+    """Return what a report says about the files, to compare them with what they are now.
+
+    :raises Unreadable: the file cannot be read.
+    :raises ValueError: it is no report of this schema, or one without a list of files.
+    """
+    report = _read(_Inventory, path)
+    return Record(
+        moment=report.run.ended,
+        files={file.file: Recorded(file.size, file.mtime, file.sha256) for file in report.custody.files},
+        others={other.file: other.what for other in report.custody.others},
+    )
+
+
+def _read(kind: type[Read], path: str) -> Read:
+    document = _load(path)
+    if not isinstance(document, dict) or not {"schema_version", "verdict", "run"} <= document.keys():
+        raise ValueError(f"{path}: not a report of verify")
+    if document["schema_version"] != SCHEMA_VERSION:
+        raise ValueError(f"{path}: a report with a schema version other than {SCHEMA_VERSION}")
+    try:
+        return typed(document, kind)
+    except ValueError as error:
+        hint = ", or of an earlier version" if "missing required field" in str(error) else ""
+        raise ValueError(f"{path}: not a complete report of verify{hint}: {error}") from error
+
+
+def _load(path: str) -> Any:
+    try:
+        with open(path, "rb") as file:
+            head = file.read(64)
+            # A segment given by mistake is not read to its end.
+            raw = head + file.read() if head.lstrip().startswith(b"{") else b""
+    except OSError as error:
+        raise Unreadable(f"{path}: {error.strerror}") from error
+    if not raw:
+        raise ValueError(f"{path}: not a report of verify, not even JSON")
+    try:
+        return json.loads(raw, parse_int=_number)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path}: not a report of verify, or cut short: no JSON at byte {error.pos}") from error
+    except OverflowError as error:
+        raise ValueError(f"{path}: not a report of verify: a number of more than 64 bits") from error
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: not a report of verify, not even JSON") from error
+
+
+def _number(digits: str) -> int:
+    number = int(digits) if len(digits) <= len(str(-_LIMIT)) else _LIMIT
+    if not -_LIMIT <= number < _LIMIT:
+        raise OverflowError
+    return number

@@ -1,4 +1,7 @@
-"""What a run of `verify` found."""
+"""What a run of `verify` found.
+
+What a run of `verify` is asked to do.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -9,9 +12,20 @@ from rmqinspect.forecast.outcome import Forecast
 from rmqinspect.store.model import Store
 from rmqinspect.text import count
 from rmqinspect.verify.broker_lines import BrokerLines
+from rmqinspect.verify.codes import BY_CODE, DEFAULT_LEVEL
 from rmqinspect.verify.findings import FindingRow, Findings
 from rmqinspect.verify.loss import Loss
-from rmqinspect.verify.options import VerifyOptions
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyOptions:
+    """The level, codes and limits of a run."""
+
+    level: str = DEFAULT_LEVEL
+    codes: frozenset[str] = frozenset(BY_CODE)
+    max_findings: int = 1000  # rows per code; counts stay exact
+    jobs: int = 1  # threads
+    broker_version: str | None = None  # a release of version_estimate.RELEASES; None: estimated from the store
 
 
 @dataclass(slots=True)
@@ -60,6 +74,6 @@ class VerifyResult:
     def _extent(self) -> str:
         """Return how much of the log was read, or how many places were not."""
         if self.interrupted_at is None:
-            return f"{count(len(self.unread), 'place')} could not be read"
+            return f"{count(len(self.unread), 'place')} not read"
         done = sum(account.total for account in self.accounts)
         return f"{done * 100 // max(sum(segment.size for segment in self.store.segments), 1)} % read"

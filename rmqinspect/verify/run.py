@@ -17,44 +17,56 @@ Invariants:
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 
-from rmqinspect.broker.dispatch import Dispatcher, holding
+from rmqinspect.broker.dispatch import MARKED_IDS, Dispatcher, holding
 from rmqinspect.broker.version_estimate import RELEASES, VersionEstimate, estimate_version
 from rmqinspect.codec import kernels
-from rmqinspect.commitlog.lenient_reader import Unread
+from rmqinspect.commitlog.find_record import Unread
 from rmqinspect.commitlog.scan import redo_where_borders_differ
 from rmqinspect.commitlog.splits import Split, plan_splits
-from rmqinspect.consumequeue.bounds import peek_queues
-from rmqinspect.damage.flips import explain_difference
+from rmqinspect.consumequeue.bounds import last_places
+from rmqinspect.damage.patterns import explain_difference
 from rmqinspect.errors import Unreadable
 from rmqinspect.store.model import Store
 from rmqinspect.store.reader import allocated_size
 from rmqinspect.system.workers import run_ordered
 from rmqinspect.text import count
-from rmqinspect.verify.code_groups import FIELD_BITS, OF_RECORDS
-from rmqinspect.verify.codes import CODES, levels_up_to
+from rmqinspect.verify.codes import CODES, FIELD_BITS, OF_RECORDS, levels_up_to
 from rmqinspect.verify.commitlog.split import CheckLimits, SplitResult, check_split
 from rmqinspect.verify.commitlog.whole_log import LogJudge
-from rmqinspect.verify.config.files import check_configs
-from rmqinspect.verify.config.groups import check_groups
+from rmqinspect.verify.config.files import check_configs, check_groups
 from rmqinspect.verify.consumequeue.join import join_units
 from rmqinspect.verify.consumequeue.survey import QueueSurvey, check_sizes
 from rmqinspect.verify.cross_check import CrossJudge
-from rmqinspect.verify.dangling import LogRanges
-from rmqinspect.verify.files import check_checkpoint, check_files, list_unchecked, segments_for_quick
+from rmqinspect.verify.files import (
+    check_checkpoint,
+    check_files,
+    check_names,
+    has_strays,
+    list_unchecked,
+    segments_for_quick,
+)
 from rmqinspect.verify.findings import Finding, Findings, place_in_log
-from rmqinspect.verify.index.header import check_index_headers
+from rmqinspect.verify.index.header import IndexFiles, check_index_headers
 from rmqinspect.verify.index.join import join_entries
-from rmqinspect.verify.index.survey import check_index_sizes
-from rmqinspect.verify.names import check_names, has_strays
-from rmqinspect.verify.options import VerifyOptions
-from rmqinspect.verify.plan import CrossPlan, map_log
-from rmqinspect.verify.result import VerifyResult
-from rmqinspect.verify.survey import SurveyLimits, Surveys, make_plan, survey_findings, survey_pointers
+from rmqinspect.verify.index.survey import check_index_files
+from rmqinspect.verify.log_start import before_the_log
+from rmqinspect.verify.pointers import LogRanges
+from rmqinspect.verify.result import VerifyOptions, VerifyResult
+from rmqinspect.verify.survey import (
+    CrossPlan,
+    SurveyLimits,
+    Surveys,
+    make_plan,
+    map_log,
+    survey_findings,
+    survey_pointers,
+)
 from rmqinspect.verify.timer.join import join_timer
 
 _ROWS = 1 << 16  # pointers outside of all splits that are judged at a time
+_WRITES_OLDER_TIME = "5.5.0"  # StoreCheckpoint#setTmpLogicsMsgTimestamp
 _LEAST_ROOM = 1000  # rows of a code that a split keeps at least: the judgement needs more than is shown
 _ANY_OFFSET = 2**63 - 1  # the end of a queue that could not be read
 
@@ -102,19 +114,22 @@ class VerifyRun:
         self.interrupted_at: int | None = None
         self.log_end: int | None = None  # physical offset behind the last record; None: not known
 
+    @cached_property
+    def index(self) -> IndexFiles:
+        """The index files."""
+        return IndexFiles(self.store)
+
     # --- quick ------------------------------------------------------------------------------------
 
     def quick(self) -> list[Finding]:
         """Judge names, sizes, headers, configuration and lock."""
         self.listed = [*check_files(self.store), *check_sizes(self.store), *check_configs(self.store)]
         if has_strays(self.store):
-            hints = [queue.last_physical_offset for queue in peek_queues(self.store, [])]
-            known = [offset for offset in hints if offset is not None]
-            versions = estimate_version(self.store, known, self.options.broker_version)
+            versions = estimate_version(self.store, last_places(self.store, []), self.options.broker_version)
             self.listed += check_names(self.store, versions.releases)
-        self.listed += check_index_sizes(self.store)
+        self.listed += check_index_files(self.index)
         if not self.deep:
-            self.listed += check_index_headers(self.store)
+            self.listed += check_index_headers(self.index)
         return list(_wanted(self.listed, self.options))
 
     # --- survey -----------------------------------------------------------------------------------
@@ -126,12 +141,19 @@ class VerifyRun:
         _expect_log(self.splits)
         log = map_log(self.splits)
         limits = SurveyLimits(log.borders, self.store.log_start, self.limit)
-        self.surveys = survey_pointers(self.store, limits, deep=self.deep, jobs=self.options.jobs)
+        self.surveys = survey_pointers(self.store, self.index.files, limits, deep=self.deep, jobs=self.options.jobs)
         self.versions = estimate_version(self.store, self.surveys.newest_offsets, self.options.broker_version)
         rules = holding(self.versions.releases, RELEASES)
-        self.plan = make_plan(self.store, log, self.surveys, deep=self.deep, rules=rules)
+        if self.versions.other is not None:
+            rules |= {MARKED_IDS, "tag_keys"}
+        self.plan = make_plan(self.store, log, self.surveys, self.index, deep=self.deep, rules=rules)
         self.cross = CrossJudge(
-            self.store, self.surveys.queues, deep=self.deep, elsewhere=self.plan.elsewhere, limit=self.limit
+            self.store,
+            self.surveys.queues,
+            deep=self.deep,
+            elsewhere=self.plan.elsewhere,
+            index_begin=self.plan.index_begin,
+            limit=self.limit,
         )
 
     # --- log --------------------------------------------------------------------------------------
@@ -180,7 +202,7 @@ class VerifyRun:
             findings,
             self.log.accounts,
             # What was not read makes the verdict incomplete, whichever codes were asked for.
-            [finding.message for finding in found if finding.code == "ST-IO"],
+            [finding.message for finding in found if finding.code == "ST-IO" or finding.covered],
             self.interrupted_at,
             log_read=options.level != "quick",
             warnings=findings.severities["warning"],
@@ -204,12 +226,24 @@ class VerifyRun:
         else:
             yield from self.cross.finish(log, summary)
             edge_times = {key: stamp.time for key, stamp in self.cross.edge_times.items()}
-            yield from survey_findings(self.surveys, self.store.log_start, edge_times)
+            yield from before_the_log(self.store, self.surveys.queues, self.index.files, summary.last_timestamp)
+            yield from survey_findings(self.surveys, edge_times)
             yield from dict.fromkeys((*self.cross.unread, *self.surveys.unread))
         if summary.end is not None:
-            yield from check_checkpoint(self.store, summary.last_timestamp, summary.end_with_filler)
+            yield from check_checkpoint(
+                self.store, summary.last_timestamp, summary.end_with_filler, self._queued_by_the_stop()
+            )
         if self.cross is not None and self.deep and summary.end is not None:
             yield from check_groups(self.store, _ends(self.surveys.queues), self.cross.missing_units.behind)
+
+    def _queued_by_the_stop(self) -> int | None:
+        """Return the store time (ms) of the newest record with a unit, which a stop in order wrote into the checkpoint.
+
+        None for 5.5.0: it writes the time of the last thorough flush of the queues, up to 60 s before.
+        """
+        if self.cross is None or self.versions is None or _WRITES_OLDER_TIME in self.versions.releases:
+            return None
+        return self.cross.missing_units.last_timestamp
 
 
 def splits_to_read(store: Store, level: str) -> list[Split]:
@@ -248,7 +282,7 @@ def _join_outside(plan: CrossPlan, cross: CrossJudge, limit: int) -> None:
 
 def _ends(surveys: Iterable[QueueSurvey]) -> dict[tuple[str, int], tuple[int, int]]:
     """Return (first offset, offset behind the last) of each queue."""
-    return {survey.name: (survey.min_offset, _ANY_OFFSET if survey.unread else survey.max_offset) for survey in surveys}
+    return {survey.name: (survey.first_kept, _ANY_OFFSET if survey.unread else survey.max_offset) for survey in surveys}
 
 
 # --- findings ---------------------------------------------------------------------------------------

@@ -152,6 +152,14 @@ def swap_files(root: Path, folder: str, file: int, other: int, queue: int = 0) -
                 two.write_bytes(content)
 
 
+def copy_file(root: Path, folder: str, file: int, other: int, queue: int = 0) -> None:
+    """Put the content of one file into another."""
+    for place in _folder(root, folder, queue):
+        for one in _pick(_files(place), file):
+            for two in _pick(_files(place), other):
+                two.write_bytes(one.read_bytes())
+
+
 def add_stray(root: Path, folder: str, name: str, size: int, queue: int = 0) -> None:
     """Add a file, or a folder with size -1, beside the files of the log, of a queue, of a topic or of the index."""
     for place in _folder(root, folder, queue):
@@ -212,6 +220,49 @@ _HOWS: Mapping[str, Callable[[Path], Any]] = {
     "unaligned": _unaligned,
     "folder": _to_folder,
 }
+
+
+# --- any file or folder -----------------------------------------------------------------------------------
+
+
+def replace(root: Path, name: str, how: str) -> None:
+    """Put something else in the place of a file or folder: the last one that a pattern names, or a new one.
+
+    `how`: a "file" of 5 bytes, a "folder", or a "full" folder, which holds a file.
+    """
+    path = _last(root, name)
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    if path.parent.is_dir():
+        if how == "file":
+            path.write_bytes(b"12345")
+        else:
+            path.mkdir()
+        if how == "full":
+            (path / "1").write_bytes(b"12345")
+
+
+def add_file(root: Path, name: str, size: int) -> None:
+    """Add a file of zeros, or give one another length, with zeros behind what it has."""
+    path = root / name
+    if path.is_dir() or not all(above.is_dir() for above in path.parents if above.exists()):
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        file.truncate(size)
+
+
+def rename_file(root: Path, folder: str, file: int, name: str, queue: int = 0) -> None:
+    """Give a mapped file another name."""
+    for place in _folder(root, folder, queue):
+        for path in _pick(_files(place), file):
+            if not (place / name).exists():
+                path.rename(place / name)
+
+
+def _last(root: Path, pattern: str) -> Path:
+    return max(root.glob(pattern), default=root / pattern)
 
 
 # --- queues -----------------------------------------------------------------------------------------------
@@ -397,9 +448,13 @@ DAMAGES: Mapping[str, Change] = {
         repeat_records,
         change_file,
         swap_files,
+        copy_file,
         add_stray,
         remove_folder,
         empty_folder,
+        replace,
+        add_file,
+        rename_file,
         set_units,
         zero_tails,
         change_last_files,

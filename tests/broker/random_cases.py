@@ -9,13 +9,17 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from rmqinspect.forecast.mapped_files import WHEEL_SIZE
 from rmqinspect.schemas.checkpoint import Checkpoint
 from rmqinspect.schemas.index import IndexHeader
-from rmqinspect.schemas.message import SysFlag
+from rmqinspect.schemas.message import MAGIC_BLANK, SysFlag
 from rmqinspect.topics import SCHEDULE_TOPIC
 from tests.broker.damages import HOWS, UNITS, Argument, Damage
 from tests.broker.situations import SITUATIONS, situations_of
 from tests.support import oracle
+
+ABSENT = "-"
+"""In the place of a setting's value: broker.conf does not say it."""
 
 Chance = random.Random
 Choose = Callable[[Chance], Argument]
@@ -26,38 +30,45 @@ class Case(NamedTuple):
 
     base: str  # a case of the crash family, or a name of `SITUATIONS`: its store of that release
     damages: tuple[Damage, ...]
-    settings: Mapping[str, str]  # of broker.conf, beside the sizes of the base
+    settings: Mapping[str, str]  # of broker.conf, beside the sizes of the base; or `ABSENT`
     release: str
+    starts: int = 1  # one after the other; each but the last is killed once it serves
 
     def line(self) -> str:
         """Return the case as one line of JSON."""
         done = [[one.kind, dict(one.arguments)] for one in self.damages]
         fields = {"base": self.base, "release": self.release, "settings": dict(self.settings), "damages": done}
-        return json.dumps(fields, ensure_ascii=False)
+        return json.dumps(fields | ({"starts": self.starts} if self.starts > 1 else {}), ensure_ascii=False)
 
 
 def case_of(line: str) -> Case:
     """Return the case of a line that `Case.line` made."""
     fields = json.loads(line)
     damages = tuple(Damage(kind, arguments) for kind, arguments in fields["damages"])
-    return Case(fields["base"], damages, fields["settings"], fields["release"])
+    return Case(fields["base"], damages, fields["settings"], fields["release"], fields.get("starts", 1))
 
 
-def random_case(seed: int, number: int, release: str) -> Case:
-    """Return a case of a release by its number."""
-    chance = random.Random(f"{seed}/{release}/{number}")
+def random_case(seed: int, number: int, release: str, family: str = "") -> Case:
+    """Return a case of a release by its number; with a family, one of its damages comes first."""
+    chance = random.Random(f"{family}{seed}/{release}/{number}")
     base = chance.choice(_bases_of(chance, release))
     kinds = [kind for kind in CHOICES if kind != "write_config" or release.startswith("4.")]
-    damages = [random_damage(chance, kinds) for _ in range(chance.choice((0, 1, 1, 1, 1, 1, 2, 2, 3)))]
+    most = (0, 0, 0, 1, 1, 2) if family else (0, 1, 1, 1, 1, 1, 2, 2, 3)
+    damages = [random_damage(chance, kinds) for _ in range(chance.choice(most))]
+    if family:
+        kind, arguments = chance.choice(FAMILIES[family])
+        damages.insert(0, Damage(kind, {name: choose(chance) for name, choose in arguments.items()}))
     if chance.random() < 0.3:  # the other exit
         damages.append(chance.choice((Damage("remove_file", {"name": "abort"}), Damage("leave_abort", {"text": ""}))))
+    if chance.random() < 0.05:
+        damages += [Damage("add_file", {"name": name, "size": chance.choice(sizes)}) for name, sizes in _TIMER.items()]
     names = chance.sample(list(SETTINGS), chance.choice((0, 0, 0, 0, 1, 1, 2)))
     settings = {name: chance.choice(SETTINGS[name]) for name in names}
     if settings.get("brokerRole") == "SLAVE":
         settings["brokerId"] = "1"
     if any("INNER_MULTI_DISPATCH" in one.arguments.values() for one in damages):
         settings["enableMultiDispatch"] = "true"
-    return Case(base, tuple(damages), settings, release)
+    return Case(base, tuple(damages), settings, release, chance.choice((1,) * 9 + (2,)))
 
 
 def _bases_of(chance: Chance, release: str) -> list[str]:
@@ -116,6 +127,18 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
 }
 
 _NUMBERS = ("0", "2", "-1", "17", "18", "99", "x", "", " 2", "2147483648", "+3", "9223372036854775808")
+
+# A fresh timer, or one of a wrong length: no store class writes one before start().
+_TIMER: Mapping[str, Sequence[int]] = {
+    "timerwheel": (0, WHEEL_SIZE, WHEEL_SIZE, 1, 4096, WHEEL_SIZE - 1),
+    "timerlog/00000000000000000000": (5200, 5200, 0, 100, 104_857_600),
+    "config/timercheck": (0, 1, 56, 4096),
+}
+
+# In the place of a queue's folder a file makes each start wait for 30 seconds: asked by hand.
+_PLACES = ("abort", "lock", "checkpoint", "index", "index/*", "commitlog", "commitlog/*", "timerwheel", "timerlog")
+_MORE_PLACES = ("config", "config/timercheck", "config/delayOffset.json", "batchconsumequeue", "compaction")
+_NAMES = ("-1", "+1", "-65536", "+00000000000000065536", f"{1 << 40}", f"{1 << 62}", "0", "1", "9" * 19, "x")
 
 _FOLDERS = ("commitlog", "commitlog", "queue", "queue", "index")
 _HOW = _one_of(*(how for how in HOWS if how != "folder"))
@@ -180,7 +203,11 @@ CHOICES: Mapping[str, tuple[int, Mapping[str, Choose]]] = {
         1,
         {"folder": _one_of("commitlog", "index"), "file": FILE, "how": _one_of("folder")},
     ),
+    "replace": (4, {"name": _one_of(*_PLACES, *_MORE_PLACES), "how": _one_of("file", "folder", "full")}),
+    "add_file": (2, {"name": _one_of(*_TIMER), "size": _one_of(*(size for some in _TIMER.values() for size in some))}),
+    "rename_file": (2, {"folder": _one_of("commitlog", "index"), "file": FILE, "name": _one_of(*_NAMES)}),
     "swap_files": (2, {"folder": _one_of(*_FOLDERS), "file": FILE, "other": FILE, "queue": QUEUE}),
+    "copy_file": (1, {"folder": _one_of(*_FOLDERS), "file": FILE, "other": FILE, "queue": QUEUE}),
     "add_stray": (
         3,
         {
@@ -241,7 +268,34 @@ CHOICES: Mapping[str, tuple[int, Mapping[str, Choose]]] = {
 }
 """By the kind of damage, with a name behind a colon where one kind is chosen in several ways: weight and arguments."""
 
+_LOG_FILE = {"folder": _one_of("commitlog"), "file": FILE}
+_LENGTHS = ("short", "half", "long", "page_more", "empty", "next_empty", "renamed", "backup", "unaligned")
+
+FAMILIES: Mapping[str, tuple[tuple[str, Mapping[str, Choose]], ...]] = {
+    # A record that says it is the end of the file.
+    "forged": (("set_field", {**ANY_RECORD, "field": _one_of("magic"), "value": _one_of(f"={MAGIC_BLANK}")}),),
+    # A segment in the place of another.
+    "copied": (
+        ("change_file", {**_LOG_FILE, "how": _one_of("next_copy")}),
+        ("copy_file", {**_LOG_FILE, "other": FILE}),
+        ("swap_files", {**_LOG_FILE, "other": FILE}),
+    ),
+    # What a start may refuse, and what may be done about it.
+    "refused": (
+        ("change_file", {**_LOG_FILE, "how": _one_of(*_LENGTHS)}),
+        ("change_file", {"folder": _one_of("queue", "index"), "file": FILE, "how": _one_of(*_LENGTHS), "queue": QUEUE}),
+        ("add_stray", CHOICES["add_stray"][1]),
+    ),
+}
+"""By name of a family: the damages that its cases begin with, and their arguments."""
+
 SETTINGS: Mapping[str, tuple[str, ...]] = {
+    "mappedFileSizeCommitLog": (ABSENT, ABSENT, "131072"),
+    "mappedFileSizeConsumeQueue": (ABSENT, "800"),
+    "mappedFileSizeTimerLog": ("5200", "5200", "100"),
+    "maxIndexNum": (ABSENT, "40"),
+    "maxHashSlotNum": (ABSENT, "7"),
+    "timerWheelEnable": ("false",),
     "checkCRCOnRecover": ("false",),
     "messageIndexSafe": ("true",),
     "messageIndexEnable": ("false",),

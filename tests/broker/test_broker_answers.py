@@ -65,7 +65,7 @@ def forecast_of(answer: Answer) -> dict[str, Any]:
     return document | {
         "min_offset": serves.min_offset,
         "end_offset": serves.end_offset,
-        "segments_after": list(serves.segments),
+        "segments_after": [base for base, _ in serves.segments],
         "deleted_segments": [
             int(name.rpartition("/")[2]) for name in sorted(answer.deleted_files) if name.startswith("commitlog/")
         ],

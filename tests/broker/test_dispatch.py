@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rmqinspect.broker import dispatch
 from rmqinspect.broker.dispatch import DIFFERENCES, KEY, TAG, UNIQUE, Dispatched, Dispatcher
-from rmqinspect.codec.hashes import index_hash, index_key, java_string_hash
+from rmqinspect.codec.java import index_hash, index_key, java_string_hash
 from rmqinspect.codec.kernels import compile_mode
 from rmqinspect.commitlog.columns import SLACK
 from rmqinspect.commitlog.queue_offsets import QueueOffsets

@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from rmqinspect.broker.eras import Rules, eras, first_release
-from rmqinspect.broker.start_rules import RULES, Rule
+from rmqinspect.broker.eras import Rules, eras
+from rmqinspect.broker.start_rules import DELAY_RULES, PULL_RULES, RULES, TIME_RULES, Rule, first_release, values_of
 from rmqinspect.broker.version_estimate import OLDEST, RELEASES
 
 ERAS = (
@@ -15,7 +15,8 @@ ERAS = (
     "4.2.0 to 4.3.1",
     "4.3.2 to 4.4.0",
     "4.5.0",
-    "4.5.1 to 4.5.2",
+    "4.5.1",
+    "4.5.2",
     "4.6.0 to 4.9.0",
     "4.9.1",
     "4.9.2",
@@ -39,7 +40,7 @@ def test_one_row_for_each_rule() -> None:
     assert [rule.name for rule in RULES] == [field.name for field in fields(Rules)]
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+@pytest.mark.parametrize("rule", (*RULES, *PULL_RULES, *TIME_RULES, *DELAY_RULES), ids=lambda rule: rule.name)
 def test_values_of_a_rule(rule: Rule) -> None:
     since = [RELEASES.index(release) for release, _ in rule.values]
     values = [value for _, value in rule.values]
@@ -52,6 +53,18 @@ def test_values_of_a_rule(rule: Rule) -> None:
 
 def test_the_first_release_with_a_value() -> None:
     assert (first_release("size_fits", True), first_release("wrong_length", "ignore")) == ("5.3.2", "4.0.0")
+
+
+def test_the_values_of_one_release() -> None:
+    assert values_of(TIME_RULES, "5.1.1") == {
+        "within": True,
+        "by_change": False,
+        "boundary": False,
+        "batch_boundary": False,
+        "rocksdb": "nearest",
+    }
+    with pytest.raises(ValueError):
+        values_of(PULL_RULES, "5.1.99")
 
 
 def test_eras() -> None:

@@ -14,7 +14,6 @@ from rmqinspect.broker.offset_by_time import (
     knows_boundary,
     offset_by_time,
 )
-from rmqinspect.broker.queue_min import FirstFile, batch_min, bisected_min, walked_min
 
 
 @dataclass
@@ -28,9 +27,9 @@ class DescribedQueue:
     kind: str = "queue"
     log_start: int = 0
 
-    def ends(self, *, bisected: bool) -> tuple[int, int]:
+    def ends(self, release: str) -> tuple[int, int]:
         """Return minimum and maximum."""
-        del bisected
+        del release
         end = self.first + len(self.times)
         return self.first, self.offset_of(end) if self.kind == "batch_queue" else end
 
@@ -114,20 +113,3 @@ def test_no_queue_and_an_empty_one() -> None:
 def test_what_a_release_knows() -> None:
     assert [knows_boundary(release) for release in ("4.9.8", "5.1.3", "5.1.4", "5.5.0")] == [False, False, True, True]
     assert [goes_by_change(release) for release in ("4.9.8", "5.1.0", "5.1.1", "5.5.0")] == [True, True, False, False]
-
-
-def test_where_a_queue_begins() -> None:
-    ascending = FirstFile(20, [0, 0, 500, 700, 900], 40, 2000)
-    assert (walked_min(ascending, 600), bisected_min(ascending, 600)) == (23, 23)
-    # With the log's first segment, filler (place 0) counts as a message.
-    assert (walked_min(ascending, 0), bisected_min(ascending, 0)) == (20, 21)
-    gone = FirstFile(20, [0, 0, 500], 40, 590)
-    assert (walked_min(gone, 600), bisected_min(gone, 600)) == (0, 40)
-    assert bisected_min(FirstFile(0, [500, 100, 700], 3, 700), 400) == 0  # the first unit is enough
-    assert bisected_min(FirstFile(0, [], 0, None), 0) == 0
-
-
-def test_where_a_batch_queue_begins() -> None:
-    units = [(100, 0, 3), (200, 3, 4), (300, 7, 1)]
-    assert [batch_min(units, start) for start in (0, 101, 201, 301)] == [0, 3, 7, 8]
-    assert batch_min([], 0) == -1

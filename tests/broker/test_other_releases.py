@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.property_run import play
+from tests.broker.property_run import document_of, play
 from tests.broker.random_cases import Case
+from tests.support import oracle
+from tests.support.broker_answers import differences
 from tests.support.real_brokers import RELEASES, RealBrokers
 
 pytestmark = pytest.mark.broker
@@ -31,3 +33,16 @@ def test_forecast_says_what_another_release_does(
     store: str, release: str, tmp_path: Path, real_brokers: RealBrokers
 ) -> None:
     assert play(Case(store, (), {}, release), real_brokers, tmp_path).differences == []
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("exits", ["clean", "unclean"])
+def test_forecast_says_what_a_start_does_to_a_store_of_another_writer(
+    exits: str, release: str, tmp_path: Path, real_brokers: RealBrokers
+) -> None:
+    store = oracle.copy("rust", "clean-1.0.0", tmp_path)
+    settings = oracle.truth("rust", "clean-1.0.0")["settings"]
+    if exits == "unclean":
+        (store / "abort").touch()
+    told = document_of(store, settings, release, tmp_path)
+    assert differences(told, real_brokers.open_store(release, store, settings)) == []

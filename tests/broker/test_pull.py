@@ -21,7 +21,7 @@ from rmqinspect.broker.pull import (
     Unit,
     pull,
 )
-from rmqinspect.codec.hashes import java_string_hash
+from rmqinspect.codec.java import java_string_hash
 from tests.support.pull_answers import Answers, pull_answers
 
 ALL = Subscription.parse("*")
@@ -41,9 +41,9 @@ class DescribedQueue:
     messages: int = 1  # in each unit
     has_file: bool = True
 
-    def ends(self, *, bisected: bool) -> tuple[int, int]:
+    def ends(self, release: str) -> tuple[int, int]:
         """Return minimum and maximum."""
-        del bisected
+        del release
         return self.low, self.high
 
     def units_from(self, queue_offset: int) -> Iterator[Unit] | None:

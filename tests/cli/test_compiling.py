@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqinspect.cli.progress import compiling_told
+from rmqinspect.cli.progress import Progress, compiling_told
 from rmqinspect.codec import compiling, kernels
 from tests.support.samples import ROOT, sample
 
@@ -18,7 +18,7 @@ STORE = str(sample("healthy-4.9.7"))
 _SLOWLY = """
 import time
 from rmqinspect.codec import compiling, kernels
-def compile(_, function, *more):
+def compile(_, function, parameters):
     time.sleep(0.2)
     return lambda *arguments: function(*map(kernels._as_view, arguments))
 compiling.PATIENCE = 0.05
@@ -44,12 +44,12 @@ def test_a_small_store_and_help_load_no_compiler() -> None:
 
 def test_long_compiling_is_told_once_and_data_is_left_alone() -> None:
     words = ("decode", STORE, "-f", "jsonl", "-j", "1")
-    checked = {compiling.BOUNDS: "1"}  # then nothing is loaded from the cache
-    out, err = run(*words, before=_SLOWLY, **checked)
+    nowhere = {"NUMBA_CACHE_DIR": "/dev/null/cache"}  # then nothing is loaded, and nothing kept
+    out, err = run(*words, before=_SLOWLY, **nowhere)
     assert err.splitlines().count("compiling (once)") == 1
     plain = run(*words, mode="never")
     assert (out, err.replace("compiling (once)\n", "")) == plain
-    assert run(*words, "-q", before=_SLOWLY, **checked) == (plain[0], "")
+    assert run(*words, "-q", before=_SLOWLY, **nowhere) == (plain[0], "")
 
 
 def test_without_numba_the_rows_are_the_same_and_v_says_why_it_is_slow(tmp_path: Path) -> None:
@@ -80,3 +80,17 @@ def test_on_a_terminal_the_line_takes_the_place_of_the_progress_line(monkeypatch
         kernels._compiling.say("compiling (once)")
     assert kernels._compiling.say is None
     assert sys.stderr.getvalue() == "\r\x1b[Kcompiling (once)\n"
+
+
+def test_remarks_fold_at_words_on_a_terminal_and_are_one_line_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "30")
+    words = "config/topics: not read: a RocksDB database\x1b"
+    for stream, printed in (
+        (Terminal(), "config/topics: not read: a\nRocksDB database\\x1b\n"),
+        (io.StringIO(), "config/topics: not read: a RocksDB database\\x1b\n"),
+    ):
+        progress = Progress(0)
+        progress._stream = stream
+        progress.complain(words)
+        assert stream.getvalue() == printed

@@ -78,7 +78,7 @@ def test_a_damaged_store_offers_what_can_be_read(raw: bytes, tmp_path: Path, pre
 def test_nothing_is_written() -> None:
     store = oracle.store("broker", "main-5.3.3")
     before = oracle.snapshot(store)
-    from rmqinspect.config.topic_names import topic_names
+    from rmqinspect.config.json_files import topic_names
 
     assert "TBW102" in topic_names(str(store))
     assert oracle.differences(before, oracle.snapshot(store)) == []

@@ -9,17 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from rmqinspect.cli import VERBS, finding_blocks, main
+from rmqinspect.cli import VERBS, main
+from rmqinspect.cli import verify_screen as finding_blocks
 from rmqinspect.schemas.checkpoint import TIMESTAMP_FIELDS
 from rmqinspect.store.discover import open_store
 from rmqinspect.text import cell_width
 from rmqinspect.verify.findings import Finding, Findings, next_command
-from rmqinspect.verify.options import VerifyOptions
+from rmqinspect.verify.result import VerifyOptions
 from rmqinspect.verify.run import verify
 from tests.support import oracle
 from tests.support.building import fill, lay, write_segment
 from tests.support.command import Run, runner
 from tests.support.samples import sample
+from tests.support.whole_stores import WholeStore
 
 QUEUES = 160
 
@@ -113,6 +115,26 @@ def test_many_causes_of_one_code_are_one_block() -> None:
     blocks = finding_blocks._blocks(rows, {"ST-GROUP-LOST": 4})
     assert [(len(block.findings), block.total) for block in blocks] == [(4, 4)]
     assert len(finding_blocks._blocks(rows[:3], {"ST-GROUP-LOST": 3})) == 3
+
+
+@pytest.mark.parametrize("columns", [80, 100])
+def test_a_long_topic_pushes_nothing_off_the_screen(
+    columns: int, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = "T" * 200
+    pieces = [{"topic": topic, "properties": {"UNIQ_KEY": f"{number:032X}"}} for number in range(9)]
+    store = WholeStore(pieces).write(tmp_path / "s")
+    segment, queue = (next((store / folder).rglob("0" * 20)) for folder in ("commitlog", "consumequeue"))
+    for file, at, raw in ((segment, 4, b"XXXX"), (queue, 100, bytes(20))):  # a magic code; the sixth unit
+        file.write_bytes(file.read_bytes()[:at] + raw + file.read_bytes()[at + len(raw) :])
+    monkeypatch.setattr("rmqinspect.cli.labelled.WIDTH", columns)
+    lines = deep(run, store)
+    assert any(line.startswith("CL-") for line in lines)
+    assert any("the queue says: 1 message of" in line for line in lines)
+    assert topic in "".join(line.strip() for line in lines)  # folded, not clipped
+    commands = ("next    rmqinspect", "NEXT START", "VERDICT")
+    wide = [line for line in lines if cell_width(line) > columns and not line.strip().startswith(commands)]
+    assert wide == []
 
 
 # --- next -------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from rmqinspect.errors import Unreadable
 from tests.support import oracle
 from tests.support.command import Run, runner
+from tests.support.locks import HOLD, OPEN, other_process
 from tests.support.samples import ROOT, sample
 
 forecast = runner("forecast", after=("-j", "1"))
@@ -81,7 +84,8 @@ def test_what_is_no_store_is_told(forecast: Run, tmp_path: Path) -> None:
         assert (status, out.splitlines()[-1].startswith("VERDICT    CANNOT TELL")) == (4, True)
         assert "checkpoint" in out
         told = json.loads(forecast(FLIPPED / part, "-f", "json")[1])
-        assert (told["verdict"], told["starts"], told["lost_messages"]) == ("CANNOT TELL", None, 0)
+        assert (told["complete"], told["lost_units"], told["lost_bytes"]) == (False, None, None)
+        assert (told["verdict"], told["starts"], told["lost_messages"]) == ("CANNOT TELL", None, None)
 
 
 def test_a_log_that_is_elsewhere_is_asked_for(forecast: Run) -> None:
@@ -89,12 +93,56 @@ def test_a_log_that_is_elsewhere_is_asked_for(forecast: Run) -> None:
     assert "if it lies in another folder (storePathCommitLog)" in " ".join(forecast(root)[1].split())
 
 
-def test_a_running_broker_is_told(forecast: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rmqinspect.store.lock.lock_holder", lambda _: 4711)
-    status, out, errors = forecast(HEALTHY)
-    assert status == 0
-    assert "pid 4711 holds the lock" in errors
-    assert "note       describes the files as they are now: a broker runs on this store" in out
+@pytest.fixture
+def used(tmp_path: Path) -> Path:
+    """A healthy store, with the file that its broker locks."""
+    store = shutil.copytree(HEALTHY, tmp_path / "used")
+    (store / "lock").write_text("lock")
+    return store
+
+
+def test_a_running_broker_is_the_verdict(forecast: Run, used: Path) -> None:
+    with other_process(HOLD, used / "lock") as pid:
+        status, out, errors = forecast(used)
+        assert forecast(used, "-q", "--exit", "clean") == (4, "", "")
+        told = json.loads(forecast(used, "-f", "json")[1])
+        assert forecast(used, "--all-versions")[1].splitlines()[-1] == out.splitlines()[-1]
+        refused = forecast(used, "--script", "-q", "-o", used.parent / "start.sh")
+        walked = forecast(used, "--as-copied")
+        prepared = forecast(used, "--as-copied", "--script")
+    assert status == 4
+    assert out.splitlines()[-1] == f"VERDICT    A BROKER RUNS ON THIS STORE (pid {pid}): do not start another"
+    assert (f"pid {pid} holds the lock" in errors, "walked for" in errors) == (True, False)
+    assert (told["complete"], told["lost_messages"]) == (False, None)  # nothing was walked
+    assert (told["verdict"], told["starts"], told["lock_holder"]) == ("A BROKER RUNS ON THIS STORE", None, pid)
+    assert (refused[:2], (used.parent / "start.sh").exists()) == ((4, ""), False)
+    assert "do not start another" in refused[2]
+    # What is forecast of the files is what is forecast of them without a broker.
+    alone = forecast(used)
+    assert (walked[0], walked[1].splitlines()[-1]) == (0, alone[1].splitlines()[-1])
+    assert "note       a process holds the lock of the store: this is about the files as they are now" in walked[1]
+    assert set(alone[1].splitlines()) < set(walked[1].splitlines())
+    assert (prepared[0], prepared[1]) == (0, forecast(used, "--script")[1])
+
+
+def test_a_broker_that_still_recovers_runs(forecast: Run, used: Path, tmp_path: Path) -> None:
+    java = tmp_path / "java"
+    java.symlink_to(sys.executable)
+    with other_process(OPEN, used / "lock", program=java) as pid:
+        assert f"A BROKER RUNS ON THIS STORE (pid {pid})" in forecast(used)[1]
+    with other_process(OPEN, HEALTHY / "checkpoint", program=java):
+        assert forecast(used, "-q")[0] == 0
+
+
+def test_a_lock_that_cannot_be_asked_for_is_not_taken_for_free(
+    forecast: Run, used: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise Unreadable("lock: permission denied")
+
+    monkeypatch.setattr("rmqinspect.store.lock.open_file", refused)
+    status, _, errors = forecast(used, "-q")
+    assert (status, "lock: permission denied: whether a broker runs on this store is not known" in errors) == (4, True)
 
 
 def test_a_long_read_is_announced(forecast: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,3 +179,28 @@ def test_ctrl_c_ends_the_walk(forecast: Run, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("rmqinspect.forecast.versions.forecast", interrupted)
     status, out, errors = forecast(FLIPPED)
     assert (status, out, errors) == (130, "", "rmqinspect: interrupted\n")
+
+
+def test_an_output_that_exists_is_refused_before_anything_is_walked(
+    forecast: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "forecast.json"
+    path.touch()
+    monkeypatch.setattr("rmqinspect.forecast.versions.forecast", None)
+    status, _, errors = forecast(HEALTHY, "-o", path)
+    assert (status, "exists already; nothing is overwritten" in errors) == (6, True)
+
+
+def test_a_conf_without_sizes_is_remedied_by_all_its_lines_at_once(forecast: Run, tmp_path: Path) -> None:
+    """4.3.2 ignores files of another length, and starts empty: with one of the lines it would do so again."""
+    conf = tmp_path / "broker.conf"
+    conf.write_text("brokerName=a\n")
+    store = oracle.store("crash", "base-4.3.2-clean")
+    status, out, _ = forecast(store, "--config", conf, "--broker-version", "4.3.2", "-f", "json")
+    document = json.loads(out)
+    best = document["instead"][0]
+    assert (status, document["verdict"]) == (3, "STARTS EMPTY")
+    assert (best["better"], best["broker_version"], best["lost_messages"]) == (True, "4.3.2", 0)
+    settings = oracle.case("crash", "base-4.3.2-clean")["settings"]
+    for name in ("mapedFileSizeCommitLog", "mapedFileSizeConsumeQueue", "maxHashSlotNum", "maxIndexNum"):
+        assert f"{name}={settings[name.replace('maped', 'mapped')]}" in best["way"]

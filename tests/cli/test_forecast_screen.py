@@ -1,32 +1,27 @@
 """The screens of `forecast`, on outcomes made by hand: what is said, what is folded, what fits."""
 
-import shlex
-import subprocess
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC
-from pathlib import Path
 
-import pytest
-
-from rmqinspect.cli.forecast_explain import walk_lines
+from rmqinspect.cli.forecast import walk_lines
 from rmqinspect.cli.forecast_screen import SHORT_REASONS, Look, era_table, screen, verdict_lines
-from rmqinspect.cli.forecast_script import script
-from rmqinspect.errors import BadOption
 from rmqinspect.forecast.check import REASONS
-from rmqinspect.forecast.instead import Tell, other_ways
+from rmqinspect.forecast.instead import other_ways
 from rmqinspect.forecast.outcome import (
     Alternative,
     Decision,
     Forecast,
     GroupBeyond,
+    GroupStart,
     Losses,
     Outcome,
     QueueOutcome,
+    Remedy,
     Verdict,
 )
 from rmqinspect.store.discover import open_store
-from tests.support.outcomes import LOSES, REFUSES, SAFE, told_of
+from tests.support.outcomes import LOSES, REFUSAL, REFUSES, SAFE, Told, after
 from tests.support.samples import sample
 
 STORE = open_store([str(sample("flipped-bit-5.3.3"))])
@@ -49,20 +44,26 @@ def test_a_start_that_loses_data_says_where_why_and_what() -> None:
     text = shown(Forecast([LOSES]))
     assert "unclean exit, because the file abort is there" in text
     assert "stops at   97 187 = segment 65536 + 31 651 (0x7ba3): BODYCRC does not match the body" in text
-    assert "end 217 698 becomes 97 187; segment 131072 is deleted" in text
-    assert "next queue offsets are given out a second time in 1 queue (31 offsets)" in text
-    assert "billing in TopicA queue 0: 51, the maximum becomes 20" in text
+    assert "log        end 217 698 becomes 97 187\n" in text
+    assert "deletes    segment 131072" in text
+    assert "31 queue offsets in 1 queue will be used again" in text
+    assert "1 group has offsets beyond the new maximum of 1 queue" in text
+    assert "billing, TopicA queue 0 (offset 51, maximum 20): skips up to 31 new messages" in text
     assert "  TopicA       145   119 633" in text
     assert "144 of the 145 are intact on disk now" in text
-    (line,) = verdict_lines(Forecast([LOSES]))
-    assert line == "VERDICT    STARTS, LOSES DATA: 145 records. Copy the store before you start anything."
+    empty = shown(Forecast([replace(LOSES, verdict=Verdict.EMPTY, min_offset=-1, proofs=["2 segments"])]))
+    assert "144 of the 145 are intact on disk now; the broker begins without them" in empty
+    assert list(verdict_lines(Forecast([LOSES]))) == [
+        "before any start: copy the store",
+        "VERDICT    STARTS, LOSES DATA: 145 records",
+    ]
 
 
 def test_a_safe_start_has_no_table_and_no_advice() -> None:
     forecast = Forecast([SAFE])
     assert "ends at 217 698: no record is cut off" in shown(forecast)
     assert "lost" not in shown(forecast)
-    assert list(verdict_lines(forecast)) == ["VERDICT    SAFE TO START"]
+    assert list(verdict_lines(forecast)) == ["VERDICT    STARTS, LOSES NOTHING MORE"]
 
 
 def test_a_refusal_names_the_file_and_the_remedy() -> None:
@@ -77,9 +78,9 @@ def test_releases_that_differ_are_all_shown_and_the_worst_decides() -> None:
     forecast = Forecast([LOSES, SAFE])
     text = shown(forecast)
     assert "broker     5.2.0 to 5.3.3: STARTS, LOSES DATA: 145 records" in text
-    assert "broker     5.5.0: SAFE TO START" in text
+    assert "broker     5.5.0: STARTS, LOSES NOTHING MORE" in text
     assert list(verdict_lines(forecast)) == [
-        "first      Copy the store before you start anything.",
+        "before any start: copy the store",
         "VERDICT    STARTS, LOSES DATA with 5.2.0 to 5.3.3: 145 records",
     ]
 
@@ -90,7 +91,7 @@ def test_releases_that_differ_in_where_the_scan_begins_are_one_block() -> None:
     assert "broker  " not in text
     assert "scan       5.4.0: begins in segment 0\n           5.5.0: begins in segment 196608" in text
     assert text.count("log  ") == 1
-    assert list(verdict_lines(Forecast([other, SAFE]))) == ["VERDICT    SAFE TO START"]
+    assert list(verdict_lines(Forecast([other, SAFE]))) == ["VERDICT    STARTS, LOSES NOTHING MORE"]
 
 
 def test_thousands_fold() -> None:
@@ -100,13 +101,37 @@ def test_thousands_fold() -> None:
     losses = Losses(3000, 10**12, 3000, 12000, 3000, 0, 0, ones, ones, ones, ones)
     groups = [GroupBeyond(f"group {number}", name, 0, 9, 5) for number, name in enumerate(names)]
     bases = [number << 30 for number in range(2000)]
-    outcome = replace(LOSES, losses=losses, queues=queues, groups_beyond=groups, deleted_segments=bases)
+    told = [GroupStart(group.group, ((group.topic, 0),), 0, 4, 0) for group in groups]
+    outcome = replace(LOSES, losses=losses, queues=queues, groups_beyond=groups, groups=told, deleted_segments=bases)
     text = shown(Forecast([outcome]), Look(UTC, queues=True))
     assert "2990 more topics" in text
     assert "2 980 more queues (-f json lists all)" in text
-    assert "and 1 994 more are deleted" in text
-    assert "and 2 994 more (-f json lists all)" in text
+    assert "and 1 994 more" in text
+    assert "and 2 994 more groups (-f json lists all)" in text
     assert len(text.splitlines()) < 80
+
+
+def test_a_topic_of_200_characters_pushes_nothing_off_the_screen() -> None:
+    name = "T" * 200
+    file = f"consumequeue/{name}/0/00000000000000000007"
+    refuses = replace(REFUSES, refusal=REFUSAL._replace(file=file, why="x", remedy="restore it"), ignored_files=[file])
+    way = Alternative(f"the same broker with {file} moved out of the store", SAFE, Remedy((file,)), is_better=True)
+    worse = way._replace(is_better=False)
+    group = GroupStart(name, ((name, 0),), 1, 2, 3)
+    loses = replace(
+        LOSES,
+        groups=[group],
+        groups_beyond=[GroupBeyond(name, name, 0, 9, 5)],
+        queues=[QueueOutcome(name, 0, 0, 9, 0, 5, cut=4)],
+        decisions=[Decision("load", f"{file} is left", (("file", file),), "A#b")],
+        notes=[file],
+    )
+    for forecast in (Forecast([refuses], [way, worse]), Forecast([loses, refuses])):
+        assert name[:90] not in "".join(verdict_lines(forecast))
+        text = shown(forecast, Look(UTC, queues=True))  # no line is too wide
+        assert "00000000000000000007" in text
+        text_of(walk_lines(forecast))
+        text_of(era_table(forecast))
 
 
 def test_what_comes_from_the_store_is_escaped() -> None:
@@ -118,17 +143,12 @@ def test_what_comes_from_the_store_is_escaped() -> None:
 
 def test_better_ways_have_a_line_and_others_are_named() -> None:
     other = replace(LOSES, release="5.0.0", era="4.0.0 to 5.0.0", losses=Losses(254))
-    ways = other_ways(LOSES, told_of(SAFE), lambda: [other, SAFE], told_of_nothing)
+    ways = other_ways(LOSES, None, after(Told(SAFE, (other, SAFE))))
     text = shown(Forecast([LOSES], ways))
     assert "  the same broker without the file abort  scan from segment 196608: loses nothing" in text
     assert "  broker 5.5.0                            scan from segment 196608: loses nothing" in text
     assert "  not better: older broker 4.0.0 to 5.0.0 (loses 254 records)" in text
     assert "  no way is better: broker 5.5.0 (will not start)" in shown(Forecast([LOSES], [way(REFUSES)]))
-
-
-def told_of_nothing(_: object) -> Tell:
-    """Stand for a walk that nobody asks for."""
-    raise AssertionError
 
 
 def way(outcome: Outcome) -> Alternative:
@@ -168,53 +188,40 @@ def test_a_walk_is_explained_with_inputs_and_source() -> None:
     assert "  cut        x\n             (A#b)" in text
 
 
-# --- the script -----------------------------------------------------------------------------------------
+def test_the_best_way_stands_below_the_remedy() -> None:
+    best = Alternative(
+        "the same broker with abort brought to 100 bytes", SAFE, Remedy(costs=("starts without x",)), True
+    )
+    assert "best       the same broker with abort brought to 100 bytes: loses nothing; starts without x" in shown(
+        Forecast([REFUSES], [best])
+    )
 
 
-@pytest.fixture
-def laid(tmp_path: Path) -> Path:
-    """A store in a folder whose name a shell would take apart."""
-    root = tmp_path / "a store; 'of' $HOME"
-    (root / "commitlog").mkdir(parents=True)
-    (root / "commitlog" / ("0" * 20)).write_bytes(bytes(1024))
-    (root / "abort").touch()
-    (root / "index").mkdir()
-    (root / "index" / "1x").touch()
-    return root
+def test_a_step_that_two_releases_take_alike_is_told_once() -> None:
+    scan, cut, other = (Decision(step, text, (), "A#b") for step, text in (("scan", "a"), ("cut", "b"), ("cut", "c")))
+    outcomes = [
+        replace(LOSES, release="5.3.1", decisions=[scan, cut]),
+        replace(LOSES, release="5.3.3", decisions=[scan, other]),
+        replace(LOSES, release="5.5.0", decisions=[scan, cut]),
+    ]
+    lines = [line.rstrip() for line in walk_lines(Forecast(outcomes))]
+    assert [line for line in lines if line.startswith("  ") and "(A#b)" not in line] == [
+        "  scan       a",
+        "  cut        b",
+        "  cut        c",
+        "  as 5.3.1   scan",
+        "  as 5.3.1   scan, cut",
+    ]
 
 
-def test_the_script_copies_first_and_prepares_each_better_way(laid: Path, tmp_path: Path) -> None:
-    ways = other_ways(REFUSES, told_of(SAFE), lambda: [SAFE], lambda _: told_of(SAFE))
-    text = script(Forecast([REFUSES], ways), open_store([str(laid)]))
-    broker = tmp_path / "home" / "bin" / "mqbroker"
-    broker.parent.mkdir(parents=True)
-    broker.write_text('#!/bin/sh\necho started "$@"\n')
-    broker.chmod(0o755)
-    file = tmp_path / "start.sh"
-    file.write_text(text)
-
-    def run(*words: str) -> str:
-        environment = {"PATH": "/usr/bin:/bin", "ROCKETMQ_HOME": str(tmp_path / "home"), "BROKER_CONF": "b.conf"}
-        return subprocess.run(
-            ["bash", file, *words], env=environment, capture_output=True, check=True, text=True
-        ).stdout
-
-    assert "with index/1x moved out of the store: SAFE TO START" in run()
-    assert sorted(path.name for path in laid.iterdir()) == ["abort", "commitlog", "index"]
-    number = next(line[0] for line in run().splitlines() if "1x" in line)
-    assert run(number) == "started -c b.conf\n"
-    copy = laid.with_name(laid.name + ".before-start")
-    assert (copy / "index" / "1x").exists()
-    assert not (laid / "index" / "1x").exists()
-    assert subprocess.run(["bash", file, "copy"], capture_output=True, check=False).returncode == 1
+def test_copies_are_named_apart_from_what_is_lost() -> None:
+    text = shown(Forecast([replace(SAFE, losses=Losses(copies=47))]))
+    assert "copies     47 records behind the new end are copies of others: no message is lost by that" in text
 
 
-def test_the_script_offers_no_way_that_is_not_better(laid: Path) -> None:
-    store = open_store([str(laid)])
-    worse = Alternative("broker 4.0.0", replace(LOSES, losses=Losses(999)))
-    text = script(Forecast([LOSES], [worse]), store)
-    assert "4.0.0" not in text
-    assert "1     start it as it is: STARTS, LOSES DATA: 145 records, with 5.2.0 to 5.3.3" in text
-    assert f"store={shlex.quote(str(laid))}" in text
-    with pytest.raises(BadOption, match="one folder"):
-        script(Forecast([LOSES]), open_store([str(laid / "commitlog")]))
+def test_segments_that_an_empty_start_leaves_aside_are_not_safe() -> None:
+    """As probe_puts of the case stray_ds-4.3.2-c: the first put lies at offset 0, in the segment that is there."""
+    empty = replace(SAFE, verdict=Verdict.EMPTY, ignored_files=["commitlog/.DS_Store", f"commitlog/{0:020}"])
+    text = shown(Forecast([empty]))
+    assert "goes over segment 0: do not start it" in text
+    assert "and left" not in text

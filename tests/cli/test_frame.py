@@ -17,7 +17,7 @@ import rmqinspect.store.discover
 import rmqinspect.tables.sources
 from rmqinspect import errors
 from rmqinspect.cli.progress import Progress
-from rmqinspect.cli.status import ExitStatus, status_of
+from rmqinspect.cli.status import ExitStatus, exit_status, status_of
 from rmqinspect.tables.table import Request, Table
 from rmqinspect.text import parse_size
 from tests.support.command import Run, runner
@@ -468,3 +468,20 @@ def test_colour_follows_the_terminal_and_no_color(
     assert "\x1b" in run("decode", "S")[1]
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b" not in run("decode", "S")[1]
+
+
+@pytest.mark.parametrize(
+    ("damaged", "unread", "missed", "status", "forgiven"),
+    [
+        (True, True, True, ExitStatus.DAMAGE, ExitStatus.UNREADABLE),
+        (True, False, False, ExitStatus.DAMAGE, ExitStatus.DONE),
+        (False, True, True, ExitStatus.UNREADABLE, ExitStatus.UNREADABLE),
+        (False, False, True, ExitStatus.NOTHING_FOUND, ExitStatus.NOTHING_FOUND),
+        (False, False, False, ExitStatus.DONE, ExitStatus.DONE),
+    ],
+)
+def test_damage_comes_before_what_is_unread_and_that_before_what_is_missed(
+    damaged: bool, unread: bool, missed: bool, status: ExitStatus, forgiven: ExitStatus
+) -> None:
+    assert exit_status("error", damaged=damaged, unread=unread, missed=missed) == status
+    assert exit_status("never", damaged=damaged, unread=unread, missed=missed) == forgiven

@@ -40,7 +40,7 @@ def test_the_screen_says_who_is_behind_and_what_nobody_consumes(run: Run, store:
     assert lines[0].split(";")[0].split(maxsplit=2)[2] == "3 groups with offsets in 2 queues of 1 topic"
     assert "4 messages not consumed by 1 group" in screen
     (busy,) = (line.split() for line in lines if line.startswith("busy"))
-    assert busy == ["busy", "T", "2", "4", "2026-11-21T08:33:21.000Z", "2.0/s"]
+    assert busy == ["busy", "T", "2", "4", "2026-11-21T08:33:21.000Z", "7", "200"]
     assert "and 2 lines of 2 groups without lag (-v)" in lines
     assert "%DLQ%dead: 1 message" in screen
     assert lines[-1].endswith("--unconsumed busy")
@@ -67,6 +67,38 @@ def test_offsets_beyond_the_end_are_damage(run: Run, store: Path) -> None:
     assert status == 3
     assert "offsets 5 messages beyond the end of their queue by 1 group" in " ".join(screen.split())
     assert run(store, "--fail-on", "never")[0] == 0
+
+
+def test_offsets_in_queues_that_are_not_there_are_told(run: Run, store: Path) -> None:
+    write(store, "config/topics.json", b'{"topicConfigTable": {"T": {"readQueueNums": 2, "writeQueueNums": 2}}}')
+    (store / "consumequeue/T/1/00000000000000000000").unlink()
+    (store / "consumequeue/T/1").rmdir()
+    status, screen, _ = run(store)
+    assert status == 3
+    # Such a queue ends at 0: of busy (3) and done (4) all lies beyond it.
+    assert "offsets 7 messages beyond the end of their queue by 2 groups" in " ".join(screen.split())
+    assert "2 offsets of 2 groups stand in queues that are not there" in screen
+
+
+@pytest.mark.parametrize(("kept", "unserved"), [("", 4), ("first", 2), ("all", 0)])
+def test_a_lag_that_the_log_does_not_hold_is_told(kept: str, unserved: int, run: Run, store: Path) -> None:
+    log = store / "commitlog" / ("0" * 20)
+    if kept == "first":  # queue 0 lies before queue 1: busy has 3 messages left there, and 1 of queue 1
+        whole = log.read_bytes()
+        write(store, f"commitlog/{'0' * 20}", whole[: len(whole) // 8 * 3])  # records 0 to 2 of queue 0
+    elif not kept:
+        log.unlink()
+    screen = run(store)[1]
+    assert "4 messages not consumed by 1 group" in screen
+    told = [line.strip() for line in screen.splitlines() if "the log is not here" in line]
+    words = f"the log is not here: {unserved} messages of the lag cannot be served"
+    assert told == ([words] if unserved else [])
+
+
+def test_a_long_name_is_cut_where_it_popped(run: Run) -> None:
+    _, screen, _ = run(oracle.store("broker", "main-5.3.3"))
+    assert "  0 in flight" in screen
+    assert max(map(len, screen.splitlines()[:-1])) <= 100
 
 
 def test_a_broken_file_is_replaced_by_its_copy_and_both_are_told(run: Run, store: Path) -> None:

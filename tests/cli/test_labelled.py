@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqinspect.cli.labelled import WIDTH, Screen, fold, pad
-from rmqinspect.text import cell_width
+from rmqinspect.cli.labelled import WIDTH, Screen, columns, fold, pad
+from rmqinspect.text import cell_width, clip
 
 SCREEN = Screen(indent=13)
 TEXTS = st.text(st.sampled_from("ab 1,;付款 ｶ é\u0301😀"), max_size=200)
@@ -68,3 +68,30 @@ def test_folding_loses_spaces_only(text: str, width: int, phrases: bool, cut: bo
     assert re.sub(" ", "", "".join(lines)) == re.sub(" ", "", text)
     if cut:
         assert max(map(cell_width, lines)) <= width
+
+
+def test_columns_stand_side_by_side_by_cells() -> None:
+    assert list(columns([("topic", "lag", "why"), ("付款", "10 240", "")], "<><")) == [
+        "topic     lag  why",
+        "付款   10 240",
+    ]
+
+
+def test_the_first_columns_give_way_where_a_line_is_too_wide() -> None:
+    first, second = columns([("g" * 90, "t" * 40, "7"), ("g", "t", "12 345")], "<<>", gap=3, narrow=2, least=20)
+    assert cell_width(first) == WIDTH
+    assert first.startswith("g" * 47 + "…   " + "t" * 40)
+    assert second.endswith("12 345")
+    (kept,) = columns([("g" * 90, "t" * 40)], "<<", narrow=1, least=80)
+    assert kept == "g" * 79 + "…  " + "t" * 40
+
+
+def test_no_row_has_no_line() -> None:
+    assert list(columns([], "")) == []
+
+
+@given(TEXTS, st.integers(3, 40))
+def test_a_clipped_text_fits(text: str, width: int) -> None:
+    clipped = clip(text, width)
+    assert cell_width(clipped) <= width
+    assert clipped == text or (clipped.endswith("…") and text.startswith(clipped[:-1]))

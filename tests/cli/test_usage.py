@@ -139,6 +139,6 @@ def test_hidden_tags_stay_hidden_on_the_screen(run: Run) -> None:
 
 @pytest.mark.parametrize("width", [66, 80])
 def test_bars_give_way_on_a_narrow_terminal(run: Run, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
-    monkeypatch.setattr("rmqinspect.cli.usage_screen.line_width", lambda: width)
+    monkeypatch.setattr("rmqinspect.cli.usage.line_width", lambda: width)
     lines = run("usage", oracle.store("broker", "main-5.3.3"), "--by", "content,kind,topic,tag,host")[1].splitlines()
     assert max(len(line) for line in lines if " % " in line) <= width

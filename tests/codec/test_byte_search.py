@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rmqinspect.codec.byte_search import containing
+from rmqinspect.codec.byte_ranges import containing
 from rmqinspect.codec.kernels import BLOCK, compile_mode
 
 _PLACES = st.lists(st.tuples(st.integers(-9, 300), st.integers(-9, 300)), max_size=5)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rmqinspect.codec.hashes import index_hash, java_string_hash
+from rmqinspect.codec.java import index_hash, java_string_hash
 from rmqinspect.codec.java_hash import as_int, hash_of, index_hash_of, java_hash
 
 # Python replaces each of the three bytes of a surrogate, Java all together; a surrogate may also be cut.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rmqinspect.codec.java_numbers import java_number, wrapped_int, wrapped_long
+from rmqinspect.codec.java import java_number, wrapped_int, wrapped_long
 
 
 @pytest.mark.parametrize(

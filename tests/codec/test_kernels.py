@@ -1,9 +1,11 @@
 """Kernels: compiled and uncompiled give the same, and the cache harms nobody."""
 
 import os
+import shutil
 import subprocess
 import sys
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmqinspect.codec import compiling, kernels
+from rmqinspect.codec import compiling as machine_code
+from rmqinspect.codec.compiling import Parameter
 from rmqinspect.codec.kernels import (
     CRC32,
     Bytes,
     BytesOut,
     Ints,
+    IntsOut,
+    Kernel,
     TableOut,
     byte_at,
     compile_mode,
@@ -27,8 +33,13 @@ from rmqinspect.codec.kernels import (
     int32_at,
     int64_at,
     kernel,
+    lowest_bit,
+    places_of,
     uint32_at,
 )
+from rmqinspect.store.discover import open_store
+from tests.support import oracle
+from tests.support.samples import sample
 
 _WIDTH = 8
 
@@ -122,6 +133,24 @@ def test_copies_stay_in_their_places_both_ways(mode: str, raw: bytes, cuts: list
         assert copy_all(np.frombuffer(raw, np.uint8), starts, ends, out[: len(expected)]) == len(expected)
     assert kernels.remarks() == []
     assert out.tobytes() == expected + b"kept"
+
+
+def test_places_and_lowest_bits_are_right_both_ways() -> None:
+    raw = np.frombuffer(bytes(range(256)) * 2, np.uint8)
+    for at, first, count in ((0, 1, 2), (3, 1, 2), (250, 0, 1), (240, 255, 1), (100, 110, 40), (500, 244, 255)):
+        expected = [first <= byte < first + count for byte in raw[at : at + 32].tolist()]
+        for mode in ("always", "never"):
+            out = np.zeros(2, np.int64)
+            with compile_mode(mode):
+                find_places(raw, at, first, count, out)
+            assert out[0] == sum(found << number for number, found in enumerate(expected))
+            assert out[1] == (expected.index(True) if any(expected) else -1)
+
+
+@kernel
+def find_places(raw: Bytes, at: int, first: int, count: int, out: IntsOut) -> None:
+    out[0] = places_of(raw, at, first, count)
+    out[1] = lowest_bit(out[0]) if out[0] != 0 else -1
 
 
 _RUN = """
@@ -218,7 +247,7 @@ def test_without_a_place_for_the_cache_each_process_compiles_for_itself(tmp_path
 def test_a_user_without_a_home_gets_no_cache_below_the_current_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)
-    assert compiling._cache_folder("") is None
+    assert compiling._cache_folder("")[0] is None
     assert not Path("~").exists()
 
 
@@ -233,3 +262,143 @@ def test_without_numba_the_source_runs_as_it_is(tmp_path: Path) -> None:
     path = os.pathsep.join([str(tmp_path), os.getcwd()])
     out = _outcome(_run(tmp_path, PYTHONPATH=path))
     assert out == _RIGHT.replace("[]", "['loops are not compiled, and slow: numba cannot be used: broken here']")
+
+
+# --- what lies in the cache is executed ----------------------------------------------------------------
+
+
+@kernel
+def add_one(numbers: IntsOut, count: int) -> int:
+    """Add one to each number."""
+    for at in range(count):
+        numbers[at] += 1
+    return count
+
+
+@kernel
+def copy_first(numbers: IntsOut, others: IntsOut) -> int:
+    """Copy the first of some numbers."""
+    others[0] = numbers[0]
+    return 0
+
+
+def _fresh(monkeypatch: pytest.MonkeyPatch, kept: Kernel[..., int]) -> Kernel[..., int]:
+    """Return a kernel as a new process would have it that compiles all."""
+    new = compiling.Compiling(kernels._inlined)
+    new.mode = "always"
+    monkeypatch.setattr(kernels, "_compiling", new)
+    return Kernel(kept.function)
+
+
+def _kept(folder: Path) -> set[Path]:
+    return set(folder.glob("*.o"))
+
+
+def test_files_under_exchanged_names_are_never_linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Machine code trusts its arguments: another kernel's ends the process."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    numbers, others = np.arange(4), np.zeros(4, np.int64)
+    _fresh(monkeypatch, add_one)(numbers, 4)
+    (one,) = _kept(tmp_path)
+    _fresh(monkeypatch, copy_first)(numbers, others)
+    (two,) = _kept(tmp_path) - {one}
+    first, second = one.read_bytes(), two.read_bytes()
+    one.write_bytes(second)
+    two.write_bytes(first)
+    assert machine_code.load(str(one).split(".")[0], [], has_result=True) is None
+    with compile_mode("always"):
+        assert _fresh(monkeypatch, add_one)(numbers, 4) == 4
+        assert _fresh(monkeypatch, copy_first)(numbers, others) == 0
+    assert (numbers.tolist(), others.tolist()) == ([2, 3, 4, 5], [2, 0, 0, 0])
+    assert one.read_bytes().startswith(f"rmqinspect kernel 2 {one.name} (int641w, int) -> int\n".encode())
+
+
+def test_releases_with_other_files_do_not_write_over_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    numbers = np.arange(4)
+    _fresh(monkeypatch, add_one)(numbers, 4)
+    before = {path: path.read_bytes() for path in _kept(tmp_path)}
+    monkeypatch.setattr(machine_code, "MAGIC", "rmqinspect kernel of tomorrow")
+    _fresh(monkeypatch, add_one)(numbers, 4)
+    assert len(_kept(tmp_path)) == 2
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def _link(path: Path) -> None:
+    path.rename(path.with_suffix(".real"))
+    path.symlink_to(path.with_suffix(".real"))
+
+
+def _pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        _link,
+        _pipe,
+        lambda path: path.chmod(0o666),
+        lambda path: os.truncate(path, 1 << 30),
+        lambda path: os.chown(path, 4711, 4711) if os.geteuid() == 0 else path.chmod(0o620),
+    ],
+    ids=["a link", "a pipe", "others may write", "a gigabyte", "another owner"],
+)
+def test_a_file_that_may_be_another_users_is_not_read(
+    spoil: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    _fresh(monkeypatch, add_one)(np.arange(4), 4)
+    (kept,) = _kept(tmp_path)
+    place, parameters = str(kept).split(".")[0], [Parameter(np.dtype(np.int64), 1, True), Parameter()]
+    assert machine_code.load(place, parameters, has_result=True) is not None
+    spoil(kept)
+    assert machine_code.load(place, parameters, has_result=True) is None
+
+
+@pytest.mark.parametrize("shared", [".", ".."])
+def test_a_folder_that_others_may_write_to_is_not_used(
+    shared: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "above" / "cache"
+    folder.mkdir(parents=True)
+    (folder / shared).resolve().chmod(0o777)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(folder))
+    assert _fresh(monkeypatch, add_one)(np.arange(4), 4) == 4
+    assert f"others may write to {(folder / shared).resolve()}" in kernels.remarks()[0]
+    assert not list(folder.iterdir())
+    (folder / shared).resolve().chmod(0o1777)  # as /tmp: nobody exchanges what is another's
+    _fresh(monkeypatch, add_one)(np.arange(4), 4)
+    assert _kept(folder)
+
+
+@pytest.mark.parametrize("variable", ["NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME"])
+@pytest.mark.parametrize("place", ["store", "store/config", "link", "opened later", "loose"])
+def test_nothing_is_ever_kept_in_evidence(
+    place: str, variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also through a link, in a store that was opened after the cache was found, and beside a loose segment."""
+    shutil.copytree(sample("healthy-4.9.7"), tmp_path / "store")
+    segment = next((tmp_path / "store" / "commitlog").iterdir())
+    (tmp_path / "loose").mkdir()
+    shutil.copy(segment, tmp_path / "loose")
+    (tmp_path / "link").symlink_to(tmp_path / "store")
+    (tmp_path / "opened later").mkdir()
+    for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(variable, str(tmp_path / place))
+    if place == "loose":
+        open_store([str(tmp_path / "loose" / segment.name)])
+    first = _fresh(monkeypatch, add_one)
+    if place == "opened later":
+        assert first(np.arange(4), 4) == 4
+        shutil.rmtree(tmp_path / place)
+        shutil.copytree(tmp_path / "store", tmp_path / place)
+        first = Kernel(copy_first.function)
+    before = oracle.snapshot(tmp_path)
+    first(np.arange(4), 4) if place != "opened later" else first(np.arange(4), np.zeros(4, np.int64))
+    assert oracle.snapshot(tmp_path) == before
+    assert "lies in a store, where nothing is ever written" in kernels.remarks()[0]

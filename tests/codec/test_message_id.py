@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rmqinspect.cli import group
 from rmqinspect.codec import message_id as ids
-from rmqinspect.codec.hashes import find_flipped_bits, index_hash, index_key, java_string_hash, masked_crc32
+from rmqinspect.codec.java import find_flipped_bits, index_hash, index_key, java_string_hash, masked_crc32
 from tests.support import oracle
 
 OFFSET_ID = "0A00000500002A9F0000000040001000"

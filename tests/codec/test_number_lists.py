@@ -5,8 +5,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from rmqinspect.codec.byte_ranges import NOT_A_NUMBER, read_numbers
 from rmqinspect.codec.kernels import compile_mode
-from rmqinspect.codec.number_lists import NOT_A_NUMBER, read_numbers
 
 
 def plain(text: bytes) -> list[int]:

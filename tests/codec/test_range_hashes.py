@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqinspect.codec.range_hashes import hash_ranges, join_hashes
+from rmqinspect.codec.byte_ranges import hash_ranges, join_hashes
 
 # Few letters, and sizes around a word: texts that nearly agree are common.
 _TEXTS = st.lists(st.lists(st.sampled_from(b"\0a\xff"), max_size=19).map(bytes), min_size=1, max_size=30)

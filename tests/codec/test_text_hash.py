@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 
-from rmqinspect.codec.text_hash import hash_of, hash_texts, mixed
+from rmqinspect.codec.byte_ranges import hash_of, hash_texts, mixed
 
 
 def test_a_hash_goes_on_from_the_text_before() -> None:

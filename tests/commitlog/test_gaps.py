@@ -9,9 +9,9 @@ from unittest.mock import patch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rmqinspect.commitlog import lenient_reader
+from rmqinspect.commitlog import find_record as lenient_reader
+from rmqinspect.commitlog.find_record import LenientReader
 from rmqinspect.commitlog.gaps import ZERO_RUN, Gap, describe_gap
-from rmqinspect.commitlog.lenient_reader import LenientReader
 from rmqinspect.store.reader import open_file
 from tests.support.building import write_segment
 

@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import rmqinspect.commitlog.scan
-import rmqinspect.commitlog.window
 from rmqinspect.codec import kernels
 from rmqinspect.commitlog.gaps import ZERO_RUN, Gap
 from rmqinspect.commitlog.scan import Event, RecordRun, scan_split
@@ -54,7 +53,7 @@ few = settings(max_examples=60, deadline=None, suppress_health_check=[HealthChec
 @pytest.fixture(params=[16384, 2], ids=["large batches", "batches of two"])
 def batches(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run a test with batches of many records and of two."""
-    monkeypatch.setattr(rmqinspect.commitlog.window, "BATCH_RECORDS", request.param)
+    monkeypatch.setattr(rmqinspect.commitlog.scan, "BATCH_RECORDS", request.param)
 
 
 BATCHES = pytest.mark.usefixtures("batches")
@@ -304,7 +303,7 @@ def test_records_in_their_place_inside_of_bodies_are_no_records(
     whole = scan(segment)
     assert (len(whole.records), whole.gaps) == (60, [])
     for most in (1, 2, 7):
-        monkeypatch.setattr(rmqinspect.commitlog.window, "BATCH_RECORDS", most)
+        monkeypatch.setattr(rmqinspect.commitlog.scan, "BATCH_RECORDS", most)
         assert scan(segment) == whole
         assert scan(segment, window_size=2000) == whole
 
@@ -357,13 +356,39 @@ def test_junk_behind_a_blank_gives_no_row(tmp_path: Path) -> None:
     assert scan(segment, split_size=500)[:2] == found[:2]
 
 
-@pytest.mark.parametrize("size", [8, 91, 100_000, 0, -1])
+WRONG_SIZES = pytest.mark.parametrize("size", [8, 91, 100_000, 0, -1])
+
+
+@WRONG_SIZES
 def test_a_blank_with_a_wrong_size_ends_the_segment_and_says_so(size: int, tmp_path: Path) -> None:
     log = lay(SMALL, BASE)
-    raw = log + blank(size) + lay(SMALL, BASE + len(log) + 8)
+    raw = log + blank(size) + lay(SMALL, BASE)  # what stands behind it is of another place
     found = scan(write_segment(tmp_path, raw, BASE))
     assert len(found.records) == len(SMALL)
     assert found.gaps == [Gap(BASE + len(log), BASE + len(raw), "filler", "blank_size")]
+
+
+@WRONG_SIZES
+@pytest.mark.parametrize("split_size", [500, 1 << 20])
+def test_a_blank_with_a_wrong_size_hides_no_records_behind_it(size: int, split_size: int, tmp_path: Path) -> None:
+    log = lay(SMALL, BASE)
+    raw = log + blank(size) + lay(SMALL, BASE + len(log) + 8)
+    found = scan(write_segment(tmp_path, raw, BASE), split_size=split_size)
+    assert len(found.records) == 2 * len(SMALL)
+    assert found.gaps == [Gap(BASE + len(log), BASE + len(log) + 8, "unknown", "blank_size")]
+
+
+@pytest.mark.parametrize("behind", [0, 1])
+def test_a_record_with_the_magic_of_a_blank_is_damage_of_its_own_length(behind: int, tmp_path: Path) -> None:
+    with_key: dict[str, Any] = {"properties": {"KEYS": "a"}}
+    log = bytearray(lay([with_key] * (2 + behind), BASE))
+    size = len(record(**with_key))
+    log[size + 4 : size + 8] = blank(8)[4:]
+    found = scan(write_segment(tmp_path, bytes(log) + bytes(3000), BASE))
+    assert len(found.records) == 1 + behind
+    start = BASE + size
+    assert found.gaps[0] == Gap(start, start + size, "unknown", "blank_size")
+    assert found.gaps[1].kind == "zeros"
 
 
 def test_a_blank_of_eight_bytes_fills_a_segment(tmp_path: Path) -> None:

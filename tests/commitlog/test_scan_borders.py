@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import rmqinspect.commitlog.scan
-import rmqinspect.tables.bodies
+import rmqinspect.tables.record_columns
 from rmqinspect.codec.layout import dtype_of
-from rmqinspect.commitlog.lenient_reader import Unread
+from rmqinspect.commitlog.find_record import Unread
 from rmqinspect.commitlog.scan import scan_split
 from rmqinspect.commitlog.splits import Split, plan_splits
 from rmqinspect.schemas.messageid import GrpcClientId
@@ -81,7 +81,7 @@ def test_large_payloads_end_a_batch_and_change_no_row(tmp_path: Path, monkeypatc
     body = zlib.compress(bytes(5000))
     segment = write_segment(tmp_path, lay([{"body": body, "sys_flag": 1}, {"body": b"plain"}] * 10))
     whole = table(segment)
-    monkeypatch.setattr(rmqinspect.tables.bodies, "BATCH_SIZE", 6000)
+    monkeypatch.setattr(rmqinspect.tables.record_columns, "BATCH_SIZE", 6000)
     assert table(segment, Request()).equals(whole)
     assert table(segment).column("body").num_chunks > 3
 

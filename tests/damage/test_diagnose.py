@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmqinspect.commitlog.gaps import Gap, merge_gaps
-from rmqinspect.damage.checksums import explain_body_crc, explain_record_crc
 from rmqinspect.damage.diagnose import explain_damage, explain_gap
-from rmqinspect.damage.flips import explain_difference
-from rmqinspect.damage.misplaced import explain_own_offset
+from rmqinspect.damage.misplaced import explain_body_crc, explain_own_offset, explain_record_crc
+from rmqinspect.damage.patterns import explain_difference
 from rmqinspect.schemas import message
 from rmqinspect.schemas.dledger import EntryHead
 from rmqinspect.store.discover import open_store

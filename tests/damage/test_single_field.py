@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rmqinspect.damage.flips import one_flip
+from rmqinspect.damage.patterns import one_flip
 from rmqinspect.damage.single_field import Repair, find_repair
 from rmqinspect.schemas.dledger import EntryHead
 from tests.support.building import (

@@ -1,8 +1,8 @@
-"""Pack a folder of oracle cases into the four archives beside this file.
+"""Pack a folder of oracle cases into the archives beside this file, two for each family.
 
     python tests/data/pack.py FOLDER
 
-FOLDER holds `crash/<case>/` and `broker/<case>/`. A case is `store.tar.xz` (top folder `store/`) and
+FOLDER holds `crash/<case>/`, `broker/<case>/` and `rust/<case>/`. A case is `store.tar.xz` (top folder `store/`) and
 `truth.json`, for crash cases also `case.json` and, where the writer's own list was kept, `puts.jsonl`; the
 three may end in `.gz`.
 
@@ -26,7 +26,7 @@ from functools import partial
 from pathlib import Path
 
 HERE = Path(__file__).parent
-FAMILIES = ("crash", "broker")
+FAMILIES = ("crash", "broker", "rust")
 TRUTH_FILES = ("case.json", "truth.json", "puts.jsonl")
 
 # Larger than either family unpacked without holes, and what a reader has to hold in memory at most.
@@ -88,7 +88,7 @@ def pack_truths(family: Path, names: list[str], target: Path) -> None:
 
 
 def main(source: Path) -> None:
-    """Pack both families of `source`, and list their cases."""
+    """Pack the families of `source`, and list their cases."""
     names = {family: case_names(source / family) for family in FAMILIES}
     for family in FAMILIES:
         pack_stores(source / family, names[family], HERE / f"{family}-stores.tar.xz")

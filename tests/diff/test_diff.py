@@ -20,10 +20,9 @@ from numpy.typing import NDArray
 
 from rmqinspect.commitlog.scan import scan_split
 from rmqinspect.commitlog.splits import Split
-from rmqinspect.diff.differences import KINDS, SCHEMA
 from rmqinspect.diff.log import CELL_SIZE, WINDOW_SIZE, compare_logs
 from rmqinspect.diff.log_diff import JOIN, LogDiff
-from rmqinspect.diff.result import DiffResult
+from rmqinspect.diff.result import KINDS, SCHEMA, DiffResult
 from rmqinspect.diff.stores import compare_stores
 from rmqinspect.schemas.consumequeue import PRE_BLANK, BatchUnit, QueueUnit
 from rmqinspect.store.discover import open_store
@@ -63,7 +62,8 @@ _TABLE = (
     ("idx_dir idx_empty idx_header_zero idx_long idx_lost idx_stray idx_trunc", ""),
     ("stray_bak stray_cq_qdir stray_dir stray_ds cq_new_zero_file cq_len_short", ""),
     # Queues.
-    ("cq_beyond cq_mid_zero cq_shift", "queue_units"),
+    ("cq_beyond", "queue_units"),
+    ("cq_mid_zero cq_shift", "queue_units queue_max"),  # reading stops at the first unused unit
     ("cq_extra_beyond cq_last_file_lost cq_last_file_zeroed cq_tail_zero cq_tail_zero_all", "queue_max"),
     ("cq_lost cq_queue_lost", "queue_only"),
     # Segments.
@@ -148,7 +148,7 @@ def test_enough_stores_were_compared() -> None:
 )
 def test_the_first_unit_that_differs_is_the_one_that_was_changed(name: str, where: tuple[str, int, int, int]) -> None:
     outcome = compare(oracle.store("crash", twin_of(name) or ""), oracle.store("crash", name))
-    (row,) = outcome.differences.rows
+    (row,) = (row for row in outcome.differences.rows if row.what == "queue_units")
     assert (row.topic, row.queue_id, row.queue_offset, row.count) == where
 
 
@@ -264,7 +264,7 @@ def test_what_a_new_replica_never_got_is_told_as_a_range(tmp_path: Path) -> None
     assert kinds(outcome) == {"segment_only", "range_only"}
     (row,) = outcome.differences.of("range_only")
     assert (row.only_in, row.physical_offset, row.length) == ("A", 0, SIZE)
-    assert row.message == "B starts after it: expired there, or never replicated"
+    assert row.message == "B starts after it: gone there, or never replicated"
     assert outcome.log is not None
     assert outcome.log.compared == [(SIZE, outcome.log.ends[0])]
 
@@ -327,7 +327,7 @@ def test_a_record_whose_properties_differ_stands_where_it_stood(tmp_path: Path) 
 
 
 def test_of_very_many_records_a_sample_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rmqinspect.diff.records.SAMPLE_SIZE", 128)
+    monkeypatch.setattr("rmqinspect.diff.log_diff.SAMPLE_SIZE", 128)
     same = [{"queue_offset": n, "store_timestamp": STORED + n} for n in range(2000)]
     a = log_of(tmp_path / "a", pad(lay(same), 1 << 19))
     b = log_of(tmp_path / "b", pad(lay([{"topic": "Inserted"}, *same]), 1 << 19))
@@ -486,7 +486,11 @@ def queue(first: int, last: int, per_file: int, folder: str = T0) -> dict[str, b
     [
         (queue(0, 40, 10), queue(0, 40, 16), {}),  # a slave's files may have another size
         (queue(0, 40, 10), queue(0, 33, 16), {"queue_max": ("40", "33")}),
-        (queue(0, 40, 10), queue(13, 40, 16), {"queue_min": ("0", "13")}),  # filler before its first unit
+        (
+            queue(0, 40, 10),
+            queue(13, 40, 16),
+            {"queue_units": ("the first message is 0", "the first message is 13")},
+        ),  # filler before it
         (queue(0, 40, 10), queue(20, 40, 10), {"queue_min": ("0", "20")}),
         (queue(0, 20, 10), queue(30, 40, 10), {"queue_min": ("0", "30"), "queue_max": ("20", "40")}),
         (queue(0, 40, 10), {}, {"queue_only": ("0 to 40", None)}),
@@ -511,7 +515,8 @@ def test_every_unit_that_differs_is_counted(tmp_path: Path, monkeypatch: pytest.
     raw = units_of(*changed)
     other = {f"{T0}{at * 200:020}": raw[at * 200 :][:200] for at in range(4)}
     outcome = compare(queue_store(tmp_path / "a", queue(0, 40, 16)), queue_store(tmp_path / "b", other))
-    (row,) = outcome.differences.rows
+    end, row = outcome.differences.rows
+    assert (end.what, end.a, end.b) == ("queue_max", "40", "31")  # reading stops at the unused unit
     assert (row.what, row.queue_offset, row.count) == ("queue_units", 7, 3)
     assert row.a == "physical 700, 100 bytes, tags code 14"
     assert row.b == "physical 700, 100 bytes, tags code 99"
@@ -822,9 +827,9 @@ def test_hostile_names_are_shown_as_escapes(run: Run, tmp_path: Path) -> None:
 
 INTERRUPTED = {
     "queues": ("rmqinspect.diff.stores.compare_queues", "before the logs were compared"),
-    "end of A": ("rmqinspect.diff.log_reader.scan_split", "at physical offset 0"),
-    "end of B": ("rmqinspect.diff.log_reader.scan_split", "at physical offset 0"),
-    "bytes": ("rmqinspect.diff.cell_records.CellRecords.compare", "at physical offset 0"),
+    "end of A": ("rmqinspect.diff.log.scan_split", "at physical offset 0"),
+    "end of B": ("rmqinspect.diff.log.scan_split", "at physical offset 0"),
+    "bytes": ("rmqinspect.diff.log._Comparison._compare_records", "at physical offset 0"),
 }
 
 

@@ -15,11 +15,9 @@ from rmqinspect.cli import VERBS, main
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.codec.layout import place_of
 from rmqinspect.commitlog.gaps import Gap
-from rmqinspect.explain.fields import LAYOUTS
-from rmqinspect.explain.flags import SYS_FLAG_BITS
 from rmqinspect.explain.log_lines import HARMLESS, LOG_LINES
 from rmqinspect.explain.lookup import Explanation, everything, explain, near
-from rmqinspect.explain.names import WORDS
+from rmqinspect.explain.names import LAYOUTS, SYS_FLAG_BITS, WORDS
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import HEADS, SysFlag
 from rmqinspect.tables import TABLES
@@ -368,7 +366,7 @@ def test_offset_topic_and_queue_of_a_line_are_filled_into_the_commands() -> None
     ("text", "words"),
     [
         ("Offset not matched. Request offset: 400, firstOffset: 0, lastOffset: 400", "harmless"),
-        ("Offset not matched. Request offset: 99, firstOffset: 100, lastOffset: 400", "expired"),
+        ("Offset not matched. Request offset: 99, firstOffset: 100, lastOffset: 400", "before the first file: gone"),
         ("Offset not matched. Request offset: 401, firstOffset: 100, lastOffset: 400", "the end was lost or truncated"),
         ("Offset for x not matched. Request offset: 12130, index: -1", "before the first file"),
         ("maxPhyOffsetOfConsumeQueue(5) >= processOffset(5), truncate dirty logic files", "nothing was cut"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.explain.log import Log, read_log
-from rmqinspect.explain.log_lines import LOG_LINES
+from rmqinspect.explain.log_lines import LOG_LINES, SERIOUS
 from rmqinspect.explain.starts import TELLS, Start, details, headline
 from tests.support import oracle
 from tests.support.command import Run, runner
@@ -136,6 +136,19 @@ def test_a_start_is_told_with_its_cause_and_what_it_deleted() -> None:
     assert told["deleted"] == "1 index file, 6 queue files, 3 segments"
     assert sum(name.startswith("commitlog/") for name in removed) == 3
     assert told["ended"] == "an orderly shutdown"
+
+
+def test_what_a_start_cut_is_told_by_serious_lines() -> None:
+    """No truth says which line is serious: every log whose broker cut or refused has one, and no other has."""
+    for name in oracle.cases("crash"):
+        truth, before = oracle.truth("crash", name), undamaged_end(name)
+        log = log_of(*truth["log"])
+        serious = [seen.line.template for seen in log.by_alarm() if seen.line.alarm == SERIOUS]
+        start = start_of(name)
+        if start.cut or start.units_cut or start.refused_by or start.emptied:
+            assert serious, name
+        if truth["load_ok"] and truth["after_load"]["max_phy"] == before and not start.units_cut:
+            assert not log.starts.found[0].harmful, name
 
 
 # --- several starts in one log --------------------------------------------------------------------
@@ -288,11 +301,13 @@ def truth_log(name: str) -> list[str]:
     return rows
 
 
-def test_the_screen_leads_with_what_happened(run: Run, store_log: Path) -> None:
+def test_the_screen_ends_with_what_happened(run: Run, store_log: Path) -> None:
     status, out, err = run(store_log)
     assert (status, err) == (ExitStatus.DONE, "")
-    flat = " ".join(out.split())
-    assert flat.startswith("start 1 2026-11-21 12:00:02: cut at least 120 511 bytes of the log: it reached 217 698")
+    summary = " ".join(out[out.rindex("\nserious ") :].split())
+    assert "start 1 2026-11-21 12:00:02: cut at least 120 511 bytes of the log: it reached 217 698" in summary
+    assert summary.endswith("next rmqinspect show STORE --at 97187 next rmqinspect verify STORE")
+    assert "\nCRC check failed. bodyCRC={}" not in summary and "CRC check failed. bodyCRC={}" in summary
     assert "rmqinspect show STORE --at 97187" in out
     assert "CRC check failed. bodyCRC={}, currentCRC={}\nseen         \N{MULTIPLICATION SIGN}1, 2026-11-21" in out
     assert "lines not known" in out
@@ -325,7 +340,7 @@ def test_like_starts_are_one_row(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "store.log"
     path.write_text("INFO Store last shutdown normally\nINFO Store load commit log Failed\n" * 400)
     out = run(path)[1]
-    assert out.startswith("starts 1-400 the broker refused to start: INFO Store load commit log Failed")
+    assert "\nstarts 1-400 the broker refused to start: INFO Store load commit log Failed" in out
     assert out.count("refused") == 2
 
 

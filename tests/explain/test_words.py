@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from rmqinspect.broker.copies import RECORD_KINDS
 from rmqinspect.broker.pull import STATUSES as PULL_STATUSES
-from rmqinspect.broker.record_kinds import KINDS as RECORD_KINDS
-from rmqinspect.diff.differences import KINDS
+from rmqinspect.diff.result import KINDS
 from rmqinspect.explain.lookup import explain, is_name
 from rmqinspect.find.reasons import REASONS
 from rmqinspect.store import without_rows
@@ -54,7 +54,9 @@ OTHERS: dict[str, set[str]] = {
     "last exit": named_in_code("show/overview.py", r'"(running|unknown|unclean|clean)"'),
     "change": {"added", "gone", "changed"},
     "kind of a place": {"record", "blank", "entry", "zeros", "unknown"},
-    "file": {pattern[0].rstrip("*") for pattern, _ in PLACES if not pattern[0].startswith("dledger")},
+    "file": {
+        pattern[0].split("*")[0].removesuffix(".[0-9]") for pattern, _ in PLACES if not pattern[0].startswith("dledger")
+    },
     "file of config": {"topics.json", "consumerOffset.json", "delayOffset.json", "subscriptionGroup.json"},
 }
 

@@ -23,6 +23,7 @@ from rmqinspect.export.part import ExportSpec, Part, PartRead, write_part
 from tests.support import oracle
 from tests.support.building import fill, lay, pad, various, write_segment
 from tests.support.samples import ROOT
+from tests.support.sampling import rare
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -223,7 +224,7 @@ def test_it_is_not_begun_where_there_is_no_room(run: Run, monkeypatch: pytest.Mo
 
 
 def test_the_estimate_is_near_what_is_written(run: Run) -> None:
-    from rmqinspect.export.estimate import estimate_size
+    from rmqinspect.export.plan import estimate_size
     from rmqinspect.export.request import ExportRequest
     from tests.support.exporting import case_store, planned
 
@@ -405,8 +406,15 @@ def large_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize(
+    ("number", "jobs"),
+    [
+        (signal.SIGINT, "2"),
+        (signal.SIGHUP, "1"),
+        (signal.SIGTERM, "2"),
+        *map(rare, [(signal.SIGINT, "1"), (signal.SIGHUP, "2"), (signal.SIGTERM, "1")]),
+    ],
+)
 def test_an_interrupted_export_leaves_nothing(number: int, jobs: str, large_store: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "rmqinspect", "export", str(large_store), "-o", "lake", "--engine", "local"]
     command += ["-j", jobs, "--file-size", "1M"]
@@ -428,3 +436,19 @@ def test_an_interrupted_export_leaves_nothing(number: int, jobs: str, large_stor
     assert process.returncode == (130 if number == signal.SIGINT else 128 + number)
     assert "Traceback" not in err
     assert not (tmp_path / "lake").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_an_output_file_that_is_not_finished_is_removed(number: int, large_store: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "rmqinspect", "decode", str(large_store), "-o", "rows.jsonl", "-j", "1"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    ) as process:
+        limit = time.monotonic() + 60
+        while not list(tmp_path.iterdir()) and time.monotonic() < limit:
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(number)
+        process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert not list(tmp_path.iterdir())

@@ -7,14 +7,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rmqinspect.commitlog.lenient_reader import Unread
+from rmqinspect.commitlog.find_record import Unread
+from rmqinspect.commitlog.splits import Split
 from rmqinspect.errors import Refused
 from rmqinspect.export.request import MESSAGES, ExportRequest
 from rmqinspect.export.target import INCREMENTAL, Target
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
-from rmqinspect.tables import log
 from rmqinspect.tables.filters import Selection
+from rmqinspect.tables.read_log import LogSplitRead, read_split
 from tests.support.building import fill, lay, pad, various, write_segment
 from tests.support.exporting import add, expected, export, exported, names, planned
 
@@ -202,17 +203,16 @@ def test_what_could_not_be_read_is_missed_until_it_is_read(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake, bad = tmp_path / "lake", broker.store.segments[1]
-    real = log.read_log_split
 
-    def read(split: Any, *arguments: Any) -> Any:
-        if split.segment.path != bad.path:
-            return real(split, *arguments)
-        result = real(replace(split, end=split.start), *arguments)
-        result.unread.append(Unread(bad.base, bad.base + SIZE, f"{bad.name}: Input/output error"))
-        return result
+    def read(split: Split, new: Any) -> Any:
+        is_bad = split.segment.path == bad.path
+        for item in read_split(replace(split, end=split.start) if is_bad else split, new):
+            if is_bad and isinstance(item, LogSplitRead):
+                item.unread.append(Unread(bad.base, bad.base + SIZE, f"{bad.name}: Input/output error"))
+            yield item
 
     with monkeypatch.context() as patch:
-        patch.setattr("rmqinspect.export.part.read_log_split", read)
+        patch.setattr("rmqinspect.export.part.read_split", read)
         assert not export(lake, [broker.store], WISH).manifest.complete
     held = exported(lake, "b", MESSAGES, WISH).num_rows
     assert held == 90 - len(broker.pieces[1])

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from rmqinspect.commitlog.lenient_reader import Unread
+from rmqinspect.commitlog.find_record import Unread
+from rmqinspect.commitlog.splits import Split
 from rmqinspect.errors import Refused
 from rmqinspect.export.job import ExportResult, local_engine, run_export
 from rmqinspect.export.manifest import MANIFEST, SUCCESS, read_manifest
@@ -19,7 +20,7 @@ from rmqinspect.export.target import FRESH, INCREMENTAL, OVERWRITE, Target
 from rmqinspect.output.columnar import ParquetFile
 from rmqinspect.store.model import Store
 from rmqinspect.system.output_folder import LocalFolder
-from rmqinspect.tables import log
+from rmqinspect.tables.read_log import LogSplitRead, read_split
 from tests.support import oracle
 from tests.support.exporting import case_store, export, names, planned
 
@@ -186,7 +187,7 @@ def test_a_run_that_is_interrupted_after_its_commit_is_whole(mode: str, store: S
     assert set(names(lake)) == {file.name for file in outcome.manifest.files} != set()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGTERM])
 def test_a_signal_waits_for_the_end_of_a_commit(
     number: signal.Signals, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -324,15 +325,14 @@ def test_a_file_that_cannot_be_read_makes_the_export_incomplete(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     segment = store.segments[1]
-    real = log.read_log_split
 
-    def read(split: Any, *arguments: Any) -> Any:
-        result = real(split, *arguments)
-        if split.segment.path == segment.path:
-            result.unread.append(Unread(segment.base, segment.base + 1, f"{segment.name}: Input/output error"))
-        return result
+    def read(split: Split, new: Any) -> Any:
+        for item in read_split(split, new):
+            if split.segment.path == segment.path and isinstance(item, LogSplitRead):
+                item.unread.append(Unread(segment.base, segment.base + 1, f"{segment.name}: Input/output error"))
+            yield item
 
-    monkeypatch.setattr("rmqinspect.export.part.read_log_split", read)
+    monkeypatch.setattr("rmqinspect.export.part.read_split", read)
     outcome = export(tmp_path / "lake", [store], WISH)
     assert not outcome.manifest.complete
     assert os.path.exists(tmp_path / "lake" / SUCCESS)

@@ -62,7 +62,7 @@ class Asked:
 
     def ends(self, row: dict[str, Any]) -> tuple[int, int] | None:
         queue = self.queue(row["topic"], row["queue_id"])
-        return None if queue is None else queue.ends(bisected=self.release >= "5")
+        return None if queue is None else queue.ends(self.release)
 
     def pull(self, topic: str, queue_id: int, offset: int, count: int = 1, expression: str | None = None):  # type: ignore[no-untyped-def]
         asked = Pull(offset, count, Subscription.parse(expression))

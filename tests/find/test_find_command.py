@@ -7,6 +7,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from rmqinspect.schemas.message import MAGIC_BLANK
+from tests.broker.damages import set_field
 from tests.support import oracle
 from tests.support.command import Run, runner
 from tests.support.samples import sample
@@ -135,3 +137,12 @@ def test_fifty_six_digits_are_an_id_of_ipv6(find: Run) -> None:
     for one in sent[:2]:
         for text in (one["msg_id"], one["offset_msg_id"]):
             assert find(store, "--id", text, "-f", "jsonl")[0] == 0
+
+
+def test_a_record_with_the_magic_of_a_blank_one_is_damage_and_no_filler(find: Run, tmp_path: Path) -> None:
+    store = oracle.copy("crash", "base-5.5.0-clean", tmp_path)
+    set_field(store, segment=-1, record=7, field="magic", value=f"={MAGIC_BLANK}")
+    for question in (("--offset", "201489"), ("-t", "TopicA", "--queue", "0", "--queue-offset", "44")):
+        said = "".join(find(store, *question)[1:])
+        assert "DAMAGED RANGE" in said
+        assert "blank" not in said

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqinspect.find.group_survey import GroupSurvey, survey_groups
-from rmqinspect.find.offset_files import OffsetCopy
+from rmqinspect.find.consumers import GroupSurvey, OffsetCopy, survey_groups
 from rmqinspect.store.discover import open_store
 from rmqinspect.tables.table import Request
 from tests.support import oracle

@@ -16,6 +16,7 @@ from rmqinspect.store.discover import open_store
 from tests.support import oracle
 from tests.support.building import lay, pad, write_segment
 from tests.support.lives import Row, Seen
+from tests.support.sampling import sampled
 
 OF_EACH_KIND = 2  # messages of a store that are traced
 
@@ -48,6 +49,25 @@ def test_a_life_is_what_clients_and_broker_saw(name: str) -> None:
             assert life.searched.not_read == ()
             different += [f"{place} {row['kind']}: {words}" for words in seen.differences(place, row, life)]
     assert different == []
+
+
+@pytest.mark.parametrize("name", sampled(["lmq-5.3.3", "main-5.3.3", "halt-5.5.0", "main-4.7.1"], 2))
+def test_lives_that_are_prepared_together_are_those_of_each_record(name: str) -> None:
+    store = open_store([str(oracle.store("broker", name))])
+    places = [place for place, _ in Seen(name).sent()][::7]
+    with LifeTracer(store) as together:
+        for number in range(0, len(places), 20):
+            together.prepare(places[number : number + 20])
+            for place in places[number : number + 20]:
+                assert together.trace(place) == trace_life(store, place)
+
+
+def test_a_topic_with_a_compaction_log_may_not_be_served_from_its_queue() -> None:
+    store = open_store([str(oracle.store("broker", "compaction-5.3.3"))])
+    with LifeTracer(store) as tracer:
+        for place, row in Seen("compaction-5.3.3").sent():
+            told = [remark for remark in tracer.trace(place).remarks if "COMPACTION" in remark]
+            assert bool(told) == (row["kind"] == "compaction")
 
 
 @pytest.fixture

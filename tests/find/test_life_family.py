@@ -1,6 +1,10 @@
 """Which records with one UNIQ_KEY are copies of one message."""
 
-from rmqinspect.find.life_family import family, stored_twice
+from dataclasses import replace
+
+import pytest
+
+from rmqinspect.find.life_family import family, stored_twice, with_deliveries
 from rmqinspect.find.life_records import Step
 from tests.support.lives import step
 
@@ -46,3 +50,19 @@ def test_a_record_that_cancels_belongs_to_the_message_it_names() -> None:
     for named, belongs in (("U", True), ("orders+U", True), ("V", False)):
         cancel = step(300, "rmq_sys_wheel_timer", {**timer, "TIMER_DEL_UNIQKEY": named}, body=2)
         assert places(family(waiting, [waiting, cancel])[0]) == ([0, 300] if belongs else [0])
+
+
+def test_a_delivered_record_needs_not_say_so() -> None:
+    waits = step(0, "SCHEDULE_TOPIC_XXXX", {"DELAY": "3", "REAL_TOPIC": "orders", "REAL_QID": "0"})
+    copies = with_deliveries([waits, step(500), step(900)])
+    assert [one.copy.kind for one in copies] == ["scheduled", "delivered", "delivered"]
+    assert copies[1].copy.level == copies[0].copy.level
+    assert stored_twice(copies) == []
+
+
+@pytest.mark.parametrize("change", [{"born_timestamp": 1}, {"topic": "other"}, {"queue_id": 5}])
+def test_what_was_sent_at_another_time_or_elsewhere_is_no_delivery(change: dict[str, object]) -> None:
+    waits = step(0, "SCHEDULE_TOPIC_XXXX", {"DELAY": "3", "REAL_TOPIC": "orders", "REAL_QID": "0"})
+    sent = replace(step(500), **change)  # type: ignore[arg-type]
+    assert [one.copy.kind for one in with_deliveries([waits, sent])] == ["scheduled", "sent"]
+    assert [one.copy.kind for one in with_deliveries([step(500), waits])] == ["sent", "scheduled"]

@@ -5,10 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from rmqinspect.broker.transactions import Surroundings
-from rmqinspect.codec.fields import ParsedFields
-from rmqinspect.find.life_family import family
+from rmqinspect.codec.layout import ParsedFields
+from rmqinspect.find.life_family import family, transaction_of
 from rmqinspect.find.life_records import LifeRecords, Step
-from rmqinspect.find.life_transaction import transaction_of
 from rmqinspect.store.discover import open_store
 from tests.support.lives import step
 from tests.support.samples import sample

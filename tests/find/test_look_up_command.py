@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqinspect.find import topics
+from rmqinspect.find import ways as topics
 from rmqinspect.store.reader import FileReader
 from tests.support import oracle
 from tests.support.command import Run, runner

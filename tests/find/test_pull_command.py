@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rmqinspect.cli.status import ExitStatus
-from rmqinspect.codec.hashes import java_string_hash
+from rmqinspect.codec.java import java_string_hash
 from tests.support import oracle
 from tests.support.command import Run, runner
 from tests.support.samples import sample

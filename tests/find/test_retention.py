@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 
 from rmqinspect.broker.group_topics import is_system_group
-from rmqinspect.consumequeue.units import first_offset_in, queue_files_of
-from rmqinspect.find.retention import last_times, read_waiting, retained
+from rmqinspect.consumequeue.bounds import queue_end, queue_files_of
+from rmqinspect.find.summaries import last_times, read_waiting, retained
 from rmqinspect.store.model import Store
 from rmqinspect.tables.groups import GROUPS
 from rmqinspect.tables.log import SEGMENTS_TABLE
-from rmqinspect.tables.queues import QUEUE_UNITS
-from rmqinspect.tables.sample import Sample
+from rmqinspect.tables.pointers import QUEUE_UNITS
 from rmqinspect.tables.table import Request
-from rmqinspect.tables.usage_fold import read_usage
+from rmqinspect.tables.usage_fold import Sample, read_usage
 from tests.support.side_tables import broker, milliseconds, rows, store_of, units_of, write
 
 # With batch queues, light queues and DLedger's heads of entries; several segments each.
@@ -31,8 +30,9 @@ def unconsumed(store: Store) -> dict[tuple[str, str, int], list[tuple[int, int, 
     found = {}
     for row in rows(GROUPS, store):
         if not is_system_group(row["group"]) and row["min_offset"] is not None:
-            begin = max(row["consumer_offset"], row["min_offset"])
-            waiting = [unit for unit in units[row["topic"], row["queue_id"]] if unit[0] + unit[1] > begin]
+            behind = [unit for unit in units[row["topic"], row["queue_id"]] if unit[2] >= store.log_start]
+            begin = max(row["consumer_offset"], behind[0][0] if behind else row["max_offset"])
+            waiting = [unit for unit in behind if unit[0] + unit[1] > begin]
             found[row["group"], row["topic"], row["queue_id"]] = [
                 (max(offset, begin), offset + number - max(offset, begin), place) for offset, number, place in waiting
             ]
@@ -71,7 +71,7 @@ def test_times_are_those_of_the_last_records_also_of_a_sample() -> None:
     assert last_times(store, replace(usage, sample=Sample((), 1, 2)), Request()) == expected
 
 
-def test_the_first_offset_behind_a_place_is_the_minimum_of_a_log_that_begins_there() -> None:
+def test_the_first_kept_message_is_the_first_one_of_a_log_that_begins_there() -> None:
     store = broker("main-5.3.3")
     units = defaultdict(list)
     for row in rows(QUEUE_UNITS, store):
@@ -80,7 +80,8 @@ def test_the_first_offset_behind_a_place_is_the_minimum_of_a_log_that_begins_the
         queue = units[files[0].topic, files[0].queue_id]
         for start in (0, store.segments[1].base, store.segments[-1].base, 1 << 60):
             expected = [offset for place, offset in queue if place >= start]
-            assert first_offset_in(files, start) == (expected[0] if expected else None)
+            kept = queue_end(files, start, lambda: True)
+            assert kept.first_kept == (expected[0] if expected else kept.max_offset)
 
 
 def test_a_damaged_unit_behind_the_new_minimum_is_no_negative_loss(tmp_path: Path) -> None:

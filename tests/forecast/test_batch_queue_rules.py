@@ -11,7 +11,6 @@ from rmqinspect.broker.eras import rules_of_start
 from rmqinspect.commitlog.columns import SLACK
 from rmqinspect.commitlog.records import Records
 from rmqinspect.forecast.queue_ends import QueueEnds
-from rmqinspect.forecast.queue_units import MAX_PHYSIC
 from rmqinspect.forecast.queues import Queues
 from rmqinspect.forecast.scan import Batch
 from rmqinspect.forecast.settings import Settings
@@ -114,9 +113,9 @@ def _batch(random: Random) -> tuple[Batch, list[tuple[int, int, int, int, int]]]
 
 
 def _expect_same(queues: Queues, slow: list[SlowBatchQueue]) -> None:
-    state, outcomes = queues._state, queues.outcomes(range(END))
+    outcomes = queues.outcomes(range(END))
     for outcome in outcomes:
-        queue, row = slow[outcome.queue_id], state.rows["batch_queue", TOPIC, outcome.queue_id]
+        queue, own = slow[outcome.queue_id], queues.queues["batch_queue", TOPIC, outcome.queue_id]
         assert (outcome.min_after, outcome.max_after) == (queue.minimum, queue.maximum), outcome
-        assert state.numbers[row, MAX_PHYSIC] == queue.max_physic, outcome
+        assert own.max_physic == queue.max_physic, outcome
     assert len(outcomes) in (QUEUES - 2, QUEUES)

@@ -7,7 +7,7 @@ import pytest
 
 from rmqinspect.broker.eras import rules_of_start
 from rmqinspect.config.decoding import decode
-from rmqinspect.config.shapes import KINDS
+from rmqinspect.config.shapes import KINDS, Kind
 from rmqinspect.forecast.config_files import ConfigStart, read_config_files
 from rmqinspect.forecast.settings import Settings, settings_of
 from rmqinspect.store.discover import open_store
@@ -125,6 +125,53 @@ def test_what_is_not_known_of_the_brokers_parsers_leaves_the_start_open(tmp_path
     assert start.unknown is not None
 
 
+def _is_read(raw: bytes, kind: Kind, release: str) -> bool | None:
+    """Return whether a release reads these bytes; None where that is not known."""
+    found = decode(raw, kind)
+    if found.fate == "list":
+        return rules_of_start(release).config_list == "read"
+    return None if found.fate == "unsure" else found.fate == "read" and not found.empty  # the .bak decides for that
+
+
+_MEMBER = '{%s,"offsetTable":{"T@g":{"0":12}}}'
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("consumerOffset.json", _MEMBER % '"resetOffsetTable":{},"processedPullOffsetTable":{"g":["T"]}'),
+        ("consumerOffset.json", _MEMBER % '"resetOffsetTable":{"T@g":{"0":3}}'),
+        ("consumerOffset.json", _MEMBER % '"u":[{"a":1},{"b":[{}]}]'),
+        ("consumerOffset.json", json.dumps(json.loads(_MEMBER % '"u":{"1":{"true":null}}'), indent=2)),
+        (
+            "subscriptionGroup.json",
+            '{"markers":{},"subscriptionGroupTable":{"g":{"subscriptionDataSet":[]}}}',
+        ),
+        ("topics.json", '{"u":{"a":1},"topicConfigTable":{"T":{"v":{"a":1},"w":[1]}}}'),
+        ("delayOffset.json", '{"offsetTable":{"3":21},"u":{"a":{"1":2}}}'),
+        ("timermetrics", '{"timingCount":{},"timingDistribution":{},"timerDist":[5,60]}'),
+        ("transactionMetrics", '{"version":1,"generation":3,"topics":{"T":{"count":2,"timestamp":1}}}'),
+    ],
+)
+def test_what_another_writer_adds_is_skipped(name: str, text: str) -> None:
+    """Managers of 4.9.7, 5.1.4, 5.3.3 and 5.5.0 read each of these, and what they know of it."""
+    found = decode(text.encode(), {kind.name: kind for kind in KINDS}[name])
+    assert (found.fate, found.trouble) == ("read", "")
+
+
+def test_a_note_on_a_file_says_why_it_is_not_known_who_reads_it(tmp_path: Path) -> None:
+    # 5.5.0 alone refuses it: fastjson2 cannot skip an object whose names are bare numbers.
+    start = _start(tmp_path, "5.3.3", {"consumerOffset.json": '{"u":{1:2},"offsetTable":{}}'})
+    assert start.notes[0].startswith("consumerOffset.json: brokers do not know its u: it is not known whether")
+
+
+def test_a_store_of_another_writer_has_nothing_to_note() -> None:
+    store = open_store([str(oracle.store("rust", "clean-1.0.0"))])
+    for release in ("4.0.0", "4.9.8", "5.5.0"):
+        start = read_config_files(store, rules_of_start(release), settings_of(store)[0])
+        assert (start.first, start.last, start.unknown, start.from_backup, start.notes) == (None, None, None, [], [])
+
+
 def test_texts_that_real_brokers_were_given() -> None:
     """Managers of five releases were given damaged files; their .bak could not be read."""
     asked = json.loads((oracle.DATA / "config-texts.json").read_text())
@@ -134,10 +181,63 @@ def test_texts_that_real_brokers_were_given() -> None:
         whole = asked["files"][name].encode()
         zeros = between.removesuffix(" zeros")
         inside = bytes(int(zeros)) if zeros != between else bytes.fromhex(between)
-        found = decode(whole[:front] + inside + whole[len(whole) - behind :], kinds[name])
-        fate = "refused" if found.empty else found.fate  # the .bak decides for an empty file
-        if fate != "unsure":
-            sure += 1
-            wrong += [(name, front, between) for answer in answers if (answer == "+") != (fate == "read")]
+        raw = whole[:front] + inside + whole[len(whole) - behind :]
+        told = [_is_read(raw, kinds[name], release) for release in asked["releases"]]
+        sure += told[0] is not None
+        wrong += [(name, front, between) for own, answer in zip(told, answers, strict=True) if own is (answer != "+")]
     assert not wrong
     assert sure > len(asked["texts"]) / 2
+
+
+def test_texts_that_are_no_configuration_at_all() -> None:
+    """Managers of eight releases were given null, lists, words, blanks, a byte order mark, members that are null."""
+    asked = json.loads((oracle.DATA / "config-texts.json").read_text())["whole"]
+    kinds = {kind.name.removesuffix(".json"): kind for kind in KINDS}
+    sure, wrong = 0, []
+    for name, text, answers in asked["texts"]:
+        for release, answer in zip(asked["releases"], answers, strict=True):
+            own = _is_read(bytes.fromhex(text), kinds[name], release) if answer != "." else None
+            sure += own is not None
+            wrong += [(name, bytes.fromhex(text), release)] if own is (answer != "+") else []
+    assert not wrong
+    assert sure > 3 * len(asked["texts"])
+
+
+@pytest.mark.parametrize("text", ["null", " null\n", "\ufeffnull", "{}", "\ufeff{}"])
+@pytest.mark.parametrize("release", ["4.2.0", "5.5.0"])
+def test_a_file_with_nothing_in_it_is_read(tmp_path: Path, text: str, release: str) -> None:
+    start = _start(tmp_path, release, {"consumerOffset.json": text, "consumerOffset.json.bak": _BAD})
+    assert (start.first, start.unknown) == (None, None)
+    assert start.notes[0].startswith("consumerOffset.json: it ")
+
+
+def test_an_empty_list_is_read_up_to_5_3_3(tmp_path: Path) -> None:
+    for release, from_backup in (("4.9.7", []), ("5.3.3", []), ("5.4.0", ["delayOffset.json"])):
+        files = {"delayOffset.json": "[]", "delayOffset.json.bak": _GOOD["delayOffset.json"]}
+        assert _start(tmp_path, release, files).from_backup == from_backup
+
+
+def test_a_folder_in_the_place_of_a_file_cannot_be_read(tmp_path: Path) -> None:
+    _start(tmp_path, "5.3.3", {"consumerOffset.json.bak": _GOOD["consumerOffset.json"]})
+    (tmp_path / "config/consumerOffset.json").unlink()
+    (tmp_path / "config/consumerOffset.json").mkdir()
+    for release in ("5.3.3", "5.5.0"):
+        start = read_config_files(open_store([str(tmp_path)]), rules_of_start(release), Settings())
+        assert (start.from_backup, start.deleted) == (["consumerOffset.json"], [])
+    (tmp_path / "config/consumerOffset.json.bak").unlink()
+    (tmp_path / "config/consumerOffset.json.bak").mkdir()
+    assert read_config_files(open_store([str(tmp_path)]), rules_of_start("5.5.0"), Settings()).first is not None
+
+
+@pytest.mark.parametrize("release", ["4.0.0", "5.5.0"])
+@pytest.mark.parametrize("name", ["consumerOffset.json", "delayOffset.json", "topics.json", "subscriptionGroup.json"])
+def test_what_a_start_does_without_a_file_that_is_gone_is_a_note(name: str, release: str, tmp_path: Path) -> None:
+    root = oracle.copy("broker", "main-5.3.3", tmp_path)
+    for file in (name, f"{name}.bak"):
+        (root / "config" / file).unlink()
+    store = open_store([str(root)])
+    start = read_config_files(store, rules_of_start(release), settings_of(store)[0])
+    [note] = start.notes
+    [without] = [kind.without for kind in KINDS if kind.name == name]
+    assert note.startswith(f"{name} is gone (")
+    assert note.endswith(f": the broker starts {without}")

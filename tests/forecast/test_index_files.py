@@ -65,10 +65,10 @@ def test_records_give_the_files_of_their_writer(release: str) -> None:
     assert again.headers[:-1] == written[:-1]
     assert more.end_physical_offset == last.end_physical_offset
     assert 0 < more.index_count - last.index_count < 5
-    assert again.entries_behind(0) == sum(header.index_count - 1 for header in written)
+    assert again.entries_behind(0, []) == sum(header.index_count - 1 for header in written)
     middle = written[-2].end_physical_offset
-    assert last.index_count <= again.entries_behind(middle) < last.index_count + 5
-    assert again.entries_behind(last.end_physical_offset + 1) == 0
+    assert last.index_count <= again.entries_behind(middle, []) < last.index_count + 5
+    assert again.entries_behind(last.end_physical_offset + 1, []) == 0
 
 
 def _state(settings: Settings) -> IndexState:

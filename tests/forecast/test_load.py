@@ -2,15 +2,23 @@
 
 import json
 import os
+import re
+import shutil
+from dataclasses import replace
+from datetime import UTC
 from pathlib import Path
 
 import pytest
 
 from rmqinspect.broker.eras import rules_of_start
+from rmqinspect.cli.forecast import script
+from rmqinspect.cli.forecast_screen import Look, screen
+from rmqinspect.forecast.evidence import Evidence
 from rmqinspect.forecast.load import Loaded, load
-from rmqinspect.forecast.load_beside import load_timer_log
-from rmqinspect.forecast.mapped_files import Entry, load_folder
+from rmqinspect.forecast.mapped_files import WHEEL_SIZE, Entry, abort_refusal, load_folder, load_timer_log, open_refusal
+from rmqinspect.forecast.outcome import Refusal, Verdict, already_lost
 from rmqinspect.forecast.settings import Settings, settings_of
+from rmqinspect.forecast.versions import ForecastRequest, forecast
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
 from tests.support import oracle
@@ -79,6 +87,7 @@ def _folder(release: str, *entries: tuple[str, int | None]) -> tuple[list[str], 
         ("4.2.0", [(".DS_Store", 8), ("0", 100)], ([], [".DS_Store", "0"], [], "")),
         ("4.2.0 5.5.0", [("10", 100), ("9", 100)], (["10", "9"], [], [], "")),  # by name, as text
         ("4.2.0 5.5.0", [("+10", 100)], (["+10"], [], [], "")),
+        ("4.2.0 5.5.0", [("0", 100), ("-1", 100)], (["-1", "0"], [], [], "")),
         ("4.2.0 5.5.0", [("9223372036854775808", 100)], ([], [], [], "9223372036854775808")),
     ],
 )
@@ -92,7 +101,8 @@ def test_a_folder_of_mapped_files(
 def test_a_file_that_cannot_be_opened_or_begins_nowhere_leaves_the_start_open() -> None:
     rules = rules_of_start("5.5.0")
     assert load_folder([Entry("0", "q/0", 100, unread="the file could not be opened")], SIZE, rules).unknown
-    assert load_folder([Entry("-5", "q/-5", 100)], SIZE, rules).unknown
+    assert load_folder([Entry(f"{2**63 - 1}", "q/9", 100)], SIZE, rules).unknown
+    assert load_folder([Entry(f"-{2**63}", "q/-9", 100)], SIZE, rules).unknown
 
 
 def _made(root: Path, *files: tuple[str, int]) -> Store:
@@ -131,8 +141,11 @@ def test_empty_folders_of_queues_are_queues(tmp_path: Path) -> None:
 def test_the_type_of_a_topic_and_its_folder(tmp_path: Path) -> None:
     store = _made(tmp_path, ("consumequeue/T/0/", 0), ("batchconsumequeue/B/0/", 0), ("config/topics.json", 0))
     refusal = _load_made(store, "5.0.0").refusal
-    assert refusal is not None
+    assert refusal is not None  # of an empty topics.json without .bak a broker knows no topic: ConfigManager#loadBak
     assert refusal.file == "batchconsumequeue/B/0"
+    unread = _load_made(replace(store, max_config=-1), "5.0.0")
+    assert unread.refusal is None
+    assert unread.unknown is not None
     assert _load_made(store, "4.9.8").refusal is None  # knows no such folder
     types = {"T": "SimpleCQ", "B": "BatchCQ"}
     text = {"topicConfigTable": {topic: {"attributes": {"queue.type": own}} for topic, own in types.items()}}
@@ -140,6 +153,17 @@ def test_the_type_of_a_topic_and_its_folder(tmp_path: Path) -> None:
     loaded = _load_made(open_store([str(tmp_path)]), "5.0.0")
     assert loaded.refusal is None
     assert sorted(loaded.queues) == [("batch_queue", "B", 0), ("queue", "T", 0)]
+
+
+def test_a_batch_queue_without_topics_json_is_restored_before_it_is_moved(tmp_path: Path) -> None:
+    store = _made(
+        tmp_path, ("batchconsumequeue/B/0/", 0), (f"batchconsumequeue/B/0/{0:020d}", 46), ("config/delayOffset.json", 2)
+    )
+    refusal = _load_made(store, "5.3.3").refusal
+    assert refusal is not None
+    assert refusal.remedy.startswith("restore config/topics.json from a backup, a slave,")
+    assert refusal.remedy.endswith("move batchconsumequeue/B/0 to a place outside of the store")
+    assert refusal.moves
 
 
 def test_ext_files_are_loaded_where_they_are_enabled(tmp_path: Path) -> None:
@@ -197,3 +221,100 @@ def test_stores_of_real_brokers_are_loaded(name: str) -> None:
     store, release = open_store([str(oracle.store("broker", name))]), name.rpartition("-")[2]
     loaded = load(store, rules_of_start(release), settings_of(store)[0])
     assert (loaded.refusal, loaded.unknown, loaded.deleted, loaded.notes) == (None, None, [], [])
+
+
+def _refusal(root: Path, release: str, **settings: object) -> Refusal | None:
+    return open_refusal(open_store([str(root)]), rules_of_start(release), replace(Settings(), **settings))  # type: ignore[arg-type]
+
+
+def test_the_wheel_of_the_timer(tmp_path: Path) -> None:
+    """TimerWheel of 5.1.4 to 5.5.0 was given these lengths."""
+    for size, refused in ((0, False), (4096, True), (WHEEL_SIZE, False), (WHEEL_SIZE - 1, True)):
+        _made(tmp_path, ("timerwheel", size))
+        for release in ("4.9.8", "5.0.0", "5.5.0"):
+            refusal = _refusal(tmp_path, release)
+            assert (refusal is not None) == (refused and release != "4.9.8")
+            assert refusal is None or refusal.moves
+        assert _refusal(tmp_path, "5.5.0", timer_wheel_enable=False) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "since"), [("lock", "4.0.0"), ("timerwheel", "5.0.0"), ("config/timercheck", "5.0.0"), ("abort", None)]
+)
+def test_a_folder_in_the_place_of_a_file(tmp_path: Path, name: str, since: str | None) -> None:
+    _made(tmp_path, (f"{name}/", 0))
+    for release in ("4.0.0", "4.9.8", "5.0.0", "5.5.0"):
+        refusal = _refusal(tmp_path, release)
+        assert (refusal.file if refusal else None) == (name if since and release >= since else None)
+
+
+def test_a_folder_in_the_place_of_abort_is_an_unclean_exit(tmp_path: Path) -> None:
+    store = _made(tmp_path, ("abort/", 0))
+    assert Evidence(store).has_abort
+    for release, refused in (("4.9.8", False), ("5.0.0", True)):
+        assert (abort_refusal(store, rules_of_start(release)) is not None) == refused
+
+
+def test_a_file_in_the_place_of_the_queues(tmp_path: Path) -> None:
+    """5.3.3 tries the first unit for 30 seconds, and writes none of any queue from then on."""
+    root = oracle.copy("crash", "base-5.3.3-halt", tmp_path)
+    shutil.rmtree(root / "consumequeue/TopicA")
+    (root / "consumequeue/TopicA").write_bytes(b"")
+    outcome = forecast(open_store([str(root)]), ForecastRequest(release="5.3.3")).worst
+    assert outcome.verdict is Verdict.LOSES
+    assert outcome.unreachable > 0
+    assert any(note.startswith("consumequeue/TopicA is a file: the unit of the record at ") for note in outcome.notes)
+    assert all(queue.max_after == 0 for queue in outcome.queues if queue.topic == "TopicA")
+
+
+@pytest.mark.parametrize("name", ["consumequeue", "consumequeue/TopicA"])
+def test_a_file_in_the_way_of_queues_is_moved_away_by_a_way_that_is_walked(name: str, tmp_path: Path) -> None:
+    root = oracle.copy("crash", "base-5.3.3-halt", tmp_path)
+    shutil.rmtree(root / name)
+    (root / name).write_bytes(b"")
+    found = forecast(open_store([str(root)]), ForecastRequest(release="5.3.3", instead=True))
+    best = found.instead[0]
+    assert best.way.startswith(f"the same broker with {name} moved out of the store")
+    assert (best.outcome.verdict, best.outcome.unreachable, best.is_better) == (Verdict.SAFE, 0, True)
+    assert best.outcome.healed_units > 0
+
+
+def test_a_file_in_the_place_of_the_index_is_named_where_no_file_is_made_at_once(tmp_path: Path) -> None:
+    root = oracle.copy("crash", "base-5.3.3-clean", tmp_path)
+    shutil.rmtree(root / "index")
+    (root / "index").write_bytes(b"")
+    outcome = forecast(open_store([str(root)]), ForecastRequest(release="5.3.3")).worst
+    assert outcome.verdict is Verdict.SAFE
+    assert any(note.startswith("index is a file, so that no index file can be made") for note in outcome.notes)
+
+
+def test_a_folder_abort_is_moved_for_a_clean_exit_and_replaced_for_an_unclean_one(tmp_path: Path) -> None:
+    root = oracle.copy("crash", "base-5.3.3-halt", tmp_path)
+    (root / "abort").unlink()
+    (root / "abort").mkdir()
+    store = open_store([str(root)])
+    found = forecast(store, ForecastRequest(release="5.3.3", instead=True))
+    names = {way.way: way.outcome.clean_exit for way in found.instead if way.is_better}
+    assert names == {
+        "the same broker with abort moved out of the store": True,
+        "the same broker with an empty file in the place of the folder abort": False,
+    }
+    assert not any("without the file abort" in way.way for way in found.instead)
+    assert "unclean exit, because the folder abort is there" in "\n".join(screen(found, store, Look(UTC, queues=False)))
+    prepared = {
+        line.partition("#")[0].strip(): re.findall(r"^  (move_away .*|: > .*)$", case, re.MULTILINE)
+        for case in script(found, store).split("\n1:")[1:]
+        for line in case.splitlines()[:1]
+    }
+    assert sorted(prepared.values()) == [[], ["move_away abort"], ["move_away abort", ': > "$store/abort"']]
+
+
+def test_the_end_of_a_queue_that_is_gone_is_told_by_the_last_records(tmp_path: Path) -> None:
+    """5.1.4 dispatches nothing again after a clean exit."""
+    root = oracle.copy("crash", "base-5.1.4-clean", tmp_path)
+    whole = forecast(open_store([str(root)]), ForecastRequest(release="5.1.4")).worst
+    files = sorted((root / "consumequeue/TopicA/0").iterdir())
+    files[-1].unlink()
+    outcome = forecast(open_store([str(root)]), ForecastRequest(release="5.1.4")).worst
+    assert (whole.lost_queues, outcome.lost_queues) == ([], [("TopicA", 0)])
+    assert "records of 1 queue of topic TopicA have no queue unit" in already_lost(outcome)[0]

@@ -1,13 +1,21 @@
 """What is lost behind a new end of the log, against what the writer put there."""
 
+import struct
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rmqinspect.forecast.losses import LossCounter
+from rmqinspect.forecast.instead import without_files
+from rmqinspect.forecast.losses import LossCounter, count_named, units_given_up
+from rmqinspect.forecast.outcome import Losses, Outcome, QueueOutcome, Verdict
+from rmqinspect.forecast.versions import ForecastRequest, forecast
+from rmqinspect.schemas.message import MAGIC_BLANK
 from rmqinspect.store.discover import open_store
+from tests.broker.damages import change_file, set_field, swap_files
 from tests.support import oracle
+from tests.support.broken_disk import broken_disk
 
 UNDAMAGED = [name for name in oracle.cases("crash") if name.startswith("base-")]
 
@@ -72,3 +80,114 @@ def test_counting_behind_several_ends_gives_what_counting_behind_each_gives() ->
         alone = LossCounter(store, 1, None, []).behind(end)
         assert shared.behind(end).losses() == alone.losses()
         assert shared.behind(end).next_offsets == alone.next_offsets
+
+
+# --- a record whose magic became that of a blank record -------------------------------------------------------
+
+
+def told(store: Path, release: str = "5.5.0", *, count_losses: bool = True) -> Outcome:
+    """Return what a release does to a store."""
+    request = ForecastRequest(release=release, count_losses=count_losses)
+    return forecast(open_store([str(store)]), request).worst
+
+
+@pytest.mark.parametrize("record", [0, 7, -1])
+def test_what_stands_behind_a_forged_end_of_file_is_lost_where_the_log_is_cut_there(
+    record: int, tmp_path: Path
+) -> None:
+    """5.5.0 ends its log there: tests/broker/found.jsonl has such a store."""
+    name = "base-5.5.0-clean"
+    store = oracle.copy("crash", name, tmp_path)
+    set_field(store, segment=-1, record=record, field="magic", value=f"={MAGIC_BLANK}")
+    outcome = told(store)
+    lost = [put for put in oracle.puts(name) if put["status"] == "PUT_OK" and put["phys"] >= outcome.end_offset]
+    assert outcome.rejected is not None and outcome.rejected.rule == "blank_size"
+    assert outcome.verdict is told(store, count_losses=False).verdict is Verdict.LOSES
+    # The forged record is none of those that are whole; without a unit nothing else names it.
+    assert (outcome.losses.messages, outcome.losses.intact) == (sum(map(records, lost)), sum(map(records, lost)) - 1)
+    assert outcome.losses.by_topic == by_topic(lost)
+    assert outcome.losses.bytes == sum(put["size"] for put in lost)
+
+
+def test_nothing_is_lost_behind_a_forged_end_of_file_where_the_log_goes_on(tmp_path: Path) -> None:
+    store = oracle.copy("crash", "base-5.5.0-clean", tmp_path)
+    set_field(store, segment=-2, record=5, field="magic", value=f"={MAGIC_BLANK}")
+    assert (told(store).verdict, told(store).losses.messages) == (Verdict.SAFE, 0)
+
+
+# --- copies -------------------------------------------------------------------------------------------------
+
+
+def test_copies_of_records_that_stay_are_no_messages(tmp_path: Path) -> None:
+    """4.9.7 scans from the third last segment on, to the zeros in front of the copy."""
+    name = "base-4.9.7-clean"
+    store = oracle.copy("crash", name, tmp_path)
+    change_file(store, folder="commitlog", file=-1, how="next_copy")
+    last = int(sorted((store / "commitlog").iterdir())[-2].name)
+    copied = sum(records(put) for put in oracle.puts(name) if put["status"] == "PUT_OK" and put["phys"] >= last)
+    outcome = told(store, "4.9.7")
+    assert copied > 0
+    assert (outcome.losses.messages, outcome.losses.copies, outcome.verdict) == (0, copied, Verdict.SAFE)
+
+
+def test_records_in_exchanged_segments_are_no_copies(tmp_path: Path) -> None:
+    store = oracle.copy("crash", "base-5.5.0-clean", tmp_path)
+    change_file(store, folder="commitlog", file=-1, how="next_copy")
+    swap_files(store, folder="commitlog", file=0, other=-2)
+    counted = LossCounter(open_store([str(store)]), 1, None, []).behind(0).losses()
+    # The copy of what was the last segment now has its original nowhere: both segments that were exchanged do not
+    # hold what they say.
+    assert counted.copies == 0
+
+
+def test_filler_is_no_message_that_a_remedy_gives_up(tmp_path: Path) -> None:
+    """Filler points at 0, where the log begins; a size of 2147483647 alone is a damaged unit of a message."""
+    root = tmp_path / "store"
+    filler, unit = struct.pack(">qiq", 0, 2**31 - 1, 0), struct.pack(">qiq", 100, 50, 7)
+    damaged = struct.pack(">qiq", 150, 2**31 - 1, 7)
+    for name, content in (("commitlog", bytes(1000)), ("consumequeue/TopicA/0", filler + unit + damaged)):
+        (root / name).mkdir(parents=True)
+        (root / name / f"{0:020}").write_bytes(content)
+    store = open_store([str(root)])
+    (file,) = store.queue_files
+    left = without_files(store, [file.name])
+    outcome = Outcome("5.3.3", "5.3.3", clean_exit=True, min_offset=0, end_offset=1000)
+    assert units_given_up(store, left, outcome, []) == 2
+
+
+# --- what cannot be read ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("folder", ["commitlog/00000000000000000000", "consumequeue/TopicA"])
+def test_what_cannot_be_read_of_a_record_that_only_its_unit_names_is_said(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "base-5.5.0-halt"
+    root = oracle.copy("crash", name, tmp_path)
+    puts = [put for put in oracle.puts(name) if put["status"] == "PUT_OK" and put["topic"] == "TopicA"]
+    place, size = puts[0]["phys"], puts[0]["size"]
+    set_field(root, segment=0, record=0, field="magic", value="=1")
+    store = open_store([str(root)])
+    losses, unread = Losses(), []  # type: ignore[var-annotated]
+    queues = [QueueOutcome("TopicA", queue_id, 0, 9, 0, 0, cut=9) for queue_id in range(4)]
+    with broken_disk(monkeypatch, lambda path: folder in str(path), 0, 1 << 30):
+        count_named(store, queues, [(place, place + size)], losses, unread)
+    assert unread
+    assert losses.messages == 0
+
+
+def test_copies_and_given_up_units_that_cannot_be_read_are_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = oracle.copy("crash", "base-4.9.7-clean", tmp_path)
+    change_file(root, folder="commitlog", file=-1, how="next_copy")
+    store, unread = open_store([str(root)]), []  # type: ignore[var-annotated]
+    last = sorted((root / "commitlog").iterdir())[-2].name
+    with broken_disk(monkeypatch, lambda path: path.name == last, 0, 1 << 30):
+        LossCounter(store, 1, None, unread).behind(int(last) + 1)
+    assert unread
+    outcome, unread = Outcome("5.3.3", "5.3.3", clean_exit=True, min_offset=0, end_offset=1 << 30), []
+    left = without_files(store, ["consumequeue/TopicA"])
+    with broken_disk(monkeypatch, lambda path: "consumequeue" in str(path), 0, 1 << 30):
+        assert units_given_up(store, left, outcome, unread) == 0
+    assert unread

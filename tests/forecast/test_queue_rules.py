@@ -11,7 +11,6 @@ from rmqinspect.broker.eras import Rules, rules_of_start
 from rmqinspect.commitlog import columns
 from rmqinspect.commitlog.records import Records
 from rmqinspect.forecast.queue_ends import QueueEnds
-from rmqinspect.forecast.queue_units import KEPT, MAX_PHYSIC
 from rmqinspect.forecast.queues import Queues
 from rmqinspect.forecast.scan import Batch
 from rmqinspect.forecast.settings import Settings
@@ -118,15 +117,38 @@ def _outcomes(queues: Queues) -> list[tuple[int, int]]:
 
 
 def _expect_same(queues: Queues, slow: list[SlowQueue]) -> None:
-    state = queues._state
     for queue_id, (queue, outcome) in enumerate(zip(slow, _outcomes(queues), strict=True)):
-        row = state.rows["queue", TOPIC, queue_id]
+        own = queues.queues["queue", TOPIC, queue_id]
         assert outcome == (queue.min_logic // UNIT, queue.max_offset // UNIT), queue_id
-        assert state.numbers[row, MAX_PHYSIC] == queue.max_physic, queue_id
-        kept = [file.base for file in state.files[row][: int(state.numbers[row, KEPT])]]
-        bases = kept + sorted(state.made_bases(row))
-        assert bases == [file.base for file in queue.files], queue_id
-        for base, units in queue.units():
-            found = state.units(row, base)
-            pairs = list(zip(found.offsets.tolist(), found.sizes.tolist(), strict=True))
-            assert pairs[: len(units)] == units, (queue_id, base)
+        assert own.max_physic == queue.max_physic, queue_id
+        assert [file.base for file in own.files] == [file.base for file in queue.files], queue_id
+        for file, (base, units) in zip(own.files, queue.units(), strict=True):
+            offsets, sizes = own.units(file, 0, len(units)).tolist()
+            assert list(zip(offsets, sizes, strict=True)) == units, (queue_id, base)
+
+
+def test_units_that_are_given_up_leave_the_ends_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a long dispatch only the newest units are kept; ends, cut and minimum do not ask for the others."""
+    monkeypatch.setattr("rmqinspect.forecast.queue._KEPT", 0)
+    rules, settings = rules_of_start("5.3.3"), Settings(mapped_file_size_consume_queue=FILE)
+    (tmp_path / "commitlog").mkdir()
+    slow = [SlowQueue(rules, FILE, []) for _ in range(2)]
+    rows = np.zeros((60, columns.PROPERTIES_END + 1), np.int64)
+    rows[:, columns.START] = rows[:, columns.PHYSICAL_OFFSET] = 100 * np.arange(60)
+    rows[:, columns.TOTAL_SIZE], rows[:, columns.QUEUE_OFFSET] = 100, np.arange(60) // 2 + 7
+    rows[41, columns.PHYSICAL_OFFSET] = 9_000  # lies elsewhere than it says: it is cut
+    records, listed = Records(memoryview(bytes(8192)), 0, rows), [(TOPIC, number) for number in range(2)]
+    queues = Queues(QueueEnds.read(open_store([str(tmp_path)]), settings), rules)
+    for part in (slice(0, 20), slice(20, 60)):
+        chosen = records.select(part)
+        batch = Batch(chosen, np.arange(60)[part] % 2, listed, Segment("", "", 8192, "segment", 0))
+        _dispatch(batch, queues, slow)
+        assert queues.max_physic_offset == max(one.max_physic for one in slow)  # what was pending is put
+    queues.truncate(6_000)
+    for one in slow:
+        one.truncate(6_000)
+    assert [own.max_physic for own in queues.queues.values()] == [one.max_physic for one in slow]
+    queues.correct_minimum(0)
+    for one in slow:
+        one.correct_minimum(0)
+    assert _outcomes(queues) == [(one.min_logic // UNIT, one.max_offset // UNIT) for one in slow]

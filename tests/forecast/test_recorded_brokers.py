@@ -15,7 +15,7 @@ from tests.support import oracle
 def test_a_start_of_a_whole_broker(name: str) -> None:
     truth = oracle.truth("broker", name)
     settings = {key: str(value) for key, value in truth["store"]["settings"].items()}
-    store = replace(open_store([str(oracle.store("broker", name))]), settings=settings)
+    store = replace(open_store([str(oracle.store("broker", name))]), settings=settings, has_conf=True)
     with unpacked(store, Unpacking(ends_only=True)) as whole:
         outcome = forecast(whole, ForecastRequest(release=truth["store"]["rocketmq_version"])).worst
     assert outcome.verdict is Verdict.SAFE
@@ -29,7 +29,7 @@ def test_a_start_of_a_whole_broker(name: str) -> None:
 @pytest.mark.parametrize(("release", "why"), [("5.3.3", ""), ("5.4.0", "in files and in RocksDB")])
 def test_queues_that_are_written_twice(release: str, why: str) -> None:
     settings = {"rocksdbCQDoubleWriteEnable": "true"}
-    store = replace(open_store([str(oracle.store("broker", "main-4.7.1"))]), settings=settings)
+    store = replace(open_store([str(oracle.store("broker", "main-4.7.1"))]), settings=settings, has_conf=True)
     unknown = forecast(store, ForecastRequest(release=release)).worst.unknown or ""
     assert why in unknown
     assert bool(unknown) == bool(why)

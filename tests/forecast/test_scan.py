@@ -46,7 +46,7 @@ def test_an_error_of_java_ends_the_start() -> None:
 def start_and_scan(name: str) -> tuple[Start, LogScanner, Any]:
     """Return where a start begins, and the scan from there on."""
     case, truth = oracle.case("crash", name), oracle.truth("crash", name)
-    store = replace(open_store([str(oracle.store("crash", name))]), settings=case["settings"])
+    store = replace(open_store([str(oracle.store("crash", name))]), settings=case["settings"], has_conf=True)
     settings, rules, clean = settings_of(store)[0], rules_of_start(case["opened_by"]), not truth["abort_before"]
     scanner = LogScanner(store, load(store, rules, settings).segments, settings)
     queues_end = Queues(QueueEnds.read(store, settings), rules).max_physic_offset

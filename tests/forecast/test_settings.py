@@ -4,7 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from rmqinspect.forecast.settings import Settings, settings_of
+from rmqinspect.broker.eras import rules_of_start
+from rmqinspect.forecast.outcome import Verdict
+from rmqinspect.forecast.settings import Settings, contradictions, settings_of
+from rmqinspect.forecast.versions import ForecastRequest, forecast
 from rmqinspect.rocksdb.unpack import Unpacking, unpacked
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
@@ -12,7 +15,7 @@ from tests.support import oracle
 
 
 def _store(name: str, **conf: str) -> Store:
-    return replace(open_store([str(oracle.store("crash", name))]), settings=conf)
+    return replace(open_store([str(oracle.store("crash", name))]), settings=conf, has_conf=bool(conf))
 
 
 @pytest.mark.parametrize("name", ["base-5.3.3-halt", "base-4.2.0-clean", "flip_body_12th-4.9.7-LH"])
@@ -59,7 +62,7 @@ def test_queues_in_rocksdb_say_the_type_of_the_store() -> None:
     settings, assumed = settings_of(store)
     assert settings.store_type == "defaultRocksDB"
     assert "storeType=defaultRocksDB, because the queues are in RocksDB" in assumed
-    assert settings_of(replace(store, settings={"storeType": "default"}))[0].store_type == "default"
+    assert settings_of(replace(store, has_conf=True))[0].store_type == "default"
 
 
 @pytest.mark.parametrize("ends_only", [False, True])
@@ -73,3 +76,69 @@ def test_without_files_the_defaults_count() -> None:
     assert settings_of(empty)[0] == replace(
         Settings(), compaction_cq_mapped_file_size=10_485_746, compaction_mapped_file_size=104_857_460
     )
+
+
+@pytest.mark.parametrize(
+    ("conf", "release", "remedy"),
+    [
+        ({}, "4.5.2", "set mappedFileSizeCommitLog=65536 in broker.conf"),
+        ({"mappedFileSizeCommitLog": "65536"}, "5.5.0", "set mappedFileSizeConsumeQueue=400 in broker.conf"),
+        ({"mappedFileSizeCommitLog": "131072"}, "5.5.0", "set mappedFileSizeCommitLog=65536 in broker.conf"),
+        ({"mapedFileSizeCommitLog": "65536"}, "5.5.0", "set mappedFileSizeCommitLog=65536 in broker.conf"),
+        ({"mappedFileSizeCommitLog": "65536"}, "4.5.1", "set mapedFileSizeCommitLog=65536 in broker.conf"),
+    ],
+)
+def test_a_size_that_broker_conf_does_not_say_is_the_default(conf: dict[str, str], release: str, remedy: str) -> None:
+    """Real stores of 4.9.7 to 5.5.0 refuse; 4.5.1 and earlier read the other names."""
+    store = replace(_store("base-5.3.3-halt", **conf), has_conf=True)
+    outcome = forecast(store, ForecastRequest(release=release)).worst
+    assert outcome.refusal is not None
+    assert (outcome.refusal.rule, outcome.refusal.remedy) == ("wrong_length", remedy)
+
+
+def test_up_to_4_4_a_log_of_another_size_is_left_aside() -> None:
+    """4.3.2 did so: it starts with an empty log."""
+    store = replace(_store("base-4.3.2-clean"), has_conf=True)
+    outcome = forecast(store, ForecastRequest(release="4.3.2")).worst
+    assert (outcome.refusal, outcome.min_offset, outcome.end_offset) == (None, -1, 0)
+    assert outcome.verdict is Verdict.EMPTY
+    assert {segment.name for segment in store.segments} < set(outcome.ignored_files)
+    assert outcome.notes[0] == (
+        "segments of 65 536 bytes, but broker.conf makes them 1 073 741 824: set mapedFileSizeCommitLog=65536 there"
+    )
+
+
+def test_up_to_4_4_queues_of_another_size_are_left_aside() -> None:
+    """4.3.2 did so after a clean exit: no queue leads to the log, and queue offsets begin at 0 again."""
+    store = _store("base-4.3.2-clean", mapedFileSizeCommitLog="65536")
+    outcome = forecast(store, ForecastRequest(release="4.3.2")).worst
+    assert outcome.verdict is Verdict.EMPTY
+    assert all(queue.max_after == 0 for queue in outcome.queues)
+
+
+def test_index_files_of_another_geometry_are_told() -> None:
+    conf = {"mappedFileSizeCommitLog": "65536", "mappedFileSizeConsumeQueue": "400", "maxIndexNum": "250"}
+    outcome = forecast(_store("base-5.3.3-halt", **conf), ForecastRequest(release="5.3.3")).worst
+    assert outcome.refusal is None
+    assert any("set maxHashSlotNum=100 and maxIndexNum=250 there" in note for note in outcome.notes)
+    fitting = _store("base-5.3.3-halt", **conf, maxHashSlotNum="100")
+    assert not any("maxHashSlotNum" in note for note in forecast(fitting, ForecastRequest(release="5.3.3")).worst.notes)
+
+
+def test_queues_in_rocksdb_are_asked_for_in_broker_conf() -> None:
+    store = replace(open_store([str(oracle.store("broker", "rocksdb-5.3.3"))]), has_conf=True)
+    settings = settings_of(store)[0]
+    notes = list(contradictions(store, settings, rules_of_start("5.3.3")))
+    assert "queues in RocksDB, which broker.conf does not say: set storeType=defaultRocksDB there" in notes
+
+
+def test_a_dledger_log_is_asked_for_in_broker_conf() -> None:
+    """4.9.7, 5.3.3 and 5.5.0 without enableDLegerCommitLog begin an empty log, and delete the queues."""
+    store = open_store([str(oracle.store("broker", "dledger-5.3.3"))])
+    conf = {"mappedFileSizeTimerLog": "1048576", "mappedFileSizeConsumeQueue": "6000"}
+    outcome = forecast(replace(store, settings=conf, has_conf=True), ForecastRequest(release="5.3.3")).worst
+    assert (outcome.verdict, outcome.end_offset) == (Verdict.EMPTY, 0)
+    assert "a DLedger log, which broker.conf does not say: set enableDLegerCommitLog=true there" in outcome.notes
+    conf["enableDLegerCommitLog"] = "true"
+    asked = forecast(replace(store, settings=conf, has_conf=True), ForecastRequest(release="5.3.3")).worst
+    assert asked.verdict is not Verdict.EMPTY

@@ -31,6 +31,8 @@ SESSIONS = {
 
 # What differs between machines and days, and what stands for it.
 _VARIES = (
+    # When the loops are compiled depends on how long they ran uncompiled, on a loaded machine sooner.
+    (r"^> compiling \(once\)\n", ""),
     # How much `info` reads depends on whether the file system kept the holes of the store.
     (r"^> read [0-9.]+ \w+$", "> read ..."),
     # What `export` expects to write depends on the compression library; the rest on the machine and the day.
@@ -46,8 +48,12 @@ def _place(name: str) -> Path:
     """Return the folder that holds `store` of a sample or a case."""
     if name in NAMES:
         return sample(name).parent
-    family: oracle.Family = "broker" if name in oracle.cases("broker") else "crash"
-    return oracle.store(family, name).parent
+    return oracle.store(_family(name), name).parent
+
+
+def _family(name: str) -> oracle.Family:
+    families: tuple[oracle.Family, ...] = ("crash", "broker", "rust")
+    return next(family for family in families if name in oracle.cases(family))
 
 
 def _shown(name: str) -> str:
@@ -66,7 +72,7 @@ def _lay_out(folder: Path, store: str, steps: list[str]) -> None:
         elif name in NAMES:
             shutil.copytree(sample(name), link / "store")
         else:
-            oracle.copy("broker" if name in oracle.cases("broker") else "crash", name, link)
+            oracle.copy(_family(name), name, link)
 
 
 def _change(words: list[str]) -> bool:

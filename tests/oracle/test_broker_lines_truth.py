@@ -20,7 +20,7 @@ from rmqinspect.verify.broker_lines import BrokerLines
 from rmqinspect.verify.codes import BY_CODE
 from rmqinspect.verify.findings import Finding
 from rmqinspect.verify.next_start import next_start
-from rmqinspect.verify.options import VerifyOptions
+from rmqinspect.verify.result import VerifyOptions
 from rmqinspect.verify.run import verify
 from tests.support import oracle
 
@@ -265,7 +265,9 @@ def false_claims(truth: Truth, finding: Finding, line: str) -> Iterator[str]:
 
 def _store(name: str) -> Store:
     """Return the store of a case with the settings of the broker that opened it."""
-    return replace(open_store([str(oracle.store("crash", name))]), settings=oracle.case("crash", name)["settings"])
+    return replace(
+        open_store([str(oracle.store("crash", name))]), settings=oracle.case("crash", name)["settings"], has_conf=True
+    )
 
 
 def _lines(name: str) -> Iterator[tuple[Finding, str | None]]:

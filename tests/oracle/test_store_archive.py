@@ -16,12 +16,13 @@ SAMPLE_CASES: dict[str, tuple[oracle.Family, str]] = {
 }
 
 
-def test_there_are_241_cases() -> None:
+def test_there_are_242_cases() -> None:
     assert len(oracle.cases("crash")) == 215
     assert len(oracle.cases("broker")) == 26
+    assert len(oracle.cases("rust")) == 1
 
 
-@pytest.mark.parametrize("family", ["crash", "broker"])
+@pytest.mark.parametrize("family", ["crash", "broker", "rust"])
 def test_every_case_has_a_store_and_a_truth_and_every_store_a_case(family: oracle.Family) -> None:
     names = oracle.cases(family)
     assert len(set(names)) == len(names)

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from rmqinspect.output import View, large_values, rows, writer_of
-from rmqinspect.tables import bodies, messages
+from rmqinspect.tables import messages
+from rmqinspect.tables import record_columns as bodies
 from rmqinspect.tables.log import messages_in
 from rmqinspect.tables.table import Request
 from tests.support.building import lay, write_segment

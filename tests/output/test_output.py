@@ -157,6 +157,13 @@ def test_csv_has_a_header_and_tells_null_from_the_empty_text(tmp_path: Path) -> 
     assert write(tmp_path, "csv", batch).decode() == 'topic,status\n,ok\n"",ok\n"a,""b""",ok\n'
 
 
+def test_csv_keeps_what_a_spreadsheet_would_take_for_a_formula(tmp_path: Path) -> None:
+    """It is data for programs, and lossless; docs/tables.md says how to open it in a spreadsheet."""
+    topics = ["=1+2", "+1", "-1", "@x"]
+    lines = csv_lines(pa.record_batch({"topic": topics}), UTC).to_pylist()
+    assert [row for (row,) in csv.reader(lines)] == topics
+
+
 def test_a_body_with_control_characters_is_base64_in_csv(tmp_path: Path) -> None:
     batch = batch_of({"body": b"\x1b[2J"}, {"body": b"two\nlines"}, {"body": b"\xff"}).select(["body"])
     out = write(tmp_path, "csv", batch).decode()

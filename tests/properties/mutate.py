@@ -310,7 +310,7 @@ def empty(folder: Path) -> None:
 def run(words: list[str], out: Path) -> tuple[int, bytes]:
     """Run one command and return its status and output; raises an AssertionError, or what it raised, if it is wrong."""
     stdout, stderr = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
-    hook, handler = sys.excepthook, signal.getsignal(signal.SIGTERM)
+    hook, handlers = sys.excepthook, {one: signal.getsignal(one) for one in (signal.SIGHUP, signal.SIGTERM)}
     signal.setitimer(signal.ITIMER_REAL, LONGEST)
     try:
         with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
@@ -318,7 +318,8 @@ def run(words: list[str], out: Path) -> tuple[int, bytes]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         sys.excepthook = hook
-        signal.signal(signal.SIGTERM, handler)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
     errors = stderr.buffer.getvalue().decode()
     assert "this is a bug" not in errors, errors
     assert status in STATUSES, (status, errors)

@@ -1,7 +1,7 @@
 """Random damage to every kind of file: `verify --level deep` says something sensible, or nothing, and always ends.
 
-By default some hundred files of each kind are damaged; `pytest tests/properties/test_fuzz.py --mutations 10000`
-tries as many of each. What a number gives is the same in every run.
+By default a file of each kind is damaged twenty times; `pytest tests/properties/test_fuzz.py --mutations 10000`
+tries as many. What a number gives is the same in every run.
 """
 
 import os
@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from rmqinspect.store.discover import open_store
-from rmqinspect.verify.options import VerifyOptions
+from rmqinspect.verify.result import VerifyOptions
 from rmqinspect.verify.run import verify
 from tests.support import oracle
 from tests.support.memory import peak_of
@@ -150,7 +150,12 @@ def damage_often(kind: str, folder: Path, count: int) -> int:
             outcome = verify(open_store([str(folder)]), VerifyOptions(level="deep", max_findings=20))
             took = time.process_time() - begin
         assert took < LONGEST, f"mutation {number} of {path.name} took {took:.0f} s"
-        assert outcome.complete
+        # A broker's settings say how many slots and entries an index file has, the file does not: so damaged, it may
+        # stay unread, as is said.
+        unread = [row for row in outcome.findings.rows if row.covered]
+        assert outcome.complete == (not unread)
+        assert not unread or kind == "index"
+        assert all((row.code, row.file) == ("ST-UNCHECKED", f"index/{path.name}") for row in unread)
         assert all(row.message and row.count > 0 for row in outcome.findings.rows)
         found += bool(outcome.findings.rows)
     return found

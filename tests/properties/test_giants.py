@@ -7,7 +7,7 @@ import pytest
 
 from rmqinspect.index.geometry import read_index_files
 from rmqinspect.store.discover import open_store
-from rmqinspect.verify.options import VerifyOptions
+from rmqinspect.verify.result import VerifyOptions
 from rmqinspect.verify.run import verify
 from tests.properties.test_hidden import small
 

@@ -14,12 +14,13 @@ import json, sys
 from datetime import UTC, datetime
 from rmqinspect.cli import main
 from rmqinspect.store.discover import open_store
-from rmqinspect.verify.options import VerifyOptions
-from rmqinspect.verify.report import report_document
+from rmqinspect.verify.result import VerifyOptions
+from rmqinspect.document import as_object
+from rmqinspect.verify.report import report_of
 from rmqinspect.verify.run import verify
 
 damaged, sound = sys.argv[1:]
-document = report_document(verify(open_store([damaged]), VerifyOptions(level="deep")), "S", datetime.now(UTC), [])
+document = as_object(report_of(verify(open_store([damaged]), VerifyOptions(level="deep")), "S", datetime.now(UTC), []))
 del document["run"]
 print(json.dumps(document), flush=True)
 main(["info", damaged, "-f", "json"])

@@ -9,8 +9,7 @@ import pytest
 from rmqinspect.diff.stores import compare_stores
 from rmqinspect.store.discover import open_store
 from rmqinspect.topics import SCHEDULE_TOPIC
-from rmqinspect.verify.options import VerifyOptions
-from rmqinspect.verify.result import VerifyResult
+from rmqinspect.verify.result import VerifyOptions, VerifyResult
 from rmqinspect.verify.run import verify
 from tests.support import oracle
 from tests.support.command import Run, runner

@@ -1,4 +1,4 @@
-"""A few rounds of structured damage; `.ci/run` plays more of them, `python -m tests.properties.mutate` any number."""
+"""A round of structured damage; `.ci/run` plays more, `python -m tests.properties.mutate` any number."""
 
 import random
 from itertools import pairwise
@@ -11,9 +11,9 @@ from tests.support.building import lay
 from tests.support.samples import NAMES, sample
 
 
-def test_some_rounds_of_damage_are_survived() -> None:
-    rounds, failures = mutate.play_for(600, seed=10, most=3)
-    assert (rounds, failures) == (3, [])
+def test_a_round_of_damage_is_survived() -> None:
+    rounds, failures = mutate.play_for(600, seed=10, most=1)
+    assert (rounds, failures) == (1, [])
 
 
 def test_fields_are_those_of_the_records() -> None:

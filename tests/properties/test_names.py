@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from rmqinspect.commands import SHOW, fill_command
-from rmqinspect.text import name_text, text_of
+from rmqinspect.commands import SHOW, fill_command, quote, quote_path
+from rmqinspect.text import escape, name_text, text_of
 from tests.support.command import Run, runner
 from tests.support.whole_stores import WholeStore
 
@@ -85,6 +85,56 @@ def test_reports_screens_and_exports_have_the_names(store: Path, tmp_path: Path,
         written.encode()
     assert run("export", store, "--all", "--engine", "local", "-o", tmp_path / "exported")[0] in (0, 3)
     assert ESCAPED in {row["topic"] for row in pq.read_table(tmp_path / "exported" / "messages").to_pylist()}
+
+
+NAMES = [bytes([byte]) + b"a1" for byte in range(1, 256)]
+NAMES += [
+    b"\x1b[0m",
+    b"\x1b\x1b",
+    rb"\x1b",
+    rb"\x1b" + b"\x1b",
+    "\u202e\x85é😀'\\".encode(),
+    b"'\n\\",
+    b"$(id)`id`",
+    b"-n",
+]
+
+
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+def test_a_shell_reads_each_quoted_name_as_its_bytes(locale: str) -> None:
+    texts = list(map(text_of, NAMES))
+    quoted = [*map(quote_path, texts), *map(quote, texts)]
+    assert quoted == list(map(escape, quoted))  # a screen, a pipe and a terminal leave them as they are
+    words = ["bash", "-c", r"printf '%s\0' " + " ".join(quoted)]
+    read = subprocess.run(words, env={"LC_ALL": locale}, capture_output=True, check=True).stdout.split(b"\0")
+    # A topic or a group is asked for by its text.
+    assert read == [*NAMES, *(text.encode() for text in texts), b""]
+
+
+def test_no_output_is_altered_on_its_way_to_a_pipe(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names with codes of a terminal: click takes such codes out of what is no terminal."""
+    topic = "T\x1b[31m"
+    pieces = [{"topic": topic, "queue_offset": number, "properties": {"KEYS": "k\x1b[0m"}} for number in range(3)]
+    configs = {"consumerOffset.json": {"offsetTable": {f"{topic}@g\x1b[0m": {"0": 1}}}}
+    store = WholeStore(pieces, dispatched=1, configs=configs).write(tmp_path / "store\x1b[0m")
+    (store / "commitlog" / "stray\x1b[0m").write_bytes(b"x")
+    altered: list[str] = []
+
+    def kept(text: str) -> str:
+        altered.append(text)
+        return text
+
+    monkeypatch.setattr("click.utils.strip_ansi", kept)
+    for words in (("info",), ("verify",), ("forecast",), ("groups",), ("find", "--key", "k"), ("usage",), ("show",)):
+        for format_ in ("table", "json"):
+            run(words[0], store, *words[1:], "-f", format_)
+    run("forecast", store, "--script")
+    run("diff", store, store)
+    assert altered
+    assert [text for text in altered if "\x1b" in text] == []
+    assert escape(topic) in run("decode", store, "-f", "csv", "--columns", "topic")[1]
+    rows = [json.loads(line) for line in run("decode", store, "-f", "jsonl", "--columns", "topic")[1].splitlines()]
+    assert rows == [{"topic": topic}] * 3
 
 
 def test_a_shell_reads_a_recommended_command_as_the_path(store: Path) -> None:

@@ -14,8 +14,7 @@ from rmqinspect.commitlog.gaps import find_holes
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Segment
 from rmqinspect.verify.codes import BY_CODE
-from rmqinspect.verify.options import VerifyOptions
-from rmqinspect.verify.result import VerifyResult
+from rmqinspect.verify.result import VerifyOptions, VerifyResult
 from rmqinspect.verify.run import verify
 from tests.support import oracle
 from tests.support.building import lay, write_segment

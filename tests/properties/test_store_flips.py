@@ -18,7 +18,7 @@ from rmqinspect.schemas.checkpoint import Checkpoint
 from rmqinspect.schemas.index import IndexEntry, IndexHeader, IndexSlot
 from rmqinspect.store.discover import open_store
 from rmqinspect.topics import SCHEDULE_TOPIC
-from rmqinspect.verify.options import VerifyOptions
+from rmqinspect.verify.result import VerifyOptions
 from rmqinspect.verify.run import verify
 from tests.support.building import fields_of
 from tests.support.whole_stores import WholeStore
@@ -85,6 +85,11 @@ CONFIGS = {
         },
     },
     "consumerOffset.json": {"dataVersion": VERSION, "offsetTable": {"orders@group": {"0": 1, "1": 2}}},
+    "subscriptionGroup.json": {
+        "dataVersion": VERSION,
+        "subscriptionGroupTable": {"group": {"groupName": "group", "consumeEnable": True, "retryQueueNums": 1}},
+    },
+    "delayOffset.json": {"dataVersion": VERSION, "offsetTable": {"3": 1}},
 }
 
 

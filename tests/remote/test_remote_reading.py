@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,13 +21,14 @@ from rmqinspect.cli.status import ExitStatus
 from rmqinspect.errors import NotAStore, Unreachable, Unreadable
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.reader import RemoteReader
-from rmqinspect.system import readahead as ranges
 from rmqinspect.system import remote
-from rmqinspect.system.readahead import AHEAD, CHUNK, ReadAhead
+from rmqinspect.system import remote as ranges
+from rmqinspect.system.remote import AHEAD, CHUNK, ReadAhead
 from rmqinspect.system.uri import is_below, join, shown, without_secrets
 from tests.support import oracle
 from tests.support.s3_server import BUCKET, CREDENTIALS, Server, Way, gate, serving
 from tests.support.samples import NAMES, ROOT, sample
+from tests.support.sampling import sampled
 
 # Nothing wrong but that the broker was killed, with all that a broker writes; a torn record, a flipped bit, a
 # lost segment.
@@ -35,6 +37,7 @@ DAMAGED = "flip_body_third-5.3.3-h"
 SEGMENT = "00000000000000065536"  # of the damaged one, with the damage
 # As they stand in a request; no file can be called so.
 ODD = ("commitlog/a%3Fb", "commitlog//x", "commitlog/a%252Fb", "commitlog/..", "commitlog/%1B[31m", "abort/")
+FOLDER, NUMBER = "a folder in the place of a file", "the name is not a number"
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -88,7 +91,7 @@ def both(server: Server, name: str) -> tuple[Path, str]:
 # --- the same answers -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", sampled(CASES, 2))
 def test_info_tells_the_same_facts(server: Server, run: Run, name: str) -> None:
     local, uri = both(server, name)
     here, there = (run("info", path, "-q", "-f", "json") for path in (local, uri))
@@ -110,7 +113,7 @@ def test_decode_prints_the_same_rows(server: Server, run: Run, name: str) -> Non
         assert here == there
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", sampled(CASES, 2))
 def test_verify_reports_the_same(server: Server, run: Run, tmp_path: Path, name: str) -> None:
     documents: list[dict[str, Any]] = []
     screens = []
@@ -212,7 +215,8 @@ def test_odd_keys_are_told_and_hide_nothing(server: Server, run: Run) -> None:
     status, out, _ = run("decode", server.uri("odd"), "-f", "jsonl")
     assert (status, out) == run("decode", store(DAMAGED) / "commitlog", "-f", "jsonl")[:2]
     odd = json.loads(run("info", server.uri("odd"), "-f", "json")[1])["oddities"]
-    assert [name for name, _ in odd] == ["commitlog/\x1b[31m", "commitlog/a%2Fb", "commitlog/a?b"]
+    names = ["abort", "commitlog/\x1b[31m", "commitlog/a%2Fb", "commitlog/a?b"]
+    assert odd == [[name, FOLDER if name == "abort" else NUMBER] for name in names]
     assert "commitlog/\\x1b[31m" in run("verify", server.uri("odd"))[1]
 
 
@@ -309,6 +313,62 @@ def test_nobody_listens(run: Run, server: Server) -> None:
 def test_what_is_not_there_is_told(server: Server, run: Run) -> None:
     one_line(run("info", server.uri("none")), f"{BUCKET}/none: ", "no such file or directory")
     one_line(run("info", server.uri("a", bucket="nowhere")), "nowhere/a: ", "no such file or directory")
+
+
+def test_a_service_that_has_never_answered_is_given_up_soon(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    with gate(server, lambda line: "stall", 60) as stalled:
+        uri = stalled.uri(f"{DAMAGED}/store").partition("&request_timeout")[0]
+        remote.open_remote(uri)  # asks for nothing yet
+        monkeypatch.setattr(remote, "_FIRST_PATIENCE", 0.5)
+        monkeypatch.setattr(remote, "_awaited", {})
+        for waited in ("0.5", "0"):  # all calls until the first answer have the time together
+            with pytest.raises(Unreachable, match=rf"^s3://\S+/store: no answer in {waited} seconds$"):
+                remote.stat(uri)
+    monkeypatch.undo()
+    monkeypatch.setattr(remote, "_awaited", {})
+    answering = server.uri(f"{DAMAGED}/store").partition("&request_timeout")[0]
+    assert remote._patience(answering, answering) < remote._PATIENCE
+    remote.stat(answering)
+    assert remote._patience(answering, answering) == remote._PATIENCE
+
+
+CURL = "PerformWork() - CURL error [6]=Could not resolve hostname"
+GOOGLE = (
+    f"google::cloud::Status(UNAVAILABLE: Retry policy exhausted, with a last message of {{}}{CURL} error_info="
+    f"{{{{reason=, metadata={{{{gcloud-cpp.retry.original-message={{}}{CURL}}}}}}}}})"
+)
+NO_TOKEN = (
+    "Could not create a OAuth2 access token to authenticate the request. The request was not sent, as such an access "
+    "token is required to complete the request successfully. Learn more about Google Cloud authentication at "
+    "https://cloud.google.com/docs/authentication. The underlying error message was: "
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (GOOGLE.format("", ""), "Could not resolve hostname"),
+        (
+            GOOGLE.format(NO_TOKEN, NO_TOKEN),
+            "Could not create a OAuth2 access token to authenticate the request: Could not resolve hostname",
+        ),
+        (
+            "Unable to load libjvm\ndlopen(/usr/lib/jvm/x/libjvm.so) failed: …",
+            "Java was not found: JAVA_HOME leads to it",
+        ),
+        (
+            "Unable to load libhdfs\ndlopen(libhdfs.so) failed: …",
+            "Hadoop's client (libhdfs.so) was not found",
+        ),
+        ("Prior attempt to load libhdfs failed", "Hadoop's client (libhdfs.so) was not found"),
+    ],
+)
+def test_a_library_is_quoted_in_one_sentence(said: str, told: str) -> None:
+    failed: Future[None] = Future()
+    failed.set_exception(OSError(said))
+    with pytest.raises(Unreachable, match=rf"^gs://b/x: {re.escape(told)}") as error:
+        remote.result_of(failed, "gs://b/x")
+    assert len(str(error.value)) < 200
 
 
 def test_a_service_without_limits_of_its_own_is_not_waited_for_ever() -> None:

@@ -10,10 +10,10 @@ from rmqinspect.rocksdb.unpack import Unpacking, unpacked
 from rmqinspect.schemas import rocksdb as layouts
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
+from rmqinspect.tables.config import ROCKSDB_ENTRIES
 from rmqinspect.tables.log import MESSAGES_TABLE
-from rmqinspect.tables.rocksdb_entries import ROCKSDB_ENTRIES
 from rmqinspect.verify.findings import Finding
-from rmqinspect.verify.options import VerifyOptions
+from rmqinspect.verify.result import VerifyOptions
 from rmqinspect.verify.run import verify
 from tests.support import oracle
 from tests.support.building import lay, pad, write_segment

@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rmqinspect.broker.eras import searches_minimum
 from rmqinspect.codec.layout import dtype_of
-from rmqinspect.consumequeue.bounds import peek_queues
-from rmqinspect.consumequeue.units import find_unit, survey_queues
+from rmqinspect.consumequeue.bounds import queue_ends, survey_queues
+from rmqinspect.consumequeue.units import find_unit
 from rmqinspect.rocksdb.queue_reader import read_end, write_queues
 from rmqinspect.rocksdb.unpack import Unpacking, unpacked
 from rmqinspect.schemas.consumequeue import QueueUnit
 from rmqinspect.schemas.rocksdb import EndKeyTail, EndValue, KeyHead, UnitKeyTail, UnitValue
 from rmqinspect.store.discover import open_store
-from rmqinspect.tables.queues import QUEUE_UNITS
+from rmqinspect.tables.pointers import QUEUE_UNITS
 from tests.support import oracle
 from tests.support.rocksdb import database, needs_rocksdict
 from tests.support.side_tables import ROCKSDB, broker, rows, units_of, write
@@ -33,7 +34,10 @@ def test_queues_are_those_the_broker_serves(name: str) -> None:
     expected = {(row["topic"], row["queue_id"]): (row["min"], row["max"]) for row in truth["queues"] if row["max"]}
     with unpacked(broker(name), Unpacking()) as store:
         units = {(row["topic"], row["queue_id"], row["queue_offset"]): row for row in rows(QUEUE_UNITS, store)}
-        assert {(one.topic, one.queue_id): (one.min_offset, one.max_offset) for one in survey_queues(store)} == expected
+        assert {
+            (one.topic, one.queue_id): (one.min_offset, one.max_offset)
+            for one in survey_queues(store, searches_minimum(store))
+        } == expected
     for row in truth["served"]:
         unit = units.pop((row["topic"], row["queue_id"], row["queue_offset"]))
         assert unit["physical_offset"] == row.get("cq_physical_offset", row["physical_offset"])
@@ -184,7 +188,7 @@ def noted_store(root: Path) -> Path:
 @needs_rocksdict
 def test_queues_end_where_the_broker_has_noted_it(tmp_path: Path) -> None:
     with unpacked(open_store([str(noted_store(tmp_path / "store"))]), Unpacking()) as store:
-        found = {(one.topic, one.queue_id): one for one in survey_queues(store)}
+        found = {(one.topic, one.queue_id): one for one in survey_queues(store, searches_minimum(store))}
         assert {name: (one.min_offset, one.max_offset) for name, one in found.items()} == ENDS
         assert [one.units for one in found.values()] == [3, 3, 3, 3, 0, 21]
         assert find_unit(found["T", 0].files, 4) == (5_004, 100)
@@ -193,7 +197,10 @@ def test_queues_end_where_the_broker_has_noted_it(tmp_path: Path) -> None:
 @needs_rocksdict
 def test_a_quick_look_reads_few_entries_and_finds_the_same_ends(tmp_path: Path) -> None:
     with unpacked(open_store([str(noted_store(tmp_path / "store"))]), Unpacking(ends_only=True)) as store:
-        found = {(one.topic, one.queue_id): (one.min_offset, one.max_offset) for one in peek_queues(store, [])}
+        found = {
+            (one.topic, one.queue_id): (one.min_offset, one.max_offset)
+            for one in queue_ends(store, searches_minimum(store))
+        }
     assert found == {name: ends for name, ends in ENDS.items() if name[1] != 3}  # only its entries tell of that
 
 
@@ -216,7 +223,7 @@ def test_of_queues_in_both_forms_those_count_that_a_broker_reads(overtaken: bool
     for topic in ("Both", "Old"):
         write(tmp_path, f"store/consumequeue/{topic}/0/00000000000000000000", units_of((300, 100, 0)))
     with unpacked(open_store([str(tmp_path / "store")]), Unpacking()) as store:
-        found = {queue.topic: (queue.kind, queue.max_offset) for queue in survey_queues(store)}
+        found = {queue.topic: (queue.kind, queue.max_offset) for queue in survey_queues(store, searches_minimum(store))}
         (remark,) = (text for text in store.remarks if "RocksDB" in text)
     light = {"%LMQ%x": ("rocksdb", 1), "Old": ("file", 1)}
     if overtaken:

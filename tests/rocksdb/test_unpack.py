@@ -13,13 +13,12 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-import rmqinspect.rocksdb.apart
 import rmqinspect.rocksdb.unpack
 from rmqinspect.cli import main
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.errors import NotInstalled, Refused
 from rmqinspect.rocksdb.databases import databases
-from rmqinspect.rocksdb.unpack import Unpacking, still_unpacked, unpacked
+from rmqinspect.rocksdb.unpack import INSTALL, Unpacking, still_unpacked, unpacked
 from rmqinspect.store.discover import open_store
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.splits import split_rows, split_table
@@ -134,22 +133,22 @@ def test_without_the_library_a_table_asked_for_by_name_is_not_read(capsys: pytes
     path = str(oracle.store("broker", ROCKSDB[0]))
     assert main(["decode", path, "--table", "topics"]) == ExitStatus.UNREADABLE
     assert "config/topics: not read: a RocksDB database, which needs" in (told := capsys.readouterr().err)
-    assert told.count("pip install 'rmqinspect[rocksdb]'") == 1
+    assert told.count(INSTALL) == 1
     assert main(["decode", path, "-n", "1"]) == ExitStatus.DONE
     assert "RocksDB" not in capsys.readouterr().err
-    assert main(["info", path]) == ExitStatus.DONE
+    assert main(["info", path]) == ExitStatus.UNREADABLE
     shown = capsys.readouterr()
-    assert shown.err.count("pip install 'rmqinspect[rocksdb]'") == 1
+    assert shown.err.count(INSTALL) == 1
     assert "queues        in RocksDB, not read" in shown.out
-    assert main(["verify", path]) == ExitStatus.DONE
+    assert main(["verify", path]) == ExitStatus.UNREADABLE
     screen = re.sub(r"\s+", " ", capsys.readouterr().out)
-    assert re.search(r"consume queues in RocksDB \(\d+ files, .{,20}\) \(pip install 'rmqinspect\[rocksdb\]'\)", screen)
+    assert re.search(rf"consume queues in RocksDB \(\d+ files, .{{,20}}\) \({re.escape(INSTALL)}\)", screen)
 
 
 @pytest.mark.usefixtures("no_library")
 def test_without_the_library_asking_for_it_is_an_error() -> None:
     with (
-        pytest.raises(NotInstalled, match=r"pip install 'rmqinspect\[rocksdb\]'"),
+        pytest.raises(NotInstalled, match=re.escape(INSTALL)),
         unpacked(broker(ROCKSDB[0]), Unpacking(True)),
     ):
         pass
@@ -159,7 +158,7 @@ def test_what_is_not_wanted_is_not_read(capsys: pytest.CaptureFixture[str]) -> N
     path = str(oracle.store("broker", ROCKSDB[0]))
     assert main(["decode", path, "--table", "queues", "--no-rocksdb"]) == ExitStatus.UNREADABLE
     assert "consumequeue: not read: a RocksDB database, and --no-rocksdb was given" in capsys.readouterr().err
-    assert main(["verify", path, "--no-rocksdb", "--level", "deep"]) == ExitStatus.DONE
+    assert main(["verify", path, "--no-rocksdb", "--level", "deep"]) == ExitStatus.UNREADABLE
     assert "consume queues in RocksDB" in capsys.readouterr().out
 
 
@@ -226,7 +225,7 @@ def test_a_damaged_database_is_told_in_the_words_of_rocksdb_and_the_others_are_r
 def test_however_the_other_process_ends_it_costs_no_more_than_that(
     program: str, words: str, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rmqinspect.rocksdb.apart, "_COMMAND", (sys.executable, "-c", program))
+    monkeypatch.setattr(rmqinspect.rocksdb.unpack, "_COMMAND", (sys.executable, "-c", program))
     found = reasons(oracle.store("broker", ROCKSDB[0]))
     assert list(found) == ALL
     assert all(re.search(words, reason) for reason in found.values())

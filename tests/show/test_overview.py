@@ -13,6 +13,9 @@ import pytest
 from rmqinspect.cli import main
 from rmqinspect.cli.status import ExitStatus
 from tests.support import oracle
+from tests.support.locks import HOLD, other_process
+from tests.support.samples import sample
+from tests.support.sampling import sampled
 
 FIRST = "0" * 20
 
@@ -66,16 +69,6 @@ def test_the_screen_of_the_transcript(
     }
 
 
-def test_a_start_that_reads_much_is_left_to_forecast(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rmqinspect.cli.info._MOST_SCANNED", 100_000)
-    _, out, _ = info(capsys, str(oracle.store("crash", "flip_body_third-5.3.3-h")))
-    assert "next start" not in rows(out)
-    _, out, _ = info(capsys, str(oracle.store("crash", "flip_body_third-5.3.3-h")), "-f", "json")
-    assert json.loads(out)["next_start"] is None
-
-
 @pytest.mark.parametrize(
     ("name", "label", "text"),
     [
@@ -95,7 +88,7 @@ def test_what_is_special_is_said(name: str, label: str, text: str, capsys: pytes
     assert rows(out)[label].startswith(text)
 
 
-@pytest.mark.parametrize("name", oracle.cases("crash"))
+@pytest.mark.parametrize("name", sampled(oracle.cases("crash"), 5))
 def test_every_damaged_store_has_a_screen(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = info(capsys, str(oracle.store("crash", name)))
     assert status == ExitStatus.DONE
@@ -170,20 +163,34 @@ def test_a_hole_and_wrong_lengths_are_told(tmp_path: Path, capsys: pytest.Captur
 
 def test_a_lock_that_is_held_means_running(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = oracle.copy("crash", "base-5.3.3-halt", tmp_path)
-    code = (
-        "import fcntl, sys; file = open(sys.argv[1], 'r+b'); fcntl.lockf(file, fcntl.LOCK_EX, 1);"
-        "print('held', flush=True); sys.stdin.read()"
-    )
-    holder = subprocess.Popen(
-        [sys.executable, "-c", code, str(root / "lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    with holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"held\n"
+    with other_process(HOLD, root / "lock") as pid:
         _, out, _ = info(capsys, str(root))
-        assert holder.stdin is not None
-        holder.stdin.close()
-    assert rows(out)["stopped"].startswith(f"no: process {holder.pid} holds the lock")
+        assert rows(out)["stopped"].startswith(f"no: process {pid} holds the lock")
+        assert rows(out)["next start"].startswith(f"A BROKER RUNS ON THIS STORE (pid {pid}): do not start another")
+        start = json.loads(info(capsys, str(root), "-f", "json")[1])["next_start"]
+    assert (start["verdict"], start["versions"][0]["starts"]) == ("A BROKER RUNS ON THIS STORE", None)
+
+
+def test_a_broker_that_runs_is_told_of_a_large_store_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rmqinspect.cli.info._MOST_READ", 1000)
+    root = oracle.copy("crash", "base-5.3.3-halt", tmp_path)
+    with other_process(HOLD, root / "lock") as pid:
+        _, out, _ = info(capsys, str(root))
+    assert rows(out)["next start"].startswith(f"A BROKER RUNS ON THIS STORE (pid {pid}): do not start another")
+
+
+def test_next_commands_take_the_same_configuration(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rmqinspect.cli.info._MOST_READ", 1000)
+    conf = tmp_path / "broker.conf"
+    conf.write_text("mappedFileSizeCommitLog=65536\n")
+    store = oracle.store("crash", "base-5.3.3-halt")
+    _, out, _ = info(capsys, str(store), "--config", str(conf))
+    words = out.split()
+    assert words.count("rmqinspect") == words.count("--config") == words.count(str(conf)) > 1
 
 
 def test_json_holds_the_same_facts(capsys: pytest.CaptureFixture[str]) -> None:
@@ -228,3 +235,21 @@ def test_garbage_in_every_place_has_a_screen(tmp_path: Path, capsys: pytest.Capt
     status, out, _ = info(capsys, str(root))
     assert status == ExitStatus.DONE
     assert rows(out)["last record"].startswith("none found")
+
+
+def test_configuration_that_is_gone_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    root = oracle.copy("broker", "main-4.9.7", tmp_path)
+    for path in (root / "config").glob("consumerOffset.json*"):
+        path.unlink()
+    assert "config/consumerOffset.json: gone with its .bak; " in rows(info(capsys, str(root))[1])["odd"]
+
+
+def test_a_start_that_reads_much_is_left_to_forecast(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = str(sample("healthy-5.5.0"))
+    assert rows(info(capsys, store)[1])["next start"].startswith("STARTS, LOSES NOTHING MORE")
+    monkeypatch.setattr("rmqinspect.cli.info._MOST_READ", 1000)
+    text = rows(info(capsys, store)[1])["next start"]
+    assert re.fullmatch(r"not read here, about [\d.]+ kB: rmqinspect forecast .*", text)
+    assert json.loads(info(capsys, store, "-f", "json")[1])["next_start"] is None

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from rmqinspect.cli.show import command
 from rmqinspect.store.discover import open_store
 from rmqinspect.verify.findings import Finding
-from rmqinspect.verify.options import VerifyOptions
+from rmqinspect.verify.result import VerifyOptions
 from rmqinspect.verify.run import verify
 from tests.support import oracle
 
@@ -24,7 +24,10 @@ CASES = [name for name in oracle.cases("crash") if name.startswith(FLIPPED)]
 def explained(name: str) -> list[tuple[Finding, str]]:
     """Return the findings that a flipped bit explains, and the clause that says so."""
     outcome = verify(open_store([str(oracle.store("crash", name))]), VerifyOptions())
-    clauses = ((finding, re.search("one flipped bit.*", finding.message)) for finding in outcome.findings.rows)
+    clauses = (
+        (finding, re.search("one flipped bit.*?(?=; the (?:queues?|index) says?:|$)", finding.message))
+        for finding in outcome.findings.rows
+    )
     return [(finding, clause[0]) for finding, clause in clauses if clause is not None]
 
 

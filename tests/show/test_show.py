@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 
 from rmqinspect.cli.show import command
 from rmqinspect.codec.decompress import decompress
-from rmqinspect.codec.fields import FieldRow
-from rmqinspect.commitlog.locate import locate, what_begins
+from rmqinspect.codec.layout import FieldRow
+from rmqinspect.commitlog.record_reader import RecordReader, Spot
 from rmqinspect.errors import BadRecord, NothingFound
 from rmqinspect.schemas import dledger, message
 from rmqinspect.show.record import NOT_PARSED, describe_entry_head, describe_record, hex_lines
 from rmqinspect.store.discover import open_store
-from rmqinspect.store.reader import open_file
+from rmqinspect.text import escape
+from tests.broker.damages import set_field
 from tests.support import oracle
 from tests.support.building import record
 from tests.support.samples import sample
@@ -289,7 +290,7 @@ def test_any_overwritten_record_is_described(golden: tuple[bytes, int], changes:
     for place, new in changes:
         raw[place : place + len(new)] = new
     rows = describe_record(bytes(raw), golden[1])
-    assert all(text.isprintable() for row in rows for text in (row.name, row.value, row.note))
+    assert all(escape(text) == text for row in rows for text in (row.name, row.value, row.note))
 
 
 def test_a_lying_size_allocates_nothing() -> None:
@@ -341,16 +342,21 @@ def test_hex_lines_say_what_they_leave_out() -> None:
 
 def spots(root: Path) -> Iterator[tuple[str, int, int]]:
     """Yield (kind, start, end) of all that follows one another in a healthy log."""
-    store = open_store([str(root)])
-    for segment in store.segments:
-        with open_file(segment) as reader:
+    with RecordReader(open_store([str(root)])) as log:
+        for segment in log.store.segments:
             offset = segment.base
             while offset < segment.base + segment.size:
-                begins = what_begins(reader, segment, offset)
+                begins = log.opened(segment).what_begins(offset)
                 if begins is None or begins[2] is None:
                     break
                 yield begins[0], begins[1], begins[2]
                 offset = begins[2]
+
+
+def locate(root: Path, offset: int) -> Spot:
+    """Return what lies at an offset."""
+    with RecordReader(open_store([str(root)])) as log:
+        return log.locate(offset)
 
 
 @pytest.mark.parametrize(
@@ -442,10 +448,21 @@ def test_a_blank_record_is_found_from_inside_of_its_filler() -> None:
     assert "segment commitlog/00000000000000065536 begins there" in result.stdout
 
 
+def test_a_record_with_the_magic_of_a_blank_one_is_shown_as_a_damaged_record(tmp_path: Path) -> None:
+    store = oracle.copy("crash", "base-5.5.0-clean", tmp_path)
+    set_field(store, segment=-1, record=7, field="magic", value=f"={message.MAGIC_BLANK}")
+    spot = locate(store, 201_489)
+    assert (spot.kind, spot.start, spot.end) == ("unknown", 201_489, 201_827)
+    result = run(store, "--at", 201_500)
+    assert result.return_value == 3
+    assert "0xcbd43194  ! that of a blank record" in result.stdout
+    assert "only MAGICCODE at byte 4 885 (0x1315) was changed" in result.stdout
+
+
 @pytest.mark.parametrize(("at", "match"), [(10**9, "beyond the log"), (327_680, "0 .0x0. to 327 680")])
 def test_outside_of_the_log_the_range_is_named(at: int, match: str) -> None:
     with pytest.raises(NothingFound, match=match):
-        locate(open_store([str(sample("flipped-bit-5.3.3"))]), at)
+        locate(sample("flipped-bit-5.3.3"), at)
 
 
 @pytest.mark.parametrize("at", ["K95", "1+2+3", "-5", "", "C0A8010A1A2B18B4AAC263ABFA530007", "\x1b[31m"])
@@ -476,9 +493,8 @@ def test_a_record_in_the_body_of_another_one_is_not_the_logs(tmp_path: Path) -> 
     inner = record_at(209 + 100)
     outer = record_at(209, b"." * 12 + inner + b".")
     root = segment_of(tmp_path, record_at(0) + outer + record_at(209 + len(outer)) + b"\0" * 9000)
-    store = open_store([str(root)])
-    assert locate(store, 209 + 101).start == 209
-    assert locate(store, 209 + len(outer) - 1).start == 209
+    assert locate(root, 209 + 101).start == 209
+    assert locate(root, 209 + len(outer) - 1).start == 209
 
 
 @pytest.mark.parametrize("place", range(8))

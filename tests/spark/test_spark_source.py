@@ -4,6 +4,7 @@ import datetime
 import json
 import pickle
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from rmqinspect.errors import BadOption
+from rmqinspect.errors import BadOption, Unreadable
 from rmqinspect.export.request import FINDINGS
 from rmqinspect.rocksdb.unpack import has_rocksdict, unpacked
 from rmqinspect.spark.options import OPTIONS, SCHEMAS, STORE, read_options
@@ -20,7 +21,7 @@ from rmqinspect.store.model import Store
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.table import Request
 from rmqinspect.verify.next_start import with_next_start
-from rmqinspect.verify.options import VerifyOptions
+from rmqinspect.verify.result import VerifyOptions
 from rmqinspect.verify.run import verify
 from rmqinspect.verify.table import finding_batches
 from tests.support import oracle
@@ -82,8 +83,9 @@ def local_rows(table: str, stores: dict[str, Store]) -> pa.Table:
 
 
 @pytest.mark.parametrize("table", SCHEMAS)
-def test_several_stores_in_one_load_give_the_local_tables(spark: "SparkSession", table: str) -> None:
-    chosen = STORES
+def test_several_stores_in_one_load_give_the_local_tables(spark: "SparkSession", table: str, all_cases: bool) -> None:
+    # DLedger, RocksDB, damage: the command reads every table of each kind of store elsewhere.
+    chosen = STORES if all_cases or table in ("messages", "findings") else STORES[1::3]
     if table == "rocksdb_entries":
         if not has_rocksdict():
             pytest.skip("rocksdict is not installed")
@@ -93,6 +95,29 @@ def test_several_stores_in_one_load_give_the_local_tables(spark: "SparkSession",
     found = rows(load(spark, paths(chosen), table=table, split_size="1GiB"), table)
     assert found.equals(expected)
     assert expected.num_rows > 0
+
+
+@pytest.mark.parametrize("given", [{}, {"rocksdb": "false"}])
+def test_a_table_in_rocksdb_that_is_not_read_fails_and_is_not_empty(
+    given: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In this process, where the extra can be hidden."""
+    from rmqinspect.spark.source import RocketMQDataSource
+
+    monkeypatch.setitem(sys.modules, "rocksdict", None)
+
+    def read(table: str) -> list[pa.RecordBatch]:
+        path = str(oracle.store("broker", "rocksdb-5.4.0"))
+        source = RocketMQDataSource({"path": path, "table": table, **given})
+        reader = source.reader(source.schema())
+        return [batch for partition in reader.partitions() for batch in reader.read(partition)]
+
+    for table in ("queue_units", "queues", "topics", "subscription_groups", "groups", "delays"):
+        with pytest.warns(UserWarning, match="not read: a RocksDB"), pytest.raises(Unreadable, match="RocksDB"):
+            read(table)
+    assert pa.Table.from_batches(read("messages")).num_rows > 0
+    codes = pa.Table.from_batches(read(FINDINGS)).column("code").to_pylist()
+    assert set(codes) == {"ST-UNCHECKED"}
 
 
 def test_borders_of_splits_do_not_matter(spark: "SparkSession", tmp_path: Path) -> None:
@@ -308,3 +333,10 @@ def test_the_examples_run(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
     frames = [frame for frame in names.values() if hasattr(frame, "toArrow")]
     assert frames
     assert all(frame.count() for frame in frames)
+
+
+def test_a_stream_is_refused_in_words(spark: "SparkSession", tmp_path: Path) -> None:
+    rows = spark.readStream.format("rocketmq").load(str(sample("healthy-4.9.7")))
+    query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
+    with pytest.raises(Exception, match="BadOption: rocketmq is no stream: it reads files as they are"):
+        query.awaitTermination(60)

@@ -7,8 +7,7 @@ import pytest
 from rmqinspect.cli import main
 from rmqinspect.cli.status import ExitStatus
 from rmqinspect.errors import BadOption, NotAStore, Unreadable
-from rmqinspect.store.broker_conf import odd_settings, read_settings
-from rmqinspect.store.discover import open_store
+from rmqinspect.store.discover import odd_settings, open_store, read_settings
 from tests.support import oracle
 
 

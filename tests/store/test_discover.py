@@ -126,6 +126,12 @@ def test_several_stores_below_are_named_and_refused(tmp_path: Path) -> None:
     assert [store.name for store in open_stores([str(tmp_path / "a"), str(tmp_path / "b")])] == ["a", "b"]
 
 
+def test_several_stores_are_refused_by_their_paths(tmp_path: Path) -> None:
+    paths = [str(oracle.copy("crash", "base-5.3.3-halt", tmp_path / name)) for name in ("a", "b")]
+    with pytest.raises(NotAStore, match=f"several stores given, give one: {paths[0]}, {paths[1]}$"):
+        open_store(paths)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [

@@ -45,7 +45,7 @@ class State:
 
     min_offset: int  # -1 without segments
     end_offset: int
-    segments: Mapping[int, int]  # base -> write position
+    segments: tuple[tuple[int, int], ...]  # base, write position; two files may have one base: 0 and +0
     queues: Mapping[tuple[str, int], QueueBounds]
     index_files: tuple[IndexFile, ...]  # oldest first
 
@@ -118,7 +118,7 @@ def _pairs(forecast: Document, answer: Answer) -> Iterator[tuple[str, object, ob
     serves = answer.serves
     yield "min_offset", forecast["min_offset"], serves.min_offset
     yield "end_offset", forecast["end_offset"], serves.end_offset
-    yield "segments_after", forecast["segments_after"], list(serves.segments)
+    yield "segments_after", forecast["segments_after"], [base for base, _ in serves.segments]
     # A file of 0 bytes is not a segment yet: loading deletes it, whatever its name.
     gone = [_base(name) for name in _below("commitlog/", answer.deleted_files) if answer.files_before[name]]
     yield "deleted_segments", forecast["deleted_segments"], [base for base in gone if base is not None]
@@ -170,7 +170,7 @@ def _state(state: Document, index_files: list[Document], before: Mapping[str, in
     return State(
         min_offset=state["min_phy"],
         end_offset=state["max_phy"],
-        segments={base: position for base, position, _ in state["commitlog_files"]},
+        segments=tuple((base, position) for base, position, _ in state["commitlog_files"]),
         queues={
             (row["topic"], row["queue_id"]): QueueBounds(row["min_offset"], row["max_offset"])
             for row in state["queues"]

@@ -87,7 +87,7 @@ POINTER_SEVERITIES = {
     "IX-BEYOND": "warning",
     "IX-TIME": "warning",
     "IX-MISSING": "warning",
-    "IX-NONE": "info",
+    "IX-NONE": "warning",
 }
 
 # Words about a damage, as a regular expression, and the codes about queues and index that it gives. A number in
@@ -346,9 +346,11 @@ def _names(name: str, words: str) -> Iterator[Expected]:
         yield Expected("CL-SIZE", "error", file, None, int(entry[1]))
     else:
         left = [other for other in _files(name) if other.startswith("commitlog/0")]
-        # Retention takes the first segments away, and a log that ends early is a shorter log.
+        # A log that ends early is a shorter log; one that begins late was not cleaned up behind, as by a retention.
         if left and min(left) < file < max(left):
             yield Expected("CL-HOLE", "error", file, None, int(entry[1]))
+        if left and file < min(left):
+            yield Expected("CL-FIRST", "warning", min(left), None, int(min(left)[-20:]), 1)
 
 
 def _checkpoint(words: str) -> Iterator[Expected]:

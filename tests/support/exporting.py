@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -12,12 +13,11 @@ import pyarrow.parquet as pq
 
 from rmqinspect.export.job import Engine, ExportResult, local_engine, run_export
 from rmqinspect.export.manifest import Manifest
-from rmqinspect.export.names import safe_name
 from rmqinspect.export.part import ExportSpec, schema_of
-from rmqinspect.export.plan import StorePlan, plan_store
-from rmqinspect.export.request import ExportRequest
-from rmqinspect.export.survey import survey_store
+from rmqinspect.export.plan import StorePlan, plan_store, survey_store
+from rmqinspect.export.request import ExportRequest, safe_name
 from rmqinspect.export.target import FRESH, INCREMENTAL, Target
+from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
 from rmqinspect.tables import TABLES
@@ -49,10 +49,12 @@ def export(
 ) -> ExportResult:
     """Export stores as the command does, and commit."""
     target = Target(str(folder), mode, [path for store in stores for path in store.paths])
-    plans = [planned(store, request, target.earlier, replace_changed=replace_changed) for store in stores]
     spec = ExportSpec(target.folder.path, secrets.token_hex(4), request)
-    target.begin()
-    outcome = run_export(plans, spec, engine or local_engine(1))
+    with ExitStack() as copies:
+        whole = [copies.enter_context(unpacked(store)) for store in stores]
+        plans = [planned(store, request, target.earlier, replace_changed=replace_changed) for store in whole]
+        target.begin()
+        outcome = run_export(plans, spec, engine or local_engine(1))
     target.commit(outcome.manifest, outcome.names)
     return outcome
 
@@ -81,5 +83,6 @@ def exported(folder: Path, store: str, table: str, request: ExportRequest) -> pa
 def expected(store: Store, table: str) -> pa.Table:
     """Return the rows that `decode` shows of a table, with the column `store` in front."""
     schema = TABLES[table].schema
-    rows = pa.Table.from_batches(list(TABLES[table].rows(store, Request(jobs=1))), schema)
+    with unpacked(store, only=TABLES[table].databases) as whole:
+        rows = pa.Table.from_batches(list(TABLES[table].rows(whole, Request(jobs=1))), schema)
     return rows.add_column(0, pa.field("store", pa.string()), [pa.array([store.name] * rows.num_rows, pa.string())])

@@ -1,6 +1,6 @@
 """Stores that real brokers wrote, and the answers of real brokers about them.
 
-The archives in `data/` hold 241 cases of two families (`data/README.md` tells them apart). A family's stores
+The archives in `data/` hold 242 cases of three families (`data/README.md` tells them apart). A family's stores
 are unpacked once per run, all together, into one temporary folder that every test reads; its truths are read
 into memory. Nothing may change there: the files are read-only, and `changed_stores` compares every byte and
 time at the end of the run. A test that has to change a store takes a `copy`.
@@ -9,15 +9,16 @@ time at the end of the run. A test that has to change a store takes a `copy`.
 import atexit
 import hashlib
 import json
+import os
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-Family = Literal["crash", "broker"]
+Family = Literal["crash", "broker", "rust"]
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -73,7 +74,7 @@ def truth(family: Family, name: str) -> dict[str, Any]:
 
 @cache
 def case(family: Family, name: str) -> dict[str, Any]:
-    """Return how the case was made (`case.json`); {} for the broker family, whose truth says it.
+    """Return how the case was made (`case.json`); {} for the families whose truth says it.
 
     Shared between tests: do not change it.
     """
@@ -104,9 +105,10 @@ def snapshot(root: Path) -> dict[str, Fingerprint]:
         if path.is_dir():
             found[name + "/"] = Fingerprint(0, status.st_mtime_ns, "")
         else:
-            with path.open("rb") as file:
-                content = hashlib.file_digest(file, "sha256").hexdigest()
-            found[name] = Fingerprint(status.st_size, status.st_mtime_ns, content)
+            content = hashlib.sha256()
+            for start, block in _filled_blocks(path):
+                content.update(start.to_bytes(8) + block)
+            found[name] = Fingerprint(status.st_size, status.st_mtime_ns, content.hexdigest())
     return found
 
 
@@ -174,15 +176,32 @@ def _remove(folder: Path) -> None:
 
 
 def _copy_sparsely(source: Path, target: Path) -> None:
-    """Copy a file block by block, with holes for blocks of zeros: a timer wheel of 38 MB holds a few kB."""
-    size = 1 << 16
-    with source.open("rb") as old, target.open("wb") as new:
-        while block := old.read(size):
-            if any(block):
-                new.write(block)
-            else:
-                new.seek(len(block), 1)
+    with target.open("wb") as new:
+        for start, block in _filled_blocks(source):
+            new.seek(start)
+            new.write(block)
         new.truncate(source.stat().st_size)
+
+
+def _filled_blocks(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield (offset, bytes) of each block that is not all zeros, and read no holes.
+
+    A timer wheel of 38 MB holds a few kB, an index file of a default broker 420 MB.
+    """
+    size, at = 1 << 16, 0
+    with path.open("rb", buffering=0) as file:
+        end = os.fstat(file.fileno()).st_size
+        while at < end:
+            try:
+                at = file.seek(at, os.SEEK_DATA)
+            except OSError:
+                return  # a hole to the end
+            at -= at % size
+            file.seek(at)
+            block = file.read(size)
+            if block.strip(b"\0"):
+                yield at, block
+            at += len(block)
 
 
 def _as_rows(value: Any) -> Any:

@@ -1,16 +1,19 @@
 """Outcomes of starts, made by hand: one that loses data, one that is safe, one that does not start."""
 
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
-from rmqinspect.forecast.instead import Tell
 from rmqinspect.forecast.outcome import (
+    NO_REMEDY,
     Decision,
     GroupBeyond,
+    GroupStart,
     Losses,
     Outcome,
     QueueOutcome,
     Refusal,
     Rejected,
+    Remedy,
     Verdict,
 )
 
@@ -29,12 +32,27 @@ LOSES = Outcome(
     losses=Losses(145, 217698, 144, 137, 119633, 1_795_250_921_617, None, {"TopicA": 145}, {"TopicA": 119633}),
     queues=[QueueOutcome("TopicA", 0, 0, 51, 0, 20, cut=31, given_twice=31)],
     groups_beyond=[GroupBeyond("billing", "TopicA", 0, 51, 20)],
+    groups=[GroupStart("billing", (("TopicA", 0),), 0, 31, 0)],
     decisions=[Decision("scan", "ends at 97187", (("end", 97187),), "CommitLog#recoverAbnormally")],
 )
 REFUSAL = Refusal("index/1x", "index_folder", "the name is no number", "move index/1x out of the store", moves=True)
 REFUSES = Outcome("5.1.4", "5.1.4", True, Verdict.REFUSES, refusal=REFUSAL)
 
 
-def told_of(outcome: Outcome) -> Tell:
-    """Return what tells an outcome of every release, and another one after the other exit."""
-    return lambda release, clean: replace(outcome, release=release, clean_exit=clean)
+@dataclass(frozen=True)
+class Told:
+    """Walks that tell one outcome of every release, and others of all together after the exit of the first of them."""
+
+    outcome: Outcome
+    eras: tuple[Outcome, ...] = ()
+
+    def tell(self, release: str, clean: bool) -> Outcome:
+        return replace(self.outcome, release=release, clean_exit=clean)
+
+    def tell_all(self, releases: Sequence[str], *, clean: bool) -> list[Outcome]:
+        return [one for one in self.eras if one.release in releases and one.clean_exit is clean]
+
+
+def after(plain: Told, remedied: Outcome = SAFE) -> Callable[[Remedy], Told]:
+    """Return what walks a store as it is, and as it is after any remedy."""
+    return lambda remedy: plain if remedy == NO_REMEDY else Told(remedied)

@@ -89,12 +89,15 @@ class RealBrokers:
         root: Path,
         settings: Mapping[str, object] | None = None,
         queues: Mapping[str, int] | None = None,
+        *,
+        halt: bool = False,
     ) -> Answer:
         """Load and start the store at `root`, which changes it: give a copy. `settings` as in broker.conf.
 
-        `queues`: how many queues a topic has. Of those in RocksDB the answer has only these.
+        `queues`: how many queues a topic has. Of those in RocksDB the answer has only these. `halt`: kill it then; else
+        it is shut down in the background.
         """
-        return answer_of(self.ask(release, "open", root, settings, queues=queues or {}))
+        return answer_of(self.ask(release, "open", root, settings, queues=queues or {}, halt=halt))
 
     def write_store(
         self, release: str, root: Path, spec: Mapping[str, object], settings: Mapping[str, object] | None = None

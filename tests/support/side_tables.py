@@ -4,15 +4,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.schemas.consumequeue import QueueUnit
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
-from rmqinspect.tables.arrow import BATCH_ROWS
-from rmqinspect.tables.table import Request, Table
+from rmqinspect.tables.table import BATCH_ROWS, Request, Table
 from tests.support import oracle
 
 BROKERS = oracle.cases("broker")
-# Their queues and most of their configuration live in RocksDB, which is recognised and not read.
+# Their queues and most of their configuration live in RocksDB, which only the extra reads.
 ROCKSDB = tuple(name for name in BROKERS if name.startswith("rocksdb-"))
 FILE_QUEUES = tuple(name for name in BROKERS if name not in ROCKSDB)
 
@@ -41,6 +41,12 @@ def rows(table: Table, store: Store, request: Request | None = None) -> list[dic
 
 def broker(name: str) -> Store:
     return open_store([str(oracle.store("broker", name))])
+
+
+def rows_of_broker(table: Table, name: str) -> list[dict[str, Any]]:
+    """Return the rows of a table of a broker's store, with what it keeps in RocksDB where the extra is installed."""
+    with unpacked(broker(name), only=table.databases) as store:
+        return rows(table, store)
 
 
 def crash(name: str) -> Store:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rmqinspect.codec.hashes import java_string_hash
+from rmqinspect.codec.java import java_string_hash
 from rmqinspect.schemas.timer import (
     BLANK_MAGIC,
     NO_UNIT,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rmqinspect.codec.hashes import index_hash, index_key, java_string_hash
+from rmqinspect.codec.java import index_hash, index_key, java_string_hash
 from rmqinspect.schemas import message
 from rmqinspect.schemas.checkpoint import CHECKPOINT_SIZE, Checkpoint
 from rmqinspect.schemas.consumequeue import PRE_BLANK, QueueUnit
@@ -36,6 +36,7 @@ class WholeStore:
     abort: bool = False
     base: int = 0  # where the log begins
     dispatched: int | None = None  # so many records have units and entries; None: all
+    indexed_from: int = 0  # physical offset; records before have no index entries
     configs: Mapping[str, Any] = field(default_factory=dict)  # by name in config/
 
     def write(self, folder: Path) -> Path:
@@ -43,7 +44,7 @@ class WholeStore:
         records = self._write_log(folder / "commitlog")
         known = records[: self.dispatched]
         self._write_queues(folder / "consumequeue", known)
-        self._write_index(folder / "index", known)
+        self._write_index(folder / "index", [(at, piece) for at, piece in known if at >= self.indexed_from])
         newest = max((piece["store_timestamp"] for _, piece in known), default=0)
         times = dict.fromkeys(("physic_msg_timestamp", "logics_msg_timestamp"), newest)
         fields = {part.name: times.get(part.name, 0) for part in Checkpoint.subcons}

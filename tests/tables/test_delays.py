@@ -8,16 +8,19 @@ from typing import Any
 
 import pytest
 
+import rmqinspect.tables.delays
+import rmqinspect.tables.read_log
 from rmqinspect.rocksdb.unpack import has_rocksdict, unpacked
 from rmqinspect.schemas.consumequeue import QueueUnit
 from rmqinspect.schemas.timer import UNIT_SIZE
 from rmqinspect.store.model import Store
 from rmqinspect.tables.config import DELAY_OFFSETS
 from rmqinspect.tables.delays import DELAYS, DelayChoice, delays_table
+from rmqinspect.tables.read_log import fold_log
 from rmqinspect.tables.table import Request
 from tests.support import oracle
 from tests.support.building import lay, pad, record
-from tests.support.side_tables import BROKERS, ROCKSDB, broker, milliseconds, rows, store_of, write
+from tests.support.side_tables import BROKERS, ROCKSDB, broker, milliseconds, rows, rows_of_broker, store_of, write
 
 WAITING = delays_table(DelayChoice(waiting=True))
 # Their timers were stopped in order, so what timermetrics counts is what waits.
@@ -104,9 +107,8 @@ def test_what_waits_is_the_same_without_a_pass_over_the_log(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in BROKERS if name not in ROCKSDB])
 def test_as_many_wait_as_delay_offsets_say(name: str) -> None:
-    store = broker(name)
-    told = {row["level"]: row["pending"] for row in rows(DELAY_OFFSETS, store)}
-    waiting = Counter(row["level"] for row in rows(WAITING, store) if row["level"] is not None)
+    told = {row["level"]: row["pending"] for row in rows_of_broker(DELAY_OFFSETS, name)}
+    waiting = Counter(row["level"] for row in rows_of_broker(WAITING, name) if row["level"] is not None)
     assert {level: waiting[level] for level in told} == told
 
 
@@ -114,7 +116,7 @@ def test_as_many_wait_as_delay_offsets_say(name: str) -> None:
 def test_as_many_pop_messages_wait_as_the_broker_counted(name: str) -> None:
     """Of users' topics the count is wrong: an order to delete lowers it whether it has an effect or not."""
     counted = oracle.truth("broker", name)["timer"]["timing_count"]
-    waiting = Counter(row["real_topic"] for row in rows(WAITING, broker(name)) if row["system"])
+    waiting = Counter(row["real_topic"] for row in rows_of_broker(WAITING, name) if row["system"])
     assert waiting == {topic: count for topic, count in counted.items() if topic.startswith("rmq_sys_")}
 
 
@@ -259,7 +261,9 @@ def delivered(name: str, level: int = 3, **fields: Any) -> dict[str, Any]:
     return delayed(name, level) | {"topic": "orders", "queue_id": 1, "store_timestamp": STORED + 10 * SECOND} | fields
 
 
-def small_store(root: Path, *records: dict[str, Any], offsets: dict[int, int] | None = None, later: int = 60) -> Store:
+def small_store(
+    root: Path, *records: dict[str, Any], offsets: dict[int, int] | None = None, later: int = 60, delay: int = 10
+) -> Store:
     """Write records, the queue of level 3, delay offsets, and a last record `later` seconds after the first."""
     last = {"topic": "other", "store_timestamp": STORED + later * SECOND}
     raw = lay([*records, last])
@@ -268,7 +272,7 @@ def small_store(root: Path, *records: dict[str, Any], offsets: dict[int, int] | 
     for fields in records:
         size = len(record(**fields))
         if fields["topic"] == "SCHEDULE_TOPIC_XXXX" and fields["queue_id"] == 2:
-            due = fields["store_timestamp"] + 10 * SECOND
+            due = fields["store_timestamp"] + delay * SECOND
             units.append(QueueUnit.build({"physical_offset": at, "size": size, "tags_code": due}))
         at += size
     write(root, f"consumequeue/SCHEDULE_TOPIC_XXXX/2/{0:020}", pad(b"".join(units), 6000))
@@ -297,18 +301,77 @@ def test_now_is_the_last_activity_unless_a_time_is_given(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "fields",
+    ("fields", "state"),
     [
-        {"topic": "payments"},
-        {"reconsume_times": 1},
-        {"born_timestamp": 1},
-        {"properties": {"UNIQ_KEY": "a", "DELAY": "4"}},
-        {"properties": {"UNIQ_KEY": "b", "DELAY": "3"}},
-        {"properties": {"UNIQ_KEY": "a"}},
+        ({"topic": "payments"}, "lost"),
+        ({"properties": {"UNIQ_KEY": "b", "DELAY": "3"}}, "lost"),
+        ({"properties": {}}, "lost"),
+        # The same id, but sent or sent back at another time.
+        ({"reconsume_times": 1}, "unknown"),
+        ({"born_timestamp": 1}, "unknown"),
+        # The same message: what else a copy says is up to its writer.
+        ({"properties": {"UNIQ_KEY": "a", "DELAY": "4"}}, "delivered"),
+        ({"properties": {"UNIQ_KEY": "a"}}, "delivered"),
+        ({"properties": {"REAL_TOPIC": "orders", "WAIT": "false", "UNIQ_KEY": "a", "REAL_QID": "1"}}, "delivered"),
+        ({"properties": {"UNIQ_KEY": "a", "x": "1"}, "queue_id": 3}, "delivered"),
     ],
 )
-def test_a_copy_has_topic_id_level_and_counts_of_its_original(tmp_path: Path, fields: dict[str, Any]) -> None:
-    assert shown(small_store(tmp_path, delayed("a"), delivered("a", **fields), offsets={3: 1})) == [("a", "lost", 0)]
+def test_lost_is_what_has_no_record_of_its_id_in_its_topic(tmp_path: Path, fields: dict[str, Any], state: str) -> None:
+    store = small_store(tmp_path, delayed("a"), delivered("a", **fields), offsets={3: 1})
+    (row,) = delays_of(store)
+    assert row["state"] == state
+    assert (row["delivered_physical_offset"] is not None) == (state == "delivered")
+    assert (row["reason"] is None) == (state == "delivered")
+
+
+@pytest.mark.parametrize(
+    ("fields", "state"),
+    [({}, "delivered"), ({"body": b"another"}, "lost"), ({"born_timestamp": 1}, "lost"), ({"topic": "other"}, "lost")],
+)
+def test_without_an_id_body_and_born_time_tell_the_copy(tmp_path: Path, fields: dict[str, Any], state: str) -> None:
+    original = delayed("a", properties={"DELAY": "3", "REAL_TOPIC": "orders", "REAL_QID": "1"}, body=b"one")
+    copy = delivered("a", properties={"x": "1"}, body=b"one") | fields
+    assert shown(small_store(tmp_path, original, copy, offsets={3: 1})) == [(None, state, int(state == "delivered"))]
+
+
+def test_a_copy_of_another_writer_proves_a_delivery_that_no_offset_tells(tmp_path: Path) -> None:
+    """Its offsets are written every few seconds: a kill leaves old ones."""
+    copy = delivered("b", properties={"UNIQ_KEY": "b"})
+    records = [delivered("a", properties={"UNIQ_KEY": "a"}), delayed("a"), delayed("b"), copy]
+    assert shown(small_store(tmp_path, *records, offsets={3: 0})) == [("a", "overdue", 0), ("b", "delivered", 1)]
+
+
+def test_a_second_pass_tells_nothing_twice(tmp_path: Path) -> None:
+    store = small_store(tmp_path, delayed("a"), delivered("b"), delayed("c"), offsets={3: 2})
+    erase(tmp_path, len(lay([delayed("a")])), 20)
+    told: list[Any] = []
+    request = Request(on_gap=lambda *gap: told.append(gap), on_unreadable=told.append, on_remark=told.append)
+    assert [row["state"] for row in rows(DELAYS, store_of(tmp_path), request)] == ["unknown", "lost"]
+    assert len(told) == len(set(told))
+    assert store.segments
+
+
+@pytest.mark.parametrize("copied", [True, False])
+def test_for_what_is_due_the_log_is_read_again_from_that_time_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copied: bool
+) -> None:
+    """Another writer's copy, without the level, is found behind the first records of about that time."""
+    before = [{"topic": "other", "store_timestamp": STORED - 300 * SECOND}] * 40
+    copies = [delivered("a", properties={"UNIQ_KEY": "a"})] if copied else []
+    waits = delayed("a", store_timestamp=STORED - 400 * SECOND)
+    store = small_store(tmp_path, waits, *before, *copies, offsets={3: 0}, delay=400)
+    asked: list[tuple[int, int] | None] = []
+
+    def fold(store: Store, request: Request, new: Any) -> Any:
+        asked.append(request.offsets)
+        return fold_log(store, request, new)
+
+    monkeypatch.setattr(rmqinspect.tables.read_log, "SPLIT_SIZE", 1 << 10)
+    monkeypatch.setattr(rmqinspect.tables.delays, "fold_log", fold)
+    assert [state for _, state, _ in shown(store)] == ["delivered" if copied else "overdue"]
+    first, again = asked
+    assert first is None and again is not None
+    assert len(lay([delayed("a"), *before[:20]])) < again[0] <= len(lay([delayed("a"), *before]))
 
 
 def test_a_copy_stands_behind_its_original(tmp_path: Path) -> None:

@@ -24,8 +24,8 @@ from rmqinspect.store.model import Store
 from rmqinspect.tables.log import GAPS_TABLE, MESSAGES_TABLE, SEGMENTS_TABLE
 from rmqinspect.tables.messages import SCHEMA
 from rmqinspect.tables.table import Request, Table
-from rmqinspect.verify.code_groups import GAPS as CODES_OF_GAPS
-from rmqinspect.verify.options import VerifyOptions
+from rmqinspect.verify.codes import GAPS as CODES_OF_GAPS
+from rmqinspect.verify.result import VerifyOptions
 from rmqinspect.verify.run import verify
 from tests.support import oracle
 from tests.support.building import lay, write_segment

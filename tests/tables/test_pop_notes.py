@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rmqinspect.store.discover import open_store
-from rmqinspect.tables import pop_notes
+from rmqinspect.tables import groups as pop_notes
 from rmqinspect.tables.groups import GROUPS
 from rmqinspect.tables.table import Request
 from tests.support import oracle

@@ -7,17 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-import rmqinspect.consumequeue.units
+import rmqinspect.consumequeue.bounds
+from rmqinspect.broker.eras import searches_minimum
 from rmqinspect.codec.layout import dtype_of
-from rmqinspect.consumequeue.units import find_unit, queue_ends, survey_queues
+from rmqinspect.consumequeue.bounds import QueueSummary, queue_ends, survey_queues
+from rmqinspect.consumequeue.units import find_unit
+from rmqinspect.errors import Unreadable
 from rmqinspect.schemas.consumequeue import PRE_BLANK, BatchUnit, ExtHead, QueueUnit
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
-from rmqinspect.tables.arrow import BATCH_ROWS
 from rmqinspect.tables.config import SUBSCRIPTION_GROUPS, TOPICS
 from rmqinspect.tables.groups import GROUPS
-from rmqinspect.tables.queues import QUEUE_UNITS, QUEUES
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.pointers import QUEUE_UNITS, QUEUES
+from rmqinspect.tables.table import BATCH_ROWS, Request
 from tests.support import oracle
 from tests.support.side_tables import (
     CUT,
@@ -65,10 +67,7 @@ def test_queues_begin_and_end_where_the_broker_says(name: str) -> None:
     assert found.keys() == truth.keys()
     for key, row in truth.items():
         assert found[key]["max_offset"] == row["max"]
-        if name == "retention-4.9.7" and found[key]["min_offset"] == row["max"]:
-            assert row["min"] == 0  # 4.x leaves 0 where all units of a queue have expired
-        else:
-            assert found[key]["min_offset"] == row["min"]
+        assert found[key]["min_offset"] == row["min"]  # 4.x leaves 0 where all units of a queue have expired
 
 
 @pytest.mark.parametrize("name", FILE_QUEUES)
@@ -85,9 +84,13 @@ def test_the_last_store_timestamp_is_that_of_the_last_record_served(name: str) -
 
 
 @pytest.mark.parametrize("name", ROCKSDB)
-def test_queues_and_configuration_in_rocksdb_give_no_rows(name: str) -> None:
+def test_queues_and_configuration_in_rocksdb_are_not_called_empty(name: str) -> None:
     for table in (QUEUES, QUEUE_UNITS, TOPICS, SUBSCRIPTION_GROUPS, GROUPS):
-        assert rows(table, broker(name)) == []
+        with pytest.raises(Unreadable, match="not read: RocksDB"):
+            rows(table, broker(name))
+        told: list[str] = []
+        assert rows(table, broker(name), Request(on_unreadable=told.append)) == []
+        assert len(told) == 1
 
 
 @pytest.mark.parametrize("name", UNDAMAGED)
@@ -121,31 +124,39 @@ def case_exit(name: str) -> str:
     return variant
 
 
+def looked_at(store: Store) -> list[QueueSummary]:
+    return list(queue_ends(store, searches_minimum(store)))
+
+
+def surveyed(store: Store) -> list[QueueSummary]:
+    return list(survey_queues(store, searches_minimum(store)))
+
+
 @pytest.mark.parametrize("name", ["none-4.7.1-r", "none-5.3.3-r"])
-def test_after_retention_the_minimum_is_the_first_message_that_is_still_there(name: str) -> None:
+def test_after_retention_the_minimum_is_the_brokers_and_the_first_kept_message_is_told_apart(name: str) -> None:
     store, truth = crash(name), oracle.truth("crash", name)
     start = truth["after_load"]["min_phy"]
     loaded = {(row["topic"], row["queue_id"]): row for row in truth["after_load"]["queues"]}
     differing = 0
-    for queue in survey_queues(store):
+    for queue in surveyed(store):
         row = loaded[queue.topic, queue.queue_id]
         there = [unit[0] for unit in row["units"] if unit[1] >= start]
-        assert queue.min_offset == (there[0] if there else row["max_offset"])
+        assert queue.min_offset == row["min_offset"]
+        assert queue.first_kept == (there[0] if there else row["max_offset"])
         # The broker looks in the first file only: with none there its minimum stays 0.
-        differing += queue.min_offset != row["min_offset"]
-        assert row["min_offset"] in (0, queue.min_offset)
+        differing += queue.min_offset != queue.first_kept
     assert differing == 2
 
 
 @pytest.mark.parametrize("name", [*FILE_QUEUES, *(("crash:" + name) for name in UNDAMAGED)])
 def test_the_quick_look_agrees_with_the_full_survey(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     store = crash(name.removeprefix("crash:")) if name.startswith("crash:") else broker(name)
-    exact = list(survey_queues(store))
-    assert list(queue_ends(store)) == exact
+    exact = surveyed(store)
+    assert looked_at(store) == exact
     # Everything is short here; small pages make the searching part do the work.
-    monkeypatch.setattr(rmqinspect.consumequeue.units, "SHORT_FILE", -1)
-    monkeypatch.setattr(rmqinspect.consumequeue.units, "PAGE", 100)
-    assert list(queue_ends(store)) == exact
+    monkeypatch.setattr(rmqinspect.consumequeue.bounds, "_SHORT", -1)
+    monkeypatch.setattr(rmqinspect.consumequeue.bounds, "_PAGE_OF_LOOK", 100)
+    assert looked_at(store) == exact
 
 
 BLANK = QueueUnit.build(PRE_BLANK)
@@ -159,7 +170,7 @@ def test_a_hole_garbage_filler_and_trailing_bytes(tmp_path: Path) -> None:
     found = [(row["queue_offset"], row["physical_offset"], row["kind"]) for row in rows(QUEUE_UNITS, store)]
     assert found == [(7, 0, "pre_blank"), (8, 100, "message"), (10, -5, "message"), (11, 200, "message")]
     [queue] = rows(QUEUES, store)
-    assert (queue["min_offset"], queue["max_offset"], queue["units"]) == (8, 12, 2)
+    assert (queue["min_offset"], queue["max_offset"], queue["units"]) == (7, 9, 2)  # as a broker reads it
     assert (queue["first_physical_offset"], queue["last_physical_offset"]) == (100, 200)
     assert queue["last_store_timestamp"] is None
     assert queue["records"] is None
@@ -168,9 +179,9 @@ def test_a_hole_garbage_filler_and_trailing_bytes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("raw", "ends"),
-    [(b"", (7, 7)), (UNUSED * 3, (7, 7)), (BLANK * 2 + UNUSED, (9, 9)), (b"\1" * 19, (7, 7))],
+    [(b"", (0, 7)), (UNUSED * 7, (0, 7)), (BLANK * 2 + UNUSED * 5, (7, 9)), (b"\1" * 19, (0, 7))],
 )
-def test_a_queue_without_a_message_has_min_and_max_alike(
+def test_the_ends_of_a_queue_without_a_message(
     tmp_path: Path, raw: bytes, ends: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path, "consumequeue/T/0/00000000000000000140", raw)
@@ -178,8 +189,8 @@ def test_a_queue_without_a_message_has_min_and_max_alike(
     [queue] = rows(QUEUES, store)
     assert (queue["min_offset"], queue["max_offset"]) == ends
     assert (queue["units"], queue["first_physical_offset"]) == (0, None)
-    monkeypatch.setattr(rmqinspect.consumequeue.units, "SHORT_FILE", -1)
-    assert list(queue_ends(store)) == list(survey_queues(store))
+    monkeypatch.setattr(rmqinspect.consumequeue.bounds, "_SHORT", -1)
+    assert looked_at(store) == surveyed(store)
 
 
 def long_queue(root: Path, count: int, start: int = 0, segment: int = 0) -> Store:
@@ -197,8 +208,8 @@ def long_queue(root: Path, count: int, start: int = 0, segment: int = 0) -> Stor
 @pytest.mark.parametrize("count", [1, 204, 205, 5_000, 299_999, 300_000, 300_001])
 def test_long_queues_are_looked_at_and_surveyed_alike(tmp_path: Path, count: int) -> None:
     store = long_queue(tmp_path, count, segment=min(count // 2 * 100 + 50, 10**9))
-    [queue] = queue_ends(store)
-    assert [queue] == list(survey_queues(store))
+    [queue] = looked_at(store)
+    assert [queue] == surveyed(store)
     assert (queue.max_offset, queue.units) == (count, count)
     assert queue.min_offset == (count // 2 + 1 if count > 1 else 1)
     assert find_unit(queue.files, count - 1) == ((count - 1) * 100, 100)
@@ -247,8 +258,8 @@ def test_a_batch_queue_counts_messages_and_survives_extreme_numbers(tmp_path: Pa
     write(tmp_path, "batchconsumequeue/T/0/00000000000000000000", raw)
     store = store_of(tmp_path)
     [queue] = rows(QUEUES, store)
-    assert (queue["kind"], queue["min_offset"], queue["max_offset"]) == ("batch", 0, 2**63 - 1)
-    [summary] = queue_ends(store)
+    assert (queue["kind"], queue["min_offset"], queue["max_offset"]) == ("batch", 0, -(2**63) + 32766)  # Java's sum
+    [summary] = looked_at(store)
     assert [find_unit(summary.files, number) for number in (0, 3, 4, 5)] == [
         (10, 50),
         (10, 50),

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rmqinspect.codec.hashes import java_string_hash
-from rmqinspect.commitlog.records_at import records_at
+from rmqinspect.codec.java import java_string_hash
+from rmqinspect.commitlog.records import records_at
 from rmqinspect.schemas.timer import UNIT_SIZE
 from rmqinspect.store.model import Store
+from rmqinspect.tables.pointers import TIMER_UNITS
 from rmqinspect.tables.table import Request
-from rmqinspect.tables.timer_units import TIMER_UNITS
 from tests.support import oracle
 from tests.support.building import lay, record, write_segment
 from tests.support.side_tables import BROKERS, broker, milliseconds, rows, store_of

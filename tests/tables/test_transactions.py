@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-import rmqinspect.broker.transactions
 from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.store.model import Store
 from rmqinspect.tables.table import Request
@@ -42,13 +41,6 @@ def test_each_transaction_is_as_its_producer_saw_it(name: str) -> None:
         assert mine["commits"] == (row["copies_in_schedule_topic"] or row["copies_in_real_topic"])
         assert mine["check_times"] >= row["checks_seen_by_producer"]
         assert mine["kept_in"] == "half_topic"
-
-
-def test_slices_of_any_size_give_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = transactions(broker("main-5.3.3"))
-    monkeypatch.setattr(rmqinspect.broker.transactions, "_SLICE", 3)
-    assert max(row["copies"] for row in whole) > 1
-    assert transactions(broker("main-5.3.3")) == whole
 
 
 @pytest.mark.parametrize("name", WITH_TRANSACTIONS)

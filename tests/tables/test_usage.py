@@ -11,18 +11,16 @@ import numpy as np
 import pytest
 
 import rmqinspect.tables.read_log
-from rmqinspect.broker.record_kinds import KINDS, kind_of
+from rmqinspect.broker.copies import RECORD_KINDS, record_kind
 from rmqinspect.commitlog.splits import Split
 from rmqinspect.store.model import Segment, Store
 from rmqinspect.tables import tally, usage_fold
-from rmqinspect.tables.fold import folds_in
-from rmqinspect.tables.inflow import inflow_of
 from rmqinspect.tables.log import MESSAGES_TABLE, SEGMENTS_TABLE
+from rmqinspect.tables.read_log import folds_of, splits_in
 from rmqinspect.tables.redact import parse_redaction
-from rmqinspect.tables.sample import WINDOW, Sample, plan_sample
 from rmqinspect.tables.table import Request
-from rmqinspect.tables.usage import DIMENSIONS, USAGE, usage_batches
-from rmqinspect.tables.usage_fold import UsageFold, UsageSums, read_usage
+from rmqinspect.tables.usage import DIMENSIONS, USAGE, inflow_of, usage_batches
+from rmqinspect.tables.usage_fold import WINDOW, Sample, UsageFold, UsageSums, plan_sample, read_usage
 from tests.support.building import lay, record, write_segment
 from tests.support.side_tables import broker, crash, rows, store_of
 
@@ -48,7 +46,7 @@ def values_of(row: dict[str, Any], store: Store) -> Iterator[tuple[str, Any, Any
     segment = store.segment_at(row["physical_offset"])
     assert segment is not None
     yield "content", "records", None
-    yield "kind", kind_of(row["topic"], transaction), None
+    yield "kind", record_kind(row["topic"], transaction), None
     yield "topic", row["topic"], None
     yield "queue", row["topic"], row["queue_id"]
     yield "tag", row["tags"], None
@@ -113,7 +111,7 @@ def test_records_that_are_not_chosen_count_as_content_only() -> None:
 
 
 def test_kinds_are_told_by_topic_then_by_transaction() -> None:
-    assert [kind_of("orders", transaction) for transaction in range(4)] == ["normal", "half", "commit", "rollback"]
+    assert [record_kind("orders", transaction) for transaction in range(4)] == ["normal", "half", "commit", "rollback"]
     topics = {
         "RMQ_SYS_TRANS_HALF_TOPIC": "half",
         "RMQ_SYS_TRANS_OP_HALF_TOPIC": "op",
@@ -125,8 +123,8 @@ def test_kinds_are_told_by_topic_then_by_transaction() -> None:
         "TBW102": "system",
     }
     for topic, kind in topics.items():
-        assert kind_of(topic, 2) == kind
-    assert {*topics.values(), "normal", "commit", "rollback"} == set(KINDS)
+        assert record_kind(topic, 2) == kind
+    assert {*topics.values(), "normal", "commit", "rollback"} == set(RECORD_KINDS)
 
 
 def log_of(tmp_path: Path, count: int) -> Store:
@@ -213,9 +211,9 @@ def test_the_sums_of_another_process_can_be_joined() -> None:
     """Hashes differ from process to process."""
     store = broker("main-5.3.3")
     sums = UsageSums(store)
-    for part in folds_in(store.segments, Request(), UsageFold):
-        fold = pickle.loads(pickle.dumps(part.fold))
+    for made, account in folds_of(splits_in(store.segments, Request()), Request(), UsageFold):
+        fold = pickle.loads(pickle.dumps(made))
         fold.queues.keys._seed ^= 1  # as if made elsewhere
-        sums.join(part.account.segment, fold)
+        sums.join(account.segment, fold)
     found = [row for batch in usage_batches(sums.usage({})) for row in batch.to_pylist() if row["dimension"] == "queue"]
     assert found == [row for row in rows(USAGE, store) if row["dimension"] == "queue"]

@@ -6,10 +6,12 @@ below are what all of them, or the named ones, did.
 
 import json
 import random
+import shutil
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from shutil import rmtree
 from tempfile import TemporaryDirectory
 
 import pytest
@@ -17,10 +19,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmqinspect.config.shapes import KINDS
+from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.store.discover import open_store
 from rmqinspect.verify.config.files import check_configs
 from rmqinspect.verify.findings import Finding
+from rmqinspect.verify.result import VerifyOptions
+from rmqinspect.verify.run import verify
 from tests.support import oracle
+from tests.support.rocksdb import needs_rocksdict
 from tests.support.side_tables import BROKERS, broker, store_of, write
 
 TOPIC = (
@@ -61,7 +67,12 @@ def place(kind: str) -> str:
 
 
 def found(root: Path) -> list[Finding]:
-    return list(check_configs(store_of(root)))
+    """Return what is wrong with the files that are there."""
+    return [finding for finding in check_configs(store_of(root)) if finding.code != "ST-CONFIG-GONE"]
+
+
+def gone(root: Path) -> list[Finding]:
+    return [finding for finding in check_configs(store_of(root)) if finding.code == "ST-CONFIG-GONE"]
 
 
 def only(root: Path) -> Finding:
@@ -470,3 +481,127 @@ def test_references_cannot_make_a_small_file_a_large_one(tmp_path: Path) -> None
     assert "has no target" in only(tmp_path).message
     write(tmp_path, OFFSETS, table(b'{"A@G":{0:1},"B@G":{"$ref":"$.offsetTable.A@G"}}'))
     assert found(tmp_path) == []
+
+
+# --- files that are gone --------------------------------------------------------------------------
+
+
+def without(name: str, target: Path, *files: str) -> Path:
+    """Copy a broker's store without these files of `config/` and their copies."""
+    root = oracle.copy("broker", name, target)
+    for path in (root / "config").iterdir():
+        if path.name.removesuffix(".bak") in files:
+            path.unlink()
+    return root
+
+
+@pytest.mark.parametrize("name", ["main-4.7.1", "lmq-5.3.3", "halt-5.5.0"])
+@pytest.mark.parametrize(
+    ("files", "proof"),
+    [
+        (("topics.json",), "topics with queues: "),
+        (("consumerOffset.json", "lmqConsumerOffset.json"), "groups in subscriptionGroup.json: g_all_1, …"),
+        (("subscriptionGroup.json",), "groups with consumer offsets: g_all_1, …"),
+        (("delayOffset.json",), "delay levels with queues"),
+    ],
+)
+def test_a_file_that_others_prove_is_gone(name: str, files: tuple[str, ...], proof: str, tmp_path: Path) -> None:
+    root = without(name, tmp_path, *files)
+    [finding] = gone(root)
+    assert found(root) == []
+    assert (finding.severity, finding.file) == ("warning", f"config/{files[0]}")
+    assert finding.expected is not None
+    assert proof in finding.expected
+
+
+def test_what_groups_gave_back_proves_both_of_their_files(tmp_path: Path) -> None:
+    root = without("main-4.9.7", tmp_path, "consumerOffset.json", "subscriptionGroup.json")
+    assert [finding.expected for finding in gone(root)] == [
+        "the file, because of 3 topics of what groups gave back: %DLQ%g_dlq_1, …",
+        "the file, because of 3 topics of what groups gave back: %DLQ%g_dlq_1, …",
+    ]
+
+
+def test_a_broker_that_no_group_came_to_has_no_groups_to_save(tmp_path: Path) -> None:
+    write(tmp_path, "config/topics.json", WHOLE["topics.json"])
+    write(tmp_path, "config/delayOffset.json", WHOLE["delayOffset.json"])
+    write(tmp_path, "consumequeue/A/0/00000000000000000000", bytes(40))
+    assert gone(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("left", "ends", "lost"),
+    [
+        ((), "killed", []),
+        ((), "stopped", ["config/consumerOffset.json"]),
+        ((), "gave back", ["config/consumerOffset.json", "config/delayOffset.json"]),
+        (("consumerOffset.json", "consumerFilter.json"), "stopped", []),
+        (("consumerOffset.json", "consumerFilter.json"), "gave back", ["config/delayOffset.json"]),
+    ],
+)
+@pytest.mark.parametrize("name", ["main-4.7.1", "main-4.9.7"])
+def test_a_broker_that_ended_in_its_first_seconds_lost_no_file(
+    name: str, left: tuple[str, ...], ends: str, lost: list[str], tmp_path: Path
+) -> None:
+    """Timers save offsets after 10 s; a stop in order up to 4.9.2 saves those of consumers, not those of delays.
+
+    What a group gave back comes again after 10 s at the earliest, so that broker lived longer.
+    """
+    root = oracle.copy("broker", name, tmp_path)
+    for path in (root / "config").iterdir():
+        if path.name not in ("topics.json", "subscriptionGroup.json", *left):
+            path.unlink()
+    for path in (root / "consumequeue").iterdir():
+        if path.name.startswith("%RETRY%") and ends != "gave back":
+            shutil.rmtree(path)
+    (root / "abort").unlink(missing_ok=True)
+    if ends != "stopped":
+        (root / "abort").touch()
+    assert [finding.file for finding in gone(root)] == lost
+
+
+@needs_rocksdict
+def test_delays_are_gone_where_consumer_offsets_are_in_rocksdb(tmp_path: Path) -> None:
+    with unpacked(open_store([str(without("rocksdb-5.3.3", tmp_path, "delayOffset.json"))])) as store:
+        [finding] = check_configs(store)
+    assert (finding.code, finding.file) == ("ST-CONFIG-GONE", "config/delayOffset.json")
+
+
+def test_a_deleted_topic_misses_no_units_where_topics_are_gone(tmp_path: Path) -> None:
+    """The broker of this store deleted a topic; its records are still in the log."""
+    root = without("main-4.9.7", tmp_path, "topics.json")
+    codes = {row.code for row in verify(open_store([str(root)]), VerifyOptions(jobs=1)).findings.rows}
+    assert "ST-CONFIG-GONE" in codes
+    assert "CQ-MISSING" not in codes
+
+
+@pytest.mark.parametrize("emptied", [False, True])
+@pytest.mark.parametrize("name", ["main-4.7.1", "main-4.9.7", "lmq-5.3.3", "halt-5.5.0"])
+def test_the_whole_folder_is_gone_where_queues_prove_a_broker(name: str, emptied: bool, tmp_path: Path) -> None:
+    """Dead letters come from a broker only: a store class alone does not write them."""
+    root = oracle.copy("broker", name, tmp_path)
+    rmtree(root / "config")
+    if emptied:
+        (root / "config").mkdir()
+    assert {row.file for row in gone(root)} == {
+        f"config/{file}"
+        for file in ("topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json")
+    }
+    codes = {row.code for row in verify(open_store([str(root)]), VerifyOptions(jobs=1)).findings.rows}
+    assert "CQ-MISSING" not in codes
+
+
+@pytest.mark.parametrize("name", ["base-4.2.0-clean", "base-4.9.7-halt", "base-5.3.3-clean"])
+def test_a_store_class_without_a_broker_lost_no_folder(name: str, tmp_path: Path) -> None:
+    """Its queues of %RETRY% and SCHEDULE_TOPIC_XXXX prove no broker."""
+    root = oracle.copy("crash", name, tmp_path)
+    assert list((root / "consumequeue").glob("%RETRY%*"))
+    assert gone(root) == []
+
+
+def test_a_copy_of_the_log_lost_no_folder(tmp_path: Path) -> None:
+    root = oracle.copy("broker", "main-4.9.7", tmp_path)
+    for path in root.iterdir():
+        if path.is_dir() and path.name != "commitlog":
+            rmtree(path)
+    assert gone(root) == []

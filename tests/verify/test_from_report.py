@@ -126,18 +126,22 @@ def refusal(run: Run, path: Path) -> str:
     ("path", "value", "words"),
     [
         (("schema_version",), 2, "a report with a schema version other than 1"),
-        (("findings", 0, "offset"), "1", "findings[0].offset is a text, not a number"),
-        (("findings", 0, "offset"), True, "findings[0].offset is true or false, not a number"),
-        (("findings", 0, "offset"), 1.5, "findings[0].offset is no whole number, not a number"),
-        (("findings", 0, "severity"), "fatal", "findings[0].severity is not error, warning or info"),
-        (("findings", 0, "code"), "\x1b[2J", "findings[0].code is not a code"),
-        (("findings", 0, "queue_id"), 1 << 40, "findings[0].queue_id is not a queue id"),
-        (("findings", 0, "store_timestamp"), "yesterday", "findings[0].store_timestamp is not a time"),
-        (("findings", 0, "message"), None, "findings[0].message is null, not a text"),
-        (("findings",), {}, "findings is an object, not a list"),
-        (("counts", "CL-CRC-BODY"), [], "counts.CL-CRC-BODY is a list, not a number"),
-        (("run", "ended"), "2026-01-01T00:00:00+01:00", "run.ended is not a time"),
-        (("custody", "files", 0, "size"), None, "custody.files[0].size is null, not a number"),
+        (("findings", 0, "offset"), "1", "Expected `int | null`, got `str` - at `$.findings[0].offset`"),
+        (("findings", 0, "offset"), True, "Expected `int | null`, got `bool` - at `$.findings[0].offset`"),
+        (("findings", 0, "offset"), 1.5, "Expected `int | null`, got `float` - at `$.findings[0].offset`"),
+        (("findings", 0, "severity"), "fatal", "Invalid enum value 'fatal' - at `$.findings[0].severity`"),
+        (
+            ("findings", 0, "code"),
+            "\x1b[2J",
+            "Expected `str` matching regex '^[A-Z0-9]+(-[A-Z0-9]+)*\\\\Z' - at `$.findings[0].code`",
+        ),
+        (("findings", 0, "queue_id"), 1 << 40, "Expected `int` <= 2147483647 - at `$.findings[0].queue_id`"),
+        (("findings", 0, "store_timestamp"), "yesterday", "store_timestamp is not a time - at `$.findings[0]`"),
+        (("findings", 0, "message"), None, "Expected `str`, got `null` - at `$.findings[0].message`"),
+        (("findings",), {}, "Expected `array`, got `object` - at `$.findings`"),
+        (("counts", "CL-CRC-BODY"), [], "Expected `int`, got `array` - at `$.counts[...]`"),
+        (("run", "ended"), "2026-01-01T00:00:00+01:00", "ended is not a time - at `$.run`"),
+        (("custody", "files", 0, "size"), None, "Expected `int`, got `null` - at `$.custody.files[0].size`"),
     ],
 )
 def test_a_wrong_field_is_named(run: Run, tmp_path: Path, path: tuple[Any, ...], value: Any, words: str) -> None:
@@ -165,7 +169,9 @@ def test_a_file_that_is_no_report_is_refused(run: Run, tmp_path: Path) -> None:
     for name, content in wrong.items():
         (tmp_path / name).write_text(content)
         assert "not a report of verify" in refusal(run, tmp_path / name)
-    assert refusal(run, tmp_path / "old.json").endswith("it has no field summary, or is of an earlier version")
+    assert refusal(run, tmp_path / "old.json").endswith(
+        "not a complete report of verify, or of an earlier version: Object missing required field `summary`"
+    )
     status, out, err = run("--from", tmp_path / "nowhere")
     assert (status, out, err.count("\n")) == (4, "", 1)
 

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmqinspect.consumequeue.units import survey_queues
+from rmqinspect.broker.eras import searches_minimum
+from rmqinspect.consumequeue.bounds import survey_queues
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
 from rmqinspect.topics import SCHEDULE_TOPIC
-from rmqinspect.verify.config.groups import Ends, check_groups
+from rmqinspect.verify.config.files import Ends, check_groups
 from rmqinspect.verify.findings import Finding
 from tests.support import oracle
 from tests.support.side_tables import BROKERS, ROCKSDB, broker, store_of, write
@@ -25,7 +26,8 @@ OFFSETS = "config/consumerOffset.json"
 
 
 def ends_of(store: Store) -> Ends:
-    return {(queue.topic, queue.queue_id): (queue.min_offset, queue.max_offset) for queue in survey_queues(store)}
+    queues = survey_queues(store, searches_minimum(store))
+    return {(queue.topic, queue.queue_id): (queue.first_kept, queue.max_offset) for queue in queues}
 
 
 def config(root: Path, offsets: Mapping[str, Any], topics: Mapping[str, int] | None = None) -> None:
@@ -202,9 +204,9 @@ def test_an_offset_that_retention_overtook_is_info(tmp_path: Path) -> None:
         ("ST-GROUP-LOST", "info", 0),
         ("ST-GROUP-LOST", "info", -7),
     ]
-    assert findings[0].message == "group G resumes at 4, but its queue begins at 5: 1 message deleted before delivery"
-    assert "5 messages deleted" in findings[1].message
-    assert "5 messages deleted" in findings[2].message
+    assert findings[0].message == "group G resumes at 4, but its queue begins at 5: 1 message gone before delivery"
+    assert "5 messages gone" in findings[1].message
+    assert "5 messages gone" in findings[2].message
     assert findings[0].expected == "at least 5"
 
 

@@ -20,17 +20,23 @@ from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store, StoreFile
 from rmqinspect.store.reader import open_file
 from rmqinspect.verify.findings import Finding
-from rmqinspect.verify.index import chains as index_chains
+from rmqinspect.verify.index import survey as index_chains
 from rmqinspect.verify.index import survey as index_files
-from rmqinspect.verify.index.entries import entry_windows, time_fits
-from rmqinspect.verify.index.header import check_index_headers
-from rmqinspect.verify.index.survey import IndexSurvey, check_header_times, check_index_sizes, survey_index
+from rmqinspect.verify.index.header import IndexFiles, check_index_headers, entry_windows
+from rmqinspect.verify.index.survey import IndexSurvey, check_header_times, check_index_files, survey_index
 from tests.support import oracle
 
 NAMES = ("index/20240520163015123", "index/20240520163015124", "index/20240520163015125")
 BEGIN = 1716193815123
 SMALL = Geometry(7, 12)
 EVERYTHING = np.array([0], np.int64)  # borders of a log in one split
+
+
+def sizes_of(store: Store) -> list[Finding]:
+    """Return the findings about lengths; files of these tests are alike, which is reported, too."""
+    return [
+        finding for finding in check_index_files(IndexFiles(store)) if finding.code not in ("IX-ORDER", "IX-DUPLICATE")
+    ]
 
 
 class Writer:
@@ -148,12 +154,12 @@ DAMAGED: dict[str, tuple[tuple[str, str | None, int | None, int], ...]] = {
 def test_real_index_files_have_the_findings_of_their_damage_and_no_others(family: oracle.Family) -> None:
     for name in oracle.cases(family):
         store = open_store([str(oracle.store(family, name))])
-        sizes = places(list(check_index_sizes(store)))
+        sizes = places(list(sizes_of(store)))
         surveys = [survey_index(index, EVERYTHING, 100) for index in read_index_files(store)]
         deep = [finding for found in surveys for finding in places(found.findings)]
         expected = list(DAMAGED.get(name, ()))
         assert sizes + deep == expected, name
-        assert sizes + places(list(check_index_headers(store))) == expected, name
+        assert sizes + places(list(check_index_headers(IndexFiles(store)))) == expected, name
 
 
 def test_the_runs_of_a_real_store_lead_each_entry_to_its_split() -> None:
@@ -207,7 +213,7 @@ CONFIG = "maxHashSlotNum=7\nmaxIndexNum=12\n"
 def test_a_length_is_that_of_the_settings(
     tmp_path: Path, files: list[bytes], config: str, wrong: dict[int, str | None]
 ) -> None:
-    found = list(check_index_sizes(store_of(tmp_path, *files, config=config)))
+    found = list(sizes_of(store_of(tmp_path, *files, config=config)))
     assert {NAMES.index(finding.file or ""): finding.expected for finding in found} == wrong
     assert [finding.found for finding in found] == [str(len(files[number])) for number in wrong]
     assert {finding.code for finding in found} <= {"IX-SIZE"}
@@ -217,12 +223,12 @@ def test_a_cut_file_is_told_by_its_length_alone(tmp_path: Path) -> None:
     cut = Writer()
     cut.raw = written().raw[: SMALL.entry_position(5)]
     store = store_of(tmp_path, GOOD, bytes(cut.raw))
-    [finding] = check_index_sizes(store)
+    [finding] = sizes_of(store)
     assert "4 of its 8 entries are cut off" in finding.message
     found = survey(cut.index(tmp_path))
     assert found.findings == []
     assert (found.used_entries, found.first_physical_offset) == (4, 500)
-    assert list(check_index_headers(store)) == []
+    assert list(check_index_headers(IndexFiles(store))) == []
 
 
 def test_a_cut_file_still_tells_a_broken_chain(tmp_path: Path) -> None:
@@ -291,7 +297,7 @@ def test_a_field_of_the_header_is_told_once(tmp_path: Path, change: Change) -> N
     is_short = change.field == "end_physical_offset" and change.value < 2500
     assert found.last_physical_offset == (2100 if is_short else 2500)
     store = store_of(tmp_path, GOOD, GOOD, bytes(writer.raw))
-    quick = [(row.code, row.offset, row.severity) for row in check_index_headers(store)]
+    quick = [(row.code, row.offset, row.severity) for row in check_index_headers(IndexFiles(store))]
     assert quick == (expected if change.quick else [])
 
 
@@ -301,7 +307,7 @@ def test_a_header_of_zeros_is_told_as_a_whole(tmp_path: Path) -> None:
     found = survey(writer.index(tmp_path))
     assert [(row.offset, row.length, row.expected) for row in found.findings] == [(0, 40, "8 entries")]
     assert (found.used_entries, found.first_physical_offset, found.last_physical_offset) == (8, 500, 2100)
-    assert len(list(check_index_headers(store_of(tmp_path, GOOD, bytes(writer.raw))))) == 1
+    assert len(list(check_index_headers(IndexFiles(store_of(tmp_path, GOOD, bytes(writer.raw)))))) == 1
 
 
 def test_a_header_of_zeros_is_told_where_nothing_else_is_known(tmp_path: Path) -> None:
@@ -317,7 +323,7 @@ def test_a_clock_that_was_set_back_is_a_warning_when_it_was_much(tmp_path: Path,
     writer = written(((1, 500, 0), (2, 500, seconds)))
     found = survey(writer.index(tmp_path))
     assert [row.severity for row in found.findings] == ["info"] * (seconds < -1)
-    assert [row.severity for row in check_index_headers(store_of(tmp_path, GOOD, bytes(writer.raw)))] == [
+    assert [row.severity for row in check_index_headers(IndexFiles(store_of(tmp_path, GOOD, bytes(writer.raw))))] == [
         row.severity for row in found.findings
     ]
 
@@ -357,7 +363,7 @@ def test_a_broker_that_is_killed_within_a_put_leaves_nothing_to_tell(
         index = writer.index(tmp_path)
         assert survey(index).findings == [], step
         Path(store.index_files[1].path).write_bytes(writer.raw)
-        assert list(check_index_headers(store)) == [], step
+        assert list(check_index_headers(IndexFiles(store))) == [], step
 
 
 def test_a_slot_ahead_of_the_header_that_is_of_no_put_is_told(tmp_path: Path) -> None:
@@ -614,39 +620,11 @@ def test_a_file_that_vanished_is_unread(tmp_path: Path) -> None:
 def test_a_file_that_the_system_cannot_read_costs_that_file_only(tmp_path: Path) -> None:
     store = store_of(tmp_path, GOOD, GOOD, GOOD[:-20])
     Path(store.index_files[0].path).unlink()
-    assert [finding.code for finding in check_index_sizes(store)] == ["ST-IO", "IX-SIZE"]
-    assert list(check_index_headers(store)) == []
+    assert [finding.code for finding in sizes_of(store)] == ["ST-IO", "IX-SIZE"]
+    assert list(check_index_headers(IndexFiles(store))) == []
 
 
-# --- times --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("seconds", "later", "begin", "first", "fits"),
-    [
-        (0, 999, BEGIN, False, True),  # a second is the resolution
-        (1, 999, BEGIN, False, False),
-        (1, 1000, BEGIN, False, True),
-        (0, 1000, BEGIN, False, False),
-        (0, -5000, BEGIN, False, True),  # the clock was set back
-        (-5, -5000, BEGIN, False, False),
-        (2**31 - 1, 10**13, BEGIN, False, True),
-        (0, 7000, 0, False, True),  # a file without a begin
-        (7, 7000, 0, False, False),
-        (40, 0, BEGIN, True, True),  # from the end of the file before
-        (-1, 0, BEGIN, True, False),
-    ],
-)
-def test_the_seconds_of_an_entry_are_those_of_its_record(
-    seconds: int, later: int, begin: int, first: bool, fits: bool
-) -> None:
-    found = time_fits(np.array([seconds]), begin, np.array([BEGIN + later]), np.array([first]))
-    assert found.tolist() == [fits]
-
-
-def test_times_that_overflow_are_no_fault() -> None:
-    times = np.array([-(2**63), 2**63 - 1], np.int64)
-    assert len(time_fits(np.zeros(2, np.int64), 2**63 - 1, times, np.zeros(2, np.bool_))) == 2
+# --- windows -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rows", [1, 2, 100])
@@ -706,7 +684,7 @@ def test_a_store_of_damaged_files_is_survived(tmp_path: Path, kind: str) -> None
         root = tmp_path / str(round_number)
         root.mkdir()
         store = store_of(root, GOOD, bytes(raw), bytes(raw[: len(raw) // 2]))
-        found = [*check_index_sizes(store), *check_index_headers(store)]
+        found = [*sizes_of(store), *check_index_headers(IndexFiles(store))]
         for index in read_index_files(store):
             found += survey_index(index, EVERYTHING, 100).findings
         assert {finding.code for finding in found} <= {"IX-SIZE", "IX-HEADER", "IX-CHAIN", "IX-DANGLING"}

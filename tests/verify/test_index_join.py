@@ -1,15 +1,19 @@
 """Index entries against the log: what each code shows, and what is close to it and no damage."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import rmqinspect.verify.run
-from rmqinspect.codec.hashes import index_hash
+from rmqinspect.codec.java import index_hash
 from rmqinspect.schemas.index import IndexEntry, IndexHeader, IndexSlot
+from rmqinspect.store.discover import open_store
 from rmqinspect.verify.findings import Finding
-from rmqinspect.verify.result import VerifyResult
+from rmqinspect.verify.result import VerifyOptions, VerifyResult
+from rmqinspect.verify.run import verify
+from tests.support import oracle
 from tests.support.building import STORED
 from tests.support.whole_stores import WholeStore
 from tests.verify.test_queue_checks import judge, many, message
@@ -177,10 +181,43 @@ def test_keys_that_no_index_file_reaches_are_counted_once(
         path.unlink()
     outcome = judge(folder, level)
     row = only(outcome, "IX-NONE")
-    assert (row.severity, row.count, row.timestamp) == ("info", newer, STORED + 20 - newer)
-    assert outcome.verdict == "WHOLE"
+    proved = files_left > 0  # without a file, and with no index time in the checkpoint, the broker may write none
+    assert (row.severity, row.count, row.timestamp) == ("warning" if proved else "info", newer, STORED + 20 - newer)
+    assert outcome.verdict == (f"WHOLE, {newer} WARNINGS" if proved else "WHOLE")
     monkeypatch.setattr(rmqinspect.verify.run, "SPLIT_SIZE", 700)
     assert only(judge(folder, level), "IX-NONE") == row
+
+
+@pytest.mark.parametrize(("name", "left"), [("main-4.9.7", 0), ("main-5.3.3", 0), ("main-5.3.3", 3)])
+def test_index_files_that_are_gone_are_proved(name: str, left: int, tmp_path: Path) -> None:
+    """By older ones, or by the checkpoint: its index time is that of a file that was full."""
+    root = oracle.copy("broker", name, tmp_path)
+    for path in sorted((root / "index").iterdir())[left:]:
+        path.unlink()
+    row = only(judge(root, "standard"), "IX-NONE")
+    assert row.severity == "warning"
+    assert ("older index files" if left else "index time of the checkpoint") in str(row.expected)
+
+
+@pytest.mark.parametrize(
+    ("setting", "severity", "why"),
+    [
+        ("messageIndexEnable = false", "info", "broker.conf switches the index off"),
+        ("indexFileWriteEnable=false", "info", "broker.conf switches the index off"),
+        ("messageIndexEnable=TRUE", "warning", "files are gone, or it was false then"),
+        ("brokerName=a", "warning", "files are gone, or it was false then"),
+    ],
+)
+def test_a_broker_conf_says_whether_there_is_an_index(
+    setting: str, severity: str, why: str, folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    shutil.rmtree(folder / "index")
+    conf = tmp_path_factory.mktemp("conf") / "broker.conf"
+    conf.write_text(setting)
+    outcome = verify(open_store([str(folder)], config=str(conf)), VerifyOptions(jobs=1))
+    row = only(outcome, "IX-NONE")
+    assert row.severity == severity
+    assert f"({why})" in row.message
 
 
 def test_keys_behind_the_index_are_expected_after_an_unclean_stop_and_in_a_copy_of_the_log(folder: Path) -> None:

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from rmqinspect.codec.kernels import compile_mode
 from rmqinspect.index.geometry import Geometry
 from rmqinspect.schemas.index import IndexEntry
+from rmqinspect.verify.index import join as walk
+from rmqinspect.verify.index.header import java_seconds
 from rmqinspect.verify.index.survey import survey_index
-from rmqinspect.verify.index.walk import find_keys
-from rmqinspect.verify.runs import cut_runs
+from rmqinspect.verify.pointers import DANGLING, cut_runs
 from tests.support.strict import strict_kernels
-from tests.verify.test_index_checks import random_file
+from tests.verify.test_index_checks import BEGIN, random_file
 
 LAST = 2**63 - 1
 Outcome = TypeVar("Outcome")
@@ -98,15 +99,28 @@ fields = {
     log=records,
     begin=st.sampled_from([-1, 0, 1, 1000, LAST]),
     ends=st.tuples(st.integers(0, 3), st.integers(4, 14)),
-    sure=st.tuples(st.integers(-2, 2), st.integers(0, 30)),
+    first=st.integers(1, 4),
+    newest=st.integers(1, 30),
+    more_keys=st.booleans(),
 )
-def test_an_entry_is_odd_unless_its_record_has_its_key_and_its_time(
-    ascending: bool, data: Any, log: list[Any], begin: int, ends: tuple[int, int], sure: tuple[int, int]
+def test_the_verdict_on_an_entry_is_that_of_the_rules(
+    ascending: bool,
+    data: Any,
+    log: list[Any],
+    begin: int,
+    ends: tuple[int, int],
+    first: int,
+    newest: int,
+    more_keys: bool,
 ) -> None:
+    if more_keys and log:  # more than are looked at one by one
+        log = [*log, (1, 0, [*range(10, 10 + walk.FAR), 3, 4])]
     places = np.cumsum([step for step, _, _ in log], dtype=np.int64)
     times = np.array([time for _, time, _ in log], np.int64)
     key_record = np.repeat(np.arange(len(log), dtype=np.int32), [len(hashes) for _, _, hashes in log])
     key_hashes = np.array([key_hash for _, _, hashes in log for key_hash in hashes], np.int32)
+    numbers = (key_record.astype(np.int64) << walk.KEY_BITS) | key_hashes
+    order = np.argsort(numbers, kind="stable")
     keys = list(zip(places[key_record].tolist(), key_hashes.tolist(), strict=True))
     written = st.sampled_from(keys).map(lambda key: {"physical_offset": key[0], "key_hash": key[1]}) if keys else None
     entry = st.fixed_dictionaries(fields)
@@ -115,29 +129,72 @@ def test_an_entry_is_odd_unless_its_record_has_its_key_and_its_time(
     if ascending:
         entries.sort(key=lambda entry: entry["physical_offset"])
     raw = np.frombuffer(b"".join(map(IndexEntry.build, entries)), np.uint8)
+    # Keys in order are only needed for records with many.
+    nothing = np.empty(0, np.int64)
+    sorted_keys, key_order = (numbers[order], order) if more_keys else (nothing, nothing)
+    low, last = ends
 
-    def find() -> tuple[int, list[int], list[int]]:
-        has_entry, odd = np.zeros(len(key_record), np.uint8), np.zeros(len(entries) + 1, np.int64)
-        known = find_keys(raw, *ends, begin, *sure, places, times, key_record, key_hashes, has_entry, odd)
-        return known, odd[1 : odd[0] + 1].tolist(), np.flatnonzero(has_entry).tolist()
+    def step() -> tuple[int, list[list[int]], list[int]]:
+        has_entry, counts = np.zeros(len(key_record), np.uint8), np.zeros(2, np.int64)
+        found = np.zeros((len(entries), walk.ENTRY_COLUMNS), np.int64)
+        walk.step_entries(
+            raw,
+            low,
+            last,
+            begin,
+            first,
+            newest,
+            places,
+            times,
+            key_record,
+            key_hashes,
+            sorted_keys,
+            key_order,
+            has_entry,
+            found,
+            counts,
+        )
+        return int(counts[1]), found[: counts[0]].tolist(), np.flatnonzero(has_entry).tolist()
 
-    known, odd, marked = each_way(find)
-    stored = dict(zip(places.tolist(), times.tolist(), strict=True))
-    good_rows = []
+    known, found, marked = each_way(step)
+    starts, good_rows, verdicts = places.tolist(), [], []
     for row, one in enumerate(entries):
         place, key_hash = one["physical_offset"], one["key_hash"]
         if not ends[0] <= place <= ends[1] or not any(one.values()):
-            assert row not in odd
-        elif (place, key_hash) in keys and sure[0] <= row < sure[1] and _fits(one["time_diff"], begin, stored[place]):
+            continue
+        record = starts.index(place) if place in starts else -1
+        verdict = DANGLING if record < 0 else walk.WRONG_KEY
+        if (place, key_hash) in keys:
             good_rows.append((place, key_hash))
-            assert row not in odd
-        else:
-            assert row in odd
+            number, verdict = first + row, 0
+            if begin >= 0 and not _fits(one["time_diff"], begin, int(times[record]), is_first=number == 1):
+                verdict |= walk.WRONG_TIME
+            if begin >= 0 and number in (1, newest - 1, newest):
+                verdict |= walk.AT_EDGE
+        if verdict:
+            verdicts.append([row, record, verdict])
     assert known == len(good_rows)
+    assert found == verdicts
     assert {keys[key] for key in marked} == set(good_rows)
 
 
-def _fits(seconds: int, begin: int, stored: int) -> bool:
-    """Whether a time is right; without a comparison (`begin` is negative) any is. Source: IndexFile#putKey."""
+def _fits(seconds: int, begin: int, stored: int, *, is_first: bool) -> bool:
+    """Whether a time is right; a file's first entry may have any. Source: IndexFile#putKey."""
     expected = min(max(0, (stored - begin) // 1000), 2**31 - 1) if begin > 0 else 0
-    return begin < 0 or (stored >= 0 and seconds == expected)
+    return seconds == expected or (is_first and seconds >= 0)
+
+
+@pytest.mark.parametrize(
+    ("later", "begin", "seconds"),
+    [
+        (999, BEGIN, 0),  # a second is the resolution
+        (1000, BEGIN, 1),
+        (-5000, BEGIN, 0),  # the clock was set back
+        (10**13, BEGIN, 2**31 - 1),
+        (7000, 0, 0),  # a file without a begin
+        (-(2**63) - BEGIN, BEGIN, 2**31 - 1),  # Java's difference wraps around
+        (2**63 - 1 - BEGIN, 2**63 - 1, 0),
+    ],
+)
+def test_the_seconds_of_an_entry_are_those_of_its_record(later: int, begin: int, seconds: int) -> None:
+    assert java_seconds(begin, BEGIN + later) == seconds

@@ -11,7 +11,7 @@ import rmqinspect.verify.run
 from rmqinspect.schemas.consumequeue import QueueUnit
 from rmqinspect.store.discover import open_store
 from rmqinspect.verify.findings import Finding
-from rmqinspect.verify.options import VerifyOptions
+from rmqinspect.verify.result import VerifyOptions
 from rmqinspect.verify.run import verify
 from tests.support import oracle
 

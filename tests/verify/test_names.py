@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from rmqinspect.store.discover import open_store
+from rmqinspect.verify.files import check_names
 from rmqinspect.verify.findings import Finding, what_to_do
-from rmqinspect.verify.names import check_names
-from rmqinspect.verify.options import VerifyOptions
+from rmqinspect.verify.result import VerifyOptions
 from rmqinspect.verify.run import verify
 from tests.support import oracle
 

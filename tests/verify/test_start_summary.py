@@ -2,8 +2,24 @@
 
 from dataclasses import replace
 
-from rmqinspect.forecast.outcome import Forecast, Losses, Outcome, Refusal, Rejected, Verdict
+import pytest
+
+from rmqinspect.forecast.outcome import (
+    Forecast,
+    GroupStart,
+    Losses,
+    Outcome,
+    QueueOutcome,
+    Refusal,
+    Rejected,
+    Verdict,
+)
+from rmqinspect.store.discover import open_store
+from rmqinspect.verify.next_start import with_next_start
+from rmqinspect.verify.result import VerifyOptions
+from rmqinspect.verify.run import verify
 from rmqinspect.verify.start_summary import VERSION_FIELDS, start_document, start_lines, start_words
+from tests.support import oracle
 
 LOSES = Outcome(
     "5.3.3",
@@ -33,7 +49,9 @@ def test_one_outcome() -> None:
         "the log would end at 97 187 of 217 698: BODYCRC does not match the body",
         "3 segments, 1 index file deleted",
     ]
-    assert start_lines(Forecast([SAFE]), None) == ["SAFE TO START with 5.5.0"]
+    assert start_lines(Forecast([SAFE]), None) == ["STARTS, LOSES NOTHING MORE with 5.5.0"]
+    conf = "index files of 100 slots and 250 entries, but broker.conf makes them 5000000 and 20000000: set …"
+    assert start_lines(Forecast([replace(SAFE, conf_notes=[conf])]), None)[1:] == [conf]
 
 
 def test_outcomes_that_differ_are_all_listed_behind_the_worst() -> None:
@@ -43,7 +61,7 @@ def test_outcomes_that_differ_are_all_listed_behind_the_worst() -> None:
         "STARTS, LOSES DATA at worst: the version is not certain",
         "STARTS, LOSES DATA with 5.2.0 to 5.3.3: 145 records; "
         "the log would end at 97 187: BODYCRC does not match the body; 3 segments, 1 index file deleted",
-        "SAFE TO START with 5.5.0",
+        "STARTS, LOSES NOTHING MORE with 5.5.0",
     ]
 
 
@@ -67,17 +85,17 @@ def test_what_was_not_counted_is_said() -> None:
     assert start_words(found) == "STARTS, LOSES DATA with 5.2.0 to 5.3.3: records not counted"
     document = start_document(found, 217698)
     assert document is not None
-    assert document["versions"][0]["lost_messages"] is document["versions"][0]["lost_by_topic"] is None
+    assert document.versions[0]["lost_messages"] is document.versions[0]["lost_by_topic"] is None
 
 
 def test_the_object_of_the_report() -> None:
     document = start_document(Forecast([LOSES, SAFE], version_from="from content"), 217698)
     assert document is not None
-    assert document["verdict"] == "STARTS, LOSES DATA"
-    assert document["lines"] == start_lines(Forecast([LOSES, SAFE]), 217698)
-    assert (document["log_end"], document["versions_from"]) == (217698, "from content")
-    assert [tuple(version) for version in document["versions"]] == [VERSION_FIELDS] * 2
-    first = document["versions"][0]
+    assert document.verdict == "STARTS, LOSES DATA"
+    assert document.lines == start_lines(Forecast([LOSES, SAFE]), 217698)
+    assert (document.log_end, document.versions_from) == (217698, "from content")
+    assert [tuple(version) for version in document.versions] == [VERSION_FIELDS] * 2
+    first = document.versions[0]
     assert (first["end_offset"], first["lost_messages"], first["starts"]) == (97187, 145, True)
     assert first["rejected"] == {
         "physical_offset": 97187,
@@ -86,3 +104,62 @@ def test_the_object_of_the_report() -> None:
         "position": 31651,
     }
     assert start_document(None, 5) is None
+
+
+def test_missing_units_that_come_back_and_those_that_do_not_are_told_apart() -> None:
+    queue = QueueOutcome("TopicA", 0, 0, 0, 0, 225, added=225)
+    healed = replace(SAFE, queues=[queue])
+    missing = {"CQ-MISSING": 225}
+    verdict = "STARTS, LOSES NOTHING MORE with 5.5.0"
+    assert start_lines(Forecast([healed]), None, missing) == [
+        verdict,
+        "heals: 225 of 225 missing queue units come back",
+    ]
+    assert start_lines(Forecast([healed]), None) == [verdict, "heals: 225 queue units come back"]
+    assert start_lines(Forecast([SAFE]), None, missing) == [
+        verdict,
+        "already lost: 225 records of the log have no queue unit, and get none",
+    ]
+
+
+def test_what_is_lost_already_stands_in_the_block() -> None:
+    damaged = replace(SAFE, holes=[(65536, 131072)], units_without_record=1, deleted_segments=[8], empty_segments=[8])
+    groups = [GroupStart("a", (("TopicA", 0),), 2, 30, 5), GroupStart("b", (("TopicA", 0),), 0, 1, 0)]
+    counts = {"CL-CRC-BODY": 2, "CL-CRC-RECORD": 1, "CL-MAGIC": 1}
+    assert start_lines(Forecast([replace(damaged, groups=groups)]), None, counts)[1:] == [
+        "1 empty segment deleted",
+        "groups: 2 groups skip up to 31 new messages; 1 group may get 5 messages again; "
+        "1 group had not consumed 2 lost messages",
+        "already lost: no segment holds 65 536 to 131 072 of the log; at least 1 queue unit leads to no record; "
+        "1 damaged place in the log; 2 records with a wrong CRC",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("seg_missing_mid-4.9.7-c", "already lost: no segment holds 131 072 to 196 608 of the log"),
+        ("cq_lost-4.9.7-h", "heals: 236 of 236 missing queue units come back"),
+        ("cq_queue_lost-5.2.0-c", "already lost: 50 records of the log have no queue unit, and get none"),
+        ("cq_last_file_lost-5.3.3-h", "heals: 11 of 11 missing queue units come back"),
+        ("cq_tail_zero_all-5.3.3-c", "heals: 14 of 65 missing queue units come back"),
+        ("cq_extra_beyond-5.4.0-c", "already lost: at least 1 queue unit leads to no record"),
+        ("flip_body_old-5.5.0-c", "already lost: 1 record with a wrong CRC"),
+        ("magic_third-5.5.0-h", "already lost: 1 damaged place in the log"),
+    ],
+)
+def test_damage_that_a_start_does_not_make_worse_stands_beside_the_verdict(name: str, line: str) -> None:
+    truth = oracle.truth("crash", name)
+    store = open_store([str(oracle.store("crash", name))])
+    found = with_next_start(verify(store, VerifyOptions(broker_version=truth["opened_by"])))
+    document = start_document(found.next_start, found.log_end, found.findings.counts)
+    assert document is not None
+    assert (document.verdict, found.verdict) == ("STARTS, LOSES NOTHING MORE", "DAMAGED")
+    assert line in document.lines
+    if line.startswith("heals"):  # the broker served so many units more than the files held
+        loaded, served = (truth[state]["queues"] for state in ("after_load", "after_dispatch"))
+        units = sum(
+            len((old if new["units"] == "same_as_after_load" else new)["units"])
+            for old, new in zip(loaded, served, strict=True)
+        )
+        assert line.startswith(f"heals: {units - found.units} of ")

@@ -2,15 +2,16 @@
 
 import pickle
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from rmqinspect.codec.hashes import java_string_hash
-from rmqinspect.codec.layout import dtype_of
+from rmqinspect.broker.dispatch import Dispatched
+from rmqinspect.codec.java import java_string_hash
+from rmqinspect.codec.layout import dtype_of, place_of
 from rmqinspect.commitlog.scan import RecordRun, scan_split
 from rmqinspect.commitlog.splits import plan_splits
 from rmqinspect.schemas.timer import (
@@ -25,9 +26,11 @@ from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store, StoreFile
 from rmqinspect.timer.wheel import WHEEL_SIZE
 from rmqinspect.verify.findings import Finding
-from rmqinspect.verify.runs import Run
-from rmqinspect.verify.survey import SurveyLimits, run_survey, survey_tasks
-from rmqinspect.verify.timer.join import judge_timer_units, read_timer_units, timer_unit_findings
+from rmqinspect.verify.pointers import LogRanges, Run
+from rmqinspect.verify.result import VerifyOptions
+from rmqinspect.verify.run import verify
+from rmqinspect.verify.survey import CrossPlan, LogMap, Runs, SurveyLimits, run_survey, survey_tasks
+from rmqinspect.verify.timer.join import TimerResult, join_timer
 from rmqinspect.verify.timer.survey import TimerFiles, TimerSurvey, survey_timer
 from tests.support import oracle
 from tests.support.side_tables import BROKERS, broker, units_of, write
@@ -452,95 +455,138 @@ def test_runs_say_which_units_point_into_which_split(tmp_path: Path) -> None:
         (1, Run(11, 8, 2)),
         (2, Run(0, 7, 2)),
     ]
-    rows, units = read_timer_units(found.files[0], Run(8, 6, 0), places[9], places[12])
-    assert rows.tolist() == [9, 10, 11]
-    assert units["physical_offset"].tolist() == places[9:12]
 
 
-def units_at(*units: tuple[int, int, int]) -> np.ndarray[Any, np.dtype[Any]]:
-    columns = np.zeros(len(units), dtype_of(TimerUnit))
-    for number, name in enumerate(("physical_offset", "record_size", "real_topic_hash")):
-        columns[name] = [unit[number] for unit in units]
-    return columns
+STARTS, SIZES, HASHES, LOG_START, LOG_END = (100, 400, 900), (300, 400, 91), (7, 8, 0), 100, 991
 
 
-STARTS = np.array((100, 400, 900), np.int64)
-SIZES, HASHES = (np.array(column, np.int32) for column in ((300, 400, 91), (7, 8, 0)))
-LOG_FILE = StoreFile("/x", "timerlog/00000000000000000000", 1040, "timer_log")
+def dispatched(starts: Any, sizes: Any, hashes: Any) -> Dispatched:
+    """Return records of which only what the timer looks at is known."""
+    none, nothing = np.zeros(len(starts), np.int64), np.empty(0, np.int32)
+    small, flags = none.astype(np.int32), none != 0
+    return Dispatched(
+        np.array(starts, np.int64),
+        none,
+        none,
+        np.array(sizes, np.int32),
+        *(small, small, small),
+        np.array(hashes, np.int32),
+        *(flags, flags, flags),
+        nothing,
+        nothing,
+        np.empty(0, np.int8),
+        extras=[],
+        queues=[(b"rmq_sys_wheel_timer", 0)],
+    )
+
+
+def join(
+    folder: Path,
+    units: Sequence[tuple[int, int, int]],
+    *,
+    rows: Sequence[int] | None = None,
+    limit: int = 1000,
+    records: Dispatched | None = None,
+    kind: str = "timer_log",
+) -> TimerResult:
+    """Join units, (physical offset, size, hash of the topic) at some rows of a file, with the records of a log."""
+    places = range(len(units)) if rows is None else rows
+    columns = np.zeros(max(places, default=0) + 1, dtype_of(TimerUnit))
+    columns["size"], columns["physical_offset"] = UNIT_SIZE, -1
+    for row, unit in zip(places, units, strict=True):
+        for name, value in zip(("physical_offset", "record_size", "real_topic_hash"), unit, strict=True):
+            columns[name][row] = value
+    path = folder / "00000000000000000000"
+    path.write_bytes(columns.tobytes())
+    file = StoreFile(str(path), f"timerlog/{path.name}", len(columns) * UNIT_SIZE, kind)
+    runs = Runs.of([(0, Run(0, len(columns), 1))])
+    plan = CrossPlan(LogMap((0, LOG_START, 1 << 62)), timer_files=(file,), timer_runs=runs)
+    known = dispatched(STARTS, SIZES, HASHES) if records is None else records
+    return join_timer(known, plan, 1, LogRanges.of([], [], LOG_END), limit)
 
 
 @pytest.mark.parametrize(
-    ("unit", "code", "expected", "found"),
+    ("unit", "outcome"),
     [
-        ((100, 300, 7), None, None, None),
-        ((900, 91, 0), None, None, None),
-        ((99, 300, 7), None, None, None),  # before the log: retention took its record
-        ((991, 91, 0), "TM-BEYOND", None, "91 bytes at 991"),
-        ((1 << 62, 91, 0), "TM-BEYOND", None, f"91 bytes at {1 << 62}"),
-        ((990, 91, 0), "TM-CHAIN", None, "91 bytes at 990"),
-        ((101, 300, 7), "TM-CHAIN", None, "300 bytes at 101"),
-        ((400, 401, 8), "TM-CHAIN", "400 bytes", "401 bytes at 400"),
-        ((400, 401, 9), "TM-CHAIN", "400 bytes", "401 bytes at 400"),
-        ((400, 400, 9), "TM-CHAIN", "topic hash 8", "topic hash 9"),
+        ((100, 300, 7), None),
+        ((900, 91, 0), None),
+        ((99, 300, 7), None),  # before the log: retention took its record
+        ((991, 91, 0), "outside"),
+        ((990, 91, 0), "inside"),
+        ((101, 300, 7), "inside"),
+        ((400, 401, 8), ("400 bytes", "401 bytes at 400")),
+        ((400, 401, 9), ("400 bytes", "401 bytes at 400")),
+        ((400, 400, 9), ("topic hash 8", "topic hash 9")),
     ],
 )
 def test_a_unit_is_judged_by_the_record_it_leads_to(
-    unit: tuple[int, int, int], code: str | None, expected: str | None, found: str | None
+    unit: tuple[int, int, int], outcome: str | tuple[str, str] | None, tmp_path: Path
 ) -> None:
-    units = units_at(unit)
-    verdict = judge_timer_units(units, STARTS, SIZES, HASHES, 100, 991)
-    reported = list(timer_unit_findings(LOG_FILE, np.array([4]), units, verdict, SIZES, HASHES))
-    assert [(f.code, f.expected, f.found, f.offset, f.length, f.count) for f in reported] == [
-        (code, expected, found, 4 * UNIT_SIZE, UNIT_SIZE, 1)
-    ] * (code is not None)
+    found = join(tmp_path, [unit], rows=[4])
+    dangling = [(row.where, row.position, row.rows) for row in found.dangling]
+    assert dangling == [(outcome, 4 * UNIT_SIZE, 1)] * isinstance(outcome, str)
+    rows = [(f.code, (f.expected, f.found), f.offset, f.length, f.count) for f in found.findings]
+    assert rows == [("TM-CHAIN", outcome, 4 * UNIT_SIZE, UNIT_SIZE, 1)] * isinstance(outcome, tuple)
 
 
-def test_units_alike_are_one_finding() -> None:
-    units = units_at((100, 300, 7), (991, 1, 1), (992, 1, 1), (993, 1, 1), (995, 1, 1), (101, 1, 1))
-    verdict = judge_timer_units(units, STARTS, SIZES, HASHES, 100, 991)
-    rows = np.array([3, 4, 5, 6, 8, 9])
-    reported = list(timer_unit_findings(LOG_FILE, rows, units, verdict, SIZES, HASHES))
-    assert [(f.code, f.offset, f.count) for f in reported] == [
-        ("TM-BEYOND", 4 * UNIT_SIZE, 3),
-        ("TM-BEYOND", 8 * UNIT_SIZE, 1),
-        ("TM-CHAIN", 9 * UNIT_SIZE, 1),
+def test_the_topic_of_a_unit_that_was_unpacked_from_rocksdb_is_not_known(tmp_path: Path) -> None:
+    assert join(tmp_path, [(400, 400, 9)]).findings
+    assert not join(tmp_path, [(400, 400, 9)], kind="timer_units").findings
+
+
+def test_units_alike_are_one_finding(tmp_path: Path) -> None:
+    units = [(100, 300, 7), (400, 1, 1), (400, 1, 1), (400, 1, 1), (900, 1, 1), (100, 300, 1)]
+    found = join(tmp_path, units, rows=[3, 4, 5, 6, 8, 9])
+    assert [(f.offset, f.length, f.count) for f in found.findings] == [
+        (4 * UNIT_SIZE, 3 * UNIT_SIZE, 3),
+        (8 * UNIT_SIZE, UNIT_SIZE, 1),
+        (9 * UNIT_SIZE, UNIT_SIZE, 1),
     ]
 
 
-def test_what_is_told_of_units_is_bounded_and_all_is_counted() -> None:
-    units = units_at(*[(991, 1, 1), (101, 1, 1)] * 10)
-    verdict = judge_timer_units(units, STARTS, SIZES, HASHES, 100, 991)
-    reported = list(timer_unit_findings(LOG_FILE, np.arange(20), units, verdict, SIZES, HASHES, limit=3))
-    assert [(f.code, f.count) for f in reported] == [
-        ("TM-BEYOND", 1),
-        ("TM-CHAIN", 1),
-        ("TM-BEYOND", 1),
-        ("TM-BEYOND", 8),
-        ("TM-CHAIN", 9),
-    ]
+def test_what_is_told_of_units_is_bounded_and_all_is_counted(tmp_path: Path) -> None:
+    found = join(tmp_path, [(400, 1, 1), (100, 300, 1)] * 10, limit=3)
+    assert [f.count for f in found.findings] == [1, 1, 1]
+    assert found.suppressed == {"TM-CHAIN": 17}
 
 
-def test_without_records_all_units_are_lost_or_beyond() -> None:
-    starts, none = np.empty(0, np.int64), np.empty(0, np.int32)
-    verdict = judge_timer_units(units_at((5, 1, 1), (9, 1, 1)), starts, none, none, 0, 9)
-    assert (verdict.lost.tolist(), verdict.beyond.tolist()) == ([True, False], [False, True])
-    assert judge_timer_units(units_at(), STARTS, SIZES, HASHES, 0, 9).record.tolist() == []
+def test_without_records_all_units_are_dangling(tmp_path: Path) -> None:
+    found = join(tmp_path, [(500, 1, 1), (991, 1, 1)], records=dispatched((), (), ()))
+    assert [(row.where, row.rows) for row in found.dangling] == [("inside", 1), ("outside", 1)]
+    assert not found.findings
 
 
 @pytest.mark.parametrize("name", TIMERS)
 def test_units_of_real_stores_lead_to_their_records(name: str) -> None:
     store = broker(name)
-    starts, sizes, hashes = records_of(store)
+    records = dispatched(*records_of(store))
     found = survey_timer(TimerFiles.of(store), BORDERS, 10)
-    judged = 0
-    for number, run in found.runs:
-        _, units = read_timer_units(found.files[number], run, 0, 1 << 62)
-        verdict = judge_timer_units(units, starts, sizes, hashes, store.log_start, int(starts[-1] + sizes[-1]))
-        assert not any(mask.any() for mask in verdict[1:])
-        judged += int(np.count_nonzero(verdict.record >= 0))
+    end = int(records.physical_offset[-1] + records.size[-1])
+    runs = Runs.of((number, run._replace(split=1)) for number, run in found.runs)
+    plan = CrossPlan(LogMap((0, store.log_start)), timer_files=found.files, timer_runs=runs)
+    outcome = join_timer(records, plan, 1, LogRanges.of([], [], end), 10)
+    assert (outcome.findings, outcome.dangling, outcome.unread) == ([], [], [])
     # Only retention leaves units without their record.
-    assert judged == found.units or name.startswith("retention")
-    assert judged > 2
+    parts = [
+        np.fromfile(found.files[number].path, dtype_of(TimerUnit), run.rows, offset=run.first * UNIT_SIZE)
+        for number, run in found.runs
+    ]
+    places = np.concatenate([units["physical_offset"] for units in parts])
+    assert np.isin(places, records.physical_offset).all() or name.startswith("retention")
+    assert found.units > 2
+
+
+def test_units_that_point_behind_the_log_are_one_row_for_the_file(tmp_path: Path) -> None:
+    root = oracle.copy("broker", TIMERS[0], tmp_path)
+    path = sorted((root / "timerlog").iterdir())[0]
+    raw = bytearray(path.read_bytes())
+    for row in (1, 2):
+        at = row * UNIT_SIZE + place_of(TimerUnit, "physical_offset")
+        raw[at : at + 8] = (1 << 40).to_bytes(8, "big")
+    path.write_bytes(raw)
+    rows = verify(open_store([str(root)]), VerifyOptions("deep")).findings.rows
+    beyond = [(row.file, row.offset, row.count) for row in rows if row.code == "TM-BEYOND"]
+    assert beyond == [(f"timerlog/{path.name}", UNIT_SIZE, 2)]
 
 
 def records_of(store: Store) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:

@@ -1,5 +1,6 @@
 """Units and records of a split, joined: compiled or not, in step or one by one, the outcome is the same."""
 
+from inspect import signature
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,18 @@ from rmqinspect.broker.dispatch import Dispatched, Extra
 from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.kernels import compile_mode
 from rmqinspect.codec.layout import dtype_of
-from rmqinspect.consumequeue.units import LAYOUTS, filler_units, valid_units
+from rmqinspect.consumequeue.units import LAYOUTS
 from rmqinspect.schemas.consumequeue import PRE_BLANK_SIZE
 from rmqinspect.store.model import QueueFile
 from rmqinspect.topics import SCHEDULE_TOPIC
-from rmqinspect.verify.consumequeue import in_step, match
+from rmqinspect.verify.consumequeue import step
 from rmqinspect.verify.consumequeue.join import UnitResult, join_units
-from rmqinspect.verify.dangling import LogRanges
-from rmqinspect.verify.plan import CrossPlan, LogMap, Runs
-from rmqinspect.verify.runs import Run
+from rmqinspect.verify.consumequeue.step import step_units
+from rmqinspect.verify.pointers import LogRanges, Run
+from rmqinspect.verify.survey import CrossPlan, LogMap, Runs
+from tests.support.strict import strict_kernels
+
+_RUN_OF = [*signature(step_units.function).parameters].index("run_of")
 
 LOW, STORED, SIZE = 5000, 1_700_000_000_000, 90
 QUEUES = [("bulk", 0, "batch_queue"), ("orders", 0, "queue"), ("orders", 1, "queue"), (SCHEDULE_TOPIC, 2, "queue")]
@@ -124,14 +128,10 @@ def _changed(units: Any, row: int, what: str, value: int) -> Any:
     return units
 
 
-def _none_in_step(raw: Any, unit_size: int, low: int, most: int, *more: Any) -> int:
-    """Do what `step_units` does where no unit is right: the rules judge each one."""
-    kind = next(kind for kind in LAYOUTS if dtype_of(LAYOUTS[kind]).itemsize == unit_size)
-    units = raw.view(dtype_of(LAYOUTS[kind]))
-    inside = (units["physical_offset"] >= low) & (units["physical_offset"] <= most)
-    rows = np.flatnonzero(valid_units(units) & ~filler_units(units) & inside)
-    more[-1][: len(rows)] = rows
-    return len(rows)
+def _none_in_step(*arguments: Any) -> int:
+    """Do what `step_units` does where no queue is followed: the record of each unit is searched for."""
+    arguments[_RUN_OF].fill(-1)
+    return step_units(*arguments)
 
 
 @settings(deadline=None, max_examples=40)  # the first example compiles
@@ -153,20 +153,22 @@ def test_units_in_step_are_those_that_the_rules_accept(
     case = Case(tmp_path_factory.mktemp("units"), records, changes, cut, more)
     result = case.join("always", by_recovery=by_recovery)
     assert result == case.join("never", by_recovery=by_recovery)
+    with strict_kernels():
+        assert result == case.join("never", by_recovery=by_recovery)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(in_step, "step_units", _none_in_step)
+        patch.setattr(step, "step_units", _none_in_step)
         assert result == case.join("never", by_recovery=by_recovery)
 
 
-def test_a_healthy_split_has_no_other_units(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_unit_of_a_healthy_split_breaks_a_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     records = [(n % len(QUEUES), 0, n % 5 != 0, True, 3) for n in range(40)]
-    found: list[in_step.InStep] = []
+    found: list[int] = []
 
-    def find(*arguments: Any) -> in_step.InStep:
-        found.append(in_step.find_in_step(*arguments))
+    def count(*arguments: Any) -> int:
+        found.append(step_units(*arguments))
         return found[-1]
 
-    monkeypatch.setattr(match, "find_in_step", find)
+    monkeypatch.setattr(step, "step_units", count)
     outcome = Case(tmp_path, records, [], 3, []).join("always", by_recovery=False)
     assert outcome == UnitResult(joined=32, last_physical_offset=LOW + 39 * SIZE, last_timestamp=STORED)
-    assert [len(one.others.row) for one in found] == [0]
+    assert found == [0, 0]  # of plain units, and of batch units

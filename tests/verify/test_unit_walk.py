@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rmqinspect.codec.kernels import compile_mode
 from rmqinspect.schemas.consumequeue import PRE_BLANK, PRE_BLANK_SIZE, BatchUnit, QueueUnit
-from rmqinspect.verify.consumequeue import walk
+from rmqinspect.verify.consumequeue import survey as walk
 
 FIRST = 70  # number in the queue of the first row
 LAST = 2**63 - 1
@@ -42,7 +42,7 @@ class Surveyed(NamedTuple):
 def survey(mode: str, raw: bytes, unit_size: int, borders: list[int], log_start: int, room: int) -> Surveyed:
     """Survey a window with a table of `room` deviations at a time."""
     totals = np.zeros(walk.TOTALS, np.int64)
-    totals[[walk.MIN_OFFSET, walk.LAST_PLACE]] = -1
+    totals[[walk.FIRST_KEPT, walk.LAST_PLACE]] = -1
     totals[[walk.NEXT_OFFSET, walk.SPLIT]], totals[walk.LAST_USED], totals[walk.LAST_TIME] = -2, FIRST - 1, -(2**63)
     rows, row = len(raw) // unit_size, 0
     runs, table = np.full((rows, 3), -9, np.int64), np.zeros((room, 3), np.int64)

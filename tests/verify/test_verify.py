@@ -18,7 +18,7 @@ import pytest
 from rmqinspect.store.discover import open_store
 from rmqinspect.verify.codes import BY_CODE, CODES
 from rmqinspect.verify.findings import COLUMNS, Finding, what_to_do
-from rmqinspect.verify.options import VerifyOptions
+from rmqinspect.verify.result import VerifyOptions
 from rmqinspect.verify.run import verify
 from tests.support.building import STORED, blank, fill, lay, pad, record, write_queue, write_segment
 from tests.support.command import Run, runner
@@ -170,6 +170,10 @@ SHOWN_ELSEWHERE = {
     "ST-CONFIG": "test_config_checks",
     "CQ-NAME": "test_names",
     "IX-NAME": "test_names",
+    "CL-FIRST": "test_log_start",
+    "IX-FIRST": "test_index_order",
+    "IX-ORDER": "test_index_order",
+    "IX-DUPLICATE": "test_index_order",
 }
 SHOWS: dict[str, Show] = {
     "CL-NAME": Show(lambda r: _stray(r, "commitlog/x.bak"), lambda r: _stray(r, "x.bak")),
@@ -195,6 +199,10 @@ SHOWS: dict[str, Show] = {
     "CL-BLANK-SIZE": Show(
         lambda r: _log(r, pad(lay([{}]) + blank(SIZE), SIZE), bytes(SIZE)),
         lambda r: _log(r, fill(lay([{}]), SIZE), bytes(SIZE)),
+    ),
+    "CL-BLANK-INSIDE": Show(
+        lambda r: _log(r, pad(_changed(lay(_pieces({}, {})), 4, blank(8)[4:]), SIZE)),
+        lambda r: _log(r, fill(lay(_pieces({}, {})), SIZE)),
     ),
     "CL-TORN-TAIL": Show(lambda r: _torn(r, 500), lambda r: _torn(r, 1000)),
     "CL-ZERO-INSIDE": Show(lambda r: _zeros(r, behind=True), lambda r: _zeros(r, behind=False)),

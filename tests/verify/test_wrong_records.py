@@ -12,7 +12,7 @@ from rmqinspect.commitlog import scan
 from rmqinspect.store.discover import open_store
 from rmqinspect.verify import run
 from rmqinspect.verify.findings import Finding
-from rmqinspect.verify.options import VerifyOptions
+from rmqinspect.verify.result import VerifyOptions
 from tests.support import oracle
 from tests.support.expected_findings import settings
 from tests.support.slow_pointers import NONE, Record, read_log

@@ -7,6 +7,7 @@ Parts of a gap touch; one gap is one finding, named by what its first unknown by
     record | half a record | zeros to the end CL-TORN-TAIL
     record | zeros to the end                 preallocated, no finding
     record | blank of a wrong size            CL-BLANK-SIZE
+    record | the same over a record | record  CL-BLANK-INSIDE
     record | gap | older records              CL-STALE-TAIL
 """
 
@@ -36,6 +37,7 @@ _CODE_OF_REASON = {
     "length": "CL-LENGTH",
     "cut": "CL-LENGTH",
     "entry": "CL-LENGTH",
+    "blank_size": "CL-BLANK-INSIDE",
 }
 
 
@@ -74,7 +76,7 @@ class GapJudge:
     def findings(self, state: SegmentState, *, more_follows: bool) -> Iterator[Finding]:
         """Yield the findings of a segment; `more_follows`: a later segment has records."""
         for gap in state.account.merged_gaps():
-            if gap.reason == "blank_size":
+            if gap.reason == "blank_size" and gap.kind == "filler":
                 yield from self._judge_blank(state.segment, gap)
         stale_from = {start for start, _, _ in state.stale}
         for parts in state.gaps():

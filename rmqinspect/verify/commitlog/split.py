@@ -30,29 +30,29 @@ from rmqinspect.commitlog.columns import (
     SYS_FLAG,
     WRONG_CRC,
 )
+from rmqinspect.commitlog.find_record import Unread
 from rmqinspect.commitlog.gaps import Gap
-from rmqinspect.commitlog.lenient_reader import Unread
 from rmqinspect.commitlog.queue_offsets import Jump, QueueEnds, QueueOffsets
 from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.scan import RecordRun, scan_split
 from rmqinspect.commitlog.splits import Borders, Split
-from rmqinspect.damage.checksums import explain_body_crc, explain_record_crc
+from rmqinspect.damage.misplaced import explain_body_crc, explain_record_crc
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
 from rmqinspect.store.model import Segment
-from rmqinspect.system.limits import keep_freed_memory
+from rmqinspect.system.workers import keep_freed_memory
 from rmqinspect.tables.capped_list import CappedList
 from rmqinspect.text import text_of
 from rmqinspect.topics import is_legal_topic
 from rmqinspect.verify.commitlog.dledger import ChainEnds, EntryChain
-from rmqinspect.verify.commitlog.time_steps import SplitTimes, TimeSteps
 from rmqinspect.verify.consumequeue.join import UnitResult, join_units
-from rmqinspect.verify.dangling import LogRanges
 from rmqinspect.verify.findings import Finding, capped_findings
 from rmqinspect.verify.index.join import IndexResult, join_entries
-from rmqinspect.verify.plan import CrossPlan
+from rmqinspect.verify.pointers import LogRanges
+from rmqinspect.verify.survey import CrossPlan
 from rmqinspect.verify.timer.join import TimerResult, join_timer
+from rmqinspect.verify.wrong_records import SplitTimes, TimeSteps
 
 Values = tuple[str | None, str | None, str]  # expected, found, end of the message
 
@@ -74,6 +74,7 @@ class SplitResult:
     borders: Borders | None = None  # None: the file could not be opened
     newest: int | None = None  # store time in ms of the newest record
     unindexed: tuple[int, int, int] | None = None  # records with keys behind the index; offset and time of the first
+    before_index: tuple[int, int, int] | None = None  # the same before the index
     units: UnitResult | None = None  # None: the plan has none
     entries: IndexResult | None = None
     timer: TimerResult | None = None
@@ -157,6 +158,7 @@ class _SplitCheck:
             self.dispatcher = Dispatcher(
                 keys=plan.index_range is not None, real_topics=bool(plan.timer_files), rules=plan.may_hold
             )
+        self.index_begin = None if plan is None else plan.index_begin
         self.index_end = None if plan is None else plan.index_end
         self.limits = limits
         self.kept = capped_findings(limits.per_code)
@@ -199,23 +201,29 @@ class _SplitCheck:
             if broken & _OFFSET:
                 sound = sound & (records.physical_offset == records.base + records.starts)
             self.dispatcher.take(records, numbers, self.queues.queues, sound)
-            self._find_unindexed(records)
+        self._find_unindexed(records)
         if self.chain is not None:
             self.chain.take(records)
         for jump in self.queues.follow(records, numbers):
             self.jumps.add((records.base + jump.position, jump))
 
     def _find_unindexed(self, records: Records) -> None:
-        """Count the records with keys that are newer than the index."""
-        if self.index_end is None or records.base + int(records.starts[-1]) <= self.index_end:
-            return
+        """Count the records with keys that are older or newer than the index."""
         places = records.base + records.starts
+        begin = int(places[0]) if self.index_begin is None else self.index_begin
+        end = int(places[-1]) if self.index_end is None else self.index_end
+        older, newer = bool(places[0] < begin), bool(places[-1] > end)
+        if not older and not newer:
+            return
         keyed = (records.properties.of(b"UNIQ_KEY") >= 0) | (records.properties.of(b"KEYS") >= 0)
         keyed &= (records.sys_flag & message.TRANSACTION_MASK) != message.TRANSACTION_MASK  # rolled back
-        newer = np.flatnonzero(keyed & (places > self.index_end))
-        if len(newer):
-            first = int(places[newer[0]]), int(records.field("store_timestamp")[newer[0]])
-            self.result.unindexed = joined_unindexed(self.result.unindexed, (len(newer), *first))
+        times, result = records.field("store_timestamp"), self.result
+        if older and len(at := np.flatnonzero(keyed & (places < begin))):
+            some = len(at), int(places[at[0]]), int(times[at[0]])
+            result.before_index = joined_unindexed(result.before_index, some)
+        if newer and len(at := np.flatnonzero(keyed & (places > end))):
+            some = len(at), int(places[at[0]]), int(times[at[0]])
+            result.unindexed = joined_unindexed(result.unindexed, some)
 
     def finish(self) -> None:
         result = self.result

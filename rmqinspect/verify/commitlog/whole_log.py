@@ -14,26 +14,23 @@ Invariants:
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from rmqinspect.codec.record_proof import LONGEST_HEAD, read_head
 from rmqinspect.commitlog.byte_account import ByteAccount
-from rmqinspect.commitlog.lenient_reader import Unread
+from rmqinspect.commitlog.find_record import Unread
 from rmqinspect.commitlog.queue_offsets import Jump, Queue
+from rmqinspect.commitlog.record_reader import RecordReader
 from rmqinspect.commitlog.records import Records
-from rmqinspect.consumequeue.units import read_units, valid_units
-from rmqinspect.damage.flips import explain_difference
+from rmqinspect.consumequeue.units import messages_in
 from rmqinspect.damage.misplaced import explain_own_offset
+from rmqinspect.damage.patterns import explain_difference
 from rmqinspect.errors import Unreadable
-from rmqinspect.schemas.consumequeue import PRE_BLANK_SIZE
 from rmqinspect.store.model import QueueFile, Store
-from rmqinspect.store.reader import open_file
 from rmqinspect.tables.capped_list import CappedList
 from rmqinspect.text import describe_duration, text_of
 from rmqinspect.times import time_words
 from rmqinspect.verify.commitlog.gap_findings import Causes, GapJudge, SegmentState
 from rmqinspect.verify.commitlog.split import SplitResult, record_finding
-from rmqinspect.verify.commitlog.time_steps import LogTimes, TimeStep
 from rmqinspect.verify.findings import MERGED_ROWS, Finding, capped_findings, place_in_log
-from rmqinspect.verify.wrong_records import Misnamed
+from rmqinspect.verify.wrong_records import LogTimes, Misnamed, TimeStep
 
 # A chain that runs into old records jumps back in time and, within this many bytes, in a queue.
 _STALE_REACH = 1 << 20
@@ -264,8 +261,8 @@ class LogJudge:
             odd.place,
             "CL-TIME",
             f"the store timestamp is {describe_duration(abs(odd.time - low) / 1000)} "
-            f"{'later' if odd == step.high else 'earlier'} than those of both its neighbours: it was changed",
-            f"{time_words(low)} to {time_words(high)}",
+            f"{'later' if odd == step.high else 'earlier'} than those of both its neighbours",
+            time_words(low) if low == high else f"{time_words(low)} to {time_words(high)}",
             time_words(odd.time),
             severity="error",
         )
@@ -277,20 +274,12 @@ def finding_at(
     """Return a finding about the record at a physical offset; without its fields where it cannot be read."""
     segment = store.segment_at(place)
     assert segment is not None, "a record lies in a segment"
-    position = place - segment.base
-    try:
-        with open_file(segment) as reader:
-            head = read_head(reader.read(position, LONGEST_HEAD))
-            raw = b"" if head is None else reader.read(position, head.size)
-    except Unreadable:
-        raw = b""
-    finding = (
-        record_finding(segment, Records.of_one(raw, place), 0, code, what, expected, found)
-        if raw
-        else Finding(
-            code, what, file=segment.name, offset=position, physical_offset=place, expected=expected, found=found
-        )
-    )
+    with RecordReader(store) as log:
+        raw = log.content_at(place, anywhere=True)
+    if raw is None:
+        finding = Finding(code, what, **place_in_log(store, place), expected=expected, found=found)
+    else:
+        finding = record_finding(segment, Records.of_one(raw, place), 0, code, what, expected, found)
     return replace(finding, severity=severity)
 
 
@@ -315,19 +304,17 @@ def _oldest_units(store: Store, queues: set[tuple[str, int]]) -> dict[tuple[str,
     for file in store.queue_files:
         name = (file.topic, file.queue_id)
         if name in queues and name not in oldest and file.kind != "ext_queue":
-            offset = _first_unit(file)
+            offset = first_unit(file)
             oldest |= {} if offset is None else {name: offset}
     return oldest
 
 
-def _first_unit(file: QueueFile) -> int | None:
+def first_unit(file: QueueFile) -> int | None:
     """Return the physical offset of the first unit of a message in a file, None without one."""
     try:
-        with open_file(file) as reader:
-            for _, units in read_units(reader, file.kind):
-                messages = units[valid_units(units) & (units["size"] != PRE_BLANK_SIZE)]
-                if len(messages):
-                    return int(messages["physical_offset"][0])
+        for _, messages in messages_in(file):
+            if len(messages):
+                return int(messages["physical_offset"][0])
     except Unreadable:
         return None
     return None

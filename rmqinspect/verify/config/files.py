@@ -1,4 +1,4 @@
-"""ST-CONFIG: configuration files that a broker cannot read, or reads only in part.
+"""ST-CONFIG, ST-CONFIG-GONE: configuration files that a broker cannot read, reads only in part, or misses.
 
     file          .bak           what the broker uses
     good          any            the file
@@ -9,21 +9,127 @@
 Up to 5.0.0 a save writes `.tmp` and renames it; no broker reads a `.tmp`.
 
 Source: ConfigManager#load, ConfigManager#loadBak, MixAll#string2File.
+
+ST-CONFIG of `epochFileCheckpoint`: the epochs of the log in controller mode.
+
+    3            number of lines below
+    1874630921   CRC32 of these lines, 0 for none
+    1-0          epoch-physical offset where it begins, both ascending
+    2-1073741824
+    3-1610612736
+
+Source: CheckpointFile#read, EpochFileCache; RocketMQ 5.0.0 to 5.5.0.
+
+Offsets of consumer groups and delay levels against the ends of their queues.
+
+    queue            |first .......... end| not dispatched yet |
+    ST-GROUP-LOST  ^                                             ^  ST-GROUP-OFFSET
+
+A queue ends where it will after the next startup: messages in the log without a unit yet belong to it.
+
+Source: ConsumerOffsetManager, ScheduleMessageService#correctDelayOffset, DefaultMessageStore#getMessage,
+DefaultMessageStore#getMaxOffsetInQueue.
 """
 
+import re
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain, pairwise
+from typing import NamedTuple
 
+from rmqinspect.broker.config_gone import gone_config
 from rmqinspect.codec.fastjson import CHARSETS, JsonDocument
 from rmqinspect.config.decoding import Decoded, decode
-from rmqinspect.config.json_files import too_large
+from rmqinspect.config.json_files import integer, key_number, read_consumer_offsets, read_delay_offsets, too_large
 from rmqinspect.config.shapes import KINDS, Kind, Row, misnamed, renamed
 from rmqinspect.errors import Unreadable
 from rmqinspect.store.model import Store, StoreFile
 from rmqinspect.store.reader import open_file
-from rmqinspect.text import count
-from rmqinspect.verify.config.epochs import check_epochs
+from rmqinspect.tables.groups import ExpectedQueues
+from rmqinspect.text import count, group_digits
+from rmqinspect.topics import SCHEDULE_TOPIC
 from rmqinspect.verify.findings import Finding, unread_finding
+
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+_LONGEST_EPOCHS = 16 << 20  # half a million changes of the master
+_CRC_MASK = 0x7FFFFFFF  # UtilAll#crc32
+
+
+def check_epochs(main: StoreFile | None, backup: StoreFile | None) -> Iterator[Finding]:
+    """Yield ST-CONFIG if a broker cannot read the file, ST-IO if the system cannot."""
+    try:
+        trouble = _trouble(main) if main else None
+        if main is None or trouble is None:
+            return
+        good = backup is not None and _trouble(backup) is None
+    except Unreadable as error:
+        yield unread_finding(error)
+        return
+    backed = "is good" if good else "is missing or damaged too"
+    yield Finding(
+        "ST-CONFIG",
+        f"the epochs of the log: {trouble.reason}; {trouble.then.format(backed)}",
+        file=main.name,
+        offset=trouble.offset,
+        length=main.size - trouble.offset,
+    )
+
+
+# An IOException makes the broker read the .bak; a NumberFormatException ends its startup.
+_ASKS = "a broker reads the .bak, which {}"
+_FAILS = "startup ends with an exception and does not read the .bak, which {}"
+_TAKES = "a broker uses them as they are and does not read the .bak, which {}"
+
+
+class _Trouble(NamedTuple):
+    reason: str
+    offset: int
+    then: str
+
+
+def _trouble(file: StoreFile) -> _Trouble | None:
+    """Return what is wrong with a copy, None when it is good.
+
+    :raises Unreadable: the system reports an I/O error.
+    """
+    with open_file(file) as reader:
+        raw = reader.read(0, _LONGEST_EPOCHS)
+    try:
+        raw.decode()
+    except UnicodeDecodeError as error:
+        return _Trouble("they are not UTF-8 text", error.start, _ASKS)
+    ends = [0, *(match.end() for match in _LINE_END.finditer(raw))]
+    if ends[-1] < len(raw):
+        ends.append(len(raw))
+    lines = [raw[start:end].rstrip(b"\r\n").decode() for start, end in pairwise(ends)]
+    heads = [key_number(line) for line in lines[:2]]
+    for number in range(2):
+        if number >= len(heads) or heads[number] is None:
+            return _Trouble(f"line {number + 1} is not a number", ends[min(number, len(ends) - 1)], _FAILS)
+    epochs: list[tuple[int, int, int]] = []
+    for start, line in zip(ends[2:], lines[2:], strict=False):
+        parts = line.rstrip("-").split("-")
+        if len(parts) != 2:
+            continue  # EpochEntry#fromLine skips it, and the count differs
+        epoch, begin = key_number(parts[0]), key_number(parts[1], 64)
+        if epoch is None or begin is None:
+            return _Trouble(f"{line[:40]!r} is not an epoch and an offset", start, _FAILS)
+        epochs.append((epoch, begin, start))
+    if len(epochs) != heads[0]:
+        return _Trouble(f"the first line says {heads[0]}, but there are {len(epochs)}", 0, _ASKS)
+    if heads[1] and heads[1] not in _checksums(lines[2:]):
+        return _Trouble("the CRC32 of the lines does not match", ends[2], _ASKS)
+    for (before, began, _), (epoch, begin, start) in pairwise(epochs):
+        if epoch <= before or begin < began:
+            return _Trouble("epochs or their offsets do not ascend", start, _TAKES)
+    return None
+
+
+def _checksums(lines: list[str]) -> set[int]:
+    """Return the CRC32 of the lines, with Unix and with Windows line ends."""
+    return {zlib.crc32("".join(line + end for line in lines).encode()) & _CRC_MASK for end in ("\n", "\r\n")}
+
 
 # --- one copy of a file -------------------------------------------------------------------------
 
@@ -47,7 +153,7 @@ def _read(file: StoreFile, kind: Kind, limit: int) -> _Copy:
     copy = _Copy(file, Decoded())
     if file.size > limit:
         what = too_large(file, limit)
-        copy.unread = Finding("ST-UNCHECKED", what, file=file.name, length=file.size, unchecked=what)
+        copy.unread = Finding("ST-UNCHECKED", what, file=file.name, length=file.size, unchecked=what, covered=True)
         return copy
     try:
         with open_file(file) as reader:
@@ -118,6 +224,7 @@ def check_configs(store: Store) -> Iterator[Finding]:
     for kind in KINDS:
         yield from _check_kind(store, kind, others)
     yield from check_epochs(others.get("epochFileCheckpoint"), others.get("epochFileCheckpoint.bak"))
+    yield from _gone(store)
 
 
 def _check_kind(store: Store, kind: Kind, others: Mapping[str, StoreFile]) -> Iterator[Finding]:
@@ -234,6 +341,20 @@ def _fallback(kind: Kind, backup: _Copy | None) -> str:
     return f"the .bak is damaged too ({backup.read.trouble}): the broker does not start"
 
 
+def _gone(store: Store) -> Iterator[Finding]:
+    """Yield ST-CONFIG-GONE for each file that others prove, and of which no copy is left."""
+    without = {kind.name: kind.without for kind in KINDS}
+    for name, proof in gone_config(store).items():
+        yield Finding(
+            "ST-CONFIG-GONE",
+            f"{name} and its .bak are gone: the broker starts {without[name]}",
+            file=f"config/{name}",
+            expected=f"the file, because of {proof}",
+            found="no file",
+            absent=True,
+        )
+
+
 def _missing(kind: Kind, backup: _Copy | None, temporary: StoreFile | None) -> Finding:
     """Return ST-CONFIG for a file of which only other copies exist."""
     good = backup is not None and backup.good
@@ -245,4 +366,96 @@ def _missing(kind: Kind, backup: _Copy | None, temporary: StoreFile | None) -> F
         file=f"{kind.folder}/{kind.name}",
         offset=None if good or backup is None else backup.read.offset,
         found="no file",
+    )
+
+
+Ends = Mapping[tuple[str, int], tuple[int, int]]  # (topic, queue id) → (first offset, offset behind the last)
+
+# Groups of the broker itself (MixAll#CID_RMQ_SYS_PREFIX): retention in its own topics loses nothing for them.
+_BROKER_GROUPS = "CID_RMQ_SYS_"
+
+
+@dataclass(frozen=True, slots=True)
+class _Position:
+    """Where a group or a delay level resumes in a queue."""
+
+    who: str
+    topic: str
+    queue_id: int
+    offset: int
+    file: str
+    is_served: bool  # messages before the start of its queue are missed
+
+
+def check_groups(
+    store: Store, ends: Ends | None, pending: Mapping[tuple[str, int], int] | None = None
+) -> Iterator[Finding]:
+    """Yield ST-GROUP-OFFSET and ST-GROUP-LOST, by group, topic and queue, delay levels last.
+
+    `ends` has every queue whose files were read. `pending`: messages of a queue in the log without a unit, which
+    the next startup adds.
+    """
+    if not ends:
+        return
+    expected = ExpectedQueues(store)
+    for position in chain(_groups(store, ends), _levels(store)):
+        name = position.topic, position.queue_id
+        first, behind = ends.get(name, (0, 0))
+        behind += (pending or {}).get(name, 0)
+        if position.offset > behind:
+            if name in ends or expected.had_files(*name):
+                yield _beyond(position, behind, has_files=name in ends)
+        elif position.offset < first and position.is_served:
+            yield _lost(position, first)
+
+
+def _groups(store: Store, ends: Ends) -> Iterator[_Position]:
+    """Yield the positions of groups that are not within their queue; nearly all are."""
+    offsets, _ = read_consumer_offsets(store)
+    for entry in offsets:
+        first, behind = ends.get((entry.topic, entry.queue_id), (0, 0))
+        if first <= entry.offset <= behind:
+            continue
+        served = not entry.group.startswith(_BROKER_GROUPS)
+        yield _Position(f"group {entry.group}", entry.topic, entry.queue_id, entry.offset, entry.file, served)
+
+
+def _levels(store: Store) -> Iterator[_Position]:
+    """Yield the position of each delay level, in queue level - 1 of the schedule topic."""
+    document = read_delay_offsets(store)
+    if document is None or document.source is None:
+        return
+    found = ((key_number(level), integer(offset)) for level, offset in document.table("offsetTable").items())
+    for level, offset in sorted((level, offset) for level, offset in found if level and offset is not None):
+        if level > 0:
+            yield _Position(f"delay level {level}", SCHEDULE_TOPIC, level - 1, offset, document.source.name, True)
+
+
+def _beyond(position: _Position, behind: int, *, has_files: bool) -> Finding:
+    end = f"its queue ends at {group_digits(behind)}" if has_files else "its queue has no files"
+    return Finding(
+        "ST-GROUP-OFFSET",
+        f"{position.who} resumes at {group_digits(position.offset)}, but {end}: "
+        "the queue lost its end, or the offset is from another time or another broker",
+        file=position.file,
+        topic=position.topic,
+        queue_id=position.queue_id,
+        queue_offset=position.offset,
+        expected=f"at most {behind}",
+        found=str(position.offset),
+    )
+
+
+def _lost(position: _Position, first: int) -> Finding:
+    missed = count(first - max(position.offset, 0), "message")
+    return Finding(
+        "ST-GROUP-LOST",
+        f"{position.who} resumes at {group_digits(position.offset)}, but its queue begins at "
+        f"{group_digits(first)}: {missed} gone before delivery",
+        file=position.file,
+        topic=position.topic,
+        queue_id=position.queue_id,
+        queue_offset=position.offset,
+        expected=f"at least {first}",
+        found=str(position.offset),
     )

@@ -12,27 +12,230 @@ rows per file, which the survey has noted. Invariants:
   - runs (dangling, shifted, missing) are capped, never dropped: what they mean is judged over all splits.
 
 Source: ConsumeQueue, BatchConsumeQueue, CommitLogDispatcherBuildConsumeQueue; RocketMQ 4.0.0 to 5.5.0.
+
+Records that are entitled to a queue unit and have none.
+
+A wrong unit counts as its record's: CQ-MISMATCH reports it. Consecutive records of a queue are one `Missing`; what
+it means (lost, not dispatched yet, deleted with its topic) is known only when all splits were read.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from rmqinspect.broker.dispatch import Dispatched
-from rmqinspect.codec.arrays import Ints, groups
+from rmqinspect.codec.arrays import Bools, Ints, groups
+from rmqinspect.codec.layout import dtype_of
+from rmqinspect.consumequeue.units import LAYOUTS, read_ext_tags
+from rmqinspect.errors import Unreadable
 from rmqinspect.tables.capped_list import CappedList
-from rmqinspect.verify.consumequeue.match import Match, match_units
-from rmqinspect.verify.consumequeue.missing import Missing, find_missing
-from rmqinspect.verify.consumequeue.tags import check_tags
-from rmqinspect.verify.consumequeue.units import QueuePointers, locate_unit, read_unit_bytes
-from rmqinspect.verify.dangling import Dangling, LogRanges
-from rmqinspect.verify.findings import Finding, capped_findings
-from rmqinspect.verify.plan import CrossPlan, QueueName
-from rmqinspect.verify.pointers import MOST_RUNS, Evidence, PointerReport
+from rmqinspect.text import text_of
+from rmqinspect.topics import LMQ_PREFIX
+from rmqinspect.verify.consumequeue import step
+from rmqinspect.verify.consumequeue.step import OWN_UNIT, VALUES, WRONG_UNIT, JoinedUnits, UnitBytes, read_unit_bytes
+from rmqinspect.verify.findings import Finding, capped_findings, unread_finding
+from rmqinspect.verify.pointers import (
+    MOST_RUNS,
+    Dangling,
+    Evidence,
+    Kind,
+    Location,
+    LogRanges,
+    PointerReport,
+    Pointers,
+    Verdict,
+)
+from rmqinspect.verify.survey import CrossPlan, QueueName
 from rmqinspect.verify.wrong_records import Misnamed
+
+_DEAD_LETTERS = b"%DLQ%"
+_LITE_PREFIX = f"{LMQ_PREFIX}$"
+
+
+class Missing(NamedTuple):
+    """Consecutive records of a queue that have no unit."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int  # of the first
+    records: int
+    messages: int
+    low: int  # physical offsets of the first and the last
+    high: int
+    first_timestamp: int  # ms
+    last_timestamp: int
+    newest: bool  # no record of this split behind the first one has a unit
+
+    def merged(self, other: "Missing") -> "Missing":
+        """Return both as one row: sums and bounds of both, the place of this one."""
+        return self._replace(
+            records=self.records + other.records,
+            messages=self.messages + other.messages,
+            low=min(self.low, other.low),
+            high=max(self.high, other.high),
+            first_timestamp=min(self.first_timestamp, other.first_timestamp),
+            last_timestamp=max(self.last_timestamp, other.last_timestamp),
+        )
+
+
+def capped_missing(limit: int) -> CappedList[Missing, tuple[str, int, bool]]:
+    """Return an empty list of up to `limit` runs; overflow becomes one run per queue."""
+    return CappedList(limit, lambda run: (run.topic, run.queue_id, run.newest), merge=Missing.merged)
+
+
+def find_missing(
+    units: JoinedUnits, high: int, unread: set[QueueName], last_physical_offset: int | None
+) -> list[Missing]:
+    """Return the records without a unit, in runs.
+
+    `high`: end of the split's range; `unread`: queues whose units could not be read; `last_physical_offset`: physical
+    offset of the last record with a good unit.
+    """
+    return _MissingFinder(units, high, unread, last_physical_offset).find() if len(units.records) else []
+
+
+class _MissingFinder:
+    def __init__(self, units: JoinedUnits, high: int, unread: set[QueueName], last_physical_offset: int | None) -> None:
+        self.units, self.high, self.unread = units, high, unread
+        self.last_physical_offset = -1 if last_physical_offset is None else last_physical_offset
+        self.missing = capped_missing(MOST_RUNS)
+
+    def find(self) -> list[Missing]:
+        units, records = self.units, self.units.records
+        has = (units.has_unit & (OWN_UNIT | WRONG_UNIT)) != 0
+        # A record behind the split's range is in another segment too, and judged there.
+        lacking = np.flatnonzero(records.entitled & records.sound & ~has & (records.physical_offset < self.high))
+        if len(lacking):
+            judged = np.array([not self._is_unread(name) for name in units.own_names])
+            if not units.plan.whole:
+                judged &= units.own_numbers >= 0
+            lacking = lacking[judged[records.queue[lacking]]]
+            self._add_runs(
+                lacking,
+                records.queue[lacking],
+                records.queue_offset[lacking],
+                records.messages[lacking],
+                units.own_names,
+            )
+        if records.extras:
+            self._find_further()
+        return self.missing.rows
+
+    def _is_unread(self, name: QueueName) -> bool:
+        return name in self.unread or self.units.plan.is_unread(name)
+
+    def _find_further(self) -> None:
+        """Find units of multi-dispatch that are missing."""
+        units, records = self.units, self.units.records
+        lacking: list[tuple[int, int, int]] = []
+        names: dict[QueueName, int] = {}
+        for extra in records.extras:
+            name = extra.topic, extra.queue_id
+            number = units.plan.queues.number_of.get(name, -1)
+            if units.own_numbers[records.queue[extra.record]] == number:
+                has_unit = bool(units.has_unit[extra.record] & OWN_UNIT)
+            else:
+                has_unit = (extra.record, number) in units.further
+            if has_unit or self._is_unread(name) or self._needs_none(extra.record):
+                continue
+            if number < 0 and self._may_lack_files(extra.topic):
+                continue
+            lacking.append((extra.record, names.setdefault(name, len(names)), extra.queue_offset))
+        if lacking:
+            rows = np.array(lacking, np.int64)
+            self._add_runs(rows[:, 0], rows[:, 1], rows[:, 2], np.ones(len(rows), np.int64), list(names))
+
+    def _needs_none(self, record: int) -> bool:
+        """Whether a record gets no further units, or its properties cannot be believed."""
+        records = self.units.records
+        if not records.sound[record] or not records.entitled[record]:
+            return True
+        # 5.5.0 copies the names of the queues into a dead letter, and gives it no new offsets.
+        return records.queues[int(records.queue[record])][0].startswith(_DEAD_LETTERS)
+
+    def _may_lack_files(self, topic: str) -> bool:
+        """Whether a queue of multi-dispatch without files is no loss.
+
+        An expired lite queue is deleted; with RocksDB, queues may be kept there alone.
+        """
+        plan = self.units.plan
+        return not plan.whole or plan.elsewhere or topic.startswith(_LITE_PREFIX)
+
+    def _add_runs(self, lacking: Ints, queue: Ints, offset: Ints, messages: Ints, names: list[QueueName]) -> None:
+        """Add records without a unit; the other columns are those of `lacking`, `queue` an index of `names`."""
+        if not len(lacking):
+            return
+        records = self.units.records
+        order = np.lexsort((lacking, queue))
+        lacking, queue, offset, messages = lacking[order], queue[order], offset[order], messages[order]
+        newest = records.physical_offset[lacking] > self.last_physical_offset
+        # A queue offset minus all messages before it: constant along a run.
+        lead = offset - (np.cumsum(messages) - messages)
+        for first, behind in groups(queue, lead, newest.astype(np.int64)):
+            at = lacking[first:behind]
+            topic, queue_id = names[int(queue[first])]
+            run = Missing(
+                topic,
+                queue_id,
+                int(offset[first]),
+                len(at),
+                int(messages[first:behind].sum()),
+                int(records.physical_offset[at[0]]),
+                int(records.physical_offset[at[-1]]),
+                int(records.store_timestamp[at[0]]),
+                int(records.store_timestamp[at[-1]]),
+                bool(newest[first]),
+            )
+            self.missing.add(run)
+
+
+_NO_EXT_UNIT = step.OF_FURTHER << 1  # the bit of an address that leads nowhere
+
+UNITS = Kind(
+    "unit",
+    {
+        step.WRONG_QUEUE: Verdict(
+            "CQ-MISMATCH", "the unit points at a record of another queue", "{row[queue]}", "{record[queue]}"
+        ),
+        step.WRONG_SIZE: Verdict(
+            "CQ-MISMATCH",
+            "the unit's size differs from that of the record it points at",
+            "{record[size]}",
+            "{row[size]}",
+        ),
+        step.NOT_ENTITLED: Verdict(
+            "CQ-MISMATCH", "the unit points at a prepared or rolled-back message, which gets no unit"
+        ),
+        step.WRONG_TIME: Verdict(
+            "CQ-MISMATCH",
+            "the batch unit's store timestamp differs from that of the record it points at",
+            "{record[store_timestamp]}",
+            "{row[timestamp]}",
+        ),
+        _NO_EXT_UNIT: Verdict("EX-ADDRESS", "the unit's ext address points to no ext unit", found="{row[tags]}"),
+        step.WRONG_DELAY: Verdict(
+            "CQ-TAG",
+            "the delivery time is not the store timestamp plus whole seconds of delay",
+            "{record[store_timestamp]} and seconds",
+            "{row[tags]}",
+        ),
+        step.WRONG_TAGS: Verdict(
+            "CQ-TAG",
+            "the tags code is not the hash of the record's tags: consumers that filter by tag miss the message",
+            "{record[tags_code]}",
+            "{row[tags]}",
+        ),
+        step.WRONG_COUNT: Verdict(
+            "BQ-COUNT",
+            "the batch unit's message count differs from that of its record",
+            "{record[messages]}",
+            "{row[messages]}",
+        ),
+    },
+)
 
 
 class Shift(NamedTuple):
@@ -74,95 +277,171 @@ def join_units(records: Dispatched, plan: CrossPlan, number: int, ranges: LogRan
     kept = capped_findings(limit)
     result = UnitResult(kept.rows, kept.suppressed)
     unread: set[QueueName] = set()
-    parts = read_unit_bytes(plan, number, result.unread, unread)
-    match = match_units(plan, number, records, parts)
-    units = match.units
-    report = PointerReport(units, partial(locate_unit, plan, units), kept)
-    result.dangling = report.dangling("unit", match.dangling, ranges, partial(_prove, units))
-    _check_records(match, report, result.misnamed)
-    result.joined = int(match.step.units.sum()) + int(np.count_nonzero(match.good))
+    units = step_through(plan, number, records, read_unit_bytes(plan, number, result.unread, unread))
+    _judge_ext_tags(units, result.unread)
+    wrong = units.wrong
+
+    def locate(at: int) -> Location:
+        file = plan.queue_files[int(wrong.file[at])]
+        size, offset = dtype_of(LAYOUTS[file.kind]).itemsize, int(wrong.values["offset"][at])
+        return Location(file.name, int(wrong.row[at]) * size, size, file.topic, file.queue_id, offset)
+
+    def prove(at: Ints) -> Evidence:
+        times = wrong.values["timestamp"][at]
+        messages = int(wrong.values["messages"][at].sum())
+        return Evidence(int(wrong.values["offset"][at[0]]), messages, int(times.max()) if times.any() else None)
+
+    report = PointerReport(UNITS, wrong, records, locate, kept)
+    result.dangling = report.dangling(ranges, prove)
+    report.add_findings()
+    result.misnamed = _misnamed(units, limit)
+    result.shifts = _find_shifts(wrong, report)
+    result.joined = int(units.joined.sum())
     if result.joined:
-        has_unit = match.step.has_unit.copy()
-        has_unit[match.record[match.good]] = True
-        last = np.flatnonzero(has_unit)[-1]
+        last = np.flatnonzero(units.has_unit & (step.OWN_UNIT | step.FURTHER_UNIT))[-1]
         result.last_physical_offset = int(records.physical_offset[last])
         result.last_timestamp = int(records.store_timestamp[last])
-    result.shifts = _find_shifts(match, report)
-    check_tags(match, report, result.unread)
-    _check_batches(match, report)
     _, high = plan.range_of(number)
-    result.missing = find_missing(match, high, unread, result.last_physical_offset)
+    result.missing = find_missing(units, high, unread, result.last_physical_offset)
     return result
 
 
-def _prove(units: QueuePointers, at: Ints) -> Evidence:
-    times = units.timestamp[at]
-    newest = int(times.max()) if times.any() else None
-    return Evidence(int(units.offset[at[0]]), int(units.messages[at].sum()), newest)
+def step_through(plan: CrossPlan, number: int, records: Dispatched, parts: Sequence[UnitBytes]) -> JoinedUnits:
+    """Judge the units in `parts` that point into split `number`."""
+    queues = plan.queues
+    names = [(text_of(topic), queue_id) for topic, queue_id in records.queues]
+    numbers = np.array([queues.number_of.get(name, -1) for name in names], np.int64)
+    low, high = plan.range_of(number)
+    # Units by multi-dispatch, each as a number of record and queue.
+    more = [(e.record, queues.number_of.get((e.topic, e.queue_id), -1), e.queue_offset) for e in records.extras]
+    rows = np.array(more, np.int64).reshape(-1, 3)
+    record, queue, offset = rows[rows[:, 1] >= 0].T
+    keys = record * len(queues.names) + queue
+    order = np.argsort(keys, kind="stable")
+    has_further = np.zeros(len(keys), np.uint8)
+    has_unit = np.zeros(len(records), np.uint8)
+    joined = np.zeros(len(plan.queue_files), np.int64)
+    found = []
+    for part in parts:
+        file, first_row, rows = np.array(part.runs, np.int64).T
+        behind, of_file = np.cumsum(rows), queues.of_file[file]
+        runs = np.zeros((len(file), step.RUN_COLUMNS), np.int64)
+        runs[:, step.NEXT], runs[:, step.BEHIND], runs[:, step.QUEUE] = behind - rows, behind, of_file
+        runs[:, step.SCHEDULED] = queues.scheduled[file]
+        runs[:, step.SHIFT] = queues.first_offset[file] + first_row - runs[:, step.NEXT]
+        runs[:-1, step.GOES_ON] = of_file[1:] == of_file[:-1]
+        first_run = np.full(len(queues.names) + 1, -1, np.int64)  # the last one for number -1
+        first_run[of_file[::-1]] = np.arange(len(of_file))[::-1]
+        wrong = np.empty((len(part.raw) // part.layout.itemsize, step.UNIT_COLUMNS), np.int64)
+        count = step.step_units(
+            part.raw,
+            part.layout.itemsize,
+            low,
+            high - 1,
+            plan.by_recovery,
+            numbers,
+            records.queue,
+            records.physical_offset,
+            records.size,
+            records.queue_offset,
+            records.tags_code,
+            records.store_timestamp,
+            records.messages,
+            records.entitled.view(np.uint8),
+            records.delayed.view(np.uint8),
+            len(queues.names),
+            keys[order],
+            offset[order],
+            has_further,
+            first_run[numbers],
+            runs,
+            has_unit,
+            wrong,
+        )
+        np.add.at(joined, file, runs[:, step.JOINED])
+        wrong = wrong[:count]
+        found.append(part.pointers(wrong[np.argsort(wrong[:, step.ROW])]))
+    there = order[has_further != 0]
+    further = set(zip(record[there].tolist(), queue[there].tolist(), strict=True))
+    return JoinedUnits(plan, records, names, numbers, Pointers.joined(found, VALUES), has_unit, further, joined)
 
 
-def _check_records(match: Match, report: PointerReport, misnamed: list[Misnamed]) -> None:
-    """Report units that point at a record which is not theirs; add those whose record may be wrong to `misnamed`."""
-    records, units = match.records, match.units
-    for number in report.each("CQ-MISMATCH", np.flatnonzero(~match.good)):
-        at, record = int(match.unit[number]), int(match.record[number])
-        expected: object = None
-        found: object = None
-        if not match.own[number] and not match.extra[number]:
-            what = "the unit points at a record of another queue"
-            topic, queue_id = match.own_names[records.queue[record]]
-            file = match.plan.queue_files[int(units.file[at])]
-            expected, found = f"{file.topic} queue {file.queue_id}", f"{topic} queue {queue_id}"
-            if (
-                match.same_size[number]
-                and records.queue_offset[record] == units.offset[at]
-                and records.entitled[record]
-            ):
-                place, queue = int(records.physical_offset[record]), (file.topic, file.queue_id)
-                misnamed.append(Misnamed(place, int(units.offset[at]), queue, (topic, queue_id)))
-        elif not match.same_size[number]:
-            what = "the unit's size differs from that of the record it points at"
-            expected, found = records.size[record], units.size[at]
-        else:
-            what = "the unit points at a prepared or rolled-back message, which gets no unit"
-        report.add("CQ-MISMATCH", what, at, expected, found)
+def _judge_ext_tags(units: JoinedUnits, unread: list[Finding]) -> None:
+    """Judge the units whose tags code is the address of an ext unit, which holds one of those without.
+
+    Source: ConsumeQueue#isExtAddr, ConsumeQueueExt#get.
+    """
+    plan, wrong = units.plan, units.wrong
+    in_ext = wrong.which(step.IN_EXT)
+    judged = np.zeros(len(wrong.row), np.bool_)
+    for file_number in np.unique(wrong.file[in_ext]).tolist():
+        file = plan.queue_files[file_number]
+        name = file.topic, file.queue_id
+        which, exts = in_ext[wrong.file[in_ext] == file_number], plan.ext_files.get(name, ())
+        # Without ext files, a few such numbers are damaged hashes; many say that the files are lost.
+        if not exts and 2 * len(which) <= units.joined[file_number]:
+            judged[which] = True
+        elif name not in plan.hidden_ext:
+            addresses, known = wrong.values["tags"][which], np.zeros(len(which), np.bool_)
+            tags = np.zeros(len(which), np.int64)
+            try:
+                read_ext_tags(exts, addresses, tags, known)
+            except Unreadable as error:
+                unread.append(unread_finding(error))
+                continue
+            wrong.values["tags"][which[known]] = tags[known]
+            wrong.verdict[which[~known]] |= _NO_EXT_UNIT
+            judged[which[known]] = True
+    _judge_tags(units, np.flatnonzero(judged))
 
 
-def _find_shifts(match: Match, report: PointerReport) -> list[Shift]:
+def _judge_tags(units: JoinedUnits, which: Ints) -> None:
+    """Add the verdicts on the tags codes of some units, which are known by now."""
+    records, wrong = units.records, units.wrong
+    record, verdict = wrong.record[which], wrong.verdict[which]
+    scheduled = units.plan.queues.scheduled[wrong.file[which]] != 0
+    has_delay: Bools = scheduled & records.delayed[record] & (verdict & step.OF_FURTHER == 0)
+    step.judge_all_tags(
+        wrong.values["tags"][which],
+        record,
+        has_delay.view(np.uint8),
+        units.plan.by_recovery,
+        records.tags_code,
+        records.store_timestamp,
+        verdict,
+    )
+    wrong.verdict[which] = verdict
+
+
+def _misnamed(units: JoinedUnits, limit: int) -> list[Misnamed]:
+    """Return what may be a record that names another queue than it was put into, of the first wrong units."""
+    records, wrong = units.records, units.wrong
+    found: list[Misnamed] = []
+    for at in wrong.which(step.WRONG_RECORD)[:limit].tolist():
+        record, offset = int(wrong.record[at]), int(wrong.values["offset"][at])
+        if (
+            wrong.verdict[at] == step.WRONG_QUEUE
+            and wrong.values["size"][at] == records.size[record]
+            and records.queue_offset[record] == offset
+            and records.entitled[record]
+        ):
+            file, named = units.plan.queue_files[int(wrong.file[at])], units.own_names[records.queue[record]]
+            place = int(records.physical_offset[record])
+            found.append(Misnamed(place, offset, (file.topic, file.queue_id), named))
+    return found
+
+
+def _find_shifts(wrong: Pointers, report: PointerReport) -> list[Shift]:
     """Return runs of units whose number is not the queue offset of their record."""
-    units = match.units
-    wrong = np.flatnonzero(match.good & (units.offset[match.unit] != match.expected))
-    at = match.unit[wrong]
-    order = np.lexsort((units.row[at], units.file[at]))
-    at, by = at[order], (units.offset[at] - match.expected[wrong])[order]
-    consecutive = units.row[at] - np.arange(len(at))
+    at = wrong.which(step.SHIFTED)
+    at = at[np.lexsort((wrong.row[at], wrong.file[at]))]
+    by = wrong.values["offset"][at] - wrong.values["expected"][at]
+    consecutive = wrong.row[at] - np.arange(len(at))
     shifts = capped_shifts(MOST_RUNS)
-    for first, behind in groups(units.file[at], by, consecutive):
+    for first, behind in groups(wrong.file[at], by, consecutive):
         unit = int(at[first])
         file, position, _, topic, queue_id, offset = report.locate(unit)
         assert topic is not None and queue_id is not None and offset is not None
-        physical_offset = int(units.physical_offset[unit])
+        physical_offset = int(wrong.values["physical_offset"][unit])
         shifts.add(Shift(file, position, topic, queue_id, offset, behind - first, int(by[first]), physical_offset))
     return shifts.rows
-
-
-def _check_batches(match: Match, report: PointerReport) -> None:
-    """Check what batch units alone hold: a number of messages and a store time."""
-    numbers = np.flatnonzero(match.good & (match.units.timestamp[match.unit] != 0))
-    at, record = match.unit[numbers], match.record[numbers]
-    for code, what, found, expected in (
-        (
-            "BQ-COUNT",
-            "the batch unit's message count differs from that of its record",
-            match.units.messages[at],
-            match.records.messages[record],
-        ),
-        (
-            "CQ-MISMATCH",
-            "the batch unit's store timestamp differs from that of the record it points at",
-            match.units.timestamp[at],
-            match.records.store_timestamp[record],
-        ),
-    ):
-        for number in report.each(code, np.flatnonzero(found != expected)):
-            report.add(code, what, int(at[number]), expected[number], found[number])

@@ -8,25 +8,161 @@ are read (`verify.consumequeue.join`). Rows are numbered through the whole queue
       row 0                           row 300
 
 Source: ConsumeQueue#recover, #correctMinOffset, #fillPreBlank, BatchConsumeQueue; RocketMQ 4.0.0 to 5.5.0.
+
+One walk over the units of a queue: totals, the runs that point into one split, and what deviates.
+
+Ext consume queues by themselves: EX-SIZE.
+
+Whether a queue unit's address points to an ext unit is judged with the queue unit (`verify.consumequeue.join`).
+
+Source: ConsumeQueueExt#recover, #putAndFlush; RocketMQ 4.1.0 to 5.5.0.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from rmqinspect.codec.arrays import Ints, Units
-from rmqinspect.codec.layout import dtype_of
-from rmqinspect.consumequeue.sizes import usual_sizes
-from rmqinspect.consumequeue.units import LAYOUTS, filler_units, read_units, valid_units
+from rmqinspect.codec.arrays import Units
+from rmqinspect.codec.kernels import Bytes, Ints, IntsOut, TableOut, int16_at, int32_at, int64_at, kernel
+from rmqinspect.codec.layout import dtype_of, place_of
+from rmqinspect.consumequeue.units import (
+    LAYOUTS,
+    MESSAGES,
+    OFFSET,
+    PLACE,
+    SIZE,
+    STORED,
+    TAGS,
+    UNIT_SIZE,
+    is_filler,
+    message_mask,
+    read_units,
+    usual_sizes,
+)
 from rmqinspect.errors import Unreadable
+from rmqinspect.schemas.consumequeue import EXT_END_OF_FILE, ExtHead
 from rmqinspect.store.model import QueueFile, Store
-from rmqinspect.store.reader import open_file
-from rmqinspect.text import count
-from rmqinspect.verify.consumequeue import walk
+from rmqinspect.store.reader import FileReader, open_file
 from rmqinspect.verify.findings import Finding, capped_findings, unread_finding
-from rmqinspect.verify.runs import joined_runs, most_runs, runs_by_split
+from rmqinspect.verify.pointers import joined_runs, most_runs, runs_by_split, split_of
+
+# What the units of a queue add up to: positions in the array that `survey_units` goes on with.
+(
+    UNITS,  # of messages
+    EXPIRED,  # of those, such as point before the log's start
+    ZERO_BEHIND,  # or at 0, while the log begins later
+    FIRST_KEPT,  # of the first that points into the log, and where it points; -1: none yet
+    FIRST_PLACE,
+    MAX_OFFSET,  # behind the last valid unit
+    LAST_PLACE,  # that the last unit of a message points at; -1: none yet
+    LAST_TIME,  # its store time; 0 for units without one
+    DISORDER,  # 1: a unit points at or before the record of the unit before it, or is older
+    LAST_USED,  # number of the last used row in the queue
+    NEXT_OFFSET,  # that the next batch unit must begin with
+    SPLIT,  # that the last run points into
+    RUNS,  # found so far, also those for which the table has no room
+    DEVIATIONS,  # in the table
+    TOTALS,
+) = range(15)
+
+UNKNOWN = -2  # LAST_USED, NEXT_OFFSET or SPLIT: nothing to compare with
+
+HOLE, INVALID, COUNT = range(3)  # kinds of deviations
+
+_MOST_PER_UNIT = 2  # deviations: a hole before it, and one of the others
+_LAST_OFFSET = 2**63 - 1
+
+
+@kernel
+def survey_units(
+    raw: Bytes,
+    unit_size: int,
+    row: int,
+    behind: int,
+    first: int,
+    borders: Ints,
+    log_start: int,
+    totals: IntsOut,
+    runs: TableOut,
+    deviations: TableOut,
+) -> int:
+    """Add rows [row, behind) of a window to `totals`; return the row to go on with, if `deviations` is full.
+
+    `first`: number of the window's first row in the queue; `borders` as `cut_runs` has them. `runs` gets rows of
+    (split, first row, last row), of the window's rows. `deviations` gets rows of (kind, row, value):
+
+        HOLE     number of the first unused row in the queue; how many
+        INVALID  row of the window
+        COUNT    row of the window; the queue offset that a batch unit should begin with
+    """
+    low = high = 0  # what the split of the unit before holds; at first not known
+    split, last_used, units, max_offset = totals[SPLIT], totals[LAST_USED], totals[UNITS], totals[MAX_OFFSET]
+    last_place, last_time, disorder = totals[LAST_PLACE], totals[LAST_TIME], totals[DISORDER]
+    count, found, next_offset = totals[RUNS], totals[DEVIATIONS], totals[NEXT_OFFSET]
+    reached = totals[FIRST_KEPT] >= 0
+    behind = min(behind, len(raw) // unit_size)
+    row = max(row, 0)
+    # Rows and their numbers are below 2^60, for a file's name is a Java long of bytes.
+    while row < behind and found + _MOST_PER_UNIT <= len(deviations):
+        at, number, row = row * unit_size, first + row, row + 1
+        place, size, tags = int64_at(raw, at + PLACE), int32_at(raw, at + SIZE), int64_at(raw, at + TAGS)
+        offset, messages, time = number, 1, 0
+        used = place | size | tags
+        if unit_size > UNIT_SIZE:
+            offset, messages = int64_at(raw, at + OFFSET), int16_at(raw, at + MESSAGES)
+            time = int64_at(raw, at + STORED)
+            for byte in range(at + UNIT_SIZE, at + unit_size):
+                used |= raw[byte]
+        if used == 0:
+            continue
+        if last_used != UNKNOWN and number - last_used > 1:
+            deviations[found, 0], deviations[found, 1] = HOLE, last_used + 1
+            deviations[found, 2] = number - last_used - 1
+            found += 1
+        last_used = number
+        if place < 0 or size <= 0 or offset < 0 or messages <= 0:
+            deviations[found, 0], deviations[found, 1] = INVALID, row - 1
+            found += 1
+            continue
+        max_offset = offset + min(messages, _LAST_OFFSET - offset)
+        if is_filler(place, size, tags):
+            continue
+        units += 1
+        if not reached:
+            reached = place >= log_start
+            if reached:
+                totals[FIRST_KEPT], totals[FIRST_PLACE] = offset, place
+            elif place == 0:
+                totals[ZERO_BEHIND] += 1
+            else:
+                totals[EXPIRED] += 1
+        if place <= last_place or time < last_time:
+            disorder = 1
+        last_place, last_time = place, time
+        if unit_size > UNIT_SIZE:
+            if next_offset != UNKNOWN and next_offset != offset:
+                deviations[found, 0], deviations[found, 1] = COUNT, row - 1
+                deviations[found, 2] = next_offset
+                found += 1
+            next_offset = max_offset
+        if place < low or place >= high:
+            border = split_of(borders, place)
+            low = borders[border] if border >= 0 else 0
+            high = borders[border + 1] if border + 1 < len(borders) else _LAST_OFFSET
+            if border != split:
+                split = border
+                if 0 <= count < len(runs):
+                    runs[count, 0], runs[count, 1] = split, row - 1
+                count += 1
+        if 0 < count <= len(runs):
+            runs[count - 1, 2] = row - 1
+    totals[SPLIT], totals[LAST_USED], totals[UNITS], totals[MAX_OFFSET] = split, last_used, units, max_offset
+    totals[LAST_PLACE], totals[LAST_TIME], totals[DISORDER] = last_place, last_time, disorder
+    totals[RUNS], totals[DEVIATIONS], totals[NEXT_OFFSET] = count, found, next_offset
+    return row
+
 
 # Rows that a kernel takes at once: so few that a process that has not compiled it yet soon does.
 _STEP = 4096
@@ -77,7 +213,7 @@ class QueueSurvey:
     units: int = 0  # of messages
     expired: int = 0  # those that point before the log's first segment
     zero_behind: int = 0  # those with physical offset 0, while the log begins later
-    min_offset: int = 0
+    first_kept: int = 0
     max_offset: int = 0
     first_physical_offset: int | None = None  # that the first unit of a message in the log points at
     last_physical_offset: int | None = None  # that the newest unit of a message points at
@@ -116,18 +252,18 @@ class _Survey:
         )
         self.runs: list[Ints] = []  # rows as `plan.Runs` has them
         self.deviations = np.empty((_DEVIATIONS, 3), np.int64)
-        self.totals = totals = np.zeros(walk.TOTALS, np.int64)
-        totals[[walk.MIN_OFFSET, walk.FIRST_PLACE, walk.LAST_PLACE]] = -1
-        totals[walk.LAST_TIME] = -(2**63)
+        self.totals = totals = np.zeros(TOTALS, np.int64)
+        totals[[FIRST_KEPT, FIRST_PLACE, LAST_PLACE]] = -1
+        totals[LAST_TIME] = -(2**63)
         # The file names of a batch queue say nothing about its queue offsets.
-        totals[walk.MAX_OFFSET] = first.base // self.unit_size if first.kind == "queue" else 0
+        totals[MAX_OFFSET] = first.base // self.unit_size if first.kind == "queue" else 0
         self.forget()
         # A broker fills the rows before a queue's first message with pre-blanks: none is unused.
-        totals[walk.LAST_USED] = first.base // self.unit_size - 1
+        totals[LAST_USED] = first.base // self.unit_size - 1
 
     def forget(self) -> None:
         """Forget the rows before: some could not be read."""
-        self.totals[[walk.LAST_USED, walk.NEXT_OFFSET]] = walk.UNKNOWN
+        self.totals[[LAST_USED, NEXT_OFFSET]] = UNKNOWN
 
     def take_file(self, number: int, file: QueueFile) -> None:
         with open_file(file) as reader:
@@ -137,24 +273,22 @@ class _Survey:
     def _take_window(self, number: int, file: QueueFile, row: int, units: Units) -> None:
         raw, totals, size = units.view(np.uint8), self.totals, self.unit_size
         runs = np.empty((most_runs(len(units)), 3), np.int64)
-        totals[walk.SPLIT], totals[walk.RUNS] = walk.UNKNOWN, 0
+        totals[SPLIT], totals[RUNS] = UNKNOWN, 0
         at, first = 0, file.base // size + row
         while at < len(units):
             behind = min(at + _STEP, len(units))
             if not raw[at * size : behind * size].any():  # preallocated
                 at = behind
                 continue
-            totals[walk.DEVIATIONS] = 0
-            at = walk.survey_units(
-                raw, size, at, behind, first, self.borders, self.log_start, totals, runs, self.deviations
-            )
-            if totals[walk.DEVIATIONS]:
-                self._report(file, row, units, self.deviations[: totals[walk.DEVIATIONS]])
-        found = int(totals[walk.RUNS])
+            totals[DEVIATIONS] = 0
+            at = survey_units(raw, size, at, behind, first, self.borders, self.log_start, totals, runs, self.deviations)
+            if totals[DEVIATIONS]:
+                self._report(file, row, units, self.deviations[: totals[DEVIATIONS]])
+        found = int(totals[RUNS])
         if not found:
             return
         if found > len(runs):
-            messages = np.flatnonzero(valid_units(units) & ~filler_units(units))
+            messages = np.flatnonzero(message_mask(units))
             places = units["physical_offset"][messages].astype(np.int64)
             runs = runs_by_split(messages, places, self.borders)
         split, start, last = runs[:found].T
@@ -163,12 +297,12 @@ class _Survey:
     # --- reporting ----------------------------------------------------------------------------------
 
     def _report(self, file: QueueFile, row: int, units: Units, deviations: Ints) -> None:
-        for kind, at, value in deviations[deviations[:, 0] != walk.INVALID].tolist():
-            if kind == walk.HOLE:
+        for kind, at, value in deviations[deviations[:, 0] != INVALID].tolist():
+            if kind == HOLE:
                 self._report_hole(at, value)
             else:
                 self._report_count(file, row + at, int(units["queue_offset"][at]), value)
-        bad = deviations[deviations[:, 0] == walk.INVALID, 1]
+        bad = deviations[deviations[:, 0] == INVALID, 1]
         for at in self.kept.admit("CQ-DANGLING", bad.tolist()):
             self._report_invalid(file, row + at, units[at])
 
@@ -252,31 +386,80 @@ class _Survey:
         result, totals = self.result, self.totals.tolist()
         # An array takes a tenth of the memory: there may be ten thousand queues and as many splits.
         result.runs = joined_runs(self.runs)
-        result.ascends = not totals[walk.DISORDER]
-        result.units, result.expired, result.zero_behind = totals[walk.UNITS : walk.MIN_OFFSET]
-        reached, result.max_offset = totals[walk.MIN_OFFSET] >= 0, totals[walk.MAX_OFFSET]
-        result.min_offset = totals[walk.MIN_OFFSET] if reached else result.max_offset
-        result.first_physical_offset = totals[walk.FIRST_PLACE] if reached else None
-        result.last_physical_offset = totals[walk.LAST_PLACE] if result.units else None
+        result.ascends = not totals[DISORDER]
+        result.units, result.expired, result.zero_behind = totals[UNITS:FIRST_KEPT]
+        reached, result.max_offset = totals[FIRST_KEPT] >= 0, totals[MAX_OFFSET]
+        result.first_kept = totals[FIRST_KEPT] if reached else result.max_offset
+        result.first_physical_offset = totals[FIRST_PLACE] if reached else None
+        result.last_physical_offset = totals[LAST_PLACE] if result.units else None
 
 
-def retention_findings(surveys: Iterable[QueueSurvey], log_start: int) -> Iterator[Finding]:
-    """Yield one row each for units whose records retention deleted: CQ-EXPIRED and CQ-ZERO-BEHIND."""
-    surveys = list(surveys)
-    expired = [survey for survey in surveys if survey.expired]
-    if expired:
-        yield Finding(
-            "CQ-EXPIRED",
-            f"units of {count(len(expired), 'queue')} point before the log's start: retention deleted their records",
-            file="consumequeue",
-            count=sum(survey.expired for survey in expired),
-            expected=f"{log_start} or behind",
-        )
-    zeros = [survey for survey in surveys if survey.zero_behind]
-    if zeros:
-        yield Finding(
-            "CQ-ZERO-BEHIND",
-            f"units of {count(len(zeros), 'queue')} have physical offset 0, before the log's first segment",
-            file="consumequeue",
-            count=sum(survey.zero_behind for survey in zeros),
-        )
+_HEAD = dtype_of(ExtHead)
+WINDOW_SIZE = 1 << 20  # bytes per read
+_SIZE = _HEAD["size"]
+
+
+@dataclass(slots=True)
+class ExtSurvey:
+    """Result of reading all ext files."""
+
+    findings: list[Finding] = field(default_factory=list)  # at most one per file: the units behind it cannot be found
+    units: int = 0
+    unread: list[Finding] = field(default_factory=list)  # ST-IO
+
+
+def survey_ext(files: Sequence[QueueFile]) -> ExtSurvey:
+    """Follow the sizes of the units of each file; return the units and what breaks the walk."""
+    survey = ExtSurvey()
+    for file in files:
+        try:
+            with open_file(file) as reader:
+                _follow(reader, file, survey)
+        except Unreadable as error:
+            survey.unread.append(unread_finding(error))
+    return survey
+
+
+def _follow(reader: FileReader, file: QueueFile, survey: ExtSurvey) -> None:
+    """Step from unit to unit. Runs of units of one size, as nearly all are, take one step."""
+    start, raw = 0, reader.read(0, WINDOW_SIZE)
+    at = 0  # position in the window
+    while True:
+        if at + _HEAD.itemsize > len(raw) and start + len(raw) < reader.size:
+            start, at = start + at, 0
+            raw = reader.read(start, WINDOW_SIZE)
+        left = len(raw) - at
+        size = int(np.frombuffer(raw, _SIZE, 1, at)[0]) if left >= _SIZE.itemsize else 0
+        if size == 0 or size == EXT_END_OF_FILE:
+            return  # end of the written part, or of a full file
+        if size < _HEAD.itemsize or start + at + size > reader.size:
+            survey.findings.append(_finding(file, start + at, None, size))
+            return
+        if size > left:
+            start, at = start + at, 0
+            raw = reader.read(start, max(WINDOW_SIZE, size))
+            continue
+        heads = np.ndarray((left // size,), _HEAD, raw, at, (size,)) if left >= size else np.empty(0, _HEAD)
+        alike = (heads["size"] == size) & (heads["bitmap_size"] == size - _HEAD.itemsize)
+        count = len(alike) if alike.all() else int(np.argmin(alike))
+        if count == 0:
+            bitmap = int(heads["bitmap_size"][0])
+            survey.findings.append(_finding(file, start + at, _HEAD.itemsize + bitmap, size))
+            return
+        survey.units += count
+        at += count * size
+
+
+def _finding(file: QueueFile, position: int, expected: int | None, found: int) -> Finding:
+    what = "the length of its bitmap" if expected is not None else "the file"
+    return Finding(
+        "EX-SIZE",
+        f"the ext unit's size does not fit {what}: startup truncates the file here if it scans it",
+        file=file.name,
+        offset=position + place_of(ExtHead, "size"),
+        length=_SIZE.itemsize,
+        topic=file.topic,
+        queue_id=file.queue_id,
+        expected=None if expected is None else str(expected),
+        found=str(found),
+    )

@@ -8,13 +8,18 @@ no damage:
 Each field is reported once, by the first rule that breaks.
 
 Source: IndexFile#putKey, IndexHeader; RocketMQ 4.0.0 to 5.5.0.
+
+Index entries window by window, and the rules of one entry.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
+from rmqinspect.codec.arrays import Units
+from rmqinspect.codec.kernels import Bytes, inlined
 from rmqinspect.codec.layout import Container, dtype_of, place_of
 from rmqinspect.errors import Unreadable
 from rmqinspect.index.geometry import Geometry, IndexFile, read_entries, read_index_files, slot_windows
@@ -23,7 +28,53 @@ from rmqinspect.store.model import Store
 from rmqinspect.store.reader import FileReader, open_file
 from rmqinspect.times import time_words
 from rmqinspect.verify.findings import Finding, unread_finding
-from rmqinspect.verify.index.entries import MAX_INT
+
+MAX_INT, _LEAST_LONG = 2**31 - 1, -(2**63)  # Java's
+ENTRY_SIZE: int = IndexEntry.sizeof()
+WINDOW_ROWS = (512 << 10) // ENTRY_SIZE  # entries per read: they stay in a processor's own cache
+
+
+def entry_windows(
+    index: IndexFile, first: int, count: int, reader: FileReader, rows: int = WINDOW_ROWS
+) -> Iterator[tuple[int, Units]]:
+    """Yield (number of the first one, entries) for `count` entries from number `first` on, fewer at the file's end.
+
+    The next window overwrites the one before.
+
+    :raises Unreadable: the system reports an I/O error.
+    """
+    behind = min(first + count, index.last_entry + 1)
+    window = np.empty(max(0, min(rows, behind - first)), dtype_of(IndexEntry))
+    for start in range(first, behind, rows):
+        assert index.geometry is not None
+        raw = window[: behind - start].view(np.uint8).data
+        size = reader.read_into(raw, index.geometry.entry_position(start))
+        if size >= ENTRY_SIZE:
+            yield start, window[: size // ENTRY_SIZE]
+
+
+@inlined
+def is_written(raw: Bytes, at: int) -> bool:
+    """Whether the entry at a position holds anything but zeros. Others were never written, or are lost."""
+    held = 0
+    for place in range(at, at + ENTRY_SIZE):
+        held |= raw[place]
+    return held != 0
+
+
+@inlined
+def java_seconds(begin: int, stored: int) -> int:
+    """Return the seconds that a put writes into its entry, given the times of the file's header and of the record, ms.
+
+    Java's division truncates; negative becomes 0, and so does all when the file has no begin. A difference of more than
+    a long wraps around. Source: IndexFile#putKey.
+    """
+    if begin <= 0:
+        return 0
+    if stored < _LEAST_LONG + begin:
+        return MAX_INT
+    return min(max(0, (stored - begin) // 1000), MAX_INT)
+
 
 Entry = dict[str, int]
 
@@ -60,17 +111,92 @@ class _Wrong(NamedTuple):
 # --- the rules ----------------------------------------------------------------------------------
 
 
-def check_index_headers(store: Store) -> Iterator[Finding]:
+class IndexFiles:
+    """The index files of a store with their headers and geometries, read once for all rules of a run."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.unread: list[tuple[str, str]] = []  # (name, error)
+        self.files = read_index_files(store, self.unread)
+
+    @cached_property
+    def as_stated(self) -> list[bool]:
+        """Whether the first entry of each file points where its header says; False where that cannot be read."""
+        return [_begins_as_stated(index) for index in self.files]
+
+    @property
+    def reach(self) -> tuple[int | None, int | None]:
+        """Return the physical offsets of the first and of the last index entry, by the headers.
+
+        The first is None without an entry, the last then -1. Both are None where they are not known; the last also
+        where newer records may rightly have no entry yet: after an unclean stop.
+        """
+        store = self.store
+        of_broker = store.given == "store" and any(store.of_kind(kind) for kind in ("checkpoint", "lock"))
+        headers = [file.header for file in self.files if file.header is not None and file.header.index_count > 0]
+        if not of_broker or store.hides("index") or self.unread or len(headers) < len(self.files):
+            return None, None
+        begin = min((int(header.begin_physical_offset) for header in headers), default=None)
+        end = max((int(header.end_physical_offset) for header in headers), default=-1)
+        return begin if all(self.as_stated) else None, None if store.of_kind("abort") else end
+
+
+def check_index_headers(index_files: IndexFiles) -> Iterator[Finding]:
     """Yield IX-HEADER as far as the header and a few entries show it.
 
     For the levels without a survey, which finds all of this and more.
     """
-    for index in read_index_files(store, unread=[]):
+    for index in index_files.files:
         try:
             with open_file(index.file) as reader:
                 yield from header_findings(index, reader)
         except Unreadable as error:
             yield unread_finding(error)
+
+
+def order_findings(index_files: IndexFiles) -> Iterator[Finding]:
+    """Yield IX-ORDER and IX-DUPLICATE of files in the broker's order: by name.
+
+    Entries are added in the order of the log, so each file begins where the one before it ends, or behind. A header
+    that differs from its first entry is left to IX-HEADER.
+    """
+    newest: IndexFile | None = None
+    known: dict[tuple[int, ...], IndexFile] = {}
+    for index, as_stated in zip(index_files.files, index_files.as_stated, strict=True):
+        if not index.entries or index.header is None or not as_stated:
+            continue
+        fields = tuple(int(index.header[part.name]) for part in IndexHeader.subcons)
+        twin, last = known.setdefault(fields, index), newest
+        if twin is not index:
+            yield Finding(
+                "IX-DUPLICATE",
+                f"the file has the same entries as {twin.file.name}: key searches return each message twice",
+                file=index.file.name,
+                count=index.entries,
+            )
+        elif last is not None and last.header is not None and index.header[_OFFSETS[0]] < last.header[_OFFSETS[0]]:
+            yield Finding(
+                "IX-ORDER",
+                f"its name is newer than that of {last.file.name}, its records are older: key searches from a time on "
+                "miss records, and new keys may go into the wrong file",
+                file=index.file.name,
+                offset=place_of(IndexHeader, _OFFSETS[0]),
+                expected=f"{last.header[_OFFSETS[0]]} or behind",
+                found=str(index.header[_OFFSETS[0]]),
+            )
+        else:
+            newest = index
+
+
+def _begins_as_stated(index: IndexFile) -> bool:
+    if index.header is None or index.geometry is None:
+        return False
+    try:
+        with open_file(index.file) as reader:
+            first = _read_entry(reader, index.geometry, 1)
+    except Unreadable:
+        return False
+    return first is not None and first["physical_offset"] == index.header[_OFFSETS[0]]
 
 
 def header_findings(index: IndexFile, reader: FileReader, content: Content | None = None) -> Iterator[Finding]:
@@ -222,11 +348,6 @@ def _wrong_range(fields: tuple[str, str], begin: int, end: int, content: Content
         yield _Wrong(fields, "a value is negative", "0 or more", str(min(begin, end)))
     if content.newest <= 1 and begin != end:
         yield _Wrong(fields, "begin and end differ, but at most one entry is in use", "the same", f"{begin}, {end}")
-
-
-def java_seconds(begin: int, end: int) -> int:
-    """Return the seconds that a put writes into its entry. Source: IndexFile#putKey."""
-    return min(max(0, (end - begin) // 1000), MAX_INT) if begin > 0 else 0
 
 
 # --- what the entries say -----------------------------------------------------------------------

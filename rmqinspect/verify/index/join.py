@@ -4,8 +4,8 @@
                        hash? is the entry's time that of the record?         IX-DANGLING, IX-KEY, IX-TIME
     record -> entry    does each key of the records have an entry?           IX-MISSING
 
-Entries are written in the order of records and keys, so one walk through both finds the key of nearly every entry
-(`verify.index.walk`). What it calls odd is judged here in columns, where a key is one number, record * 2^31 + hash.
+Entries are written in the order of records and keys, so one walk through both finds the key of nearly every entry and
+judges it (`verify.index.walk`).
 
 Invariants:
   - an entry is judged in the one split whose range holds its physical offset;
@@ -14,32 +14,161 @@ Invariants:
   - an entry with a wrong hash is its record's: IX-KEY reports it, and the record misses no key.
 
 Source: IndexService#buildIndex, IndexFile#putKey; RocketMQ 4.0.0 to 5.5.0.
+
+One walk through index entries and the keys of the records of a split, side by side.
+
+Where the two are out of step it searches, and goes on from what it found. Each entry is judged here; what breaks a rule
+is written down with the bits of its verdict, which `verify.index.join` words.
+
+    keys of records    a1 a2 b1 b2 b3 c1 ...
+    entries            a1 a2 b1 b3 xx c1 ...      b2 has no entry; xx leads to a record without such a key
+
+Source: IndexFile#putKey; RocketMQ 4.0.0 to 5.5.0.
 """
 
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rmqinspect.broker.dispatch import TAG, Dispatched
-from rmqinspect.codec.arrays import Ints, groups
-from rmqinspect.codec.kernels import Int32s
+from rmqinspect.broker.dispatch import MARKED_ID, TAG, Dispatched
+from rmqinspect.codec.arrays import groups
+from rmqinspect.codec.kernels import (
+    Bytes,
+    BytesOut,
+    Int32s,
+    Ints,
+    IntsOut,
+    TableOut,
+    inlined,
+    int32_at,
+    int64_at,
+    kernel,
+)
+from rmqinspect.codec.layout import place_of
 from rmqinspect.index.geometry import IndexFile
+from rmqinspect.schemas.index import IndexEntry
 from rmqinspect.store.reader import open_file
 from rmqinspect.text import text_of
-from rmqinspect.verify.commitlog.time_steps import Stamp
-from rmqinspect.verify.dangling import Dangling, LogRanges, find_starts
 from rmqinspect.verify.findings import Finding, capped_findings
-from rmqinspect.verify.index.entries import ENTRY_SIZE, WINDOW_ROWS, entry_windows, time_fits
-from rmqinspect.verify.index.walk import find_keys
-from rmqinspect.verify.plan import CrossPlan
-from rmqinspect.verify.pointers import MOST_RUNS, Evidence, Location, PointerReport, Pointers, read_runs
-from rmqinspect.verify.wrong_records import WrongTime, wrong_times
+from rmqinspect.verify.index.header import ENTRY_SIZE, WINDOW_ROWS, entry_windows, is_written, java_seconds
+from rmqinspect.verify.pointers import (
+    DANGLING,
+    MOST_RUNS,
+    Dangling,
+    Evidence,
+    Kind,
+    Location,
+    LogRanges,
+    PointerReport,
+    Pointers,
+    Verdict,
+    read_runs,
+    split_of,
+    start_at,
+)
+from rmqinspect.verify.survey import CrossPlan
+from rmqinspect.verify.wrong_records import Stamp, WrongTime, wrong_times
 
-_HASHES = 1 << 31  # hashes are below: a record's number and a hash make one number
+WRONG_KEY, WRONG_TIME, AT_EDGE = (DANGLING << bit for bit in range(1, 4))
+"""Bits of a verdict. AT_EDGE breaks no rule: the entry is the first or one of the newest two, whose records' times the
+header's judge needs."""
+
+# Columns of the entries with a verdict.
+ROW, RECORD, VERDICT, ENTRY_COLUMNS = range(4)
+
+KEY_BITS = 31  # of a hash: a record's number and a hash make one number
+_NEAR, FAR = 4, 64  # keys looked at one by one, from the next one on, and from a record's first one on
+
+_PLACE, _HASH, _SECONDS = (place_of(IndexEntry, name) for name in ("physical_offset", "key_hash", "time_diff"))
+
+
+@inlined
+def _key_at(
+    key: int, most: int, place: int, key_hash: int, places: Ints, key_record: Int32s, key_hashes: Int32s
+) -> int:
+    """Return the first of `most` keys, from number `key` on, of the record at a place with a hash; -1 if none is."""
+    for at in range(key, min(key + most, len(key_record), len(key_hashes))):
+        if key_hashes[at] == key_hash and 0 <= key_record[at] < len(places) and places[key_record[at]] == place:
+            return at
+    return -1
+
+
+@kernel
+def step_entries(
+    raw: Bytes,
+    low: int,
+    last: int,
+    begin: int,
+    first: int,
+    newest: int,
+    places: Ints,
+    times: Ints,
+    key_record: Int32s,
+    key_hashes: Int32s,
+    sorted_keys: Ints,
+    key_order: Ints,
+    has_entry: BytesOut,
+    found: TableOut,
+    counts: IntsOut,
+) -> None:
+    """Judge each entry that points at [low, last], and mark the keys that have one.
+
+    `counts` gets how many have a verdict, rows of `found`, and how many point at a record with their key.
+
+    `first` is the number of the first entry, `newest` that of the file's newest. `begin` is the time of the file's
+    header; negative: not to be compared. `sorted_keys` and `key_order` find a key of a record with more than FAR.
+    """
+    key, count, known = 0, 0, 0
+    for row in range(min(len(raw) // ENTRY_SIZE, len(found))):
+        at, number, verdict, record = row * ENTRY_SIZE, first + row, 0, -1
+        place, key_hash = int64_at(raw, at + _PLACE), int32_at(raw, at + _HASH)
+        if place < low or place > last or (place == 0 and not is_written(raw, at)):
+            continue
+        this = _key_at(key, _NEAR, place, key_hash, places, key_record, key_hashes)
+        if this < 0:
+            record = start_at(places, place)
+            this = _key_at(split_of(key_record, record - 1) + 1, FAR, place, key_hash, places, key_record, key_hashes)
+            if this < 0 and record >= 0 and key_hash >= 0:
+                wanted = (record << KEY_BITS) | key_hash
+                of_key = split_of(sorted_keys, wanted - 1) + 1
+                if of_key < len(key_order) and sorted_keys[of_key] == wanted:
+                    this = key_order[of_key]
+        if 0 <= this < len(has_entry) and key_record[this] < len(times):
+            key, record = this + 1, key_record[this]
+            has_entry[this] = 1
+            known += 1
+            seconds = int32_at(raw, at + _SECONDS)
+            # The first entry of a file counts its seconds from the end of the file before it, if it was created when
+            # that one was full: any number will do.
+            if begin >= 0 and seconds != java_seconds(begin, times[record]) and (number > 1 or seconds < 0):
+                verdict = WRONG_TIME
+            if begin >= 0 and (number == 1 or newest - 1 <= number <= newest):
+                verdict |= AT_EDGE
+        else:
+            verdict = WRONG_KEY if record >= 0 else DANGLING
+        if verdict:
+            found[count, ROW], found[count, RECORD], found[count, VERDICT] = row, record, verdict
+            count += 1
+    counts[0], counts[1] = count, known
+
+
+ENTRIES = Kind(
+    "entry",
+    {
+        WRONG_KEY: Verdict(
+            "IX-KEY", "entry {row[number]}: its hash matches no key of the record it points at", None, "{row[hash]}"
+        ),
+        WRONG_TIME: Verdict(
+            "IX-TIME",
+            "entry {row[number]}: its time does not match its record's store timestamp",
+            "{row[seconds]} s",
+            "{row[time_diff]} s",
+        ),
+    },
+)
 
 
 class MissingKeys(NamedTuple):
@@ -77,196 +206,166 @@ def join_entries(
     kept = capped_findings(limit)
     result = IndexResult(kept.rows, kept.suppressed)
     has_entry = np.zeros(len(records.key_record), np.uint8)
-    entries = _read_odd(records, plan, number, has_entry, result)
-    report = PointerReport(entries, partial(_locate, plan, entries), kept)
-    join = _IndexJoin(records, plan, entries, report, result)
-    join.match(ranges)
+    entries = _step_through(records, plan, number, has_entry, result)
+
+    def locate(at: int) -> Location:
+        index = plan.index[int(entries.file[at])]
+        offset = index.geometry.entry_position(int(entries.row[at])) if index.geometry else 0
+        return Location(index.file.name, offset, ENTRY_SIZE)
+
+    def prove(at: Ints) -> Evidence:
+        begin = _begin_of(plan.index[int(entries.file[at[0]])])
+        newest = begin + 1000 * int(entries.values["time_diff"][at].max()) if begin > 0 else None
+        return Evidence(int(entries.row[at[0]]), len(np.unique(entries.values["physical_offset"][at])), newest)
+
+    report = PointerReport(ENTRIES, entries, records, locate, kept)
+    result.dangling = report.dangling(ranges, prove)
+    report.add_findings()
+    _take_times(records, plan, entries, result)
     if not result.unread:
         _, high = plan.range_of(number)
-        join.find_missing(high, segment, has_entry)
+        wrong_key = entries.record[entries.which(WRONG_KEY)]
+        _find_missing(records, plan, high, segment, has_entry, wrong_key, result)
     return result
 
 
-@dataclass(slots=True)
-class _Entries(Pointers):
-    """Index entries, ascending by physical offset; `row` is the number of the entry."""
-
-    hash: Ints
-    time_diff: Ints  # s
-
-
-def _read_odd(
+def _step_through(
     records: Dispatched, plan: CrossPlan, number: int, has_entry: NDArray[np.uint8], result: IndexResult
-) -> _Entries:
-    """Walk through the entries that point into split `number`; return those that need a closer look.
+) -> Pointers:
+    """Judge the entries that point into split `number`; return those with a verdict, ascending by where they point.
 
-    Marks the keys of the others, and counts these.
+    Marks the keys that have an entry, and counts these entries.
     """
     low, high = plan.range_of(number)
-    odd = np.zeros(WINDOW_ROWS + 1, np.int64)
+    found, counts = np.zeros((WINDOW_ROWS, ENTRY_COLUMNS), np.int64), np.zeros(2, np.int64)
+    sorted_keys = key_order = np.empty(0, np.int64)
+    if (records.key_record[FAR:] == records.key_record[:-FAR]).any():
+        numbers = _numbers(records, np.arange(len(records.key_record)))
+        key_order = np.argsort(numbers, kind="stable")
+        sorted_keys = numbers[key_order]
 
     def read(which: int, first: int, count: int) -> tuple[int, list[Ints]]:
-        index, used = plan.index[which], plan.index_used[which]
+        index = plan.index[which]
         known, parts = 0, []
         with open_file(index.file) as reader:
             for start, window in entry_windows(index, first, count, reader):
-                known += find_keys(
+                step_entries(
                     window.view(np.uint8),
                     low,
                     min(high, 1 << 63) - 1,
                     max(0, _begin_of(index)) if plan.timed[which] else -1,
-                    2 - start,  # the first entry and the newest two are needed for their times
-                    used - 1 - start,
+                    start,
+                    plan.index_used[which],
                     records.physical_offset,
                     records.store_timestamp,
                     records.key_record,
                     records.key_hash,
+                    sorted_keys,
+                    key_order,
                     has_entry,
-                    odd,
+                    found,
+                    counts,
                 )
-                rows = odd[1 : odd[0] + 1]
+                known += int(counts[1])
+                rows, record, verdict = found[: counts[0]].T
                 if len(rows):
-                    place, key_hash, seconds = (
-                        window[name][rows] for name in ("physical_offset", "key_hash", "time_diff")
-                    )
-                    parts.append(np.stack((place, np.full_like(rows, which), start + rows, key_hash, seconds)))
+                    of_entry = [window[name][rows] for name in ("physical_offset", "key_hash", "time_diff")]
+                    parts.append(np.stack((np.full_like(rows, which), start + rows, record, verdict, *of_entry)))
         return known, parts
 
-    parts = [np.empty((5, 0), np.int64)]
-    for _, found in read_runs(plan.index_runs.of_split(number), read, result.unread):
-        if found is not None:
-            result.joined += found[0]
-            parts += found[1]
+    parts = [np.empty((7, 0), np.int64)]
+    for _, of_run in read_runs(plan.index_runs.of_split(number), read, result.unread):
+        if of_run is not None:
+            result.joined += of_run[0]
+            parts += of_run[1]
     columns = np.concatenate(parts, axis=1, dtype=np.int64)
-    return _Entries(*columns[:, np.argsort(columns[0], kind="stable")])
+    columns = columns[:, np.argsort(columns[4], kind="stable")]
+    file, row, record, verdict, place, key_hash, time_diff = columns
+    # What the time should be, in words: where a record was not found, that of another one, which is not told.
+    begins = np.array([_begin_of(index) for index in plan.index], np.int64)
+    stored = records.store_timestamp[record] if len(records) else np.zeros_like(record)
+    seconds = (stored - begins[file]) // 1000
+    values = {"physical_offset": place, "hash": key_hash, "time_diff": time_diff, "seconds": seconds}
+    return Pointers(file, row, record, verdict, values)
 
 
 def _begin_of(index: IndexFile) -> int:
     return int(index.header.begin_timestamp) if index.header else 0
 
 
-def _locate(plan: CrossPlan, entries: _Entries, at: int) -> Location:
-    index = plan.index[int(entries.file[at])]
-    offset = index.geometry.entry_position(int(entries.row[at])) if index.geometry else 0
-    return Location(index.file.name, offset, ENTRY_SIZE)
+def _take_times(records: Dispatched, plan: CrossPlan, entries: Pointers, result: IndexResult) -> None:
+    """Note the store times that the headers' judge needs, and the records whose time is wrong by their entries."""
+    for at in entries.which(AT_EDGE).tolist():
+        stamp = Stamp(int(entries.values["physical_offset"][at]), int(records.store_timestamp[entries.record[at]]))
+        result.edge_times[int(entries.file[at]), int(entries.row[at])] = stamp
+    which = entries.which(WRONG_TIME)
+    record = entries.record[which]
+    # Of many it is the file's begin that is wrong.
+    if 0 < len(np.unique(record)) <= max(1, len(records) // 2):
+        begins = np.array([_begin_of(index) for index in plan.index], np.int64)
+        indexed = begins[entries.file[which]] + 1000 * entries.values["time_diff"][which]
+        result.wrong_times += wrong_times(records.physical_offset, records.store_timestamp, record, indexed)
 
 
-class _IndexJoin:
-    def __init__(
-        self, records: Dispatched, plan: CrossPlan, entries: _Entries, report: PointerReport, result: IndexResult
-    ) -> None:
-        self.records, self.plan, self.entries, self.report, self.result = records, plan, entries, report, result
-        self.found = np.zeros(0, np.int64)  # keys that these entries have, as numbers of record and hash
-        self.wrong_key = np.zeros(0, np.int64)  # records that an entry with a wrong hash points at
+def _find_missing(
+    records: Dispatched,
+    plan: CrossPlan,
+    high: int,
+    segment: tuple[str, int],
+    has_entry: NDArray[np.uint8],
+    wrong_key: Ints,
+    result: IndexResult,
+) -> None:
+    """Find keys without an entry, in the range that the index covers.
 
-    def match(self, ranges: LogRanges) -> None:
-        """Check where the entries point."""
-        records, entries = self.records, self.entries
-        if not len(entries.row):
-            return
-        at, hit = find_starts(records.physical_offset, entries.physical_offset)
-        self.result.dangling = self.report.dangling("entry", np.flatnonzero(~hit), ranges, self._prove)
-        hits, record = np.flatnonzero(hit), at[hit]
-        wanted = record * _HASHES + entries.hash[hits]
-        known = np.isin(wanted, _numbers(records, _keys_of(records, record))) & (entries.hash[hits] >= 0)
-        self.found = wanted[known]
-        self.result.joined += int(np.count_nonzero(known))
-        for number in self.report.each("IX-KEY", np.flatnonzero(~known)):
-            at_entry = int(hits[number])
-            what = f"entry {entries.row[at_entry]}: its hash matches no key of the record it points at"
-            self.report.add("IX-KEY", what, at_entry, None, entries.hash[at_entry])
-        self.wrong_key = record[~known]
-        self._check_times(hits[known], record[known])
+    The first and the last record of the range may share their keys with a file that is gone, or with the
+    moment of a crash. Tags need no entry: a version before 5.4.0 may have written the file. Of the two forms of
+    an id (`codec.hashes`) one is enough.
+    """
+    covered = plan.index_range
+    if covered is None or not plan.index_complete or not len(records.key_record):
+        return
+    offsets = records.physical_offset[records.key_record]
+    asked = (offsets > covered[0]) & (offsets < min(covered[1], high)) & (records.key_kind != TAG)
+    asked &= (records.key_kind != MARKED_ID) & records.sound[records.key_record]
+    result.asked = int(np.count_nonzero(asked))
+    lacking = np.flatnonzero(asked & (has_entry == 0))
+    if not len(lacking):
+        return  # each key has its entry
+    keys = _keys_of(records, records.key_record[lacking])
+    found = _numbers(records, keys[has_entry[keys] != 0])
+    lacking = lacking[~np.isin(_numbers(records, lacking), found)]
+    marked = keys[records.key_kind[keys] == MARKED_ID]
+    lacking = lacking[~np.isin(lacking, marked[np.isin(_numbers(records, marked), found)] - 1)]
+    lacking = lacking[~np.isin(records.key_record[lacking], wrong_key)]
+    # Consecutive ones among the keys that should have an entry.
+    number = np.cumsum(asked)[lacking] - 1
+    for first, behind in groups(number - np.arange(len(lacking))):
+        if len(result.missing) >= MOST_RUNS:
+            result.suppressed["IX-MISSING"] += behind - first
+            continue
+        finding = _missing_finding(records, int(records.key_record[lacking[first]]), segment)
+        ends = int(number[behind - 1]) == result.asked - 1
+        result.missing.append(MissingKeys(finding, behind - first, int(number[first]) == 0, ends))
 
-    def _prove(self, at: Ints) -> Evidence:
-        begin = _begin_of(self.plan.index[int(self.entries.file[at[0]])])
-        newest = begin + 1000 * int(self.entries.time_diff[at].max()) if begin > 0 else None
-        places = np.sort(self.entries.physical_offset[at])
-        records = 1 + int(np.count_nonzero(places[1:] != places[:-1]))
-        return Evidence(int(self.entries.row[at[0]]), records, newest)
 
-    def _check_times(self, hits: Ints, record: Ints) -> None:
-        """IX-TIME, and the store times that the headers' judge needs."""
-        if not len(hits):
-            return
-        entries = self.entries
-        begins = np.array([_begin_of(index) for index in self.plan.index], np.int64)
-        fits = np.ones(len(hits), np.bool_)
-        stored = self.records.store_timestamp[record]
-        for which in range(int(entries.file[hits].min()), int(entries.file[hits].max()) + 1):
-            if not self.plan.timed[which]:
-                continue  # its header is wrong, which is reported once
-            of_file = np.flatnonzero(entries.file[hits] == which)
-            if not len(of_file):
-                continue
-            used = self.plan.index_used[which]
-            for number in of_file[np.isin(entries.row[hits[of_file]], (1, used - 1, used))].tolist():
-                stamp = Stamp(int(entries.physical_offset[hits[number]]), int(stored[number]))
-                self.result.edge_times[which, int(entries.row[hits[number]])] = stamp
-            first = entries.row[hits[of_file]] == 1
-            fits[of_file] = time_fits(entries.time_diff[hits[of_file]], int(begins[which]), stored[of_file], first)
-        self._blame(hits[~fits], record[~fits], begins)
-        for number in self.report.each("IX-TIME", np.flatnonzero(~fits)):
-            at = int(hits[number])
-            seconds = (int(stored[number]) - int(begins[entries.file[at]])) // 1000
-            what = f"entry {entries.row[at]}: its time does not match its record's store timestamp"
-            self.report.add("IX-TIME", what, at, f"{seconds} s", f"{entries.time_diff[at]} s")
-
-    def _blame(self, hits: Ints, record: Ints, begins: Ints) -> None:
-        """Find the records that are wrong, of those that differ from entries; of many it is the file's begin."""
-        if not 0 < len(np.unique(record)) <= max(1, len(self.records.physical_offset) // 2):
-            return
-        indexed = begins[self.entries.file[hits]] + 1000 * self.entries.time_diff[hits]
-        records = self.records
-        self.result.wrong_times += wrong_times(records.physical_offset, records.store_timestamp, record, indexed)
-
-    def find_missing(self, high: int, segment: tuple[str, int], has_entry: NDArray[np.uint8]) -> None:
-        """Find keys without an entry, in the range that the index covers.
-
-        The first and the last record of the range may share their keys with a file that is gone, or with the
-        moment of a crash. Tags need no entry: a version before 5.4.0 may have written the file.
-        """
-        records, covered = self.records, self.plan.index_range
-        if covered is None or not self.plan.index_complete or not len(records.key_record):
-            return
-        offsets = records.physical_offset[records.key_record]
-        asked = (offsets > covered[0]) & (offsets < min(covered[1], high)) & (records.key_kind != TAG)
-        asked &= records.sound[records.key_record]
-        self.result.asked = int(np.count_nonzero(asked))
-        lacking = np.flatnonzero(asked & (has_entry == 0))
-        if not len(lacking):
-            return  # each key has its entry
-        keys = _keys_of(records, records.key_record[lacking])
-        found = np.concatenate((_numbers(records, keys[has_entry[keys] != 0]), self.found))
-        lacking = lacking[~np.isin(_numbers(records, lacking), found)]
-        lacking = lacking[~np.isin(records.key_record[lacking], self.wrong_key)]
-        # Consecutive ones among the keys that should have an entry.
-        number = np.cumsum(asked)[lacking] - 1
-        for first, behind in groups(number - np.arange(len(lacking))):
-            if len(self.result.missing) >= MOST_RUNS:
-                self.result.suppressed["IX-MISSING"] += behind - first
-                continue
-            finding = self._missing_finding(int(records.key_record[lacking[first]]), segment)
-            ends = int(number[behind - 1]) == self.result.asked - 1
-            self.result.missing.append(MissingKeys(finding, behind - first, int(number[first]) == 0, ends))
-
-    def _missing_finding(self, record: int, segment: tuple[str, int]) -> Finding:
-        """Return a finding without its message, which is known when all splits were read."""
-        records, (name, base) = self.records, segment
-        topic, queue_id = records.queues[int(records.queue[record])]
-        physical_offset = int(records.physical_offset[record])
-        return Finding(
-            "IX-MISSING",
-            "",
-            file=name,
-            offset=physical_offset - base,
-            length=int(records.size[record]),
-            physical_offset=physical_offset,
-            topic=text_of(topic),
-            queue_id=queue_id,
-            queue_offset=int(records.queue_offset[record]),
-            timestamp=int(records.store_timestamp[record]),
-        )
+def _missing_finding(records: Dispatched, record: int, segment: tuple[str, int]) -> Finding:
+    """Return a finding without its message, which is known when all splits were read."""
+    name, base = segment
+    topic, queue_id = records.queues[int(records.queue[record])]
+    physical_offset = int(records.physical_offset[record])
+    return Finding(
+        "IX-MISSING",
+        "",
+        file=name,
+        offset=physical_offset - base,
+        length=int(records.size[record]),
+        physical_offset=physical_offset,
+        topic=text_of(topic),
+        queue_id=queue_id,
+        queue_offset=int(records.queue_offset[record]),
+        timestamp=int(records.store_timestamp[record]),
+    )
 
 
 def _keys_of(records: Dispatched, which: Ints | Int32s) -> Ints:
@@ -278,4 +377,5 @@ def _keys_of(records: Dispatched, which: Ints | Int32s) -> Ints:
 
 def _numbers(records: Dispatched, which: Ints) -> Ints:
     """Return keys as numbers of record and hash."""
-    return records.key_record[which].astype(np.int64) * _HASHES + records.key_hash[which]
+    numbers: Ints = (records.key_record[which].astype(np.int64) << KEY_BITS) | records.key_hash[which]
+    return numbers

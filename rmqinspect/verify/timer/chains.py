@@ -1,10 +1,10 @@
-"""The timer log against itself: TM-CHAIN of units, gaps and the log's end.
+r"""The timer log against itself: TM-CHAIN of units, gaps and the log's end.
 
 Idea: read the log once, in order, and put every unit into a replayed wheel. The replay knows which unit stood
 last in that unit's slot; the unit's `previous` must be its position.
 
     replayed slot    last = P          unit read next, same slot, at position Q
-                            \\_______ previous must be P; the slot's last becomes Q
+                            \_______ previous must be P; the slot's last becomes Q
 
 Invariants:
   - `position` is where the next unit must begin; everything before it was read or is a recorded gap;
@@ -13,6 +13,16 @@ Invariants:
   - one damaged unit is one finding (`Suspects`).
 
 Source: TimerMessageStore#doEnqueue, #recoverAndRevise, TimerLog#append; RocketMQ 5.0.0 to 5.5.0.
+
+Units that stand in a wrong chain, so that one damaged unit is one finding.
+
+A unit with a damaged due time is put into the wrong chain. Two more links then look wrong: the next unit of the
+wrong chain does not lead to it, and the next unit of its own chain does.
+
+    own chain      A <- B <- C        B's time is damaged
+    as replayed    A <------ C        C leads to B: suspect, not reported again
+                   X <- B <- Y        B leads to A instead of X: reported
+                                      Y leads to X instead of B: suspect, not reported again
 """
 
 from collections import Counter
@@ -21,18 +31,52 @@ from typing import Any
 
 import numpy as np
 
-from rmqinspect.codec.arrays import Ints, Units
+from rmqinspect.codec.arrays import Bools, Ints, Units
 from rmqinspect.codec.layout import Container, dtype_of
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas.timer import BLANK_MAGIC, NO_UNIT, UNIT_SIZE, TimerUnit
-from rmqinspect.store.broker_conf import setting_size
+from rmqinspect.store.discover import setting_size
 from rmqinspect.store.reader import open_file
 from rmqinspect.tables.capped_list import CappedList
 from rmqinspect.timer.log import BLANK_SIZE, TimerLog, TimerLogFile, are_units, due_times, is_blank_at, read_rows
 from rmqinspect.timer.wheel import NO_POSITION, WheelReplay
 from rmqinspect.verify.findings import Finding, unread_finding
-from rmqinspect.verify.runs import Run, append_run, cut_runs
-from rmqinspect.verify.timer.suspects import Suspects
+from rmqinspect.verify.pointers import Run, append_run, cut_runs
+
+
+class Suspects:
+    """Positions of suspect units, ascending, each with the position that the unit behind it should lead to."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.position: Ints = np.empty(0, np.int64)
+        self.before: Ints = np.empty(0, np.int64)
+
+    def has(self, positions: Ints) -> Bools:
+        """Return which positions are a suspect's."""
+        return np.isin(positions, self.position)
+
+    def judge(self, position: Ints, before: Ints, expected: Ints) -> Bools:
+        """Return which of these units to report; `before` is where each leads, and is not `expected`.
+
+        A link that is explained by a suspect is not reported. The damaged unit itself may show nothing.
+        """
+        self._add(position, expected)
+        reported: Bools = ~self.has(before) | (before >= position)
+        blamed = before[reported & (expected == NO_POSITION)]
+        self._add(blamed, np.full(len(blamed), NO_POSITION))
+        if len(self.position):
+            at = np.minimum(np.searchsorted(self.position, expected), len(self.position) - 1)
+            reported &= (self.position[at] != expected) | (self.before[at] != before)
+        return reported
+
+    def _add(self, position: Ints, before: Ints) -> None:
+        room = max(0, self.limit - len(self.position))
+        self.position = np.concatenate((self.position, position[:room]))
+        order = np.argsort(self.position, kind="stable")
+        self.before = np.concatenate((self.before, before[:room]))[order]
+        self.position = self.position[order]
+
 
 _CODE = "TM-CHAIN"
 

@@ -13,6 +13,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.TreeMap;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.stream.Stream;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.MappedFileQueue;
@@ -23,7 +24,8 @@ import org.apache.rocketmq.store.index.IndexHeader;
  * Loads and starts a store, lets it dispatch, and says what it looks like then.
  *
  * <p>The answer has the names of truth.json (tests/data/README.md). It is changed by the start, so give a copy. Of queues
- * in RocksDB only those are listed that are asked for: {@code queues} has the number of queues by topic.
+ * in RocksDB only those are listed that are asked for: {@code queues} has the number of queues by topic. With
+ * {@code halt} the process ends then, and the store is left as by a kill.
  */
 final class OpenStore {
     private static final int CONSTRUCT_SECONDS = 20;
@@ -39,9 +41,14 @@ final class OpenStore {
         Map<String, Long> before = files(root);
         answer.put("abort_before", before.containsKey("abort"));
         answer.put("files_before", rows(before));
-        DefaultMessageStore store = Threads.step(answer, "construct", CONSTRUCT_SECONDS, () -> false, () -> Stores.create(root, settings));
-        boolean loaded = store != null
-            && Boolean.TRUE.equals(Threads.step(answer, "load", LOAD_SECONDS, () -> false, store::load));
+        AtomicReference<Object> timer = new AtomicReference<>();
+        DefaultMessageStore store = Threads.step(answer, "construct", CONSTRUCT_SECONDS, () -> false, () -> {
+            DefaultMessageStore made = Stores.create(root, settings);
+            timer.set(Stores.timer(made, root));
+            return made;
+        });
+        boolean loaded = store != null && Boolean.TRUE.equals(Threads.step(answer, "load", LOAD_SECONDS, () -> false,
+            () -> store.load() && (timer.get() == null || (Boolean) Private.call(timer.get(), "load"))));
         answer.put("load_ok", loaded);
         answer.put("files_after_load", changes(before, files(root)));
         if (loaded) {
@@ -59,7 +66,9 @@ final class OpenStore {
         }
         answer.put("deaths", Threads.deaths());
         answer.put("log", log.lines(root));
-        if (store != null && !answer.containsKey("stuck")) {
+        if (request.flag("halt")) {
+            answer.put("halts", true);
+        } else if (store != null && !answer.containsKey("stuck")) {
             Thread end = new Thread(store::shutdown, "shutdown");
             end.setDaemon(true);
             end.start();

@@ -1,0 +1,119 @@
+"""Files of `config/` that are gone with their copies, though others prove that they were there.
+
+    file                    was there, because of
+    topics.json             queues of users' topics
+    consumerOffset.json     groups of subscriptionGroup.json, or what groups gave back (queues of %RETRY%, %DLQ%),
+                            where the broker ran long enough for a first save, or stopped in order
+    subscriptionGroup.json  groups with consumer offsets, or that gave something back
+    delayOffset.json        queues of SCHEDULE_TOPIC_XXXX, where the broker ran long enough for a first save
+
+A running broker saves offsets every 5 and 10 s, for the first time after 10 s, topics and groups at each change, all of
+them into one folder. So a file is called gone where another one of the folder is there. Where none is, a store class
+may have run without a broker, and even with queues of %RETRY% and SCHEDULE_TOPIC_XXXX: then queues of topics that only
+a broker's processors write (%DLQ%, transactions, rmq_sys_*) prove the folder. A broker that was killed in its first
+10 s has topics and queues, and no file of offsets; up to 4.9.2, one that was stopped then has consumerOffset.json only.
+
+It ran longer where another file of offsets is left, and where a queue of %RETRY% has units: a message that a consumer
+gives back comes again after 10 s at the earliest (level 3). An orderly stop always saves the offsets of consumers.
+
+Source: BrokerController#initializeBrokerScheduledTasks, #shutdown, TopicConfigManager, SubscriptionGroupManager,
+ScheduleMessageService#start, #shutdown, SendMessageProcessor#consumerSendMsgBack, MixAll#string2File; RocketMQ 4.0.0
+to 5.5.0.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from rmqinspect.broker.group_topics import is_own_topic, is_system_group
+from rmqinspect.config.json_files import OFFSET_FILES, read_config, read_consumer_offsets
+from rmqinspect.store.model import Store
+from rmqinspect.text import count
+from rmqinspect.topics import DLQ_PREFIX, LMQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, is_system_topic
+
+TOPICS, GROUPS, DELAYS = "topics.json", "subscriptionGroup.json", "delayOffset.json"
+OFFSETS = OFFSET_FILES[0]
+
+_ENDS = ("", ".bak", ".tmp")
+_TIMED = (
+    *OFFSET_FILES,
+    "consumerFilter.json",
+    "consumerOrderInfo.json",
+)  # saved by timers that start before the delays'
+_IN_ROCKSDB = {TOPICS, GROUPS, OFFSETS}  # what storeType=defaultRocksDB or configManagerVersion=v2 keeps there
+
+
+def gone_config(store: Store) -> Mapping[str, str]:
+    """Return what proves that a file was there, in words, by the name of the file that is gone."""
+    if store.given != "store" or not store.neighbours or not (store.config_files or _had_broker(store)):
+        return {}
+    in_rocksdb = any(file.name.startswith("config/") for file in store.of_kind("rocksdb"))
+    found: dict[str, str] = {}
+    for name, proof in ((TOPICS, _topics), (OFFSETS, _offsets), (GROUPS, _groups), (DELAYS, _delays)):
+        if not (in_rocksdb and name in _IN_ROCKSDB) and _is_gone(store, name) and (words := proof(store)):
+            found[name] = words
+    return found
+
+
+def _had_broker(store: Store) -> bool:
+    """Whether queues are left of topics that a store class writes only for a broker."""
+    topics = {file.topic for file in store.queue_files} - {SCHEDULE_TOPIC}
+    return any(topic.startswith(DLQ_PREFIX) or is_system_topic(topic) for topic in topics)
+
+
+def _is_gone(store: Store, name: str) -> bool:
+    """Whether no copy of a file is left, and others of its folder are."""
+    names = OFFSET_FILES if name == OFFSETS else (name,)  # with enableLmq, the second is written in place of the first
+    if any(one + end in store.config_files for one in names for end in _ENDS):
+        return False
+    return not any(store.hides("config", one) for one in names)
+
+
+def _topics(store: Store) -> str:
+    queues = {file.topic for file in store.queue_files if not is_own_topic(file.topic)}
+    return _some("topic", "with queues", queues)
+
+
+def _offsets(store: Store) -> str:
+    if store.config_files:
+        saved_delays = any(DELAYS + end in store.config_files for end in _ENDS)
+        stopped = store.checkpoint is not None and not store.of_kind("abort")
+        if not (saved_delays or stopped or _ran_long(store)):
+            return ""
+    document = read_config(store, GROUPS)
+    groups = document.table("subscriptionGroupTable") if document else ()
+    return _some("group", f"in {GROUPS}", filter(_is_users, groups)) or _given_back(store)
+
+
+def _groups(store: Store) -> str:
+    groups = {entry.group for entry in read_consumer_offsets(store)[0]}
+    return _some("group", "with consumer offsets", filter(_is_users, groups)) or _given_back(store)
+
+
+def _is_users(group: str) -> bool:
+    return not is_system_group(group) and not group.startswith(LMQ_PREFIX)
+
+
+def _given_back(store: Store) -> str:
+    topics = {file.topic for file in store.queue_files if file.topic.startswith((RETRY_PREFIX, DLQ_PREFIX))}
+    return _some("topic", "of what groups gave back", topics)
+
+
+def _delays(store: Store) -> str:
+    saved_twice = any(name + ".bak" in store.config_files for name in _TIMED)
+    if store.config_files and not (saved_twice or _ran_long(store)):
+        return ""
+    levels = {file.queue_id + 1 for file in store.queue_files if file.topic == SCHEDULE_TOPIC}
+    return f"{count(len(levels), 'delay level')} with queues" if levels else ""
+
+
+def _ran_long(store: Store) -> bool:
+    """Whether a broker ran for more than 10 s: what a group gave back has come again."""
+    return any(file.topic.startswith(RETRY_PREFIX) for file in store.queue_files)
+
+
+def _some(noun: str, what: str, names: Iterable[str]) -> str:
+    """Return how many there are, and the first of them; nothing without any."""
+    ordered = sorted(names)
+    if not ordered:
+        return ""
+    more = ", …" if len(ordered) > 1 else ""
+    return f"{count(len(ordered), noun)} {what}: {ordered[0]}{more}"

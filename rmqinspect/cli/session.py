@@ -1,0 +1,154 @@
+"""What the commands that read stores have in common: unpack, tell, read, and the exit status that follows.
+
+with Session(arguments, stores, size) as session, printed_to(arguments.output, session.evidence):
+    for store in session.stores(GROUPS.databases, GROUPS.name):     # what cannot be read was told
+        session.show(lines_of(survey(store, session.request())), colour=colour)
+return session.status(damaged=session.gaps, missed=tell_unmatched(selection, session.progress))
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import click
+
+from rmqinspect.cli.documents import print_line
+from rmqinspect.cli.options import ReadingOptions, count_jobs
+from rmqinspect.cli.progress import LONG_READ, Progress, least_time
+from rmqinspect.cli.status import ExitStatus, exit_status
+from rmqinspect.errors import Unreadable
+from rmqinspect.text import describe_size
+
+if TYPE_CHECKING:
+    from rmqinspect.store.model import Store
+    from rmqinspect.tables.filters import Selection
+    from rmqinspect.tables.table import Request
+
+Entered = TypeVar("Entered")
+
+
+class Session:
+    """The stores that a command reads one after the other, what it says on stderr, and what decides its status."""
+
+    def __init__(self, arguments: ReadingOptions, given: "Sequence[Store]", size: int = 0) -> None:
+        """Read the stores `given`; `size` bytes of them, for the progress."""
+        self.arguments, self.given = arguments, given
+        self.progress = Progress(size, arguments.progress, quiet=arguments.quiet)
+        self.unread: list[str] = []  # a message for everything that could not be read
+        self.gaps: dict[str, set[tuple[int, int]]] = defaultdict(set)  # of the log, by store; one may come in parts
+        self._shown = False
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        self.enter(self.progress)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def enter(self, context: AbstractContextManager[Entered]) -> Entered:
+        """Enter a context until the session ends."""
+        return self._stack.enter_context(context)
+
+    @property
+    def evidence(self) -> list[str]:
+        """The paths that no output may lie in."""
+        return [path for store in self.given for path in store.paths]
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def announce(self, why: str) -> None:
+        """Announce a long read before it starts: why it is, and what would be cheaper."""
+        size = self.progress.total
+        if size > LONG_READ:
+            self.progress.remark(f"{describe_size(size)} to read{why}{least_time(size)}")
+
+    def stores(self, databases: Collection[str], *tables: str) -> "Iterator[Store]":
+        """Yield each store as `opened` does, until the next one or the end of the session."""
+
+        def each() -> "Generator[Store, None, None]":
+            for given in self.given:
+                with self.opened(given, databases, *tables) as store:
+                    yield store
+
+        return self.enter(closing(each()))
+
+    @contextmanager
+    def opened(self, given: "Store", databases: Collection[str], *tables: str) -> "Iterator[Store]":
+        """Give a store with what its RocksDB `databases` hold, and tell what of `tables` cannot be read.
+
+        Also told is what was inferred about its files: with -v all of it, else what came with the databases.
+        """
+        from rmqinspect.rocksdb.unpack import unpacked
+        from rmqinspect.tables.sources import unread_places
+
+        with unpacked(given, self.arguments.unpacking, databases) as store:
+            for remark in store.remarks if self.arguments.verbose else store.remarks[len(given.remarks) :]:
+                self.progress.remark(f"{store.name}: {remark}")
+            for message in unread_places(store, tables):
+                self.complain(message)
+            yield store
+
+    def request(self, store: "Store", **asked: Any) -> "Request":
+        """Return a request for a table of a store: `asked`, and that whatever is met on the way is noted here."""
+        from rmqinspect.tables.table import Request
+
+        met: dict[str, Any] = {
+            "jobs": count_jobs(self.arguments),
+            "progress": self.progress,
+            "on_gap": partial(self._note_gap, store.name),
+            "on_unreadable": self.complain,
+            "on_remark": self.progress.remark,
+        }
+        return Request(**{**met, **asked})
+
+    def _note_gap(self, store: str, _kind: str, start: int, end: int) -> None:
+        self.gaps[store].add((start, end))
+
+    @contextmanager
+    def unreadable_told(self) -> Iterator[None]:
+        """End the block at what cannot be read, and tell it."""
+        try:
+            yield
+        except Unreadable as error:
+            self.complain(str(error))
+
+    def complain(self, message: str) -> None:
+        """Tell what could not be read: the answer is incomplete."""
+        self.unread.append(message)
+        self.progress.complain(message)
+
+    # --- what came of it ----------------------------------------------------------------------
+
+    def show(self, lines: Iterable[str], *, colour: bool) -> None:
+        """Print the screen of a store, with a blank line behind that of another."""
+        self.progress.clear()  # stdout and stderr may be the same terminal
+        if self._shown:
+            click.echo()
+        self._shown = True
+        for line in lines:
+            print_line(line, colour=colour)
+
+    def merged_gaps(self) -> list[tuple[int, int]]:
+        """Return the ranges of all logs that lost their records, each once."""
+        from rmqinspect.codec.ranges import merge
+
+        return [gap for found in self.gaps.values() for gap in merge(found)]
+
+    def status(self, *, damaged: object, missed: object) -> ExitStatus:
+        """Return the exit status, from what was found damaged, could not be read, or was asked for and not found."""
+        return exit_status(self.arguments.fail_on, damaged=damaged, unread=self.unread, missed=missed)
+
+
+def tell_unmatched(selection: "Selection", progress: Progress) -> bool:
+    """Tell which topic patterns matched no topic seen, with near names; return whether there are any."""
+    unmatched = selection.unmatched_topics()
+    for pattern in unmatched:
+        near = ", ".join(selection.near_topics(pattern))
+        progress.complain(f"no topic matches {pattern}" + (f"; near: {near}" if near else ""))
+    return bool(unmatched)

@@ -1,0 +1,278 @@
+"""`forecast --script`: every script is run by bash, with a broker that only says that it was started."""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rmqinspect.cli.forecast import script
+from rmqinspect.errors import BadOption
+from rmqinspect.forecast.instead import other_ways
+from rmqinspect.forecast.outcome import Alternative, Forecast, Losses, Remedy
+from rmqinspect.store.discover import open_store
+from rmqinspect.text import escape
+from tests.support.command import Run, runner
+from tests.support.locks import FLOCK, HOLD, OPEN, other_process
+from tests.support.outcomes import LOSES, REFUSES, SAFE, Told, after
+from tests.support.samples import sample
+
+forecast = runner("forecast", after=("-j", "1"))
+
+Bash = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def laid(tmp_path: Path) -> Path:
+    """A store in a folder whose name a shell would take apart."""
+    root = tmp_path / "a store; 'of' $HOME"
+    (root / "commitlog").mkdir(parents=True)
+    (root / "commitlog" / ("0" * 20)).write_bytes(bytes(1024))
+    (root / "abort").touch()
+    (root / "lock").write_text("lock")
+    (root / "index").mkdir()
+    (root / "index" / "1x").touch()
+    return root
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A release, 5.5.0, whose program says what it was started with."""
+    home = tmp_path / "home"
+    (home / "bin").mkdir(parents=True)
+    (home / "lib").mkdir()
+    (home / "lib" / "rocketmq-store-5.5.0.jar").touch()
+    broker = home / "bin" / "mqbroker"
+    broker.write_text('#!/bin/sh\necho started "$@"\n')
+    broker.chmod(0o755)
+    (home / "b.conf").touch()
+    return home
+
+
+@pytest.fixture
+def bash(tmp_path: Path, home: Path) -> Bash:
+    """Runs a script, given as its text, with arguments and a change of the environment."""
+
+    def run(text: str, *words: str, **changes: str | None) -> "subprocess.CompletedProcess[str]":
+        file = tmp_path / "start.sh"
+        file.write_text(text)
+        environment = {"PATH": "/usr/bin:/bin", "ROCKETMQ_HOME": str(home), "BROKER_CONF": str(home / "b.conf")}
+        environment = {name: value for name, value in (environment | changes).items() if value is not None}
+        return subprocess.run(["bash", file, *words], env=environment, capture_output=True, check=False, text=True)
+
+    return run
+
+
+def script_of(store: Path, *moved: str) -> str:
+    """Return a script whose first way starts the store as it is with 5.5.0; the second moves files away before."""
+    ways = [Alternative("another", SAFE, Remedy(moved), is_better=True)] if moved else []
+    return script(Forecast([SAFE], ways), open_store([str(store)]))
+
+
+def names(folder: Path) -> list[bytes]:
+    return sorted(os.listdir(os.fsencode(folder)))
+
+
+def test_the_script_copies_first_and_prepares_each_better_way(laid: Path, home: Path, bash: Bash) -> None:
+    ways = other_ways(REFUSES, None, after(Told(SAFE, (SAFE,))))
+    text = script(Forecast([REFUSES], ways), open_store([str(laid)]))
+    listed = bash(text)
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert "with index/1x moved out of the store: STARTS, LOSES NOTHING MORE" in listed.stdout
+    assert sorted(path.name for path in laid.iterdir()) == ["abort", "commitlog", "index", "lock"]
+    number = next(line[0] for line in listed.stdout.splitlines() if "1x" in line)
+    assert bash(text, number).stdout == f"started -c {home}/b.conf\n"
+    copy = laid.with_name(laid.name + ".before-start")
+    assert (copy / "index" / "1x").exists()
+    assert not (laid / "index" / "1x").exists()
+    again = bash(text, "copy")
+    assert (again.returncode, "exists already: nothing is overwritten" in again.stderr) == (1, True)
+
+
+def test_the_script_gives_files_their_length_and_name_and_leaves_broker_conf_to_its_reader(
+    laid: Path, bash: Bash
+) -> None:
+    remedies = (
+        Remedy(lengths=(("abort", 100),)),
+        Remedy(renamed=(("index/1x", "index/1"),)),
+        Remedy(settings=(("duplicationEnable", "false"),)),
+    )
+    safe = replace(SAFE, clean_exit=REFUSES.clean_exit)
+    ways = [Alternative(f"way {number}", safe, remedy, True) for number, remedy in enumerate(remedies)]
+    text = script(Forecast([REFUSES], ways), open_store([str(laid)]))
+    assert "way 1" in text and "way 2" not in text
+    copied = laid.with_name(f"{laid.name}.before-start")
+    for number in "12":
+        assert bash(text, number).returncode == 0
+        copied.rename(f"{copied}.{number}")
+    assert (laid / "abort").read_bytes() == bytes(100)
+    assert [path.name for path in (laid / "index").iterdir()] == ["1"]
+    again = bash(text, "2")
+    assert again.returncode == 1
+
+
+def test_the_script_offers_no_way_that_is_not_better(laid: Path) -> None:
+    store = open_store([str(laid)])
+    worse = Alternative("broker 4.0.0", replace(LOSES, losses=Losses(999)))
+    text = script(Forecast([LOSES], [worse]), store)
+    assert "4.0.0" not in text
+    assert "1     start it as it is: STARTS, LOSES DATA: 145 records, with 5.2.0 to 5.3.3" in text
+    assert f"store={shlex.quote(str(laid))}" in text
+    with pytest.raises(BadOption, match="one folder"):
+        script(Forecast([LOSES]), open_store([str(laid / "commitlog")]))
+
+
+@pytest.mark.parametrize("words", [("3",), ("--help",), ("copy", "now"), ("1", "1"), ("",)], ids=repr)
+def test_an_unknown_argument_is_wrong_usage(words: tuple[str, ...], laid: Path, bash: Bash) -> None:
+    done = bash(script_of(laid), *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "copies the store" in done.stderr
+    assert names(laid.parent) == sorted([os.fsencode(laid.name), b"home", b"start.sh"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"ROCKETMQ_HOME": None}, "ROCKETMQ_HOME is not set"),
+        ({"ROCKETMQ_HOME": "/nowhere"}, "/nowhere/bin/mqbroker: no such program"),
+        ({"BROKER_CONF": ""}, "BROKER_CONF is not set"),
+        ({"BROKER_CONF": "/nowhere.conf"}, "/nowhere.conf: no such file"),
+        ({"BROKER_RELEASE": "5.4.0"}, "this way was walked for 5.5.0 to 5.5.0"),
+    ],
+)
+def test_what_a_start_needs_is_tested_before_anything_is_made(
+    changes: dict[str, str | None], told: str, laid: Path, bash: Bash
+) -> None:
+    before = names(laid)
+    text = script_of(laid, "index/1x")
+    failed = bash(text, "2", **changes)
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert told in failed.stderr
+    assert (names(laid), names(laid / "index")) == (before, [b"1x"])
+    assert not laid.with_name(laid.name + ".before-start").exists()
+    assert bash(text, "2").stdout.startswith("started")  # the second try finds nothing in its way
+
+
+@pytest.mark.parametrize(
+    ("release", "starts"),
+    [("5.1.9", False), ("5.2.0", True), ("5.3.1", True), ("5.3.3", True), ("5.3.10", False), ("5.10.0", False)],
+)
+def test_the_release_is_one_that_the_way_was_walked_for(
+    release: str, starts: bool, laid: Path, home: Path, bash: Bash
+) -> None:
+    (home / "lib" / "rocketmq-store-5.5.0.jar").rename(home / "lib" / f"rocketmq-store-{release}.jar")
+    done = bash(script(Forecast([LOSES]), open_store([str(laid)])), "1")
+    assert (done.returncode == 0) == starts
+    assert ("walked for 5.2.0 to 5.3.3" in done.stderr) != starts
+
+
+def test_a_release_that_cannot_be_told_is_said(laid: Path, home: Path, bash: Bash) -> None:
+    (home / "lib" / "rocketmq-store-5.5.0.jar").unlink()
+    done = bash(script_of(laid), "1")
+    assert (done.returncode, "is not known" in done.stderr) == (0, True)
+
+
+def test_releases_that_do_the_same_are_one_way(laid: Path) -> None:
+    outcomes = [replace(SAFE, release=era.split()[-1], era=era) for era in ("5.1.0 to 5.1.4", "5.2.0 to 5.3.3")]
+    text = script(Forecast(outcomes), open_store([str(laid)]))
+    assert "broker_from 5.1.0 5.3.3\n" in text
+    assert "\n2 " not in text
+
+
+# --- a broker that runs ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("word", ["1", "copy"])
+def test_nothing_is_done_while_a_process_holds_the_lock(word: str, laid: Path, bash: Bash) -> None:
+    text = script_of(laid)
+    before = names(laid)
+    with other_process(HOLD, laid / "lock") as pid:
+        done = bash(text, word, ROCKETMQ_HOME=None)  # the lock is the first that is tested
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"A BROKER RUNS ON THIS STORE (pid {pid} holds the lock): stop it first\n"
+    assert names(laid) == before
+    assert names(laid.parent) == sorted([os.fsencode(laid.name), b"home", b"start.sh"])
+    with other_process(FLOCK, laid / "lock"):  # no broker does that, and it does not keep one from its lock
+        assert bash(text, word).returncode == 0
+
+
+def test_a_broker_that_still_recovers_has_its_lock_open(laid: Path, bash: Bash) -> None:
+    with other_process(OPEN, laid / "lock") as pid:
+        done = bash(script_of(laid), "1")
+    assert f"(pid {pid} has {laid}/lock open)" in done.stderr
+    assert done.returncode == 1
+
+
+def test_a_broker_that_begins_while_the_store_is_copied_is_noticed(laid: Path, bash: Bash, tmp_path: Path) -> None:
+    text = script_of(laid, "index/1x")
+    # As if the copy took until then: the second test finds what the first one did not.
+    text = text.replace("  no_broker  # a copy takes long", '  exec 3<"$store/lock"; no_broker')
+    done = bash(text, "2")
+    assert (done.returncode, done.stdout, "lock open): stop it first" in done.stderr) == (1, "", True)
+    assert names(laid / "index") == [b"1x"]
+
+
+def test_a_broker_of_a_store_without_a_lock_is_known_by_its_class(laid: Path, bash: Bash) -> None:
+    (laid / "lock").unlink()
+    segment, word = laid / "commitlog" / ("0" * 20), "org.apache.rocketmq.broker.BrokerStartup"
+    with other_process(OPEN, segment, word) as pid:
+        done = bash(script_of(laid), "1")
+    assert f"(pid {pid} has files of it open)" in done.stderr
+    with other_process(OPEN, Path(sys.executable), word):  # the broker of another store
+        assert bash(script_of(laid), "1").returncode == 0
+
+
+def test_a_broker_that_has_just_ended_keeps_nobody_from_a_start(laid: Path, bash: Bash, tmp_path: Path) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    grep = tmp_path / "bin" / "grep"  # finds the broker while it was there; what comes next no longer does
+    grep.parent.mkdir()
+    grep.write_text(f'#!/bin/sh\n[ "$1" = -las ] && exec echo /proc/{ended.pid}/cmdline\nexec /bin/grep "$@"\n')
+    grep.chmod(0o755)
+    done = bash(script_of(laid), "copy", PATH=f"{grep.parent}:/usr/bin:/bin")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# --- names ----------------------------------------------------------------------------------------------
+
+
+def test_files_are_moved_by_every_byte_of_their_names(laid: Path, bash: Bash) -> None:
+    log, segment = os.fsencode(laid / "commitlog"), b"0" * 20
+    strays = [segment + bytes([byte]) for byte in range(1, 256) if byte != ord("/")]
+    strays += [segment + b"\x1b[0m", segment + b"\\x1b[0m", "'\u202e$(reboot)\n".encode(), b"--", b"\n"]
+    for name in strays:
+        Path(os.fsdecode(log + b"/" + name)).write_bytes(name)
+    odd = [oddity.name for oddity in open_store([str(laid)]).oddities if oddity.place[0] == "commitlog"]
+    assert len(odd) == len(strays)
+    text = script_of(laid, *odd)
+    assert text.splitlines() == [escape(line) for line in text.splitlines()]  # a terminal shows what a pipe gets
+    done = bash(text, "2", LC_ALL="C")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert names(laid / "commitlog") == [segment]
+    moved = laid.with_name(laid.name + ".before-start.moved") / "commitlog"
+    assert names(moved) == sorted(strays)
+    assert all(Path(os.fsdecode(os.fsencode(moved) + b"/" + name)).read_bytes() == name for name in strays)
+
+
+def test_the_script_of_a_pipe_and_of_a_file_moves_the_stray_and_no_segment(
+    forecast: Run, bash: Bash, home: Path, tmp_path: Path
+) -> None:
+    (home / "lib" / "rocketmq-store-5.5.0.jar").rename(home / "lib" / "rocketmq-store-4.9.7.jar")
+    root = tmp_path / "store\x1b[0m"
+    shutil.copytree(sample("healthy-4.9.7"), root)
+    segments = names(root / "commitlog")
+    stray = segments[0] + b"\x1b[0m"
+    (root / "commitlog" / os.fsdecode(stray)).write_bytes(b"x")
+    status, piped, _ = forecast(root, "--script", "--broker-version", "4.9.7")
+    assert status == 3
+    assert forecast(root, "--script", "--broker-version", "4.9.7", "-o", tmp_path / "written.sh")[:2] == (3, "")
+    assert (tmp_path / "written.sh").read_text() == piped
+    number = next(line[0] for line in bash(piped).stdout.splitlines() if "moved out" in line)
+    assert bash(piped, number).stdout.startswith("started")
+    assert names(root / "commitlog") == segments
+    assert names(tmp_path / "store\x1b[0m.before-start.moved" / "commitlog") == [stray]
