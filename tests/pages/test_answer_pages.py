@@ -25,7 +25,7 @@ FLIPPED = sample("flipped-bit-5.3.3")
 
 
 def test_every_reason_status_and_verdict_is_listed() -> None:
-    assert {name: meaning for name, meaning in table_of(FIND, "Questions")} == REASONS
+    assert dict(table_of(FIND, "Questions")) == REASONS
     assert tuple(name for name, *_ in table_of(PULL, "Statuses")) == PULL_STATUSES
     verdicts = [line.split(" | ")[:2] for line in FORECAST.splitlines() if line.startswith("| `")]
     expected = [[f"| `{verdict.value}`", str(int(STATUSES[verdict]))] for verdict in Verdict]

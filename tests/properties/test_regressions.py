@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from rmqinspect.verify.run import verify
 from tests.support import oracle
 from tests.support.building import lay, write_segment
 from tests.support.samples import sample
+from tests.support.sampling import sampled
 
 SAMPLE = sample("healthy-5.5.0")
 
@@ -172,8 +174,9 @@ def test_a_backup_of_the_consumer_offsets_is_read_with_a_remark(
     assert len(printed.out.splitlines()) > 10
 
 
-@pytest.mark.parametrize("redirection", [">/dev/full", ">&-", "2>&-"])
-@pytest.mark.parametrize("command", ["info", "verify", "decode"])
+@pytest.mark.parametrize(
+    ("command", "redirection"), sampled(product(("info", "verify", "decode"), (">/dev/full", ">&-", "2>&-")), 4)
+)
 def test_a_full_or_closed_output_is_no_bug(command: str, redirection: str) -> None:
     line = f'exec "$0" -m rmqinspect {command} "$1" {redirection}'
     ended = subprocess.run(["sh", "-c", line, sys.executable, str(SAMPLE)], capture_output=True, text=True)

@@ -6,7 +6,6 @@ of the bits is flipped; `pytest tests/properties/test_store_flips.py --every-bit
 """
 
 import shutil
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from rmqinspect.topics import SCHEDULE_TOPIC
 from rmqinspect.verify.result import VerifyOptions
 from rmqinspect.verify.run import verify
 from tests.support.building import fields_of
+from tests.support.unprotected import Bit, flip_each
 from tests.support.whole_stores import WholeStore
 
 # What a flip of is silent, and why nothing in the formats can tell it.
@@ -206,8 +206,8 @@ NAMERS: dict[str, Callable[[bytes], Namer]] = {
     "config": lambda raw: lambda position, bit: name_config(raw[position]),
     "consumequeue": lambda raw: lambda position, bit: "queue unit",
 }
-# Of the bits of these so many are left out for each that is flipped, unless all are asked for.
-SAMPLES = {"commitlog": 61, "consumequeue": 23, "index": 41, "checkpoint": 211, "config": 17}
+# One of so many bits is flipped, unless all are asked for.
+SAMPLES = {"commitlog": 127, "consumequeue": 47, "index": 83, "checkpoint": 211, "config": 37}
 
 
 def files_of(folder: Path, kind: str) -> list[Path]:
@@ -224,25 +224,18 @@ def test_every_flipped_bit_is_found_or_known_to_be_unprotectable(
     store = open_store([str(folder)])
     options = VerifyOptions(level="deep")
     assert verify(store, options).findings.rows == []
-    flipped, silent = Counter[str](), Counter[str]()
-    number = 0
-    for path in files_of(folder, kind):
-        raw = bytearray(path.read_bytes())
-        namer = NAMERS[kind](bytes(raw))
-        for position in range(len(raw)):
-            for bit in range(8):
-                number += 1
-                if not every and number % SAMPLES[kind]:
-                    continue
-                raw[position] ^= 1 << bit
-                path.write_bytes(raw)
-                name = namer(position, bit)
-                flipped[name] += 1
-                silent[name] += not verify(store, options).findings.rows
-                raw[position] ^= 1 << bit
-        path.write_bytes(raw)
+    bits = [
+        Bit(namer(position, bit), path, position, bit)
+        for path in files_of(folder, kind)
+        for raw in (path.read_bytes(),)
+        for namer in (NAMERS[kind](raw),)
+        for position in range(len(raw))
+        for bit in range(8)
+    ]
+    flipped, unnoticed = flip_each(
+        bits if every else bits[:: SAMPLES[kind]], lambda: not verify(store, options).findings.rows
+    )
     assert flipped.total() > 50
-    unnoticed = {name for name, count in silent.items() if count}
     assert unnoticed - UNPROTECTED.keys() == set(), "unnoticed, and not on the list"
     if every:
         mine = {name for name in UNPROTECTED if name in flipped}

@@ -1,8 +1,39 @@
-"""Bits of a commit log whose flip cannot be detected: name and reason.
+"""Flips of single bits, and the bits of a commit log whose flip cannot be detected: name and reason.
 
 Nothing in the format protects them, or only a neighbour that is missing. `test_bit_flips` checks the list in
 both directions: every undetected bit is listed, and every listed name has one.
 """
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Bit(NamedTuple):
+    """One bit of a file, and what it is part of."""
+
+    name: str
+    path: Path
+    position: int  # of its byte
+    bit: int  # 0 is the lowest
+
+
+def flip_each(bits: Iterable[Bit], is_silent: Callable[[], bool]) -> tuple[Counter[str], set[str]]:
+    """Flip bits, one at a time; return how many of each name, and the names of those of which a flip was silent."""
+    flipped, silent = Counter[str](), set[str]()
+    for name, path, position, bit in bits:
+        with path.open("r+b", buffering=0) as file:
+            file.seek(position)
+            (octet,) = file.read(1)
+            for value in (octet ^ 1 << bit, octet):
+                file.seek(position)
+                file.write(bytes([value]))
+                if value != octet:
+                    flipped[name] += 1
+                    silent |= {name} if is_silent() else set()
+    return flipped, silent
+
 
 UNPROTECTED = {
     # No checksum covers the head of a record, and any value of these is possible.
