@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 MASTER = "local[2]"
 
-# Small, and with pushed filters; other settings have their defaults.
+# Small, compiled little for the short time, and with pushed filters; other settings have their defaults.
 _SETTINGS = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.driver.memory": "512m",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.shuffle.partitions": "2",
