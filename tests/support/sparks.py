@@ -20,6 +20,7 @@ SETTINGS = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.driver.memory": "512m",
     "spark.python.daemon.module": "tests.support.spark_daemon",
+    "spark.sql.codegen.wholeStage": "false",  # no classes of its own for a few rows
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.shuffle.partitions": "2",
 }
