@@ -1,6 +1,5 @@
 """The daemon that forks Spark's Python workers, with what all of them import: each would take a second for that."""
 
-import pandas  # noqa: F401
 import pyarrow.parquet  # noqa: F401
 from pyspark.daemon import manager
 
