@@ -13,9 +13,9 @@ from tests.support.sparks import spark  # noqa: F401 (a fixture of all tests)
 MOST_WORKERS = 4
 
 # Tests of one group run in one worker: a Spark session, an S3 server and RocketMQ's stores start once, not once per
-# worker.
+# worker, and the slow finder of the oracle reads each store once.
 _GROUP_OF_FIXTURE = {"spark": "spark", "server": "s3", "real_brokers": "broker"}
-_GROUP_OF_FOLDER = {"spark": "spark"}
+_GROUP_OF_FOLDER = {"spark": "spark", "oracle": "oracle", "pages": "spark"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -26,14 +26,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--all-cases", action="store_true", help="Run long lists of cases whole, not a sample of them.")
     parser.addoption("--every-bit", action="store_true", help="Flip every bit of a small store, not a sample.")
-    parser.addoption("--mutations", type=int, default=20, help="How many damaged files of each kind to try.")
+    parser.addoption("--mutations", type=int, default=10, help="How many damaged files of each kind to try.")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Restore SIGINT, which a shell ignores in background jobs, and SIGHUP, which nohup ignores.
 
     Tests of interrupted commands and their children need them.
     """
+    if config.getoption("numprocesses", None):
+        oracle.share()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
@@ -61,6 +63,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if groups:
             # One group only: a test of both runs where Spark is.
             item.add_marker(pytest.mark.xdist_group(max(groups)))
+    if hasattr(config, "workerinput"):
+        # First the groups, which take long: single tests fill the time of the other workers at the end.
+        items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
 
 
 @pytest.fixture(scope="session")
@@ -71,7 +76,7 @@ def all_cases(pytestconfig: pytest.Config) -> bool:
 
 @pytest.fixture(scope="session", autouse=True)
 def stores_left_alone() -> Iterator[None]:
-    """Fail the run if a byte, a time or a name in an unpacked store changed. Each worker has stores of its own.
+    """Fail the run if a byte, a time or a name in an unpacked store changed; workers share the stores.
 
     Files are unpacked read-only, but root may write all the same.
     """

@@ -133,8 +133,8 @@ def test_the_benchmark_prints_a_row_per_peer_and_goals_and_leaves_no_files(
     out = tmp_path / "out.jsonl"
     folders = ["--keep", str(tmp_path), "--scratch", str(tmp_path)]
     only = ["--only", "^(read, 1|floor|export -j 1$)"]
-    goals.main(["--profile", "mid", "--size", "2MiB", "--rounds", "1", "--out", str(out), *folders, *only])
-    assert {path.name for path in tmp_path.iterdir()} == {f"mid-{2 << 20}", "out.jsonl"}
+    goals.main(["--profile", "mid", "--size", "256KiB", "--rounds", "1", "--out", str(out), *folders, *only])
+    assert {path.name for path in tmp_path.iterdir()} == {f"mid-{256 << 10}", "out.jsonl"}
     costs = {line["peer"]: line for line in map(json.loads, out.read_text().splitlines())}
     runs = ["floor", "export -j 1"]
     assert set(costs) == {"read, 1 thread", *runs, "export, start-up"}

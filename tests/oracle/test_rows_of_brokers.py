@@ -1,6 +1,7 @@
 """One record, one row: the worked examples of the format, compressed bodies, and what a field can say."""
 
 import zlib
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ from rmqinspect.schemas.message import COMPRESSIONS, SysFlag
 from rmqinspect.tables.table import Request
 from tests.support.building import BORN, PRODUCER, PRODUCER_V6, STORED, lay, record, write_segment
 from tests.support.scanning import host, shown, statuses, table
-from tests.support.side_tables import milliseconds
 
 WORKED_V1 = """
 00 00 00 d1 da a3 20 a7 69 c8 65 ed 00 00 00 03  00 00 00 00 00 00 00 00 00 00 00 2a 00 00 00 00
@@ -152,71 +152,61 @@ def test_a_body_beyond_the_limit_stays_as_stored(name: str, tmp_path: Path) -> N
     assert small["body"].to_pylist() == [PACKED[name], PAYLOAD]
 
 
-@pytest.mark.parametrize("kind", [4, 5, 6, 7])
-def test_a_compression_that_nobody_knows_is_undecodable(kind: int, tmp_path: Path) -> None:
-    segment = write_segment(tmp_path, lay([{"body": PACKED["zlib"], "sys_flag": SysFlag.COMPRESSED | kind << 8}]))
-    [row] = table(segment).to_pylist()
-    assert (row["status"], row["compression"], row["body"]) == ("body_undecodable", None, PACKED["zlib"])
+def packed(kind: int) -> dict[str, Any]:
+    return {"body": PACKED["zlib"], "sys_flag": SysFlag.COMPRESSED | kind << 8}
 
 
-def test_type_bits_without_the_compressed_bit_mean_nothing(tmp_path: Path) -> None:
-    [row] = table(write_segment(tmp_path, lay([{"sys_flag": 0x300}]))).to_pylist()
-    assert (row["status"], row["compression"], row["body"]) == ("ok", None, b"Hello RocketMQ")
+UNKNOWN = {"status": "body_undecodable", "compression": None, "body": PACKED["zlib"]}
+TWICE = b"TAGS\x01a\x02KEYS\x01k\x02TAGS\x01b\x02TAGS\x01\x02"
+MANY = b"".join(b"n%d\x01v\x02" % number for number in range(70))
+BOUND = {"real_topic": None, "real_queue_id": None, "deliver_timestamp": None}
 
-
-@pytest.mark.parametrize(
-    ("fields", "status"),
-    [
-        ({"store_timestamp": -62135596800001}, "bad_timestamp"),
-        ({"born_timestamp": 253402300800000}, "bad_timestamp"),
-        ({"born_timestamp": 253402300799999}, "ok"),
-        ({"born_timestamp": 2**63 - 1}, "bad_timestamp"),
-        ({"topic": b"a\xff"}, "invalid_utf8"),
-        ({"properties": b"a\x01\xff\x02"}, "invalid_utf8"),
-        ({"properties": b"a\xff\x01b\x02"}, "invalid_utf8"),
-        ({"properties": b"a\x02"}, "bad_properties"),
-        ({"properties": b"\x01b\x02"}, "bad_properties"),
-        ({"properties": b"a\x01\x02"}, "ok"),
-        ({"properties": b"a\x01b\x01c\x02"}, "ok"),
-        ({"properties": b"a\x01b"}, "ok"),
-        ({"topic": b"a\xff", "properties": b"a\x02", "born_timestamp": 2**62}, "invalid_utf8"),
-        ({"queue_offset": -1, "queue_id": -1, "flag": -(2**31), "reconsume_times": -1}, "ok"),
-    ],
+# Fields of a record, and what its row says.
+RECORDS: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
+    *((packed(kind), UNKNOWN) for kind in (4, 5, 6, 7)),
+    # Type bits without the compressed bit mean nothing.
+    ({"sys_flag": 0x300}, {"status": "ok", "compression": None, "body": b"Hello RocketMQ"}),
+    ({"store_timestamp": -62135596800001}, {"status": "bad_timestamp"}),
+    ({"born_timestamp": 253402300800000}, {"status": "bad_timestamp"}),
+    ({"born_timestamp": 253402300799999}, {"status": "ok"}),
+    ({"born_timestamp": 2**63 - 1}, {"status": "bad_timestamp"}),
+    ({"topic": b"a\xff"}, {"status": "invalid_utf8"}),
+    ({"properties": b"a\x01\xff\x02"}, {"status": "invalid_utf8"}),
+    ({"properties": b"a\xff\x01b\x02"}, {"status": "invalid_utf8"}),
+    ({"properties": b"a\x02"}, {"status": "bad_properties"}),
+    ({"properties": b"\x01b\x02"}, {"status": "bad_properties"}),
+    ({"properties": b"a\x01\x02"}, {"status": "ok"}),
+    ({"properties": b"a\x01b\x01c\x02"}, {"status": "ok"}),
+    ({"properties": b"a\x01b"}, {"status": "ok"}),
+    ({"topic": b"a\xff", "properties": b"a\x02", "born_timestamp": 2**62}, {"status": "invalid_utf8"}),
+    ({"queue_offset": -1, "queue_id": -1, "flag": -(2**31), "reconsume_times": -1}, {"status": "ok"}),
+    # Of equal names the last one that has a value wins.
+    ({"properties": TWICE}, {"tags": "b", "keys": ["k"], "properties": [("KEYS", "k"), ("TAGS", "b")]}),
+    # Keys are split at spaces.
+    ({"properties": {"KEYS": "a"}}, {"keys": ["a"]}),
+    ({"properties": {"KEYS": " a  b "}}, {"keys": ["a", "b"]}),
+    ({"properties": {"KEYS": " "}}, {"keys": []}),
+    ({"properties": {"KEYS": "键 b"}}, {"keys": ["键", "b"]}),
+    ({}, {"keys": [], **BOUND}),
+    # A wrapped record says where it is bound.
+    ({"properties": {"REAL_TOPIC": "a", "REAL_QID": "3"}}, BOUND | {"real_topic": "a", "real_queue_id": 3}),
+    ({"properties": {"RETRY_TOPIC": "b"}}, BOUND | {"real_topic": "b"}),
+    ({"properties": {"REAL_TOPIC": "a", "RETRY_TOPIC": "b", "REAL_QID": "x"}}, BOUND | {"real_topic": "a"}),
+    (
+        {"properties": {"TIMER_OUT_MS": str(STORED), "REAL_QID": "99999999999"}},
+        BOUND | {"deliver_timestamp": datetime.fromtimestamp(STORED // 1000, UTC).replace(microsecond=135_000)},
+    ),
+    ({"properties": {"TIMER_OUT_MS": "9" * 18, "REAL_QID": "-1"}}, BOUND | {"real_queue_id": -1}),
+    # With more names than bits, repeats are found in another way.
+    ({"properties": MANY}, {"properties": sorted((f"n{number}", "v") for number in range(70))}),
 )
-def test_what_a_field_says_is_a_status(fields: dict[str, Any], status: str, tmp_path: Path) -> None:
-    segment = write_segment(tmp_path, lay([{}, fields, {}]))
-    assert statuses(segment) == ["ok", status, "ok"]
 
 
-def test_of_equal_names_the_last_wins(tmp_path: Path) -> None:
-    twice = b"TAGS\x01a\x02KEYS\x01k\x02TAGS\x01b\x02TAGS\x01\x02"
-    # More names than bits, so that repeats are found in another way.
-    many = b"".join(b"n%d\x01v\x02" % number for number in range(70))
-    for text in ([twice, b""], [twice, many]):
-        segment = write_segment(tmp_path, lay([{"properties": one} for one in text]))
-        first, second = table(segment).to_pylist()
-        assert (first["tags"], first["keys"]) == ("b", ["k"])
-        assert dict(first["properties"]) == {"KEYS": "k", "TAGS": "b"}
-        assert len(first["properties"]) == 2
-        assert len(second["properties"]) == text[1].count(2)
-
-
-def test_keys_are_split_at_spaces(tmp_path: Path) -> None:
-    keys = ["a", "a b", " a  b ", " ", "键 b"]
-    segment = write_segment(tmp_path, lay([{"properties": {"KEYS": text}} for text in keys] + [{}]))
-    assert table(segment)["keys"].to_pylist() == [["a"], ["a", "b"], ["a", "b"], [], ["键", "b"], []]
-
-
-def test_a_wrapped_record_says_where_it_is_bound(tmp_path: Path) -> None:
-    texts: list[dict[str, str]] = [
-        {"REAL_TOPIC": "a", "REAL_QID": "3"},
-        {"RETRY_TOPIC": "b"},
-        {"REAL_TOPIC": "a", "RETRY_TOPIC": "b", "REAL_QID": "x"},
-        {"TIMER_OUT_MS": str(STORED), "REAL_QID": "99999999999"},
-        {"TIMER_OUT_MS": "9" * 18, "REAL_QID": "-1"},
-    ]
-    found = table(write_segment(tmp_path, lay({"properties": text} for text in texts)))
-    assert found["real_topic"].to_pylist() == ["a", "b", "a", None, None]
-    assert found["real_queue_id"].to_pylist() == [3, None, None, None, -1]
-    due = [milliseconds(moment) for moment in found["deliver_timestamp"].to_pylist()]
-    assert due == [0, 0, 0, STORED, 0]
+@pytest.mark.parametrize("records", [RECORDS, RECORDS[:-1]], ids=["all", "with few names"])
+def test_what_a_record_says_is_in_its_row(
+    records: tuple[tuple[dict[str, Any], dict[str, Any]], ...], tmp_path: Path
+) -> None:
+    found = table(write_segment(tmp_path, lay(fields for fields, _ in records))).to_pylist()
+    for (fields, expected), row in zip(records, found, strict=True):
+        row["properties"] = sorted(row["properties"])
+        assert {name: row[name] for name in expected} == expected, fields

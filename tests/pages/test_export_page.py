@@ -17,26 +17,17 @@ from rmqinspect.cli import main
 from rmqinspect.export.request import PARTITIONS
 from tests.support import oracle
 from tests.support.building import lay, pad, write_segment
-from tests.support.documents import fields
-from tests.support.samples import ROOT
+from tests.support.documents import fields, page_of, table_of
 from tests.support.sparks import quiet
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PAGE = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
+PAGE = page_of("export")
 FREE = ("export.filters", "export.redacted", "tables", "tables.*.files[].statuses", "stores[].gaps", "run.versions")
 
 # Python types of the page's type names.
 JSON_TYPES = {"text": str, "number": int, "boolean": bool, "list": list, "object": dict, "null": type(None)}
-
-
-def table_of(heading: str) -> list[list[str]]:
-    """Return the cells of the first table of a section, without its header."""
-    section = PAGE.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
-    table = re.search(r"(?:^\|.*\|\n)+", section, re.MULTILINE)
-    assert table is not None
-    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table[0].splitlines()[2:]]
 
 
 def export(*words: str) -> dict[str, Any]:
@@ -71,7 +62,7 @@ def manifests(tmp_path: Path) -> list[dict[str, Any]]:
 
 
 def test_the_page_has_every_field_of_the_manifest_and_no_other(manifests: list[dict[str, Any]]) -> None:
-    described = {path.strip("`"): types for path, types, _ in table_of("The manifest")}
+    described = {path: types for path, types, _ in table_of(PAGE, "The manifest")}
     found = {path for manifest in manifests for path, _ in fields(manifest, FREE)}
     assert found - {"tables.*", "stores[].gaps.*"} == described.keys()
     for manifest in manifests:
@@ -101,7 +92,7 @@ def folders(lake: str) -> Iterator[tuple[str, pa.Schema]]:
 
 
 def test_duckdb_sees_the_types_of_the_page(lake: str) -> None:
-    types = {row[0].strip("`"): row[1].strip("`") for row in table_of("Types")}
+    types = {row[0]: row[1] for row in table_of(PAGE, "Types")}
     assert types.keys() == {type_words(field.type) for _, schema in folders(lake) for field in schema}
     for folder, schema in folders(lake):
         described = duckdb.connect().execute(f"DESCRIBE FROM '{folder}/*.parquet'").fetchall()
@@ -112,7 +103,7 @@ def test_duckdb_sees_the_types_of_the_page(lake: str) -> None:
 
 @quiet
 def test_spark_sees_the_types_of_the_page(lake: str, spark: "SparkSession") -> None:
-    types = {row[0].strip("`"): row[2].strip("`") for row in table_of("Types")}
+    types = {row[0]: row[2] for row in table_of(PAGE, "Types")}
     for folder, schema in folders(lake):
         found = [(field.name, field.dataType.simpleString()) for field in spark.read.parquet(folder).schema]
         assert found == [(field.name, types[type_words(field.type)]) for field in schema]

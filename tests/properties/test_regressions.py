@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from rmqinspect.verify.run import verify
 from tests.support import oracle
 from tests.support.building import lay, write_segment
 from tests.support.samples import sample
+from tests.support.sampling import sampled
 
 SAMPLE = sample("healthy-5.5.0")
 
@@ -27,25 +29,23 @@ def _verify(path: Path, *codes: str) -> VerifyResult:
     return verify(open_store([str(path)]), VerifyOptions(codes=frozenset(codes or BY_CODE)))
 
 
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return shutil.copytree(SAMPLE, tmp_path / "store")
+
+
 @pytest.mark.parametrize("name", ["backup", "zz"])
-def test_a_link_to_the_log_beside_it_hides_nothing(name: str, tmp_path: Path) -> None:
-    store = tmp_path / "store"
-    shutil.copytree(SAMPLE, store)
+def test_a_link_to_the_log_beside_it_hides_nothing(name: str, store: Path) -> None:
     (store / name).symlink_to("commitlog")
     assert sum(account.records for account in _verify(store).accounts) > 0
 
 
-def test_a_log_behind_a_link_inside_the_store_is_read(tmp_path: Path) -> None:
-    store = tmp_path / "store"
-    shutil.copytree(SAMPLE, store)
-    (store / "commitlog").rename(store / "a_log")
-    (store / "commitlog").symlink_to("a_log")
+def test_a_log_behind_a_link_inside_the_store_is_read(store: Path) -> None:
+    (store / "commitlog").rename(store / "a_log").with_name("commitlog").symlink_to("a_log")
     assert sum(account.records for account in _verify(store).accounts) > 0
 
 
-def test_what_was_not_read_is_told_whichever_codes_are_asked_for(tmp_path: Path) -> None:
-    store = tmp_path / "store"
-    shutil.copytree(SAMPLE, store)
+def test_what_was_not_read_is_told_whichever_codes_are_asked_for(store: Path) -> None:
     (store / "commitlog" / "00000000000000900000").symlink_to("nowhere")
     assert not _verify(store, "CL-HOLE").complete
 
@@ -70,10 +70,8 @@ def test_a_hole_of_a_wrong_name_is_one_range() -> None:
 
 
 def test_no_report_is_written_into_a_store_that_only_the_config_names(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    store = tmp_path / "store"
-    shutil.copytree(SAMPLE, store)
     config = tmp_path / "broker.conf"
     config.write_text(f"storePathRootDir={store}\n")
     evil = store / "commitlog" / "report.json"
@@ -172,8 +170,9 @@ def test_a_backup_of_the_consumer_offsets_is_read_with_a_remark(
     assert len(printed.out.splitlines()) > 10
 
 
-@pytest.mark.parametrize("redirection", [">/dev/full", ">&-", "2>&-"])
-@pytest.mark.parametrize("command", ["info", "verify", "decode"])
+@pytest.mark.parametrize(
+    ("command", "redirection"), sampled(product(("info", "verify", "decode"), (">/dev/full", ">&-", "2>&-")), 4)
+)
 def test_a_full_or_closed_output_is_no_bug(command: str, redirection: str) -> None:
     line = f'exec "$0" -m rmqinspect {command} "$1" {redirection}'
     ended = subprocess.run(["sh", "-c", line, sys.executable, str(SAMPLE)], capture_output=True, text=True)

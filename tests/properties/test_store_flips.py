@@ -5,9 +5,10 @@ offset, tags, keys and store times are covered by no CRC and are found all the s
 of the bits is flipped; `pytest tests/properties/test_store_flips.py --every-bit` flips all (half an hour).
 """
 
+import re
 import shutil
-from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -20,26 +21,20 @@ from rmqinspect.store.discover import open_store
 from rmqinspect.topics import SCHEDULE_TOPIC
 from rmqinspect.verify.result import VerifyOptions
 from rmqinspect.verify.run import verify
+from tests.support import unprotected
 from tests.support.building import fields_of
+from tests.support.unprotected import Bit, flip_each
 from tests.support.whole_stores import WholeStore
 
+# Nothing of the whole store knows of these more than the log alone does. Its queues know topics and queues, and its
+# index store times, keys and tags.
+OF_THE_LOG = re.compile(r"flag|born_|store_host|reconsume|prepared|sys_flag (?!0x4,)|body_size|behind a blank")
 # What a flip of is silent, and why nothing in the formats can tell it.
 UNPROTECTED = {
-    # The head of a record: no checksum covers it, and any value is possible.
-    "log: flag": "the user's own number",
-    "log: born_timestamp": "the producer's clock may be wrong by any time",
-    "log: born_host address": "any address is possible",
-    "log: born_host port": "any of 65536 ports is possible",
-    "log: store_host address": "any address is possible; a log may have been written by several brokers",
-    "log: store_host port": "any of 65536 ports is possible",
-    "log: reconsume_times": "any number is possible",
-    "log: prepared_transaction_offset": "only a commit means something by it, and its half message may be gone",
-    "log: sys_flag without effect": "compression, several tags, committed, inner batch, and bits without a meaning yet",
+    **{f"log: {name}": why for name, why in unprotected.UNPROTECTED.items() if OF_THE_LOG.match(name)},
     "log: store_timestamp, below 1024 ms": "the index knows whole seconds only",
     "log: other property": "any name and any value is possible; no index and no queue knows them",
     "log: TAGS of a delayed message": "its unit holds the time of delivery, and tags are keys from 5.4.0 on only",
-    "log: body_size, sign, without a body": "a negative length counts as none, for a broker too",
-    "log: behind a blank record": "bytes there are not defined: some versions leave old messages in them",
     # The index.
     "index header: hash_slot_count": "versions count used slots or entries: any number between them is possible",
     "index header: end_timestamp, below 1024 ms": "a put that a kill cut short leaves the time of the record before",
@@ -53,7 +48,6 @@ UNPROTECTED = {
 }
 
 SEGMENT, ROWS, SLOTS, ENTRIES = 2048, 4, 5, 14
-_HEADLESS = frozenset({"UNIQ_KEY", "KEYS", "TAGS"})
 
 
 def _message(number: int, **more: Any) -> dict[str, Any]:
@@ -105,57 +99,26 @@ Namer = Callable[[int, int], str]  # (byte, bit) → what the bit is part of
 
 
 def name_log(raw: bytes) -> Namer:
-    names: list[str] = []
-    while raw[len(names) + 4 : len(names) + 8] == message.MAGIC_V1.to_bytes(4, "big", signed=True):
-        at = len(names)
-        size = int.from_bytes(raw[at : at + 4], "big")
-        record = raw[at : at + size]
-        fields = fields_of(record)
-        names += _name_properties(record, fields)
-    if any(raw[len(names) :]):
-        names += ["blank record"] * message.Blank.sizeof()
-        names += ["behind a blank record"] * (len(raw) - len(names))
-    names += ["zero tail"] * (len(raw) - len(names))
-
-    def name(position: int, bit: int) -> str:
-        first = position
-        while first and names[first - 1] == names[position]:
-            first -= 1
-        return f"log: {_log_name(names[position], position - first, bit)}"
-
-    return name
+    sizes, at = [], 0
+    while raw[at + 4 : at + 8] == message.MAGIC_V1.to_bytes(4, "big", signed=True):
+        sizes.append(int.from_bytes(raw[at : at + 4], "big"))
+        at += sizes[-1]
+    names = list(unprotected.names_of_segment(raw, sizes))
+    for start, size in zip(accumulate(sizes, initial=0), sizes, strict=False):
+        record = raw[start : start + size]
+        at = start + fields_of(record).index("properties")
+        for item in raw[at : start + size].split(bytes([message.PROPERTY_SEPARATOR])):
+            end = min(at + len(item) + 1, start + size)
+            names[at:end] = [[_property(item, record)] * 8] * (end - at)
+            at = end
+    return lambda position, bit: f"log: {names[position][bit]}"
 
 
-def _name_properties(record: bytes, fields: list[str]) -> list[str]:
-    """Name the bytes of the properties by the property that they belong to."""
-    begin = fields.index("properties")
-    named, at = list(fields), begin
-    for item in record[begin:].split(bytes([message.PROPERTY_SEPARATOR])):
-        key = item.partition(bytes([message.NAME_VALUE_SEPARATOR]))[0].decode()
-        if key == "TAGS" and SCHEDULE_TOPIC.encode() in record:
-            key = "of a delayed message"
-        for position in range(at, min(at + len(item) + 1, len(record))):
-            named[position] = f"property {key}"
-        at += len(item) + 1
-    return named
-
-
-def _log_name(field: str, octet: int, bit: int) -> str:
-    match field:
-        case "born_host" | "store_host":
-            return f"{field} {'address' if octet < 4 else 'port'}"
-        case "sys_flag":
-            value = 1 << (8 * (3 - octet) + bit)
-            return "sys_flag without effect" if value not in (0x4, 0x10, 0x20) else "sys_flag"
-        case "store_timestamp":
-            return f"{field}, below 1024 ms" if 8 * (7 - octet) + bit < 10 else field
-        case "body_size" if octet == 0 and bit == 7:
-            return "body_size, sign, without a body"
-        case "property of a delayed message":
-            return "TAGS of a delayed message"
-        case _ if field.startswith("property "):
-            return "property" if field.removeprefix("property ") in _HEADLESS else "other property"
-    return field
+def _property(item: bytes, record: bytes) -> str:
+    key = item.partition(bytes([message.NAME_VALUE_SEPARATOR]))[0].decode()
+    if key == "TAGS" and SCHEDULE_TOPIC.encode() in record:
+        return "TAGS of a delayed message"
+    return "property" if key in ("UNIQ_KEY", "KEYS", "TAGS") else "other property"
 
 
 def name_index(raw: bytes) -> Namer:
@@ -206,8 +169,8 @@ NAMERS: dict[str, Callable[[bytes], Namer]] = {
     "config": lambda raw: lambda position, bit: name_config(raw[position]),
     "consumequeue": lambda raw: lambda position, bit: "queue unit",
 }
-# Of the bits of these so many are left out for each that is flipped, unless all are asked for.
-SAMPLES = {"commitlog": 61, "consumequeue": 23, "index": 41, "checkpoint": 211, "config": 17}
+# One of so many bits is flipped, unless all are asked for.
+SAMPLES = {"commitlog": 127, "consumequeue": 47, "index": 83, "checkpoint": 211, "config": 37}
 
 
 def files_of(folder: Path, kind: str) -> list[Path]:
@@ -224,25 +187,18 @@ def test_every_flipped_bit_is_found_or_known_to_be_unprotectable(
     store = open_store([str(folder)])
     options = VerifyOptions(level="deep")
     assert verify(store, options).findings.rows == []
-    flipped, silent = Counter[str](), Counter[str]()
-    number = 0
-    for path in files_of(folder, kind):
-        raw = bytearray(path.read_bytes())
-        namer = NAMERS[kind](bytes(raw))
-        for position in range(len(raw)):
-            for bit in range(8):
-                number += 1
-                if not every and number % SAMPLES[kind]:
-                    continue
-                raw[position] ^= 1 << bit
-                path.write_bytes(raw)
-                name = namer(position, bit)
-                flipped[name] += 1
-                silent[name] += not verify(store, options).findings.rows
-                raw[position] ^= 1 << bit
-        path.write_bytes(raw)
+    bits = [
+        Bit(namer(position, bit), path, position, bit)
+        for path in files_of(folder, kind)
+        for raw in (path.read_bytes(),)
+        for namer in (NAMERS[kind](raw),)
+        for position in range(len(raw))
+        for bit in range(8)
+    ]
+    flipped, unnoticed = flip_each(
+        bits if every else bits[:: SAMPLES[kind]], lambda: not verify(store, options).findings.rows
+    )
     assert flipped.total() > 50
-    unnoticed = {name for name, count in silent.items() if count}
     assert unnoticed - UNPROTECTED.keys() == set(), "unnoticed, and not on the list"
     if every:
         mine = {name for name in UNPROTECTED if name in flipped}

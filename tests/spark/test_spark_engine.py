@@ -24,7 +24,8 @@ from rmqinspect.export.target import FRESH, Target
 from rmqinspect.spark import session
 from rmqinspect.store.discover import open_store
 from tests.support import oracle
-from tests.support.exporting import planned
+from tests.support.exporting import case_store, names, planned
+from tests.support.exporting import export as whole_export
 from tests.support.sparks import MASTER, quiet
 
 if TYPE_CHECKING:
@@ -60,31 +61,35 @@ def files(target: Path, outcome: ExportResult) -> dict[str, Any]:
     return {name: pq.read_table(target / written_as) for name, written_as in outcome.names.items()}
 
 
-def compare(engine: Any, plans: Sequence[StorePlan], folder: Path) -> None:
-    expected, expected_told = export(local_engine(1), plans, folder / "local")
-    found, reported = export(engine, plans, folder / "spark")
-    local, spark_files = files(folder / "local", expected), files(folder / "spark", found)
-    assert len(local) > 3 * len(plans)
-    assert spark_files.keys() == local.keys()
-    for name, table in spark_files.items():
-        assert table.equals(local[name]), name
-        assert table.schema.equals(local[name].schema, check_metadata=True), name
-    assert reported == expected_told
-    assert [result.statuses for result in found.results] == [result.statuses for result in expected.results]
-    assert [store.lost for store in found.manifest.stores] == [store.lost for store in expected.manifest.stores]
-
-
-def test_the_files_are_the_local_engine_s(spark: "SparkSession", tmp_path: Path) -> None:
+def test_the_files_are_the_local_engine_s_byte_for_byte(spark: "SparkSession", tmp_path: Path, all_cases: bool) -> None:
+    """Spark only distributes the parts, which tests/export reads of all cases; here some, of brokers and of damage."""
     from rmqinspect.spark.engine import context_engine
 
-    compare(context_engine(spark.sparkContext), plans(), tmp_path)
+    every: list[tuple[oracle.Family, str]] = [("crash", name) for name in oracle.cases("crash")[::4]]
+    every += [("broker", name) for name in oracle.cases("broker")]
+    stores = [case_store(family, name) for family, name in (every if all_cases else STORES)]
+    local = whole_export(tmp_path / "local", stores, WISH, local_engine(1))
+    distributed = whole_export(tmp_path / "spark", stores, WISH, context_engine(spark.sparkContext))
+    assert names(tmp_path / "spark") == names(tmp_path / "local")
+    assert distributed.manifest.as_json() == local.manifest.as_json()
+    assert len(names(tmp_path / "local")) > 2 * len(stores)
+    for name in names(tmp_path / "local"):
+        assert (tmp_path / "spark" / name).read_bytes() == (tmp_path / "local" / name).read_bytes(), name
 
 
 def test_the_files_are_the_same_without_jobs_of_our_own(spark: "SparkSession", tmp_path: Path) -> None:
     """What a session behind Spark Connect can do, an ordinary one can, too."""
     from rmqinspect.spark.engine import connect_engine
 
-    compare(connect_engine(spark), plans(stores=STORES[3:4]), tmp_path)
+    expected, expected_told = export(local_engine(1), plans(stores=STORES[3:4]), tmp_path / "local")
+    found, reported = export(connect_engine(spark), plans(stores=STORES[3:4]), tmp_path / "spark")
+    local, spark_files = files(tmp_path / "local", expected), files(tmp_path / "spark", found)
+    assert spark_files.keys() == local.keys() and len(local) > 3
+    for name, table in spark_files.items():
+        assert table.equals(local[name], check_metadata=True), name
+    assert reported == expected_told
+    assert [result.statuses for result in found.results] == [result.statuses for result in expected.results]
+    assert [store.lost for store in found.manifest.stores] == [store.lost for store in expected.manifest.stores]
 
 
 def test_what_a_second_attempt_wrote_does_not_stay(spark: "SparkSession", tmp_path: Path) -> None:

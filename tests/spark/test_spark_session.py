@@ -14,7 +14,7 @@ from rmqinspect.errors import BadOption, NotInstalled
 from rmqinspect.spark import session
 from rmqinspect.spark.session import check_spark, is_connect, spark_engine
 from tests.support.samples import ROOT
-from tests.support.sparks import MASTER, require_java
+from tests.support.sparks import MASTER, SETTINGS, require_java
 
 OPENJDK_17 = 'openjdk version "17.0.15" 2025-04-15\nOpenJDK Runtime Environment'
 
@@ -158,7 +158,7 @@ def run():
 
 # In a thread of its own, as the engine does it: pyspark turns an interrupt of its own calls into other errors.
 try:
-    with spark_context({MASTER!r}) as context:
+    with spark_context({MASTER!r}, settings={SETTINGS!r}) as context:
         print(context._gateway.proc.pid, flush=True)
         job = InheritableThread(target=run, daemon=True)
         job.start()

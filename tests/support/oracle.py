@@ -1,12 +1,13 @@
 """Stores that real brokers wrote, and the answers of real brokers about them.
 
 The archives in `data/` hold 242 cases of three families (`data/README.md` tells them apart). A family's stores
-are unpacked once per run, all together, into one temporary folder that every test reads; its truths are read
+are unpacked once per run, all together, into one temporary folder that every test and worker reads; its truths are read
 into memory. Nothing may change there: the files are read-only, and `changed_stores` compares every byte and
 time at the end of the run. A test that has to change a store takes a `copy`.
 """
 
 import atexit
+import fcntl
 import hashlib
 import json
 import os
@@ -30,6 +31,8 @@ class Fingerprint(NamedTuple):
     mtime_ns: int
     sha256: str
 
+
+_SHARED = "RMQINSPECT_TEST_STORES"  # variable with the folder of a run of several workers
 
 # What was unpacked, as it was then: the root of the family -> its snapshot.
 _unpacked: dict[Path, dict[str, Fingerprint]] = {}
@@ -147,21 +150,33 @@ def _truths(family: Family) -> dict[tuple[str, str], bytes]:
 
 @cache
 def _stores(family: Family) -> Path:
-    """Unpack the stores of a family and return the folder that holds a folder for each."""
+    """Unpack the stores of a family, unless another worker has, and return the folder that holds a folder for each."""
     root = _scratch() / family
-    with tarfile.open(DATA / f"{family}-stores.tar.xz") as tar:
-        # As the documentation of tarfile has it, for the 3.11 that came before the filters.
-        tar.extraction_filter = getattr(tarfile, "data_filter", lambda member, path: member)
-        tar.extractall(root)
-    for path in root.rglob("*"):
-        path.chmod(0o555 if path.is_dir() else 0o444)
-    _unpacked[root] = snapshot(root)
+    known = root.with_suffix(".json")
+    with root.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed
+        if not known.exists():
+            with tarfile.open(DATA / f"{family}-stores.tar.xz") as tar:
+                # As the documentation of tarfile has it, for the 3.11 that came before the filters.
+                tar.extraction_filter = getattr(tarfile, "data_filter", lambda member, path: member)
+                tar.extractall(root)
+            for path in root.rglob("*"):
+                path.chmod(0o555 if path.is_dir() else 0o444)
+            known.write_text(json.dumps(snapshot(root)))
+    _unpacked[root] = {name: Fingerprint(*found) for name, found in json.loads(known.read_text()).items()}
     return root
+
+
+def share() -> None:
+    """Let the workers that this process starts unpack each family once, into one folder; it goes away with this one."""
+    os.environ[_SHARED] = str(_scratch())
 
 
 @cache
 def _scratch() -> Path:
-    """Return this run's folder for stores. It goes away with the process."""
+    """Return this run's folder for stores. It goes away with the process that made it."""
+    if _SHARED in os.environ:
+        return Path(os.environ[_SHARED])
     folder = Path(tempfile.mkdtemp(prefix="rmqinspect-oracle-"))
     atexit.register(_remove, folder)
     return folder

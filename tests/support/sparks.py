@@ -15,9 +15,12 @@ if TYPE_CHECKING:
 
 MASTER = "local[2]"
 
-# Small, and with pushed filters; other settings have their defaults.
-_SETTINGS = {
+# Small, soon ready, and with pushed filters; other settings have their defaults.
+SETTINGS = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.driver.memory": "512m",
+    "spark.python.daemon.module": "tests.support.spark_daemon",
+    "spark.sql.codegen.wholeStage": "false",  # no classes of its own for a few rows
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.shuffle.partitions": "2",
 }
@@ -42,7 +45,7 @@ def spark() -> "Iterator[SparkSession]":
     require_java()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with local_session(MASTER, settings=_SETTINGS) as session:
+        with local_session(MASTER, settings=SETTINGS) as session:
             from rmqinspect.spark import RocketMQDataSource
 
             session.dataSource.register(RocketMQDataSource)

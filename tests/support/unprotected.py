@@ -1,8 +1,95 @@
-"""Bits of a commit log whose flip cannot be detected: name and reason.
+"""Flips of single bits, the names of the bits of a commit log, and those whose flip cannot be detected: and why.
 
 Nothing in the format protects them, or only a neighbour that is missing. `test_bit_flips` checks the list in
 both directions: every undetected bit is listed, and every listed name has one.
 """
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rmqinspect.schemas import message
+from tests.support.building import fields_of
+
+
+class Bit(NamedTuple):
+    """One bit of a file, and what it is part of."""
+
+    name: str
+    path: Path
+    position: int  # of its byte
+    bit: int  # 0 is the lowest
+
+
+def flip_each(bits: Iterable[Bit], is_silent: Callable[[], bool]) -> tuple[Counter[str], set[str]]:
+    """Flip bits, one at a time; return how many of each name, and the names of those of which a flip was silent."""
+    flipped, silent = Counter[str](), set[str]()
+    for name, path, position, bit in bits:
+        with path.open("r+b", buffering=0) as file:
+            file.seek(position)
+            (octet,) = file.read(1)
+            for value in (octet ^ 1 << bit, octet):
+                file.seek(position)
+                file.write(bytes([value]))
+                if value != octet:
+                    flipped[name] += 1
+                    silent |= {name} if is_silent() else set()
+    return flipped, silent
+
+
+def names_of_segment(raw: bytes, sizes: Iterable[int]) -> Iterator[list[str]]:
+    """Yield the names of the eight bits, lowest first, of each byte: of sound records of these sizes, then the end."""
+    at = 0
+    for size in sizes:
+        yield from names_of_record(raw[at : at + size])
+        at += size
+    full = any(raw[at:])
+    for position in range(at, len(raw)):
+        yield [("blank record" if position < at + 8 else "behind a blank record") if full else "zero tail"] * 8
+
+
+def names_of_record(raw: bytes) -> Iterator[list[str]]:
+    """Yield the names of the eight bits, lowest first, of each byte of a sound record."""
+    fields, parsed = fields_of(raw), message.Message.parse(raw)
+    covered = len(raw) - message.CRC32_RESERVED_SIZE if "crc" in fields else 0
+    place = 0
+    for field, octets in groupby(fields):
+        size = len(list(octets))
+        for left in reversed(range(size)):
+            if place < covered:
+                yield ["covered by __CRC32#"] * 8
+            elif field.startswith("crc"):
+                last = "its last byte" if place == len(raw) - 1 else "its value"
+                yield [f"__CRC32#, {'its name' if field == 'crc_name' else last}"] * 8
+            else:
+                yield [_name(field, 8 * left + bit, raw[place], parsed) for bit in range(8)]
+            place += 1
+
+
+def _name(field: str, bit: int, octet: int, record: Any) -> str:
+    """Return the name of a bit, by its number from the field's end: the field, and where it has parts, which."""
+    match field:
+        case "born_host" | "store_host":
+            return f"{field}." + ("address" if bit >= 32 else f"port, {'low' if bit < 16 else 'high'} half")
+        case "sys_flag":
+            known = 1 << bit < message.SysFlag.COMPRESSION_BIT_0
+            return f"sys_flag {1 << bit:#x}" if known else "sys_flag 0x100 to 0x400" if bit < 11 else "sys_flag above"
+        case "store_timestamp":
+            return f"{field}, below 1024 ms" if bit < 10 else field
+        case "body_size" if bit == 31 and not record.body:
+            return "body_size, sign, without a body"
+        case "properties_size" if bit == 15 and not record.properties:
+            return "properties_size, sign, without properties"
+        case "properties" if octet == message.NAME_VALUE_SEPARATOR:
+            return "properties, 01 behind a name"
+        case "properties" if octet == message.PROPERTY_SEPARATOR:
+            return "properties, 02 behind a value"
+        case "properties":
+            return "properties, names and values"
+    return field
+
 
 UNPROTECTED = {
     # No checksum covers the head of a record, and any value of these is possible.

@@ -1,14 +1,17 @@
-"""Every `broker` line that verify prints about a damaged store, against what a broker did with that store.
+"""What verify says of brokers in words, against what brokers did with every damaged store.
 
-A line is taken apart by `CLAIMS`: a sentence, and what must be true of the broker's answer if it is printed. A sentence
-that is not in the table fails, so none is printed that is not tested.
+A `broker` line is about one start. It is taken apart by `CLAIMS`: a sentence, and what must be true of the broker's
+answer if it is printed. A sentence that is not in the table fails, so none is printed that is not tested.
+
+A sentence of codes.toml is about all versions. A clause of it that was false of one store must name its condition: the
+versions, the setting, or what the scan of startup reaches.
 """
 
 import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import pytest
@@ -23,14 +26,16 @@ from rmqinspect.verify.next_start import next_start
 from rmqinspect.verify.result import VerifyOptions
 from rmqinspect.verify.run import verify
 from tests.support import oracle
+from tests.support.expected_findings import Expected, expected
 
-CASES = [name for name in oracle.cases("crash") if oracle.is_damaged(name)]
+DAMAGED = [name for name in oracle.cases("crash") if oracle.is_damaged(name)]
 
 
 class Truth:
     """What a broker did with a store."""
 
     def __init__(self, name: str) -> None:
+        self.name = name
         self.root = oracle.store("crash", name)
         self.case = oracle.case("crash", name)
         self.answer: Mapping[str, Any] = oracle.truth("crash", name)
@@ -44,6 +49,9 @@ class Truth:
         self.end: int = self.state["max_phy"]
         self.bases = [base for base, *_ in self.state["commitlog_files"]]
         self.index = {file["name"]: file for file in self.answer[f"index_{state}"]}
+        self.version = tuple(int(number) for number in self.answer["opened_by"].split("."))
+        before = dict(self.answer["files_before"])
+        self.has_segments = any(re.fullmatch(r"commitlog/\d{20}", name) and size for name, size in before.items())
 
     @cached_property
     def queues(self) -> Mapping[tuple[str, int], Mapping[str, Any]]:
@@ -76,6 +84,9 @@ class Truth:
     def deleted_index_files(self) -> int:
         """How many index files the start deleted."""
         return sum(name.startswith("index/") for name in self.removed)
+
+
+truth_of = cache(Truth)
 
 
 Said = Mapping[str, int]  # the numbers of a sentence by name
@@ -277,10 +288,10 @@ def _lines(name: str) -> Iterator[tuple[Finding, str | None]]:
     return ((finding, lines.line(finding)) for finding in verify(store, options).findings.rows)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", DAMAGED)
 def test_every_line_is_true(name: str) -> None:
     """All cases take 9 seconds."""
-    truth = Truth(name)
+    truth = truth_of(name)
     wrong = [
         (f.code, f.file, f.queue_offset, claim)
         for f, line in _lines(name)
@@ -288,3 +299,116 @@ def test_every_line_is_true(name: str) -> None:
         for claim in false_claims(truth, f, line)
     ]
     assert not wrong
+
+
+# --- the sentences of codes.toml ------------------------------------------------------------------
+
+# With a setting that is not the default: the last part of their names.
+SPECIAL = re.compile(r"-(checkCRCOnRecover|forceVerifyPropCRC|checkCommitLogOffsetOnRecover)$")
+CONDITION = re.compile(r"\b(if|unless|except|up to|may|maybe|with|without|else|in \d)\b|\d\.\d|scan that")
+ENDS_THE_LOG = ("CL-MAGIC", "CL-CRC-BODY", "CL-ZERO-INSIDE", "CL-LENGTH")
+
+
+def _ends(truth: Truth, finding: Expected) -> bool:
+    return truth.loaded and truth.end == finding.physical_offset
+
+
+def _deletes_segments(truth: Truth, finding: Expected) -> bool:
+    return truth.loaded and all(base <= (finding.physical_offset or 0) for base in truth.bases)
+
+
+def _removes(folder: str) -> Callable[[Truth, Expected], bool]:
+    return lambda truth, finding: any(file.startswith(folder) for file in truth.removed)
+
+
+# A claim as a regular expression, and whether it was true of a store with a finding.
+EFFECTS: tuple[tuple[str, Callable[[Truth, Expected], bool]], ...] = (
+    (r"log ends here|ends the log here|truncates the log here", _ends),
+    (r"later segments are deleted|deletes all later", _deletes_segments),
+    (r"not start|ends startup", lambda truth, finding: not truth.loaded),
+    (r"\bnot noticed at startup|notices? nothing", lambda truth, finding: truth.loaded),
+    (r"truncates the queue|queue files are deleted", _removes("consumequeue/")),
+    (r"deletes? index files|deletes it", _removes("index/")),
+    (r"delete an empty last file", _removes("commitlog/")),
+)
+
+
+def false_clauses(effect: str, truth: Truth, finding: Expected) -> list[str]:
+    """Return the clauses that are not true of a store and name no condition."""
+    return [
+        clause
+        for clause in effect.split(";")
+        for claim, holds in EFFECTS
+        if re.search(claim, clause) and not holds(truth, finding) and not CONDITION.search(clause)
+    ]
+
+
+def test_every_clause_is_true_of_every_store_or_names_its_condition() -> None:
+    wrong = {
+        (name, finding.code): clauses
+        for name in DAMAGED
+        for finding in expected("crash", name)
+        if (clauses := false_clauses(BY_CODE[finding.code].broker_effect, truth_of(name), finding))
+    }
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    ("name", "effect"),
+    [
+        ("flip_body_third-5.3.3-c", "the log ends here and all later segments are deleted"),
+        ("seg_missing_last-4.7.1-h", "startup leaves it; the broker does not start"),
+        ("size_huge_third-4.7.1-c", "not noticed at startup"),
+    ],
+)
+def test_a_clause_that_is_false_is_seen(name: str, effect: str) -> None:
+    finding = next(one for one in expected("crash", name) if one.code.startswith(("CL", "CQ")))
+    assert false_clauses(effect, truth_of(name), finding)
+
+
+def is_excepted(truth: Truth, finding: Expected) -> bool:
+    """Whether the sentence of CL-LENGTH makes an exception for a store."""
+    only_v6 = any("SYSFLAG bit 4" in words for words in oracle.case("crash", truth.name)["damage"])
+    data = truth.version <= (4, 3, 1) and not truth.is_clean
+    return finding.code == "CL-LENGTH" and (data or (only_v6 and truth.version < (4, 6, 0)))
+
+
+def test_the_log_ends_at_damage_that_the_scan_reaches_and_only_there() -> None:
+    """The condition of the sentences is the right one: whether the scan begins at or before the damage."""
+    seen = {True: 0, False: 0}
+    for name in DAMAGED:
+        truth, findings = truth_of(name), expected("crash", name)
+        damage = [one for one in findings if one.code in ENDS_THE_LOG]
+        described = oracle.case("crash", name)["expectation_from_document"]
+        start = re.search(r"scan starts at (\d{20})", described)
+        if not damage or not truth.loaded or start is None or SPECIAL.search(name) or is_excepted(truth, damage[0]):
+            continue
+        place = damage[0].physical_offset or 0
+        reached = int(start[1]) <= place
+        assert (truth.end == place) == reached, name
+        assert not reached or all(base <= place for base in truth.bases), name
+        seen[reached] += 1
+    assert min(seen.values()) >= 5
+
+
+def test_a_startup_that_keeps_index_files_is_a_clean_one_or_finds_them_old() -> None:
+    for name in DAMAGED:
+        truth = truth_of(name)
+        if truth.loaded and truth.is_clean:
+            assert not any(file.startswith("index/") for file in truth.removed), name
+        elif truth.loaded and any(one.code == "IX-BEYOND" for one in expected("crash", name)):
+            assert any(file.startswith("index/") for file in truth.removed), name
+
+
+def test_units_behind_the_log_stay_only_in_the_versions_that_are_named() -> None:
+    cases = 0
+    for name in DAMAGED:
+        truth = truth_of(name)
+        if not truth.loaded or not any(one.code == "CQ-BEYOND" for one in expected("crash", name)):
+            continue
+        queues = oracle.truth("crash", name)["after_load"]["queues"]
+        stay = any(place >= truth.end for queue in queues for _, place, size, _ in queue["units"] if size > 0)
+        named = truth.is_clean and truth.version <= ((4, 3, 1) if truth.has_segments else (4, 4, 0))
+        assert stay == named, name
+        cases += 1
+    assert cases > 10
