@@ -12,7 +12,7 @@ Source: TimerRocksDBRecord, TransRocksDBRecord; RocketMQ 5.4.0 and 5.5.0.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -158,24 +158,38 @@ def _subscription_rows(store: Store, request: Request) -> Iterator[pa.RecordBatc
 # --- delay offsets ------------------------------------------------------------------------------
 
 
-def _delay_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
+class LevelOffsets(NamedTuple):
+    """What delayOffset.json, or its copy, says."""
+
+    offsets: list[tuple[int, int]]  # (level, next queue offset to deliver), in the order of the file
+    file: str
+
+
+def level_offsets(store: Store, request: Request) -> LevelOffsets | None:
+    """Return the offsets of the delay levels after what is wrong with them is reported; None if none can be read."""
     document = _read(read_delay_offsets(store), request)
     if document is None or document.source is None:
-        return
-    source = document.source.name
+        return None
     table = document.table("offsetTable")
     numbers = ((key_number(level), integer(offset)) for level, offset in table.items())
-    offsets = sorted((level, offset) for level, offset in numbers if level is not None and offset is not None)
-    wanted = {(SCHEDULE_TOPIC, level - 1) for level, _ in offsets}
+    known = [(level, offset) for level, offset in numbers if level is not None and offset is not None]
+    return LevelOffsets(known, document.source.name)
+
+
+def _delay_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
+    levels = level_offsets(store, request)
+    if levels is None:
+        return
+    wanted = {(SCHEDULE_TOPIC, level - 1) for level, _ in levels.offsets}
     found = queue_ends(store, searches_minimum(store), wanted, request.on_unreadable)
-    queues = {(queue.topic, queue.queue_id): queue for queue in found}
+    queues = {queue.queue_id: queue for queue in found}
 
     def rows() -> Iterator[tuple[Any, ...]]:
-        for level, offset in offsets:
-            queue = queues.get((SCHEDULE_TOPIC, level - 1))
+        for level, offset in sorted(levels.offsets):
+            queue = queues.get(level - 1)
             ends = (queue.min_offset, queue.max_offset) if queue else (None, None)
             pending = integer(max(0, queue.max_offset - max(offset, queue.first_kept))) if queue else None
-            yield level, integer(level - 1, 32), offset, *ends, pending, source
+            yield level, integer(level - 1, 32), offset, *ends, pending, levels.file
 
     yield from batches_of(DELAY_OFFSETS_SCHEMA, rows())
 

@@ -402,7 +402,7 @@ def _batch(
         pa.array(sizes.astype(np.int32)),
         pa.array(units["real_topic_hash"].astype(np.int32)),
         pa.array(led),
-        *(records.column(name).combine_chunks() for name, _ in _OF_RECORD),
+        *records.values(),
     ]
     return pa.record_batch(columns, SCHEMA)
 

@@ -13,12 +13,16 @@ Invariants:
 - Everything that could not be read, and every range that lost its records, is told through the request.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
+from mmap import mmap
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.commitlog.find_record import Unread
@@ -63,6 +67,47 @@ class LogFold(Work[Any], Protocol):
 
 
 Fold = TypeVar("Fold", bound=LogFold)
+
+
+class Collected:
+    """Numbers that a fold keeps of records: columns by kind of record, joined part by part.
+
+        {"op": {"of": np.int64, "offset": np.int64}, ...}   kind -> names and types of its columns, of one length each
+
+    They stand in memory of their own: what they leave goes back to the system, without holes.
+    """
+
+    def __init__(self, kinds: Mapping[str, Mapping[str, type]]) -> None:
+        self._rooms: dict[str, dict[str, NDArray[Any]]] = {
+            kind: {name: np.zeros(0, dtype) for name, dtype in dtypes.items()} for kind, dtypes in kinds.items()
+        }
+        self._counts = dict.fromkeys(kinds, 0)
+
+    def __getitem__(self, kind: str) -> dict[str, NDArray[Any]]:
+        """Return the columns of a kind."""
+        return {name: room[: self._counts[kind]] for name, room in self._rooms[kind].items()}
+
+    def add(self, kind: str, *columns: NDArray[Any] | int) -> None:
+        """Add records: the columns in the order of their names; a number stands in all rows."""
+        rooms, start = self._rooms[kind], self._counts[kind]
+        end = self._counts[kind] = start + max(len(one) for one in columns if isinstance(one, np.ndarray))
+        for (name, room), values in zip(rooms.items(), columns, strict=True):
+            if end > len(room):
+                # Twice as much as is needed: what is not written yet takes no memory.
+                rooms[name] = np.frombuffer(mmap(-1, 2 * end * room.itemsize), room.dtype)
+                rooms[name][:start] = room[:start]
+            rooms[name][start:end] = values
+
+    def join(self, following: "Collected") -> None:
+        """Add what the part of the log that follows holds."""
+        for kind in following._rooms:
+            self.add(kind, *following[kind].values())
+
+    def pop(self, kind: str) -> dict[str, NDArray[Any]]:
+        """Return the columns of a kind, and keep them no longer."""
+        found = self[kind]
+        del self._rooms[kind]
+        return found
 
 
 class OnlyBytes:
