@@ -55,8 +55,7 @@ from rmqinspect.tables.log import end_of_log, gap_batches, gaps_in, segment_batc
 from rmqinspect.tables.read_log import add_account, lost_gaps
 from rmqinspect.tables.sources import unread_places
 from rmqinspect.tables.table import Request
-from rmqinspect.tables.usage import usage_batches
-from rmqinspect.tables.usage_fold import UsageSums
+from rmqinspect.tables.usage import UsageSums, usage_batches
 from rmqinspect.text import count, describe_offset
 from rmqinspect.verify.next_start import with_next_start
 from rmqinspect.verify.result import VerifyOptions
