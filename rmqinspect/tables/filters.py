@@ -325,14 +325,10 @@ def _value_mask(values: Sequence[str], array: pa.Array) -> pa.Array:
 def _key_mask(selection: Selection, batch: pa.RecordBatch, columns: Columns) -> pa.Array:
     lists = batch.column(columns[0])
     hits = pc.list_parent_indices(lists).filter(_value_mask(selection.keys, pc.list_flatten(lists)))
-    mask = _rows_mask(hits, batch.num_rows)
+    mask = pc.is_in(pa.array(range(batch.num_rows), pa.int64()), hits.cast(pa.int64()))
     for name in columns[1:]:
         mask = pc.or_(mask, pc.fill_null(_value_mask(selection.keys, batch.column(name)), False))
     return mask
-
-
-def _rows_mask(rows: pa.Array, count: int) -> pa.Array:
-    return pc.is_in(pa.array(range(count), pa.int64()), rows.cast(pa.int64()))
 
 
 def _id_needles(selection: Selection) -> tuple[Needles, ...]:

@@ -35,7 +35,7 @@ import pyarrow as pa
 from rmqinspect.broker.eras import searches_minimum
 from rmqinspect.broker.group_topics import REVIVE_GROUP, kind_of
 from rmqinspect.broker.pop_state import ACK_TAG, BATCH_ACK_TAG, CHECKPOINT_TAG, PopCount, PopStates, read_body
-from rmqinspect.codec.arrays import Bools, Ints, Units
+from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.fastjson import NotJson, parse_json
 from rmqinspect.codec.java import java_string_hash
 from rmqinspect.commitlog.record_reader import RecordReader
@@ -141,16 +141,12 @@ def _units(queues: Mapping[Queue, QueueSummary], handled: Mapping[Queue, int]) -
     for queue, ends in queues.items():
         reached = handled.get(queue, -1)
         for numbers, units in message_units(ends.files, max(0, ends.max_offset - MOST_UNITS), ends.max_offset):
-            some = _may_be_notes(units)
+            tags = units["tags_code"].astype(np.int64)
+            # A tag in an ext file, which is not looked at, may be one of them.
+            some = np.isin(tags, _TAGS) | (tags <= EXT_ADDRESS_MAX)
             columns = units["physical_offset"][some], units["size"][some], numbers[some] <= reached
             found.append(np.stack([column.astype(np.int64) for column in columns], axis=1))
     return np.concatenate(found)
-
-
-def _may_be_notes(units: Units) -> Bools:
-    """Return which units have the tag of a checkpoint or ack, or their tag in an ext file, which is not looked at."""
-    tags = units["tags_code"].astype(np.int64)
-    return np.isin(tags, _TAGS) | (tags <= EXT_ADDRESS_MAX)
 
 
 def _bodies(records: Records) -> Iterator[tuple[int, dict[str, object]]]:
