@@ -160,8 +160,11 @@ class TransactionRecords:
             (other & (flags == _COMMIT), self._take_commits),
             (topics == _OP, self._take_ops),
             (topics == _ROCKSDB_OP, self._take_rocksdb_ops),
-            (other & (flags == _ROLLBACK), self._take_rollbacks),
-            (topics == _CHECK_MAX, self._take_discards),
+            (
+                other & (flags == _ROLLBACK),
+                lambda ends: self.found.add("end", ends.field("prepared_transaction_offset"), ends.places),
+            ),
+            (topics == _CHECK_MAX, lambda ends: self.found.add("discard", _keys(ends.properties), ends.places)),
         ):
             if rows.any():
                 take_some(some.select(rows))
@@ -209,12 +212,6 @@ class TransactionRecords:
         good = of != NOT_A_NUMBER
         self.damaged_ops += int(np.count_nonzero(~good))
         self.found.add("end", of[good], records.places[good])
-
-    def _take_rollbacks(self, records: Records) -> None:
-        self.found.add("end", records.field("prepared_transaction_offset"), records.places)
-
-    def _take_discards(self, records: Records) -> None:
-        self.found.add("discard", _keys(records.properties), records.places)
 
     # --- origins --------------------------------------------------------------------------------
 
