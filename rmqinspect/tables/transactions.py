@@ -10,7 +10,7 @@ transaction of one each. Names repeat, so of each half copy only the number of i
 topic, real queue.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -34,7 +34,7 @@ from rmqinspect.broker.transactions import (
     Transactions,
     judge,
 )
-from rmqinspect.codec.arrays import Ints
+from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.codec.byte_ranges import NOT_A_NUMBER, hash_ranges, join_hashes, read_numbers, take_ranges
 from rmqinspect.codec.joins import ABSENT, find, take
 from rmqinspect.codec.properties import Items
@@ -153,7 +153,7 @@ class TransactionRecords:
         some = records.select(which)
         topics, flags = _topics_of(some), flags[which] >> TRANSACTION_SHIFT
         other = topics == _OTHER
-        for rows, take_some in (
+        kinds: tuple[tuple[Bools, Callable[[Records], None]], ...] = (
             (topics == _HALF, partial(self._take_halves, kept_in=IN_HALF_TOPIC)),
             (topics == _ROCKSDB_HALF, partial(self._take_halves, kept_in=IN_ROCKSDB)),
             (other & (flags == _PREPARED), partial(self._take_halves, kept_in=IN_REAL_TOPIC)),
@@ -165,7 +165,8 @@ class TransactionRecords:
                 lambda ends: self.found.add("end", ends.field("prepared_transaction_offset"), ends.places),
             ),
             (topics == _CHECK_MAX, lambda ends: self.found.add("discard", _keys(ends.properties), ends.places)),
-        ):
+        )
+        for rows, take_some in kinds:
             if rows.any():
                 take_some(some.select(rows))
 
