@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from rmqinspect.store.model import Store
     from rmqinspect.tables.filters import Selection
     from rmqinspect.tables.table import Request
-    from rmqinspect.tables.usage_fold import Usage
+    from rmqinspect.tables.usage import Usage
 
 _SCREEN = Screen(indent=14, phrases=True)
 _LISTED = 5  # kinds, topics, tags and hosts, unless -n says otherwise
@@ -199,8 +199,7 @@ def _read(session: Session, arguments: UsageArguments, selection: "Selection", s
     """Read and show the stores; return the number of records in all."""
     from rmqinspect.tables.sources import last_store_time
     from rmqinspect.tables.table import CONFIG_DATABASES, QUEUE_DATABASES
-    from rmqinspect.tables.usage import DIMENSIONS
-    from rmqinspect.tables.usage_fold import choice_of, plan_sample, read_usage
+    from rmqinspect.tables.usage import DIMENSIONS, choice_of, plan_sample, read_usage
 
     remark, records = session.progress.remark, 0
     needed = ("config/consumerOffsets", "config/topics", *CONFIG_DATABASES, *QUEUE_DATABASES)

@@ -91,6 +91,11 @@ class Records:
         return self.rows[:, columns.START]
 
     @property
+    def places(self) -> Ints:
+        """Where each record stands in the log: physical offsets."""
+        return self.base + self.starts
+
+    @property
     def ends(self) -> Ints:
         """Where each record ends by its TOTALSIZE."""
         return self.rows[:, columns.END]

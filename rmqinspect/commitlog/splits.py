@@ -32,6 +32,12 @@ class Split:
     end: int
     entry: ScanState | None = None
 
+    def clipped(self, first: int, behind: int) -> "Split | None":
+        """Return what of it lies in physical offsets [first, behind), entered from no known state; None without any."""
+        base = self.segment.base
+        start, end = max(self.start, first - base), min(self.end, behind - base)
+        return Split(self.segment, start, end) if start < end else None
+
 
 class Borders(NamedTuple):
     """The last event of a split: the state at its start, and at its end."""

@@ -50,7 +50,6 @@ from rmqinspect.diff.log_diff import (
     RecordDiff,
     cover,
     extend,
-    join,
     pieces,
 )
 from rmqinspect.errors import Unreadable
@@ -384,4 +383,4 @@ class _Comparison:
                 found.append(self._records.columns(event.records, self._diff.reach[log.side]))
             elif isinstance(event, Borders):
                 borders = event
-        return join(found), borders
+        return Columns(*map(np.concatenate, zip(*found, strict=True))) if found else NOTHING, borders

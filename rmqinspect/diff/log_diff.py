@@ -238,11 +238,6 @@ def _mix(*columns: Ints) -> Keys:
     return keys
 
 
-def join(parts: list[Columns]) -> Columns:
-    """Concatenate columns."""
-    return Columns(*map(np.concatenate, zip(*parts, strict=True))) if parts else NOTHING
-
-
 # --- both logs ------------------------------------------------------------------------------------
 
 

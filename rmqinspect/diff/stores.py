@@ -1,23 +1,51 @@
 """Two stores side by side: segments, log, records, queues, groups, topics; one verdict.
 
-Each part is compared by its own module and adds rows to one table of differences. Index files and checkpoints are not
-compared: each broker writes its own, so they differ between replicas.
+Each part is compared, and adds rows to one table of differences. Index files and checkpoints are not compared: each
+broker writes its own, so they differ between replicas.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, tzinfo
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from rmqinspect.config.json_files import OFFSET_FILES
+from rmqinspect.config.json_files import OFFSET_FILES, read_config, read_consumer_offsets
+from rmqinspect.consumequeue.bounds import QueueSummary
 from rmqinspect.diff.log import compare_logs
-from rmqinspect.diff.log_diff import cover
-from rmqinspect.diff.queues import compare_queues
-from rmqinspect.diff.result import SIDES, Differences, DiffResult, read_content
-from rmqinspect.diff.rows import add_log_rows, compare_groups, compare_topics, queue_rows
-from rmqinspect.errors import NotAStore
-from rmqinspect.store.model import Store
+from rmqinspect.diff.log_diff import LogDiff, cover
+from rmqinspect.diff.queues import QueueDiff, compare_queues
+from rmqinspect.diff.result import (
+    SIDES,
+    Difference,
+    Differences,
+    DiffResult,
+    format_store_time,
+    only_in,
+    read_content,
+)
+from rmqinspect.errors import NotAStore, Unreadable
+from rmqinspect.store.model import Segment, Store
+from rmqinspect.store.reader import open_file
+from rmqinspect.text import group_digits
 
 _MAX_NOTES = 100
+_WINDOW_SIZE = 1 << 20
+
+# Why only one log has a range, and why only one has a record.
+_RANGE_ONLY = {
+    "before": "{other} starts after it: gone there, or never replicated",
+    "hole": "a segment of {other} is missing",
+    "behind": "{other} has no segment there",
+}
+_RECORD_ONLY = {
+    "hole": "a segment of {other} is missing",
+    "behind": "{other} ends before it",
+    "other": "{other} has other bytes there",
+}
+# Which end of a queue differs, and why.
+_QUEUE_ENDS = {
+    "queue_min": "the queue starts elsewhere: gone in one store, or never replicated",
+    "queue_max": "the queue ends elsewhere: one log ends earlier, or was not dispatched",
+}
 
 
 def compare_stores(
@@ -40,9 +68,9 @@ def compare_stores(
     _note_oddities(result)
     try:
         if not result.compared["groups"]:
-            compare_groups(result)
+            _compare_groups(result)
         if not result.compared["topics"]:
-            compare_topics(result)
+            _compare_topics(result)
         if not result.compared["queues"]:
             _compare_queues(result, progress)
     except KeyboardInterrupt:
@@ -50,28 +78,6 @@ def compare_stores(
     if not result.compared["log"] and result.interrupted is None:
         _compare_logs(result, limit, progress, zone)
     return result
-
-
-def _compare_queues(result: DiffResult, progress: Callable[[int], None]) -> None:
-    def note(side: int, message: str) -> None:
-        result.unread.append(f"{SIDES[side]}: {message}")
-
-    for queue in compare_queues(result.stores, progress, note):
-        result.queues += None not in queue.ends
-        result.same_queues += None not in queue.ends and queue.is_same
-        for row in () if queue.is_same else queue_rows(queue):
-            result.differences.add(row)
-
-
-def _compare_logs(result: DiffResult, limit: int, progress: Callable[[int], None], zone: tzinfo) -> None:
-    log = result.log = compare_logs(result.stores, limit, progress)
-    result.unread += [f"{SIDES[side]}: {message}" for side, message in log.unread]
-    if log.interrupted:
-        result.interrupted = f"at physical offset {log.reached or 0}"
-    add_log_rows(result, log, zone)
-    if log.first is not None:
-        a, b = (read_content(store, log.first, zone) for store in result.stores)
-        result.at_first = a, b
 
 
 # --- what can be compared -------------------------------------------------------------------------
@@ -143,3 +149,221 @@ def _note_oddities(result: DiffResult) -> None:
                 result.unread.append(f"{side}: {name}: {oddity.detail}")
             elif name not in there and len(result.notes) < _MAX_NOTES:
                 result.notes.append(f"{name} only in {side}: {oddity.detail}")
+
+
+# --- groups and topics ----------------------------------------------------------------------------
+
+
+def _compare_groups(result: DiffResult) -> None:
+    """Add a difference for each consumer offset that differs or that only one store has."""
+    found = []
+    for side, store in zip(SIDES, result.stores, strict=True):
+        entries, problems = read_consumer_offsets(store)
+        if problems and not entries:
+            result.unread += [f"{side}: {problem}" for problem in problems]
+            return
+        found.append({(entry.group, entry.topic, entry.queue_id): entry.offset for entry in entries})
+    a, b = found
+    result.group_offsets = len(a.keys() & b.keys())
+    for key in sorted(a.keys() | b.keys()):
+        offsets = a.get(key), b.get(key)
+        if offsets[0] == offsets[1]:
+            continue
+        group, topic, queue_id = key
+        message = "the group resumes at another message"
+        if None in offsets:
+            message = "the group has no offset for this queue in the other store"
+        in_a, in_b = (None if offset is None else str(offset) for offset in offsets)
+        only = only_in(in_a is not None, in_b is not None)
+        result.differences.add(Difference("group_offset", message, only, topic, group, queue_id, a=in_a, b=in_b))
+
+
+def _compare_topics(result: DiffResult) -> None:
+    """Add a difference for each topic that only one store's topics.json has."""
+    found = []
+    for side, store in zip(SIDES, result.stores, strict=True):
+        document = read_config(store, "topics.json")
+        if document is not None and document.source is None:
+            result.unread += [f"{side}: {problem}" for problem in document.problems]
+            return
+        found.append(set(document.table("topicConfigTable")) if document else set())
+    a, b = found
+    result.topics = len(a & b)
+    for topic in sorted(a ^ b):
+        message = "topics.json of the other store does not have it"
+        result.differences.add(Difference("topic_only", message, only_in=only_in(topic in a, topic in b), topic=topic))
+
+
+# --- queues ---------------------------------------------------------------------------------------
+
+
+def _compare_queues(result: DiffResult, progress: Callable[[int], None]) -> None:
+    def note(side: int, message: str) -> None:
+        result.unread.append(f"{SIDES[side]}: {message}")
+
+    for queue in compare_queues(result.stores, progress, note):
+        result.queues += None not in queue.ends
+        result.same_queues += None not in queue.ends and queue.is_same
+        for row in () if queue.is_same else _queue_rows(queue):
+            result.differences.add(row)
+
+
+def _queue_rows(queue: QueueDiff) -> Iterator[Difference]:
+    """Yield the differences of one queue."""
+    where: dict[str, Any] = {"topic": queue.topic, "queue_id": queue.queue_id}
+    a, b = queue.ends
+    if a is None or b is None:
+        ends = a or b
+        assert ends is not None
+        yield Difference(
+            "queue_only",
+            "the other store has no files of this queue",
+            only_in=only_in(a is not None, b is not None),
+            count=ends.units,
+            a=_span(a),
+            b=_span(b),
+            **where,
+        )
+        return
+    offsets = {"queue_min": (a.min_offset, b.min_offset), "queue_max": (a.max_offset, b.max_offset)}
+    for what, (in_a, in_b) in offsets.items():
+        if in_a != in_b and not queue.loose:
+            yield Difference(what, _QUEUE_ENDS[what], a=str(in_a), b=str(in_b), **where)
+    if queue.differing:
+        yield Difference(
+            "queue_units",
+            "units of the same queue offset differ: consumers get other messages",
+            queue_offset=queue.first,
+            count=queue.differing,
+            a=queue.units[0],
+            b=queue.units[1],
+            **where,
+        )
+
+
+def _span(ends: QueueSummary | None) -> str | None:
+    return None if ends is None else f"{ends.min_offset} to {ends.max_offset}"
+
+
+# --- the log --------------------------------------------------------------------------------------
+
+
+def _compare_logs(result: DiffResult, limit: int, progress: Callable[[int], None], zone: tzinfo) -> None:
+    log = result.log = compare_logs(result.stores, limit, progress)
+    result.unread += [f"{SIDES[side]}: {message}" for side, message in log.unread]
+    if log.interrupted:
+        result.interrupted = f"at physical offset {log.reached or 0}"
+    _add_log_rows(result, log, zone)
+    if log.first is not None:
+        a, b = (read_content(store, log.first, zone) for store in result.stores)
+        result.at_first = a, b
+
+
+def _add_log_rows(result: DiffResult, log: LogDiff, zone: tzinfo) -> None:
+    """Add the differences of the logs; times are shown in `zone`."""
+    differences = result.differences
+    for row in _segment_rows(result, log):
+        differences.add(row)
+    for part in log.one_sided:
+        differences.add(
+            Difference(
+                "range_only",
+                _RANGE_ONLY[part.why].format(other=SIDES[1 - part.side]),
+                only_in=SIDES[part.side],
+                physical_offset=part.start,
+                length=part.end - part.start,
+            )
+        )
+    if log.reach[0] != log.reach[1]:
+        first, last = max(min(log.reach), 0), max(log.reach)
+        a, b = ("no record" if end is None else str(end) for end in log.ends)
+        longer = SIDES[log.reach.index(last)]
+        differences.add(
+            Difference(
+                "log_end",
+                f"the log of {longer} goes on",
+                only_in=longer,
+                physical_offset=first,
+                length=last - first,
+                a=a,
+                b=b,
+            )
+        )
+    for run in log.runs.kept:
+        differences.add(
+            Difference(
+                "bytes",
+                "bytes of the log differ",
+                physical_offset=run.start,
+                length=run.end - run.start,
+                count=run.differing,
+            )
+        )
+    differences.count_more("bytes", log.runs.count - len(log.runs.kept))
+    for side, only in enumerate(log.only):
+        for record in only.rows:
+            times: list[str | None] = [None, None]
+            times[side] = format_store_time(record.store_timestamp, zone)
+            differences.add(
+                Difference(
+                    "record_only",
+                    _RECORD_ONLY[record.why].format(other=SIDES[1 - side]),
+                    only_in=SIDES[side],
+                    topic=record.topic,
+                    queue_id=record.queue_id,
+                    queue_offset=record.queue_offset,
+                    physical_offset=record.physical_offset,
+                    length=record.size,
+                    a=times[0],
+                    b=times[1],
+                )
+            )
+        differences.count_more("record_only", only.count - len(only.rows))
+
+
+def _segment_rows(result: DiffResult, log: LogDiff) -> Iterator[Difference]:
+    """Yield differing bases and lengths of segments; loose files say nothing about the segments next to them."""
+    by_base: list[dict[int, Segment]] = []
+    for store in result.stores:
+        by_base.append({})
+        for segment in store.segments:
+            by_base[-1].setdefault(segment.base, segment)
+    a, b = by_base
+    bases = a.keys() | b.keys() if all(store.neighbours for store in result.stores) else a.keys() & b.keys()
+    for base in sorted(bases):
+        sizes = [segments[base].size if base in segments else None for segments in by_base]
+        if None in sizes:
+            side = 0 if base in a else 1
+            segment = by_base[side][base]
+            if segment.size and base >= max(log.reach) and _is_zeros(result, side, segment):
+                result.notes.append(f"segment {group_digits(base)} only in {SIDES[side]}: preallocated, zeros only")
+                continue
+        elif sizes[0] == sizes[1] or any(
+            by_base[side][base].path in store.unopened for side, store in enumerate(result.stores)
+        ):
+            continue
+        side_name = only_in(base in a, base in b)
+        texts = [None if size is None else str(size) for size in sizes]
+        yield Difference(
+            "segment_only" if side_name else "segment_length",
+            "a segment that the other log does not have" if side_name else "a segment of another length",
+            only_in=side_name,
+            physical_offset=base,
+            length=max(size or 0 for size in sizes),
+            a=texts[0],
+            b=texts[1],
+        )
+
+
+def _is_zeros(result: DiffResult, side: int, segment: Segment) -> bool:
+    try:
+        with open_file(segment) as reader:
+            position = 0
+            while (position := reader.next_allocated(position)) < reader.size:
+                content = reader.read(position, _WINDOW_SIZE)
+                if content.count(0) < len(content):
+                    return False
+                position += _WINDOW_SIZE
+    except Unreadable as error:
+        result.unread.append(f"{SIDES[side]}: {error}")
+    return True

@@ -55,8 +55,7 @@ from rmqinspect.tables.log import end_of_log, gap_batches, gaps_in, segment_batc
 from rmqinspect.tables.read_log import add_account, lost_gaps
 from rmqinspect.tables.sources import unread_places
 from rmqinspect.tables.table import Request
-from rmqinspect.tables.usage import usage_batches
-from rmqinspect.tables.usage_fold import UsageSums
+from rmqinspect.tables.usage import UsageSums, usage_batches
 from rmqinspect.text import count, describe_offset
 from rmqinspect.verify.next_start import with_next_start
 from rmqinspect.verify.result import VerifyOptions
@@ -301,7 +300,9 @@ def run_export(
             result.topics |= read.topics
             result.names.update({file.name: file.written_as for file in read.files})
     for store in result.results:
-        made = store.make_tables(spec, jobs) if not _is_unchanged(store, spec) else []
+        # The earlier export may have everything of a store that this one asks for.
+        unchanged = store.plan.known is not None and not store.files and spec.request.tables == (MESSAGES,)
+        made = [] if unchanged else store.make_tables(spec, jobs)
         result.topics |= spec.selection(store.plan.store.name).topics_seen
         result.names.update({file.name: file.written_as for file in made})
         result.manifest.files += [*store.plan.kept, *store.files]
@@ -324,11 +325,6 @@ def _not_read(plan: StorePlan, spec: ExportSpec) -> list[str]:
         where = describe_offset(pointed_at or 0)
         unread.append(f"{store.name}: no segment of a commit log is there, though queues point into one, up to {where}")
     return unread
-
-
-def _is_unchanged(store: StoreResult, spec: ExportSpec) -> bool:
-    """Whether the earlier export has everything of a store that this one asks for."""
-    return store.plan.known is not None and not store.files and spec.request.tables == (MESSAGES,)
 
 
 def _rewrite_where_entries_differ(

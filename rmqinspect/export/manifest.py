@@ -252,13 +252,9 @@ def changed_segments(store: Store, known: ExportedStore, log_end: int) -> list[S
         by_base[entry["base"]]
         for entry in known.segments
         if entry["base"] in by_base
-        and (_last_covered(known, entry) > log_end or not is_unchanged(entry, by_base[entry["base"]]))
+        # Where its last covered record ends, or whether it is as it was.
+        and (min(entry["end"] or 0, known.end or 0) > log_end or not is_unchanged(entry, by_base[entry["base"]]))
     ]
-
-
-def _last_covered(known: ExportedStore, entry: dict[str, Any]) -> int:
-    """Return the physical offset behind the last covered record of a segment."""
-    return min(entry["end"] or 0, known.end or 0)
 
 
 def cut_segments(store: Store, known: ExportedStore) -> list[int]:

@@ -159,7 +159,12 @@ def _resume(plan: StorePlan, earlier: Manifest, *, replace_changed: bool) -> Non
     ]
     plan.replaced, plan.cut = [*changed, *cut], cut
     if plan.replaced:
-        _rewind(plan)
+        # From the first replaced segment on. A file may hold several segments: all files from there are written anew.
+        first = min(plan.replaced)
+        ranges = [(file.start, file.end) for file in plan.kept]
+        starts = [start for start, end in ranges if start is not None and end is not None and end > first]
+        plan.start = min([first, *starts])
+        plan.kept = [file for file in plan.kept if file.end is not None and file.end <= plan.start]
     bases = {segment.base for segment in store.segments}
     plan.expired = sum(entry["base"] not in bases for entry in known.segments if entry["base"] < plan.start)
 
@@ -174,20 +179,6 @@ def _refusal(store: Store, earlier: Manifest, changed: list[int], cut: list[int]
         f"{store.name}: segment {cut[0]} of the export of {when} is gone, and no later one exists: the log was cut; "
         "--replace-changed removes its rows"
     )
-
-
-def _rewind(plan: StorePlan) -> None:
-    """Start at the first replaced segment. A file may hold several segments: all files from there are rewritten."""
-    first = min(plan.replaced)
-    plan.start = min([first, *_starts_behind(plan.kept, first)])
-    plan.kept = [file for file in plan.kept if file.end is not None and file.end <= plan.start]
-
-
-def _starts_behind(files: list[ExportedFile], offset: int) -> Iterator[int]:
-    """Yield the start of each file that ends behind an offset."""
-    for file in files:
-        if file.start is not None and file.end is not None and file.end > offset:
-            yield file.start
 
 
 _SAMPLE_SIZE = 1 << 20

@@ -142,7 +142,10 @@ def compare_units(store: Store, records: QueueSums, gaps: Sequence[Gap]) -> Unit
         if known is not None and known.first is not None:
             held = places >= known.first[0]  # records before the log's first one have expired
             if held.any():
-                _add(sums.setdefault(queue, Sums()), places[held], numbers[held])
+                some, offsets = places[held], numbers[held]
+                first = int(np.argmin(some))
+                of_queue = sums.setdefault(queue, Sums())
+                of_queue.add(_mixed(some), offsets.astype(np.uint64), (int(some[first]), int(offsets[first])))
     facts.witnesses = counted.tolist()
     for queue, of_units in sums.items():
         shift = _shift(records.queues[queue], of_units)
@@ -171,11 +174,6 @@ def _shift(records: Sums, units: Sums) -> int | None:
         return None
     shift = units.first[1] - records.first[1]
     return shift if (records.offsets + shift * records.places - units.offsets) & _MASK == 0 else None
-
-
-def _add(sums: Sums, places: NDArray[np.int64], offsets: NDArray[np.int64]) -> None:
-    first = int(np.argmin(places))
-    sums.add(_mixed(places), offsets.astype(np.uint64), (int(places[first]), int(offsets[first])))
 
 
 def _mixed(values: NDArray[np.int64]) -> Words:

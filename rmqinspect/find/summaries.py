@@ -42,7 +42,7 @@ from rmqinspect.tables.read_log import OnlyBytes, folds_of
 from rmqinspect.tables.sources import unread_places
 from rmqinspect.tables.table import Request
 from rmqinspect.tables.transactions import StoreTransactions, batches_of
-from rmqinspect.tables.usage_fold import WINDOW, Usage
+from rmqinspect.tables.usage import WINDOW, Usage
 
 Row = dict[str, Any]
 Place = tuple[str, int | None]  # source and delay level of the table

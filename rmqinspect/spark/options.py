@@ -151,6 +151,7 @@ OPTIONS: tuple[Option, ...] = (
 
 _BY_NAME = {option.name: option for option in OPTIONS}
 _PATHS = ("path", "paths")  # set by `load`
+_AS_GIVEN = ("since", "until", "raw_body", "max_body", "split_size", "pushdown", "level")  # fields of Settings
 
 
 @dataclass(frozen=True)
@@ -213,16 +214,10 @@ def read_options(options: Mapping[str, str]) -> Settings:
         table=table,
         columns=_columns(table, values["columns"]),
         selection=Selection(**{option.filter: values[option.name] for option in OPTIONS if option.filter}),
-        since=values["since"],
-        until=values["until"],
         zone=values["tz"],
-        raw_body=values["raw_body"],
-        max_body=values["max_body"],
         redaction=values["redact"],
-        split_size=values["split_size"],
         failfast=values["mode"] == "FAILFAST",
-        pushdown=values["pushdown"],
-        level=values["level"],
+        **{name: values[name] for name in _AS_GIVEN},
     )
     since, until = settings.times(None, datetime.now(UTC))
     missing = replace(settings.selection, since=since, until=until).missing_columns(SCHEMAS[table])

@@ -278,12 +278,14 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextmanager
-def _interrupts_kept() -> Iterator[None]:
-    """Restore the handler of SIGINT: creating a context replaces it."""
+def _interrupts_kept(*, ignored: bool = False) -> Iterator[None]:
+    """Restore the handler of SIGINT, which a new context replaces; `ignored`: Ctrl-C has no effect in the block."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     before = signal.getsignal(signal.SIGINT)
+    if ignored:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
     finally:
@@ -308,7 +310,7 @@ def _stop(context: "SparkContext") -> None:
     """Stop a context and the processes of its tasks; errors of a dead JVM are ignored."""
     from py4j.protocol import Py4JError
 
-    with _no_interrupts(), suppress(Py4JError, OSError):
+    with _interrupts_kept(ignored=True), suppress(Py4JError, OSError):
         context.cancelAllJobs()
         context.stop()
 
@@ -321,7 +323,7 @@ def _end_gateway(gateway: Any) -> None:
     process: subprocess.Popen[bytes] | None = gateway.proc
     if process is None:
         return
-    with _no_interrupts():
+    with _interrupts_kept(ignored=True):
         with suppress(Py4JError, OSError):  # it may exit before it answers
             gateway.shutdown()
         if process.stdin is not None:
@@ -333,20 +335,6 @@ def _end_gateway(gateway: Any) -> None:
             process.wait()
         if SparkContext._gateway is gateway:
             SparkContext._gateway = SparkContext._jvm = None
-
-
-@contextmanager
-def _no_interrupts() -> Iterator[None]:
-    """Ignore Ctrl-C during shutdown."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        if before is not None:
-            signal.signal(signal.SIGINT, before)
 
 
 # --- the output of Spark ----------------------------------------------------------------------------

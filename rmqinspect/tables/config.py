@@ -11,8 +11,8 @@ The table `rocksdb_entries`: timer and half messages that a broker keeps in `roc
 Source: TimerRocksDBRecord, TransRocksDBRecord; RocketMQ 5.4.0 and 5.5.0.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -20,7 +20,7 @@ from rmqinspect.broker.eras import searches_minimum
 from rmqinspect.config.checkpoint import read_checkpoint
 from rmqinspect.config.json_files import ConfigDocument, integer, key_number, read_config, read_delay_offsets
 from rmqinspect.consumequeue.bounds import queue_ends
-from rmqinspect.rocksdb.entries import Entry, read_entries
+from rmqinspect.rocksdb.entries import read_entries
 from rmqinspect.schemas.checkpoint import TIMESTAMP_FIELDS
 from rmqinspect.store.model import Store
 from rmqinspect.tables.table import (
@@ -38,32 +38,99 @@ from rmqinspect.tables.table import (
 from rmqinspect.times import millis_to_micros
 from rmqinspect.topics import SCHEDULE_TOPIC
 
-TOPICS_SCHEMA = pa.schema(
-    [
-        column("topic", pa.string(), "name of the topic"),
-        column("read_queues", pa.int32(), "queues to read from: ids 0 to n-1"),
-        column("write_queues", pa.int32(), "queues to write to"),
-        column("perm", pa.int32(), "bits: 4 read, 2 write, 1 inherit, 8 priority"),
-        column("order", pa.bool_(), "ordered topic"),
-        column("type", pa.string(), "attribute message.type (NORMAL, FIFO, …), null if not set"),
-    ]
-)
+# --- topics and subscription groups -------------------------------------------------------------
 
+
+# Columns of topics and groups: name, type, meaning, and the members that lead to the value in the object of the file.
+_OF_TOPIC = (
+    ("read_queues", pa.int32(), "queues to read from: ids 0 to n-1", ("readQueueNums",)),
+    ("write_queues", pa.int32(), "queues to write to", ("writeQueueNums",)),
+    ("perm", pa.int32(), "bits: 4 read, 2 write, 1 inherit, 8 priority", ("perm",)),
+    ("order", pa.bool_(), "ordered topic", ("order",)),
+    (
+        "type",
+        pa.string(),
+        "attribute message.type (NORMAL, FIFO, …), null if not set",
+        ("attributes", "message.type"),
+    ),
+)
+_OF_GROUP = (
+    ("consume_enable", pa.bool_(), "may consume", ("consumeEnable",)),
+    ("consume_from_min_enable", pa.bool_(), "may begin at the oldest message", ("consumeFromMinEnable",)),
+    ("consume_broadcast_enable", pa.bool_(), "may consume in broadcast mode", ("consumeBroadcastEnable",)),
+    ("consume_message_orderly", pa.bool_(), "consumes in order; null before 5.0.0", ("consumeMessageOrderly",)),
+    ("retry_queues", pa.int32(), "queues of its retry topic", ("retryQueueNums",)),
+    ("retry_max_times", pa.int32(), "deliveries again before the dead-letter topic", ("retryMaxTimes",)),
+    ("retry_policy", pa.string(), "CUSTOMIZED or EXPONENTIAL; null before 5.0.0", ("groupRetryPolicy", "type")),
+    (
+        "consume_timeout_minutes",
+        pa.int32(),
+        "minutes a message may be held; null before 5.0.0",
+        ("consumeTimeoutMinute",),
+    ),
+    ("broker_id", pa.int64(), "broker to consume from", ("brokerId",)),
+)
+_Columns = Sequence[tuple[str, pa.DataType, str, tuple[str, ...]]]
+
+# What another value than one of the column's type is: null.
+_READ: dict[pa.DataType, Callable[[Any], Any]] = {
+    pa.bool_(): lambda value: value if isinstance(value, bool) else None,
+    pa.string(): lambda value: value if isinstance(value, str) else None,
+    pa.int32(): lambda value: integer(value, 32),
+    pa.int64(): integer,
+}
+
+TOPICS_SCHEMA = pa.schema([column("topic", pa.string(), "name of the topic"), *(column(*one[:3]) for one in _OF_TOPIC)])
 SUBSCRIPTION_GROUPS_SCHEMA = pa.schema(
     [
         column("group", pa.string(), "consumer group"),
-        column("consume_enable", pa.bool_(), "may consume"),
-        column("consume_from_min_enable", pa.bool_(), "may begin at the oldest message"),
-        column("consume_broadcast_enable", pa.bool_(), "may consume in broadcast mode"),
-        column("consume_message_orderly", pa.bool_(), "consumes in order; null before 5.0.0"),
-        column("retry_queues", pa.int32(), "queues of its retry topic"),
-        column("retry_max_times", pa.int32(), "deliveries again before the dead-letter topic"),
-        column("retry_policy", pa.string(), "CUSTOMIZED or EXPONENTIAL; null before 5.0.0"),
-        column("consume_timeout_minutes", pa.int32(), "minutes a message may be held; null before 5.0.0"),
-        column("broker_id", pa.int64(), "broker to consume from"),
+        *(column(*one[:3]) for one in _OF_GROUP),
         column("file", pa.string(), "file this was read from"),
     ]
 )
+
+
+def report_problems(problems: Iterable[str], request: Request, *, readable: bool) -> None:
+    """Report what is wrong with the copies of a file: that none can be read, or that not the file itself was."""
+    tell = request.on_remark if readable else request.on_unreadable
+    if tell is not None:
+        for problem in problems:
+            tell(problem)
+
+
+def _read(document: ConfigDocument | None, request: Request) -> tuple[ConfigDocument, str] | None:
+    """Return a document and its file after what is wrong with it is reported; None if no copy can be read."""
+    if document is None:
+        return None
+    report_problems(document.problems, request, readable=document.source is not None)
+    return (document, document.source.name) if document.source is not None else None
+
+
+def _entries(found: tuple[ConfigDocument, str] | None, table: str, columns: _Columns) -> Iterator[list[Any]]:
+    """Yield name and columns of each entry, sorted by name; entries that are not objects are skipped."""
+    for name, entry in sorted(found[0].table(table).items()) if found else ():
+        if isinstance(entry, dict):
+            yield [name, *(_READ[type_](_member(entry, members)) for _, type_, _, members in columns)]
+
+
+def _member(value: Any, members: Sequence[str]) -> Any:
+    for member in members:
+        value = value.get(member) if isinstance(value, dict) else None
+    return value
+
+
+def _topic_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
+    found = _read(read_config(store, "topics.json"), request)
+    yield from batches_of(TOPICS_SCHEMA, _entries(found, "topicConfigTable", _OF_TOPIC))
+
+
+def _subscription_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
+    found = _read(read_config(store, "subscriptionGroup.json"), request)
+    entries = _entries(found, "subscriptionGroupTable", _OF_GROUP)
+    yield from batches_of(SUBSCRIPTION_GROUPS_SCHEMA, ([*entry, found[1]] for entry in entries if found))
+
+
+# --- delay offsets ------------------------------------------------------------------------------
 
 DELAY_OFFSETS_SCHEMA = pa.schema(
     [
@@ -78,104 +145,39 @@ DELAY_OFFSETS_SCHEMA = pa.schema(
 )
 
 
-def _flag(value: Any) -> bool | None:
-    return value if isinstance(value, bool) else None
+class LevelOffsets(NamedTuple):
+    """What delayOffset.json, or its copy, says."""
+
+    offsets: list[tuple[int, int]]  # (level, next queue offset to deliver), in the order of the file
+    file: str
 
 
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def report_problems(problems: Iterable[str], request: Request, *, readable: bool) -> None:
-    """Report what is wrong with the copies of a file: that none can be read, or that not the file itself was."""
-    tell = request.on_remark if readable else request.on_unreadable
-    if tell is not None:
-        for problem in problems:
-            tell(problem)
-
-
-def _read(document: ConfigDocument | None, request: Request) -> ConfigDocument | None:
-    """Return a document after what is wrong with it is reported; None if no copy can be read."""
-    if document is None:
+def level_offsets(store: Store, request: Request) -> LevelOffsets | None:
+    """Return the offsets of the delay levels after what is wrong with them is reported; None if none can be read."""
+    found = _read(read_delay_offsets(store), request)
+    if found is None:
         return None
-    report_problems(document.problems, request, readable=document.source is not None)
-    return document if document.source is not None else None
-
-
-def _objects(document: ConfigDocument | None, table: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield (name, object) of a JSON table, sorted by name; entries that are not objects are skipped."""
-    for name, entry in sorted(document.table(table).items()) if document else ():
-        if isinstance(entry, dict):
-            yield name, entry
-
-
-# --- topics and subscription groups -------------------------------------------------------------
-
-
-def _topic_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
-    document = _read(read_config(store, "topics.json"), request)
-    rows = (
-        (
-            topic,
-            integer(entry.get("readQueueNums"), 32),
-            integer(entry.get("writeQueueNums"), 32),
-            integer(entry.get("perm"), 32),
-            _flag(entry.get("order")),
-            _text(_member(entry, "attributes", "message.type")),
-        )
-        for topic, entry in _objects(document, "topicConfigTable")
-    )
-    yield from batches_of(TOPICS_SCHEMA, rows)
-
-
-def _member(entry: Mapping[str, Any], name: str, inner: str) -> Any:
-    value = entry.get(name)
-    return value.get(inner) if isinstance(value, dict) else None
-
-
-def _subscription_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
-    document = _read(read_config(store, "subscriptionGroup.json"), request)
-    source = document.source.name if document and document.source else None
-    rows = (
-        (
-            group,
-            _flag(entry.get("consumeEnable")),
-            _flag(entry.get("consumeFromMinEnable")),
-            _flag(entry.get("consumeBroadcastEnable")),
-            _flag(entry.get("consumeMessageOrderly")),
-            integer(entry.get("retryQueueNums"), 32),
-            integer(entry.get("retryMaxTimes"), 32),
-            _text(_member(entry, "groupRetryPolicy", "type")),
-            integer(entry.get("consumeTimeoutMinute"), 32),
-            integer(entry.get("brokerId")),
-            source,
-        )
-        for group, entry in _objects(document, "subscriptionGroupTable")
-    )
-    yield from batches_of(SUBSCRIPTION_GROUPS_SCHEMA, rows)
-
-
-# --- delay offsets ------------------------------------------------------------------------------
+    document, file = found
+    table = document.table("offsetTable")
+    numbers = ((key_number(level), integer(offset)) for level, offset in table.items())
+    known = [(level, offset) for level, offset in numbers if level is not None and offset is not None]
+    return LevelOffsets(known, file)
 
 
 def _delay_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
-    document = _read(read_delay_offsets(store), request)
-    if document is None or document.source is None:
+    levels = level_offsets(store, request)
+    if levels is None:
         return
-    source = document.source.name
-    table = document.table("offsetTable")
-    numbers = ((key_number(level), integer(offset)) for level, offset in table.items())
-    offsets = sorted((level, offset) for level, offset in numbers if level is not None and offset is not None)
-    wanted = {(SCHEDULE_TOPIC, level - 1) for level, _ in offsets}
+    wanted = {(SCHEDULE_TOPIC, level - 1) for level, _ in levels.offsets}
     found = queue_ends(store, searches_minimum(store), wanted, request.on_unreadable)
-    queues = {(queue.topic, queue.queue_id): queue for queue in found}
+    queues = {queue.queue_id: queue for queue in found}
 
     def rows() -> Iterator[tuple[Any, ...]]:
-        for level, offset in offsets:
-            queue = queues.get((SCHEDULE_TOPIC, level - 1))
+        for level, offset in sorted(levels.offsets):
+            queue = queues.get(level - 1)
             ends = (queue.min_offset, queue.max_offset) if queue else (None, None)
             pending = integer(max(0, queue.max_offset - max(offset, queue.first_kept))) if queue else None
-            yield level, integer(level - 1, 32), offset, *ends, pending, source
+            yield level, integer(level - 1, 32), offset, *ends, pending, levels.file
 
     yield from batches_of(DELAY_OFFSETS_SCHEMA, rows())
 
@@ -242,12 +244,11 @@ ENTRY_SCHEMA = pa.schema(
 
 
 def _entry_rows(store: Store, _request: Request) -> Iterator[pa.RecordBatch]:
-    yield from batches_of(ENTRY_SCHEMA, (_with_time(entry) for entry in read_entries(store)))
-
-
-def _with_time(entry: Entry) -> Entry:
-    due = entry.deliver_timestamp
-    return entry if due is None else entry._replace(deliver_timestamp=millis_to_micros(due))
+    dues = ((entry, entry.deliver_timestamp) for entry in read_entries(store))
+    yield from batches_of(
+        ENTRY_SCHEMA,
+        (entry._replace(deliver_timestamp=None if due is None else millis_to_micros(due)) for entry, due in dues),
+    )
 
 
 ROCKSDB_ENTRIES = Table(

@@ -10,7 +10,7 @@ the records of those messages, whatever the size of the log.
 Source: ScheduleMessageService, TimerMessageStore, Timeline; RocketMQ 4.0.0 to 5.5.0.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
@@ -38,10 +38,22 @@ from rmqinspect.codec.joins import Keyed, find, take
 from rmqinspect.commitlog.records import records_at
 from rmqinspect.rocksdb.databases import why_unknown
 from rmqinspect.store.model import Store
-from rmqinspect.tables.delay_copies import AlikeFold, CopyFold, DelayRecords
-from rmqinspect.tables.delay_sources import NO_OFFSET, DelayUnits, read_delay_sources, units_of_topic
+from rmqinspect.tables.delay_sources import (
+    COPY_COLUMNS,
+    NO_OFFSET,
+    RECORD_COLUMNS,
+    TIMER_COLUMNS,
+    AlikeFold,
+    CopyFold,
+    DelayUnits,
+    columns_of_copies,
+    columns_of_level,
+    columns_of_timer,
+    read_delay_sources,
+    units_of_topic,
+)
 from rmqinspect.tables.read_log import fold_log
-from rmqinspect.tables.record_columns import CHUNK_ROWS
+from rmqinspect.tables.record_columns import CHUNK_ROWS, columns_at
 from rmqinspect.tables.table import (
     QUEUE_DATABASES,
     STORE_DATABASE,
@@ -49,6 +61,7 @@ from rmqinspect.tables.table import (
     Request,
     Source,
     Table,
+    batch_with,
     column,
     millis,
     pick,
@@ -108,22 +121,13 @@ class DelayChoice:
 
 
 _ALL = DelayChoice()
-_NONE = np.empty(0, np.int64)
 _LAST = 1 << 63
 _EARLY = 60_000  # ms: a slot of the wheel fires before the times in it, and clocks are set
-
-
-class _Verdicts(NamedTuple):
-    """What is known of some messages besides their copies: columns of one length."""
-
-    waits: Bools
-    rolled: Bools
-    cancelled: Bools
-    unreached: Bools
+_NOWHERE = np.empty(0, np.int64)
 
 
 class _Held(NamedTuple):
-    """Where the timer's own files hold some messages: indexes, -1 where they do not."""
+    """Where the timer's own files hold some messages: indexes, ABSENT where they do not."""
 
     unit: Ints  # into the pending units of the timer log
     entry: Ints  # into the entries of RocksDB
@@ -142,13 +146,13 @@ class Delays:
         self._damage_end = 0  # physical offset behind the last range that lost its records
         found = self._look()
         self._disobeyed = found.disobeyed()
-        self._waited = found.waited
+        self._waited = len(found.found["waiting"]["identity"])
         self._without_copy = found.without_copy()
-        self._runs: Ints = np.array(found.runs or [(0, 0)], np.int64)
         self._alike = AlikeFold(self._without_copy)
         self._alike_from = _LAST  # physical offset: from here on the log was read again
-        self._likes = self._alike.twins.keyed(), self._alike.alike.keyed()
-        self.copies, self.rolled, self.orders = found.copies.keyed(), found.rolled.keyed(), found.orders.keyed()
+        self._likes = self._alike.keyed()
+        self._runs = found.found["run"]
+        self.copies, self.rolled, self.orders = map(found.keyed, ("copy", "rolled", "order"))
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the choice."""
@@ -176,31 +180,10 @@ class Delays:
         found, units = CopyFold(), self.sources.units
         self._take_orders(found, units.place[units.deletes], units.size[units.deletes])
         taken = self.sources.timer_offset
-        if taken is not None:
-            for queue in self._timer_queue():
-                behind = queue.select(queue.offsets >= taken)
-                self._take_orders(found, behind.places, behind.sizes)
+        for queue in self._timer_queue() if taken is not None else ():
+            behind = queue.select(queue.offsets >= taken)
+            self._take_orders(found, behind.places, behind.sizes)
         return found
-
-    def _alike_behind(self, states: Ints, units: DelayUnits) -> tuple[Keyed, Keyed]:
-        """Return the records that are copies by what every writer keeps, and those that may be.
-
-        The log is read again from where the first of them can be: behind the record that waits. If its time has just
-        come, also behind that time. A message that waits is not passed over, so nothing else was done with it.
-        """
-        highest = np.maximum.accumulate(self._runs[:, 1])
-        due = np.searchsorted(highest, units.due - _EARLY - 2 * self.sources.precision)
-        stored = self._runs[np.minimum(due, len(self._runs) - 1), 0]
-        first = int(np.where(states == OVERDUE, np.maximum(stored, units.places), units.places).min())
-        if first < self._alike_from:
-            # Gaps, and what cannot be read, the first pass has told.
-            quiet = replace(self.request, on_gap=None, on_unreadable=lambda _: None, on_records=None, progress=None)
-            again = replace(quiet, offsets=(first, self._alike_from))
-            found = fold_log(self.store, again, partial(AlikeFold, self._without_copy))
-            found.join(self._alike)
-            self._alike, self._alike_from = found, first
-            self._likes = found.twins.keyed(), found.alike.keyed()
-        return self._likes
 
     def _take_orders(self, found: CopyFold, places: Ints, sizes: Ints) -> None:
         for first in range(0, len(places), CHUNK_ROWS):
@@ -212,6 +195,27 @@ class Delays:
         self._damage_end = max(self._damage_end, end)
         if self.request.on_gap is not None:
             self.request.on_gap(kind, start, end)
+
+    def _alike_behind(self, states: Ints, units: DelayUnits) -> tuple[Keyed, Keyed]:
+        """Return the records that are copies by what every writer keeps, and those that may be.
+
+        The log is read again from where the first of them can be: behind the record that waits. If its time has just
+        come, also behind that time. A message that waits is not passed over, so nothing else was done with it.
+        """
+        first = int(units.places.min())
+        if len(self._runs["place"]):
+            highest = np.maximum.accumulate(self._runs["last_time"])
+            due = np.searchsorted(highest, units.due - _EARLY - 2 * self.sources.precision)
+            stored = self._runs["place"][np.minimum(due, len(highest) - 1)]
+            first = int(np.where(states == OVERDUE, np.maximum(stored, units.places), units.places).min())
+        if first < self._alike_from:
+            # Gaps, and what cannot be read, the first pass has told.
+            quiet = replace(self.request, on_gap=None, on_unreadable=lambda _: None, on_records=None, progress=None)
+            again = replace(quiet, offsets=(first, self._alike_from))
+            found = fold_log(self.store, again, partial(AlikeFold, self._without_copy))
+            found.join(self._alike)
+            self._alike, self._alike_from, self._likes = found, first, found.keyed()
+        return self._likes
 
     @cached_property
     def _delete_keys(self) -> DeleteKeys:
@@ -240,35 +244,35 @@ class Delays:
         return units.due >= self.now if self.choice.waiting else np.ones(len(units.due), np.bool_)
 
     def _level_batch(self, units: DelayUnits) -> pa.RecordBatch:
-        records = DelayRecords.of_level(self.store, units)
-        stored = records.numbers("store_timestamp")
-        delay = level_delay(units.queue_id + 1, self.store.settings)
+        records = columns_at(self.store, units.places, units.sizes, columns_of_level, RECORD_COLUMNS)
+        level, stored = units.queue_id + 1, _numbers(records["store_timestamp"])
         # An ext unit that cannot be read. Source: ScheduleMessageService#computeDeliverTimestamp.
-        units.due = np.where((units.due == 0) & (stored > 0), stored + delay, units.due)
-        none = np.zeros(len(units.due), np.bool_)
-        return self._batch("level", units, records, _Verdicts(self._level_waits(units), none, none, none))
+        unknown = (units.due == 0) & (stored > 0)
+        units.due = np.where(unknown, stored + level_delay(level, self.store.settings), units.due)
+        count = len(units.due)
+        told = {"source": repeat("level", count), "level": pa.array(np.full(count, level, np.int32))}
+        return self._batch(told, units, records, waits=self._level_waits(units))
 
     # --- the timer --------------------------------------------------------------------------------
 
     def _timer_rows(self) -> Iterator[pa.RecordBatch]:
         """Yield the messages of the timer, by queue offset; then those that only its own files know."""
         units, entries = self.sources.units, self.sources.entries
-        seen = np.zeros(len(units.place), np.bool_)
-        seen_entries = np.zeros(0 if entries is None else len(entries.place), np.bool_)
+        unseen = np.ones(len(units.place), np.bool_)
+        unseen_entries = np.zeros(0, np.bool_) if entries is None else entries.waits.copy()
         for queue in self._timer_queue():
             held = self._held(queue)
-            seen[held.unit[held.unit >= 0]] = True
-            seen_entries[held.entry[held.entry >= 0]] = True
+            unseen[held.unit[held.unit >= 0]] = False
+            unseen_entries[held.entry[held.entry >= 0]] = False
             kept = self._timer_waits(queue, held)
             # Without an offset of the topic only the records tell what may wait.
             if not self.choice.waiting or self.sources.timer_offset is None:
                 kept |= queue.places >= self.store.log_start
             for some in queue.select(kept).chunks():
                 yield self._timer_batch(some)
-        rest = [(units.place[~seen], units.size[~seen], units.fires[~seen])]
+        rest = [(units.place[unseen], units.size[unseen], units.fires[unseen])]
         if entries is not None:
-            unseen = entries.waits & ~seen_entries
-            rest.append((entries.place[unseen], entries.size[unseen], entries.due[unseen]))
+            rest.append((entries.place[unseen_entries], entries.size[unseen_entries], entries.due[unseen_entries]))
         for columns in rest:
             outside = DelayUnits(0, np.full(len(columns[0]), NO_OFFSET, np.int64), *columns)
             for some in outside.chunks():
@@ -281,111 +285,124 @@ class Delays:
 
     def _held(self, units: DelayUnits) -> _Held:
         entries = self.sources.entries
-        places = _NONE if entries is None else entries.place
+        places = _NOWHERE if entries is None else entries.place
         return _Held(find(self.sources.units.place, units.places), find(places, units.places))
+
+    def _entry_waits(self, held: _Held) -> Bools:
+        entries = self.sources.entries
+        return np.zeros(len(held.entry), np.bool_) if entries is None else _hold(entries.waits, held.entry)
 
     def _timer_waits(self, units: DelayUnits, held: _Held) -> Bools:
         """Return what the timer has in its wheel or in RocksDB, or has yet to take from its topic."""
-        waits: Bools = held.unit >= 0
-        waits[waits] = self.sources.units.reached[held.unit[waits]]
-        if self.sources.entries is not None:
-            in_rocksdb = held.entry >= 0
-            waits[in_rocksdb] |= self.sources.entries.waits[held.entry[in_rocksdb]]
+        waits = _hold(self.sources.units.reached, held.unit) | self._entry_waits(held)
         if self.sources.timer_offset is not None:
             return waits | (units.offsets >= self.sources.timer_offset)
         return waits | ((units.due > 0) & (units.due >= self.now))
 
     def _timer_batch(self, units: DelayUnits) -> pa.RecordBatch:
-        records, held = DelayRecords.of_timer(self.store, units), self._held(units)
-        due = records.numbers("deliver_timestamp")
-        of_unit = take(self.sources.units.fires, held.unit, 0)
-        units.due = np.where(due > 0, due, np.where(units.due > 0, units.due, of_unit))
+        records = columns_at(self.store, units.places, units.sizes, columns_of_timer, TIMER_COLUMNS)
+        held, pending = self._held(units), self.sources.units
+        due = _numbers(records["deliver_timestamp"])
+        units.due = np.where(due > 0, due, np.where(units.due > 0, units.due, take(pending.fires, held.unit, 0)))
         waits = self._timer_waits(units, held)
-        rolled, _ = self.rolled.behind(records.numbers("identity"), units.places)
-        unreached = held.unit >= 0
-        unreached[unreached] = ~self.sources.units.reached[held.unit[unreached]]
-        verdicts = _Verdicts(waits, rolled >= 0, self._cancelled(records, held), unreached)
-        batch = self._batch("timer", units, records, verdicts)
-        positions = pa.array(take(self.sources.units.position, held.unit, 0), mask=held.unit < 0)
-        batch = _with(batch, "timer_log_offset", positions)
-        if self.choice.waiting:
-            batch = batch.filter(pa.array(waits))
-            held = _Held(held.unit[waits], held.entry[waits])
-        if self.sources.entries is None:
-            return batch
+        present = records["identity"].is_valid().to_numpy(zero_copy_only=False)
+        rolled, _ = self.rolled.behind(_numbers(records["identity"]), units.places)
         in_rocksdb = (held.entry >= 0) | (held.unit < 0)
-        return _with(batch, "source", pick(("timer", "rocksdb_timer"), in_rocksdb.astype(np.int32)))
+        if self.sources.entries is None:
+            in_rocksdb[:] = False
+        told = {
+            "source": pick(("timer", "rocksdb_timer"), in_rocksdb.astype(np.int32)),
+            "timer_log_offset": pa.array(take(pending.position, held.unit, 0), mask=held.unit < 0),
+        }
+        batch = self._batch(
+            told,
+            units,
+            records,
+            waits=waits,
+            rolled=(rolled >= 0) & present,
+            cancelled=self._cancelled(records, held) & present,
+            unreached=_hold(~pending.reached, held.unit),
+        )
+        return batch.filter(pa.array(waits)) if self.choice.waiting else batch
 
-    def _cancelled(self, records: DelayRecords, held: _Held) -> Bools:
+    def _cancelled(self, records: Mapping[str, pa.Array], held: _Held) -> Bools:
         """Return what an order deletes."""
-        plain, with_topic = (self.orders.has(records.numbers(name)) for name in ("plain_key", "topic_key"))
+        plain, with_topic = (self.orders.has(_numbers(records[name])) for name in ("plain_key", "topic_key"))
         either = plain | with_topic
         if self.sources.entries is not None:
             # It obeys both forms, and takes the entry away: what has one is not deleted. Source: Timeline.
-            in_rocksdb = held.entry >= 0
-            either[in_rocksdb] &= ~self.sources.entries.waits[held.entry[in_rocksdb]]
-            return either
+            return either & ~self._entry_waits(held)
         if not (plain != with_topic).any():
             return either
         return (plain & self._delete_keys.plain) | (with_topic & self._delete_keys.with_topic)
 
     # --- rows -------------------------------------------------------------------------------------
 
-    def _batch(self, source: str, units: DelayUnits, records: DelayRecords, verdicts: _Verdicts) -> pa.RecordBatch:
-        count, present = len(units.places), records.has("identity")
-        delivered, copies = self.copies.behind(records.numbers("identity"), units.places)
+    def _batch(
+        self, told: Mapping[str, pa.Array], units: DelayUnits, records: Mapping[str, pa.Array], **known: Bools
+    ) -> pa.RecordBatch:
+        """Return rows; `told`: columns that are known already; `known`: some of `Facts`, false where not given."""
+        count, identity = len(units.places), _numbers(records["identity"])
+        present: Bools = records["identity"].is_valid().to_numpy(zero_copy_only=False)
+        delivered, copies = self.copies.behind(identity, units.places)
         copies = np.where(present, copies, 0)
-        none = np.zeros(count, np.bool_)
         self._judged += int(np.count_nonzero(present))
-        facts = Facts(
-            deletes=records.has("deletes"),
-            rolled=verdicts.rolled & present,
+        none = np.zeros(count, np.bool_)
+        facts = Facts(*[none] * len(Facts._fields))._replace(
+            deletes=records["deletes"].is_valid().to_numpy(zero_copy_only=False),
             delivered=copies > 0,
-            cancelled=verdicts.cancelled & present,
-            waits=verdicts.waits,
             due=units.due < self.now,
             readable=present | (not self.whole),
-            unreached=verdicts.unreached,
             copy_lost=(units.places < self._damage_end) | (not self.whole),
-            alike=none,
+            **known,
         )
         states, reasons = judge(facts)
         missed = np.isin(states, MAY_HAVE_COPIES) & present & (not self.choice.waiting)
         if missed.any():
             some = units.select(missed)
             twins, alike = self._alike_behind(states[missed], some)
-            numbers = DelayRecords.of_copies(self.store, some)
-            delivered[missed], copies[missed] = twins.behind(numbers.numbers("twin"), some.places)
+            numbers = columns_at(self.store, some.places, some.sizes, columns_of_copies, COPY_COLUMNS)
+            delivered[missed], copies[missed] = twins.behind(_numbers(numbers["twin"]), some.places)
             like = none.copy()
-            like[missed] = alike.behind(numbers.numbers("likeness"), some.places)[1] > 0
+            like[missed] = alike.behind(_numbers(numbers["likeness"]), some.places)[1] > 0
             states, reasons = judge(facts._replace(delivered=copies > 0, alike=like))
-        system = pc.starts_with(records.column("real_topic"), SYSTEM_PREFIX)
-        level = units.queue_id + 1 if source == "level" else None
-        columns: dict[str, pa.Array] = {
-            "source": repeat(source, count),
-            "level": pa.array([level] * count, pa.int32()),
+        system = pc.starts_with(records["real_topic"], SYSTEM_PREFIX)
+        roll_times = records["roll_times"]
+        small = pc.match_substring_regex(roll_times, r"^[0-9]{1,9}$")
+        stored = records["store_timestamp"]
+        columns = {
+            name: records[name]
+            for name in ("real_topic", "real_queue_id", "msg_id", "keys", "reconsume_times", "deletes")
+        }
+        columns |= told
+        columns |= {
             "queue_id": pa.array(np.full(count, units.queue_id, np.int32)),
             "queue_offset": pa.array(units.offsets, mask=units.offsets == NO_OFFSET),
             "physical_offset": pa.array(units.places),
             "size": pa.array(units.sizes.astype(np.int32)),
             "due_timestamp": pc.if_else(pa.array(units.due == 0), pa.scalar(None, TIMESTAMP), millis(units.due)[0]),
             "state": pick(STATES, states),
-            "store_timestamp": records.store_timestamps(),
-            "roll_times": records.roll_times(),
+            "store_timestamp": pc.if_else(stored.is_valid(), millis(_numbers(stored))[0], pa.scalar(None, TIMESTAMP)),
+            "roll_times": pc.if_else(small, roll_times, pa.scalar(None, pa.string())).cast(pa.int32()),
             "delivered_physical_offset": pa.array(delivered, mask=copies == 0),
             "deliveries": pa.array(copies.astype(np.int32), mask=np.full(count, self.choice.waiting)),
             "system": pc.fill_null(system, pa.scalar(value=False)),
             "reason": pick(REASONS, reasons),
         }
-        for name in ("real_topic", "real_queue_id", "msg_id", "keys", "reconsume_times", "deletes"):
-            columns[name] = records.column(name)
-        return pa.record_batch(
-            [columns.get(name, pa.nulls(count, SCHEMA.field(name).type)) for name in SCHEMA.names], SCHEMA
-        )
+        return batch_with(SCHEMA, columns, count)
 
 
-def _with(batch: pa.RecordBatch, name: str, values: pa.Array) -> pa.RecordBatch:
-    return batch.set_column(SCHEMA.get_field_index(name), SCHEMA.field(name), values)
+def _hold(values: Bools, rows: Ints) -> Bools:
+    """Return the values in some rows, false for no row."""
+    found = rows >= 0
+    found[found] = values[rows[found]]
+    return found
+
+
+def _numbers(column: pa.Array) -> Ints:
+    """Return a column of numbers, or of times in ms; 0 for null."""
+    values: Ints = pc.fill_null(column.cast(pa.int64()), 0).to_numpy()
+    return values // 1000 if pa.types.is_timestamp(column.type) else values
 
 
 def _rows(store: Store, request: Request, choice: DelayChoice) -> Iterator[pa.RecordBatch]:

@@ -153,7 +153,7 @@ class Selection:
 
     def columns(self, schema: pa.Schema) -> frozenset[str]:
         """Return the columns of `schema` that the filters use."""
-        alternatives = [names for rule in _RULES if rule.is_set(self) for names in rule.columns(self)]
+        alternatives = [names for rule in _RULES if rule.is_set(self) for names in rule.alternatives(self)]
         alternatives += [_OF_LIGHT] if self.names_light_queues else []
         return frozenset(name for names in alternatives for name in names if name in schema.names)
 
@@ -171,7 +171,9 @@ class Selection:
     def missing_columns(self, schema: pa.Schema) -> list[str]:
         """Return the options in use for which a table with this schema has no column."""
         return [
-            rule.option for rule in _RULES if rule.is_set(self) and _choose(rule.columns(self), schema.names) is None
+            rule.option
+            for rule in _RULES
+            if rule.is_set(self) and _choose(rule.alternatives(self), schema.names) is None
         ]
 
     def select_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -201,7 +203,7 @@ class Selection:
             light = pa.array(queue_ranges.in_further_queues(batch, self._takes_unit))
         for rule in _RULES:
             if rule.is_set(self):
-                columns = _choose(rule.columns(self), batch.schema.names)
+                columns = _choose(rule.alternatives(self), batch.schema.names)
                 hit = None if columns is None else pc.fill_null(rule.mask(self, batch, columns), False)
                 of_queue = light is not None and hit is not None and rule.option in _OF_QUEUE
                 yield rule.option, pc.or_(hit, light) if of_queue else hit
@@ -254,34 +256,45 @@ class Selection:
         return [folded[name] for name in names]
 
 
+_PLAIN = Selection()
+
 Columns = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class _Rule:
-    """One filter option: when it is in use, the columns it needs (in order of preference), and its mask."""
+    """One filter option: what sets it, the columns it needs (in order of preference), and its mask."""
 
     option: str
-    is_set: Callable[[Selection], bool]
-    columns: Callable[[Selection], Sequence[Columns]]
+    fields: tuple[str, ...]  # of Selection: it is in use where one of them is not at its default
+    columns: Sequence[Columns] | Callable[[Selection], Sequence[Columns]]
     mask: Callable[[Selection, pa.RecordBatch, Columns], pa.Array]
     needles: Callable[[Selection], tuple[Needles, ...]] = lambda selection: ()  # what records contain that pass
+
+    def is_set(self, selection: Selection) -> bool:
+        """Whether the option is in use."""
+        return any(getattr(selection, name) != getattr(_PLAIN, name) for name in self.fields)
+
+    def alternatives(self, selection: Selection) -> Sequence[Columns]:
+        """Return the columns that it needs."""
+        return self.columns(selection) if callable(self.columns) else self.columns
 
 
 def _choose(alternatives: Sequence[Columns], names: Sequence[str]) -> Columns | None:
     return next((columns for columns in alternatives if all(name in names for name in columns)), None)
 
 
+def _pattern_mask(texts: pa.Array, distinct: Sequence[str | None], patterns: Sequence[str]) -> pa.Array:
+    """Return the rows whose text matches one of some patterns; `distinct`: all texts there are."""
+    wanted = [one for one in distinct if one is not None and any(fnmatchcase(one, pattern) for pattern in patterns)]
+    return _value_mask(wanted, texts)
+
+
 def _topic_mask(selection: Selection, batch: pa.RecordBatch, columns: Columns) -> pa.Array:
     topics = batch.column(columns[0])
-    unique = topics.unique().to_pylist()
-    selection.topics_seen.update(topic for topic in unique if topic is not None)
-    wanted = [
-        topic
-        for topic in unique
-        if topic is not None and any(fnmatchcase(topic, pattern) for pattern in selection.topics)
-    ]
-    return pc.is_in(topics, pa.array(wanted, topics.type))
+    distinct = topics.unique().to_pylist()
+    selection.topics_seen.update(topic for topic in distinct if topic is not None)
+    return _pattern_mask(topics, distinct, selection.topics)
 
 
 def _system_mask(selection: Selection, batch: pa.RecordBatch, columns: Columns) -> pa.Array:
@@ -325,14 +338,10 @@ def _value_mask(values: Sequence[str], array: pa.Array) -> pa.Array:
 def _key_mask(selection: Selection, batch: pa.RecordBatch, columns: Columns) -> pa.Array:
     lists = batch.column(columns[0])
     hits = pc.list_parent_indices(lists).filter(_value_mask(selection.keys, pc.list_flatten(lists)))
-    mask = _rows_mask(hits, batch.num_rows)
+    mask = pc.is_in(pa.array(range(batch.num_rows), pa.int64()), hits.cast(pa.int64()))
     for name in columns[1:]:
         mask = pc.or_(mask, pc.fill_null(_value_mask(selection.keys, batch.column(name)), False))
     return mask
-
-
-def _rows_mask(rows: pa.Array, count: int) -> pa.Array:
-    return pc.is_in(pa.array(range(count), pa.int64()), rows.cast(pa.int64()))
 
 
 def _id_needles(selection: Selection) -> tuple[Needles, ...]:
@@ -374,11 +383,6 @@ def _text_in_body(selection: Selection) -> bytes:
     return selection.body_text.encode("utf-8", "surrogateescape")  # bytes of the command line that are not UTF-8
 
 
-def _bytes_in_body(selection: Selection) -> bytes:
-    assert selection.body_bytes is not None
-    return selection.body_bytes
-
-
 def _time_mask(selection: Selection, batch: pa.RecordBatch, columns: Columns) -> pa.Array:
     micros = batch.column(columns[0]).cast(pa.timestamp("us")).cast(pa.int64())
     mask = micros.is_valid()
@@ -393,12 +397,7 @@ def _cells_mask(selection: Selection, batch: pa.RecordBatch, columns: Columns) -
     mask = pa.repeat(True, batch.num_rows)
     for name, patterns in selection.cells:
         texts = batch.column(name)
-        wanted = [
-            one
-            for one in texts.unique().to_pylist()
-            if one is not None and any(fnmatchcase(one, pattern) for pattern in patterns)
-        ]
-        mask = pc.and_(mask, _value_mask(wanted, texts))
+        mask = pc.and_(mask, _pattern_mask(texts, texts.unique().to_pylist(), patterns))
     return mask
 
 
@@ -412,17 +411,17 @@ def _host_mask(selection: Selection, batch: pa.RecordBatch, columns: Columns) ->
 _RULES: tuple[_Rule, ...] = (
     # Topics first, so that `topics_seen` has all topics before another filter drops rows.
     # A table of messages that wait has their real topic alone.
-    _Rule("--topic", lambda s: bool(s.topics), lambda s: [("topic",), ("real_topic",)], _topic_mask),
-    _Rule("--no-system-topics", lambda s: not s.system_topics, lambda s: [("topic",)], _system_mask),
+    _Rule("--topic", ("topics",), [("topic",), ("real_topic",)], _topic_mask),
+    _Rule("--no-system-topics", ("system_topics",), [("topic",)], _system_mask),
     _Rule(
         "--queue",
-        lambda s: s.queue_id is not None,
-        lambda s: [("queue_id",)],
+        ("queue_id",),
+        [("queue_id",)],
         lambda s, batch, columns: pc.equal(batch.column(columns[0]), s.queue_id),
     ),
     _Rule(
         "--queue-offset",
-        lambda s: s.queue_offsets is not None,
+        ("queue_offsets",),
         lambda s: [
             ("queue_offset", "message_count"),
             ("queue_offset", "transaction") if s.in_queues else ("queue_offset",),
@@ -430,69 +429,48 @@ _RULES: tuple[_Rule, ...] = (
         ],
         _queue_offset_mask,
     ),
-    _Rule(
-        "--offset",
-        lambda s: s.offsets is not None,
-        lambda s: [("physical_offset",), ("start", "end"), ("base", "file_size")],
-        _offset_mask,
-    ),
+    _Rule("--offset", ("offsets",), [("physical_offset",), ("start", "end"), ("base", "file_size")], _offset_mask),
     _Rule(
         "--tag",
-        lambda s: bool(s.tags),
-        lambda s: [("tags",)],
+        ("tags",),
+        [("tags",)],
         lambda s, batch, columns: _value_mask(s.tags, batch.column(columns[0])),
         lambda s: of_values(s.tags),
     ),
     _Rule(
         "--key",
-        lambda s: bool(s.keys),
+        ("keys",),
         lambda s: [("keys", "msg_id") if s.keys_name_ids else ("keys",)],
         _key_mask,
         lambda s: of_values(s.keys),
     ),
-    _Rule(
-        "--id",
-        lambda s: bool(s.ids),
-        lambda s: [("msg_id", "offset_msg_id", "physical_offset")],
-        _id_mask,
-        _id_needles,
-    ),
-    _Rule("--property", lambda s: bool(s.properties), lambda s: [("properties",)], _property_mask, _property_needles),
+    _Rule("--id", ("ids",), [("msg_id", "offset_msg_id", "physical_offset")], _id_mask, _id_needles),
+    _Rule("--property", ("properties",), [("properties",)], _property_mask, _property_needles),
     _Rule(
         "--body-contains",
-        lambda s: s.body_text is not None,
-        lambda s: [("body",)],
+        ("body_text",),
+        [("body",)],
         lambda s, batch, columns: pc.match_substring(batch.column(columns[0]), _text_in_body(s)),
         lambda s: of_body(_text_in_body(s)),
     ),
     _Rule(
         "--body-bytes",
-        lambda s: s.body_bytes is not None,
-        lambda s: [("body",)],
-        lambda s, batch, columns: pc.match_substring(batch.column(columns[0]), _bytes_in_body(s)),
-        lambda s: of_body(_bytes_in_body(s)),
+        ("body_bytes",),
+        [("body",)],
+        lambda s, batch, columns: pc.match_substring(batch.column(columns[0]), s.body_bytes or b""),
+        lambda s: of_body(s.body_bytes or b""),
     ),
-    _Rule(
-        "--since, --until",
-        lambda s: s.since is not None or s.until is not None,
-        lambda s: [(s.time_column,)],
-        _time_mask,
-    ),
+    _Rule("--since, --until", ("since", "until"), lambda s: [(s.time_column,)], _time_mask),
     _Rule(
         "--unconsumed",
-        lambda s: s.unconsumed is not None,
-        lambda s: [queue_ranges.COLUMNS],
+        ("unconsumed",),
+        [queue_ranges.COLUMNS],
         lambda s, batch, columns: queue_ranges.in_ranges(s.unconsumed_in, batch),
     ),
-    _Rule(
-        "--state, --group",
-        lambda s: bool(s.cells),
-        lambda s: [tuple(name for name, _ in s.cells)],
-        _cells_mask,
-    ),
+    _Rule("--state, --group", ("cells",), lambda s: [tuple(name for name, _ in s.cells)], _cells_mask),
     _Rule(
         "--host",
-        lambda s: s.host is not None,
+        ("host",),
         lambda s: [("born_host",)] if s.host and s.host[1] is None else [("born_host", "born_port")],
         _host_mask,
         lambda s: of_host(s.host[0]) if s.host else (),

@@ -35,7 +35,7 @@ import pyarrow as pa
 from rmqinspect.broker.eras import searches_minimum
 from rmqinspect.broker.group_topics import REVIVE_GROUP, kind_of
 from rmqinspect.broker.pop_state import ACK_TAG, BATCH_ACK_TAG, CHECKPOINT_TAG, PopCount, PopStates, read_body
-from rmqinspect.codec.arrays import Bools, Ints, Units
+from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.fastjson import NotJson, parse_json
 from rmqinspect.codec.java import java_string_hash
 from rmqinspect.commitlog.record_reader import RecordReader
@@ -111,46 +111,18 @@ def pop_queues(store: Store) -> set[Queue]:
     return revive | {queue for queue in queues if revive and queue[0] == TIMER_TOPIC}
 
 
-class PopNotes:
-    """What the checkpoints and acks of a store say."""
-
-    def __init__(
-        self, store: Store, queues: Mapping[Queue, QueueSummary], handled: Mapping[Queue, int], now: int
-    ) -> None:
-        """Read them; `queues` has the ends of `pop_queues`.
-
-        `handled`: the offset of the revive group in each queue. `now`: the time of the last activity, in ms.
-
-        :raises Unreadable: a queue file cannot be read.
-        """
-        states = PopStates()
-        units = _units(queues, handled)
-        self.cut = len(units) > MOST_RECORDS  # older ones were not read
-        newest = units[np.argsort(units[:, 0], kind="stable")[-MOST_RECORDS:]]
-        for which, records in records_at(store, newest[:, 0].copy(), newest[:, 1].copy()):
-            for row, body in _bodies(records):
-                found = read_body(body)
-                if found is not None:
-                    states.add(found, handled=bool(newest[which[row], 2]))
-        self.counts: dict[tuple[str, str, int], PopCount] = states.count(now)  # by group, topic, queue id
-
-
 def _units(queues: Mapping[Queue, QueueSummary], handled: Mapping[Queue, int]) -> Ints:
     """Return (physical offset, size, whether the broker has handled it) of units that may be checkpoints or acks."""
     found = [np.empty((0, 3), np.int64)]
     for queue, ends in queues.items():
         reached = handled.get(queue, -1)
         for numbers, units in message_units(ends.files, max(0, ends.max_offset - MOST_UNITS), ends.max_offset):
-            some = _may_be_notes(units)
+            tags = units["tags_code"].astype(np.int64)
+            # A tag in an ext file, which is not looked at, may be one of them.
+            some = np.isin(tags, _TAGS) | (tags <= EXT_ADDRESS_MAX)
             columns = units["physical_offset"][some], units["size"][some], numbers[some] <= reached
             found.append(np.stack([column.astype(np.int64) for column in columns], axis=1))
     return np.concatenate(found)
-
-
-def _may_be_notes(units: Units) -> Bools:
-    """Return which units have the tag of a checkpoint or ack, or their tag in an ext file, which is not looked at."""
-    tags = units["tags_code"].astype(np.int64)
-    return np.isin(tags, _TAGS) | (tags <= EXT_ADDRESS_MAX)
 
 
 def _bodies(records: Records) -> Iterator[tuple[int, dict[str, object]]]:
@@ -282,19 +254,12 @@ def times_of(store: Store, some: Sequence[Position], request: Request) -> list[T
     def millis(found: Mapping[str, tuple[int, int]], name: str) -> int | None:
         return known[found[name]] if name in found else None
 
-    def micros(found: Mapping[str, tuple[int, int]], name: str) -> int | None:
-        value = millis(found, name)
-        return None if value is None else millis_to_micros(value)
-
-    return [
-        Times(
-            micros(found, "oldest_unconsumed"),
-            micros(found, "last_consumed"),
-            micros(found, "newest"),
-            _rate(_inflow_messages(position), millis(found, "inflow"), millis(found, "last")),
-        )
-        for position, found in zip(some, places, strict=True)
-    ]
+    result = []
+    for position, found in zip(some, places, strict=True):
+        moments = (millis(found, name) for name in ("oldest_unconsumed", "last_consumed", "newest"))
+        inflow = _rate(_inflow_messages(position), millis(found, "inflow"), millis(found, "last"))
+        result.append(Times(*(None if one is None else millis_to_micros(one) for one in moments), inflow))
+    return result
 
 
 def _places(position: Position, wanted: Sequence[str], request: Request) -> dict[str, tuple[int, int]]:
@@ -357,8 +322,26 @@ def _rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
         found = positions(entries, queues, store)
         while some := list(islice(found, _AT_ONCE)):
             for position, times in zip(some, times_of(store, some, request), strict=True):
-                entry = position.entry
-                yield _row(position, times, pops.get((entry.group, entry.topic, entry.queue_id)))
+                entry, queue = position.entry, position.queue
+                popped = pops.get((entry.group, entry.topic, entry.queue_id))
+                yield (
+                    entry.group,
+                    entry.topic,
+                    entry.queue_id,
+                    entry.offset,
+                    queue.min_offset if queue else None,
+                    queue.max_offset if queue else None,
+                    position.lag,
+                    times.oldest_unconsumed,
+                    position.status,
+                    position.lost,
+                    kind_of(entry.group, entry.topic),
+                    times.last_consumed,
+                    times.newest,
+                    times.inflow,
+                    entry.file,
+                    *((popped.in_flight, popped.awaiting_revive, popped.acked) if popped else (None, None, None)),
+                )
 
     yield from batches_of(SCHEMA, rows())
 
@@ -378,37 +361,20 @@ def pop_counts(
     with RecordReader(store, request.on_unreadable) as reader:
         now = reader.timestamp_of(*newest)
     try:
-        found = PopNotes(store, notes, handled, now or 0)
+        units = _units(notes, handled)
     except Unreadable as error:
         request.tell_unread(error)
         return {}
-    if found.cut and request.on_remark is not None:
+    states, newest = PopStates(), units[np.argsort(units[:, 0], kind="stable")[-MOST_RECORDS:]]
+    for which, records in records_at(store, newest[:, 0].copy(), newest[:, 1].copy()):
+        for row, body in _bodies(records):
+            if (found := read_body(body)) is not None:
+                states.add(found, handled=bool(newest[which[row], 2]))
+    if len(units) > MOST_RECORDS and request.on_remark is not None:
         request.on_remark(
             f"{store.name}: popped messages are counted by the newest {group_digits(MOST_RECORDS)} checkpoints and acks"
         )
-    return found.counts
-
-
-def _row(position: Position, times: Times, pops: PopCount | None) -> tuple[Any, ...]:
-    entry, queue = position.entry, position.queue
-    return (
-        entry.group,
-        entry.topic,
-        entry.queue_id,
-        entry.offset,
-        queue.min_offset if queue else None,
-        queue.max_offset if queue else None,
-        position.lag,
-        times.oldest_unconsumed,
-        position.status,
-        position.lost,
-        kind_of(entry.group, entry.topic),
-        times.last_consumed,
-        times.newest,
-        times.inflow,
-        entry.file,
-        *((pops.in_flight, pops.awaiting_revive, pops.acked) if pops else (None, None, None)),
-    )
+    return states.count(now or 0)
 
 
 GROUPS = Table(

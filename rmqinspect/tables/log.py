@@ -5,6 +5,8 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import repeat
+from operator import itemgetter
+from typing import Any
 
 import pyarrow as pa
 
@@ -140,13 +142,17 @@ def segment_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
 
 def segment_batches(store: Store, accounts: Mapping[str, ByteAccount]) -> Iterator[pa.RecordBatch]:
     """Yield the table `segments`; `accounts` has the segments that were read, by path."""
-    rows = [_missing_row(gap) for gap in holes_in(store)]
+    zero = dict.fromkeys(("file_size", "records", "record_bytes", "filler_bytes", "zero_bytes", "unknown_bytes"), 0)
+    rows: list[dict[str, Any]] = [
+        {"base": gap.start, "path": f"{gap.start:020}", **zero, "end": gap.start, "state": "missing"}
+        for gap in holes_in(store)
+    ]
     last_base = max((account.segment.base for account in accounts.values() if account.records), default=-1)
     for segment in store.segments:
         account = accounts.get(segment.path) or ByteAccount(segment)
         rows.append(_segment_row(account, segment.base < last_base, store.segment_size))
     if rows:
-        yield pa.RecordBatch.from_pylist(sorted(rows, key=_base), schema=SEGMENTS)
+        yield pa.RecordBatch.from_pylist(sorted(rows, key=itemgetter("base")), schema=SEGMENTS)
 
 
 def _accounts(segments: Sequence[Segment], request: Request) -> Mapping[str, ByteAccount]:
@@ -157,7 +163,7 @@ def _accounts(segments: Sequence[Segment], request: Request) -> Mapping[str, Byt
     return accounts
 
 
-def _segment_row(account: ByteAccount, follows_data: bool, segment_size: int | None) -> dict[str, object]:
+def _segment_row(account: ByteAccount, follows_data: bool, segment_size: int | None) -> dict[str, Any]:
     segment, sums = account.segment, account.gap_bytes
     return {
         "base": segment.base,
@@ -173,15 +179,6 @@ def _segment_row(account: ByteAccount, follows_data: bool, segment_size: int | N
         "end": account.end if account.end is not None else segment.base,
         "state": account.state(follows_data=follows_data, segment_size=segment_size),
     }
-
-
-def _missing_row(gap: Gap) -> dict[str, object]:
-    sums = dict.fromkeys(("file_size", "records", "record_bytes", "filler_bytes", "zero_bytes", "unknown_bytes"), 0)
-    return {"base": gap.start, "path": f"{gap.start:020}", **sums, "end": gap.start, "state": "missing"}
-
-
-def _base(row: dict[str, object]) -> int:
-    return int(str(row["base"]))
 
 
 def _micros(millis: int | None) -> int | None:

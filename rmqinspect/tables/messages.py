@@ -24,7 +24,7 @@ from rmqinspect.schemas.message import SysFlag
 from rmqinspect.tables.filters import Selection
 from rmqinspect.tables.queue_ranges import Needles
 from rmqinspect.tables.record_columns import decompress_bodies, property_columns
-from rmqinspect.tables.table import TIMESTAMP, Request, column, millis, name_column, pick, repeat
+from rmqinspect.tables.table import TIMESTAMP, Request, batch_with, column, millis, name_column, pick, repeat
 
 ADDRESS_V4, ADDRESS_V6 = (place_of(host, "port") for host in (message.HostV4, message.HostV6))
 
@@ -188,7 +188,7 @@ def _message_batch(run: RecordRun, request: Request) -> pa.RecordBatch:
     for name, which in problems.items():
         status.mark(name, which)
     columns: dict[str, pa.Array] = {
-        "physical_offset": pa.array(records.base + records.starts),
+        "physical_offset": pa.array(records.places),
         "size": _int32(records.total_size),
         "version": pa.array(np.where(records.magic == message.MAGIC_V2, 2, 1).astype(np.int8)),
         "body_size": _int32(records.body_size),
@@ -205,12 +205,11 @@ def _message_batch(run: RecordRun, request: Request) -> pa.RecordBatch:
     for name in ("born_timestamp", "store_timestamp"):
         columns[name], outside = millis(records.field(name))
         status.mark("bad_timestamp", outside)
-    for name, hosts in _hosts(records, wanted).items():
-        columns[name] = hosts
+    columns |= _hosts(records, wanted)
     if not wanted.isdisjoint({"body_crc_ok", "status"}):
         columns["body_crc_ok"] = pa.array(records.body_crc_ok)
         status.mark("body_crc", ~records.body_crc_ok)
-    status.mark("offset_mismatch", records.physical_offset != records.base + records.starts)
+    status.mark("offset_mismatch", records.physical_offset != records.places)
     columns["record_crc_ok"] = _record_crc(records, status)
     columns["topic"], invalid = name_column(take_ranges(records.bytes, records.topic_starts, records.topic_ends))
     status.mark("invalid_utf8", invalid)
@@ -225,8 +224,7 @@ def _message_batch(run: RecordRun, request: Request) -> pa.RecordBatch:
     if run.carved:
         status.mark("carved", slice(0, 1))
     columns["status"] = status.column()
-    arrays = [columns[field.name] if field.name in columns else pa.nulls(len(records), field.type) for field in SCHEMA]
-    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+    return batch_with(SCHEMA, columns, len(records))
 
 
 class _Status:

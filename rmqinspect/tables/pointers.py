@@ -92,10 +92,6 @@ class _Run:
     ext_files: Sequence[QueueFile]
 
 
-def _unit_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
-    return units_in(store.queue_files, request)
-
-
 def units_in(files: Sequence[QueueFile], request: Request) -> Iterator[pa.RecordBatch]:
     """Yield the rows of `queue_units` from some queue files, with those of the ext files among them.
 
@@ -206,7 +202,7 @@ QUEUE_UNITS = Table(
     "queue_units",
     QUEUE_UNITS_SCHEMA,
     ("topic", "queue_id", "queue_offset", "physical_offset", "size", "tags_code", "kind"),
-    _unit_rows,
+    lambda store, request: units_in(store.queue_files, request),
     scans=(Source.QUEUES,),
     databases=QUEUE_DATABASES,
 )
@@ -266,10 +262,6 @@ def _file_row(index: IndexFile) -> tuple[Any, ...]:
     )
 
 
-def _file_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
-    yield from batches_of(FILES_SCHEMA, map(_file_row, _index_files(store, request)))
-
-
 def _index_files(store: Store, request: Request) -> list[IndexFile]:
     """Return the index files that can be read; report the others."""
     unread: list[tuple[str, str]] = []
@@ -324,7 +316,13 @@ def read_entries(index: IndexFile, request: Request) -> Iterator[pa.RecordBatch]
             )
 
 
-INDEX_FILES = Table("index_files", FILES_SCHEMA, tuple(FILES_SCHEMA.names), _file_rows, scans=(Source.INDEX,))
+INDEX_FILES = Table(
+    "index_files",
+    FILES_SCHEMA,
+    tuple(FILES_SCHEMA.names),
+    lambda store, request: batches_of(FILES_SCHEMA, map(_file_row, _index_files(store, request))),
+    scans=(Source.INDEX,),
+)
 INDEX_ENTRIES = Table("index_entries", ENTRIES_SCHEMA, tuple(ENTRIES_SCHEMA.names), _entry_rows, scans=(Source.INDEX,))
 
 
@@ -402,7 +400,7 @@ def _batch(
         pa.array(sizes.astype(np.int32)),
         pa.array(units["real_topic_hash"].astype(np.int32)),
         pa.array(led),
-        *(records.column(name).combine_chunks() for name, _ in _OF_RECORD),
+        *records.values(),
     ]
     return pa.record_batch(columns, SCHEMA)
 

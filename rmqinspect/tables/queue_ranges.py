@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqinspect.broker.dispatch import further_units
-from rmqinspect.codec.arrays import Bools
+from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.topics import LMQ_PREFIX
 
 COLUMNS = ("topic", "queue_id", "queue_offset", "transaction", "status", "properties")
@@ -76,16 +76,13 @@ def _in_own_queue(wanted: Mapping[tuple[str, int], QueueRange], batch: pa.Record
     return found
 
 
-def _messages(batch: pa.RecordBatch) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _messages(batch: pa.RecordBatch) -> Ints:
     """Return the messages of each record: 1, or those of an inner batch."""
     inner = pc.map_lookup(batch.column("properties"), pa.scalar("INNER_NUM"), "first")
     if inner.null_count == len(inner):
         return np.ones(batch.num_rows, np.int64)
-    return np.array([_number(text) or 1 for text in inner.to_pylist()], np.int64)
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdecimal() and len(text) < 10 else None
+    numbers = (int(text) if text and text.isdecimal() and len(text) < 10 else 1 for text in inner.to_pylist())
+    return np.array([number or 1 for number in numbers], np.int64)
 
 
 def in_further_queues(batch: pa.RecordBatch, wants: Callable[[str, int, int], bool]) -> Bools:

@@ -13,17 +13,20 @@ Invariants:
 - Everything that could not be read, and every range that lost its records, is told through the request.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
+from mmap import mmap
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.commitlog.find_record import Unread
 from rmqinspect.commitlog.gaps import Gap, holes_in
-from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.scan import WINDOW_SIZE, RecordRun, redo_where_borders_differ, scan_split
 from rmqinspect.commitlog.splits import Borders, ScanState, Split, plan_splits
 from rmqinspect.errors import Unreadable
@@ -63,6 +66,47 @@ class LogFold(Work[Any], Protocol):
 
 
 Fold = TypeVar("Fold", bound=LogFold)
+
+
+class Collected:
+    """Numbers that a fold keeps of records: columns by kind of record, joined part by part.
+
+        {"op": {"of": np.int64, "offset": np.int64}, ...}   kind -> names and types of its columns, of one length each
+
+    They stand in memory of their own: what they leave goes back to the system, without holes.
+    """
+
+    def __init__(self, kinds: Mapping[str, Mapping[str, type]]) -> None:
+        self._rooms: dict[str, dict[str, NDArray[Any]]] = {
+            kind: {name: np.zeros(0, dtype) for name, dtype in dtypes.items()} for kind, dtypes in kinds.items()
+        }
+        self._counts = dict.fromkeys(kinds, 0)
+
+    def __getitem__(self, kind: str) -> dict[str, NDArray[Any]]:
+        """Return the columns of a kind."""
+        return {name: room[: self._counts[kind]] for name, room in self._rooms[kind].items()}
+
+    def add(self, kind: str, *columns: NDArray[Any] | int) -> None:
+        """Add records: the columns in the order of their names; a number stands in all rows."""
+        rooms, start = self._rooms[kind], self._counts[kind]
+        end = self._counts[kind] = start + max(len(one) for one in columns if isinstance(one, np.ndarray))
+        for (name, room), values in zip(rooms.items(), columns, strict=True):
+            if end > len(room):
+                # Twice as much as is needed: what is not written yet takes no memory.
+                rooms[name] = np.frombuffer(mmap(-1, 2 * end * room.itemsize), room.dtype)
+                rooms[name][:start] = room[:start]
+            rooms[name][start:end] = values
+
+    def join(self, following: "Collected") -> None:
+        """Add what the part of the log that follows holds."""
+        for kind in following._rooms:
+            self.add(kind, *following[kind].values())
+
+    def pop(self, kind: str) -> dict[str, NDArray[Any]]:
+        """Return the columns of a kind, and keep them no longer."""
+        found = self[kind]
+        del self._rooms[kind]
+        return found
 
 
 class OnlyBytes:
@@ -110,7 +154,9 @@ def read_split(split: Split, new: Callable[[], Work[Row]]) -> Generator[Item[Row
     entered: list[ScanState] = []
     failure: Unreadable | None = None
     try:
-        for event in scan_split(split, _window_for(split), entered.append):
+        # A split of few records needs no large window.
+        window = max(_SMALL_WINDOW, min(WINDOW_SIZE, split.end - split.start))
+        for event in scan_split(split, window, entered.append):
             if entered:
                 yield entered.pop()
             if isinstance(event, Unread):
@@ -122,7 +168,11 @@ def read_split(split: Split, new: Callable[[], Work[Row]]) -> Generator[Item[Row
                 account.add(event)
             if isinstance(event, RecordRun):
                 yield from work.take(event) or ()
-                yield _walked(event.records, split)
+                times = event.records.field("store_timestamp")
+                times = times[(times >= FIRST_MILLI) & (times < END_MILLI)]
+                position = event.records.base + int(event.records.ends[-1]) - split.segment.base
+                known = (int(times.min()), int(times.max())) if len(times) else None
+                yield Walked(position, len(event.records), known)
     except Unreadable as error:
         base = split.segment.base
         unread.append(Unread(base + split.start, base + split.end, str(error)))
@@ -130,13 +180,6 @@ def read_split(split: Split, new: Callable[[], Work[Row]]) -> Generator[Item[Row
     yield LogSplitRead(split, unread, account, borders, work)
     if failure is not None:
         raise failure
-
-
-def _walked(records: Records, split: Split) -> Walked:
-    times = records.field("store_timestamp")
-    times = times[(times >= FIRST_MILLI) & (times < END_MILLI)]
-    position = records.base + int(records.ends[-1]) - split.segment.base
-    return Walked(position, len(records), (int(times.min()), int(times.max())) if len(times) else None)
 
 
 class Reading(Generic[Row]):
@@ -200,7 +243,9 @@ def readings(
     :raises Unreadable: a file cannot be opened, and there is no `request.on_unreadable`.
     """
     read = partial(read_split, new=new)
-    size_of, room = (size_of, room) if size_of is not None else (_is_result, request.jobs)
+    if size_of is None:
+        # Positions and messages take no room worth counting.
+        size_of, room = lambda item: int(isinstance(item, LogSplitRead)), request.jobs
     with closing(stream_ordered(read, splits, request.jobs, size_of, room)) as streams:
         started = (Reading(split, items) for split, items in zip(splits, streams, strict=True))
         if apart:
@@ -216,11 +261,6 @@ def readings(
         for number, reading in enumerate(entered_right):
             yield reading
             lost.take(reading.end().account, splits[number + 1 : number + 2])
-
-
-def _is_result(item: object) -> int:
-    """Return the room that an item takes while it waits: positions and messages take none worth counting."""
-    return int(isinstance(item, LogSplitRead))
 
 
 def fold_log(store: Store, request: Request, new: Callable[[], Fold]) -> Fold:
@@ -259,21 +299,9 @@ def splits_in(segments: Sequence[Segment], request: Request, *, whole: bool = Fa
     if request.offsets is None:
         return splits
     start, end = request.offsets
-    inside = (
-        replace(
-            split,
-            start=max(split.start, start - split.segment.base),
-            end=min(split.end, end - split.segment.base),
-            entry=request.entry if split.start <= start - split.segment.base < split.end else None,
-        )
-        for split in splits
-    )
-    return [split for split in inside if split.start < split.end]
-
-
-def _window_for(split: Split) -> int:
-    """Return the bytes to read at a time: a split of few records needs no large window."""
-    return max(_SMALL_WINDOW, min(WINDOW_SIZE, split.end - split.start))
+    inside = [clipped for split in splits if (clipped := split.clipped(start, end)) is not None]
+    begins = [split.segment.base + split.start == start for split in inside]  # where the state is known
+    return [replace(one, entry=request.entry) if known else one for one, known in zip(inside, begins, strict=True)]
 
 
 def report_holes(holes: Iterable[Gap], request: Request) -> None:

@@ -30,7 +30,7 @@ def columns_at(
     sizes: Ints,
     columns_of: Callable[[Records], Mapping[str, pa.Array]],
     schema: Sequence[tuple[str, pa.DataType]],
-) -> pa.Table:
+) -> dict[str, pa.Array]:
     """Return columns of the records at some physical offsets; `columns_of` makes those of some of them.
 
     Their `base` says nothing.
@@ -43,7 +43,8 @@ def columns_at(
         count += len(which)
         columns = columns_of(records)
         taken.append(pa.table([columns[name] for name, _ in schema], pa.schema(schema)))
-    return pa.concat_tables(taken).combine_chunks().take(pa.array(order, mask=order < 0))
+    found = pa.concat_tables(taken).combine_chunks().take(pa.array(order, mask=order < 0))
+    return {name: found.column(name).combine_chunks() for name, _ in schema}
 
 
 def property_values(records: Records, name: bytes) -> pa.Array:

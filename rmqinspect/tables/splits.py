@@ -32,6 +32,7 @@ import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -145,8 +146,8 @@ def split_table(
         paths = tuple(map(abspath, store.paths))
         origin = Origin(paths, unpacking=unpacking or Unpacking(), max_config=store.max_config, given=given)
     one = TableSplit(table, origin)
-    plan = None if in_rocksdb else _PLANS.get(table)
-    splits = [one] if plan is None else list(plan(one, store, split_size))
+    cut = None if in_rocksdb else _CUT.get(table)
+    splits = [one] if cut is None else list(cut.plan(one, store, split_size))
     if table != "messages" or offsets is None:
         return splits
     return [clipped for split in splits if (clipped := _clip(split, *offsets)) is not None]
@@ -159,9 +160,9 @@ def split_rows(split: TableSplit, request: Request) -> Iterator[pa.RecordBatch]:
     :raises NotAStore: the store no longer exists.
     """
     request = replace(request, jobs=1)
-    read = _READERS.get(split.table) if split.files else None
+    read = _CUT[split.table].read if split.files else _read_whole
     try:
-        yield from _read_whole(split, request) if read is None else read(split, request)
+        yield from read(split, request)
     except Unreadable as error:
         request.tell_unread(error)
 
@@ -210,10 +211,6 @@ def _by_range(one: TableSplit, store: Store, split_size: int) -> Iterator[TableS
         before = segment
 
 
-def _by_segment(one: TableSplit, store: Store, _split_size: int) -> Iterator[TableSplit]:
-    return _by_range(one, store, max((segment.size for segment in store.segments), default=1) or 1)
-
-
 def _by_queue_files(one: TableSplit, store: Store, split_size: int) -> Iterator[TableSplit]:
     """Group queue files up to the split size, each group with the ext files of its queues."""
     exts: dict[tuple[str, int], list[QueueFile]] = {}
@@ -239,14 +236,6 @@ def _by_index_file(one: TableSplit, store: Store, _split_size: int) -> Iterator[
     geometries = {index.file: index.geometry for index in read_index_files(store, [])}
     for file in store.index_files:
         yield replace(one, files=(file,), geometry=geometries.get(file))
-
-
-_PLANS: dict[str, Callable[[TableSplit, Store, int], Iterator[TableSplit]]] = {
-    "messages": _by_range,
-    "gaps": _by_segment,
-    "queue_units": _by_queue_files,
-    "index_entries": _by_index_file,
-}
 
 
 def _clip(split: TableSplit, start: int, end: int) -> TableSplit | None:
@@ -288,24 +277,28 @@ def _read_messages(split: TableSplit, request: Request) -> Iterator[pa.RecordBat
 
 def _read_gaps(split: TableSplit, request: Request) -> Iterator[pa.RecordBatch]:
     holes = list(split.holes())
-    for hole in holes if request.on_gap is not None else ():
-        request.on_gap(hole.kind, hole.start, hole.end)  # type: ignore[misc]
+    report_holes(holes, replace(request, offsets=None))  # all of them are rows
     if holes:
         yield batch_of(GAPS, [(*hole, None) for hole in holes])
     yield from segment_gap_rows(split.segment, request)
 
 
-def _read_units(split: TableSplit, request: Request) -> Iterator[pa.RecordBatch]:
-    return units_in([file for file in split.files if isinstance(file, QueueFile)], request)
+class _Cut(NamedTuple):
+    """How a table is cut, and how the rows of one split are read."""
+
+    plan: Callable[[TableSplit, Store, int], Iterator[TableSplit]]
+    read: Callable[[TableSplit, Request], Iterator[pa.RecordBatch]]
 
 
-def _read_entries(split: TableSplit, request: Request) -> Iterator[pa.RecordBatch]:
-    yield from read_entries(reread_index_file(split.files[0], split.geometry), request)
-
-
-_READERS: dict[str, Callable[[TableSplit, Request], Iterator[pa.RecordBatch]]] = {
-    "messages": _read_messages,
-    "gaps": _read_gaps,
-    "queue_units": _read_units,
-    "index_entries": _read_entries,
+_CUT = {
+    "messages": _Cut(_by_range, _read_messages),
+    # By whole segments.
+    "gaps": _Cut(lambda one, store, _: _by_range(one, store, 1 << 62), _read_gaps),
+    "queue_units": _Cut(
+        _by_queue_files,
+        lambda split, request: units_in([file for file in split.files if isinstance(file, QueueFile)], request),
+    ),
+    "index_entries": _Cut(
+        _by_index_file, lambda split, request: read_entries(reread_index_file(split.files[0], split.geometry), request)
+    ),
 }

@@ -5,7 +5,7 @@ Python values to Arrow: batches of rows.
 numpy columns to Arrow columns, without a Python object per value.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -112,6 +112,12 @@ def _rows(
 def column(name: str, type_: pa.DataType, meaning: str) -> pa.Field:
     """Return a field with its documentation."""
     return pa.field(name, type_, metadata={"doc": meaning})
+
+
+def batch_with(schema: pa.Schema, columns: Mapping[str, pa.Array], count: int) -> pa.RecordBatch:
+    """Return a batch of so many rows; columns of the schema that are not given are null."""
+    arrays = [columns[field.name] if field.name in columns else pa.nulls(count, field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 BATCH_ROWS = 122_880  # most rows in a batch: DuckDB's row group size

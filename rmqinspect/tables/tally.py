@@ -74,16 +74,19 @@ class Tally:
         self._squares[numbers] += following.sums[:, BYTES].astype(np.float64) ** 2
         self._forget()
 
-    def regrouped(self, names: Bytes, starts: Ints, ends: Ints, integers: Ints) -> "Tally":
-        """Return the sums under other keys, one for each of the present ones; several may share one."""
-        result = Tally()
-        result._join(result.keys.number(names, starts, ends, integers), self)
-        return result
+    def with_integers(self, integers: Ints) -> "Tally":
+        """Return the sums under keys with other integers, one for each of the present ones; several may be alike."""
+        return self._regrouped(self.keys.names, self.keys.starts, self.keys.sizes, integers)
 
     def by_integer(self, integers: Ints) -> "Tally":
         """Return the sums under keys without bytes."""
         nothing = np.zeros(len(self.keys), np.int64)
-        return self.regrouped(np.empty(0, np.uint8), nothing, nothing, integers)
+        return self._regrouped(np.empty(0, np.uint8), nothing, nothing, integers)
+
+    def _regrouped(self, names: Bytes, starts: Ints, sizes: Ints, integers: Ints) -> "Tally":
+        result = Tally()
+        result._join(result.keys.number(names, starts, starts + sizes, integers), self)
+        return result
 
     def by_one(self, integer: int) -> "Tally":
         """Return all sums under one key, those of `others` too."""

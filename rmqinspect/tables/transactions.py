@@ -1,16 +1,19 @@
 """The table `transactions`: one row per half message with all its copies, and what became of it.
 
-    log            ->  transaction_records   numbers of half copies, ops, commits       one pass
+    log            ->  TransactionRecords    numbers of half copies, ops, commits       one pass
     config, RocksDB    how far the check has come, what is not decided
     both           ->  broker.transactions   one state per transaction
     rows shown     ->  record_columns        ids, times, where the commit went          read again
 
 Memory: 35 bytes per half copy, 28 per commit, 16 per op, and some more while they are joined: 205 bytes for a
-transaction of one each.
+transaction of one each. Names repeat, so of each half copy only the number of its origin is kept: producer group, real
+topic, real queue.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,27 +22,33 @@ from numpy.typing import NDArray
 
 from rmqinspect.broker.transactions import (
     CHECK_GROUP,
+    IN_HALF_TOPIC,
     IN_REAL_TOPIC,
     IN_ROCKSDB,
     KEPT_IN,
     REASONS,
     STATES,
+    Decisions,
     Halves,
     Surroundings,
     Transactions,
     judge,
 )
-from rmqinspect.codec.arrays import Ints
-from rmqinspect.codec.byte_ranges import take_ranges
+from rmqinspect.codec.arrays import Bools, Ints
+from rmqinspect.codec.byte_ranges import NOT_A_NUMBER, hash_ranges, join_hashes, read_numbers, take_ranges
 from rmqinspect.codec.joins import ABSENT, find, take
+from rmqinspect.codec.properties import Items
 from rmqinspect.codec.ranges import merge
 from rmqinspect.commitlog.records import Records
+from rmqinspect.commitlog.scan import RecordRun
 from rmqinspect.config.json_files import read_consumer_offsets
 from rmqinspect.rocksdb.databases import ENTRIES, databases
 from rmqinspect.rocksdb.entries import entries_file, last_half, read_entries
+from rmqinspect.schemas.message import TRANSACTION_MASK, TRANSACTION_SHIFT
+from rmqinspect.schemas.message import TRANSACTIONS as KINDS
 from rmqinspect.store.model import Store
 from rmqinspect.tables.config import report_problems
-from rmqinspect.tables.read_log import fold_log
+from rmqinspect.tables.read_log import Collected, fold_log
 from rmqinspect.tables.record_columns import CHUNK_ROWS, columns_at, property_values
 from rmqinspect.tables.table import (
     CONFIG_DATABASES,
@@ -48,14 +57,14 @@ from rmqinspect.tables.table import (
     Request,
     Source,
     Table,
+    batch_with,
     column,
     millis,
     name_column,
     pick,
 )
-from rmqinspect.tables.transaction_records import Origin, TransactionRecords
-from rmqinspect.text import count
-from rmqinspect.topics import HALF_TOPIC
+from rmqinspect.text import count, text_of
+from rmqinspect.topics import GIVEN_UP_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC
 
 SCHEMA = pa.schema(
     [
@@ -85,6 +94,213 @@ SCHEMA = pa.schema(
 )
 _OF_HALF = ("msg_id", "born_timestamp", "store_timestamp")
 _OF_COMMIT = ("commit_topic", "commit_queue_id", "commit_queue_offset")
+
+
+# --- the records of a log -------------------------------------------------------------------------
+
+_TOPICS = tuple(name.encode() for name in (HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, GIVEN_UP_TOPIC))
+_HALF, _OP, _ROCKSDB_HALF, _ROCKSDB_OP, _CHECK_MAX = range(len(_TOPICS))
+_OTHER = -1  # any other topic
+
+_LONGEST = max(map(len, _TOPICS))
+_SIZES = np.zeros(_LONGEST + 2, np.bool_)  # by the size of a topic's name: whether one of _TOPICS has it
+_SIZES[[len(name) for name in _TOPICS]] = True
+
+_NONE, _PREPARED, _COMMIT, _ROLLBACK = range(len(KINDS))
+_MOST_CHECKS = np.iinfo(np.int16).max
+
+_COLLECTED: dict[str, dict[str, type]] = {
+    "half": {
+        "physical_offset": np.int64,
+        "size": np.int32,
+        "queue_offset": np.int64,
+        "key": np.uint64,
+        "origin": np.int32,
+        "check_times": np.int16,
+        "kept_in": np.int8,
+    },
+    "commit": {"of": np.int64, "offset": np.int64, "size": np.int32, "key": np.uint64},
+    "op": {"of": np.int64, "offset": np.int64},
+    "end": {"of": np.int64, "offset": np.int64},
+    "discard": {"key": np.uint64, "offset": np.int64},
+}
+
+Origin = tuple[str | None, str | None, int | None]
+"""Producer group, real topic, real queue id."""
+
+
+class TransactionRecords:
+    """The records of transactions in a part of the log: a fold."""
+
+    def __init__(self) -> None:
+        self.found = Collected(_COLLECTED)
+        self.origins: list[Origin] = []
+        self._origin_numbers: dict[int, int] = {}  # by hash
+        self.damaged_ops = 0  # op records whose body is not what was written, or no list of offsets
+        self.last_store_timestamp: int | None = None  # ms, the highest
+
+    def take(self, run: RecordRun) -> None:
+        """Collect what a run of records says; nothing of an earlier life of the file."""
+        if run.stale:
+            return
+        records = run.records
+        self._note_time(int(records.field("store_timestamp").max()))
+        flags = records.sys_flag & TRANSACTION_MASK
+        sizes = np.minimum(records.topic_ends - records.topic_starts, _LONGEST + 1)
+        which = np.flatnonzero((flags != 0) | _SIZES[sizes])
+        if not len(which):
+            return
+        some = records.select(which)
+        topics, flags = _topics_of(some), flags[which] >> TRANSACTION_SHIFT
+        other = topics == _OTHER
+        kinds: tuple[tuple[Bools, Callable[[Records], None]], ...] = (
+            (topics == _HALF, partial(self._take_halves, kept_in=IN_HALF_TOPIC)),
+            (topics == _ROCKSDB_HALF, partial(self._take_halves, kept_in=IN_ROCKSDB)),
+            (other & (flags == _PREPARED), partial(self._take_halves, kept_in=IN_REAL_TOPIC)),
+            (other & (flags == _COMMIT), self._take_commits),
+            (topics == _OP, self._take_ops),
+            (topics == _ROCKSDB_OP, self._take_rocksdb_ops),
+            (
+                other & (flags == _ROLLBACK),
+                lambda ends: self.found.add("end", ends.field("prepared_transaction_offset"), ends.places),
+            ),
+            (topics == _CHECK_MAX, lambda ends: self.found.add("discard", _keys(ends.properties), ends.places)),
+        )
+        for rows, take_some in kinds:
+            if rows.any():
+                take_some(some.select(rows))
+
+    def join(self, following: "TransactionRecords") -> None:
+        """Add what the part that follows holds."""
+        numbers = np.array(
+            [self._number_of(hashed, following.origins[at]) for hashed, at in following._origin_numbers.items()],
+            np.int32,
+        )
+        origins = following.found["half"]["origin"]
+        origins[:] = numbers[origins]
+        self.found.join(following.found)
+        self.damaged_ops += following.damaged_ops
+        if following.last_store_timestamp is not None:
+            self._note_time(following.last_store_timestamp)
+
+    # --- each kind of record --------------------------------------------------------------------
+
+    def _take_halves(self, records: Records, kept_in: int) -> None:
+        items = records.properties
+        # A prepared record of 4.2.0 and before is never stored again.
+        keys = _keys(items) if kept_in != IN_REAL_TOPIC else np.zeros(len(records), np.uint64)
+        checks = np.clip(_first_numbers(items, b"TRANSACTION_CHECK_TIMES"), 0, _MOST_CHECKS)
+        origins = self._origins_of(records, in_real_topic=kept_in == IN_REAL_TOPIC)
+        head = records.places, records.total_size, records.field("queue_offset")
+        self.found.add("half", *head, keys, origins, checks, kept_in)
+
+    def _take_commits(self, records: Records) -> None:
+        of = records.field("prepared_transaction_offset")
+        self.found.add("commit", of, records.places, records.total_size, _keys(records.properties))
+
+    def _take_ops(self, records: Records) -> None:
+        """Take op records: queue offsets as text. Source: TransactionalMessageServiceImpl#fillOpRemoveMap."""
+        sound = records.select(records.body_crc_ok)
+        rows, numbers = read_numbers(sound.bytes, sound.body_starts, sound.body_ends)
+        good = numbers != NOT_A_NUMBER
+        damaged = np.setdiff1d(np.arange(len(sound)), rows[good])
+        self.damaged_ops += len(records) - len(sound) + len(np.union1d(damaged, rows[~good]))
+        self.found.add("op", numbers[good], sound.places[rows[good]])
+
+    def _take_rocksdb_ops(self, records: Records) -> None:
+        """Take op records that name a half message by its physical offset."""
+        of = _first_numbers(records.properties, b"TRANS_OFFSET")
+        good = of != NOT_A_NUMBER
+        self.damaged_ops += int(np.count_nonzero(~good))
+        self.found.add("end", of[good], records.places[good])
+
+    # --- origins --------------------------------------------------------------------------------
+
+    def _origins_of(self, records: Records, *, in_real_topic: bool) -> NDArray[np.int32]:
+        """Return the number of each record's producer group, real topic and queue."""
+        items = records.properties
+        group, topic, queue = (items.find(name) for name in (b"PGROUP", b"REAL_TOPIC", b"REAL_QID"))
+        hashes = [_hash_values(items, which) for which in (group, topic, queue)]
+        if in_real_topic:
+            hashes[1:] = [
+                hash_ranges(records.bytes, records.topic_starts, records.topic_ends),
+                records.field("queue_id").astype(np.uint64),
+            ]
+        distinct, samples, of = np.unique(join_hashes(*hashes), return_index=True, return_inverse=True)
+        numbers = np.empty(len(distinct), np.int32)
+        for row, (hashed, sample) in enumerate(zip(distinct.tolist(), samples.tolist(), strict=True)):
+            names = _text_at(items, int(group[sample])), _text_at(items, int(topic[sample]))
+            queue_id = _queue_id(_text_at(items, int(queue[sample])))
+            if in_real_topic:
+                start, end = int(records.topic_starts[sample]), int(records.topic_ends[sample])
+                names = names[0], text_of(records.bytes[start:end].tobytes())
+                queue_id = int(records.field("queue_id")[sample])
+            numbers[row] = self._number_of(hashed, (*names, queue_id))
+        return numbers[of]
+
+    def _number_of(self, hashed: int, origin: Origin) -> int:
+        number = self._origin_numbers.setdefault(hashed, len(self.origins))
+        if number == len(self.origins):
+            self.origins.append(origin)
+        return number
+
+    def _note_time(self, timestamp: int) -> None:
+        if self.last_store_timestamp is None or timestamp > self.last_store_timestamp:
+            self.last_store_timestamp = timestamp
+
+
+def _topics_of(records: Records) -> NDArray[np.int8]:
+    """Return which of _TOPICS each record has, _OTHER for any other."""
+    found = np.full(len(records), _OTHER, np.int8)
+    sizes = records.topic_ends - records.topic_starts
+    for number, name in enumerate(_TOPICS):
+        same = np.flatnonzero(sizes == len(name))
+        if len(same):
+            names = records.gather(np.dtype(f"S{len(name)}"), records.topic_starts[same])
+            found[same[names == name]] = number
+    return found
+
+
+def _keys(items: Items) -> NDArray[np.uint64]:
+    """Return the hash of each record's UNIQ_KEY, else of its transaction id, which is the same; 0 without either."""
+    which = items.of(b"UNIQ_KEY")
+    if (which < 0).any():
+        which = np.where(which < 0, items.find(b"__transactionId__"), which)
+    return _hash_values(items, which)
+
+
+def _hash_values(items: Items, which: NDArray[np.int32]) -> NDArray[np.uint64]:
+    if not len(items.value_ends):
+        return np.zeros(len(which), np.uint64)
+    absent = which < 0
+    at = np.where(absent, 0, which)
+    starts = items.value_starts[at]
+    return hash_ranges(items.raw, starts, np.where(absent, starts, items.value_ends[at]))
+
+
+def _first_numbers(items: Items, name: bytes) -> Ints:
+    """Return the number that is the value of a property of each record, NOT_A_NUMBER where there is none."""
+    which = items.find(name)
+    found = np.full(len(which), NOT_A_NUMBER, np.int64)
+    there = np.flatnonzero(which >= 0)
+    rows, numbers = read_numbers(items.raw, items.value_starts[which[there]], items.value_ends[which[there]])
+    found[there[rows[::-1]]] = numbers[::-1]
+    return found
+
+
+def _text_at(items: Items, item: int) -> str | None:
+    return text_of(items.raw[items.value_starts[item] : items.value_ends[item]].tobytes()) if item >= 0 else None
+
+
+def _queue_id(text: str | None) -> int | None:
+    """Return a queue id written as text, None if it is none."""
+    if text is None or not text.isascii() or not text.isdecimal() or len(text) > 10:
+        return None
+    number = int(text)
+    return number if number < 1 << 31 else None
+
+
+# --- the transactions of a store ------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -118,20 +334,25 @@ def read_transactions(store: Store, request: Request) -> StoreTransactions:
     :raises Unreadable: as `fold_log`.
     """
     lost: list[tuple[int, int]] = []
-    tell = request.on_gap
 
     def note_gap(kind: str, start: int, end: int) -> None:
         lost.append((start, end))
-        if tell is not None:
-            tell(kind, start, end)
+        if request.on_gap is not None:
+            request.on_gap(kind, start, end)
 
     records = fold_log(store, replace(request, offsets=None, on_gap=note_gap), TransactionRecords)
-    halves, more = records.halves()
-    decisions, sizes = records.decisions()
+    # What is not needed any more goes before the joins take their memory.
+    half = records.found.pop("half")
+    halves = Halves(*(half.pop(name) for name in ("physical_offset", "queue_offset", "key", "kept_in")))
+    columns: dict[str, NDArray[Any]] = {}
+    for kind in ("commit", "op", "end", "discard"):
+        columns |= {f"{kind}_{name}": values for name, values in records.found.pop(kind).items()}
+    commit_size = columns.pop("commit_size")
+    decisions = Decisions(**columns)
     entries = _entries_of(store)
     around = replace(_surroundings(store, request, entries), lost=merge(lost))
     judged = judge(halves, decisions, around)
-    check_times = more["check_times"][judged.newest].astype(np.int32)
+    check_times = half["check_times"][judged.newest].astype(np.int32)
     if entries is not None and len(entries[0]):
         at = find(entries[0], halves.physical_offset[judged.newest])
         entered = (at != ABSENT) & (halves.kept_in[judged.newest] == IN_ROCKSDB)
@@ -139,12 +360,12 @@ def read_transactions(store: Store, request: Request) -> StoreTransactions:
     return StoreTransactions(
         store,
         halves,
-        more["size"],
-        more["origin"],
+        half["size"],
+        half["origin"],
         check_times,
         records.origins,
         judged,
-        take(sizes, find(decisions.commit_offset, judged.commit_offset), 0),
+        take(commit_size, find(decisions.commit_offset, judged.commit_offset), 0),
         records.damaged_ops,
         records.last_store_timestamp,
         around.check_offset,
@@ -235,10 +456,8 @@ def _batch(found: StoreTransactions, rows: Ints, wanted: frozenset[str] | None) 
     ):
         if wanted is None or not wanted.isdisjoint(names):
             schema = [(name, SCHEMA.field(name).type) for name in names]
-            again = columns_at(found.store, places, sizes, columns_of, schema)
-            columns |= {name: again.column(name).combine_chunks() for name in names}
-    arrays = [columns[field.name] if field.name in columns else pa.nulls(len(rows), field.type) for field in SCHEMA]
-    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+            columns |= columns_at(found.store, places, sizes, columns_of, schema)
+    return batch_with(SCHEMA, columns, len(rows))
 
 
 def _offsets(offsets: Ints) -> pa.Array:

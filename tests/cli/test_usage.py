@@ -9,8 +9,7 @@ import pytest
 from rmqinspect.codec.layout import place_of
 from rmqinspect.schemas.message import HEADS
 from rmqinspect.tables.table import Request
-from rmqinspect.tables.usage import USAGE, usage_batches
-from rmqinspect.tables.usage_fold import read_usage
+from rmqinspect.tables.usage import USAGE, read_usage, usage_batches
 from tests.support import oracle
 from tests.support.building import lay, record, write_segment
 from tests.support.command import Run, runner

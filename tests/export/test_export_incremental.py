@@ -66,6 +66,13 @@ def broker(tmp_path: Path) -> Broker:
     return made
 
 
+@pytest.fixture
+def lake(broker: Broker, tmp_path: Path) -> Path:
+    """Return an export of the log as it is."""
+    export(tmp_path / "lake", [broker.store], WISH)
+    return tmp_path / "lake"
+
+
 def assert_same(folder: Path, broker: Broker, request: ExportRequest = WISH) -> None:
     """Make sure that an export holds every message once, and those that were removed from the store not at all."""
     rows = exported(folder, "b", MESSAGES, request)
@@ -73,9 +80,7 @@ def assert_same(folder: Path, broker: Broker, request: ExportRequest = WISH) -> 
     assert rows.take(order).combine_chunks().equals(expected(broker.store, MESSAGES).combine_chunks())
 
 
-def test_what_is_new_is_added_and_the_rest_stays(broker: Broker, tmp_path: Path) -> None:
-    lake = tmp_path / "lake"
-    export(lake, [broker.store], WISH)
+def test_what_is_new_is_added_and_the_rest_stays(broker: Broker, lake: Path) -> None:
     first = {name: (lake / name).stat().st_mtime_ns for name in names(lake)}
     assert len(first) > 2
     broker.put(60)
@@ -86,9 +91,7 @@ def test_what_is_new_is_added_and_the_rest_stays(broker: Broker, tmp_path: Path)
     assert outcome.manifest.rows(MESSAGES) == 150
 
 
-def test_nothing_new_writes_nothing(broker: Broker, tmp_path: Path) -> None:
-    lake = tmp_path / "lake"
-    export(lake, [broker.store], WISH)
+def test_nothing_new_writes_nothing(broker: Broker, lake: Path) -> None:
     before = names(lake)
     outcome = add(lake, [broker.store], WISH)
     assert outcome.nothing_new
@@ -128,9 +131,7 @@ def test_closed_only_takes_the_open_segment_when_it_is_full(broker: Broker, tmp_
     assert_same(lake, broker)
 
 
-def test_rows_of_expired_segments_stay(broker: Broker, tmp_path: Path) -> None:
-    lake = tmp_path / "lake"
-    export(lake, [broker.store], WISH)
+def test_rows_of_expired_segments_stay(broker: Broker, lake: Path) -> None:
     (broker.log / f"{0:020}").unlink()
     outcome = add(lake, [broker.store], WISH)
     assert outcome.nothing_new
@@ -140,10 +141,8 @@ def test_rows_of_expired_segments_stay(broker: Broker, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kept", [0, 1, 2])
 def test_a_log_that_was_cut_and_written_anew_is_refused_and_can_be_replaced(
-    kept: int, broker: Broker, tmp_path: Path
+    kept: int, broker: Broker, lake: Path
 ) -> None:
-    lake = tmp_path / "lake"
-    export(lake, [broker.store], WISH)
     before = names(lake)
     broker.cut(kept)
     broker.put(45, topic="another")
@@ -155,9 +154,7 @@ def test_a_log_that_was_cut_and_written_anew_is_refused_and_can_be_replaced(
     assert_same(lake, broker)
 
 
-def test_a_log_that_became_shorter_is_refused_too(broker: Broker, tmp_path: Path) -> None:
-    lake = tmp_path / "lake"
-    export(lake, [broker.store], WISH)
+def test_a_log_that_became_shorter_is_refused_too(broker: Broker, lake: Path) -> None:
     broker.cut(1)
     broker.write()
     with pytest.raises(Refused, match="differs"):
@@ -183,9 +180,7 @@ def test_a_log_that_was_cut_and_grew_less_since_is_refused_too(tmp_path: Path) -
     assert "another" in exported(lake, "b", MESSAGES, WISH).column("topic").to_pylist()
 
 
-def test_a_log_that_was_cut_between_two_segments_is_refused_too(broker: Broker, tmp_path: Path) -> None:
-    lake = tmp_path / "lake"
-    export(lake, [broker.store], WISH)
+def test_a_log_that_was_cut_between_two_segments_is_refused_too(broker: Broker, lake: Path) -> None:
     kept = len(broker.pieces) - 1
     for path in sorted(broker.log.iterdir())[kept:]:
         path.unlink()
@@ -228,9 +223,7 @@ def test_what_could_not_be_read_is_missed_until_it_is_read(
     assert add(lake, [broker.store], WISH).manifest.complete
 
 
-def test_a_hole_in_the_log_is_no_cut(broker: Broker, tmp_path: Path) -> None:
-    lake = tmp_path / "lake"
-    export(lake, [broker.store], WISH)
+def test_a_hole_in_the_log_is_no_cut(broker: Broker, lake: Path) -> None:
     (broker.log / f"{SIZE:020}").unlink()
     outcome = add(lake, [broker.store], WISH)
     assert (outcome.results[0].plan.cut, outcome.results[0].plan.expired) == ([], 1)
@@ -275,9 +268,7 @@ def test_what_is_lost_is_lost_once(tmp_path: Path) -> None:
         assert add(lake, [broker.store], request).manifest.stores[0].lost == first.lost
 
 
-def test_a_second_store_joins_later(broker: Broker, tmp_path: Path) -> None:
-    lake = tmp_path / "lake"
-    export(lake, [broker.store], WISH)
+def test_a_second_store_joins_later(broker: Broker, lake: Path, tmp_path: Path) -> None:
     other = Broker(tmp_path / "other")
     other.put(20)
     outcome = add(lake, [broker.store, replace(other.store, name="c")], WISH)

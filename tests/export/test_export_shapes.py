@@ -23,7 +23,6 @@ from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
 from rmqinspect.tables.filters import Selection
 from rmqinspect.tables.redact import parse_redaction
-from rmqinspect.tables.splits import split_name
 from tests.support import oracle
 from tests.support.building import lay, pad, write_segment
 from tests.support.exporting import case_store, expected, export, exported, names, planned
@@ -68,27 +67,6 @@ def test_long_names_are_cut_and_stay_different() -> None:
     assert one != other
     assert max(len(one), len(other)) < 230
     assert partition_folder("queue_id", None) == "queue_id=__HIVE_DEFAULT_PARTITION__"
-
-
-@pytest.mark.parametrize(
-    ("text", "name", "path"),
-    [
-        ("a=store", "a", "store"),
-        ("store", None, "store"),
-        ("./a=b", None, "./a=b"),
-        ("s3://bucket/x=1", None, "s3://bucket/x=1"),
-        ("a=s3://bucket/x=1", "a", "s3://bucket/x=1"),
-        ("=store", None, "=store"),
-    ],
-)
-def test_a_store_may_have_a_name(text: str, name: str | None, path: str) -> None:
-    assert split_name(text) == (name, path)
-
-
-def test_what_exists_with_an_equals_sign_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "a=b").mkdir()
-    monkeypatch.chdir(tmp_path)
-    assert split_name("a=b") == (None, "a=b")
 
 
 @pytest.mark.parametrize("schema", ["native", "kafka"])

@@ -257,6 +257,8 @@ def test_a_split_reopens_its_store_as_it_was_opened(tmp_path: Path, monkeypatch:
         ("a/store/", ("store", "a/store/")),
         ("x=a/store", ("x", "a/store")),
         ("a/x=y", ("x=y", "a/x=y")),
+        ("./a=b", ("a=b", "./a=b")),
+        ("s3://bucket/x=1", ("x=1", "s3://bucket/x=1")),
         ("=a", ("=a", "=a")),
         ("x=s3://bucket/b?region=r", ("x", "s3://bucket/b?region=r")),
         ("s3://bucket/b?region=r", ("b", "s3://bucket/b?region=r")),

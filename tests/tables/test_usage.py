@@ -14,13 +14,23 @@ import rmqinspect.tables.read_log
 from rmqinspect.broker.copies import RECORD_KINDS, record_kind
 from rmqinspect.commitlog.splits import Split
 from rmqinspect.store.model import Segment, Store
-from rmqinspect.tables import tally, usage_fold
+from rmqinspect.tables import tally
 from rmqinspect.tables.log import MESSAGES_TABLE, SEGMENTS_TABLE
 from rmqinspect.tables.read_log import folds_of, splits_in
 from rmqinspect.tables.redact import parse_redaction
 from rmqinspect.tables.table import Request
-from rmqinspect.tables.usage import DIMENSIONS, USAGE, inflow_of, usage_batches
-from rmqinspect.tables.usage_fold import WINDOW, Sample, UsageFold, UsageSums, plan_sample, read_usage
+from rmqinspect.tables.usage import (
+    DIMENSIONS,
+    USAGE,
+    WINDOW,
+    Sample,
+    UsageFold,
+    UsageSums,
+    inflow_of,
+    plan_sample,
+    read_usage,
+    usage_batches,
+)
 from tests.support.building import lay, record, write_segment
 from tests.support.side_tables import broker, crash, rows, store_of
 
@@ -145,7 +155,7 @@ def test_too_many_values_are_others_and_the_sums_stay_right(tmp_path: Path, monk
     store = log_of(tmp_path, 400)
     exact = [row for row in rows(USAGE, store) if row["dimension"] == "tag"]
     monkeypatch.setattr(tally, "MOST", 40)
-    monkeypatch.setattr(usage_fold, "MOST", 40)
+    monkeypatch.setattr("rmqinspect.tables.usage.MOST", 40)
     monkeypatch.setattr(rmqinspect.tables.read_log, "SPLIT_SIZE", 10_007)
     found = [row for row in rows(USAGE, store, Request(jobs=2)) if row["dimension"] == "tag"]
     assert found == [row for row in rows(USAGE, store) if row["dimension"] == "tag"]
@@ -160,7 +170,7 @@ def test_too_many_values_are_others_and_the_sums_stay_right(tmp_path: Path, monk
 def test_very_many_minutes_are_counted_by_the_hour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = log_of(tmp_path, 400)
     exact = [row for row in rows(USAGE, store) if row["dimension"] == "hour"]
-    monkeypatch.setattr(usage_fold, "MOST", 4)
+    monkeypatch.setattr("rmqinspect.tables.usage.MOST", 4)
     monkeypatch.setattr(rmqinspect.tables.read_log, "SPLIT_SIZE", 10_007)
     assert [row for row in rows(USAGE, store) if row["dimension"] == "hour"] == exact
     assert read_usage(store, Request()).unit == 3_600_000
