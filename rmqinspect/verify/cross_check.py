@@ -47,15 +47,15 @@ from rmqinspect.system import uri
 from rmqinspect.text import count
 from rmqinspect.times import time_words
 from rmqinspect.verify.codes import WRONG_UNITS
-from rmqinspect.verify.commitlog.dledger import ChainEnds, join_chains
-from rmqinspect.verify.commitlog.split import SplitResult, joined_unindexed
-from rmqinspect.verify.commitlog.whole_log import LogSummary, finding_at
-from rmqinspect.verify.consumequeue.join import Shift, UnitResult, capped_shifts
-from rmqinspect.verify.consumequeue.survey import QueueSurvey
-from rmqinspect.verify.findings import MERGED_ROWS, Finding, capped_findings, place_in_log
-from rmqinspect.verify.index.join import IndexResult
+from rmqinspect.verify.dledger import ChainEnds, join_chains
+from rmqinspect.verify.findings import MERGED_ROWS, Finding, Found, capped_findings, place_in_log
+from rmqinspect.verify.index_join import IndexResult
 from rmqinspect.verify.loss import DanglingJudge, DispatchState, MissingEntries, MissingUnits
-from rmqinspect.verify.timer.join import TimerResult
+from rmqinspect.verify.pointers import Joined
+from rmqinspect.verify.queue_join import Shift, UnitResult, capped_shifts
+from rmqinspect.verify.queue_survey import QueueSurvey
+from rmqinspect.verify.split import SplitResult, joined_unindexed
+from rmqinspect.verify.whole_log import LogSummary, finding_at
 from rmqinspect.verify.wrong_records import Misnamed, Stamp, WrongTime, is_step, misnamed_records, without_followers
 
 Spans = Sequence[tuple[int, int]]  # [start, end) in bytes of a file
@@ -203,34 +203,36 @@ class CrossJudge:
 
     def take(self, result: SplitResult) -> None:
         """Take the next split's result."""
-        self.take_pointers(result.units, result.entries, result.timer)
+        for joined in result.joined:
+            self.take_joined(joined)
         self._unindexed = joined_unindexed(self._unindexed, result.unindexed)
         self._before_index = joined_unindexed(self._before_index, result.before_index)
         if result.before_index is not None:
             self._begins_amid = result.split.segment.end > self._index_begin
-        if result.chain is not None:
-            self._take_chain(result.chain)
+        if (chain := result.chain) is not None:
+            self._take_found(chain)
+            chain.findings = []
+            self._chains.append(chain)
 
-    def take_pointers(
-        self, units: UnitResult | None = None, entries: IndexResult | None = None, timer: TimerResult | None = None
-    ) -> None:
+    def take_joined(self, joined: Joined) -> None:
         """Take what points into the next split, or outside of all splits."""
-        for result in (units, entries, timer):
-            if result is not None:
-                self._kept.extend(result.findings)
-                self.dangling.take(result.dangling)
-                self.unread += result.unread
-                self.suppressed.update(result.suppressed)
-        if units is not None:
-            self.joined_units += units.joined
-            self._shifts.extend(units.shifts)
-            self.missing_units.take(units)
-            self._misnamed += units.misnamed
-        if entries is not None:
-            self.joined_entries += entries.joined
-            self.edge_times.update(entries.edge_times)
-            self._wrong_times += entries.wrong_times
-            self._missing_entries.take(entries)
+        self._take_found(joined)
+        self.dangling.take(joined.dangling)
+        if isinstance(joined, UnitResult):
+            self.joined_units += joined.joined
+            self._shifts.extend(joined.shifts)
+            self.missing_units.take(joined)
+            self._misnamed += joined.misnamed
+        elif isinstance(joined, IndexResult):
+            self.joined_entries += joined.joined
+            self.edge_times.update(joined.edge_times)
+            self._wrong_times += joined.wrong_times
+            self._missing_entries.take(joined)
+
+    def _take_found(self, found: Found) -> None:
+        self._kept.extend(found.findings)
+        self.suppressed.update(found.suppressed)
+        self.unread += found.unread
 
     def _without_index(self) -> Iterator[Finding]:
         """Yield IX-FIRST and IX-NONE.
@@ -271,13 +273,6 @@ class CrossJudge:
             found="none" if proof else None,
             timestamp=timestamp,
         )
-
-    def _take_chain(self, chain: ChainEnds) -> None:
-        self.suppressed.update(chain.suppressed)
-        self._kept.extend(chain.findings)
-        self.unread += chain.unread
-        chain.findings = []
-        self._chains.append(chain)
 
     # --- at the end of the log ------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Annotated, Literal, TypedDict
 
@@ -75,6 +75,15 @@ def place_in_log(store: Store, physical_offset: int) -> LogPlace:
         offset=physical_offset - segment.base if segment else None,
         physical_offset=physical_offset,
     )
+
+
+@dataclass(slots=True, kw_only=True)
+class Found:
+    """What one part of a store shows."""
+
+    findings: list[Finding] = field(default_factory=list)
+    suppressed: Counter[str] = field(default_factory=Counter)  # findings over the limit, by code
+    unread: list[Finding] = field(default_factory=list)  # ST-IO: what could not be read
 
 
 # Rows that the judges of the whole log keep for each row shown: many are merged into few.

@@ -29,12 +29,12 @@ from rmqinspect.store.model import Store
 from rmqinspect.text import count, describe_duration
 from rmqinspect.topics import LMQ_PREFIX
 from rmqinspect.verify.codes import GAPS
-from rmqinspect.verify.commitlog.whole_log import LogSummary
-from rmqinspect.verify.consumequeue.join import Missing, UnitResult, capped_missing
 from rmqinspect.verify.findings import Finding, place_in_log
-from rmqinspect.verify.index.join import IndexResult, MissingKeys
+from rmqinspect.verify.index_join import IndexResult, MissingKeys
+from rmqinspect.verify.plan import QueueName
 from rmqinspect.verify.pointers import INSIDE, OUTSIDE, Dangling, capped_dangling
-from rmqinspect.verify.survey import QueueName
+from rmqinspect.verify.queue_join import Missing, UnitResult, capped_missing
+from rmqinspect.verify.whole_log import LogSummary
 
 _MOST_RUNS = 100_000  # over all splits; overflow is merged
 
@@ -347,26 +347,24 @@ class _GapSpans:
     """The findings that are gaps of the log, by physical offset."""
 
     def __init__(self, log: Sequence[Finding]) -> None:
-        self._spans = sorted(_gap_spans(log), key=lambda span: span[1])
-        self._starts = [start for _, start, _ in self._spans]
+        self._spans: list[tuple[int, int, int]] = []  # start, end, number of the finding
+        for at, finding in enumerate(log):
+            start = finding.physical_offset
+            if start is None:
+                continue
+            if finding.code in GAPS:
+                self._spans.append((start, start + (finding.length or 1), at))
+            elif finding.code == "CL-SIZE" and finding.expected is not None and finding.found is not None:
+                # The part that a segment cut short no longer has.
+                self._spans.append((start + int(finding.found), start + int(finding.expected), at))
+        self._spans.sort(key=lambda span: span[0])
+        self._starts = [start for start, _, _ in self._spans]
 
     def find(self, offset: int) -> int | None:
         """Return the number of the finding whose gap holds an offset."""
-        at = bisect_right(self._starts, offset) - 1
-        return self._spans[at][0] if at >= 0 and offset < self._spans[at][2] else None
-
-
-def _gap_spans(log: Sequence[Finding]) -> Iterator[tuple[int, int, int]]:
-    """Yield (number, start, end) of the findings that are gaps of the log."""
-    for at, finding in enumerate(log):
-        start = finding.physical_offset
-        if start is None:
-            continue
-        if finding.code in GAPS:
-            yield at, start, start + (finding.length or 1)
-        elif finding.code == "CL-SIZE" and finding.expected is not None and finding.found is not None:
-            # The part that a segment cut short no longer has.
-            yield at, start + int(finding.found), start + int(finding.expected)
+        before = bisect_right(self._starts, offset)
+        _, end, number = self._spans[before - 1] if before else (0, offset, 0)
+        return number if offset < end else None
 
 
 def _with_references(finding: Finding, rows: Sequence[Dangling]) -> Finding:

@@ -85,7 +85,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> Non
         act()
         return real(*words, **named)
 
-    monkeypatch.setattr("rmqinspect.verify.partial.verify", acted)
+    monkeypatch.setattr("rmqinspect.verify.result.verify", acted)
 
 
 # --- the report and its page --------------------------------------------------------------------------------

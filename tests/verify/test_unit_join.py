@@ -18,11 +18,11 @@ from rmqinspect.consumequeue.units import LAYOUTS
 from rmqinspect.schemas.consumequeue import PRE_BLANK_SIZE
 from rmqinspect.store.model import QueueFile
 from rmqinspect.topics import SCHEDULE_TOPIC
-from rmqinspect.verify.consumequeue import step
-from rmqinspect.verify.consumequeue.join import UnitResult, join_units
-from rmqinspect.verify.consumequeue.step import step_units
-from rmqinspect.verify.pointers import LogRanges, Run
-from rmqinspect.verify.survey import CrossPlan, LogMap, Runs
+from rmqinspect.verify import queue_step as step
+from rmqinspect.verify.plan import CrossPlan, LogMap, Runs
+from rmqinspect.verify.pointers import LogRanges
+from rmqinspect.verify.queue_join import UnitResult, join_units
+from rmqinspect.verify.queue_step import step_units
 from tests.support.strict import strict_kernels
 
 _RUN_OF = [*signature(step_units.function).parameters].index("run_of")
@@ -79,7 +79,7 @@ class Case:
         )
         self.end = int(places[-1]) + SIZE
         files: list[QueueFile] = []
-        runs: list[tuple[int, Run]] = []
+        runs: list[tuple[int, ...]] = []
         for one, (topic, queue_id, kind) in enumerate(QUEUES):
             of_queue = np.flatnonzero((queue == one) & entitled)
             units = np.zeros(len(of_queue), dtype_of(LAYOUTS[kind]))
@@ -95,17 +95,17 @@ class Case:
             for first, behind in pairwise(sorted({0, min(cut, len(units)), len(units)})):
                 path = folder / f"{one}-{first}"
                 path.write_bytes(units[first:behind].tobytes())
-                runs.append((len(files), Run(0, behind - first, 1)))
+                runs.append((1, len(files), 0, behind - first))
                 base = first * units.itemsize
                 files.append(QueueFile(str(path), path.name, path.stat().st_size, kind, topic, queue_id, base))
-        self.files, self.runs = tuple(files), Runs.of(runs)
+        self.files, self.runs = tuple(files), Runs(np.array(runs, np.int64).reshape(-1, 4))
 
     def join(self, mode: str, *, by_recovery: bool) -> UnitResult:
         plan = CrossPlan(
             LogMap((0, LOW, self.end)),
             deep=True,
             queue_files=self.files,
-            queue_runs=self.runs,
+            runs={"unit": self.runs},
             whole=True,
             may_hold=frozenset(["plain_schedule_tags"] if by_recovery else []),
         )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rmqinspect.codec.kernels import compile_mode
 from rmqinspect.schemas.consumequeue import PRE_BLANK, PRE_BLANK_SIZE, BatchUnit, QueueUnit
-from rmqinspect.verify.consumequeue import survey as walk
+from rmqinspect.verify import queue_survey as walk
 
 FIRST = 70  # number in the queue of the first row
 LAST = 2**63 - 1

@@ -1,16 +1,22 @@
-"""The timer files by themselves: TM-CHAIN, and which units point into which split of the commit log.
+"""The timer files by themselves, and the units of the timer log against the records of a split: TM-CHAIN, TM-BEYOND.
 
-Whether a unit leads to its message is judged where the records are read (`verify.timer.join`).
+Of the timer wheel, normal and not reported: slots are never cleared, so those of deleted units point before the log;
+the wheel is written once a second, so it may lag behind the log; startup puts the units of the last files in again.
 
-The timer wheel against the timer log: TM-CHAIN of slots.
+A unit has the offset and size of the record that waits in the timer topic, and the hash of the topic it is bound
+for. Each unit gets one verdict at most, in this order:
 
-Normal, and not reported: slots are never cleared, so those of deleted units point before the log; the wheel is
-written once a second, so it may lag behind the log; startup puts the units of the last files in again.
+    no record starts at place     dangling; normal before the log: retention took the record
+    another record size           TM-CHAIN
+    another REAL_TOPIC            TM-CHAIN; of a unit unpacked from RocksDB the topic is not known
 
-Source: TimerMessageStore#recover, #dequeue, TimerWheel; RocketMQ 5.0.0 to 5.5.0.
+Where the commit log was cut, the timer log is not: TimerMessageStore#recover looks at the timer log only
+(apache/rocketmq issue 10668).
+
+Source: TimerMessageStore#recover, #dequeue, #getMessageByCommitOffset, #hashTopicForMetrics, TimerWheel;
+RocketMQ 5.0.0 to 5.5.0.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,17 +24,19 @@ from enum import Enum
 
 import numpy as np
 
+from rmqinspect.broker.dispatch import Dispatched
 from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.codec.layout import Container, dtype_of
 from rmqinspect.errors import Unreadable
 from rmqinspect.rocksdb.entries import timer_units_file
-from rmqinspect.schemas.timer import DEFAULT_PRECISION, WHEEL_SLOTS, TimerUnit
+from rmqinspect.schemas.timer import DEFAULT_PRECISION, UNIT_SIZE, WHEEL_SLOTS, TimerUnit
 from rmqinspect.store.model import Store, StoreFile
 from rmqinspect.store.reader import open_file
 from rmqinspect.tables.capped_list import CappedList
 from rmqinspect.timer.log import (
     TimerLog,
     TimerLogFile,
+    are_units,
     due_times,
     no_timercheck,
     read_rows,
@@ -36,9 +44,21 @@ from rmqinspect.timer.log import (
     timer_log_files,
 )
 from rmqinspect.timer.wheel import NO_POSITION, SLOT_SIZE, WHEEL_SIZE, Slots, find_precision, read_slots, wheel_files
-from rmqinspect.verify.findings import Finding, capped_findings, unread_finding
-from rmqinspect.verify.pointers import Run, append_run, cut_runs
-from rmqinspect.verify.timer.chains import LogCheck, check_lengths
+from rmqinspect.verify.findings import Finding, Found, capped_findings, unread_finding
+from rmqinspect.verify.plan import NO_RUNS, CrossPlan, cut_runs, joined_runs
+from rmqinspect.verify.pointers import (
+    DANGLING,
+    Evidence,
+    Joined,
+    Kind,
+    Location,
+    LogRanges,
+    PointerReport,
+    Pointers,
+    Verdict,
+    read_runs,
+)
+from rmqinspect.verify.timer_chains import LogCheck, check_lengths
 
 _CODE = "TM-CHAIN"
 
@@ -236,14 +256,11 @@ class TimerFiles:
 
 
 @dataclass(slots=True)
-class TimerSurvey:
+class TimerSurvey(Found):
     """Result of reading the timer files, with where the units point."""
 
     files: tuple[StoreFile, ...] = ()  # the timer log, ascending; then what was unpacked from RocksDB
-    runs: list[tuple[int, Run]] = field(default_factory=list)  # (number of the file, rows); none before the log
-    findings: list[Finding] = field(default_factory=list)
-    suppressed: Counter[str] = field(default_factory=Counter)  # findings over the limit, by code
-    unread: list[Finding] = field(default_factory=list)  # ST-IO
+    runs: Ints = field(default_factory=lambda: NO_RUNS.rows)  # none before the log
     units: int = 0
     end: int = 0  # timer log offset behind the last unit
 
@@ -270,29 +287,27 @@ def survey_timer(files: TimerFiles, borders: Ints, limit: int) -> TimerSurvey:
     wheel.check_pending(wheels)
     parts, runs = [part.file for part in log.files], chains.runs
     if files.in_rocksdb is not None:
-        runs += _runs_in_rocksdb(files.in_rocksdb, len(parts), borders)
+        runs.append(_runs_in_rocksdb(files.in_rocksdb, len(parts), borders))
         parts.append(files.in_rocksdb)
     return TimerSurvey(
         tuple(parts),
-        runs,
-        kept.rows,
-        kept.suppressed,
-        unread,
+        joined_runs(runs),
         chains.units,
         chains.position,
+        findings=kept.rows,
+        suppressed=kept.suppressed,
+        unread=unread,
     )
 
 
-def _runs_in_rocksdb(file: StoreFile, number: int, borders: Ints) -> list[tuple[int, Run]]:
+def _runs_in_rocksdb(file: StoreFile, number: int, borders: Ints) -> Ints:
     """Return where the units that were unpacked from RocksDB point; they have no chains to judge."""
-    runs: list[tuple[int, Run]] = []
     layout = dtype_of(TimerUnit)
     with open_file(file) as reader:
-        for row, units in read_rows(reader, layout, reader.size // layout.itemsize):
-            for run in cut_runs(units["physical_offset"].astype(np.int64), borders):
-                if run.split >= 0:  # before the log: retention took those records
-                    append_run(runs, number, run._replace(first=row + run.first))
-    return runs
+        windows = read_rows(reader, layout, reader.size // layout.itemsize)
+        parts = [cut_runs(number, row, units["physical_offset"].astype(np.int64), borders) for row, units in windows]
+    runs = joined_runs(parts)
+    return runs[runs[:, 0] >= 0]
 
 
 def _read_timercheck(file: StoreFile | None, unread: list[Finding]) -> Container:
@@ -315,3 +330,70 @@ def _read_wheels(
         except Unreadable as error:
             unread.append(unread_finding(error))
     return wheels
+
+
+_WRONG_SIZE, _WRONG_TOPIC = DANGLING << 1, DANGLING << 2
+
+TIMERS = Kind(
+    "timer",
+    {
+        _WRONG_SIZE: Verdict(
+            "TM-CHAIN",
+            "the timer unit points to a record of another size",
+            "{record[size]} bytes",
+            "{row[record_size]} bytes at {row[physical_offset]}",
+        ),
+        _WRONG_TOPIC: Verdict(
+            "TM-CHAIN",
+            "the timer unit points to a record for another topic",
+            "topic hash {record[real_topic]}",
+            "topic hash {row[real_topic_hash]}",
+        ),
+    },
+    joins_rows=True,
+)
+_VALUES = ("physical_offset", "record_size", "real_topic_hash")
+
+
+def join_timer(records: Dispatched, plan: CrossPlan, number: int, ranges: LogRanges, limit: int) -> Joined:
+    """Check the timer units that point into split `number`; `limit` bounds the findings."""
+    kept = capped_findings(limit)
+    result = Joined(findings=kept.rows, suppressed=kept.suppressed)
+    low, high = plan.range_of(number)
+
+    def read(which: int, first: int, count: int) -> Pointers:
+        file = plan.timer_files[which]
+        with open_file(file) as reader:
+            raw = reader.read(first * UNIT_SIZE, count * UNIT_SIZE)
+        units = np.frombuffer(raw, dtype_of(TimerUnit), len(raw) // UNIT_SIZE)
+        inside = are_units(units) & (units["physical_offset"] >= low) & (units["physical_offset"] < high)
+        rows = np.flatnonzero(inside)
+        values = {name: units[name][rows].astype(np.int64) for name in _VALUES}
+        units_of_file = Pointers(np.full_like(rows, which), first + rows, *_judge(values, records), values)
+        if file.kind != "timer_log":
+            units_of_file.verdict &= ~_WRONG_TOPIC
+        return units_of_file
+
+    parts = [found for _, found in read_runs(plan.runs_of(TIMERS.name, number), read, result.unread) if found]
+    units = Pointers.joined(parts, _VALUES)
+
+    def locate(at: int) -> Location:
+        return Location(plan.timer_files[units.file[at]].name, int(units.row[at]) * UNIT_SIZE, UNIT_SIZE)
+
+    report = PointerReport(TIMERS, units, records, locate, kept)
+    result.dangling = report.dangling(ranges, lambda at: Evidence(int(units.row[at[0]]), len(at)))
+    report.add_findings()
+    return result
+
+
+def _judge(units: dict[str, Ints], records: Dispatched) -> tuple[Ints, Ints]:
+    """Return the record that each unit points at, -1 without, and its verdict."""
+    places = units["physical_offset"]
+    hit = np.isin(places, records.physical_offset)
+    record = np.where(hit, np.searchsorted(records.physical_offset, places), -1)
+    verdict = np.where(hit, 0, DANGLING)
+    at = record[hit]
+    wrong_topic = units["real_topic_hash"][hit] != records.real_topic[at]
+    wrong_size = units["record_size"][hit] != records.size[at]
+    verdict[hit] = np.where(wrong_size, _WRONG_SIZE, np.where(wrong_topic, _WRONG_TOPIC, 0))
+    return record, verdict
