@@ -28,7 +28,6 @@ and only for queues that do not ascend.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -63,58 +62,39 @@ Spans = Sequence[tuple[int, int]]  # [start, end) in bytes of a file
 _CARRIED = 3  # units of the window before: an outlier is judged with its two neighbours
 
 
-class _Unit(NamedTuple):
-    physical_offset: int  # that it points at
-    time: int  # ms; 0 where units have none
-    file: QueueFile
-    row: int
-    offset: int  # queue offset
-
-
 def find_disorder(files: Sequence[QueueFile], wrong: Mapping[str, Spans]) -> Iterator[Finding]:
     """Yield the units of a queue that are out of order, without those in the `wrong` spans of its files.
 
     Files that cannot be read are skipped: the survey has reported them.
     """
-    carried: list[_Unit] = []
-    reported: set[tuple[str, int]] = set()
-    for file in files:
+    carried = np.empty((5, 0), np.int64)  # rows: physical offset, time in ms, number of the file, row, queue offset
+    reported: set[tuple[int, int]] = set()
+    for number, file in enumerate(files):
         try:
             with open_file(file) as reader:
                 for row, units in read_units(reader, file.kind):
                     messages = np.flatnonzero(message_mask(units))
                     messages = messages[~_within(row + messages, wrong.get(file.name, ()), units.dtype.itemsize)]
                     offsets, _ = unit_numbers(file, row, units)
-                    places = units["physical_offset"][messages].astype(np.int64)
-                    times = unit_times(units[messages])
-                    times = np.zeros_like(places) if times is None else times
-                    lead = len(carried)
-                    places = np.concatenate(([unit.physical_offset for unit in carried], places)).astype(np.int64)
-                    times = np.concatenate(([unit.time for unit in carried], times)).astype(np.int64)
-
-                    def unit_at(
-                        at: int,
-                        file: QueueFile = file,
-                        row: int = row,
-                        before: list[_Unit] = carried,
-                        places: Ints = places,
-                        times: Ints = times,
-                        messages: Ints = messages,
-                        offsets: Ints = offsets,
-                    ) -> _Unit:
-                        if at < len(before):
-                            return before[at]
-                        inside = int(messages[at - len(before)])
-                        return _Unit(int(places[at]), int(times[at]), file, row + inside, int(offsets[inside]))
-
-                    for at in _outliers(places, times, lead):
-                        unit = unit_at(at)
-                        if (unit.file.name, unit.row) not in reported:
-                            reported.add((unit.file.name, unit.row))
-                            yield _finding(unit, int(places[at - 1]) if at else None)
-                    carried = [unit_at(at) for at in range(max(0, len(places) - _CARRIED), len(places))]
+                    times, nothing = unit_times(units[messages]), np.zeros_like(messages)
+                    columns = (
+                        units["physical_offset"][messages],
+                        nothing if times is None else times,
+                        nothing + number,
+                        row + messages,
+                        offsets[messages],
+                    )
+                    lead = carried.shape[1]
+                    window = np.concatenate((carried, np.stack(columns).astype(np.int64)), axis=1)
+                    for at in _outliers(window[0], window[1], lead):
+                        place, _, of_file, unit, offset = window[:, at].tolist()
+                        if (of_file, unit) not in reported:
+                            reported.add((of_file, unit))
+                            before = int(window[0, at - 1]) if at else None
+                            yield _finding(files[of_file], unit, offset, place, before)
+                    carried = window[:, -_CARRIED:]
         except Unreadable:
-            carried = []
+            carried = carried[:, :0]
 
 
 def _within(rows: Ints, spans: Spans, size: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -136,26 +116,27 @@ def _outliers(places: Ints, times: Ints, lead: int) -> Iterator[int]:
         yield at - 1 if healed and not goes_on else at
 
 
-def _finding(unit: _Unit, before: int | None) -> Finding:
-    behind = before is not None and unit.physical_offset > before
+def _finding(file: QueueFile, row: int, offset: int, place: int, before: int | None) -> Finding:
+    """Return a finding about a unit that points at `place`, the one before it at `before`."""
+    behind = before is not None and place > before
     what = "the unit points at or before the record of the previous unit"
     if behind:
         what = "the unit points behind the record of the next unit"
-    size = dtype_of(LAYOUTS[unit.file.kind]).itemsize
-    batch = unit.file.kind == "batch_queue"
+    size = dtype_of(LAYOUTS[file.kind]).itemsize
+    batch = file.kind == "batch_queue"
     if batch:
         what = "physical offsets or store times of batch units do not ascend here"
     return Finding(
         "BQ-ORDER" if batch else "CQ-ORDER",
         f"the queue is out of order: {what}",
-        file=unit.file.name,
-        offset=unit.row * size,
+        file=file.name,
+        offset=row * size,
         length=size,
-        topic=unit.file.topic,
-        queue_id=unit.file.queue_id,
-        queue_offset=unit.offset,
+        topic=file.topic,
+        queue_id=file.queue_id,
+        queue_offset=offset,
         expected=None if before is None or behind else f"behind {before}",
-        found=str(unit.physical_offset),
+        found=str(place),
     )
 
 

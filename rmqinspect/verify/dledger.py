@@ -30,7 +30,7 @@ from rmqinspect.errors import BadRecord, Unreadable
 from rmqinspect.schemas.dledger import ENTRY_MAGIC_BLANK, ENTRY_MAGICS, EntryBlank, EntryHead, EntryIndexUnit
 from rmqinspect.store.model import Segment, StoreFile
 from rmqinspect.store.reader import FileReader, open_file
-from rmqinspect.verify.findings import Finding, Found, capped_findings, unread_finding
+from rmqinspect.verify.findings import Finding, Found, capped_findings, place_in, unread_finding
 
 Heads = np.ndarray[Any, np.dtype[Any]]
 
@@ -311,10 +311,8 @@ def _entry_finding(segment: Segment, code: str, what: str, position: int, expect
     return Finding(
         code,
         what,
-        file=segment.name,
-        offset=position - segment.base,
+        **place_in(segment, position),
         length=_HEAD_SIZE,
-        physical_offset=position,
         expected=expected,
         found=found,
     )

@@ -13,7 +13,7 @@ import msgspec
 from rmqinspect.commands import choose_parts, fill_command, placeholders
 from rmqinspect.document import Part, means
 from rmqinspect.errors import Unreadable
-from rmqinspect.store.model import Store
+from rmqinspect.store.model import Segment, Store
 from rmqinspect.system.uri import is_remote
 from rmqinspect.tables.capped_list import CappedList
 from rmqinspect.times import format_millis
@@ -67,14 +67,16 @@ class LogPlace(TypedDict):
     physical_offset: int
 
 
+def place_in(segment: Segment | None, physical_offset: int) -> LogPlace:
+    """Return where a physical offset is in a segment; without a file if there is none."""
+    if segment is None:
+        return LogPlace(file=None, offset=None, physical_offset=physical_offset)
+    return LogPlace(file=segment.name, offset=physical_offset - segment.base, physical_offset=physical_offset)
+
+
 def place_in_log(store: Store, physical_offset: int) -> LogPlace:
     """Return where a physical offset is; without a file if no segment has it."""
-    segment = store.segment_at(physical_offset)
-    return LogPlace(
-        file=segment.name if segment else None,
-        offset=physical_offset - segment.base if segment else None,
-        physical_offset=physical_offset,
-    )
+    return place_in(store.segment_at(physical_offset), physical_offset)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -52,7 +52,7 @@ from rmqinspect.schemas.index import IndexEntry
 from rmqinspect.store.model import Segment
 from rmqinspect.store.reader import open_file
 from rmqinspect.text import text_of
-from rmqinspect.verify.findings import Finding, capped_findings
+from rmqinspect.verify.findings import Finding, capped_findings, place_in
 from rmqinspect.verify.index_header import ENTRY_SIZE, WINDOW_ROWS, entry_windows, is_written, java_seconds
 from rmqinspect.verify.plan import CrossPlan, split_of, start_at
 from rmqinspect.verify.pointers import (
@@ -339,16 +339,13 @@ def _find_missing(
 
 def _missing_finding(records: Dispatched, record: int, segment: Segment | None) -> Finding:
     """Return a finding without its message, which is known when all splits were read."""
-    assert segment is not None, "records are in a split"
     topic, queue_id = records.queues[int(records.queue[record])]
     physical_offset = int(records.physical_offset[record])
     return Finding(
         "IX-MISSING",
         "",
-        file=segment.name,
-        offset=physical_offset - segment.base,
+        **place_in(segment, physical_offset),
         length=int(records.size[record]),
-        physical_offset=physical_offset,
         topic=text_of(topic),
         queue_id=queue_id,
         queue_offset=int(records.queue_offset[record]),

@@ -229,7 +229,12 @@ class PointerReport:
         """Add a finding about consecutive rows, from index `at` on, with one of the bits."""
         verdict = self.kind.verdicts[int(self.pointers.verdict[at]) & bits]
         location = self.locate(at)
-        row, record = self._values(at, location), self._record(int(self.pointers.record[at]))
+        row: dict[str, object] = {name: int(column[at]) for name, column in self.pointers.values.items()}
+        row |= {"number": int(self.pointers.row[at]), "queue": f"{location.topic} queue {location.queue_id}"}
+        number = int(self.pointers.record[at])
+        record: dict[str, object] = {name: int(getattr(self.records, name)[number]) for name in _OF_RECORDS}
+        topic, queue_id = self.records.queues[int(self.records.queue[number])]
+        record["queue"] = f"{text_of(topic)} queue {queue_id}"
 
         def filled(template: str | None) -> str | None:
             return None if template is None else template.format(row=row, record=record)
@@ -245,15 +250,6 @@ class PointerReport:
                 found=filled(verdict.found),
             )
         )
-
-    def _values(self, at: int, location: Location) -> dict[str, object]:
-        values = {name: int(column[at]) for name, column in self.pointers.values.items()}
-        return values | {"number": int(self.pointers.row[at]), "queue": f"{location.topic} queue {location.queue_id}"}
-
-    def _record(self, number: int) -> dict[str, object]:
-        values = {name: int(getattr(self.records, name)[number]) for name in _OF_RECORDS}
-        topic, queue_id = self.records.queues[int(self.records.queue[number])]
-        return values | {"queue": f"{text_of(topic)} queue {queue_id}"}
 
     def dangling(self, ranges: LogRanges, prove: Callable[[Ints], Evidence]) -> list[Dangling]:
         """Return the rows that point at no record, grouped by file, range and consecutive rows."""

@@ -46,7 +46,7 @@ from rmqinspect.tables.capped_list import CappedList
 from rmqinspect.text import text_of
 from rmqinspect.topics import is_legal_topic
 from rmqinspect.verify.dledger import ChainEnds, EntryChain
-from rmqinspect.verify.findings import Finding, capped_findings
+from rmqinspect.verify.findings import Finding, capped_findings, place_in
 from rmqinspect.verify.index_join import join_entries
 from rmqinspect.verify.plan import CrossPlan
 from rmqinspect.verify.pointers import Joined, LogRanges
@@ -359,10 +359,8 @@ def record_finding(
     return Finding(
         code,
         what,
-        file=segment.name,
-        offset=physical_offset - segment.base,
+        **place_in(segment, physical_offset),
         length=end - start,
-        physical_offset=physical_offset,
         topic=text_of(topic),
         queue_id=int(records.field("queue_id")[at]),
         queue_offset=int(records.field("queue_offset")[at]),

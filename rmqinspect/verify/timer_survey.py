@@ -20,7 +20,7 @@ RocketMQ 5.0.0 to 5.5.0.
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from enum import Enum
+from typing import NamedTuple
 
 import numpy as np
 
@@ -63,13 +63,18 @@ from rmqinspect.verify.timer_chains import LogCheck, check_lengths
 _CODE = "TM-CHAIN"
 
 
-class SlotFault(Enum):
+class Fault(NamedTuple):
     """What is wrong with a slot, in the words of its finding."""
 
-    WRONG_SLOT = "the slot's time belongs in another slot"
-    LAST = "slot chain is broken: no unit with the slot's due time is at its last position"
-    FIRST = "slot chain is broken: no unit with the slot's due time is at its first position"
-    ORDER = "slot chain is broken: the slot's first unit lies behind its last"
+    what: str
+    found: str
+    expected: str = "time {time}"
+
+
+WRONG_SLOT = Fault("the slot's time belongs in another slot", "time {time}", "slot {own}")
+LAST = Fault("slot chain is broken: no unit with the slot's due time is at its last position", "last {last}")
+FIRST = Fault("slot chain is broken: no unit with the slot's due time is at its first position", "first {first}")
+ORDER = Fault("slot chain is broken: the slot's first unit lies behind its last", "first {first}, last {last}")
 
 
 def check_length(file: StoreFile, kept: CappedList[Finding, str]) -> None:
@@ -118,7 +123,7 @@ class WheelCheck:
         misplaced = slots.time % WHEEL_SLOTS != slots.number
         wrong = slots.select(misplaced)
         for at in self.kept.admit(_CODE, list(range(len(wrong.number)))):
-            self._report(file, wrong, at, SlotFault.WRONG_SLOT)
+            self._report(file, wrong, at, WRONG_SLOT)
         # Slots whose units were deleted are left as they were.
         slots = slots.select(~misplaced & ~((slots.last >= 0) & (slots.last < self.log.start)))
         if not self.log.files and (not self.whole or self.flushed > 0):
@@ -133,7 +138,7 @@ class WheelCheck:
             self.checked.unread.append(unread_finding(error))
             return
         for at in self.kept.admit(_CODE, np.flatnonzero(~last | ~first | (slots.first > slots.last)).tolist()):
-            fault = SlotFault.LAST if not last[at] else SlotFault.FIRST if not first[at] else SlotFault.ORDER
+            fault = LAST if not last[at] else FIRST if not first[at] else ORDER
             self._report(file, slots, at, fault)
 
     def _have_unit(self, positions: Ints, times: Ints) -> Bools:
@@ -205,26 +210,21 @@ class WheelCheck:
             )
         )
 
-    def _report(self, file: StoreFile, slots: Slots, at: int, fault: SlotFault) -> None:
+    def _report(self, file: StoreFile, slots: Slots, at: int, fault: Fault) -> None:
         """Report a slot. One that has fired is history: it costs no message any more."""
         time, first, last = int(slots.time[at]), int(slots.first[at]), int(slots.last[at])
         fired = self.due > 0 and time < self.due // self.precision
-        found = {
-            SlotFault.WRONG_SLOT: f"time {time}",
-            SlotFault.LAST: f"last {last}",
-            SlotFault.FIRST: f"first {first}",
-            SlotFault.ORDER: f"first {first}, last {last}",
-        }
+        values = {"time": time, "first": first, "last": last, "own": time % WHEEL_SLOTS}
         self.kept.add(
             Finding(
                 _CODE,
-                fault.value + ("; it has fired already" if fired else ""),
+                fault.what + ("; it has fired already" if fired else ""),
                 "warning" if fired else "",
                 file=file.name,
                 offset=int(slots.number[at]) * SLOT_SIZE,
                 length=SLOT_SIZE,
-                expected=f"slot {time % WHEEL_SLOTS}" if fault is SlotFault.WRONG_SLOT else f"time {time}",
-                found=found[fault],
+                expected=fault.expected.format(**values),
+                found=fault.found.format(**values),
             )
         )
 

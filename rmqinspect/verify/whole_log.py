@@ -43,7 +43,7 @@ from rmqinspect.store.reader import open_file
 from rmqinspect.tables.capped_list import CappedList
 from rmqinspect.text import describe_duration, text_of
 from rmqinspect.times import time_words
-from rmqinspect.verify.findings import MERGED_ROWS, Finding, capped_findings, place_in_log
+from rmqinspect.verify.findings import MERGED_ROWS, Finding, capped_findings, place_in, place_in_log
 from rmqinspect.verify.split import SplitResult, record_finding
 from rmqinspect.verify.wrong_records import LogTimes, Misnamed, TimeStep
 
@@ -143,10 +143,8 @@ class GapJudge:
         return Finding(
             code,
             f"{what}; {after}{why}",
-            file=segment.name,
-            offset=start - segment.base,
+            **place_in(segment, start),
             length=stop - start,
-            physical_offset=start,
             expected="a record or a blank record",
             found=f"bytes {head.hex(' ')}" if head else None,
         )
@@ -170,10 +168,8 @@ class GapJudge:
         yield Finding(
             "CL-BLANK-SIZE",
             "the blank record's size is not the number of bytes left in the file",
-            file=segment.name,
-            offset=gap.start - segment.base,
+            **place_in(segment, gap.start),
             length=_HEAD,
-            physical_offset=gap.start,
             expected=str(left),
             found=str(stored),
         )
@@ -207,10 +203,8 @@ def _stale_tail(state: SegmentState, start: int, first: int) -> Finding:
         "CL-STALE-TAIL",
         f"{records} valid records after the log's end, older than the record before them: left from an earlier "
         f"life of this file; the first is at {first}",
-        file=state.segment.name,
-        offset=start - state.segment.base,
+        **place_in(state.segment, start),
         length=end - start,
-        physical_offset=start,
         count=records,
         counted=True,
     )
