@@ -47,6 +47,7 @@ from rmqinspect.system.uri import shown, without_secrets
 from rmqinspect.text import count, describe_duration, describe_size, escape
 from rmqinspect.verify.codes import BY_CODE, CODES, DEFAULT_LEVEL, LEVELS
 from rmqinspect.verify.custody import ALGORITHM, Custody, Watch
+from rmqinspect.verify.findings import redact_findings
 from rmqinspect.verify.next_start import next_start, start_words, with_next_start
 from rmqinspect.verify.report import Report, report_of
 from rmqinspect.verify.result import VerifyOptions, VerifyResult
@@ -59,7 +60,6 @@ from rmqinspect.verify.run import (
     verify_after,
     with_custody,
 )
-from rmqinspect.verify.table import redact_findings
 
 _QUICK_ERRORS = 3  # named when the quick part is done; the screen lists all
 _WHY = {

@@ -34,8 +34,8 @@ from rmqinspect.cli.verify_screen import Look, screen, verdict_line
 from rmqinspect.store.discover import open_store
 from rmqinspect.text import count, describe_size, escape, group_digits
 from rmqinspect.verify.custody import Custody, CustodyChange, Record, Watch
+from rmqinspect.verify.findings import redact_rows
 from rmqinspect.verify.report import Report, read_record, read_report
-from rmqinspect.verify.table import redact_rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +104,7 @@ def print_report(
 
 def _write_table(report: Report, format_: str, options: VerifyOutputOptions, evidence: Sequence[str]) -> None:
     from rmqinspect.output import View, open_writer
-    from rmqinspect.verify.table import SCHEMA, row_batches
+    from rmqinspect.verify.findings import SCHEMA, row_batches
 
     view = View(zone=options.zone, colour=use_colour(options.color, options.output))
     with open_writer(format_, SCHEMA, options.output, view=view, evidence=evidence) as writer:

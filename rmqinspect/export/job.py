@@ -59,9 +59,8 @@ from rmqinspect.tables.usage import usage_batches
 from rmqinspect.tables.usage_fold import UsageSums
 from rmqinspect.text import count, describe_offset
 from rmqinspect.verify.next_start import with_next_start
-from rmqinspect.verify.result import VerifyOptions
+from rmqinspect.verify.result import VerifyOptions, finding_batches
 from rmqinspect.verify.run import verify
-from rmqinspect.verify.table import finding_batches
 
 
 @dataclass(slots=True)

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from rmqinspect.broker.version_estimate import VersionEstimate
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.forecast.outcome import Forecast
@@ -11,7 +13,7 @@ from rmqinspect.text import count, describe_size, group_digits
 from rmqinspect.verify.broker_lines import BrokerLines
 from rmqinspect.verify.codes import BY_CODE, DEFAULT_LEVEL, levels_up_to
 from rmqinspect.verify.custody import Custody
-from rmqinspect.verify.findings import Finding, FindingRow, Findings
+from rmqinspect.verify.findings import Finding, FindingRow, Findings, row_batches
 from rmqinspect.verify.loss import Loss
 
 
@@ -175,3 +177,8 @@ def _extent(result: VerifyResult, custody: Custody | None) -> str:
     if not result.store.segments:
         return "no commit log"
     return "all bytes read" if result.log_read else "only the end of the log read"
+
+
+def finding_batches(result: VerifyResult, store: str) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the table; `store` is the path that the commands in `next` name."""
+    return row_batches(result.rows(store))
