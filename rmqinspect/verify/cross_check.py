@@ -31,15 +31,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from rmqinspect.broker.config_gone import TOPICS, gone_config
 from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.config.checkpoint import read_checkpoint
-from rmqinspect.config.json_files import read_config
 from rmqinspect.consumequeue.bounds import queue_files_of
 from rmqinspect.consumequeue.units import LAYOUTS, message_mask, read_units, unit_numbers, unit_times
 from rmqinspect.errors import Unreadable
-from rmqinspect.rocksdb.databases import CONFIG, unread_databases
 from rmqinspect.store.model import QueueFile, Store
 from rmqinspect.store.reader import open_file
 from rmqinspect.system import uri
@@ -49,7 +46,7 @@ from rmqinspect.verify.codes import WRONG_UNITS
 from rmqinspect.verify.dledger import ChainEnds, join_chains
 from rmqinspect.verify.findings import MERGED_ROWS, Finding, Found, capped_findings, place_in_log
 from rmqinspect.verify.index_join import IndexResult
-from rmqinspect.verify.loss import DanglingJudge, DispatchState, MissingEntries, MissingUnits
+from rmqinspect.verify.loss import DanglingJudge, MissingEntries, MissingUnits
 from rmqinspect.verify.pointers import Joined
 from rmqinspect.verify.queue_join import Shift, UnitResult, capped_shifts
 from rmqinspect.verify.queue_survey import QueueSurvey
@@ -163,7 +160,6 @@ class CrossJudge:
         """
         self._store, self._surveys, self._deep = store, surveys, deep
         self._index_begin = index_begin or 0
-        self._state = _dispatch_state(store, surveys, elsewhere)
         self._kept = capped_findings(MERGED_ROWS * limit)
         self.suppressed = self._kept.suppressed
         self.unread: list[Finding] = []  # ST-IO
@@ -171,7 +167,9 @@ class CrossJudge:
         self.edge_times: dict[tuple[int, int], Stamp] = {}  # of index entries: see IndexResult
         self._wrong_times: list[WrongTime] = []
         self._misnamed: list[Misnamed] = []
-        self.missing_units = MissingUnits(store, self._state)
+        self.missing_units = MissingUnits(
+            store, surveys, _checkpoint_time(store, "logics_msg_timestamp"), elsewhere=elsewhere
+        )
         self._missing_entries = MissingEntries()
         self.dangling = DanglingJudge(self.missing_units, whole_log=not _is_loose(store))
         self._shifts = capped_shifts(_MOST_RUNS)
@@ -267,7 +265,7 @@ class CrossJudge:
         self._kept.extend(_shift_findings(self._shifts.rows))
         self._kept.extend(self._missing_entries.findings())
         self._kept.extend(self._without_index())
-        self._kept.extend(join_chains(self._chains, unclean=self._state.unclean))
+        self._kept.extend(join_chains(self._chains, unclean=bool(self._store.of_kind("abort"))))
         self._take_surveys()
         return self._without_followers(log, summary)
 
@@ -354,48 +352,6 @@ def _continues(last: Shift, shift: Shift) -> bool:
 
 
 # --- the store --------------------------------------------------------------------------------------
-
-
-def _dispatch_state(store: Store, surveys: Sequence[QueueSurvey], elsewhere: bool) -> DispatchState:
-    return DispatchState(
-        frozenset(survey.topic for survey in surveys if survey.units),
-        _reaches(surveys),
-        # Where no queue has a unit, queues were lost, and no topic was deleted.
-        _known_topics(store, none_left=not any(survey.units for survey in surveys)),
-        unclean=bool(store.of_kind("abort")),
-        dispatched_to=_dispatched_to(store),
-        elsewhere=elsewhere,
-    )
-
-
-def _reaches(surveys: Iterable[QueueSurvey]) -> dict[tuple[str, int], tuple[int, int]]:
-    """Return the physical offsets of the first unit in the log and of the last one, by queue."""
-    reaches: dict[tuple[str, int], tuple[int, int]] = {}
-    for survey in surveys:
-        first, last = survey.first_physical_offset, survey.last_physical_offset
-        if first is not None and last is not None:
-            before = reaches.get(survey.name, (first, last))  # a topic may have had both types of queue
-            reaches[survey.name] = min(first, before[0]), max(last, before[1])
-    return reaches
-
-
-def _known_topics(store: Store, *, none_left: bool) -> frozenset[str] | None:
-    """Return the topics that the broker knows, None where that cannot be known.
-
-    With the configuration unreadable, gone, or in a RocksDB that was not read, none is known: a topic without a unit
-    may have been deleted. `none_left`: no topic has a unit.
-    """
-    if store.hides("config", TOPICS) or TOPICS in gone_config(store):
-        return frozenset()
-    topics = read_config(store, TOPICS)
-    if topics is not None:  # without a copy that can be read: none
-        return frozenset(topics.table("topicConfigTable"))
-    return frozenset() if unread_databases(store, CONFIG) and not none_left else None
-
-
-def _dispatched_to(store: Store) -> int:
-    """Return the store time in ms up to which the checkpoint says that units were flushed; 0 if it does not."""
-    return _checkpoint_time(store, "logics_msg_timestamp")
 
 
 def _index_proof(store: Store) -> str:

@@ -48,7 +48,7 @@ from rmqinspect.verify.index_survey import IndexSurvey, check_header_times, surv
 from rmqinspect.verify.loss import by_topic
 from rmqinspect.verify.plan import CrossPlan, LogMap, Runs
 from rmqinspect.verify.queue_survey import ExtSurvey, QueueSurvey, survey_ext, survey_queue
-from rmqinspect.verify.timer_survey import TimerFiles, TimerSurvey, survey_timer
+from rmqinspect.verify.timer_survey import TimerSurvey, survey_timer
 
 # A task ends at so many bytes of queue files, or so many queues: in a store of many queues most files are nearly empty.
 _TASK_SIZE = 64 << 20
@@ -126,7 +126,7 @@ def survey_tasks(store: Store, index_files: Iterable[IndexFile], *, timer: bool)
     tasks: list[Survey] = [partial(_alone, partial(survey_index, index)) for index in index_files]
     in_files = any(file.kind in ("timer_log", "timer_wheel") for file in store.files)
     if timer and (in_files or timer_units_file(store) is not None):
-        tasks.append(partial(_alone, partial(survey_timer, TimerFiles.of(store))))
+        tasks.append(partial(_alone, partial(survey_timer, store)))
     if ext := [file for file in store.queue_files if file.kind == "ext_queue"]:
         tasks.append(lambda borders, limit: [survey_ext(ext)])
     some: list[Sequence[QueueFile]] = []

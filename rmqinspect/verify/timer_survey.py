@@ -17,7 +17,7 @@ Source: TimerMessageStore#recover, #dequeue, #getMessageByCommitOffset, #hashTop
 RocketMQ 5.0.0 to 5.5.0.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -35,7 +35,6 @@ from rmqinspect.store.reader import open_file
 from rmqinspect.tables.capped_list import CappedList
 from rmqinspect.timer.log import (
     TimerLog,
-    TimerLogFile,
     are_units,
     due_times,
     no_timercheck,
@@ -229,32 +228,6 @@ class WheelCheck:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class TimerFiles:
-    """The timer's files, and what else of the store decides how they are judged."""
-
-    log: tuple[TimerLogFile, ...]  # ascending
-    wheels: tuple[StoreFile, ...]  # the wheel and its snapshots
-    timercheck: StoreFile | None
-    in_rocksdb: StoreFile | None  # units unpacked from there, in the order of their times
-    settings: Mapping[str, str]
-    unclean: bool  # the abort file exists: the broker was not stopped properly
-    whole: bool  # a store root was given, so files that are absent are lost
-
-    @classmethod
-    def of(cls, store: Store) -> "TimerFiles":
-        """Return those of a store."""
-        return cls(
-            tuple(timer_log_files(store.files)),
-            tuple(wheel_files(store.files)),
-            store.config_files.get("timercheck"),
-            timer_units_file(store),
-            store.settings,
-            unclean=bool(store.of_kind("abort")),
-            whole=store.given == "store" and store.neighbours,
-        )
-
-
 @dataclass(slots=True)
 class TimerSurvey(Found):
     """Result of reading the timer files, with where the units point."""
@@ -265,30 +238,32 @@ class TimerSurvey(Found):
     end: int = 0  # timer log offset behind the last unit
 
 
-def survey_timer(files: TimerFiles, borders: Ints, limit: int) -> TimerSurvey:
-    """Read timer log, wheel and timercheck; keep at most `limit` findings.
+def survey_timer(store: Store, borders: Ints, limit: int) -> TimerSurvey:
+    """Read timer log, wheel and its snapshots, and timercheck of a store; keep at most `limit` findings.
 
     `borders`: physical offsets where the splits of the commit log begin, ascending (`cut_runs`).
     """
     kept, unread = capped_findings(limit), list[Finding]()
-    log = TimerLog(files.log)
-    timercheck = _read_timercheck(files.timercheck, unread)
-    wheels = _read_wheels(files.wheels, kept, unread)
-    kept.extend(check_lengths(log, files.settings))
+    log = TimerLog(timer_log_files(store.files))
+    timercheck = _read_timercheck(store.config_files.get("timercheck"), unread)
+    wheels = _read_wheels(wheel_files(store.files), kept, unread)
+    kept.extend(check_lengths(log, store.settings))
     precision = DEFAULT_PRECISION
     with suppress(Unreadable):  # reported when the units are read
-        precision = find_precision(files.settings, log, [slots for _, slots in wheels])
-    chains = LogCheck(log, timercheck, precision, borders, kept, unread, unclean=files.unclean)
+        precision = find_precision(store.settings, log, [slots for _, slots in wheels])
+    chains = LogCheck(log, timercheck, precision, borders, kept, unread, unclean=bool(store.of_kind("abort")))
     chains.read()
-    wheel = WheelCheck(chains, timercheck, whole=files.whole)
+    wheel = WheelCheck(chains, timercheck, whole=store.given == "store" and store.neighbours)
     wheel.check_flushed()
     for file, slots in wheels:
         wheel.check_slots(file, slots)
     wheel.check_pending(wheels)
     parts, runs = [part.file for part in log.files], chains.runs
-    if files.in_rocksdb is not None:
-        runs.append(_runs_in_rocksdb(files.in_rocksdb, len(parts), borders))
-        parts.append(files.in_rocksdb)
+    # Units unpacked from there are in the order of their times.
+    in_rocksdb = timer_units_file(store)
+    if in_rocksdb is not None:
+        runs.append(_runs_in_rocksdb(in_rocksdb, len(parts), borders))
+        parts.append(in_rocksdb)
     return TimerSurvey(
         tuple(parts),
         joined_runs(runs),

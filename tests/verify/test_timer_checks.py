@@ -31,7 +31,7 @@ from rmqinspect.verify.pointers import Joined, LogRanges
 from rmqinspect.verify.result import VerifyOptions
 from rmqinspect.verify.run import verify
 from rmqinspect.verify.survey import survey_tasks
-from rmqinspect.verify.timer_survey import TimerFiles, TimerSurvey, join_timer, survey_timer
+from rmqinspect.verify.timer_survey import TimerSurvey, join_timer, survey_timer
 from tests.support import oracle
 from tests.support.side_tables import BROKERS, broker, units_of, write
 from tests.support.timers import FILE_SIZE, NOW, ROOM, Timer, some
@@ -41,7 +41,7 @@ TIMERS = tuple(name for name in BROKERS if broker(name).of_kind("timer_wheel"))
 
 
 def survey(store: Store, limit: int = 1000) -> TimerSurvey:
-    found = survey_timer(TimerFiles.of(store), BORDERS, limit)
+    found = survey_timer(store, BORDERS, limit)
     assert pickle.loads(pickle.dumps(found)).findings == found.findings
     assert all(finding.code == "TM-CHAIN" for finding in found.findings)
     assert not found.unread
@@ -70,7 +70,7 @@ def place(number: int) -> tuple[str, int]:
 @pytest.mark.parametrize("name", TIMERS)
 def test_real_stores_are_silent(name: str) -> None:
     store = broker(name)
-    found = survey_timer(TimerFiles.of(store), np.array([segment.base for segment in store.segments], np.int64), 100)
+    found = survey_timer(store, np.array([segment.base for segment in store.segments], np.int64), 100)
     assert (found.findings, found.suppressed, found.unread) == ([], {}, [])
     assert found.units > 2
     assert found.end == found.units * UNIT_SIZE
@@ -445,7 +445,7 @@ def test_runs_say_which_units_point_into_which_split(tmp_path: Path) -> None:
     store = timer.write(tmp_path)
     places = [unit["physical_offset"] for unit in timer.units.values()]
     borders = np.array([100, places[10], places[30]], np.int64)
-    found = survey_timer(TimerFiles.of(store), borders, 10)
+    found = survey_timer(store, borders, 10)
     assert found.runs.tolist() == [
         [0, 0, 0, 10],
         [1, 0, 10, 9],
@@ -559,7 +559,7 @@ def test_without_records_all_units_are_dangling(tmp_path: Path) -> None:
 def test_units_of_real_stores_lead_to_their_records(name: str) -> None:
     store = broker(name)
     records = dispatched(*records_of(store))
-    found = survey_timer(TimerFiles.of(store), BORDERS, 10)
+    found = survey_timer(store, BORDERS, 10)
     end = int(records.physical_offset[-1] + records.size[-1])
     runs = {"timer": Runs(np.add(found.runs, (1, 0, 0, 0)))}
     plan = CrossPlan(LogMap((0, store.log_start)), timer_files=found.files, runs=runs)
@@ -644,7 +644,7 @@ def test_any_bytes_are_survived(tmp_path: Path, damage: Callable[[bytearray, ran
         part = bytearray(wheel)
         damage(part, chance)
         overwrite(tmp_path / "timerwheel", slots[0], bytes(part).ljust(len(wheel), b"\0"))
-        found = survey_timer(TimerFiles.of(open_store([str(tmp_path)])), BORDERS, 5)
+        found = survey_timer(open_store([str(tmp_path)]), BORDERS, 5)
         assert len(found.findings) <= 5
         assert not found.unread
         assert found.units <= 3 * ROOM
