@@ -118,17 +118,14 @@ def _trouble(file: StoreFile) -> _Trouble | None:
         epochs.append((epoch, begin, start))
     if len(epochs) != heads[0]:
         return _Trouble(f"the first line says {heads[0]}, but there are {len(epochs)}", 0, _ASKS)
-    if heads[1] and heads[1] not in _checksums(lines[2:]):
+    # The broker's own line ends count, Unix or Windows.
+    texts = ("".join(line + end for line in lines[2:]) for end in ("\n", "\r\n"))
+    if heads[1] and heads[1] not in {zlib.crc32(text.encode()) & _CRC_MASK for text in texts}:
         return _Trouble("the CRC32 of the lines does not match", ends[2], _ASKS)
     for (before, began, _), (epoch, begin, start) in pairwise(epochs):
         if epoch <= before or begin < began:
             return _Trouble("epochs or their offsets do not ascend", start, _TAKES)
     return None
-
-
-def _checksums(lines: list[str]) -> set[int]:
-    """Return the CRC32 of the lines, with Unix and with Windows line ends."""
-    return {zlib.crc32("".join(line + end for line in lines).encode()) & _CRC_MASK for end in ("\n", "\r\n")}
 
 
 # --- one copy of a file -------------------------------------------------------------------------

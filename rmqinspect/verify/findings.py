@@ -195,8 +195,8 @@ class Findings:
         self.severities[finding.severity] += finding.count
         last = self.rows[-1] if self.rows else None
         if last is not None and _continues(last, finding):
-            number = last.count + finding.count
-            self.rows[-1] = replace(last, count=number, counted=False, length=_span(last, finding))
+            length = None if last.length is None or finding.length is None else last.length + finding.length
+            self.rows[-1] = replace(last, count=last.count + finding.count, counted=False, length=length)
         elif finding.code in NEVER_CAPPED:
             self.rows.append(finding)
         else:
@@ -235,18 +235,17 @@ def next_command(finding: Finding, store: str) -> str | None:
         "at": finding.physical_offset,
         "topic": finding.topic,
         "queue": finding.queue_id,
-        "file": _path(finding.file, store) if finding.file and not finding.absent else None,
+        "file": None,
     }
+    if finding.file and not finding.absent:
+        # A store may be this one file.
+        own = f"/{store}".endswith(f"/{finding.file}")
+        values["file"] = store if own else posixpath.join(store, finding.file)
     known = {name: value for name, value in values.items() if value is not None}
     template = choose_parts(template, {"store", *known})
     if not placeholders(template) <= {"store", *known} or (template.startswith("ls ") and is_remote(store)):
         return None
     return fill_command(template, [store], **known)
-
-
-def _path(file: str, store: str) -> str:
-    """Return the path of a file of the store, or of a store that is this one file."""
-    return store if f"/{store}".endswith(f"/{file}") else posixpath.join(store, file)
 
 
 def what_to_do(finding: Finding) -> str | None:
@@ -268,10 +267,6 @@ def _continues(last: Finding, finding: Finding) -> bool:
 def _words(finding: Finding) -> str:
     """Return what the message says before its likely cause, without numbers; other words are about another thing."""
     return _NUMBER.sub("", finding.message.partition(";")[0])
-
-
-def _span(last: Finding, finding: Finding) -> int | None:
-    return None if last.length is None or finding.length is None else last.length + finding.length
 
 
 SCHEMA = pa.schema(

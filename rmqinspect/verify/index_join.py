@@ -155,6 +155,9 @@ def step_entries(
 
 ENTRIES = Kind(
     "entry",
+    "the index entry",
+    "IX-DANGLING",
+    "IX-BEYOND",
     {
         WRONG_KEY: Verdict(
             "IX-KEY", "entry {row[number]}: its hash matches no key of the record it points at", None, "{row[hash]}"

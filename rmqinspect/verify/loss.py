@@ -33,11 +33,12 @@ from rmqinspect.text import count, describe_duration
 from rmqinspect.topics import LMQ_PREFIX
 from rmqinspect.verify.codes import GAPS
 from rmqinspect.verify.findings import Finding, place_in_log
-from rmqinspect.verify.index_join import IndexResult, MissingKeys
+from rmqinspect.verify.index_join import ENTRIES, IndexResult, MissingKeys
 from rmqinspect.verify.plan import QueueName
 from rmqinspect.verify.pointers import INSIDE, OUTSIDE, Dangling, capped_dangling
-from rmqinspect.verify.queue_join import Missing, UnitResult, capped_missing
+from rmqinspect.verify.queue_join import UNITS, Missing, UnitResult, capped_missing
 from rmqinspect.verify.queue_survey import QueueSurvey
+from rmqinspect.verify.timer_survey import TIMERS
 from rmqinspect.verify.whole_log import LogSummary
 
 _MOST_RUNS = 100_000  # over all splits; overflow is merged
@@ -259,9 +260,7 @@ class MissingEntries:
             yield replace(run.finding, message=what, count=run.keys, counted=run.keys > 1)
 
 
-_DANGLING = {"unit": "CQ-DANGLING", "entry": "IX-DANGLING", "timer": "TM-CHAIN"}
-_BEYOND = {"unit": "CQ-BEYOND", "entry": "IX-BEYOND", "timer": "TM-BEYOND"}
-_NOUNS = {"unit": "the unit", "entry": "the index entry", "timer": "the timer unit"}
+_KINDS = {kind.name: kind for kind in (UNITS, ENTRIES, TIMERS)}
 _NAMED_TOPICS = 3
 _MOST_ROWS = 100_000  # over all splits; overflow is merged
 _FAR = 1 << 40  # bytes past the log's end: no messages were ever there
@@ -329,8 +328,9 @@ class DanglingJudge:
         return self._whole_log or (row.where != OUTSIDE and summary.end is not None and row.low < summary.end)
 
     def _judge(self, row: Dangling, log_end: int | None) -> Finding:
+        kind = _KINDS[row.kind]
         beyond = log_end is not None and row.low >= log_end and row.where != INSIDE
-        points = f"{_NOUNS[row.kind]} points {'past the end of the log' if beyond else 'where no record starts'}"
+        points = f"{kind.noun} points {'past the end of the log' if beyond else 'where no record starts'}"
         # Rows are merged later, so the message states no count.
         what, expected = points, "the start of a record"
         if beyond:
@@ -340,7 +340,7 @@ class DanglingJudge:
         elif beyond and log_end is not None:
             self._count_loss(row, log_end)
         return Finding(
-            (_BEYOND if beyond else _DANGLING)[row.kind],
+            kind.beyond if beyond else kind.dangling,
             what,
             file=row.file,
             offset=row.position,

@@ -147,6 +147,9 @@ class Kind:
     """One kind of rows that point at records."""
 
     name: str  # unit, entry, timer
+    noun: str
+    dangling: str  # code of rows that point where no record starts
+    beyond: str  # or past the end of the log
     verdicts: Mapping[int, Verdict]  # by bit; those of one code exclude each other
     joins_rows: bool = False  # consecutive rows of a file with the same verdict are one finding
 

@@ -177,6 +177,9 @@ _NO_EXT_UNIT = step.OF_FURTHER << 1  # the bit of an address that leads nowhere
 
 UNITS = Kind(
     "unit",
+    "the unit",
+    "CQ-DANGLING",
+    "CQ-BEYOND",
     {
         step.WRONG_QUEUE: Verdict(
             "CQ-MISMATCH", "the unit points at a record of another queue", "{row[queue]}", "{record[queue]}"

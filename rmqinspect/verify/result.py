@@ -125,7 +125,8 @@ def not_checked(result: VerifyResult) -> list[str]:
     if options.level != "deep" and store.given == "store" and store.segments:
         parts.append("log -> units, groups (--level deep)")
     parts += [_unchecked_words(finding) for finding in result.findings.rows if finding.code == "ST-UNCHECKED"]
-    too_deep = [code for code in BY_CODE if code in options.codes and _needs_deeper_level(code, options)]
+    levels = levels_up_to(options.level)
+    too_deep = [code for code, row in BY_CODE.items() if code in options.codes and row.level not in levels]
     if too_deep and len(options.codes) < len(BY_CODE):
         parts.append(f"{', '.join(too_deep)} (--level {BY_CODE[too_deep[-1]].level})")
     return list(dict.fromkeys(parts))
@@ -141,10 +142,6 @@ def interruption(result: VerifyResult) -> str | None:
     if whole < len(segments):
         words += f"; not checked: the log from physical offset {group_digits(reached)} on, and what needs the whole log"
     return words
-
-
-def _needs_deeper_level(code: str, options: VerifyOptions) -> bool:
-    return BY_CODE[code].level not in levels_up_to(options.level)
 
 
 def _unchecked_words(finding: Finding) -> str:

@@ -76,20 +76,6 @@ FIRST = Fault("slot chain is broken: no unit with the slot's due time is at its 
 ORDER = Fault("slot chain is broken: the slot's first unit lies behind its last", "first {first}, last {last}")
 
 
-def check_length(file: StoreFile, kept: CappedList[Finding, str]) -> None:
-    """Report a wheel of the wrong length; an empty one is new."""
-    if file.size not in (0, WHEEL_SIZE):
-        kept.add(
-            Finding(
-                _CODE,
-                "the timer wheel has the wrong length: the broker does not start",
-                file=file.name,
-                expected=str(WHEEL_SIZE),
-                found=str(file.size),
-            )
-        )
-
-
 class WheelCheck:
     """Judges stored wheels against the log that was read and the wheel that was replayed from it."""
 
@@ -299,7 +285,9 @@ def _read_wheels(
     """Return the wheels that can be read, with their used slots."""
     wheels = []
     for file in files:
-        check_length(file, kept)
+        if file.size not in (0, WHEEL_SIZE):  # an empty one is new
+            what = "the timer wheel has the wrong length: the broker does not start"
+            kept.add(Finding(_CODE, what, file=file.name, expected=str(WHEEL_SIZE), found=str(file.size)))
         try:
             wheels.append((file, read_slots(file)))
         except Unreadable as error:
@@ -311,6 +299,9 @@ _WRONG_SIZE, _WRONG_TOPIC = DANGLING << 1, DANGLING << 2
 
 TIMERS = Kind(
     "timer",
+    "the timer unit",
+    "TM-CHAIN",
+    "TM-BEYOND",
     {
         _WRONG_SIZE: Verdict(
             "TM-CHAIN",

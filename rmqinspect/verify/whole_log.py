@@ -68,7 +68,6 @@ _CODE_OF_REASON = {
 class SegmentState:
     """What the splits of one segment add up to."""
 
-    segment: Segment
     account: ByteAccount
     stale: list[tuple[int, int, int]] = field(default_factory=list)  # [start, end), records of an earlier life
 
@@ -110,17 +109,17 @@ class GapJudge:
         """Yield the findings of a segment; `more_follows`: a later segment has records."""
         for gap in state.account.merged_gaps():
             if gap.reason == "blank_size" and gap.kind == "filler":
-                yield from self._judge_blank(state.segment, gap)
+                yield from self._judge_blank(state.account.segment, gap)
         stale_from = {start for start, _, _ in state.stale}
         for parts in state.gaps():
-            at_end = parts[-1].end == state.segment.end and not more_follows
+            at_end = parts[-1].end == state.account.segment.end and not more_follows
             if parts[-1].end in stale_from:
                 yield _stale_tail(state, parts[0].start, parts[-1].end)
                 continue
             unknown = [part for part in parts if part.kind == "unknown" and part.reason != "unreadable"]
             # Zeros behind the last record are the preallocated rest; ST-IO reports what could not be read.
             if unknown or not (at_end or any(part.reason == "unreadable" for part in parts)):
-                yield self._judge_gap(state.segment, parts, unknown, at_end=at_end)
+                yield self._judge_gap(state.account.segment, parts, unknown, at_end=at_end)
 
     def _judge_gap(self, segment: Segment, parts: list[Gap], unknown: list[Gap], *, at_end: bool) -> Finding:
         start, stop = parts[0].start, parts[-1].end
@@ -203,7 +202,7 @@ def _stale_tail(state: SegmentState, start: int, first: int) -> Finding:
         "CL-STALE-TAIL",
         f"{records} valid records after the log's end, older than the record before them: left from an earlier "
         f"life of this file; the first is at {first}",
-        **place_in(state.segment, start),
+        **place_in(state.account.segment, start),
         length=end - start,
         count=records,
         counted=True,
@@ -264,7 +263,7 @@ class LogJudge:
         state.account.join(result.account)
         state.stale += result.stale
         self._kept.extend(result.findings)
-        self.unread += [part._replace(end=min(part.end, state.segment.end)) for part in result.unread]
+        self.unread += [part._replace(end=min(part.end, state.account.segment.end)) for part in result.unread]
         self.suppressed.update(result.suppressed)
         self._follow_queues(result)
         self._follow_time(result)
@@ -272,13 +271,13 @@ class LogJudge:
     def _state_of(self, result: SplitResult) -> SegmentState:
         """Return the state of a split's segment; a segment that does not continue the last one breaks all chains."""
         segment, last = result.split.segment, self.segments[-1] if self.segments else None
-        if last is not None and (last.segment is segment or last.segment == segment):
+        if last is not None and (last.account.segment is segment or last.account.segment == segment):
             return last
-        if last is not None and last.segment.end != segment.base:
+        if last is not None and last.account.segment.end != segment.base:
             self._next.clear()
             self._before = None
             self._times.forget()
-        self.segments.append(SegmentState(segment, ByteAccount(segment)))
+        self.segments.append(SegmentState(ByteAccount(segment)))
         return self.segments[-1]
 
     def _follow_queues(self, result: SplitResult) -> None:
