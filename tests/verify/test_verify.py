@@ -169,10 +169,10 @@ SHOWN_ELSEWHERE = {
     "ST-CONFIG": "test_config_checks",
     "CQ-NAME": "test_names",
     "IX-NAME": "test_names",
-    "CL-FIRST": "test_log_start",
-    "IX-FIRST": "test_index_order",
-    "IX-ORDER": "test_index_order",
-    "IX-DUPLICATE": "test_index_order",
+    "CL-FIRST": "test_lost_files",
+    "IX-FIRST": "test_lost_files",
+    "IX-ORDER": "test_lost_files",
+    "IX-DUPLICATE": "test_lost_files",
 }
 SHOWS: dict[str, Show] = {
     "CL-NAME": Show(lambda r: _stray(r, "commitlog/x.bak"), lambda r: _stray(r, "x.bak")),
