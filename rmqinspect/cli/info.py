@@ -157,7 +157,7 @@ def _rows(facts: "Overview", zone: "tzinfo") -> Iterator[tuple[str, str]]:
 
 
 def _start_rows(facts: "Overview", start: "Forecast | None", arguments: InfoArguments) -> Iterator[tuple[str, str]]:
-    from rmqinspect.verify.start_summary import start_lines
+    from rmqinspect.verify.next_start import start_lines
 
     if start is None and facts.place == "store" and facts.log.segments:
         command = _command(FORECAST, facts, arguments)
@@ -341,7 +341,7 @@ def _moment(milliseconds: int | None, zone: "tzinfo") -> str:
 
 def _document(facts: "Overview", start: "Forecast | None") -> dict[str, Any]:
     from rmqinspect.document import as_object
-    from rmqinspect.verify.start_summary import start_document
+    from rmqinspect.verify.next_start import start_document
 
     next_start = start_document(start, facts.log.end.end)
     plain = asdict(facts)

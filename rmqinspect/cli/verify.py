@@ -47,20 +47,19 @@ from rmqinspect.system.uri import shown, without_secrets
 from rmqinspect.text import count, describe_duration, describe_size, escape
 from rmqinspect.verify.codes import BY_CODE, CODES, DEFAULT_LEVEL, LEVELS
 from rmqinspect.verify.custody import ALGORITHM, Custody, Watch
-from rmqinspect.verify.next_start import next_start, with_next_start
-from rmqinspect.verify.partial import (
+from rmqinspect.verify.findings import redact_findings
+from rmqinspect.verify.next_start import next_start, start_words, with_next_start
+from rmqinspect.verify.report import Report, report_of
+from rmqinspect.verify.result import VerifyOptions, VerifyResult
+from rmqinspect.verify.run import (
     can_verify,
     interrupted,
     nothing_judged,
     quick_part,
+    splits_to_read,
     verify_after,
     with_custody,
 )
-from rmqinspect.verify.report import Report, report_of
-from rmqinspect.verify.result import VerifyOptions, VerifyResult
-from rmqinspect.verify.run import splits_to_read
-from rmqinspect.verify.start_summary import start_words
-from rmqinspect.verify.table import redact_findings
 
 _QUICK_ERRORS = 3  # named when the quick part is done; the screen lists all
 _WHY = {

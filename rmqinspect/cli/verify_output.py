@@ -33,9 +33,9 @@ from rmqinspect.cli.status import ExitStatus, exit_status
 from rmqinspect.cli.verify_screen import Look, screen, verdict_line
 from rmqinspect.store.discover import open_store
 from rmqinspect.text import count, describe_size, escape, group_digits
-from rmqinspect.verify.custody import Custody, Difference, Record, Watch
+from rmqinspect.verify.custody import Custody, CustodyChange, Record, Watch
+from rmqinspect.verify.findings import redact_rows
 from rmqinspect.verify.report import Report, read_record, read_report
-from rmqinspect.verify.table import redact_rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +104,7 @@ def print_report(
 
 def _write_table(report: Report, format_: str, options: VerifyOutputOptions, evidence: Sequence[str]) -> None:
     from rmqinspect.output import View, open_writer
-    from rmqinspect.verify.table import SCHEMA, row_batches
+    from rmqinspect.verify.findings import SCHEMA, row_batches
 
     view = View(zone=options.zone, colour=use_colour(options.color, options.output))
     with open_writer(format_, SCHEMA, options.output, view=view, evidence=evidence) as writer:
@@ -153,7 +153,7 @@ def compare_with_report(options: AgainstOptions, report: str) -> ExitStatus:
             _print([], "INCOMPLETE: interrupted while the files were listed", quiet=options.quiet)
             return ExitStatus.INTERRUPTED
         now, interrupted = _take_digests(watch, record, options)
-    for line in (*now.unread, *(f"{change.name}: changed while it was read: {change.what}" for change in now.changed)):
+    for line in (*now.unread, *(f"{change.file}: changed while it was read: {change.what}" for change in now.changed)):
         click.echo(escape(line), err=True)
     differences = record.differences(now)
     words, failed = _result(record, now, differences), len(now.unread) + len(now.changed)
@@ -168,11 +168,11 @@ def compare_with_report(options: AgainstOptions, report: str) -> ExitStatus:
     return exit_status(options.fail_on, damaged=differences, unread=failed)
 
 
-def _print(differences: list[Difference], words: str, *, quiet: bool) -> None:
+def _print(differences: list[CustodyChange], words: str, *, quiet: bool) -> None:
     if quiet:
         return
     for change in differences:
-        for line in _SCREEN.rows(change.kind, f"{change.name}: {change.what}"):
+        for line in _SCREEN.rows(change.kind, f"{change.file}: {change.what}"):
             click.echo(line)
     click.echo(escape(words))
 
@@ -194,9 +194,9 @@ def _take_digests(watch: Watch, record: Record, options: AgainstOptions) -> tupl
         return watch.conclude(), interrupted
 
 
-def _result(record: Record, now: Custody, differences: list[Difference]) -> str:
+def _result(record: Record, now: Custody, differences: list[CustodyChange]) -> str:
     """Return the last line: equal or different, from how many files, recorded when."""
-    files, moment = count(len(record.files), "file"), record.moment.split(".")[0].rstrip("Z") + "Z"
+    files, moment = count(len(record.files), "file"), record.run.ended.split(".")[0].rstrip("Z") + "Z"
     if differences:
         kinds = Counter(change.kind for change in differences)
         numbers = ", ".join(f"{group_digits(number)} {kind}" for kind, number in sorted(kinds.items()))

@@ -34,8 +34,9 @@ from rmqinspect.forecast.outcome import Verdict
 from rmqinspect.text import cell_width, count, escape, group_digits
 from rmqinspect.times import format_micros, to_micros
 from rmqinspect.verify.codes import OF_UNITS
+from rmqinspect.verify.custody import ReportedCustody
 from rmqinspect.verify.findings import Finding, FindingRow, moment
-from rmqinspect.verify.report import Report, ReportedCustody, ReportedRun, SegmentAccount
+from rmqinspect.verify.report import Report, ReportedRun, SegmentAccount
 
 SCREEN = Screen(indent=13)
 _PLACES = Screen(indent=SCREEN.indent, cut=True)  # names of topics may be wider than a line

@@ -58,9 +58,8 @@ from rmqinspect.tables.table import Request
 from rmqinspect.tables.usage import UsageSums, usage_batches
 from rmqinspect.text import count, describe_offset
 from rmqinspect.verify.next_start import with_next_start
-from rmqinspect.verify.result import VerifyOptions
+from rmqinspect.verify.result import VerifyOptions, finding_batches
 from rmqinspect.verify.run import verify
-from rmqinspect.verify.table import finding_batches
 
 
 @dataclass(slots=True)

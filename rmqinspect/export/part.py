@@ -45,7 +45,7 @@ from rmqinspect.tables.read_log import LogSplitRead, Reading, read_split
 from rmqinspect.tables.splits import TableSplit, split_rows
 from rmqinspect.tables.table import TIMESTAMP, Request, column
 from rmqinspect.tables.usage import UsageFold
-from rmqinspect.verify.table import SCHEMA as FINDINGS_SCHEMA
+from rmqinspect.verify.findings import SCHEMA as FINDINGS_SCHEMA
 
 _LOG_APPEND_TIME = 1  # TimestampType of Kafka: the broker's clock
 

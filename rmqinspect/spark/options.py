@@ -42,7 +42,7 @@ from rmqinspect.tables.sources import last_store_time
 from rmqinspect.tables.splits import Origin, name_store
 from rmqinspect.text import parse_size
 from rmqinspect.times import parse_time, parse_zone
-from rmqinspect.verify import table as findings
+from rmqinspect.verify import findings
 from rmqinspect.verify.codes import DEFAULT_LEVEL, LEVELS
 
 SCHEMAS: dict[str, pa.Schema] = {name: table.schema for name, table in TABLES.items()} | {FINDINGS: findings.SCHEMA}

@@ -30,9 +30,8 @@ from rmqinspect.tables.sources import databases_of, range_to_read, unread_places
 from rmqinspect.tables.splits import Origin, TableSplit, default_split_size, split_rows, split_table
 from rmqinspect.tables.table import Request
 from rmqinspect.verify.next_start import with_next_start
-from rmqinspect.verify.result import VerifyOptions
+from rmqinspect.verify.result import VerifyOptions, finding_batches
 from rmqinspect.verify.run import verify
-from rmqinspect.verify.table import finding_batches
 
 NO_STREAM = (
     "rocketmq is no stream: it reads files as they are. Use spark.read; for what is new since an earlier run, "

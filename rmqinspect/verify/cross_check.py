@@ -28,34 +28,30 @@ and only for queues that do not ascend.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
-from rmqinspect.broker.config_gone import TOPICS, gone_config
 from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.config.checkpoint import read_checkpoint
-from rmqinspect.config.json_files import read_config
 from rmqinspect.consumequeue.bounds import queue_files_of
 from rmqinspect.consumequeue.units import LAYOUTS, message_mask, read_units, unit_numbers, unit_times
 from rmqinspect.errors import Unreadable
-from rmqinspect.rocksdb.databases import CONFIG, unread_databases
 from rmqinspect.store.model import QueueFile, Store
 from rmqinspect.store.reader import open_file
 from rmqinspect.system import uri
 from rmqinspect.text import count
 from rmqinspect.times import time_words
 from rmqinspect.verify.codes import WRONG_UNITS
-from rmqinspect.verify.commitlog.dledger import ChainEnds, join_chains
-from rmqinspect.verify.commitlog.split import SplitResult, joined_unindexed
-from rmqinspect.verify.commitlog.whole_log import LogSummary, finding_at
-from rmqinspect.verify.consumequeue.join import Shift, UnitResult, capped_shifts
-from rmqinspect.verify.consumequeue.survey import QueueSurvey
-from rmqinspect.verify.findings import MERGED_ROWS, Finding, capped_findings, place_in_log
-from rmqinspect.verify.index.join import IndexResult
-from rmqinspect.verify.loss import DanglingJudge, DispatchState, MissingEntries, MissingUnits
-from rmqinspect.verify.timer.join import TimerResult
+from rmqinspect.verify.dledger import ChainEnds, join_chains
+from rmqinspect.verify.findings import MERGED_ROWS, Finding, Found, capped_findings, place_in_log
+from rmqinspect.verify.index_join import IndexResult
+from rmqinspect.verify.loss import DanglingJudge, MissingEntries, MissingUnits
+from rmqinspect.verify.pointers import Joined
+from rmqinspect.verify.queue_join import Shift, UnitResult, capped_shifts
+from rmqinspect.verify.queue_survey import QueueSurvey
+from rmqinspect.verify.split import SplitResult, joined_unindexed
+from rmqinspect.verify.whole_log import LogSummary, finding_at
 from rmqinspect.verify.wrong_records import Misnamed, Stamp, WrongTime, is_step, misnamed_records, without_followers
 
 Spans = Sequence[tuple[int, int]]  # [start, end) in bytes of a file
@@ -63,58 +59,39 @@ Spans = Sequence[tuple[int, int]]  # [start, end) in bytes of a file
 _CARRIED = 3  # units of the window before: an outlier is judged with its two neighbours
 
 
-class _Unit(NamedTuple):
-    physical_offset: int  # that it points at
-    time: int  # ms; 0 where units have none
-    file: QueueFile
-    row: int
-    offset: int  # queue offset
-
-
 def find_disorder(files: Sequence[QueueFile], wrong: Mapping[str, Spans]) -> Iterator[Finding]:
     """Yield the units of a queue that are out of order, without those in the `wrong` spans of its files.
 
     Files that cannot be read are skipped: the survey has reported them.
     """
-    carried: list[_Unit] = []
-    reported: set[tuple[str, int]] = set()
-    for file in files:
+    carried = np.empty((5, 0), np.int64)  # rows: physical offset, time in ms, number of the file, row, queue offset
+    reported: set[tuple[int, int]] = set()
+    for number, file in enumerate(files):
         try:
             with open_file(file) as reader:
                 for row, units in read_units(reader, file.kind):
                     messages = np.flatnonzero(message_mask(units))
                     messages = messages[~_within(row + messages, wrong.get(file.name, ()), units.dtype.itemsize)]
                     offsets, _ = unit_numbers(file, row, units)
-                    places = units["physical_offset"][messages].astype(np.int64)
-                    times = unit_times(units[messages])
-                    times = np.zeros_like(places) if times is None else times
-                    lead = len(carried)
-                    places = np.concatenate(([unit.physical_offset for unit in carried], places)).astype(np.int64)
-                    times = np.concatenate(([unit.time for unit in carried], times)).astype(np.int64)
-
-                    def unit_at(
-                        at: int,
-                        file: QueueFile = file,
-                        row: int = row,
-                        before: list[_Unit] = carried,
-                        places: Ints = places,
-                        times: Ints = times,
-                        messages: Ints = messages,
-                        offsets: Ints = offsets,
-                    ) -> _Unit:
-                        if at < len(before):
-                            return before[at]
-                        inside = int(messages[at - len(before)])
-                        return _Unit(int(places[at]), int(times[at]), file, row + inside, int(offsets[inside]))
-
-                    for at in _outliers(places, times, lead):
-                        unit = unit_at(at)
-                        if (unit.file.name, unit.row) not in reported:
-                            reported.add((unit.file.name, unit.row))
-                            yield _finding(unit, int(places[at - 1]) if at else None)
-                    carried = [unit_at(at) for at in range(max(0, len(places) - _CARRIED), len(places))]
+                    times, nothing = unit_times(units[messages]), np.zeros_like(messages)
+                    columns = (
+                        units["physical_offset"][messages],
+                        nothing if times is None else times,
+                        nothing + number,
+                        row + messages,
+                        offsets[messages],
+                    )
+                    lead = carried.shape[1]
+                    window = np.concatenate((carried, np.stack(columns).astype(np.int64)), axis=1)
+                    for at in _outliers(window[0], window[1], lead):
+                        place, _, of_file, unit, offset = window[:, at].tolist()
+                        if (of_file, unit) not in reported:
+                            reported.add((of_file, unit))
+                            before = int(window[0, at - 1]) if at else None
+                            yield _finding(files[of_file], unit, offset, place, before)
+                    carried = window[:, -_CARRIED:]
         except Unreadable:
-            carried = []
+            carried = carried[:, :0]
 
 
 def _within(rows: Ints, spans: Spans, size: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -136,26 +113,27 @@ def _outliers(places: Ints, times: Ints, lead: int) -> Iterator[int]:
         yield at - 1 if healed and not goes_on else at
 
 
-def _finding(unit: _Unit, before: int | None) -> Finding:
-    behind = before is not None and unit.physical_offset > before
+def _finding(file: QueueFile, row: int, offset: int, place: int, before: int | None) -> Finding:
+    """Return a finding about a unit that points at `place`, the one before it at `before`."""
+    behind = before is not None and place > before
     what = "the unit points at or before the record of the previous unit"
     if behind:
         what = "the unit points behind the record of the next unit"
-    size = dtype_of(LAYOUTS[unit.file.kind]).itemsize
-    batch = unit.file.kind == "batch_queue"
+    size = dtype_of(LAYOUTS[file.kind]).itemsize
+    batch = file.kind == "batch_queue"
     if batch:
         what = "physical offsets or store times of batch units do not ascend here"
     return Finding(
         "BQ-ORDER" if batch else "CQ-ORDER",
         f"the queue is out of order: {what}",
-        file=unit.file.name,
-        offset=unit.row * size,
+        file=file.name,
+        offset=row * size,
         length=size,
-        topic=unit.file.topic,
-        queue_id=unit.file.queue_id,
-        queue_offset=unit.offset,
+        topic=file.topic,
+        queue_id=file.queue_id,
+        queue_offset=offset,
         expected=None if before is None or behind else f"behind {before}",
-        found=str(unit.physical_offset),
+        found=str(place),
     )
 
 
@@ -182,7 +160,6 @@ class CrossJudge:
         """
         self._store, self._surveys, self._deep = store, surveys, deep
         self._index_begin = index_begin or 0
-        self._state = _dispatch_state(store, surveys, elsewhere)
         self._kept = capped_findings(MERGED_ROWS * limit)
         self.suppressed = self._kept.suppressed
         self.unread: list[Finding] = []  # ST-IO
@@ -190,7 +167,9 @@ class CrossJudge:
         self.edge_times: dict[tuple[int, int], Stamp] = {}  # of index entries: see IndexResult
         self._wrong_times: list[WrongTime] = []
         self._misnamed: list[Misnamed] = []
-        self.missing_units = MissingUnits(store, self._state)
+        self.missing_units = MissingUnits(
+            store, surveys, _checkpoint_time(store, "logics_msg_timestamp"), elsewhere=elsewhere
+        )
         self._missing_entries = MissingEntries()
         self.dangling = DanglingJudge(self.missing_units, whole_log=not _is_loose(store))
         self._shifts = capped_shifts(_MOST_RUNS)
@@ -203,34 +182,36 @@ class CrossJudge:
 
     def take(self, result: SplitResult) -> None:
         """Take the next split's result."""
-        self.take_pointers(result.units, result.entries, result.timer)
+        for joined in result.joined:
+            self.take_joined(joined)
         self._unindexed = joined_unindexed(self._unindexed, result.unindexed)
         self._before_index = joined_unindexed(self._before_index, result.before_index)
         if result.before_index is not None:
             self._begins_amid = result.split.segment.end > self._index_begin
-        if result.chain is not None:
-            self._take_chain(result.chain)
+        if (chain := result.chain) is not None:
+            self._take_found(chain)
+            chain.findings = []
+            self._chains.append(chain)
 
-    def take_pointers(
-        self, units: UnitResult | None = None, entries: IndexResult | None = None, timer: TimerResult | None = None
-    ) -> None:
+    def take_joined(self, joined: Joined) -> None:
         """Take what points into the next split, or outside of all splits."""
-        for result in (units, entries, timer):
-            if result is not None:
-                self._kept.extend(result.findings)
-                self.dangling.take(result.dangling)
-                self.unread += result.unread
-                self.suppressed.update(result.suppressed)
-        if units is not None:
-            self.joined_units += units.joined
-            self._shifts.extend(units.shifts)
-            self.missing_units.take(units)
-            self._misnamed += units.misnamed
-        if entries is not None:
-            self.joined_entries += entries.joined
-            self.edge_times.update(entries.edge_times)
-            self._wrong_times += entries.wrong_times
-            self._missing_entries.take(entries)
+        self._take_found(joined)
+        self.dangling.take(joined.dangling)
+        if isinstance(joined, UnitResult):
+            self.joined_units += joined.joined
+            self._shifts.extend(joined.shifts)
+            self.missing_units.take(joined)
+            self._misnamed += joined.misnamed
+        elif isinstance(joined, IndexResult):
+            self.joined_entries += joined.joined
+            self.edge_times.update(joined.edge_times)
+            self._wrong_times += joined.wrong_times
+            self._missing_entries.take(joined)
+
+    def _take_found(self, found: Found) -> None:
+        self._kept.extend(found.findings)
+        self.suppressed.update(found.suppressed)
+        self.unread += found.unread
 
     def _without_index(self) -> Iterator[Finding]:
         """Yield IX-FIRST and IX-NONE.
@@ -272,13 +253,6 @@ class CrossJudge:
             timestamp=timestamp,
         )
 
-    def _take_chain(self, chain: ChainEnds) -> None:
-        self.suppressed.update(chain.suppressed)
-        self._kept.extend(chain.findings)
-        self.unread += chain.unread
-        chain.findings = []
-        self._chains.append(chain)
-
     # --- at the end of the log ------------------------------------------------------------------
 
     def finish(self, log: Sequence[Finding], summary: LogSummary) -> list[Finding]:
@@ -291,7 +265,7 @@ class CrossJudge:
         self._kept.extend(_shift_findings(self._shifts.rows))
         self._kept.extend(self._missing_entries.findings())
         self._kept.extend(self._without_index())
-        self._kept.extend(join_chains(self._chains, unclean=self._state.unclean))
+        self._kept.extend(join_chains(self._chains, unclean=bool(self._store.of_kind("abort"))))
         self._take_surveys()
         return self._without_followers(log, summary)
 
@@ -378,48 +352,6 @@ def _continues(last: Shift, shift: Shift) -> bool:
 
 
 # --- the store --------------------------------------------------------------------------------------
-
-
-def _dispatch_state(store: Store, surveys: Sequence[QueueSurvey], elsewhere: bool) -> DispatchState:
-    return DispatchState(
-        frozenset(survey.topic for survey in surveys if survey.units),
-        _reaches(surveys),
-        # Where no queue has a unit, queues were lost, and no topic was deleted.
-        _known_topics(store, none_left=not any(survey.units for survey in surveys)),
-        unclean=bool(store.of_kind("abort")),
-        dispatched_to=_dispatched_to(store),
-        elsewhere=elsewhere,
-    )
-
-
-def _reaches(surveys: Iterable[QueueSurvey]) -> dict[tuple[str, int], tuple[int, int]]:
-    """Return the physical offsets of the first unit in the log and of the last one, by queue."""
-    reaches: dict[tuple[str, int], tuple[int, int]] = {}
-    for survey in surveys:
-        first, last = survey.first_physical_offset, survey.last_physical_offset
-        if first is not None and last is not None:
-            before = reaches.get(survey.name, (first, last))  # a topic may have had both types of queue
-            reaches[survey.name] = min(first, before[0]), max(last, before[1])
-    return reaches
-
-
-def _known_topics(store: Store, *, none_left: bool) -> frozenset[str] | None:
-    """Return the topics that the broker knows, None where that cannot be known.
-
-    With the configuration unreadable, gone, or in a RocksDB that was not read, none is known: a topic without a unit
-    may have been deleted. `none_left`: no topic has a unit.
-    """
-    if store.hides("config", TOPICS) or TOPICS in gone_config(store):
-        return frozenset()
-    topics = read_config(store, TOPICS)
-    if topics is not None:  # without a copy that can be read: none
-        return frozenset(topics.table("topicConfigTable"))
-    return frozenset() if unread_databases(store, CONFIG) and not none_left else None
-
-
-def _dispatched_to(store: Store) -> int:
-    """Return the store time in ms up to which the checkpoint says that units were flushed; 0 if it does not."""
-    return _checkpoint_time(store, "logics_msg_timestamp")
 
 
 def _index_proof(store: Store) -> str:

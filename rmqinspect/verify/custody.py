@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from threading import Event, Lock
-from typing import NamedTuple, TypeVar
+from typing import Annotated, TypeVar
 
+from rmqinspect.document import Part, means
 from rmqinspect.errors import Unreadable
 from rmqinspect.store.directory import find_place
 from rmqinspect.store.model import Segment, Store, StoreFile
@@ -25,6 +26,7 @@ from rmqinspect.system.filesystem import Files, files_below, isfile
 from rmqinspect.system.uri import basename, is_remote, shown
 from rmqinspect.text import group_digits, name_text
 from rmqinspect.times import format_nanos
+from rmqinspect.verify.findings import moment
 
 ALGORITHM = "sha256"
 
@@ -55,12 +57,46 @@ class Inventory:
     is_remote: bool = False  # an object store: it has no empty folders
 
 
-class Difference(NamedTuple):
+class CustodyFile(Part, frozen=True):
+    """A file of the evidence."""
+
+    file: Annotated[str, means("name relative to the store")]
+    size: Annotated[int, means("bytes")]
+    mtime: Annotated[str, means("modification time, ISO 8601 in UTC with nanoseconds")]
+    sha256: Annotated[
+        str | None,
+        means(
+            "SHA-256 of the content, 64 hex digits; null without `--hash`, or if the file could not be read to its end"
+        ),
+    ]
+
+
+class CustodyOther(Part, frozen=True):
+    """An entry of the evidence that is no regular file."""
+
+    file: Annotated[str, means("name relative to the store; the name of a folder ends in `/`")]
+    what: Annotated[str, means("`an empty folder`, `a link to …`, `neither a folder nor a regular file`")]
+
+
+class CustodyChange(Part, frozen=True, order=True):
     """A file that differs."""
 
-    name: str
-    kind: str  # added, gone, changed
-    what: str
+    file: Annotated[str, means("name relative to the store")]
+    kind: Annotated[str, means("`added`, `gone` or `changed`")]
+    what: Annotated[str, means("what differs: size, time, or a different file under the same name")]
+
+
+class ReportedCustody(Part, frozen=True):
+    """The files, and what changed during the run."""
+
+    algorithm: Annotated[
+        str | None, means("`sha256`; null without `--hash`: nothing was hashed, and changes were not detected")
+    ]
+    files: Annotated[list[CustodyFile], means("by name")]
+    others: Annotated[list[CustodyOther], means("entries that are not regular files")]
+    changed: Annotated[
+        list[CustodyChange], means("files that changed during the run; if there are any, the report is incomplete")
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +106,7 @@ class Custody:
     inventory: Inventory  # before the first byte was read
     digests: Mapping[str, str] = field(default_factory=dict)  # hex by name, those that were finished
     algorithm: str | None = None  # None: neither digests nor changes were asked for
-    changed: Sequence[Difference] = ()  # during the run
+    changed: Sequence[CustodyChange] = ()  # during the run
     unread: Sequence[str] = ()  # one line each
 
     @property
@@ -82,6 +118,18 @@ class Custody:
     def undigested(self) -> int:
         """How many files have no digest though one was asked for."""
         return len(self.inventory.exhibits) - len(self.digests) if self.algorithm else 0
+
+    def document(self) -> ReportedCustody:
+        """Return the object of the report."""
+        return ReportedCustody(
+            algorithm=self.algorithm,
+            files=[
+                CustodyFile(name, exhibit.file.size, format_nanos(exhibit.mtime_ns), self.digests.get(name))
+                for name, exhibit in self.inventory.exhibits.items()
+            ],
+            others=[CustodyOther(name, what) for name, what in self.inventory.others.items()],
+            changed=list(self.changed),
+        )
 
 
 class Watch:
@@ -260,7 +308,7 @@ class Digests:
 # --- what is different ------------------------------------------------------------------------------------
 
 
-def _changes(before: Inventory, after: Inventory) -> list[Difference]:
+def _changes(before: Inventory, after: Inventory) -> list[CustodyChange]:
     """Return what differs between two inventories of one run."""
     found = _named_differently(before.exhibits, after.exhibits, before.others, after.others)
     for name in before.exhibits.keys() & after.exhibits.keys():
@@ -270,92 +318,94 @@ def _changes(before: Inventory, after: Inventory) -> list[Difference]:
         elif was.mtime_ns != now.mtime_ns:
             found.append(_rewritten(name, format_nanos(was.mtime_ns), format_nanos(now.mtime_ns)))
         elif was.inode != now.inode:
-            found.append(Difference(name, "changed", "another file under the same name"))
+            found.append(CustodyChange(name, "changed", "another file under the same name"))
     return sorted(found)
 
 
 def _named_differently(
     files_before: Iterable[str], files_after: Iterable[str], before: Mapping[str, str], after: Mapping[str, str]
-) -> list[Difference]:
+) -> list[CustodyChange]:
     """Return which names came and went, of files and of everything else."""
     was, now = {*files_before, *before}, {*files_after, *after}
     came, went = sorted(now - was), sorted(was - now)
     # A folder that became empty, or is no longer empty, did not come or go: the files in it did.
     came = [name for name in came if not (after.get(name) == _EMPTY and _any_below(name, went))]
     went = [name for name in went if not (before.get(name) == _EMPTY and _any_below(name, came))]
-    found = [Difference(name, "added", "was not there") for name in came]
-    found += [Difference(name, "gone", "is not there any more") for name in went]
+    found = [CustodyChange(name, "added", "was not there") for name in came]
+    found += [CustodyChange(name, "gone", "is not there any more") for name in went]
     for name in was & now:
         if before.get(name) != after.get(name):
             what = f"{after.get(name, 'a file')}, was {before.get(name, 'a file')}"
-            found.append(Difference(name, "changed", what))
+            found.append(CustodyChange(name, "changed", what))
     return found
-
-
-def _without_empty(others: Mapping[str, str]) -> dict[str, str]:
-    return {name: what for name, what in others.items() if what != _EMPTY}
 
 
 def _any_below(folder: str, names: Iterable[str]) -> bool:
     return any(name.startswith(folder) for name in names)
 
 
-def _resized(name: str, was: int, now: int) -> Difference:
-    return Difference(name, "changed", f"{group_digits(now)} bytes, was {group_digits(was)}")
+def _resized(name: str, was: int, now: int) -> CustodyChange:
+    return CustodyChange(name, "changed", f"{group_digits(now)} bytes, was {group_digits(was)}")
 
 
-def _rewritten(name: str, was: str, now: str) -> Difference:
-    return Difference(name, "changed", f"written {now}, before that {was}")
+def _rewritten(name: str, was: str, now: str) -> CustodyChange:
+    return CustodyChange(name, "changed", f"written {now}, before that {was}")
 
 
-# --- against what was recorded ----------------------------------------------------------------------------
+class _FileList(Part, frozen=True):
+    files: list[CustodyFile]
+    others: list[CustodyOther]
 
 
-class Recorded(NamedTuple):
-    """A file in a report."""
+class _End(Part, frozen=True):
+    ended: str
 
-    size: int
-    mtime: str
-    digest: str | None
+    def __post_init__(self) -> None:
+        moment(self.ended, "ended")
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    """The files of an earlier report; `report.read_record` reads it."""
+class Record(Part, frozen=True):
+    """The part of a report that `--against` compares: reports without the fields of the screen have it, too."""
 
-    moment: str  # ISO 8601, when that run ended
-    files: dict[str, Recorded]
-    others: dict[str, str]
+    custody: _FileList
+    run: _End
+
+    @property
+    def files(self) -> dict[str, CustodyFile]:
+        """The files by name."""
+        return {file.file: file for file in self.custody.files}
 
     @property
     def undigested(self) -> int:
         """How many files have no digest: their content cannot be compared."""
-        return sum(file.digest is None for file in self.files.values())
+        return sum(file.sha256 is None for file in self.custody.files)
 
     def comparable(self, inventory: Inventory) -> list[str]:
         """Return the names of the files that only a digest can distinguish from those of the record."""
-        exhibits = inventory.exhibits
-        both = [name for name in exhibits if name in self.files]
-        return [n for n in both if self.files[n].digest and self.files[n].size == exhibits[n].file.size]
+        exhibits, files = inventory.exhibits, self.files
+        both = [name for name in exhibits if name in files]
+        return [name for name in both if files[name].sha256 and files[name].size == exhibits[name].file.size]
 
     def touched(self, inventory: Inventory) -> int:
         """Return how many files have another modification time than in the record."""
-        both = self.files.keys() & inventory.exhibits.keys()
-        return sum(self.files[name].mtime != format_nanos(inventory.exhibits[name].mtime_ns) for name in both)
+        files, exhibits = self.files, inventory.exhibits
+        both = files.keys() & exhibits.keys()
+        return sum(files[name].mtime != format_nanos(exhibits[name].mtime_ns) for name in both)
 
-    def differences(self, now: Custody) -> list[Difference]:
+    def differences(self, now: Custody) -> list[CustodyChange]:
         """Return the differences in names, sizes and digests, and in times where there is no digest."""
-        exhibits, others = now.inventory.exhibits, (self.others, now.inventory.others)
+        files, exhibits = self.files, now.inventory.exhibits
+        others = [{other.file: other.what for other in self.custody.others}, now.inventory.others]
         if now.inventory.is_remote:
-            others = _without_empty(self.others), _without_empty(now.inventory.others)
-        found = _named_differently(self.files, exhibits, *others)
-        for name in self.files.keys() & exhibits.keys():
-            was, exhibit = self.files[name], exhibits[name]
+            others = [{name: what for name, what in some.items() if what != _EMPTY} for some in others]
+        found = _named_differently(files, exhibits, *others)
+        for name in files.keys() & exhibits.keys():
+            was, exhibit = files[name], exhibits[name]
             digest, mtime = now.digests.get(name), format_nanos(exhibit.mtime_ns)
             if was.size != exhibit.file.size:
                 found.append(_resized(name, was.size, exhibit.file.size))
-            elif was.digest is None and was.mtime != mtime:
+            elif was.sha256 is None and was.mtime != mtime:
                 found.append(_rewritten(name, was.mtime, mtime))
-            elif was.digest and digest and was.digest != digest:
-                found.append(Difference(name, "changed", f"{ALGORITHM} {digest}, was {was.digest}"))
+            elif was.sha256 and digest and was.sha256 != digest:
+                found.append(CustodyChange(name, "changed", f"{ALGORITHM} {digest}, was {was.sha256}"))
         return sorted(found)

@@ -165,26 +165,37 @@ def check_checkpoint(
     used = checkpoint.Checkpoint.sizeof()
     # The broker writes the times of its records at each stop, and every minute.
     if file.size and not any(raw) and last_timestamp is not None:
-        yield Finding(
-            "ST-CHECKPOINT",
-            "the checkpoint is all zeros: startup after an unclean shutdown scans the log as without one",
-            file=file.name,
-            offset=0,
-            length=len(raw),
-            expected="times of the newest records",
-            found="zeros",
-        )
+        what = "the checkpoint is all zeros: startup after an unclean shutdown scans the log as without one"
+        yield _of_checkpoint(file, what, 0, len(raw), "times of the newest records", "zeros")
         return
     yield from _check_rest(file, raw[used:], used)
     if last_timestamp is not None or store.given == "store":  # else the log was not given
         # The broker maps the file to its full length: missing bytes read as zeros.
         fields = parse(checkpoint.Checkpoint, raw[:used].ljust(used, b"\0"), lambda: file.name)
-        offset = 0
         for part in checkpoint.Checkpoint.subcons:
-            yield from _check_field(file, part.name, int(fields[part.name]), offset, last_timestamp, log_end)
-            offset += part.sizeof()
+            yield from _check_field(file, part.name, int(fields[part.name]), last_timestamp, log_end)
         if store.given == "store" and not store.of_kind("abort"):
             yield from _check_age(file, fields, {_QUEUED: queued, _INDEXED: _full_index(store)})
+
+
+def _of_checkpoint(
+    file: StoreFile, what: str, offset: int, length: int, expected: str, found: str, severity: str = ""
+) -> Finding:
+    return Finding(
+        "ST-CHECKPOINT",
+        what,
+        severity=severity,
+        file=file.name,
+        offset=offset,
+        length=length,
+        expected=expected,
+        found=found,
+    )
+
+
+def _place_of(name: str) -> tuple[int, int]:
+    """Return offset and length of a field of the checkpoint."""
+    return place_of(checkpoint.Checkpoint, name), getattr(checkpoint.Checkpoint, name).sizeof()
 
 
 def _check_age(file: StoreFile, fields: Container, known: Mapping[str, int | None]) -> Iterator[Finding]:
@@ -196,20 +207,18 @@ def _check_age(file: StoreFile, fields: Container, known: Mapping[str, int | Non
     Source: ConsumeQueue#putMessagePositionInfoWrapper, IndexService#flush, DefaultMessageStore#shutdown.
     """
     for name, newest in known.items():
-        offset, size = place_of(checkpoint.Checkpoint, name), getattr(checkpoint.Checkpoint, name).sizeof()
+        offset, size = _place_of(name)
         value = int(fields[name])
-        if newest is None or not 0 < value < newest - _CHECKPOINT_SKEW_MS or offset + size > file.size:
-            continue
-        yield Finding(
-            "ST-CHECKPOINT",
-            f"a time is older than a stop in order leaves it: {name}; the checkpoint is of another time or store, or "
-            "the file abort was removed",
-            file=file.name,
-            offset=offset,
-            length=size,
-            expected=f"at least {time_words(newest)}",
-            found=time_words(value),
-        )
+        if newest is not None and 0 < value < newest - _CHECKPOINT_SKEW_MS and offset + size <= file.size:
+            yield _of_checkpoint(
+                file,
+                f"a time is older than a stop in order leaves it: {name}; the checkpoint is of another time or store, "
+                "or the file abort was removed",
+                offset,
+                size,
+                f"at least {time_words(newest)}",
+                time_words(value),
+            )
 
 
 def _full_index(store: Store) -> int | None:
@@ -236,9 +245,7 @@ def _check_length(file: StoreFile) -> Iterator[Finding]:
     )
 
 
-def _check_field(
-    file: StoreFile, name: str, value: int, offset: int, last_timestamp: int | None, log_end: int
-) -> Iterator[Finding]:
+def _check_field(file: StoreFile, name: str, value: int, last_timestamp: int | None, log_end: int) -> Iterator[Finding]:
     """Yield ST-CHECKPOINT for a field that is negative or ahead of the log."""
     is_time = name in checkpoint.TIMESTAMP_FIELDS
     limit = log_end
@@ -258,15 +265,13 @@ def _check_field(
     else:
         what = f"{noun} is past the end of the log: {name}"
     newest = "no record" if last_timestamp is None else time_words(last_timestamp)
-    yield Finding(
-        "ST-CHECKPOINT",
+    yield _of_checkpoint(
+        file,
         what,
+        *_place_of(name),
+        f"at most {newest if is_time else log_end}",
+        time_words(value) if is_time else str(value),
         severity="error" if last_timestamp is None and value > 0 else "",
-        file=file.name,
-        offset=offset,
-        length=getattr(checkpoint.Checkpoint, name).sizeof(),
-        expected=f"at most {newest if is_time else log_end}",
-        found=time_words(value) if is_time else str(value),
     )
 
 
@@ -274,17 +279,10 @@ def _check_rest(file: StoreFile, raw: bytes, start: int) -> Iterator[Finding]:
     """Yield ST-CHECKPOINT for bytes that all known versions leave zero: a later version may use them."""
     rest = raw.rstrip(b"\0")
     if rest:
-        first = start + len(rest) - len(rest.lstrip(b"\0"))
-        yield Finding(
-            "ST-CHECKPOINT",
-            "nonzero bytes after the last known field: written by a later version, or damaged",
-            severity="info",
-            file=file.name,
-            offset=first,
-            length=start + len(rest) - first,
-            expected="zeros",
-            found=f"bytes {raw[first - start : first - start + 8].hex(' ')}",
-        )
+        first = len(rest) - len(rest.lstrip(b"\0"))
+        what = "nonzero bytes after the last known field: written by a later version, or damaged"
+        found = f"bytes {raw[first : first + 8].hex(' ')}"
+        yield _of_checkpoint(file, what, start + first, len(rest) - first, "zeros", found, severity="info")
 
 
 def list_unchecked(store: Store, level: str) -> Iterator[Finding]:

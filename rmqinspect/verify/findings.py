@@ -1,21 +1,29 @@
-"""Findings: what a check reports. Neighbours are merged, so ten million of one kind are one row."""
+"""Findings: what a check reports, and the table of them.
+
+Neighbours are merged, so ten million of one kind are one row. A finding may quote any value: the byte of a flipped bit,
+a key that no record has, a host. With `verify --redact` its place stays, and what its code says about all findings of
+its kind.
+"""
 
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Annotated, Literal, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
+import pyarrow as pa
 
 from rmqinspect.commands import choose_parts, fill_command, placeholders
 from rmqinspect.document import Part, means
 from rmqinspect.errors import Unreadable
-from rmqinspect.store.model import Store
+from rmqinspect.store.model import Segment, Store
 from rmqinspect.system.uri import is_remote
 from rmqinspect.tables.capped_list import CappedList
+from rmqinspect.tables.redact import Redaction
+from rmqinspect.tables.table import column
 from rmqinspect.times import format_millis
 from rmqinspect.verify.codes import BY_CODE, NEVER_CAPPED, fill_do
 
@@ -67,14 +75,25 @@ class LogPlace(TypedDict):
     physical_offset: int
 
 
+def place_in(segment: Segment | None, physical_offset: int) -> LogPlace:
+    """Return where a physical offset is in a segment; without a file if there is none."""
+    if segment is None:
+        return LogPlace(file=None, offset=None, physical_offset=physical_offset)
+    return LogPlace(file=segment.name, offset=physical_offset - segment.base, physical_offset=physical_offset)
+
+
 def place_in_log(store: Store, physical_offset: int) -> LogPlace:
     """Return where a physical offset is; without a file if no segment has it."""
-    segment = store.segment_at(physical_offset)
-    return LogPlace(
-        file=segment.name if segment else None,
-        offset=physical_offset - segment.base if segment else None,
-        physical_offset=physical_offset,
-    )
+    return place_in(store.segment_at(physical_offset), physical_offset)
+
+
+@dataclass(slots=True, kw_only=True)
+class Found:
+    """What one part of a store shows."""
+
+    findings: list[Finding] = field(default_factory=list)
+    suppressed: Counter[str] = field(default_factory=Counter)  # findings over the limit, by code
+    unread: list[Finding] = field(default_factory=list)  # ST-IO: what could not be read
 
 
 # Rows that the judges of the whole log keep for each row shown: many are merged into few.
@@ -176,8 +195,8 @@ class Findings:
         self.severities[finding.severity] += finding.count
         last = self.rows[-1] if self.rows else None
         if last is not None and _continues(last, finding):
-            number = last.count + finding.count
-            self.rows[-1] = replace(last, count=number, counted=False, length=_span(last, finding))
+            length = None if last.length is None or finding.length is None else last.length + finding.length
+            self.rows[-1] = replace(last, count=last.count + finding.count, counted=False, length=length)
         elif finding.code in NEVER_CAPPED:
             self.rows.append(finding)
         else:
@@ -216,18 +235,17 @@ def next_command(finding: Finding, store: str) -> str | None:
         "at": finding.physical_offset,
         "topic": finding.topic,
         "queue": finding.queue_id,
-        "file": _path(finding.file, store) if finding.file and not finding.absent else None,
+        "file": None,
     }
+    if finding.file and not finding.absent:
+        # A store may be this one file.
+        own = f"/{store}".endswith(f"/{finding.file}")
+        values["file"] = store if own else posixpath.join(store, finding.file)
     known = {name: value for name, value in values.items() if value is not None}
     template = choose_parts(template, {"store", *known})
     if not placeholders(template) <= {"store", *known} or (template.startswith("ls ") and is_remote(store)):
         return None
     return fill_command(template, [store], **known)
-
-
-def _path(file: str, store: str) -> str:
-    """Return the path of a file of the store, or of a store that is this one file."""
-    return store if f"/{store}".endswith(f"/{file}") else posixpath.join(store, file)
 
 
 def what_to_do(finding: Finding) -> str | None:
@@ -251,5 +269,53 @@ def _words(finding: Finding) -> str:
     return _NUMBER.sub("", finding.message.partition(";")[0])
 
 
-def _span(last: Finding, finding: Finding) -> int | None:
-    return None if last.length is None or finding.length is None else last.length + finding.length
+SCHEMA = pa.schema(
+    [
+        column("code", pa.string(), "stable id; `rmqinspect verify --list-checks` has them all"),
+        column("severity", pa.string(), "error, warning, info"),
+        column("file", pa.string(), "relative to the store"),
+        column("offset", pa.int64(), "position in that file"),
+        column("length", pa.int64(), "bytes concerned"),
+        column("physical_offset", pa.int64(), "commit-log offset where it applies"),
+        column("topic", pa.string(), "topic of the record concerned"),
+        column("queue_id", pa.int32(), "its queue"),
+        column("queue_offset", pa.int64(), "its logical offset in the queue"),
+        column("count", pa.int64(), "1, or how many alike were folded into this row"),
+        column("expected", pa.string(), "what should be there, short"),
+        column("found", pa.string(), "what is there, short"),
+        column("message", pa.string(), "what it is and why it matters"),
+        column("broker_effect", pa.string(), "what the next start does there, and what a client gets if it stays"),
+        column("next", pa.string(), "the command to run next"),
+        column("do", pa.string(), "what a person has to do, null if nothing"),
+    ]
+)
+
+
+def row_batches(rows: Iterable[FindingRow]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the table, from a run or from its report."""
+    if columns := [row.columns() for row in rows]:
+        yield pa.RecordBatch.from_pylist(columns, schema=SCHEMA)
+
+
+# They quote names of files and errors of the system only.
+_QUOTE_NOTHING = frozenset({"ST-IO", "ST-UNCHECKED"})
+
+
+def redact_findings(rows: Iterable[Finding], redaction: Redaction) -> list[Finding]:
+    """Return masked findings. Only of a finished run: its parts are computed from what findings quote."""
+    return [replace(row, **_masked(row, redaction)) for row in rows]
+
+
+def redact_rows(rows: Iterable[FindingRow], redaction: Redaction) -> list[FindingRow]:
+    """Return masked findings of a report."""
+    return [msgspec.structs.replace(row, **_masked(row, redaction)) for row in rows]
+
+
+def _masked(finding: Finding | FindingRow, redaction: Redaction) -> dict[str, Any]:
+    """Return the fields that are replaced, with their values."""
+    keys = " ".join(filter(None, map(redaction.one_key, (finding.keys or "").split(" ")))) or None
+    if finding.code in _QUOTE_NOTHING:
+        return {"keys": keys}
+    # A report may have codes of a later version.
+    rule = BY_CODE[finding.code].rule if finding.code in BY_CODE else "hidden by --redact"
+    return {"message": rule, "counted": False, "expected": None, "found": None, "keys": keys}

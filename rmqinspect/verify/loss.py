@@ -25,38 +25,40 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from rmqinspect.broker.config_gone import TOPICS, gone_config
+from rmqinspect.config.json_files import read_config
+from rmqinspect.rocksdb.databases import CONFIG, unread_databases
 from rmqinspect.store.model import Store
 from rmqinspect.text import count, describe_duration
 from rmqinspect.topics import LMQ_PREFIX
 from rmqinspect.verify.codes import GAPS
-from rmqinspect.verify.commitlog.whole_log import LogSummary
-from rmqinspect.verify.consumequeue.join import Missing, UnitResult, capped_missing
 from rmqinspect.verify.findings import Finding, place_in_log
-from rmqinspect.verify.index.join import IndexResult, MissingKeys
+from rmqinspect.verify.index_join import ENTRIES, IndexResult, MissingKeys
+from rmqinspect.verify.plan import QueueName
 from rmqinspect.verify.pointers import INSIDE, OUTSIDE, Dangling, capped_dangling
-from rmqinspect.verify.survey import QueueName
+from rmqinspect.verify.queue_join import UNITS, Missing, UnitResult, capped_missing
+from rmqinspect.verify.queue_survey import QueueSurvey
+from rmqinspect.verify.timer_survey import TIMERS
+from rmqinspect.verify.whole_log import LogSummary
 
 _MOST_RUNS = 100_000  # over all splits; overflow is merged
-
-
-@dataclass(frozen=True, slots=True)
-class DispatchState:
-    """How far the queues can be trusted to be complete."""
-
-    topics_with_units: frozenset[str] = frozenset()
-    reaches: Mapping[QueueName, tuple[int, int]] = field(default_factory=dict)  # `_at_ends`
-    topics: frozenset[str] | None = None  # of topics.json; None: not known
-    unclean: bool = False  # the broker was killed, or runs
-    dispatched_to: int = 0  # store time in ms up to which the checkpoint says that units were flushed
-    elsewhere: bool = False  # newer units may be in RocksDB, which was not read
 
 
 class MissingUnits:
     """The records of all splits that are entitled to a queue unit and have none."""
 
-    def __init__(self, store: Store, state: DispatchState) -> None:
+    def __init__(self, store: Store, surveys: Sequence[QueueSurvey], dispatched_to: int, *, elsewhere: bool) -> None:
+        """`dispatched_to`: store time in ms up to which the checkpoint says that units were flushed.
+
+        `elsewhere`: newer units may be in RocksDB, which was not read.
+        """
         self.behind: Counter[tuple[str, int]] = Counter()  # messages not dispatched yet, by queue
-        self._store, self._state = store, state
+        self._store, self._dispatched_to, self._elsewhere = store, dispatched_to, elsewhere
+        self._unclean = bool(store.of_kind("abort"))  # the broker was killed, or runs
+        self._topics_with_units = frozenset(survey.topic for survey in surveys if survey.units)
+        self._reaches = _reaches(surveys)
+        # Where no queue has a unit, queues were lost, and no topic was deleted.
+        self._topics = _known_topics(store, none_left=not self._topics_with_units)
         self._reported = capped_missing(_MOST_RUNS)
         self._runs: list[Missing] = []
         self._of_queue: dict[tuple[str, int], list[Missing]] = defaultdict(list)  # by queue offset
@@ -88,8 +90,8 @@ class MissingUnits:
 
         Where units reach as far as the checkpoint says, none is lost, whatever the clock did since.
         """
-        reached = max(run.first_timestamp, self.last_timestamp) >= self._state.dispatched_to
-        return not sees_end or self._state.elsewhere or (self._state.unclean and reached)
+        reached = max(run.first_timestamp, self.last_timestamp) >= self._dispatched_to
+        return not sees_end or self._elsewhere or (self._unclean and reached)
 
     def _is_deleted(self, run: Missing, restarts: Mapping[tuple[str, int], int]) -> bool:
         """Whether a run is of a deleted topic: not in topics.json, and no unit of it is left.
@@ -98,14 +100,14 @@ class MissingUnits:
         """
         if run.low < restarts.get((run.topic, run.queue_id), 0):
             return True
-        topics = self._state.topics
+        topics = self._topics
         if topics is None or run.topic in topics or run.topic.startswith(LMQ_PREFIX):
             return False  # light queues are not in topics.json
-        return run.topic not in self._state.topics_with_units
+        return run.topic not in self._topics_with_units
 
     def findings(self, *, sees_end: bool, deep: bool) -> Iterator[Finding]:
         """Yield CQ-MISSING by physical offset, then CQ-BEHIND."""
-        may_have_units = not sees_end or self._state.elsewhere  # the newest: whether they have was not seen
+        may_have_units = not sees_end or self._elsewhere  # the newest: whether they have was not seen
         behind = [] if may_have_units else [run for run in self._runs if run.newest]
         lost = [run for run in self._runs if not run.newest]
         for runs in ([run] for run in lost) if deep else self._at_ends(lost):
@@ -124,13 +126,13 @@ class MissingUnits:
     def _at_ends(self, runs: Iterable[Missing]) -> Iterable[list[Missing]]:
         """Return, by queue, the runs before its first unit and behind its last one; all of a queue without units.
 
-        By physical offset, which a shift of the units does not change. `DispatchState.reaches` has that of the
+        By physical offset, which a shift of the units does not change. `_reaches` has that of the
         first unit that points into the log, and of the last one.
         """
         ends: dict[QueueName, list[Missing]] = {}
         for run in runs:
             name = run.topic, run.queue_id
-            first, last = self._state.reaches.get(name, (run.low, run.low - 1))
+            first, last = self._reaches.get(name, (run.low, run.low - 1))
             if run.low > last or run.high < first:
                 ends.setdefault(name, []).append(run)
         return ends.values()
@@ -141,7 +143,7 @@ class MissingUnits:
         what = "the record has no unit in its queue: consumers do not receive it"
         if records > 1:
             what = f"{records} records of the queue have no unit: consumers do not receive them"
-        if (first.topic, first.queue_id) not in self._state.reaches:
+        if (first.topic, first.queue_id) not in self._reaches:
             what += "; the queue is empty or gone"
         return Finding(
             "CQ-MISSING",
@@ -177,6 +179,31 @@ class MissingUnits:
                 break
             found += max(0, min(end, run.queue_offset + run.messages) - max(pointer.row, run.queue_offset))
         return found
+
+
+def _reaches(surveys: Iterable[QueueSurvey]) -> dict[QueueName, tuple[int, int]]:
+    """Return the physical offsets of the first unit in the log and of the last one, by queue."""
+    reaches: dict[QueueName, tuple[int, int]] = {}
+    for survey in surveys:
+        first, last = survey.first_physical_offset, survey.last_physical_offset
+        if first is not None and last is not None:
+            before = reaches.get(survey.name, (first, last))  # a topic may have had both types of queue
+            reaches[survey.name] = min(first, before[0]), max(last, before[1])
+    return reaches
+
+
+def _known_topics(store: Store, *, none_left: bool) -> frozenset[str] | None:
+    """Return the topics that the broker knows, None where that cannot be known.
+
+    With the configuration unreadable, gone, or in a RocksDB that was not read, none is known: a topic without a unit
+    may have been deleted. `none_left`: no topic has a unit.
+    """
+    if store.hides("config", TOPICS) or TOPICS in gone_config(store):
+        return frozenset()
+    topics = read_config(store, TOPICS)
+    if topics is not None:  # without a copy that can be read: none
+        return frozenset(topics.table("topicConfigTable"))
+    return frozenset() if unread_databases(store, CONFIG) and not none_left else None
 
 
 def _some_ranges(runs: Sequence[Missing]) -> str:
@@ -233,9 +260,7 @@ class MissingEntries:
             yield replace(run.finding, message=what, count=run.keys, counted=run.keys > 1)
 
 
-_DANGLING = {"unit": "CQ-DANGLING", "entry": "IX-DANGLING", "timer": "TM-CHAIN"}
-_BEYOND = {"unit": "CQ-BEYOND", "entry": "IX-BEYOND", "timer": "TM-BEYOND"}
-_NOUNS = {"unit": "the unit", "entry": "the index entry", "timer": "the timer unit"}
+_KINDS = {kind.name: kind for kind in (UNITS, ENTRIES, TIMERS)}
 _NAMED_TOPICS = 3
 _MOST_ROWS = 100_000  # over all splits; overflow is merged
 _FAR = 1 << 40  # bytes past the log's end: no messages were ever there
@@ -303,8 +328,9 @@ class DanglingJudge:
         return self._whole_log or (row.where != OUTSIDE and summary.end is not None and row.low < summary.end)
 
     def _judge(self, row: Dangling, log_end: int | None) -> Finding:
+        kind = _KINDS[row.kind]
         beyond = log_end is not None and row.low >= log_end and row.where != INSIDE
-        points = f"{_NOUNS[row.kind]} points {'past the end of the log' if beyond else 'where no record starts'}"
+        points = f"{kind.noun} points {'past the end of the log' if beyond else 'where no record starts'}"
         # Rows are merged later, so the message states no count.
         what, expected = points, "the start of a record"
         if beyond:
@@ -314,7 +340,7 @@ class DanglingJudge:
         elif beyond and log_end is not None:
             self._count_loss(row, log_end)
         return Finding(
-            (_BEYOND if beyond else _DANGLING)[row.kind],
+            kind.beyond if beyond else kind.dangling,
             what,
             file=row.file,
             offset=row.position,
@@ -347,26 +373,24 @@ class _GapSpans:
     """The findings that are gaps of the log, by physical offset."""
 
     def __init__(self, log: Sequence[Finding]) -> None:
-        self._spans = sorted(_gap_spans(log), key=lambda span: span[1])
-        self._starts = [start for _, start, _ in self._spans]
+        self._spans: list[tuple[int, int, int]] = []  # start, end, number of the finding
+        for at, finding in enumerate(log):
+            start = finding.physical_offset
+            if start is None:
+                continue
+            if finding.code in GAPS:
+                self._spans.append((start, start + (finding.length or 1), at))
+            elif finding.code == "CL-SIZE" and finding.expected is not None and finding.found is not None:
+                # The part that a segment cut short no longer has.
+                self._spans.append((start + int(finding.found), start + int(finding.expected), at))
+        self._spans.sort(key=lambda span: span[0])
+        self._starts = [start for start, _, _ in self._spans]
 
     def find(self, offset: int) -> int | None:
         """Return the number of the finding whose gap holds an offset."""
-        at = bisect_right(self._starts, offset) - 1
-        return self._spans[at][0] if at >= 0 and offset < self._spans[at][2] else None
-
-
-def _gap_spans(log: Sequence[Finding]) -> Iterator[tuple[int, int, int]]:
-    """Yield (number, start, end) of the findings that are gaps of the log."""
-    for at, finding in enumerate(log):
-        start = finding.physical_offset
-        if start is None:
-            continue
-        if finding.code in GAPS:
-            yield at, start, start + (finding.length or 1)
-        elif finding.code == "CL-SIZE" and finding.expected is not None and finding.found is not None:
-            # The part that a segment cut short no longer has.
-            yield at, start + int(finding.found), start + int(finding.expected)
+        before = bisect_right(self._starts, offset)
+        _, end, number = self._spans[before - 1] if before else (0, offset, 0)
+        return number if offset < end else None
 
 
 def _with_references(finding: Finding, rows: Sequence[Dangling]) -> Finding:

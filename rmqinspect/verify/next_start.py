@@ -1,14 +1,31 @@
-"""What the next start of a broker does to the store: the forecast, as far as other commands need it.
+"""The next start of a broker: what it does, the block `NEXT START` of the screen, `next_start` of the report.
 
 At level quick, and in `info`, nothing is read but what the start itself would read: what lies behind a new end of the
 log is not counted then.
 """
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import groupby
+from typing import Annotated, Any
 
-from rmqinspect.forecast.outcome import Forecast
+from rmqinspect.document import Part, means
+from rmqinspect.forecast.check import REASONS
+from rmqinspect.forecast.document import outcome_document
+from rmqinspect.forecast.outcome import (
+    Forecast,
+    Outcome,
+    Verdict,
+    already_lost,
+    consumer_words,
+    deleted_words,
+    healed_words,
+    outcome_words,
+    span_of,
+)
 from rmqinspect.forecast.versions import ForecastRequest, forecast
 from rmqinspect.store.model import Store
+from rmqinspect.text import count, group_digits
 from rmqinspect.verify.result import VerifyResult
 
 
@@ -24,3 +41,140 @@ def with_next_start(result: VerifyResult) -> VerifyResult:
     options = result.options
     request = ForecastRequest(options.broker_version, count_losses=options.level != "quick", jobs=options.jobs)
     return replace(result, next_start=next_start(result.store, request))
+
+
+# Codes of findings -> what is lost there before the start; units that lead nowhere are in `already_lost`.
+_LOST = (
+    (("CL-MAGIC", "CL-LENGTH", "CL-ZERO-INSIDE", "CL-TORN-TAIL"), "damaged place", "in the log"),
+    (("CL-CRC-BODY", "CL-CRC-RECORD"), "record", "with a wrong CRC"),
+)
+_WITHOUT_UNIT = ("CQ-MISSING", "CQ-BEHIND")  # codes of records that no unit leads to
+
+# --- the screen -------------------------------------------------------------------------------------
+
+
+def start_lines(found: Forecast, log_end: int | None, counts: Mapping[str, int] | None = None) -> list[str]:
+    """Return the lines of the block: the verdict, and why; where the releases differ, those of each.
+
+    Where another program wrote the store, the last line says what that means.
+
+    `log_end` is the physical offset where the log ends now, None if that is not known; `counts` are those of findings
+    by code, where the log was compared with the queues.
+    """
+    counts = counts or {}
+    alike = groupby(found.outcomes, key=lambda one: (outcome_words(one), _details(one, log_end, "", counts)))
+    runs = [(run[0], span_of(run)) for run in (list(members) for _, members in alike)]
+    texts = [(outcome_words(one, f" with {eras}"), *_details(one, log_end, eras, counts)) for one, eras in runs]
+    about = [found.other_writer] if found.other_writer else []
+    if len(texts) == 1:
+        return [*texts[0], *about]
+    worst = "" if len({outcome.verdict for outcome in found.outcomes}) == 1 else " at worst"
+    return [f"{found.worst.verdict}{worst}: the version is not certain", *("; ".join(text) for text in texts), *about]
+
+
+def start_words(found: Forecast) -> str:
+    """Return the verdict of the worst outcome: `STARTS, LOSES DATA with 5.2.0 to 5.3.3: 145 records`."""
+    alike = [outcome for outcome in found.outcomes if outcome_words(outcome) == outcome_words(found.worst)]
+    is_run = len(alike) == len(found.outcomes)
+    return outcome_words(found.worst, f" with {span_of(alike) if is_run else found.worst.era}")
+
+
+def _details(outcome: Outcome, log_end: int | None, eras: str, counts: Mapping[str, int]) -> list[str]:
+    """Return what helps a broker that does not start; of one that starts, where the log ends, and what it changes."""
+    if outcome.refusal is not None:
+        return [outcome.refusal.why, f"remedy: {outcome.refusal.remedy}"]
+    if outcome.unknown is not None:
+        return outcome.notes if outcome.verdict is Verdict.RUNS else []
+    end = "" if outcome.rejected is None else _end_words(outcome, log_end, eras)
+    deleted = ", ".join(deleted_words(outcome))
+    missing = sum(counts.get(code, 0) for code in _WITHOUT_UNIT)
+    labelled = (
+        ("heals", healed_words(outcome, missing)),
+        ("groups", consumer_words(outcome)),
+        ("already lost", "; ".join((*already_lost(outcome, missing), *_found_lost(counts)))),
+    )
+    named = (f"{label}: {text}" for label, text in labelled if text)
+    return [*filter(None, (end, f"{deleted} deleted" if deleted else "")), *named, *outcome.conf_notes]
+
+
+def _found_lost(counts: Mapping[str, int]) -> Iterator[str]:
+    for codes, what, where in _LOST:
+        if number := max(counts.get(code, 0) for code in codes):  # a record may have both of two codes
+            yield f"{count(number, what)} {where}"
+
+
+def _end_words(outcome: Outcome, log_end: int | None, eras: str) -> str:
+    """Return where the log would end and why, or in one sentence what an older release cannot read."""
+    rejected = outcome.rejected
+    assert rejected is not None
+    end = f"the log would end at {group_digits(outcome.end_offset)}"
+    if log_end not in (None, outcome.end_offset):
+        end += f" of {group_digits(log_end)}"
+    if rejected.rule == "v2":
+        return f"{eras} cannot read V2 records: {end}"
+    return f"{end}: {REASONS.get(rejected.rule, rejected.rule)}"
+
+
+# --- the report -------------------------------------------------------------------------------------
+
+# Of the document of `forecast`; the lists by queue are there alone.
+VERSION_FIELDS = (
+    "verdict",
+    "starts",
+    "broker_version",
+    "era",
+    "clean_exit",
+    "scan_start_base",
+    "rejected",
+    "end_offset",
+    "deleted_segments",
+    "lost_messages",
+    "lost_by_topic",
+    "unreachable_messages",
+    "deleted_index_files",
+    "deleted_files",
+    "refusal",
+    "cannot_tell",
+    "assumptions",
+    "already_lost",
+    "healed_units",
+    "empty_segments",
+    "proofs",
+)
+
+
+class NextStart(Part, frozen=True):
+    """What the next start of a broker does to the store."""
+
+    verdict: Annotated[
+        str,
+        means(
+            "the worst of all versions: `STARTS, LOSES NOTHING MORE`, `STARTS, LOSES DATA`, `STARTS EMPTY`, "
+            "`WILL NOT START` or `CANNOT TELL`"
+        ),
+    ]
+    lines: Annotated[list[str], means("the lines of the screen")]
+    log_end: Annotated[int | None, means("where the log ends now: physical offset behind its last record")]
+    versions_from: Annotated[str, means("why these versions: `given`, or the clues in the content")]
+    versions: Annotated[list[dict[str, Any]], means("one object for each run of versions that do the same")]
+
+
+def start_document(
+    found: Forecast | None, log_end: int | None, counts: Mapping[str, int] | None = None
+) -> NextStart | None:
+    """Return the object of the report, None without a forecast; see `start_lines`."""
+    if found is None:
+        return None
+    return NextStart(
+        verdict=str(found.worst.verdict),
+        lines=start_lines(found, log_end, counts),
+        log_end=log_end,
+        versions_from=found.version_from,
+        versions=[_version(outcome) for outcome in found.outcomes],
+    )
+
+
+def _version(outcome: Outcome) -> dict[str, Any]:
+    whole = outcome_document(outcome)
+    counted = {name: whole[name] for name in VERSION_FIELDS}
+    return counted if outcome.losses_counted else counted | dict.fromkeys(("lost_messages", "lost_by_topic"))

@@ -7,26 +7,12 @@ of the rows that break a rule it writes
     row | record | verdict     a bit for each rule that is broken
 
 and the kind's table of `Verdict`s has the words. A row that leads to no start of a record is `Dangling`: consecutive
-ones of a file that point into the same range of the log are one, to be judged when the whole log was read.
-
-Dangling pointers, grouped by target.
-
-The reader of a split knows only what stands at the target in this split. Whether the log ends before it is
-decided by the judge of the whole log (loss.py).
-
-Runs: consecutive rows of a file that point into one split of the log.
-
-Queue units, index entries and timer units point into the commit log, nearly always in ascending order:
-
-    rows of a file   | 0 1 2 3 4 | 5 6 7 | 8 9 ...
-    split            |     0     |   1   |  2
-
-So one run per file and split tells a worker which rows to read beside its split, without a table of the
-whole log. Disorder only makes runs longer or overlap; it never loses a row.
+ones of a file that point into the same range of the log are one. The reader of a split knows only what stands at the
+target in this split; whether the log ends before it is judged when the whole log was read (loss.py).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import reduce
 from operator import or_
 from typing import NamedTuple, TypeVar
@@ -35,12 +21,12 @@ import numpy as np
 
 from rmqinspect.broker.dispatch import Dispatched
 from rmqinspect.codec.arrays import Ints, groups
-from rmqinspect.codec.kernels import Int32s, TableOut, inlined, kernel
 from rmqinspect.commitlog.gaps import Gap
 from rmqinspect.errors import Unreadable
+from rmqinspect.store.model import Segment
 from rmqinspect.tables.capped_list import CappedList
 from rmqinspect.text import text_of
-from rmqinspect.verify.findings import Finding, unread_finding
+from rmqinspect.verify.findings import Finding, Found, unread_finding
 
 INSIDE = "inside"  # a record or filler, but not at its start
 GAP = "gap"  # bytes of the log that are no record
@@ -89,14 +75,17 @@ class LogRanges:
     ends: Ints
     filler: np.ndarray[tuple[int], np.dtype[np.bool_]]
     end: int  # of the split
+    segment: Segment | None = None  # that the split is in; None: no split
 
     @classmethod
-    def of(cls, gaps: list[Gap], stale: list[tuple[int, int, int]], end: int) -> "LogRanges":
+    def of(
+        cls, gaps: list[Gap], stale: list[tuple[int, int, int]], end: int, segment: Segment | None = None
+    ) -> "LogRanges":
         """Return the ranges of gaps, as the scan reports them, and of stale records."""
         parts = [(gap.start, gap.end, gap.kind == "filler") for gap in gaps]
         parts += [(start, stop, False) for start, stop, _ in stale]
         rows = np.array(sorted(parts), np.int64).reshape(-1, 3)
-        return cls(rows[:, 0], rows[:, 1], rows[:, 2] != 0, end)
+        return cls(rows[:, 0], rows[:, 1], rows[:, 2] != 0, end, segment)
 
     def look_up(self, places: Ints) -> Ints:
         """Return the number of the range that holds each offset; -1 inside a record or filler, -2 outside the split."""
@@ -158,6 +147,9 @@ class Kind:
     """One kind of rows that point at records."""
 
     name: str  # unit, entry, timer
+    noun: str
+    dangling: str  # code of rows that point where no record starts
+    beyond: str  # or past the end of the log
     verdicts: Mapping[int, Verdict]  # by bit; those of one code exclude each other
     joins_rows: bool = False  # consecutive rows of a file with the same verdict are one finding
 
@@ -184,6 +176,14 @@ class Pointers:
     def which(self, bits: int) -> Ints:
         """Return the indices of the rows with one of these bits."""
         return np.flatnonzero(self.verdict & bits)
+
+
+@dataclass(slots=True)
+class Joined(Found):
+    """What the pointers of one kind into a split show."""
+
+    dangling: list[Dangling] = field(default_factory=list)
+    joined: int = 0  # how many lead to their record
 
 
 def read_runs(
@@ -232,7 +232,12 @@ class PointerReport:
         """Add a finding about consecutive rows, from index `at` on, with one of the bits."""
         verdict = self.kind.verdicts[int(self.pointers.verdict[at]) & bits]
         location = self.locate(at)
-        row, record = self._values(at, location), self._record(int(self.pointers.record[at]))
+        row: dict[str, object] = {name: int(column[at]) for name, column in self.pointers.values.items()}
+        row |= {"number": int(self.pointers.row[at]), "queue": f"{location.topic} queue {location.queue_id}"}
+        number = int(self.pointers.record[at])
+        record: dict[str, object] = {name: int(getattr(self.records, name)[number]) for name in _OF_RECORDS}
+        topic, queue_id = self.records.queues[int(self.records.queue[number])]
+        record["queue"] = f"{text_of(topic)} queue {queue_id}"
 
         def filled(template: str | None) -> str | None:
             return None if template is None else template.format(row=row, record=record)
@@ -248,15 +253,6 @@ class PointerReport:
                 found=filled(verdict.found),
             )
         )
-
-    def _values(self, at: int, location: Location) -> dict[str, object]:
-        values = {name: int(column[at]) for name, column in self.pointers.values.items()}
-        return values | {"number": int(self.pointers.row[at]), "queue": f"{location.topic} queue {location.queue_id}"}
-
-    def _record(self, number: int) -> dict[str, object]:
-        values = {name: int(getattr(self.records, name)[number]) for name in _OF_RECORDS}
-        topic, queue_id = self.records.queues[int(self.records.queue[number])]
-        return values | {"queue": f"{text_of(topic)} queue {queue_id}"}
 
     def dangling(self, ranges: LogRanges, prove: Callable[[Ints], Evidence]) -> list[Dangling]:
         """Return the rows that point at no record, grouped by file, range and consecutive rows."""
@@ -289,112 +285,3 @@ class PointerReport:
             )
             capped.add(row)
         return capped.rows
-
-
-# Ascending offsets give one run per split. Where damage gives more than this, one run spans all rows of a split.
-_RUNS = 64
-_ROWS_PER_RUN = 16
-
-_FIRST_OFFSET, _LAST_OFFSET = -(2**63), 2**63 - 1  # that a Java long holds
-
-
-class Run(NamedTuple):
-    """Rows [first, first + rows) of a file; at least one points into the split."""
-
-    first: int
-    rows: int
-    split: int  # number in the plan; -1: before the log
-
-
-def cut_runs(offsets: Ints, borders: Ints) -> list[Run]:
-    """Return the runs of consecutive rows, given the physical offset each points at, shape (n,).
-
-    `borders`, shape (splits,), ascending: the physical offset where each split begins; the last has no end.
-    Runs cover every row and may overlap where offsets are in disorder: the reader of a run filters by offset.
-    """
-    runs = np.empty((most_runs(len(offsets)), 3), np.int64)
-    count = _cut(offsets, borders, runs)
-    runs = runs[:count] if count <= len(runs) else runs_by_split(np.arange(len(offsets)), offsets, borders)
-    return [Run(first, last - first + 1, split) for split, first, last in runs.tolist()]
-
-
-@kernel
-def _cut(offsets: Ints, borders: Ints, runs: TableOut) -> int:
-    """Fill `runs` with (split, first row, last row); return how many there are, also those without room."""
-    count, low, high = 0, 0, -1  # offsets [low, high] are of the last run's split; at first there is none
-    for row in range(len(offsets)):
-        if not low <= offsets[row] <= high:
-            split = split_of(borders, offsets[row])
-            low = borders[split] if split >= 0 else _FIRST_OFFSET
-            high = borders[split + 1] - 1 if split + 1 < len(borders) else _LAST_OFFSET
-            if count < len(runs):
-                runs[count, 0], runs[count, 1] = split, row
-            count += 1
-        if 0 < count <= len(runs):
-            runs[count - 1, 2] = row
-    return count
-
-
-def most_runs(rows: int) -> int:
-    """Return how many runs so many rows may have; more are replaced by those of `runs_by_split`."""
-    return _RUNS + rows // _ROWS_PER_RUN
-
-
-def runs_by_split(rows: Ints, offsets: Ints, borders: Ints) -> Ints:
-    """Return one run for each split that rows point into, shape (n, 3): split, first row, last row.
-
-    `rows` are ascending numbers; `offsets` and `borders` as `cut_runs` has them.
-    """
-    splits = np.searchsorted(borders, offsets, "right") - 1
-    numbers, first = np.unique(splits, return_index=True)
-    _, last = np.unique(splits[::-1], return_index=True)
-    return np.column_stack((numbers, rows[first], rows[::-1][last]))
-
-
-def joined_runs(parts: Iterable[Ints]) -> Ints:
-    """Join runs that continue others, given and returned as `plan.Runs` has them, in the order of files and rows."""
-    rows = np.concatenate([np.empty((0, 4), np.int64), *parts])
-    if not len(rows):
-        return rows
-    before, after = rows[:-1], rows[1:]
-    continues = (after[:, :2] == before[:, :2]).all(axis=1) & (after[:, 2] == before[:, 2] + before[:, 3])
-    firsts = np.flatnonzero(np.concatenate(([True], ~continues)))
-    joined = rows[firsts]
-    joined[:, 3] = np.add.reduceat(rows[:, 3], firsts)
-    return joined
-
-
-@inlined
-def split_of(borders: Ints | Int32s, place: int) -> int:
-    """Return the number of the last border at or before a physical offset, -1 without one."""
-    low, high = 0, len(borders)
-    while low < high:
-        middle = (low + high) // 2
-        if borders[middle] <= place:
-            low = middle + 1
-        else:
-            high = middle
-    return low - 1
-
-
-@inlined
-def start_at(starts: Ints, place: int) -> int:
-    """Return the number of the record that starts at a physical offset, -1 without one; `starts` ascend."""
-    at = split_of(starts, place)
-    return at if at >= 0 and starts[at] == place else -1
-
-
-def joined(last: Run, run: Run) -> Run | None:
-    """Return both as one run if `run` continues `last` in the same split, else None."""
-    if last.split != run.split or last.first + last.rows != run.first:
-        return None
-    return last._replace(rows=last.rows + run.rows)
-
-
-def append_run(runs: list[tuple[int, Run]], file: int, run: Run) -> None:
-    """Append a run of file number `file`; one that continues the last run is joined to it."""
-    whole = joined(runs[-1][1], run) if runs and runs[-1][0] == file else None
-    if whole is None:
-        runs.append((file, run))
-    else:
-        runs[-1] = file, whole

@@ -16,13 +16,12 @@ from typing import Annotated, Any, TypeVar
 
 from rmqinspect.document import Part, means, typed
 from rmqinspect.errors import Unreadable
-from rmqinspect.times import format_micros, format_millis, format_nanos, to_micros
+from rmqinspect.times import format_micros, format_millis, to_micros
 from rmqinspect.verify.codes import CODES
-from rmqinspect.verify.custody import Custody, Record, Recorded
+from rmqinspect.verify.custody import Custody, Record, ReportedCustody
 from rmqinspect.verify.findings import FindingRow, moment
-from rmqinspect.verify.partial import given, interruption, not_checked, not_given, summary
-from rmqinspect.verify.result import VerifyResult
-from rmqinspect.verify.start_summary import NextStart, start_document
+from rmqinspect.verify.next_start import NextStart, start_document
+from rmqinspect.verify.result import VerifyResult, given, interruption, not_checked, not_given, summary
 from rmqinspect.version import tool_name
 
 SCHEMA_VERSION = 1
@@ -100,48 +99,6 @@ class Input(Part, frozen=True):
     file: Annotated[str, means("name relative to the store")]
     size: Annotated[int, means("bytes")]
     kind: Annotated[str, means("its kind: `segment`, `queue`, `index`, `checkpoint`, … or `other`")]
-
-
-class CustodyFile(Part, frozen=True):
-    """A file of the evidence."""
-
-    file: Annotated[str, means("name relative to the store")]
-    size: Annotated[int, means("bytes")]
-    mtime: Annotated[str, means("modification time, ISO 8601 in UTC with nanoseconds")]
-    sha256: Annotated[
-        str | None,
-        means(
-            "SHA-256 of the content, 64 hex digits; null without `--hash`, or if the file could not be read to its end"
-        ),
-    ]
-
-
-class CustodyOther(Part, frozen=True):
-    """An entry of the evidence that is no regular file."""
-
-    file: Annotated[str, means("name relative to the store; the name of a folder ends in `/`")]
-    what: Annotated[str, means("`an empty folder`, `a link to …`, `neither a folder nor a regular file`")]
-
-
-class CustodyChange(Part, frozen=True):
-    """A file that changed during the run."""
-
-    file: Annotated[str, means("name relative to the store")]
-    kind: Annotated[str, means("`added`, `gone` or `changed`")]
-    what: Annotated[str, means("what differs: size, time, or a different file under the same name")]
-
-
-class ReportedCustody(Part, frozen=True):
-    """The files, and what changed during the run."""
-
-    algorithm: Annotated[
-        str | None, means("`sha256`; null without `--hash`: nothing was hashed, and changes were not detected")
-    ]
-    files: Annotated[list[CustodyFile], means("by name")]
-    others: Annotated[list[CustodyOther], means("entries that are not regular files")]
-    changed: Annotated[
-        list[CustodyChange], means("files that changed during the run; if there are any, the report is incomplete")
-    ]
 
 
 class ReportedRun(Part, frozen=True):
@@ -280,7 +237,7 @@ def report_of(
             Input(file.name, file.size, file.kind) for file in sorted(result.store.files, key=lambda file: file.name)
         ],
         inferred=list(result.store.remarks),
-        custody=None if custody is None else _custody(custody),
+        custody=None if custody is None else custody.document(),
         summary=summary(result, custody),
         given=given(result.store),
         not_given=not_given(result.store),
@@ -316,45 +273,11 @@ def _broker_version(result: VerifyResult) -> BrokerVersion | None:
     return BrokerVersion(str(versions), [*why, *versions.clues], versions.contradiction or None)
 
 
-def _custody(custody: Custody) -> ReportedCustody:
-    return ReportedCustody(
-        algorithm=custody.algorithm,
-        files=[
-            CustodyFile(name, exhibit.file.size, format_nanos(exhibit.mtime_ns), custody.digests.get(name))
-            for name, exhibit in custody.inventory.exhibits.items()
-        ],
-        others=[CustodyOther(name, what) for name, what in custody.inventory.others.items()],
-        changed=[CustodyChange(change.name, change.kind, change.what) for change in custody.changed],
-    )
-
-
 def _time(millis: int | None) -> str | None:
     return None if millis is None else format_millis(millis)
 
 
-# --- of a file ------------------------------------------------------------------------------------------
-
-
-class _FileList(Part, frozen=True):
-    files: list[CustodyFile]
-    others: list[CustodyOther]
-
-
-class _End(Part, frozen=True):
-    ended: str
-
-    def __post_init__(self) -> None:
-        moment(self.ended, "ended")
-
-
-class _Inventory(Part, frozen=True):
-    """The part of a report that `--against` compares: reports without the fields of the screen have it, too."""
-
-    custody: _FileList
-    run: _End
-
-
-Read = TypeVar("Read", Report, _Inventory)
+Read = TypeVar("Read", Report, Record)
 
 
 def read_report(path: str) -> Report:
@@ -372,12 +295,7 @@ def read_record(path: str) -> Record:
     :raises Unreadable: the file cannot be read.
     :raises ValueError: it is no report of this schema, or one without a list of files.
     """
-    report = _read(_Inventory, path)
-    return Record(
-        moment=report.run.ended,
-        files={file.file: Recorded(file.size, file.mtime, file.sha256) for file in report.custody.files},
-        others={other.file: other.what for other in report.custody.others},
-    )
+    return _read(Record, path)
 
 
 def _read(kind: type[Read], path: str) -> Read:

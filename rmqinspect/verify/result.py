@@ -1,19 +1,19 @@
-"""What a run of `verify` found.
-
-What a run of `verify` is asked to do.
-"""
+"""What a run of `verify` is asked to do, what it found, and what it read, in the words of its screen and report."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+
+import pyarrow as pa
 
 from rmqinspect.broker.version_estimate import VersionEstimate
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.forecast.outcome import Forecast
 from rmqinspect.store.model import Store
-from rmqinspect.text import count
+from rmqinspect.text import count, describe_size, group_digits
 from rmqinspect.verify.broker_lines import BrokerLines
-from rmqinspect.verify.codes import BY_CODE, DEFAULT_LEVEL
-from rmqinspect.verify.findings import FindingRow, Findings
+from rmqinspect.verify.codes import BY_CODE, DEFAULT_LEVEL, levels_up_to
+from rmqinspect.verify.custody import Custody
+from rmqinspect.verify.findings import Finding, FindingRow, Findings, row_batches
 from rmqinspect.verify.loss import Loss
 
 
@@ -77,3 +77,105 @@ class VerifyResult:
             return f"{count(len(self.unread), 'place')} not read"
         done = sum(account.total for account in self.accounts)
         return f"{done * 100 // max(sum(segment.size for segment in self.store.segments), 1)} % read"
+
+
+def log_end(store: Store) -> int:
+    """Return the physical offset behind the last segment, 0 without segments."""
+    return max((segment.end for segment in store.segments), default=0)
+
+
+def summary(result: VerifyResult, custody: Custody | None) -> str:
+    """Return the verdict with its level, its numbers, and how much was read."""
+    records = sum(account.records for account in result.accounts)
+    scope = ", for this file only" if not result.store.neighbours and len(result.store.segments) == 1 else ""
+    chosen = len(result.options.codes)
+    if chosen < len(BY_CODE):
+        scope += f", {chosen} of {len(BY_CODE)} checks"
+    words = f"{result.verdict} at level {result.options.level}{scope}: {_errors(result)}, "
+    return words + f"{count(result.warnings, 'warning')} in {count(records, 'record')}; {_extent(result, custody)}"
+
+
+def given(store: Store) -> str | None:
+    """Return what was given instead of a whole store, None for a store."""
+    if store.neighbours and store.given == "store":
+        return None
+    words = []
+    for segment in store.segments:
+        what = "DLedger data file" if segment.kind == "dledger" else "commit-log segment"
+        words.append(f"one {what}, base {group_digits(segment.base)}")
+    if words and not store.neighbours:
+        return "; ".join(words)
+    kind = store.given.replace("_", " ")
+    return f"{kind} files, checked on their own" if store.neighbours else f"one {kind} file, checked on its own"
+
+
+def not_given(store: Store) -> str | None:
+    """Return which parts of a store were not given and so not checked, None for a whole store."""
+    if not store.neighbours and store.segments:
+        return "the segments before and after, queues, index, checkpoint, config: not checked"
+    if store.given == "store":
+        return None
+    return f"{'queues, index, checkpoint, config' if store.segments else 'the rest of its store'}: not checked"
+
+
+def not_checked(result: VerifyResult) -> list[str]:
+    """Return what was not checked, each with the option that checks it."""
+    store, options = result.store, result.options
+    parts = []
+    if options.level != "deep" and store.given == "store" and store.segments:
+        parts.append("log -> units, groups (--level deep)")
+    parts += [_unchecked_words(finding) for finding in result.findings.rows if finding.code == "ST-UNCHECKED"]
+    levels = levels_up_to(options.level)
+    too_deep = [code for code, row in BY_CODE.items() if code in options.codes and row.level not in levels]
+    if too_deep and len(options.codes) < len(BY_CODE):
+        parts.append(f"{', '.join(too_deep)} (--level {BY_CODE[too_deep[-1]].level})")
+    return list(dict.fromkeys(parts))
+
+
+def interruption(result: VerifyResult) -> str | None:
+    """Return how far the log was read when Ctrl-C came, None if it did not."""
+    reached, segments = result.interrupted_at, result.store.segments
+    if reached is None:
+        return None
+    whole = sum(segment.end <= reached for segment in segments)
+    words = f"segments read: {group_digits(whole)} of {group_digits(len(segments))}"
+    if whole < len(segments):
+        words += f"; not checked: the log from physical offset {group_digits(reached)} on, and what needs the whole log"
+    return words
+
+
+def _unchecked_words(finding: Finding) -> str:
+    """Return what was not checked, how much of it there is, and the option that checks it."""
+    words = finding.unchecked or finding.message.removeprefix("not checked: ")
+    if finding.length is None:
+        return words
+    size = f"{count(finding.count, 'file')}, {describe_size(finding.length)}"
+    return f"{words} ({size}){f' ({finding.remedy})' if finding.remedy else ''}"
+
+
+def _errors(result: VerifyResult) -> str:
+    """Return the number of errors, and how many of them are only something that could not be read."""
+    words, unread = count(result.errors, "error"), result.errors - result.damage
+    return f"{words} ({'' if not result.damage else f'{group_digits(unread)} of them '}not read)" if unread else words
+
+
+def _extent(result: VerifyResult, custody: Custody | None) -> str:
+    """Return how much was read."""
+    changed = len(custody.changed) if custody else 0
+    if result.interrupted_at is not None:
+        if result.interrupted_at >= log_end(result.store) and custody is not None and custody.undigested:
+            files = f"{group_digits(len(custody.digests))} of {count(len(custody.inventory.exhibits), 'file')}"
+            return f"interrupted while the digests were taken: {files}"
+        return f"interrupted at physical offset {group_digits(result.interrupted_at)}"
+    if changed:
+        return f"{count(changed, 'file')} changed while being read"
+    if result.unread:
+        return "the rest was read"
+    if not result.store.segments:
+        return "no commit log"
+    return "all bytes read" if result.log_read else "only the end of the log read"
+
+
+def finding_batches(result: VerifyResult, store: str) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the table; `store` is the path that the commands in `next` name."""
+    return row_batches(result.rows(store))

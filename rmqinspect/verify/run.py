@@ -12,6 +12,13 @@ Invariants:
 - Findings and their order are the same for any number of threads, and wherever the log is cut into splits.
 - Memory is bounded by splits and caps, never by the store.
 - Ctrl-C ends the reading, not the result: what was found stays, and the verdict is INCOMPLETE.
+
+Ctrl-C may end a run at any moment. It always has a result to print, replaced by better ones as it goes on:
+
+    nothing_judged -> quick_part (long runs only) -> verify_after -> with_custody
+         0 %            names, headers, lock           everything      what changed meanwhile
+
+Ctrl-C in between ends with the newest one, marked with the physical offset up to which the log was judged.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -33,12 +40,9 @@ from rmqinspect.store.reader import allocated_size
 from rmqinspect.system.workers import run_ordered
 from rmqinspect.text import count
 from rmqinspect.verify.codes import CODES, FIELD_BITS, OF_RECORDS, levels_up_to
-from rmqinspect.verify.commitlog.split import CheckLimits, SplitResult, check_split
-from rmqinspect.verify.commitlog.whole_log import LogJudge
-from rmqinspect.verify.config.files import check_configs, check_groups
-from rmqinspect.verify.consumequeue.join import join_units
-from rmqinspect.verify.consumequeue.survey import QueueSurvey, check_sizes
+from rmqinspect.verify.config import check_configs, check_groups
 from rmqinspect.verify.cross_check import CrossJudge
+from rmqinspect.verify.custody import Custody
 from rmqinspect.verify.files import (
     check_checkpoint,
     check_files,
@@ -48,22 +52,15 @@ from rmqinspect.verify.files import (
     segments_for_quick,
 )
 from rmqinspect.verify.findings import Finding, Findings, place_in_log
-from rmqinspect.verify.index.header import IndexFiles, check_index_headers
-from rmqinspect.verify.index.join import join_entries
-from rmqinspect.verify.index.survey import check_index_files
-from rmqinspect.verify.log_start import before_the_log
+from rmqinspect.verify.index_header import IndexFiles, check_index_headers
+from rmqinspect.verify.index_survey import check_index_files
+from rmqinspect.verify.plan import CrossPlan, map_log
 from rmqinspect.verify.pointers import LogRanges
-from rmqinspect.verify.result import VerifyOptions, VerifyResult
-from rmqinspect.verify.survey import (
-    CrossPlan,
-    SurveyLimits,
-    Surveys,
-    make_plan,
-    map_log,
-    survey_findings,
-    survey_pointers,
-)
-from rmqinspect.verify.timer.join import join_timer
+from rmqinspect.verify.queue_survey import QueueSurvey, check_sizes
+from rmqinspect.verify.result import VerifyOptions, VerifyResult, log_end
+from rmqinspect.verify.split import JOINS, CheckLimits, SplitResult, check_split
+from rmqinspect.verify.survey import Surveys, before_the_log, make_plan, survey_findings, survey_pointers
+from rmqinspect.verify.whole_log import LogJudge
 
 _ROWS = 1 << 16  # pointers outside of all splits that are judged at a time
 _WRITES_OLDER_TIME = "5.5.0"  # StoreCheckpoint#setTmpLogicsMsgTimestamp
@@ -140,8 +137,9 @@ class VerifyRun:
             return
         _expect_log(self.splits)
         log = map_log(self.splits)
-        limits = SurveyLimits(log.borders, self.store.log_start, self.limit)
-        self.surveys = survey_pointers(self.store, self.index.files, limits, deep=self.deep, jobs=self.options.jobs)
+        self.surveys = survey_pointers(
+            self.store, self.index.files, log.borders, self.limit, deep=self.deep, jobs=self.options.jobs
+        )
         self.versions = estimate_version(self.store, self.surveys.newest_offsets, self.options.broker_version)
         rules = holding(self.versions.releases, RELEASES)
         if self.versions.other is not None:
@@ -228,7 +226,8 @@ class VerifyRun:
             edge_times = {key: stamp.time for key, stamp in self.cross.edge_times.items()}
             yield from before_the_log(self.store, self.surveys.queues, self.index.files, summary.last_timestamp)
             yield from survey_findings(self.surveys, edge_times)
-            yield from dict.fromkeys((*self.cross.unread, *self.surveys.unread))
+            unread = (finding for survey in self.surveys.in_order() for finding in survey.unread)
+            yield from dict.fromkeys((*self.cross.unread, *unread))
         if summary.end is not None:
             yield from check_checkpoint(
                 self.store, summary.last_timestamp, summary.end_with_filler, self._queued_by_the_stop()
@@ -269,15 +268,9 @@ def _join_outside(plan: CrossPlan, cross: CrossJudge, limit: int) -> None:
     """Judge what points into no split: into holes, and behind the last segment."""
     no_records, nothing = Dispatcher(keys=True).columns([]), LogRanges.of([], [], 0)
     for number in plan.log.outside:
-        for runs in plan.queue_runs.cut(number, _ROWS):
-            part = replace(plan, queue_runs=runs)
-            cross.take_pointers(units=join_units(no_records, part, number, nothing, limit))
-        for runs in plan.index_runs.cut(number, _ROWS):
-            part = replace(plan, index_runs=runs)
-            cross.take_pointers(entries=join_entries(no_records, part, number, nothing, ("", 0), limit))
-        for runs in plan.timer_runs.cut(number, _ROWS):
-            part = replace(plan, timer_runs=runs)
-            cross.take_pointers(timer=join_timer(no_records, part, number, nothing, limit))
+        for kind, join in JOINS.items():
+            for runs in plan.runs[kind].cut(number, _ROWS):
+                cross.take_joined(join(no_records, replace(plan, runs={kind: runs}), number, nothing, limit))
 
 
 def _ends(surveys: Iterable[QueueSurvey]) -> dict[tuple[str, int], tuple[int, int]]:
@@ -318,3 +311,61 @@ def _unread_log(store: Store, unread: Unread) -> Finding:
         length=unread.end - unread.start,
         **place_in_log(store, unread.start),
     )
+
+
+def can_verify(store: Store) -> bool:
+    """Return whether a store, or a part of one, contains a file that verify judges by itself."""
+    files = (store.segments, store.queue_files, store.index_files, store.config_files, store.of_kind("timer_log"))
+    return store.given == "store" or any(files)
+
+
+def nothing_judged(store: Store, options: VerifyOptions) -> VerifyResult:
+    """Return the result of a run that is interrupted before its first check."""
+    return VerifyResult(store, options, Findings(options.max_findings), interrupted_at=store.log_start)
+
+
+def quick_part(store: Store, options: VerifyOptions) -> tuple[VerifyResult, bool]:
+    """Run the checks of level quick; return their result, and whether Ctrl-C ended them.
+
+    For the level that was asked for it is a partial result: no part of the log is accounted for.
+    """
+    quick = verify(store, replace(options, level="quick"))
+    return replace(
+        quick, options=options, interrupted_at=store.log_start, accounts=[]
+    ), quick.interrupted_at is not None
+
+
+def verify_after(before: VerifyResult, progress: Callable[[int], None]) -> VerifyResult:
+    """Run all checks; return their result, or `before` with the listed findings if Ctrl-C loses the new one."""
+    listed: list[Finding] = []
+    try:
+        return verify(before.store, before.options, listed.extend, progress)
+    except KeyboardInterrupt:
+        return _with_listed(before, listed)
+
+
+def _with_listed(before: VerifyResult, listed: list[Finding]) -> VerifyResult:
+    """Add the findings of names, sizes and lock, unless the quick part has found them already."""
+    if before.findings.rows:
+        return before
+    findings = Findings(before.options.max_findings)
+    for finding in listed:
+        findings.add(finding)
+    return replace(
+        before,
+        findings=findings,
+        warnings=findings.severities["warning"],
+        errors=findings.severities["error"],
+    )
+
+
+def interrupted(result: VerifyResult) -> VerifyResult:
+    """Return a result as that of an interrupted run; one that had read the log keeps all it found."""
+    return result if result.interrupted_at is not None else replace(result, interrupted_at=log_end(result.store))
+
+
+def with_custody(result: VerifyResult, custody: Custody) -> VerifyResult:
+    """Return a result with what could not be read for the digests, and what changed during the run."""
+    unread = [*result.unread, *(line for line in custody.unread if line not in result.unread)]
+    changed = [f"{change.file}: changed while it was read: {change.what}" for change in custody.changed]
+    return replace(result, unread=[*unread, *changed])

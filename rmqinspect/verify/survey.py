@@ -2,267 +2,146 @@
 
 Tasks are small, so that all threads end together; results come in the order of the tasks.
 
-The plan of the third phase: what a thread needs to check a split of the log with all that points into it.
+Then what is gone before the log's start, and whether a retention can have taken it: CL-FIRST, CQ-EXPIRED.
 
-    offsets of the log   0 ........ 64M ....... 128M    (hole)    256M ...
-    split                |  split 0  |  split 1  |               | split 2 |
-    number               |     0     |     1     |       2       |    3    |  4
-                                                   no split: `outside`
+    segments      (0)      (64k)   |128k ......          gone: 0 to 128k, as queues and index know
+    queue files   |---a---|---b---|---c---               a, b: all units below 128k
+    index files   |----d----|----e----|--f--             d: all entries below 128k
 
-Every offset has one number, so each pointer is judged once. Made from the surveys; all threads read the same one.
+A retention deletes the oldest segments by the age of their last write, or where the disk is nearly full by none. Within
+seconds it deletes what points at nothing else: the queue files a and b, the index file d, never the last of each.
+
+    against it   files like a and d are still there; a message was younger than fileReservedTime at the newest record
+    for it       queues or index begin within the last segment that is gone: they were cleaned; or the folder of the
+                 log was not changed after the broker's last write, where the files have their times from the broker
+
+Source: CleanCommitLogService#deleteExpiredFiles, CleanConsumeQueueService#deleteExpiredFiles,
+MappedFileQueue#deleteExpiredFileByOffset, IndexService#deleteExpiredFile; RocketMQ 4.0.0 to 5.5.0.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
-from functools import cached_property, partial
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import Any, TypeVar
 
 import numpy as np
 
+from rmqinspect.broker.retention import changed_by_a_broker, reserved_hours, was_cleaned
 from rmqinspect.codec.arrays import Ints
-from rmqinspect.commitlog.splits import Split
-from rmqinspect.consumequeue.bounds import queue_files_of
-from rmqinspect.index.geometry import IndexFile
+from rmqinspect.codec.layout import dtype_of
+from rmqinspect.consumequeue.bounds import queue_ends, queue_files_of
+from rmqinspect.consumequeue.units import LAYOUTS
+from rmqinspect.errors import Unreadable
+from rmqinspect.index.geometry import IndexFile, read_entries
 from rmqinspect.rocksdb.databases import QUEUES, unread_databases
 from rmqinspect.rocksdb.entries import timer_units_file
-from rmqinspect.schemas.consumequeue import QueueUnit
-from rmqinspect.store.model import QueueFile, Store, StoreFile
+from rmqinspect.store.model import QueueFile, Store
+from rmqinspect.store.reader import open_file
 from rmqinspect.system.workers import run_ordered
-from rmqinspect.topics import SCHEDULE_TOPIC
-from rmqinspect.verify.consumequeue.survey import ExtSurvey, QueueSurvey, survey_ext, survey_queue
-from rmqinspect.verify.findings import Finding
-from rmqinspect.verify.index.header import IndexFiles
-from rmqinspect.verify.index.survey import IndexSurvey, check_header_times, survey_index
-from rmqinspect.verify.pointers import Run
-from rmqinspect.verify.timer.survey import TimerFiles, TimerSurvey, survey_timer
-
-QueueName = tuple[str, int]  # topic, queue id
-
-
-@dataclass(frozen=True, slots=True)
-class Runs:
-    """The runs of many files, ascending by split."""
-
-    rows: Ints  # shape (n, 4): split, number of the file, first row, rows
-
-    @classmethod
-    def of(cls, runs: Iterable[tuple[int, Run]]) -> "Runs":
-        """Return runs that come with the number of their file, sorted."""
-        rows = np.array([(run.split, file, run.first, run.rows) for file, run in runs], np.int64).reshape(-1, 4)
-        return cls(rows[np.argsort(rows[:, 0], kind="stable")])
-
-    @classmethod
-    def joined(cls, parts: Iterable["Runs"]) -> "Runs":
-        """Return the runs of all parts; files have the same numbers in each."""
-        rows = np.concatenate([NO_RUNS.rows, *(part.rows for part in parts)])
-        return cls(rows[np.argsort(rows[:, 0], kind="stable")])
-
-    def of_split(self, number: int) -> list[tuple[int, int, int]]:
-        """Return (file, first row, rows) of the runs that point into a split."""
-        begin, end = np.searchsorted(self.rows[:, 0], (number, number + 1)).tolist()
-        return [(file, first, count) for _, file, first, count in self.rows[begin:end].tolist()]
-
-    def cut(self, number: int, rows: int) -> Iterator["Runs"]:
-        """Yield the runs of a split one by one, cut to at most `rows` rows each."""
-        for file, first, count in self.of_split(number):
-            for start in range(0, count, rows):
-                yield Runs(np.array([[number, file, first + start, min(rows, count - start)]], np.int64))
-
-
-NO_RUNS = Runs(np.empty((0, 4), np.int64))
-
-
-@dataclass(frozen=True)
-class LogMap:
-    """A number for every offset of the log: splits, and what lies between and behind them."""
-
-    borders: tuple[int, ...] = (0,)  # physical offsets, ascending: number n begins at border n
-    numbers: Mapping[tuple[str, int], int] = field(default_factory=dict)  # of splits, by (path of segment, start)
-    outside: tuple[int, ...] = (0,)  # numbers that are no split
-
-
-def map_log(splits: Sequence[Split]) -> LogMap:
-    """Give each offset to one split; where segments overlap or have the same base, to the later one.
-
-    A record of a DLedger segment belongs to the split in which its entry begins.
-    """
-    borders: list[int] = []
-    numbers: dict[tuple[str, int], int] = {}
-    outside: list[int] = []
-    reached: int | None = None
-    for number, split in enumerate(splits):
-        segment = split.segment
-        lead = segment.lead
-        start = segment.base + split.start + (lead if split.start else 0)
-        end = segment.base + split.end + (lead if split.end < segment.size else 0)
-        following = next((s.segment.base for s in splits[number + 1 :] if s.segment is not segment), None)
-        if following is not None and following <= start:
-            continue
-        if reached is not None and reached < start:
-            outside.append(len(borders))
-            borders.append(reached)
-        numbers[segment.path, split.start] = len(borders)
-        borders.append(start)
-        reached = end if following is None else min(end, following)
-    outside.append(len(borders))
-    borders.append(reached or 0)
-    return LogMap(tuple(borders), numbers, tuple(outside))
-
-
-class QueueNumbers(NamedTuple):
-    """One number for each queue that has files, and columns by number of the file."""
-
-    names: list[QueueName]  # in the order of the files
-    number_of: dict[QueueName, int]
-    of_file: Ints
-    first_offset: Ints  # queue offset of the file's first unit; batch units hold theirs
-    scheduled: Ints  # 1: units hold times of delivery in place of tags codes
-
-
-@dataclass(frozen=True)
-class CrossPlan:
-    """What points into the log, by split, and which rules apply."""
-
-    log: LogMap
-    deep: bool = False  # check also that each record has its unit and its index entries
-    queue_files: tuple[QueueFile, ...] = ()
-    queue_runs: Runs = NO_RUNS
-    unread: frozenset[QueueName] = frozenset()  # queues that could not be read in full
-    unread_topics: frozenset[str] = frozenset()  # whose folder could not be listed in full
-    whole: bool = False  # all queues of the store were given: an absent one is lost
-    ext_files: Mapping[QueueName, Sequence[QueueFile]] = field(default_factory=dict)
-    hidden_ext: frozenset[QueueName] = frozenset()  # queues whose ext files were not all listed and opened
-    may_hold: frozenset[str] = frozenset()  # of dispatch.DIFFERENCES: what the assumed releases may have done
-    elsewhere: bool = False  # units may be in RocksDB alone, which was not read
-    index: tuple[IndexFile, ...] = ()
-    index_runs: Runs = NO_RUNS
-    index_range: tuple[int, int] | None = None  # physical offsets of the first and the last entry
-    index_begin: int | None = None  # physical offset of the first entry; None: older keys are not judged
-    index_end: int | None = None  # physical offset of the last entry, -1 without files; None: newer keys are not judged
-    index_complete: bool = True  # all index files could be read
-    index_used: tuple[int, ...] = ()  # by index file: number of the newest entry
-    timed: tuple[bool, ...] = ()  # by index file: its header's begin time can be trusted
-    timer_files: tuple[StoreFile, ...] = ()
-    timer_runs: Runs = NO_RUNS
-    entry_index: tuple[StoreFile, ...] = ()  # the index of DLedger entries
-
-    @cached_property
-    def queues(self) -> QueueNumbers:
-        """Number the queues of the files."""
-        names = [(file.topic, file.queue_id) for file in self.queue_files]
-        unique = list(dict.fromkeys(names))
-        number_of = {name: number for number, name in enumerate(unique)}
-        return QueueNumbers(
-            unique,
-            number_of,
-            np.array([number_of[name] for name in names], np.int64),
-            np.array([file.base // QueueUnit.sizeof() for file in self.queue_files], np.int64),
-            np.array([topic == SCHEDULE_TOPIC for topic, _ in names], np.int64),
-        )
-
-    @property
-    def by_recovery(self) -> bool:
-        """Whether a recovery may have given delayed messages the hash of their tags."""
-        return "plain_schedule_tags" in self.may_hold
-
-    def is_unread(self, name: QueueName) -> bool:
-        """Whether a queue may have units that could not be read."""
-        return name in self.unread or name[0] in self.unread_topics
-
-    @property
-    def needs_records(self) -> bool:
-        """Whether anything points into the log, or something should."""
-        pointers = self.queue_files or self.index_range is not None or self.timer_files
-        return bool(pointers) or self.whole
-
-    def number_of(self, split: Split) -> int | None:
-        """Return the number of a split; None if later splits have all its offsets."""
-        return self.log.numbers.get((split.segment.path, split.start))
-
-    def range_of(self, number: int) -> tuple[int, int]:
-        """Return the physical offsets [low, high) of a number."""
-        borders = self.log.borders
-        return borders[number], borders[number + 1] if number + 1 < len(borders) else 1 << 63
-
+from rmqinspect.text import count, describe_duration
+from rmqinspect.verify.findings import Finding, Found
+from rmqinspect.verify.index_header import IndexFiles
+from rmqinspect.verify.index_survey import IndexSurvey, check_header_times, survey_index
+from rmqinspect.verify.loss import by_topic
+from rmqinspect.verify.plan import CrossPlan, LogMap, Runs
+from rmqinspect.verify.queue_survey import ExtSurvey, QueueSurvey, survey_ext, survey_queue
+from rmqinspect.verify.timer_survey import TimerSurvey, survey_timer
 
 # A task ends at so many bytes of queue files, or so many queues: in a store of many queues most files are nearly empty.
 _TASK_SIZE = 64 << 20
 _TASK_QUEUES = 200
 
 
-@dataclass(frozen=True, slots=True)
-class SurveyTask:
-    """Some queues, all ext files, one index file, or the timer files of a store."""
-
-    queues: tuple[tuple[QueueFile, ...], ...] = ()
-    ext: tuple[QueueFile, ...] = ()
-    index: IndexFile | None = None
-    timer: TimerFiles | None = None
-
-
-@dataclass(slots=True)
-class SurveyResult:
-    """Results of a task."""
-
-    queues: list[QueueSurvey] = field(default_factory=list)
-    ext: ExtSurvey | None = None
-    index: IndexSurvey | None = None
-    timer: TimerSurvey | None = None
+AnyFound = TypeVar("AnyFound", bound=Found)
+Survey = Callable[[Ints, int], list[Found]]
+"""Reads some files; gets the physical offsets where splits begin, and how many findings of a code to keep."""
 
 
 @dataclass(frozen=True, slots=True)
-class SurveyLimits:
-    """The borders of the log's splits, and how many findings of a code a survey keeps."""
-
-    borders: tuple[int, ...]  # physical offsets where splits begin
-    log_start: int
-    per_code: int
-
-
-@dataclass(slots=True)
 class Surveys:
     """Results of all files that point into the log."""
 
-    queues: list[QueueSurvey] = field(default_factory=list)
-    index: list[tuple[IndexFile, IndexSurvey]] = field(default_factory=list)
-    ext: ExtSurvey | None = None
-    timer: TimerSurvey | None = None
+    every: Sequence[Found] = ()  # in the order of the tasks
+
+    def _of(self, kind: type[AnyFound]) -> list[AnyFound]:
+        return [found for found in self.every if isinstance(found, kind)]
+
+    @property
+    def queues(self) -> list[QueueSurvey]:
+        """Those of the queues, in the order of `queue_files_of`."""
+        return self._of(QueueSurvey)
+
+    @property
+    def index(self) -> list[IndexSurvey]:
+        """Those of the index files."""
+        return self._of(IndexSurvey)
+
+    @property
+    def timer(self) -> TimerSurvey | None:
+        """That of the timer's files."""
+        return next(iter(self._of(TimerSurvey)), None)
 
     @property
     def newest_offsets(self) -> list[int]:
         """Physical offsets that the newest units of the queues point at: near the end of the log."""
         return [queue.last_physical_offset for queue in self.queues if queue.last_physical_offset is not None]
 
-    @property
-    def unread(self) -> list[Finding]:
-        """ST-IO: what could not be read."""
-        surveys = [*self.queues, self.ext, *(survey for _, survey in self.index), self.timer]
-        return [finding for survey in surveys if survey is not None for finding in survey.unread]
+    def in_order(self) -> list[Found]:
+        """Return them as their findings and I/O errors are told: queues, ext files, index files, timer."""
+        return [found for kind in _KINDS for found in self.every if isinstance(found, kind)]
 
     @property
     def suppressed(self) -> Counter[str]:
         """Findings by code of index and timer files of which no row was kept."""
-        surveys = [*(survey for _, survey in self.index), self.timer]
-        return sum((survey.suppressed for survey in surveys if survey is not None), Counter[str]())
+        others = (found.suppressed for found in self.every if not isinstance(found, QueueSurvey))
+        return sum(others, Counter[str]())
+
+
+_KINDS = QueueSurvey, ExtSurvey, IndexSurvey, TimerSurvey
 
 
 def survey_pointers(
-    store: Store, index_files: Iterable[IndexFile], limits: SurveyLimits, *, deep: bool, jobs: int
+    store: Store, index_files: Iterable[IndexFile], borders: Sequence[int], limit: int, *, deep: bool, jobs: int
 ) -> Surveys:
-    """Read every file that points into the log, in up to `jobs` threads; index and timer files only if `deep`."""
+    """Read every file that points into the log, in up to `jobs` threads; index and timer files only if `deep`.
+
+    `borders`: physical offsets where splits begin; `limit`: how many findings of a code a survey keeps.
+    """
     unread = {oddity.place[:1] for oddity in store.oddities if oddity.is_unread}
     tasks = survey_tasks(store, index_files if deep else (), timer=deep and ("timerlog",) not in unread)
-    surveys = Surveys()
-    survey = partial(run_survey, limits=limits)
-    with closing(run_ordered(survey, tasks, jobs)) as results:
-        for task, result in zip(tasks, results, strict=True):
-            surveys.queues += result.queues
-            if task.index is not None and result.index is not None:
-                surveys.index.append((task.index, result.index))
-            surveys.ext, surveys.timer = result.ext or surveys.ext, result.timer or surveys.timer
-    return surveys
+    starts = np.array(borders, np.int64)
+    with closing(run_ordered(lambda survey: survey(starts, limit), tasks, jobs)) as results:
+        return Surveys([*chain.from_iterable(results)])
+
+
+def survey_tasks(store: Store, index_files: Iterable[IndexFile], *, timer: bool) -> list[Survey]:
+    """Cut the work into tasks, index files first: one may take long."""
+
+    def of_queues(queues: Sequence[Sequence[QueueFile]], borders: Ints, limit: int) -> list[Found]:
+        return [survey_queue(files, borders, store.log_start, limit) for files in queues]
+
+    tasks: list[Survey] = [partial(_alone, partial(survey_index, index)) for index in index_files]
+    in_files = any(file.kind in ("timer_log", "timer_wheel") for file in store.files)
+    if timer and (in_files or timer_units_file(store) is not None):
+        tasks.append(partial(_alone, partial(survey_timer, store)))
+    if ext := [file for file in store.queue_files if file.kind == "ext_queue"]:
+        tasks.append(lambda borders, limit: [survey_ext(ext)])
+    some: list[Sequence[QueueFile]] = []
+    size = 0
+    for files in queue_files_of(store):
+        some.append(files)
+        size += sum(file.size for file in files)
+        if size >= _TASK_SIZE or len(some) >= _TASK_QUEUES:
+            tasks.append(partial(of_queues, some))
+            some, size = [], 0
+    return [*tasks, partial(of_queues, some)] if some else tasks
+
+
+def _alone(survey: Callable[[Ints, int], Found], borders: Ints, limit: int) -> list[Found]:
+    return [survey(borders, limit)]
 
 
 def survey_findings(surveys: Surveys, edge_times: Mapping[tuple[int, int], int]) -> Iterator[Finding]:
@@ -271,18 +150,16 @@ def survey_findings(surveys: Surveys, edge_times: Mapping[tuple[int, int], int])
     `edge_times`: store time in ms of the records of an index file's first and newest entries, by (number of the
     file, entry).
     """
-    for number, (file, survey) in enumerate(surveys.index):
+    for number, survey in enumerate(surveys.index):
+        file = survey.index
         used = survey.used_entries
         if file.entries <= used:  # else the newest ones were cut off
             newest = [edge_times[number, at] for at in (used - 1, used) if (number, at) in edge_times]
-            yield from check_header_times(file, survey, edge_times.get((number, 1)), newest)
+            yield from check_header_times(survey, edge_times.get((number, 1)), newest)
         yield from _unknown_geometry(file)
-    if surveys.ext is not None:
-        yield from surveys.ext.findings
-    for _, survey in surveys.index:
-        yield from survey.findings
-    if surveys.timer is not None:
-        yield from surveys.timer.findings
+    for found in surveys.in_order():
+        if not isinstance(found, QueueSurvey):
+            yield from found.findings
 
 
 def _unknown_geometry(index: IndexFile) -> Iterator[Finding]:
@@ -302,40 +179,6 @@ def _unknown_geometry(index: IndexFile) -> Iterator[Finding]:
         )
 
 
-def survey_tasks(store: Store, index_files: Iterable[IndexFile], *, timer: bool) -> list[SurveyTask]:
-    """Cut the work into tasks, index files first: one may take long."""
-    tasks = [SurveyTask(index=index) for index in index_files]
-    in_files = any(file.kind in ("timer_log", "timer_wheel") for file in store.files)
-    if timer and (in_files or timer_units_file(store) is not None):
-        tasks.append(SurveyTask(timer=TimerFiles.of(store)))
-    if ext := tuple(file for file in store.queue_files if file.kind == "ext_queue"):
-        tasks.append(SurveyTask(ext=ext))
-    some: list[tuple[QueueFile, ...]] = []
-    size = 0
-    for files in queue_files_of(store):
-        some.append(files)
-        size += sum(file.size for file in files)
-        if size >= _TASK_SIZE or len(some) >= _TASK_QUEUES:
-            tasks.append(SurveyTask(tuple(some)))
-            some, size = [], 0
-    return [*tasks, SurveyTask(tuple(some))] if some else tasks
-
-
-def run_survey(task: SurveyTask, limits: SurveyLimits) -> SurveyResult:
-    """Survey the files of a task, in any thread."""
-    borders = np.array(limits.borders, np.int64)
-    result = SurveyResult()
-    for files in task.queues:
-        result.queues.append(survey_queue(files, borders, limits.log_start, limits.per_code))
-    if task.index is not None:
-        result.index = survey_index(task.index, borders, limits.per_code)
-    if task.ext:
-        result.ext = survey_ext(task.ext)
-    if task.timer is not None:
-        result.timer = survey_timer(task.timer, borders, limits.per_code)
-    return result
-
-
 def make_plan(
     store: Store, log: LogMap, surveys: Surveys, index_files: IndexFiles, *, deep: bool, rules: frozenset[str]
 ) -> CrossPlan:
@@ -344,14 +187,18 @@ def make_plan(
     `rules`: which of `dispatch.DIFFERENCES` may hold. Without surveys nothing points into the log.
     """
     rocksdb = _rocksdb_queues(store)
-    timer = surveys.timer
+    timer, index = surveys.timer, surveys.index
     index_begin, index_end = index_files.reach
     queue_files, queue_runs = _number_queue_files(store, surveys.queues)
     return CrossPlan(
         log=log,
         deep=deep,
         queue_files=queue_files,
-        queue_runs=queue_runs,
+        runs={
+            "unit": queue_runs,
+            "entry": Runs.of(np.add(survey.runs, (0, n, 0, 0)) for n, survey in enumerate(index)),
+            "timer": Runs.of([] if timer is None else [timer.runs]),
+        },
         unread=frozenset(survey.name for survey in surveys.queues if survey.unread),
         unread_topics=frozenset(place[1] for place in _unread_folders(store) if len(place) > 1),
         whole=_has_all_queues(store, rocksdb),
@@ -361,16 +208,14 @@ def make_plan(
         ),
         may_hold=rules,
         elsewhere=rocksdb == "unread",
-        index=tuple(file for file, _ in surveys.index),
-        index_runs=Runs.of((n, run) for n, (_, survey) in enumerate(surveys.index) for run in survey.runs),
-        index_range=_covered(survey for _, survey in surveys.index) if deep else None,
+        index=tuple(survey.index for survey in index),
+        index_range=_covered(index) if deep else None,
         index_begin=index_begin,
         index_end=index_end,
-        index_complete=_has_all_entries(store, surveys),
-        index_used=tuple(survey.used_entries for _, survey in surveys.index),
-        timed=tuple(not survey.times_reported for _, survey in surveys.index),
+        index_complete=len(index) == len(store.index_files) and not any(survey.unread for survey in index),
+        index_used=tuple(survey.used_entries for survey in index),
+        timed=tuple(not survey.times_reported for survey in index),
         timer_files=timer.files if timer is not None else (),
-        timer_runs=Runs.of(timer.runs if timer is not None else ()),
         entry_index=tuple(store.of_kind("dledger_index")),
     )
 
@@ -378,11 +223,11 @@ def make_plan(
 def _number_queue_files(store: Store, surveys: Iterable[QueueSurvey]) -> tuple[tuple[QueueFile, ...], Runs]:
     """Return the files of all queues, and the runs of the surveys with the numbers of these files."""
     files: list[QueueFile] = []
-    runs: list[Runs] = []
+    runs: list[Ints] = []
     for survey, queue in zip(surveys, queue_files_of(store), strict=True):
-        runs.append(Runs(survey.runs + np.array([0, len(files), 0, 0])))
+        runs.append(np.add(survey.runs, (0, len(files), 0, 0)))
         files += queue
-    return tuple(files), Runs.joined(runs)
+    return tuple(files), Runs.of(runs)
 
 
 def _rocksdb_queues(store: Store) -> str:
@@ -408,11 +253,6 @@ def _has_all_queues(store: Store, rocksdb: str) -> bool:
     return store.given == "store" and given and not any(len(place) == 1 for place in _unread_folders(store))
 
 
-def _has_all_entries(store: Store, surveys: Surveys) -> bool:
-    """Whether all index files could be read."""
-    return len(surveys.index) == len(store.index_files) and not any(survey.unread for _, survey in surveys.index)
-
-
 def _by_queue(files: Iterable[QueueFile]) -> dict[tuple[str, int], list[QueueFile]]:
     queues: dict[tuple[str, int], list[QueueFile]] = {}
     for file in files:
@@ -426,3 +266,123 @@ def _covered(surveys: Iterable[IndexSurvey]) -> tuple[int, int] | None:
     ends = ((survey.first_physical_offset, survey.last_physical_offset) for survey in surveys)
     known = [(first, last) for first, last in ends if first is not None and last is not None]
     return (min(first for first, _ in known), max(last for _, last in known)) if known else None
+
+
+_HOUR = 3600  # s
+
+
+def before_the_log(
+    store: Store, surveys: Sequence[QueueSurvey], index_files: Sequence[IndexFile], newest: int | None
+) -> Iterator[Finding]:
+    """Yield CL-FIRST, CQ-EXPIRED and CQ-ZERO-BEHIND; `newest`: store time in ms of the newest record."""
+    start = store.log_start
+    expired = [survey for survey in surveys if survey.expired]
+    if start and store.given == "store" and not store.hides_log and newest is not None:
+        yield from _Before(store, surveys, index_files).judge(newest)
+    if expired:
+        yield Finding(
+            "CQ-EXPIRED",
+            f"units of {count(len(expired), 'queue')} point before the log's start: their records are gone",
+            file="consumequeue",
+            count=sum(survey.expired for survey in expired),
+            expected=f"{start} or behind",
+        )
+    zeros = [survey for survey in surveys if survey.zero_behind]
+    if zeros:
+        yield Finding(
+            "CQ-ZERO-BEHIND",
+            f"units of {count(len(zeros), 'queue')} have physical offset 0, before the log's first segment",
+            file="consumequeue",
+            count=sum(survey.zero_behind for survey in zeros),
+        )
+
+
+class _Before:
+    """What queues and index know of the log before its start."""
+
+    def __init__(self, store: Store, surveys: Sequence[QueueSurvey], index_files: Sequence[IndexFile]) -> None:
+        self.store, self.start = store, store.log_start
+        self.queues = list(zip(surveys, queue_files_of(store), strict=True))
+        self.index = [file for file in index_files if file.header is not None and file.entries]
+
+    def judge(self, newest: int) -> Iterator[Finding]:
+        """Yield CL-FIRST where something is known to be gone, and something speaks against a retention."""
+        messages: Counter[str] = Counter()
+        for survey, _ in self.queues:
+            messages[survey.topic] += survey.expired + survey.zero_behind
+        known = [_gone(file, file.header, self.start) for file in self.index if file.header is not None]
+        entries = sum(number for number, _ in known)
+        against = [*self._left(), *self._too_young(newest, [time for number, time in known if number])]
+        if not against or not (messages.total() or entries):
+            return
+        ends = queue_ends(
+            self.store, lambda: False, on_unreadable=lambda message: None
+        )  # the minimum is of no interest
+        if was_cleaned(self.store, ends, self.index) or changed_by_a_broker(self.store, newest):
+            return
+        held = [f"{count(messages.total(), 'message')} of {by_topic(+messages)} (queue units)"] * bool(messages.total())
+        held += [f"{count(entries, 'key')} (index entries)"] * bool(entries)
+        yield Finding(
+            "CL-FIRST",
+            f"what lay before the first segment is gone, but not as a retention takes it: {'; '.join(against)}",
+            file=self.store.segments[0].name,
+            physical_offset=self.start,
+            expected=f"segments before it, with at least {' and '.join(held)}",
+            found=f"the log begins at {self.start}",
+        )
+
+    def _left(self) -> Iterator[str]:
+        """Yield, in words, how many files a retention would have deleted besides."""
+        queue_files = sum(_points_before(survey, [file.base for file in files]) for survey, files in self.queues)
+        index_files = 0
+        for file in self.index[:-1]:
+            if file.header is None or file.header.end_physical_offset >= self.start:
+                break
+            index_files += 1
+        left = [(queue_files, "queue file"), (index_files, "index file")]
+        words = " and ".join(count(number, noun) for number, noun in left if number)
+        if words:
+            yield f"{words} that it deletes besides {'is' if queue_files + index_files == 1 else 'are'} there"
+
+    def _too_young(self, newest: int, times: Sequence[int]) -> Iterator[str]:
+        """Yield, in words, that the last message that is gone was too young; `times`: of the last ones known."""
+        hours = reserved_hours(self.store.settings)
+        age = (newest - max(times, default=0)) / 1000
+        if 0 <= age < hours * _HOUR:
+            yield (
+                f"it was {describe_duration(age)} old at the newest record, below fileReservedTime ({hours} h): "
+                "only a nearly full disk would do, or as long a time without messages"
+            )
+
+
+def _points_before(survey: QueueSurvey, bases: Sequence[int]) -> int:
+    """Return how many files of a queue hold only units that point before the log; the last file never counts."""
+    size = dtype_of(LAYOUTS[survey.kind]).itemsize
+    units = survey.expired + survey.zero_behind
+    return sum((base - bases[0]) // size <= units for base in bases[1:])
+
+
+def _gone(index: IndexFile, header: Any, start: int) -> tuple[int, int]:
+    """Return how many entries of an index file point before the log, and the store time (ms) of the last of them.
+
+    Entries ascend; their times are whole seconds from the file's first.
+    """
+    geometry = index.geometry
+    if header.begin_physical_offset >= start:
+        return 0, 0
+    if header.end_physical_offset < start:
+        return index.entries, int(header.end_timestamp)
+    low, high = 1, index.readable_entries  # the first one points before the log
+    seconds = 0
+    try:
+        with open_file(index.file) as reader:
+            while geometry is not None and low < high:
+                middle = (low + high + 1) // 2
+                entry = read_entries(reader, geometry, middle, 1)
+                if not len(entry) or entry["physical_offset"][0] >= start:
+                    high = middle - 1
+                else:
+                    low, seconds = middle, int(entry["time_diff"][0])
+    except Unreadable:
+        return 0, 0
+    return low, int(header.begin_timestamp) + 1000 * seconds

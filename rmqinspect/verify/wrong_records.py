@@ -33,7 +33,7 @@ from rmqinspect.tables.capped_list import CappedList
 from rmqinspect.text import text_of
 from rmqinspect.topics import SCHEDULE_TOPIC
 from rmqinspect.verify.findings import Finding
-from rmqinspect.verify.survey import QueueName
+from rmqinspect.verify.plan import QueueName
 
 
 class Misnamed(NamedTuple):

@@ -14,10 +14,10 @@ import pytest
 import rmqinspect.verify.run
 from rmqinspect.commitlog.splits import Split
 from rmqinspect.store.discover import open_store
-from rmqinspect.verify.commitlog.split import CheckLimits, SplitResult, check_split
+from rmqinspect.verify.plan import CrossPlan
 from rmqinspect.verify.result import VerifyOptions
 from rmqinspect.verify.run import verify
-from rmqinspect.verify.survey import CrossPlan
+from rmqinspect.verify.split import CheckLimits, SplitResult, check_split
 from tests.support.building import (
     BROKER_V6,
     PRODUCER_V6,

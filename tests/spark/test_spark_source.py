@@ -21,9 +21,8 @@ from rmqinspect.store.model import Store
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.table import Request
 from rmqinspect.verify.next_start import with_next_start
-from rmqinspect.verify.result import VerifyOptions
+from rmqinspect.verify.result import VerifyOptions, finding_batches
 from rmqinspect.verify.run import verify
-from rmqinspect.verify.table import finding_batches
 from tests.support import oracle
 from tests.support.building import fill, lay, pad, various, write_segment
 from tests.support.s3_server import serving

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from rmqinspect.config.shapes import KINDS
 from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.store.discover import open_store
-from rmqinspect.verify.config.files import check_configs
+from rmqinspect.verify.config import check_configs
 from rmqinspect.verify.findings import Finding
 from rmqinspect.verify.result import VerifyOptions
 from rmqinspect.verify.run import verify

@@ -85,7 +85,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> Non
         act()
         return real(*words, **named)
 
-    monkeypatch.setattr("rmqinspect.verify.partial.verify", acted)
+    monkeypatch.setattr("rmqinspect.verify.run.verify", acted)
 
 
 # --- the report and its page --------------------------------------------------------------------------------
@@ -163,12 +163,14 @@ def test_the_digest_of_the_report_is_told(report: Reports, store: Path) -> None:
 def test_a_report_that_cannot_be_written_is_refused_before_anything_is_read(
     run: Run, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "there").touch()
+    (tmp_path / "there").write_text("mine")
+    before = sorted(os.listdir(store))
     meanwhile(monkeypatch, lambda: pytest.fail("the store was read"))
     for option in ("--report", "-o"):
         for path in (tmp_path / "there", store / "report.json"):
             status, out, err = run(store, option, path)
             assert (status, out, err.count("\n")) == (6, "", 1)
+    assert ((tmp_path / "there").read_text(), sorted(os.listdir(store))) == ("mine", before)
 
 
 # --- digests ------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from rmqinspect.commitlog.scan import WINDOW_SIZE, RecordRun, scan_split
 from rmqinspect.commitlog.splits import plan_splits
 from rmqinspect.schemas.dledger import EntryHead, EntryIndexUnit
 from rmqinspect.store.model import Segment, StoreFile
-from rmqinspect.verify.commitlog.dledger import ChainEnds, EntryChain, join_chains
+from rmqinspect.verify.dledger import ChainEnds, EntryChain, join_chains
 from rmqinspect.verify.findings import Finding
 from tests.support.building import entry_blank, pad, record, write_segment
 from tests.support.scanning import ENTIRE

@@ -94,10 +94,10 @@ def test_ext_units_and_their_addresses(name: str, folder: Path) -> None:
 
 
 def test_many_units_in_many_windows_are_followed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import rmqinspect.verify.consumequeue.survey
+    import rmqinspect.verify.queue_survey
 
     for window in (HEAD, 64, 100):
-        monkeypatch.setattr(rmqinspect.verify.consumequeue.survey, "WINDOW_SIZE", window)
+        monkeypatch.setattr(rmqinspect.verify.queue_survey, "WINDOW_SIZE", window)
         assert codes(judge(folder)) == []
 
 

@@ -16,7 +16,7 @@ from rmqinspect.consumequeue.bounds import survey_queues
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
 from rmqinspect.topics import SCHEDULE_TOPIC
-from rmqinspect.verify.config.files import Ends, check_groups
+from rmqinspect.verify.config import Ends, check_groups
 from rmqinspect.verify.findings import Finding
 from tests.support import oracle
 from tests.support.side_tables import BROKERS, ROCKSDB, broker, store_of, write

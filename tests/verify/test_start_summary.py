@@ -15,10 +15,9 @@ from rmqinspect.forecast.outcome import (
     Verdict,
 )
 from rmqinspect.store.discover import open_store
-from rmqinspect.verify.next_start import with_next_start
+from rmqinspect.verify.next_start import VERSION_FIELDS, start_document, start_lines, start_words, with_next_start
 from rmqinspect.verify.result import VerifyOptions
 from rmqinspect.verify.run import verify
-from rmqinspect.verify.start_summary import VERSION_FIELDS, start_document, start_lines, start_words
 from tests.support import oracle
 
 LOSES = Outcome(

@@ -26,12 +26,12 @@ from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store, StoreFile
 from rmqinspect.timer.wheel import WHEEL_SIZE
 from rmqinspect.verify.findings import Finding
-from rmqinspect.verify.pointers import LogRanges, Run
+from rmqinspect.verify.plan import CrossPlan, LogMap, Runs
+from rmqinspect.verify.pointers import Joined, LogRanges
 from rmqinspect.verify.result import VerifyOptions
 from rmqinspect.verify.run import verify
-from rmqinspect.verify.survey import CrossPlan, LogMap, Runs, SurveyLimits, run_survey, survey_tasks
-from rmqinspect.verify.timer.join import TimerResult, join_timer
-from rmqinspect.verify.timer.survey import TimerFiles, TimerSurvey, survey_timer
+from rmqinspect.verify.survey import survey_tasks
+from rmqinspect.verify.timer_survey import TimerSurvey, join_timer, survey_timer
 from tests.support import oracle
 from tests.support.side_tables import BROKERS, broker, units_of, write
 from tests.support.timers import FILE_SIZE, NOW, ROOM, Timer, some
@@ -41,7 +41,7 @@ TIMERS = tuple(name for name in BROKERS if broker(name).of_kind("timer_wheel"))
 
 
 def survey(store: Store, limit: int = 1000) -> TimerSurvey:
-    found = survey_timer(TimerFiles.of(store), BORDERS, limit)
+    found = survey_timer(store, BORDERS, limit)
     assert pickle.loads(pickle.dumps(found)).findings == found.findings
     assert all(finding.code == "TM-CHAIN" for finding in found.findings)
     assert not found.unread
@@ -70,7 +70,7 @@ def place(number: int) -> tuple[str, int]:
 @pytest.mark.parametrize("name", TIMERS)
 def test_real_stores_are_silent(name: str) -> None:
     store = broker(name)
-    found = survey_timer(TimerFiles.of(store), np.array([segment.base for segment in store.segments], np.int64), 100)
+    found = survey_timer(store, np.array([segment.base for segment in store.segments], np.int64), 100)
     assert (found.findings, found.suppressed, found.unread) == ([], {}, [])
     assert found.units > 2
     assert found.end == found.units * UNIT_SIZE
@@ -394,8 +394,7 @@ def test_the_task_of_the_timer_knows_of_the_abort_file(tmp_path: Path, abort: bo
     timer.abort = abort
     store = timer.slot(NOW + 10, last=timer.end).write(tmp_path)
     (task,) = survey_tasks(store, (), timer=True)
-    found = run_survey(task, SurveyLimits((0,), 0, 10)).timer
-    assert found is not None
+    (found,) = task(BORDERS, 10)
     assert [finding.severity for finding in found.findings] == [severity]
 
 
@@ -446,14 +445,14 @@ def test_runs_say_which_units_point_into_which_split(tmp_path: Path) -> None:
     store = timer.write(tmp_path)
     places = [unit["physical_offset"] for unit in timer.units.values()]
     borders = np.array([100, places[10], places[30]], np.int64)
-    found = survey_timer(TimerFiles.of(store), borders, 10)
-    assert found.runs == [
-        (0, Run(0, 10, 0)),
-        (0, Run(10, 9, 1)),
-        (1, Run(0, 3, 1)),
-        (1, Run(4, 7, 1)),
-        (1, Run(11, 8, 2)),
-        (2, Run(0, 7, 2)),
+    found = survey_timer(store, borders, 10)
+    assert found.runs.tolist() == [
+        [0, 0, 0, 10],
+        [1, 0, 10, 9],
+        [1, 1, 0, 3],
+        [1, 1, 4, 7],
+        [2, 1, 11, 8],
+        [2, 2, 0, 7],
     ]
 
 
@@ -488,7 +487,7 @@ def join(
     limit: int = 1000,
     records: Dispatched | None = None,
     kind: str = "timer_log",
-) -> TimerResult:
+) -> Joined:
     """Join units, (physical offset, size, hash of the topic) at some rows of a file, with the records of a log."""
     places = range(len(units)) if rows is None else rows
     columns = np.zeros(max(places, default=0) + 1, dtype_of(TimerUnit))
@@ -499,8 +498,8 @@ def join(
     path = folder / "00000000000000000000"
     path.write_bytes(columns.tobytes())
     file = StoreFile(str(path), f"timerlog/{path.name}", len(columns) * UNIT_SIZE, kind)
-    runs = Runs.of([(0, Run(0, len(columns), 1))])
-    plan = CrossPlan(LogMap((0, LOG_START, 1 << 62)), timer_files=(file,), timer_runs=runs)
+    runs = {"timer": Runs(np.array([[1, 0, 0, len(columns)]]))}
+    plan = CrossPlan(LogMap((0, LOG_START, 1 << 62)), timer_files=(file,), runs=runs)
     known = dispatched(STARTS, SIZES, HASHES) if records is None else records
     return join_timer(known, plan, 1, LogRanges.of([], [], LOG_END), limit)
 
@@ -560,16 +559,16 @@ def test_without_records_all_units_are_dangling(tmp_path: Path) -> None:
 def test_units_of_real_stores_lead_to_their_records(name: str) -> None:
     store = broker(name)
     records = dispatched(*records_of(store))
-    found = survey_timer(TimerFiles.of(store), BORDERS, 10)
+    found = survey_timer(store, BORDERS, 10)
     end = int(records.physical_offset[-1] + records.size[-1])
-    runs = Runs.of((number, run._replace(split=1)) for number, run in found.runs)
-    plan = CrossPlan(LogMap((0, store.log_start)), timer_files=found.files, timer_runs=runs)
+    runs = {"timer": Runs(np.add(found.runs, (1, 0, 0, 0)))}
+    plan = CrossPlan(LogMap((0, store.log_start)), timer_files=found.files, runs=runs)
     outcome = join_timer(records, plan, 1, LogRanges.of([], [], end), 10)
     assert (outcome.findings, outcome.dangling, outcome.unread) == ([], [], [])
     # Only retention leaves units without their record.
     parts = [
-        np.fromfile(found.files[number].path, dtype_of(TimerUnit), run.rows, offset=run.first * UNIT_SIZE)
-        for number, run in found.runs
+        np.fromfile(found.files[number].path, dtype_of(TimerUnit), rows, offset=first * UNIT_SIZE)
+        for _, number, first, rows in found.runs.tolist()
     ]
     places = np.concatenate([units["physical_offset"] for units in parts])
     assert np.isin(places, records.physical_offset).all() or name.startswith("retention")
@@ -645,7 +644,7 @@ def test_any_bytes_are_survived(tmp_path: Path, damage: Callable[[bytearray, ran
         part = bytearray(wheel)
         damage(part, chance)
         overwrite(tmp_path / "timerwheel", slots[0], bytes(part).ljust(len(wheel), b"\0"))
-        found = survey_timer(TimerFiles.of(open_store([str(tmp_path)])), BORDERS, 5)
+        found = survey_timer(open_store([str(tmp_path)]), BORDERS, 5)
         assert len(found.findings) <= 5
         assert not found.unread
         assert found.units <= 3 * ROOM

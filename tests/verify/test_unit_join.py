@@ -1,9 +1,10 @@
-"""Units and records of a split, joined: compiled or not, in step or one by one, the outcome is the same."""
+"""Kernels over queue units: of hostile ones they say what the fields say, compiled or not, in step or one by one."""
 
+from bisect import bisect_right
 from inspect import signature
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -15,14 +16,15 @@ from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.kernels import compile_mode
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.consumequeue.units import LAYOUTS
-from rmqinspect.schemas.consumequeue import PRE_BLANK_SIZE
+from rmqinspect.schemas.consumequeue import PRE_BLANK, PRE_BLANK_SIZE, BatchUnit, QueueUnit
 from rmqinspect.store.model import QueueFile
 from rmqinspect.topics import SCHEDULE_TOPIC
-from rmqinspect.verify.consumequeue import step
-from rmqinspect.verify.consumequeue.join import UnitResult, join_units
-from rmqinspect.verify.consumequeue.step import step_units
-from rmqinspect.verify.pointers import LogRanges, Run
-from rmqinspect.verify.survey import CrossPlan, LogMap, Runs
+from rmqinspect.verify import queue_step as step
+from rmqinspect.verify import queue_survey as walk
+from rmqinspect.verify.plan import CrossPlan, LogMap, Runs
+from rmqinspect.verify.pointers import LogRanges
+from rmqinspect.verify.queue_join import UnitResult, join_units
+from rmqinspect.verify.queue_step import step_units
 from tests.support.strict import strict_kernels
 
 _RUN_OF = [*signature(step_units.function).parameters].index("run_of")
@@ -79,7 +81,7 @@ class Case:
         )
         self.end = int(places[-1]) + SIZE
         files: list[QueueFile] = []
-        runs: list[tuple[int, Run]] = []
+        runs: list[tuple[int, ...]] = []
         for one, (topic, queue_id, kind) in enumerate(QUEUES):
             of_queue = np.flatnonzero((queue == one) & entitled)
             units = np.zeros(len(of_queue), dtype_of(LAYOUTS[kind]))
@@ -95,17 +97,17 @@ class Case:
             for first, behind in pairwise(sorted({0, min(cut, len(units)), len(units)})):
                 path = folder / f"{one}-{first}"
                 path.write_bytes(units[first:behind].tobytes())
-                runs.append((len(files), Run(0, behind - first, 1)))
+                runs.append((1, len(files), 0, behind - first))
                 base = first * units.itemsize
                 files.append(QueueFile(str(path), path.name, path.stat().st_size, kind, topic, queue_id, base))
-        self.files, self.runs = tuple(files), Runs.of(runs)
+        self.files, self.runs = tuple(files), Runs(np.array(runs, np.int64).reshape(-1, 4))
 
     def join(self, mode: str, *, by_recovery: bool) -> UnitResult:
         plan = CrossPlan(
             LogMap((0, LOW, self.end)),
             deep=True,
             queue_files=self.files,
-            queue_runs=self.runs,
+            runs={"unit": self.runs},
             whole=True,
             may_hold=frozenset(["plain_schedule_tags"] if by_recovery else []),
         )
@@ -172,3 +174,91 @@ def test_no_unit_of_a_healthy_split_breaks_a_rule(tmp_path: Path, monkeypatch: p
     outcome = Case(tmp_path, records, [], 3, []).join("always", by_recovery=False)
     assert outcome == UnitResult(joined=32, last_physical_offset=LOW + 39 * SIZE, last_timestamp=STORED)
     assert found == [0, 0]  # of plain units, and of batch units
+
+
+# --- a queue by itself ----------------------------------------------------------------------------
+
+FIRST = 70  # number in the queue of the first row
+LAST = 2**63 - 1
+
+_places = st.one_of(st.integers(0, 40), st.sampled_from([-(2**63), -1, LAST]))
+_sizes = st.sampled_from([1, 1, 90, 0, -1, PRE_BLANK_SIZE])
+_queue_units = st.one_of(
+    st.fixed_dictionaries({"physical_offset": _places, "size": _sizes, "tags_code": st.sampled_from([0, 5, -(2**63)])}),
+    st.just(PRE_BLANK),
+    st.just(dict.fromkeys(PRE_BLANK, 0)),
+)
+_batch_fields = {
+    "store_timestamp": st.sampled_from([0, 7, 8, -(2**63)]),
+    "queue_offset": st.one_of(st.integers(0, 9), st.sampled_from([-1, LAST])),
+    "message_count": st.sampled_from([0, 1, 2, -1]),
+    "compacted_offset": st.sampled_from([0, -1]),
+    "reserved": st.just(0),
+}
+_batch_units = st.tuples(_queue_units, st.fixed_dictionaries(_batch_fields)).map(lambda parts: {**parts[0], **parts[1]})
+
+
+class Surveyed(NamedTuple):
+    totals: list[int]
+    runs: list[list[int]]
+    deviations: list[list[int]]
+
+
+def survey(mode: str, raw: bytes, unit_size: int, borders: list[int], log_start: int, room: int) -> Surveyed:
+    """Survey a window with a table of `room` deviations at a time."""
+    totals = np.zeros(walk.TOTALS, np.int64)
+    totals[[walk.FIRST_KEPT, walk.LAST_PLACE]] = -1
+    totals[[walk.NEXT_OFFSET, walk.SPLIT]], totals[walk.LAST_USED], totals[walk.LAST_TIME] = -2, FIRST - 1, -(2**63)
+    rows, row = len(raw) // unit_size, 0
+    runs, table = np.full((rows, 3), -9, np.int64), np.zeros((room, 3), np.int64)
+    deviations = []
+    with compile_mode(mode):
+        while row < rows:
+            totals[walk.DEVIATIONS] = 0
+            window, ends = np.frombuffer(raw, np.uint8), np.array(borders, np.int64)
+            row = walk.survey_units(window, unit_size, row, rows, FIRST, ends, log_start, totals, runs, table)
+            deviations += table[: totals[walk.DEVIATIONS]].tolist()
+    return Surveyed(totals.tolist(), runs[: totals[walk.RUNS]].tolist(), deviations)
+
+
+@pytest.mark.parametrize("batch", [False, True])
+@settings(deadline=None, max_examples=60)  # the first example compiles
+@given(
+    data=st.data(),
+    borders=st.lists(st.integers(0, 40), min_size=1, max_size=4, unique=True).map(sorted),
+    log_start=st.integers(0, 40),
+    room=st.integers(2, 5),
+)
+def test_a_survey_says_what_the_fields_of_the_units_say(
+    batch: bool, data: Any, borders: list[int], log_start: int, room: int
+) -> None:
+    layout = BatchUnit if batch else QueueUnit
+    units: list[dict[str, int]] = data.draw(st.lists(_batch_units if batch else _queue_units, max_size=20))
+    raw, size = b"".join(map(layout.build, units)), layout.sizeof()
+    found = survey("always", raw, size, borders, log_start, room)
+    assert found == survey("never", raw, size, borders, log_start, room)
+
+    used = [row for row, unit in enumerate(units) if any(unit.values())]
+    invalid = [
+        row
+        for row in used
+        if units[row]["physical_offset"] < 0
+        or units[row]["size"] <= 0
+        or (batch and (units[row]["queue_offset"] < 0 or units[row]["message_count"] <= 0))
+    ]
+    messages = [row for row in used if row not in invalid and not PRE_BLANK.items() <= units[row].items()]
+    places = [units[row]["physical_offset"] for row in messages]
+    assert found.totals[walk.UNITS] == len(messages)
+    assert [row for kind, row, _ in found.deviations if kind == walk.INVALID] == invalid
+    holes = [row for kind, first, rows in found.deviations if kind == walk.HOLE for row in range(first, first + rows)]
+    assert holes == [FIRST + row for row in range(max(used, default=0)) if row not in used]
+    behind = places[: next((at for at, place in enumerate(places) if place >= log_start), len(places))]
+    assert found.totals[walk.EXPIRED] + found.totals[walk.ZERO_BEHIND] == len(behind)
+    assert found.totals[walk.ZERO_BEHIND] == behind.count(0)
+    assert found.totals[walk.LAST_PLACE] == (places[-1] if places else -1)
+    times = [units[row]["store_timestamp"] if batch else 0 for row in messages]
+    ascends = all(a < b for a, b in pairwise(places)) and times == sorted(times)
+    assert found.totals[walk.DISORDER] == (not ascends)
+    for row, place in zip(messages, places, strict=True):
+        split = bisect_right(borders, place) - 1
+        assert [split] == [number for number, first, last in found.runs if first <= row <= last]

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import os
 import struct
 import subprocess
 import sys
@@ -170,10 +169,10 @@ SHOWN_ELSEWHERE = {
     "ST-CONFIG": "test_config_checks",
     "CQ-NAME": "test_names",
     "IX-NAME": "test_names",
-    "CL-FIRST": "test_log_start",
-    "IX-FIRST": "test_index_order",
-    "IX-ORDER": "test_index_order",
-    "IX-DUPLICATE": "test_index_order",
+    "CL-FIRST": "test_lost_files",
+    "IX-FIRST": "test_lost_files",
+    "IX-ORDER": "test_lost_files",
+    "IX-DUPLICATE": "test_lost_files",
 }
 SHOWS: dict[str, Show] = {
     "CL-NAME": Show(lambda r: _stray(r, "commitlog/x.bak"), lambda r: _stray(r, "x.bak")),
@@ -444,63 +443,15 @@ def test_the_command_to_run_next_can_be_pasted(run: Run, tmp_path: Path) -> None
 
 # --- the report ---------------------------------------------------------------------------------------------
 
-FIELDS = {
-    "schema_version",
-    "verdict",
-    "level",
-    "complete",
-    "errors",
-    "warnings",
-    "counts",
-    "findings_left_out",
-    "checks",
-    "findings",
-    "segments",
-    "queue_units",
-    "index_entries",
-    "loss",
-    "broker_version",
-    "unread",
-    "inputs",
-    "inferred",
-    "custody",
-    "summary",
-    "given",
-    "not_given",
-    "not_checked",
-    "interrupted",
-    "next_start",
-    "run",
-}
-SEGMENT_FIELDS = {
-    "base",
-    "file",
-    "file_size",
-    "records",
-    "record_bytes",
-    "filler_bytes",
-    "zero_bytes",
-    "unknown_bytes",
-    "first_store_timestamp",
-    "last_store_timestamp",
-}
-
-
-def written(run: Run, path: Path, *words: str | Path) -> dict[str, Any]:
-    run(*words, "--report", path)
-    document: dict[str, Any] = json.loads(path.read_text())
-    return document
-
 
 def test_the_report_says_what_the_screen_says_and_more(run: Run, tmp_path: Path) -> None:
-    document = written(run, tmp_path / "report.json", FLIPPED, "--level", "standard")
-    assert document.keys() == FIELDS
+    run(FLIPPED, "--level", "standard", "--report", tmp_path / "report.json")
+    document = json.loads((tmp_path / "report.json").read_text())
     assert (document["verdict"], document["errors"], document["complete"]) == ("DAMAGED", 1, True)
     assert document["counts"] == {"CL-CRC-BODY": 1, "ST-ABORT": 1, "ST-UNCHECKED": 3}
     assert [row["code"] for row in document["findings"]] == ["CL-CRC-BODY", "ST-ABORT", "ST-UNCHECKED"]
     assert all(tuple(row)[: len(COLUMNS)] == COLUMNS for row in document["findings"])
     for segment in document["segments"]:
-        assert segment.keys() == SEGMENT_FIELDS
         kinds = ("record_bytes", "filler_bytes", "zero_bytes", "unknown_bytes")
         assert sum(segment[kind] for kind in kinds) == segment["file_size"] == 65536
     assert document["segments"][0]["first_store_timestamp"] == "2026-11-21T08:48:39.819Z"
@@ -508,24 +459,3 @@ def test_the_report_says_what_the_screen_says_and_more(run: Run, tmp_path: Path)
     files = {path.relative_to(FLIPPED).as_posix(): path.stat().st_size for path in FLIPPED.rglob("*") if path.is_file()}
     assert {entry["file"]: entry["size"] for entry in document["inputs"]} == files
     assert document["run"]["store"] == str(FLIPPED)
-
-
-@pytest.mark.parametrize("jobs", ["1", "2"])
-def test_two_runs_differ_in_what_the_run_was_alone(run: Run, tmp_path: Path, jobs: str) -> None:
-    first = written(run, tmp_path / "first.json", FLIPPED, "-j", "1")
-    again = written(run, tmp_path / "again.json", FLIPPED, "-j", jobs)
-    assert first.keys() == again.keys() == FIELDS
-    assert [name for name in first if first[name] != again[name]] == ["run"]
-
-
-def test_a_report_never_replaces_a_file_and_never_lies_in_the_evidence(run: Run, tmp_path: Path) -> None:
-    there = tmp_path / "there.json"
-    there.write_text("mine")
-    assert run(FLIPPED, "-q", "--report", there)[0] == 6
-    assert there.read_text() == "mine"
-    store = tmp_path / "store"
-    damaged(store, 1, apart=True)
-    before = sorted(os.listdir(store))
-    status, _, err = run(store, "-q", "--report", store / "report.json")
-    assert (status, sorted(os.listdir(store))) == (6, before)
-    assert err.count("\n") == 1

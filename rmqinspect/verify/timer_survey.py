@@ -1,34 +1,41 @@
-"""The timer files by themselves: TM-CHAIN, and which units point into which split of the commit log.
+"""The timer files by themselves, and the units of the timer log against the records of a split: TM-CHAIN, TM-BEYOND.
 
-Whether a unit leads to its message is judged where the records are read (`verify.timer.join`).
+Of the timer wheel, normal and not reported: slots are never cleared, so those of deleted units point before the log;
+the wheel is written once a second, so it may lag behind the log; startup puts the units of the last files in again.
 
-The timer wheel against the timer log: TM-CHAIN of slots.
+A unit has the offset and size of the record that waits in the timer topic, and the hash of the topic it is bound
+for. Each unit gets one verdict at most, in this order:
 
-Normal, and not reported: slots are never cleared, so those of deleted units point before the log; the wheel is
-written once a second, so it may lag behind the log; startup puts the units of the last files in again.
+    no record starts at place     dangling; normal before the log: retention took the record
+    another record size           TM-CHAIN
+    another REAL_TOPIC            TM-CHAIN; of a unit unpacked from RocksDB the topic is not known
 
-Source: TimerMessageStore#recover, #dequeue, TimerWheel; RocketMQ 5.0.0 to 5.5.0.
+Where the commit log was cut, the timer log is not: TimerMessageStore#recover looks at the timer log only
+(apache/rocketmq issue 10668).
+
+Source: TimerMessageStore#recover, #dequeue, #getMessageByCommitOffset, #hashTopicForMetrics, TimerWheel;
+RocketMQ 5.0.0 to 5.5.0.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from enum import Enum
+from typing import NamedTuple
 
 import numpy as np
 
+from rmqinspect.broker.dispatch import Dispatched
 from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.codec.layout import Container, dtype_of
 from rmqinspect.errors import Unreadable
 from rmqinspect.rocksdb.entries import timer_units_file
-from rmqinspect.schemas.timer import DEFAULT_PRECISION, WHEEL_SLOTS, TimerUnit
+from rmqinspect.schemas.timer import DEFAULT_PRECISION, UNIT_SIZE, WHEEL_SLOTS, TimerUnit
 from rmqinspect.store.model import Store, StoreFile
 from rmqinspect.store.reader import open_file
 from rmqinspect.tables.capped_list import CappedList
 from rmqinspect.timer.log import (
     TimerLog,
-    TimerLogFile,
+    are_units,
     due_times,
     no_timercheck,
     read_rows,
@@ -36,34 +43,37 @@ from rmqinspect.timer.log import (
     timer_log_files,
 )
 from rmqinspect.timer.wheel import NO_POSITION, SLOT_SIZE, WHEEL_SIZE, Slots, find_precision, read_slots, wheel_files
-from rmqinspect.verify.findings import Finding, capped_findings, unread_finding
-from rmqinspect.verify.pointers import Run, append_run, cut_runs
-from rmqinspect.verify.timer.chains import LogCheck, check_lengths
+from rmqinspect.verify.findings import Finding, Found, capped_findings, unread_finding
+from rmqinspect.verify.plan import NO_RUNS, CrossPlan, cut_runs, joined_runs
+from rmqinspect.verify.pointers import (
+    DANGLING,
+    Evidence,
+    Joined,
+    Kind,
+    Location,
+    LogRanges,
+    PointerReport,
+    Pointers,
+    Verdict,
+    read_runs,
+)
+from rmqinspect.verify.timer_chains import LogCheck, check_lengths
 
 _CODE = "TM-CHAIN"
 
 
-class SlotFault(Enum):
+class Fault(NamedTuple):
     """What is wrong with a slot, in the words of its finding."""
 
-    WRONG_SLOT = "the slot's time belongs in another slot"
-    LAST = "slot chain is broken: no unit with the slot's due time is at its last position"
-    FIRST = "slot chain is broken: no unit with the slot's due time is at its first position"
-    ORDER = "slot chain is broken: the slot's first unit lies behind its last"
+    what: str
+    found: str
+    expected: str = "time {time}"
 
 
-def check_length(file: StoreFile, kept: CappedList[Finding, str]) -> None:
-    """Report a wheel of the wrong length; an empty one is new."""
-    if file.size not in (0, WHEEL_SIZE):
-        kept.add(
-            Finding(
-                _CODE,
-                "the timer wheel has the wrong length: the broker does not start",
-                file=file.name,
-                expected=str(WHEEL_SIZE),
-                found=str(file.size),
-            )
-        )
+WRONG_SLOT = Fault("the slot's time belongs in another slot", "time {time}", "slot {own}")
+LAST = Fault("slot chain is broken: no unit with the slot's due time is at its last position", "last {last}")
+FIRST = Fault("slot chain is broken: no unit with the slot's due time is at its first position", "first {first}")
+ORDER = Fault("slot chain is broken: the slot's first unit lies behind its last", "first {first}, last {last}")
 
 
 class WheelCheck:
@@ -98,7 +108,7 @@ class WheelCheck:
         misplaced = slots.time % WHEEL_SLOTS != slots.number
         wrong = slots.select(misplaced)
         for at in self.kept.admit(_CODE, list(range(len(wrong.number)))):
-            self._report(file, wrong, at, SlotFault.WRONG_SLOT)
+            self._report(file, wrong, at, WRONG_SLOT)
         # Slots whose units were deleted are left as they were.
         slots = slots.select(~misplaced & ~((slots.last >= 0) & (slots.last < self.log.start)))
         if not self.log.files and (not self.whole or self.flushed > 0):
@@ -113,7 +123,7 @@ class WheelCheck:
             self.checked.unread.append(unread_finding(error))
             return
         for at in self.kept.admit(_CODE, np.flatnonzero(~last | ~first | (slots.first > slots.last)).tolist()):
-            fault = SlotFault.LAST if not last[at] else SlotFault.FIRST if not first[at] else SlotFault.ORDER
+            fault = LAST if not last[at] else FIRST if not first[at] else ORDER
             self._report(file, slots, at, fault)
 
     def _have_unit(self, positions: Ints, times: Ints) -> Bools:
@@ -185,114 +195,80 @@ class WheelCheck:
             )
         )
 
-    def _report(self, file: StoreFile, slots: Slots, at: int, fault: SlotFault) -> None:
+    def _report(self, file: StoreFile, slots: Slots, at: int, fault: Fault) -> None:
         """Report a slot. One that has fired is history: it costs no message any more."""
         time, first, last = int(slots.time[at]), int(slots.first[at]), int(slots.last[at])
         fired = self.due > 0 and time < self.due // self.precision
-        found = {
-            SlotFault.WRONG_SLOT: f"time {time}",
-            SlotFault.LAST: f"last {last}",
-            SlotFault.FIRST: f"first {first}",
-            SlotFault.ORDER: f"first {first}, last {last}",
-        }
+        values = {"time": time, "first": first, "last": last, "own": time % WHEEL_SLOTS}
         self.kept.add(
             Finding(
                 _CODE,
-                fault.value + ("; it has fired already" if fired else ""),
+                fault.what + ("; it has fired already" if fired else ""),
                 "warning" if fired else "",
                 file=file.name,
                 offset=int(slots.number[at]) * SLOT_SIZE,
                 length=SLOT_SIZE,
-                expected=f"slot {time % WHEEL_SLOTS}" if fault is SlotFault.WRONG_SLOT else f"time {time}",
-                found=found[fault],
+                expected=fault.expected.format(**values),
+                found=fault.found.format(**values),
             )
         )
 
 
-@dataclass(frozen=True, slots=True)
-class TimerFiles:
-    """The timer's files, and what else of the store decides how they are judged."""
-
-    log: tuple[TimerLogFile, ...]  # ascending
-    wheels: tuple[StoreFile, ...]  # the wheel and its snapshots
-    timercheck: StoreFile | None
-    in_rocksdb: StoreFile | None  # units unpacked from there, in the order of their times
-    settings: Mapping[str, str]
-    unclean: bool  # the abort file exists: the broker was not stopped properly
-    whole: bool  # a store root was given, so files that are absent are lost
-
-    @classmethod
-    def of(cls, store: Store) -> "TimerFiles":
-        """Return those of a store."""
-        return cls(
-            tuple(timer_log_files(store.files)),
-            tuple(wheel_files(store.files)),
-            store.config_files.get("timercheck"),
-            timer_units_file(store),
-            store.settings,
-            unclean=bool(store.of_kind("abort")),
-            whole=store.given == "store" and store.neighbours,
-        )
-
-
 @dataclass(slots=True)
-class TimerSurvey:
+class TimerSurvey(Found):
     """Result of reading the timer files, with where the units point."""
 
     files: tuple[StoreFile, ...] = ()  # the timer log, ascending; then what was unpacked from RocksDB
-    runs: list[tuple[int, Run]] = field(default_factory=list)  # (number of the file, rows); none before the log
-    findings: list[Finding] = field(default_factory=list)
-    suppressed: Counter[str] = field(default_factory=Counter)  # findings over the limit, by code
-    unread: list[Finding] = field(default_factory=list)  # ST-IO
+    runs: Ints = field(default_factory=lambda: NO_RUNS.rows)  # none before the log
     units: int = 0
     end: int = 0  # timer log offset behind the last unit
 
 
-def survey_timer(files: TimerFiles, borders: Ints, limit: int) -> TimerSurvey:
-    """Read timer log, wheel and timercheck; keep at most `limit` findings.
+def survey_timer(store: Store, borders: Ints, limit: int) -> TimerSurvey:
+    """Read timer log, wheel and its snapshots, and timercheck of a store; keep at most `limit` findings.
 
     `borders`: physical offsets where the splits of the commit log begin, ascending (`cut_runs`).
     """
     kept, unread = capped_findings(limit), list[Finding]()
-    log = TimerLog(files.log)
-    timercheck = _read_timercheck(files.timercheck, unread)
-    wheels = _read_wheels(files.wheels, kept, unread)
-    kept.extend(check_lengths(log, files.settings))
+    log = TimerLog(timer_log_files(store.files))
+    timercheck = _read_timercheck(store.config_files.get("timercheck"), unread)
+    wheels = _read_wheels(wheel_files(store.files), kept, unread)
+    kept.extend(check_lengths(log, store.settings))
     precision = DEFAULT_PRECISION
     with suppress(Unreadable):  # reported when the units are read
-        precision = find_precision(files.settings, log, [slots for _, slots in wheels])
-    chains = LogCheck(log, timercheck, precision, borders, kept, unread, unclean=files.unclean)
+        precision = find_precision(store.settings, log, [slots for _, slots in wheels])
+    chains = LogCheck(log, timercheck, precision, borders, kept, unread, unclean=bool(store.of_kind("abort")))
     chains.read()
-    wheel = WheelCheck(chains, timercheck, whole=files.whole)
+    wheel = WheelCheck(chains, timercheck, whole=store.given == "store" and store.neighbours)
     wheel.check_flushed()
     for file, slots in wheels:
         wheel.check_slots(file, slots)
     wheel.check_pending(wheels)
     parts, runs = [part.file for part in log.files], chains.runs
-    if files.in_rocksdb is not None:
-        runs += _runs_in_rocksdb(files.in_rocksdb, len(parts), borders)
-        parts.append(files.in_rocksdb)
+    # Units unpacked from there are in the order of their times.
+    in_rocksdb = timer_units_file(store)
+    if in_rocksdb is not None:
+        runs.append(_runs_in_rocksdb(in_rocksdb, len(parts), borders))
+        parts.append(in_rocksdb)
     return TimerSurvey(
         tuple(parts),
-        runs,
-        kept.rows,
-        kept.suppressed,
-        unread,
+        joined_runs(runs),
         chains.units,
         chains.position,
+        findings=kept.rows,
+        suppressed=kept.suppressed,
+        unread=unread,
     )
 
 
-def _runs_in_rocksdb(file: StoreFile, number: int, borders: Ints) -> list[tuple[int, Run]]:
+def _runs_in_rocksdb(file: StoreFile, number: int, borders: Ints) -> Ints:
     """Return where the units that were unpacked from RocksDB point; they have no chains to judge."""
-    runs: list[tuple[int, Run]] = []
     layout = dtype_of(TimerUnit)
     with open_file(file) as reader:
-        for row, units in read_rows(reader, layout, reader.size // layout.itemsize):
-            for run in cut_runs(units["physical_offset"].astype(np.int64), borders):
-                if run.split >= 0:  # before the log: retention took those records
-                    append_run(runs, number, run._replace(first=row + run.first))
-    return runs
+        windows = read_rows(reader, layout, reader.size // layout.itemsize)
+        parts = [cut_runs(number, row, units["physical_offset"].astype(np.int64), borders) for row, units in windows]
+    runs = joined_runs(parts)
+    return runs[runs[:, 0] >= 0]
 
 
 def _read_timercheck(file: StoreFile | None, unread: list[Finding]) -> Container:
@@ -309,9 +285,81 @@ def _read_wheels(
     """Return the wheels that can be read, with their used slots."""
     wheels = []
     for file in files:
-        check_length(file, kept)
+        if file.size not in (0, WHEEL_SIZE):  # an empty one is new
+            what = "the timer wheel has the wrong length: the broker does not start"
+            kept.add(Finding(_CODE, what, file=file.name, expected=str(WHEEL_SIZE), found=str(file.size)))
         try:
             wheels.append((file, read_slots(file)))
         except Unreadable as error:
             unread.append(unread_finding(error))
     return wheels
+
+
+_WRONG_SIZE, _WRONG_TOPIC = DANGLING << 1, DANGLING << 2
+
+TIMERS = Kind(
+    "timer",
+    "the timer unit",
+    "TM-CHAIN",
+    "TM-BEYOND",
+    {
+        _WRONG_SIZE: Verdict(
+            "TM-CHAIN",
+            "the timer unit points to a record of another size",
+            "{record[size]} bytes",
+            "{row[record_size]} bytes at {row[physical_offset]}",
+        ),
+        _WRONG_TOPIC: Verdict(
+            "TM-CHAIN",
+            "the timer unit points to a record for another topic",
+            "topic hash {record[real_topic]}",
+            "topic hash {row[real_topic_hash]}",
+        ),
+    },
+    joins_rows=True,
+)
+_VALUES = ("physical_offset", "record_size", "real_topic_hash")
+
+
+def join_timer(records: Dispatched, plan: CrossPlan, number: int, ranges: LogRanges, limit: int) -> Joined:
+    """Check the timer units that point into split `number`; `limit` bounds the findings."""
+    kept = capped_findings(limit)
+    result = Joined(findings=kept.rows, suppressed=kept.suppressed)
+    low, high = plan.range_of(number)
+
+    def read(which: int, first: int, count: int) -> Pointers:
+        file = plan.timer_files[which]
+        with open_file(file) as reader:
+            raw = reader.read(first * UNIT_SIZE, count * UNIT_SIZE)
+        units = np.frombuffer(raw, dtype_of(TimerUnit), len(raw) // UNIT_SIZE)
+        inside = are_units(units) & (units["physical_offset"] >= low) & (units["physical_offset"] < high)
+        rows = np.flatnonzero(inside)
+        values = {name: units[name][rows].astype(np.int64) for name in _VALUES}
+        units_of_file = Pointers(np.full_like(rows, which), first + rows, *_judge(values, records), values)
+        if file.kind != "timer_log":
+            units_of_file.verdict &= ~_WRONG_TOPIC
+        return units_of_file
+
+    parts = [found for _, found in read_runs(plan.runs_of(TIMERS.name, number), read, result.unread) if found]
+    units = Pointers.joined(parts, _VALUES)
+
+    def locate(at: int) -> Location:
+        return Location(plan.timer_files[units.file[at]].name, int(units.row[at]) * UNIT_SIZE, UNIT_SIZE)
+
+    report = PointerReport(TIMERS, units, records, locate, kept)
+    result.dangling = report.dangling(ranges, lambda at: Evidence(int(units.row[at[0]]), len(at)))
+    report.add_findings()
+    return result
+
+
+def _judge(units: dict[str, Ints], records: Dispatched) -> tuple[Ints, Ints]:
+    """Return the record that each unit points at, -1 without, and its verdict."""
+    places = units["physical_offset"]
+    hit = np.isin(places, records.physical_offset)
+    record = np.where(hit, np.searchsorted(records.physical_offset, places), -1)
+    verdict = np.where(hit, 0, DANGLING)
+    at = record[hit]
+    wrong_topic = units["real_topic_hash"][hit] != records.real_topic[at]
+    wrong_size = units["record_size"][hit] != records.size[at]
+    verdict[hit] = np.where(wrong_size, _WRONG_SIZE, np.where(wrong_topic, _WRONG_TOPIC, 0))
+    return record, verdict

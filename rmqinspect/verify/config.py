@@ -36,7 +36,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rmqinspect.broker.config_gone import gone_config
 from rmqinspect.codec.fastjson import CHARSETS, JsonDocument
@@ -118,17 +118,14 @@ def _trouble(file: StoreFile) -> _Trouble | None:
         epochs.append((epoch, begin, start))
     if len(epochs) != heads[0]:
         return _Trouble(f"the first line says {heads[0]}, but there are {len(epochs)}", 0, _ASKS)
-    if heads[1] and heads[1] not in _checksums(lines[2:]):
+    # The broker's own line ends count, Unix or Windows.
+    texts = ("".join(line + end for line in lines[2:]) for end in ("\n", "\r\n"))
+    if heads[1] and heads[1] not in {zlib.crc32(text.encode()) & _CRC_MASK for text in texts}:
         return _Trouble("the CRC32 of the lines does not match", ends[2], _ASKS)
     for (before, began, _), (epoch, begin, start) in pairwise(epochs):
         if epoch <= before or begin < began:
             return _Trouble("epochs or their offsets do not ascend", start, _TAKES)
     return None
-
-
-def _checksums(lines: list[str]) -> set[int]:
-    """Return the CRC32 of the lines, with Unix and with Windows line ends."""
-    return {zlib.crc32("".join(line + end for line in lines).encode()) & _CRC_MASK for end in ("\n", "\r\n")}
 
 
 # --- one copy of a file -------------------------------------------------------------------------
@@ -169,44 +166,24 @@ def _read(file: StoreFile, kind: Kind, limit: int) -> _Copy:
 
 def _doubts(file: StoreFile, parsed: JsonDocument, kind: Kind) -> Iterator[Finding]:
     """Yield the oddities of a file that every broker reads and none writes."""
-    if parsed.duplicates:
-        yield Finding(
-            "ST-CONFIG",
-            f"the key {parsed.duplicates[0]!r} is twice in one object: only the last value counts, "
-            "so an entry was lost or renamed",
-            severity="warning",
-            file=file.name,
-            count=len(parsed.duplicates),
-            found=parsed.duplicates[0],
-        )
-    if parsed.fractions:
-        yield Finding(
-            "ST-CONFIG",
-            f"it has the number {parsed.fractions[0][:40]}: brokers write whole numbers only, "
-            "so a comma or a digit is damaged",
-            severity="warning",
-            file=file.name,
-            count=len(parsed.fractions),
-            found=parsed.fractions[0][:40],
-        )
+    if keys := parsed.duplicates:
+        words = "is twice in one object: only the last value counts, so an entry was lost or renamed"
+        yield _odd(file.name, f"the key {keys[0]!r} {words}", count=len(keys), found=keys[0])
+    if numbers := [number[:40] for number in parsed.fractions]:
+        words = "brokers write whole numbers only, so a comma or a digit is damaged"
+        yield _odd(file.name, f"it has the number {numbers[0]}: {words}", count=len(numbers), found=numbers[0])
     if parsed.charset != CHARSETS[0]:
-        yield Finding(
-            "ST-CONFIG",
-            "its text is not UTF-8: 5.0.0 and later read other characters than were written",
-            severity="info" if kind.free_text else "warning",
-            file=file.name,
-            expected="UTF-8",
-            found=parsed.charset,
-        )
+        what = "its text is not UTF-8: 5.0.0 and later read other characters than were written"
+        severity = "info" if kind.free_text else "warning"
+        yield _odd(file.name, what, severity, expected="UTF-8", found=parsed.charset)
     if parsed.behind and not parsed.behind.strip(b"\0 \t\r\n\f\b"):
-        yield Finding(
-            "ST-CONFIG",
-            "zeros after its end: brokers skip them, but none writes them",
-            severity="warning",
-            file=file.name,
-            offset=parsed.end,
-            length=len(parsed.behind),
-        )
+        what = "zeros after its end: brokers skip them, but none writes them"
+        yield _odd(file.name, what, offset=parsed.end, length=len(parsed.behind))
+
+
+def _odd(file: str, what: str, severity: str = "warning", **values: Any) -> Finding:
+    """Return ST-CONFIG about a file that every broker reads."""
+    return Finding("ST-CONFIG", what, severity, file, **values)
 
 
 # --- a file and its copies ----------------------------------------------------------------------
@@ -265,22 +242,11 @@ def _cross_check(kind: Kind, copy: _Copy) -> Iterator[Finding]:
     """Yield contradictions inside a file that every broker reads."""
     shape, name = Row(kind.members), copy.file.name
     for path, member in renamed(shape, copy.read.value, ""):
-        yield Finding(
-            "ST-CONFIG",
-            f"{path} is one bit off {member}: the broker does not know the name and loses the value",
-            file=name,
-            expected=member,
-            found=path.rpartition(".")[2],
-        )
+        what = f"{path} is one bit off {member}: the broker does not know the name and loses the value"
+        yield _odd(name, what, severity="", expected=member, found=path.rpartition(".")[2])
     for path, own in misnamed(shape, copy.read.value, ""):
-        yield Finding(
-            "ST-CONFIG",
-            f"{path} is named {own!r} inside: one of the two names is damaged",
-            severity="warning",
-            file=name,
-            expected=path.rpartition(".")[2],
-            found=own,
-        )
+        what = f"{path} is named {own!r} inside: one of the two names is damaged"
+        yield _odd(name, what, expected=path.rpartition(".")[2], found=own)
     topics = copy.read.value.get("groupTopicMap")
     if topics and "groupTopicMap" in kind.members:
         # Made from the keys of offsetTable at each save. A group that comes or goes at that moment gives one key
@@ -289,29 +255,16 @@ def _cross_check(kind: Kind, copy: _Copy) -> Iterator[Finding]:
         kept = {key for key in copy.read.value["offsetTable"] if key.count("@") == 1}
         if listed - kept and kept - listed:
             expected, found = min(listed - kept), min(kept - listed)
-            yield Finding(
-                "ST-CONFIG",
-                f"offsetTable has {found}, groupTopicMap has {expected}: one of the names is damaged",
-                severity="warning",
-                file=name,
-                expected=expected,
-                found=found,
-                count=len(listed ^ kept),
-            )
+            what = f"offsetTable has {found}, groupTopicMap has {expected}: one of the names is damaged"
+            yield _odd(name, what, expected=expected, found=found, count=len(listed ^ kept))
 
 
 def _failed_start(kind: Kind, main: _Copy, backup: _Copy | None) -> Iterator[Finding]:
     """Yield the trace of a failed startup, which saves this file without having read it."""
     before = backup.read.value.get("offsetTable") if backup and backup.good else None
     if before:
-        yield Finding(
-            "ST-CONFIG",
-            f"offsetTable is empty, but not in its .bak: trace of a failed startup. The broker starts {kind.without}",
-            severity="warning",
-            file=main.file.name,
-            expected=count(len(before), "level"),
-            found="none",
-        )
+        what = "offsetTable is empty, but not in its .bak: trace of a failed startup. The broker starts "
+        yield _odd(main.file.name, what + kind.without, expected=count(len(before), "level"), found="none")
 
 
 def _finding(copy: _Copy, then: str, severity: str = "") -> Finding:
@@ -404,9 +357,13 @@ def check_groups(
         behind += (pending or {}).get(name, 0)
         if position.offset > behind:
             if name in ends or expected.had_files(*name):
-                yield _beyond(position, behind, has_files=name in ends)
+                end = f"its queue ends at {group_digits(behind)}" if name in ends else "its queue has no files"
+                what = f"{end}: the queue lost its end, or the offset is from another time or another broker"
+                yield _of_group(position, "ST-GROUP-OFFSET", what, f"at most {behind}")
         elif position.offset < first and position.is_served:
-            yield _lost(position, first)
+            missed = count(first - max(position.offset, 0), "message")
+            what = f"its queue begins at {group_digits(first)}: {missed} gone before delivery"
+            yield _of_group(position, "ST-GROUP-LOST", what, f"at least {first}")
 
 
 def _groups(store: Store, ends: Ends) -> Iterator[_Position]:
@@ -431,31 +388,14 @@ def _levels(store: Store) -> Iterator[_Position]:
             yield _Position(f"delay level {level}", SCHEDULE_TOPIC, level - 1, offset, document.source.name, True)
 
 
-def _beyond(position: _Position, behind: int, *, has_files: bool) -> Finding:
-    end = f"its queue ends at {group_digits(behind)}" if has_files else "its queue has no files"
+def _of_group(position: _Position, code: str, what: str, expected: str) -> Finding:
     return Finding(
-        "ST-GROUP-OFFSET",
-        f"{position.who} resumes at {group_digits(position.offset)}, but {end}: "
-        "the queue lost its end, or the offset is from another time or another broker",
+        code,
+        f"{position.who} resumes at {group_digits(position.offset)}, but {what}",
         file=position.file,
         topic=position.topic,
         queue_id=position.queue_id,
         queue_offset=position.offset,
-        expected=f"at most {behind}",
-        found=str(position.offset),
-    )
-
-
-def _lost(position: _Position, first: int) -> Finding:
-    missed = count(first - max(position.offset, 0), "message")
-    return Finding(
-        "ST-GROUP-LOST",
-        f"{position.who} resumes at {group_digits(position.offset)}, but its queue begins at "
-        f"{group_digits(first)}: {missed} gone before delivery",
-        file=position.file,
-        topic=position.topic,
-        queue_id=position.queue_id,
-        queue_offset=position.offset,
-        expected=f"at least {first}",
+        expected=expected,
         found=str(position.offset),
     )

@@ -19,7 +19,6 @@ A wrong unit counts as its record's: CQ-MISMATCH reports it. Consecutive records
 it means (lost, not dispatched yet, deleted with its topic) is known only when all splits were read.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -34,13 +33,13 @@ from rmqinspect.errors import Unreadable
 from rmqinspect.tables.capped_list import CappedList
 from rmqinspect.text import text_of
 from rmqinspect.topics import LMQ_PREFIX
-from rmqinspect.verify.consumequeue import step
-from rmqinspect.verify.consumequeue.step import OWN_UNIT, VALUES, WRONG_UNIT, JoinedUnits, UnitBytes, read_unit_bytes
+from rmqinspect.verify import queue_step as step
 from rmqinspect.verify.findings import Finding, capped_findings, unread_finding
+from rmqinspect.verify.plan import CrossPlan, QueueName
 from rmqinspect.verify.pointers import (
     MOST_RUNS,
-    Dangling,
     Evidence,
+    Joined,
     Kind,
     Location,
     LogRanges,
@@ -48,7 +47,7 @@ from rmqinspect.verify.pointers import (
     Pointers,
     Verdict,
 )
-from rmqinspect.verify.survey import CrossPlan, QueueName
+from rmqinspect.verify.queue_step import OWN_UNIT, VALUES, WRONG_UNIT, JoinedUnits, UnitBytes, read_unit_bytes
 from rmqinspect.verify.wrong_records import Misnamed
 
 _DEAD_LETTERS = b"%DLQ%"
@@ -86,24 +85,18 @@ def capped_missing(limit: int) -> CappedList[Missing, tuple[str, int, bool]]:
     return CappedList(limit, lambda run: (run.topic, run.queue_id, run.newest), merge=Missing.merged)
 
 
-def find_missing(
-    units: JoinedUnits, high: int, unread: set[QueueName], last_physical_offset: int | None
-) -> list[Missing]:
-    """Return the records without a unit, in runs.
-
-    `high`: end of the split's range; `unread`: queues whose units could not be read; `last_physical_offset`: physical
-    offset of the last record with a good unit.
-    """
-    return _MissingFinder(units, high, unread, last_physical_offset).find() if len(units.records) else []
-
-
 class _MissingFinder:
     def __init__(self, units: JoinedUnits, high: int, unread: set[QueueName], last_physical_offset: int | None) -> None:
+        """`high`: end of the split's range; `unread`: queues whose units could not be read.
+
+        `last_physical_offset`: of the last record with a good unit.
+        """
         self.units, self.high, self.unread = units, high, unread
         self.last_physical_offset = -1 if last_physical_offset is None else last_physical_offset
         self.missing = capped_missing(MOST_RUNS)
 
     def find(self) -> list[Missing]:
+        """Return the records without a unit, in runs."""
         units, records = self.units, self.units.records
         has = (units.has_unit & (OWN_UNIT | WRONG_UNIT)) != 0
         # A record behind the split's range is in another segment too, and judged there.
@@ -129,40 +122,28 @@ class _MissingFinder:
 
     def _find_further(self) -> None:
         """Find units of multi-dispatch that are missing."""
-        units, records = self.units, self.units.records
+        units, records, plan = self.units, self.units.records, self.units.plan
         lacking: list[tuple[int, int, int]] = []
         names: dict[QueueName, int] = {}
         for extra in records.extras:
             name = extra.topic, extra.queue_id
-            number = units.plan.queues.number_of.get(name, -1)
+            number = plan.queues.number_of.get(name, -1)
             if units.own_numbers[records.queue[extra.record]] == number:
                 has_unit = bool(units.has_unit[extra.record] & OWN_UNIT)
             else:
                 has_unit = (extra.record, number) in units.further
-            if has_unit or self._is_unread(name) or self._needs_none(extra.record):
+            own_topic, _ = records.queues[int(records.queue[extra.record])]
+            # 5.5.0 copies the names of the queues into a dead letter, and gives it no new offsets.
+            entitled = records.entitled[extra.record] and not own_topic.startswith(_DEAD_LETTERS)
+            if has_unit or self._is_unread(name) or not entitled or not records.sound[extra.record]:
                 continue
-            if number < 0 and self._may_lack_files(extra.topic):
+            # An expired lite queue is deleted; with RocksDB, queues may be kept there alone.
+            if number < 0 and (not plan.whole or plan.elsewhere or extra.topic.startswith(_LITE_PREFIX)):
                 continue
             lacking.append((extra.record, names.setdefault(name, len(names)), extra.queue_offset))
         if lacking:
             rows = np.array(lacking, np.int64)
             self._add_runs(rows[:, 0], rows[:, 1], rows[:, 2], np.ones(len(rows), np.int64), list(names))
-
-    def _needs_none(self, record: int) -> bool:
-        """Whether a record gets no further units, or its properties cannot be believed."""
-        records = self.units.records
-        if not records.sound[record] or not records.entitled[record]:
-            return True
-        # 5.5.0 copies the names of the queues into a dead letter, and gives it no new offsets.
-        return records.queues[int(records.queue[record])][0].startswith(_DEAD_LETTERS)
-
-    def _may_lack_files(self, topic: str) -> bool:
-        """Whether a queue of multi-dispatch without files is no loss.
-
-        An expired lite queue is deleted; with RocksDB, queues may be kept there alone.
-        """
-        plan = self.units.plan
-        return not plan.whole or plan.elsewhere or topic.startswith(_LITE_PREFIX)
 
     def _add_runs(self, lacking: Ints, queue: Ints, offset: Ints, messages: Ints, names: list[QueueName]) -> None:
         """Add records without a unit; the other columns are those of `lacking`, `queue` an index of `names`."""
@@ -196,6 +177,9 @@ _NO_EXT_UNIT = step.OF_FURTHER << 1  # the bit of an address that leads nowhere
 
 UNITS = Kind(
     "unit",
+    "the unit",
+    "CQ-DANGLING",
+    "CQ-BEYOND",
     {
         step.WRONG_QUEUE: Verdict(
             "CQ-MISMATCH", "the unit points at a record of another queue", "{row[queue]}", "{record[queue]}"
@@ -257,25 +241,20 @@ def capped_shifts(limit: int) -> CappedList[Shift, str]:
 
 
 @dataclass(slots=True)
-class UnitResult:
+class UnitResult(Joined):
     """What the units of one split show."""
 
-    findings: list[Finding] = field(default_factory=list)
-    suppressed: Counter[str] = field(default_factory=Counter)
     shifts: list[Shift] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
-    dangling: list[Dangling] = field(default_factory=list)
     last_physical_offset: int | None = None  # physical offset of the last record that has its unit
     last_timestamp: int = 0  # its store time, ms
-    joined: int = 0  # units that point at their record
-    unread: list[Finding] = field(default_factory=list)  # ST-IO
     misnamed: list[Misnamed] = field(default_factory=list)
 
 
 def join_units(records: Dispatched, plan: CrossPlan, number: int, ranges: LogRanges, limit: int) -> UnitResult:
     """Check the units that point into split `number`, and its records; `limit` bounds the findings of a code."""
     kept = capped_findings(limit)
-    result = UnitResult(kept.rows, kept.suppressed)
+    result = UnitResult(findings=kept.rows, suppressed=kept.suppressed)
     unread: set[QueueName] = set()
     units = step_through(plan, number, records, read_unit_bytes(plan, number, result.unread, unread))
     _judge_ext_tags(units, result.unread)
@@ -301,8 +280,9 @@ def join_units(records: Dispatched, plan: CrossPlan, number: int, ranges: LogRan
         last = np.flatnonzero(units.has_unit & (step.OWN_UNIT | step.FURTHER_UNIT))[-1]
         result.last_physical_offset = int(records.physical_offset[last])
         result.last_timestamp = int(records.store_timestamp[last])
-    _, high = plan.range_of(number)
-    result.missing = find_missing(units, high, unread, result.last_physical_offset)
+    if len(records):
+        _, high = plan.range_of(number)
+        result.missing = _MissingFinder(units, high, unread, result.last_physical_offset).find()
     return result
 
 

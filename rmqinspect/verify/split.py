@@ -10,13 +10,13 @@ that a gap breaks is a new one: queues and times are not compared across it.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
-from rmqinspect.broker.dispatch import Dispatcher
+from rmqinspect.broker.dispatch import Dispatched, Dispatcher
 from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.codec.kernels import Table, kernel
 from rmqinspect.commitlog.byte_account import ByteAccount
@@ -45,14 +45,18 @@ from rmqinspect.system.workers import keep_freed_memory
 from rmqinspect.tables.capped_list import CappedList
 from rmqinspect.text import text_of
 from rmqinspect.topics import is_legal_topic
-from rmqinspect.verify.commitlog.dledger import ChainEnds, EntryChain
-from rmqinspect.verify.consumequeue.join import UnitResult, join_units
-from rmqinspect.verify.findings import Finding, capped_findings
-from rmqinspect.verify.index.join import IndexResult, join_entries
-from rmqinspect.verify.pointers import LogRanges
-from rmqinspect.verify.survey import CrossPlan
-from rmqinspect.verify.timer.join import TimerResult, join_timer
+from rmqinspect.verify.dledger import ChainEnds, EntryChain
+from rmqinspect.verify.findings import Finding, capped_findings, place_in
+from rmqinspect.verify.index_join import join_entries
+from rmqinspect.verify.plan import CrossPlan
+from rmqinspect.verify.pointers import Joined, LogRanges
+from rmqinspect.verify.queue_join import join_units
+from rmqinspect.verify.timer_survey import join_timer
 from rmqinspect.verify.wrong_records import SplitTimes, TimeSteps
+
+Join = Callable[[Dispatched, CrossPlan, int, LogRanges, int], Joined]
+JOINS: Mapping[str, Join] = {"unit": join_units, "entry": join_entries, "timer": join_timer}
+"""What compares the records of a split with the pointers of one kind."""
 
 Values = tuple[str | None, str | None, str]  # expected, found, end of the message
 
@@ -75,9 +79,7 @@ class SplitResult:
     newest: int | None = None  # store time in ms of the newest record
     unindexed: tuple[int, int, int] | None = None  # records with keys behind the index; offset and time of the first
     before_index: tuple[int, int, int] | None = None  # the same before the index
-    units: UnitResult | None = None  # None: the plan has none
-    entries: IndexResult | None = None
-    timer: TimerResult | None = None
+    joined: list[Joined] = field(default_factory=list)  # of each kind of pointer that the plan has
     chain: ChainEnds | None = None  # of a DLedger segment
 
 
@@ -242,13 +244,9 @@ class _SplitCheck:
         number = plan.number_of(self.split)
         if number is None:
             return
-        ranges = LogRanges.of(result.account.gaps, result.stale, segment.base + self.split.end)
-        result.units = join_units(records, plan, number, ranges, self.limits.per_code)
-        if plan.index_range is not None:
-            place = segment.name, segment.base
-            result.entries = join_entries(records, plan, number, ranges, place, self.limits.per_code)
-        if plan.timer_files:
-            result.timer = join_timer(records, plan, number, ranges, self.limits.per_code)
+        ranges = LogRanges.of(result.account.gaps, result.stale, segment.base + self.split.end, segment)
+        joins = (join for kind, join in JOINS.items() if plan.joins(kind))
+        result.joined += [join(records, plan, number, ranges, self.limits.per_code) for join in joins]
 
     # --- rules ----------------------------------------------------------------------------------
 
@@ -361,10 +359,8 @@ def record_finding(
     return Finding(
         code,
         what,
-        file=segment.name,
-        offset=physical_offset - segment.base,
+        **place_in(segment, physical_offset),
         length=end - start,
-        physical_offset=physical_offset,
         topic=text_of(topic),
         queue_id=int(records.field("queue_id")[at]),
         queue_offset=int(records.field("queue_offset")[at]),

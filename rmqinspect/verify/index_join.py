@@ -5,7 +5,7 @@
     record -> entry    does each key of the records have an entry?           IX-MISSING
 
 Entries are written in the order of records and keys, so one walk through both finds the key of nearly every entry and
-judges it (`verify.index.walk`).
+judges it (below).
 
 Invariants:
   - an entry is judged in the one split whose range holds its physical offset;
@@ -18,7 +18,7 @@ Source: IndexService#buildIndex, IndexFile#putKey; RocketMQ 4.0.0 to 5.5.0.
 One walk through index entries and the keys of the records of a split, side by side.
 
 Where the two are out of step it searches, and goes on from what it found. Each entry is judged here; what breaks a rule
-is written down with the bits of its verdict, which `verify.index.join` words.
+is written down with the bits of its verdict, which `verify.index_join` words.
 
     keys of records    a1 a2 b1 b2 b3 c1 ...
     entries            a1 a2 b1 b3 xx c1 ...      b2 has no entry; xx leads to a record without such a key
@@ -26,7 +26,6 @@ is written down with the bits of its verdict, which `verify.index.join` words.
 Source: IndexFile#putKey; RocketMQ 4.0.0 to 5.5.0.
 """
 
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -50,15 +49,17 @@ from rmqinspect.codec.kernels import (
 from rmqinspect.codec.layout import place_of
 from rmqinspect.index.geometry import IndexFile
 from rmqinspect.schemas.index import IndexEntry
+from rmqinspect.store.model import Segment
 from rmqinspect.store.reader import open_file
 from rmqinspect.text import text_of
-from rmqinspect.verify.findings import Finding, capped_findings
-from rmqinspect.verify.index.header import ENTRY_SIZE, WINDOW_ROWS, entry_windows, is_written, java_seconds
+from rmqinspect.verify.findings import Finding, capped_findings, place_in
+from rmqinspect.verify.index_header import ENTRY_SIZE, WINDOW_ROWS, entry_windows, is_written, java_seconds
+from rmqinspect.verify.plan import CrossPlan, split_of, start_at
 from rmqinspect.verify.pointers import (
     DANGLING,
     MOST_RUNS,
-    Dangling,
     Evidence,
+    Joined,
     Kind,
     Location,
     LogRanges,
@@ -66,10 +67,7 @@ from rmqinspect.verify.pointers import (
     Pointers,
     Verdict,
     read_runs,
-    split_of,
-    start_at,
 )
-from rmqinspect.verify.survey import CrossPlan
 from rmqinspect.verify.wrong_records import Stamp, WrongTime, wrong_times
 
 WRONG_KEY, WRONG_TIME, AT_EDGE = (DANGLING << bit for bit in range(1, 4))
@@ -157,6 +155,9 @@ def step_entries(
 
 ENTRIES = Kind(
     "entry",
+    "the index entry",
+    "IX-DANGLING",
+    "IX-BEYOND",
     {
         WRONG_KEY: Verdict(
             "IX-KEY", "entry {row[number]}: its hash matches no key of the record it points at", None, "{row[hash]}"
@@ -181,30 +182,20 @@ class MissingKeys(NamedTuple):
 
 
 @dataclass(slots=True)
-class IndexResult:
+class IndexResult(Joined):
     """What the entries of one split show."""
 
-    findings: list[Finding] = field(default_factory=list)
-    suppressed: Counter[str] = field(default_factory=Counter)
-    dangling: list[Dangling] = field(default_factory=list)
     missing: list[MissingKeys] = field(default_factory=list)
     asked: int = 0  # keys that should have an entry
     # The records that a file's header is about, by (number of the file, entry).
     edge_times: dict[tuple[int, int], Stamp] = field(default_factory=dict)
     wrong_times: list[WrongTime] = field(default_factory=list)
-    joined: int = 0  # entries that point at a record with their key
-    unread: list[Finding] = field(default_factory=list)  # ST-IO
 
 
-def join_entries(
-    records: Dispatched, plan: CrossPlan, number: int, ranges: LogRanges, segment: tuple[str, int], limit: int
-) -> IndexResult:
-    """Check the entries that point into split `number`, and its records' keys.
-
-    `segment` is (name, base) of the split's file; `limit` bounds the findings of a code.
-    """
+def join_entries(records: Dispatched, plan: CrossPlan, number: int, ranges: LogRanges, limit: int) -> IndexResult:
+    """Check the entries that point into a split, and its records' keys; `limit` bounds the findings of a code."""
     kept = capped_findings(limit)
-    result = IndexResult(kept.rows, kept.suppressed)
+    result = IndexResult(findings=kept.rows, suppressed=kept.suppressed)
     has_entry = np.zeros(len(records.key_record), np.uint8)
     entries = _step_through(records, plan, number, has_entry, result)
 
@@ -225,7 +216,7 @@ def join_entries(
     if not result.unread:
         _, high = plan.range_of(number)
         wrong_key = entries.record[entries.which(WRONG_KEY)]
-        _find_missing(records, plan, high, segment, has_entry, wrong_key, result)
+        _find_missing(records, plan, high, ranges.segment, has_entry, wrong_key, result)
     return result
 
 
@@ -274,7 +265,7 @@ def _step_through(
         return known, parts
 
     parts = [np.empty((7, 0), np.int64)]
-    for _, of_run in read_runs(plan.index_runs.of_split(number), read, result.unread):
+    for _, of_run in read_runs(plan.runs_of(ENTRIES.name, number), read, result.unread):
         if of_run is not None:
             result.joined += of_run[0]
             parts += of_run[1]
@@ -311,7 +302,7 @@ def _find_missing(
     records: Dispatched,
     plan: CrossPlan,
     high: int,
-    segment: tuple[str, int],
+    segment: Segment | None,
     has_entry: NDArray[np.uint8],
     wrong_key: Ints,
     result: IndexResult,
@@ -349,18 +340,15 @@ def _find_missing(
         result.missing.append(MissingKeys(finding, behind - first, int(number[first]) == 0, ends))
 
 
-def _missing_finding(records: Dispatched, record: int, segment: tuple[str, int]) -> Finding:
+def _missing_finding(records: Dispatched, record: int, segment: Segment | None) -> Finding:
     """Return a finding without its message, which is known when all splits were read."""
-    name, base = segment
     topic, queue_id = records.queues[int(records.queue[record])]
     physical_offset = int(records.physical_offset[record])
     return Finding(
         "IX-MISSING",
         "",
-        file=name,
-        offset=physical_offset - base,
+        **place_in(segment, physical_offset),
         length=int(records.size[record]),
-        physical_offset=physical_offset,
         topic=text_of(topic),
         queue_id=queue_id,
         queue_offset=int(records.queue_offset[record]),

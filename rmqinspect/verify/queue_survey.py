@@ -1,7 +1,7 @@
 """A consume queue by itself: CQ-SIZE, CQ-HOLE, CQ-DANGLING, BQ-COUNT, and which units point into which split.
 
 `survey_queue` reads a queue once, window by window. What its units say about records is judged where the records
-are read (`verify.consumequeue.join`). Rows are numbered through the whole queue by the names of its files:
+are read (`verify.queue_join`). Rows are numbered through the whole queue by the names of its files:
 
     file 00000000000000000000        file 00000000000000006000
     | pre-blank | unit | unit | ... | unit | unit | zeros, preallocated
@@ -13,12 +13,11 @@ One walk over the units of a queue: totals, the runs that point into one split, 
 
 Ext consume queues by themselves: EX-SIZE.
 
-Whether a queue unit's address points to an ext unit is judged with the queue unit (`verify.consumequeue.join`).
+Whether a queue unit's address points to an ext unit is judged with the queue unit (`verify.queue_join`).
 
 Source: ConsumeQueueExt#recover, #putAndFlush; RocketMQ 4.1.0 to 5.5.0.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -45,8 +44,8 @@ from rmqinspect.errors import Unreadable
 from rmqinspect.schemas.consumequeue import EXT_END_OF_FILE, ExtHead
 from rmqinspect.store.model import QueueFile, Store
 from rmqinspect.store.reader import FileReader, open_file
-from rmqinspect.verify.findings import Finding, capped_findings, unread_finding
-from rmqinspect.verify.pointers import joined_runs, most_runs, runs_by_split, split_of
+from rmqinspect.verify.findings import Finding, Found, capped_findings, unread_finding
+from rmqinspect.verify.plan import joined_runs, most_runs, runs_by_split, split_of
 
 # What the units of a queue add up to: positions in the array that `survey_units` goes on with.
 (
@@ -70,6 +69,16 @@ from rmqinspect.verify.pointers import joined_runs, most_runs, runs_by_split, sp
 UNKNOWN = -2  # LAST_USED, NEXT_OFFSET or SPLIT: nothing to compare with
 
 HOLE, INVALID, COUNT = range(3)  # kinds of deviations
+
+_OF_UNITS = {
+    INVALID: (
+        "CQ-DANGLING",
+        "invalid unit: its offset is negative or its size is not positive; "
+        "startup truncates the queue here if it scans it",
+    ),
+    # Source: BatchConsumeQueue#recover.
+    COUNT: ("BQ-COUNT", "the batch unit does not begin at the queue offset where the one before it ends"),
+}
 
 _MOST_PER_UNIT = 2  # deviations: a hole before it, and one of the others
 _LAST_OFFSET = 2**63 - 1
@@ -200,15 +209,13 @@ def check_sizes(store: Store) -> Iterator[Finding]:
 
 
 @dataclass(slots=True)
-class QueueSurvey:
+class QueueSurvey(Found):
     """Result of reading one queue. Offsets are queue offsets unless called physical."""
 
     topic: str
     queue_id: int
     kind: str  # queue, batch_queue
     runs: Ints = field(default_factory=lambda: np.empty((0, 4), np.int64))  # as `plan.Runs` has them
-    findings: list[Finding] = field(default_factory=list)
-    suppressed: Counter[str] = field(default_factory=Counter)  # findings over the limit, by code
     ascends: bool = True  # every unit points behind the one before it
     units: int = 0  # of messages
     expired: int = 0  # those that point before the log's first segment
@@ -217,7 +224,6 @@ class QueueSurvey:
     max_offset: int = 0
     first_physical_offset: int | None = None  # that the first unit of a message in the log points at
     last_physical_offset: int | None = None  # that the newest unit of a message points at
-    unread: list[Finding] = field(default_factory=list)  # ST-IO
 
     @property
     def name(self) -> tuple[str, int]:
@@ -301,10 +307,10 @@ class _Survey:
             if kind == HOLE:
                 self._report_hole(at, value)
             else:
-                self._report_count(file, row + at, int(units["queue_offset"][at]), value)
+                self._report_unit(COUNT, file, row + at, units[at], str(value))
         bad = deviations[deviations[:, 0] == INVALID, 1]
         for at in self.kept.admit("CQ-DANGLING", bad.tolist()):
-            self._report_invalid(file, row + at, units[at])
+            self._report_unit(INVALID, file, row + at, units[at], "an offset and a size")
 
     def _report_hole(self, row: int, count: int) -> None:
         position = row * self.unit_size
@@ -328,57 +334,26 @@ class _Survey:
             )
         )
 
-    def _report_invalid(self, file: QueueFile, row: int, unit: Units) -> None:
+    def _report_unit(self, kind: int, file: QueueFile, row: int, unit: Units, expected: str) -> None:
+        code, what = _OF_UNITS[kind]
+        offset = file.base // self.unit_size + row if file.kind == "queue" else None
+        found = f"offset {unit['physical_offset']}, size {unit['size']}"
+        if kind == COUNT:
+            offset = int(unit["queue_offset"])
+            found = str(offset)
         self.kept.add(
-            self._unit_finding(
-                "CQ-DANGLING",
-                "invalid unit: its offset is negative or its size is not positive; "
-                "startup truncates the queue here if it scans it",
-                file,
-                row,
-                None,
-                "an offset and a size",
-                f"offset {unit['physical_offset']}, size {unit['size']}",
+            Finding(
+                code,
+                what,
+                file=file.name,
+                offset=row * self.unit_size,
+                length=self.unit_size,
+                topic=self.result.topic,
+                queue_id=self.result.queue_id,
+                queue_offset=offset,
+                expected=expected,
+                found=found,
             )
-        )
-
-    def _report_count(self, file: QueueFile, row: int, offset: int, expected: int) -> None:
-        """Report a batch unit that leaves a gap or overlaps. Source: BatchConsumeQueue#recover."""
-        self.kept.add(
-            self._unit_finding(
-                "BQ-COUNT",
-                "the batch unit does not begin at the queue offset where the one before it ends",
-                file,
-                row,
-                offset,
-                str(expected),
-                str(offset),
-            )
-        )
-
-    def _unit_finding(
-        self,
-        code: str,
-        what: str,
-        file: QueueFile,
-        row: int,
-        queue_offset: int | None,
-        expected: str | None,
-        found: str | None,
-    ) -> Finding:
-        if queue_offset is None and file.kind == "queue":
-            queue_offset = file.base // self.unit_size + row
-        return Finding(
-            code,
-            what,
-            file=file.name,
-            offset=row * self.unit_size,
-            length=self.unit_size,
-            topic=self.result.topic,
-            queue_id=self.result.queue_id,
-            queue_offset=queue_offset,
-            expected=expected,
-            found=found,
         )
 
     def finish(self) -> None:
@@ -400,12 +375,10 @@ _SIZE = _HEAD["size"]
 
 
 @dataclass(slots=True)
-class ExtSurvey:
-    """Result of reading all ext files."""
+class ExtSurvey(Found):
+    """Result of reading all ext files: at most one finding of each, as the units behind it cannot be found."""
 
-    findings: list[Finding] = field(default_factory=list)  # at most one per file: the units behind it cannot be found
     units: int = 0
-    unread: list[Finding] = field(default_factory=list)  # ST-IO
 
 
 def survey_ext(files: Sequence[QueueFile]) -> ExtSurvey:

@@ -9,28 +9,205 @@ Invariants:
 - Results arrive in log order.
 - Across a gap or a missing segment nothing is assumed to continue.
 - Bytes that could not be read are no damage: findings about them are dropped, ST-IO reports them.
+
+Findings about the gaps of the log: bytes of a segment that are neither records nor filler. Parts of a gap touch; one
+gap is one finding, named by what its first unknown byte breaks:
+
+    record | magic? | zeros ... | record      CL-MAGIC, CL-LENGTH: bytes that are no record
+    record | zeros .............| record      CL-ZERO-INSIDE: lost pages
+    record | half a record | zeros to the end CL-TORN-TAIL
+    record | zeros to the end                 preallocated, no finding
+    record | blank of a wrong size            CL-BLANK-SIZE
+    record | the same over a record | record  CL-BLANK-INSIDE
+    record | gap | older records              CL-STALE-TAIL
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from rmqinspect.codec.layout import place_of, span_of
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.commitlog.find_record import Unread
+from rmqinspect.commitlog.gaps import REASONS, ZERO_RUN, Gap
 from rmqinspect.commitlog.queue_offsets import Jump, Queue
 from rmqinspect.commitlog.record_reader import RecordReader
 from rmqinspect.commitlog.records import Records
 from rmqinspect.consumequeue.units import messages_in
+from rmqinspect.damage.diagnose import explain_gap
 from rmqinspect.damage.misplaced import explain_own_offset
 from rmqinspect.damage.patterns import explain_difference
 from rmqinspect.errors import Unreadable
-from rmqinspect.store.model import QueueFile, Store
+from rmqinspect.schemas import dledger, message
+from rmqinspect.store.model import QueueFile, Segment, Store
+from rmqinspect.store.reader import open_file
 from rmqinspect.tables.capped_list import CappedList
 from rmqinspect.text import describe_duration, text_of
 from rmqinspect.times import time_words
-from rmqinspect.verify.commitlog.gap_findings import Causes, GapJudge, SegmentState
-from rmqinspect.verify.commitlog.split import SplitResult, record_finding
-from rmqinspect.verify.findings import MERGED_ROWS, Finding, capped_findings, place_in_log
+from rmqinspect.verify.findings import MERGED_ROWS, Finding, capped_findings, place_in, place_in_log
+from rmqinspect.verify.split import SplitResult, record_finding
 from rmqinspect.verify.wrong_records import LogTimes, Misnamed, TimeStep
+
+_EXPLAINED = 200  # findings whose cause is searched for in the bytes
+# Size and magic of a record or an entry stand where they stand in a blank record of the same kind of file.
+_BLANKS = {"segment": message.Blank, "dledger": dledger.EntryBlank}
+_HEAD: int = message.Blank.sizeof()
+
+_CODE_OF_REASON = {
+    "magic": "CL-MAGIC",
+    "zero": "CL-MAGIC",
+    "short": "CL-MAGIC",
+    "size": "CL-LENGTH",
+    "length": "CL-LENGTH",
+    "cut": "CL-LENGTH",
+    "entry": "CL-LENGTH",
+    "blank_size": "CL-BLANK-INSIDE",
+}
+
+
+@dataclass(slots=True)
+class SegmentState:
+    """What the splits of one segment add up to."""
+
+    account: ByteAccount
+    stale: list[tuple[int, int, int]] = field(default_factory=list)  # [start, end), records of an earlier life
+
+    def gaps(self) -> list[list[Gap]]:
+        """Return the gaps that are no filler, parts that touch together."""
+        groups: list[list[Gap]] = []
+        end: int | None = None  # of the last part
+        for gap in self.account.merged_gaps():
+            if gap.kind == "filler":
+                end = None
+                continue
+            if gap.start != end:
+                groups.append([])
+            groups[-1].append(gap)
+            end = gap.end
+        return groups
+
+
+class Causes:
+    """Searches the bytes for the cause of damage, for so many findings that all of it stays fast."""
+
+    def __init__(self) -> None:
+        self._explained = 0
+
+    def explain(self, search: Callable[[], str | None]) -> str:
+        """Return the likely cause as the end of a message, "" if none shows."""
+        self._explained += 1
+        why = search() if self._explained <= _EXPLAINED else None
+        return f"; {why}" if why else ""
+
+
+class GapJudge:
+    """Judges the gaps of each segment of a store."""
+
+    def __init__(self, store: Store, causes: Causes) -> None:
+        self._store, self._causes = store, causes
+
+    def findings(self, state: SegmentState, *, more_follows: bool) -> Iterator[Finding]:
+        """Yield the findings of a segment; `more_follows`: a later segment has records."""
+        for gap in state.account.merged_gaps():
+            if gap.reason == "blank_size" and gap.kind == "filler":
+                yield from self._judge_blank(state.account.segment, gap)
+        stale_from = {start for start, _, _ in state.stale}
+        for parts in state.gaps():
+            at_end = parts[-1].end == state.account.segment.end and not more_follows
+            if parts[-1].end in stale_from:
+                yield _stale_tail(state, parts[0].start, parts[-1].end)
+                continue
+            unknown = [part for part in parts if part.kind == "unknown" and part.reason != "unreadable"]
+            # Zeros behind the last record are the preallocated rest; ST-IO reports what could not be read.
+            if unknown or not (at_end or any(part.reason == "unreadable" for part in parts)):
+                yield self._judge_gap(state.account.segment, parts, unknown, at_end=at_end)
+
+    def _judge_gap(self, segment: Segment, parts: list[Gap], unknown: list[Gap], *, at_end: bool) -> Finding:
+        start, stop = parts[0].start, parts[-1].end
+        reason = unknown[0].reason or "magic" if unknown else "zero"
+        head = self._read(segment, start, _HEAD)
+        lost_pages = any(part.kind == "zeros" and part.end - part.start >= ZERO_RUN for part in parts)
+        after = "up to the segment's end" if stop == segment.end else "the log continues after it"
+        if not unknown:
+            code, what = "CL-ZERO-INSIDE", "zeros inside the log: pages were lost"
+        elif at_end and parts[0].kind == "unknown" and self._is_torn(segment, start, unknown[-1].end):
+            code, what = "CL-TORN-TAIL", f"the last record is incomplete: {REASONS[reason]}"
+            stop, after = unknown[-1].end, "nothing follows"
+        elif _is_blank_without_magic(head, segment.end - start):
+            code, what = "CL-MAGIC", "the blank record that ends this segment has a damaged magic"
+        elif lost_pages and not at_end:
+            code, what = "CL-ZERO-INSIDE", f"zeros inside the log: pages were lost; {REASONS[reason]}"
+        else:
+            code, what = _CODE_OF_REASON[reason], REASONS[reason]
+        why = self._causes.explain(lambda: explain_gap(self._store, segment, start, stop)) if unknown else ""
+        return Finding(
+            code,
+            f"{what}; {after}{why}",
+            **place_in(segment, start),
+            length=stop - start,
+            expected="a record or a blank record",
+            found=f"bytes {head.hex(' ')}" if head else None,
+        )
+
+    def _is_torn(self, segment: Segment, start: int, written: int) -> bool:
+        """Whether a record begins at `start`, and the bytes at the log's end stop before it would."""
+        wraps = segment.kind == "dledger"
+        raw = self._read(segment, start, min(_HEAD, written - start))
+        magic = message.MAGIC_PREFIX if not wraps else dledger.ENTRY_MAGICS[0].to_bytes(4, "big")
+        size = _stored_size(segment, raw)
+        plausible = message.FIXED_SIZE <= size <= segment.end - start or len(raw) < _HEAD
+        begun = raw[place_of(_BLANKS[segment.kind], "magic") :][: len(magic)]
+        return magic.startswith(begun.rstrip(b"\0")) and plausible and start + size > written
+
+    def _judge_blank(self, segment: Segment, gap: Gap) -> Iterator[Finding]:
+        stored = _stored_size(segment, self._read(segment, gap.start, _HEAD))
+        left = segment.end - gap.start
+        # In a file of a wrong length the blank record is right about the length that the file should have.
+        if self._store.segment_size is not None and stored == segment.base + self._store.segment_size - gap.start:
+            return
+        yield Finding(
+            "CL-BLANK-SIZE",
+            "the blank record's size is not the number of bytes left in the file",
+            **place_in(segment, gap.start),
+            length=_HEAD,
+            expected=str(left),
+            found=str(stored),
+        )
+
+    def _read(self, segment: Segment, start: int, size: int) -> bytes:
+        try:
+            with open_file(segment) as reader:
+                return reader.read(start - segment.base, size)
+        except Unreadable:
+            return b""
+
+
+def _stored_size(segment: Segment, head: bytes) -> int:
+    """Return the size that a record, an entry or a blank record beginning with `head` claims."""
+    return int.from_bytes(head[span_of(_BLANKS[segment.kind], "total_size")], "big", signed=True)
+
+
+def _is_blank_without_magic(head: bytes, left: int) -> bool:
+    """Whether the size of a blank record stands here, but not its magic."""
+    if len(head) < _HEAD or left > 1 << 30:
+        return False
+    return int.from_bytes(head[span_of(message.Blank, "total_size")], "big") == left
+
+
+def _stale_tail(state: SegmentState, start: int, first: int) -> Finding:
+    records, end = 0, first
+    for begin, stop, count in state.stale:
+        if begin == end:
+            records, end = records + count, stop
+    return Finding(
+        "CL-STALE-TAIL",
+        f"{records} valid records after the log's end, older than the record before them: left from an earlier "
+        f"life of this file; the first is at {first}",
+        **place_in(state.account.segment, start),
+        length=end - start,
+        count=records,
+        counted=True,
+    )
+
 
 # A chain that runs into old records jumps back in time and, within this many bytes, in a queue.
 _STALE_REACH = 1 << 20
@@ -86,7 +263,7 @@ class LogJudge:
         state.account.join(result.account)
         state.stale += result.stale
         self._kept.extend(result.findings)
-        self.unread += [part._replace(end=min(part.end, state.segment.end)) for part in result.unread]
+        self.unread += [part._replace(end=min(part.end, state.account.segment.end)) for part in result.unread]
         self.suppressed.update(result.suppressed)
         self._follow_queues(result)
         self._follow_time(result)
@@ -94,13 +271,13 @@ class LogJudge:
     def _state_of(self, result: SplitResult) -> SegmentState:
         """Return the state of a split's segment; a segment that does not continue the last one breaks all chains."""
         segment, last = result.split.segment, self.segments[-1] if self.segments else None
-        if last is not None and (last.segment is segment or last.segment == segment):
+        if last is not None and (last.account.segment is segment or last.account.segment == segment):
             return last
-        if last is not None and last.segment.end != segment.base:
+        if last is not None and last.account.segment.end != segment.base:
             self._next.clear()
             self._before = None
             self._times.forget()
-        self.segments.append(SegmentState(segment, ByteAccount(segment)))
+        self.segments.append(SegmentState(ByteAccount(segment)))
         return self.segments[-1]
 
     def _follow_queues(self, result: SplitResult) -> None:
@@ -120,8 +297,12 @@ class LogJudge:
         account = result.account
         self._times.take(result.times)
         gaps = [gap for gap in account.gaps if gap.kind != "filler"]
+        # The first record of the split follows the last one before it.
+        last = self._before.last_timestamp if self._before is not None else None
         if account.begin is not None and not (gaps and gaps[0].start < account.begin):
-            self._compare_times(result, account.begin)
+            first = account.first_timestamp
+            if first is not None and last is not None and last > first:
+                self._set_back.rows.append((account.begin, last - first))
         if result.newest is not None:
             self._last_timestamp = max(self._last_timestamp or 0, result.newest)
         self._set_back.extend(result.set_back)
@@ -129,15 +310,6 @@ class LogJudge:
             self._before = account
         if gaps and (account.end is None or max(gap.end for gap in gaps) > account.end):
             self._before = None
-
-    def _compare_times(self, result: SplitResult, begin: int) -> None:
-        """Compare the first record of a split, at `begin`, with the last one before it."""
-        first = result.account.first_timestamp
-        last = self._before.last_timestamp if self._before is not None else None
-        if first is None or last is None:
-            return
-        if last > first:
-            self._set_back.rows.append((begin, last - first))
 
     # --- at the end of the log ------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """An index file by itself: IX-SIZE, IX-CHAIN, IX-HEADER, and which entries point into which split of the log.
 
 `survey_index` reads a file once, window by window. What its entries say of records is judged where the records are
-read (`verify.index.join`).
+read (`verify.index_join`).
 
 Source: IndexFile, IndexHeader, IndexService; RocketMQ 4.0.0 to 5.5.0.
 
@@ -43,8 +43,8 @@ from rmqinspect.schemas.index import IndexEntry, IndexHeader, IndexSlot
 from rmqinspect.store.reader import FileReader, open_file
 from rmqinspect.system.workers import keep_freed_memory
 from rmqinspect.times import time_words
-from rmqinspect.verify.findings import Finding, capped_findings, unread_finding
-from rmqinspect.verify.index.header import (
+from rmqinspect.verify.findings import Finding, Found, capped_findings, unread_finding
+from rmqinspect.verify.index_header import (
     ENTRY_SIZE,
     WINDOW_ROWS,
     Content,
@@ -56,7 +56,7 @@ from rmqinspect.verify.index.header import (
     is_written,
     order_findings,
 )
-from rmqinspect.verify.pointers import Run, append_run, cut_runs
+from rmqinspect.verify.plan import NO_RUNS, cut_runs, joined_runs
 
 # Slots per pass over the entries; a default file has five million.
 SLOTS_AT_ONCE = 1 << 23
@@ -278,17 +278,15 @@ def _size_words(index: IndexFile, expected: int | None) -> str:
 
 
 @dataclass(slots=True)
-class IndexSurvey:
-    """Result of reading one index file."""
+class IndexSurvey(Found):
+    """Result of reading one index file, with findings in the order of the file."""
 
-    findings: list[Finding] = field(default_factory=list)  # in file order
-    suppressed: Counter[str] = field(default_factory=Counter)  # findings over the limit, by code
-    runs: list[Run] = field(default_factory=list)  # entries by where they point; `first` is an entry's number
+    index: IndexFile
+    runs: Ints = field(default_factory=lambda: NO_RUNS.rows)  # of entries, by number
     used_entries: int = 0  # in use and in the file: numbers 1 to this
     first_physical_offset: int | None = None  # of the records of the first and the newest entry
     last_physical_offset: int | None = None
     times_reported: bool = False  # the header's times are reported as wrong
-    unread: list[Finding] = field(default_factory=list)  # ST-IO
 
 
 def survey_index(index: IndexFile, borders: Ints, limit: int) -> IndexSurvey:
@@ -304,7 +302,7 @@ def survey_index(index: IndexFile, borders: Ints, limit: int) -> IndexSurvey:
             survey.read(reader)
     except Unreadable as error:
         survey.result.unread.append(unread_finding(error))
-    survey.result.runs = [run for _, run in survey.runs]
+    survey.result.runs = joined_runs(survey.runs)
     survey.result.findings.sort(key=lambda finding: finding.offset or 0)
     return survey.result
 
@@ -313,8 +311,8 @@ class _Survey:
     def __init__(self, index: IndexFile, borders: Ints, limit: int) -> None:
         self.index, self.borders = index, borders
         self.kept = capped_findings(limit)
-        self.result = IndexSurvey(self.kept.rows, self.kept.suppressed)
-        self.runs: list[tuple[int, Run]] = []
+        self.result = IndexSurvey(index, findings=self.kept.rows, suppressed=self.kept.suppressed)
+        self.runs: list[Ints] = []
 
     def read(self, reader: FileReader) -> None:
         geometry = self.index.geometry
@@ -361,8 +359,7 @@ class _Survey:
     def _take_places(self, first: int, entries: Units) -> None:
         """Note into which splits the entries point; report those that point where no split is."""
         offsets = entries["physical_offset"].astype(np.int64)
-        for run in cut_runs(offsets, self.borders):
-            append_run(self.runs, 0, run._replace(first=first + run.first))
+        self.runs.append(cut_runs(0, first, offsets, self.borders))
         begin = self.result.first_physical_offset or 0
         log_start = int(self.borders[0]) if len(self.borders) else 0
         lost = np.flatnonzero(offsets < min(begin, log_start))
@@ -433,7 +430,7 @@ class _Survey:
 
 
 def check_header_times(
-    index: IndexFile, survey: IndexSurvey, first_timestamp: int | None, newest_timestamps: Sequence[int]
+    survey: IndexSurvey, first_timestamp: int | None, newest_timestamps: Sequence[int]
 ) -> Iterator[Finding]:
     """Yield IX-HEADER where the header's times are not the store times of its records.
 
@@ -441,14 +438,14 @@ def check_header_times(
     newest entry and the one before it, as far as they are in the log; a put cut short leaves the older one. Yields
     nothing where the survey has reported the times.
     """
-    header = index.header
+    header = survey.index.header
     if header is None or survey.times_reported or not survey.used_entries:
         return
     for name, times in (("begin_timestamp", [first_timestamp]), ("end_timestamp", newest_timestamps)):
         known = [time for time in times if time is not None]
         if known and header[name] not in known:
             yield header_finding(
-                index,
+                survey.index,
                 [name],
                 f"{name} is not the store timestamp of its record: key searches limited to a time go wrong",
                 time_words(known[-1]),

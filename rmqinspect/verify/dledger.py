@@ -17,9 +17,8 @@
 Source: DLedgerMmapFileStore#recover, DLedgerEntryCoder, MmapFileList#append; library dledger 0.2 to 0.4.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,7 @@ from rmqinspect.errors import BadRecord, Unreadable
 from rmqinspect.schemas.dledger import ENTRY_MAGIC_BLANK, ENTRY_MAGICS, EntryBlank, EntryHead, EntryIndexUnit
 from rmqinspect.store.model import Segment, StoreFile
 from rmqinspect.store.reader import FileReader, open_file
-from rmqinspect.verify.findings import Finding, capped_findings, unread_finding
+from rmqinspect.verify.findings import Finding, Found, capped_findings, place_in, unread_finding
 
 Heads = np.ndarray[Any, np.dtype[Any]]
 
@@ -60,7 +59,7 @@ class Entry:
 
 
 @dataclass(slots=True)
-class ChainEnds:
+class ChainEnds(Found):
     """The findings of a split's entries, and how these begin and end."""
 
     segment: Segment
@@ -74,9 +73,6 @@ class ChainEnds:
     # The second entry's jump, kept back: the entry before the split decides which of the two is wrong.
     second: Finding | None = None
     before_second: int = _NONE
-    findings: list[Finding] = field(default_factory=list)
-    suppressed: Counter[str] = field(default_factory=Counter)  # more findings of a code, not kept
-    unread: list[Finding] = field(default_factory=list)  # ST-IO
     unindexed: Finding | None = None  # the last entries without an index unit, kept back
 
 
@@ -315,10 +311,8 @@ def _entry_finding(segment: Segment, code: str, what: str, position: int, expect
     return Finding(
         code,
         what,
-        file=segment.name,
-        offset=position - segment.base,
+        **place_in(segment, position),
         length=_HEAD_SIZE,
-        physical_offset=position,
         expected=expected,
         found=found,
     )

@@ -8,7 +8,7 @@
 
 A unit that points too far ahead holds up those behind it: their records are searched for as well. Every unit is judged
 by the same rules, in `_judge`; what breaks one is written down with the bits of its verdict, which
-`verify.consumequeue.join` words.
+`verify.queue_join` words.
 
 Source: ConsumeQueue#putMessagePositionInfo, BatchConsumeQueue; RocketMQ 4.0.0 to 5.5.0.
 
@@ -39,8 +39,8 @@ from rmqinspect.consumequeue.units import LAYOUTS, MESSAGES, OFFSET, PLACE, SIZE
 from rmqinspect.schemas.consumequeue import EXT_ADDRESS_MAX
 from rmqinspect.store.reader import open_file
 from rmqinspect.verify.findings import Finding
-from rmqinspect.verify.pointers import DANGLING, Pointers, read_runs, split_of, start_at
-from rmqinspect.verify.survey import CrossPlan, QueueName
+from rmqinspect.verify.plan import CrossPlan, QueueName, split_of, start_at
+from rmqinspect.verify.pointers import DANGLING, Pointers, read_runs
 
 # Bits of a verdict. The first three hide all others: a unit of the wrong record says nothing about tags or offsets.
 WRONG_QUEUE, WRONG_SIZE, NOT_ENTITLED, SHIFTED, WRONG_TAGS, WRONG_DELAY, WRONG_COUNT, WRONG_TIME = (
@@ -320,7 +320,7 @@ def read_unit_bytes(plan: CrossPlan, number: int, problems: list[Finding], unrea
 
     Queues with an I/O error are added to `unread`, ST-IO to `problems`.
     """
-    runs, files = plan.queue_runs.of_split(number), plan.queue_files
+    runs, files = plan.runs_of("unit", number), plan.queue_files
     rows = dict.fromkeys(LAYOUTS, 0)
     for file, _, count in runs:
         rows[files[file].kind] += count

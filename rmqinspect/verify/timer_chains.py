@@ -41,7 +41,7 @@ from rmqinspect.tables.capped_list import CappedList
 from rmqinspect.timer.log import BLANK_SIZE, TimerLog, TimerLogFile, are_units, due_times, is_blank_at, read_rows
 from rmqinspect.timer.wheel import NO_POSITION, WheelReplay
 from rmqinspect.verify.findings import Finding, unread_finding
-from rmqinspect.verify.pointers import Run, append_run, cut_runs
+from rmqinspect.verify.plan import cut_runs
 
 
 class Suspects:
@@ -121,7 +121,7 @@ class LogCheck:
         self.kept, self.unread = kept, unread
         self.flushed = int(timercheck.last_timer_log_flush_pos)
         self.replay, self.suspects = WheelReplay(), Suspects(kept.limit)
-        self.runs: list[tuple[int, Run]] = []  # (number of the file, rows)
+        self.runs: list[Ints] = []  # as `plan.Runs` has them, none before the log: retention took those records
         self.units = 0
         self.position = log.start  # where the next unit must begin, in the end the log's end
         self.ended = False  # what follows `position` is left over from before the log was truncated
@@ -180,10 +180,12 @@ class LogCheck:
     def _judge_units(self, number: int, part: TimerLogFile, rows: Ints, position: Ints, units: Units) -> None:
         self.units += len(units)
         places = units["physical_offset"].astype(np.int64)
-        for run in cut_runs(places, self.borders):
-            if run.split >= 0:  # before the log: retention took those records
-                first, last = int(rows[run.first]), int(rows[run.first + run.rows - 1])
-                append_run(self.runs, number, Run(first, last - first + 1, run.split))
+        runs = cut_runs(number, 0, places, self.borders)
+        # Between units there may be rows that are none.
+        last = rows[runs[:, 2] + runs[:, 3] - 1]
+        runs[:, 2] = rows[runs[:, 2]]
+        runs[:, 3] = last - runs[:, 2] + 1
+        self.runs.append(runs[runs[:, 0] >= 0])
         expected = self.replay.put(due_times(units) // self.precision, position)
         self._judge_links(part, rows, position, units, expected)
         impossible = np.flatnonzero((places < 0) | (units["record_size"] <= 0))

@@ -1,1 +1,0 @@
-"""Checks of configuration files and consumer groups."""

@@ -1,1 +1,0 @@
-"""The rules of the timer log and the timer wheel."""
