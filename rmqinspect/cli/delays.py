@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rmqinspect.cli.documents import printed_to
-from rmqinspect.cli.labelled import Screen, columns
-from rmqinspect.cli.options import NamedSourceOptions, choose_format, open_named, use_colour
+from rmqinspect.cli.decode import RowsOptions, print_rows
+from rmqinspect.cli.options import NamedSourceOptions, TimeOptions, choose_format, open_named, use_colour, with_times
 from rmqinspect.cli.parameters import option, takes
-from rmqinspect.cli.selection import TimeOptions, with_times
-from rmqinspect.cli.session import Session, tell_unmatched
-from rmqinspect.cli.table_rows import RowsOptions, print_rows
+from rmqinspect.cli.session import Session, printed_to, tell_unmatched
+from rmqinspect.cli.terminal import Screen, columns
 from rmqinspect.commands import fill_command
 from rmqinspect.system.uri import shown
 from rmqinspect.text import clip, count, describe_duration, escape, group_digits

@@ -9,8 +9,7 @@ from functools import partial
 
 import click
 
-from rmqinspect.cli.documents import printed_to
-from rmqinspect.cli.labelled import Screen
+from rmqinspect.cli import ExitStatus, exit_status
 from rmqinspect.cli.options import (
     FORMAT_NAMES,
     PATH,
@@ -25,8 +24,8 @@ from rmqinspect.cli.options import (
     use_colour,
 )
 from rmqinspect.cli.parameters import argument, option, takes
-from rmqinspect.cli.progress import LONG_READ, Progress, interrupt_no_more, interrupted_once, running_broker
-from rmqinspect.cli.status import ExitStatus, exit_status
+from rmqinspect.cli.session import printed_to
+from rmqinspect.cli.terminal import LONG_READ, Progress, Screen, interrupt_no_more, interrupted_once, running_broker
 from rmqinspect.commands import SHOW, fill_command
 from rmqinspect.config.checkpoint import read_checkpoint
 from rmqinspect.diff.log_diff import LogDiff

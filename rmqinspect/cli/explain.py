@@ -17,12 +17,11 @@ from typing import Any, cast
 
 import click
 
-from rmqinspect.cli.documents import document_format, print_document, printed_to
-from rmqinspect.cli.labelled import Screen
+from rmqinspect.cli import ExitStatus
 from rmqinspect.cli.options import ColorOptions, DocumentOptions, use_colour
 from rmqinspect.cli.parameters import argument, takes
-from rmqinspect.cli.progress import interrupt_no_more, interrupted_once
-from rmqinspect.cli.status import ExitStatus
+from rmqinspect.cli.session import document_format, print_document, printed_to
+from rmqinspect.cli.terminal import Screen, interrupt_no_more, interrupted_once
 from rmqinspect.errors import NothingFound
 from rmqinspect.explain.entry import Explanation
 from rmqinspect.explain.log import Log, Seen, read_log

@@ -15,21 +15,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rmqinspect.cli.completion import complete_tables
-from rmqinspect.cli.labelled import Screen
+from rmqinspect.cli import ExitStatus, exit_status
 from rmqinspect.cli.options import (
     BodyOptions,
     LookOptions,
     NamedSourceOptions,
     ReadingOptions,
     RedactOptions,
+    SelectionOptions,
+    UnconsumedOptions,
     count_jobs,
 )
-from rmqinspect.cli.parameters import option, parsed_by
-from rmqinspect.cli.progress import LONG_READ, Progress, least_time, running_broker
-from rmqinspect.cli.selection import SelectionOptions, UnconsumedOptions
+from rmqinspect.cli.parameters import complete_tables, option, parsed_by
 from rmqinspect.cli.session import tell_unmatched
-from rmqinspect.cli.status import ExitStatus, exit_status
+from rmqinspect.cli.terminal import LONG_READ, Progress, Screen, least_time, running_broker
 from rmqinspect.errors import Refused
 from rmqinspect.export.request import FILE_SIZE, PARTITIONS, SCHEMAS, ExportRequest
 from rmqinspect.system.uri import abspath, shown

@@ -15,15 +15,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rmqinspect.cli.documents import json_line, write_lines
-from rmqinspect.cli.labelled import Screen
-from rmqinspect.cli.options import NamedSourceOptions, choose_format, count_jobs, open_named
+from rmqinspect.cli import exit_status
+from rmqinspect.cli.decode import MessageOptions, RowsOptions, RowsPlan, make_plan, read_view
+from rmqinspect.cli.options import (
+    NamedSourceOptions,
+    SelectionOptions,
+    choose_format,
+    count_jobs,
+    open_named,
+    read_selection,
+    release_option,
+)
 from rmqinspect.cli.parameters import TEXT, option, takes
-from rmqinspect.cli.release import release_option
-from rmqinspect.cli.selection import SelectionOptions, read_selection
-from rmqinspect.cli.session import Session
-from rmqinspect.cli.status import exit_status
-from rmqinspect.cli.table_rows import MessageOptions, RowsOptions, RowsPlan, make_plan, read_view
+from rmqinspect.cli.session import Session, json_line, write_lines
+from rmqinspect.cli.terminal import Screen
 from rmqinspect.codec.message_id import split_batch
 from rmqinspect.statuses import SOUND
 from rmqinspect.text import count, escape, group_digits

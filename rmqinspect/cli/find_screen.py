@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from rmqinspect.cli.documents import json_line, write_lines
-from rmqinspect.cli.labelled import Screen
+from rmqinspect.cli.decode import RowsPlan, read_view
 from rmqinspect.cli.life_screen import life_document, life_lines
-from rmqinspect.cli.progress import Progress
-from rmqinspect.cli.table_rows import RowsPlan, read_view
+from rmqinspect.cli.session import json_line, write_lines
+from rmqinspect.cli.terminal import Progress, Screen
 from rmqinspect.errors import NothingFound, RmqinspectError, Unreadable
 from rmqinspect.find.finding import Finding, Searched
 from rmqinspect.find.life import Life, LifeTracer

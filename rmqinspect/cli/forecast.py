@@ -19,8 +19,7 @@ from typing import NamedTuple
 
 import click
 
-from rmqinspect.cli.documents import document_format, json_line, print_line, printed_to, refuse_early
-from rmqinspect.cli.labelled import Screen
+from rmqinspect.cli import ExitStatus
 from rmqinspect.cli.options import (
     DocumentOptions,
     JobOptions,
@@ -29,12 +28,12 @@ from rmqinspect.cli.options import (
     SourceOptions,
     TalkOptions,
     count_jobs,
+    release_option,
     use_colour,
 )
 from rmqinspect.cli.parameters import option, takes
-from rmqinspect.cli.progress import LONG_READ, Progress, least_time, running_broker
-from rmqinspect.cli.release import release_option
-from rmqinspect.cli.status import ExitStatus
+from rmqinspect.cli.session import document_format, json_line, print_line, printed_to, refuse_early
+from rmqinspect.cli.terminal import LONG_READ, Progress, Screen, least_time, running_broker
 from rmqinspect.commands import quote, quote_path
 from rmqinspect.errors import BadOption, Unreadable
 from rmqinspect.forecast.outcome import (

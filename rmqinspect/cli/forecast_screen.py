@@ -16,7 +16,7 @@ from datetime import UTC, tzinfo
 from functools import partial
 from itertools import chain, groupby
 
-from rmqinspect.cli.labelled import Screen, columns, fold, line_width
+from rmqinspect.cli.terminal import Screen, columns, fold, line_width
 from rmqinspect.forecast.check import REASONS
 from rmqinspect.forecast.outcome import (
     COSTS,

@@ -13,13 +13,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rmqinspect.cli.documents import printed_to
-from rmqinspect.cli.labelled import Screen, columns
-from rmqinspect.cli.options import NamedSourceOptions, choose_format, open_named, use_colour
+from rmqinspect.cli.decode import MessageOptions, RowsOptions, print_rows
+from rmqinspect.cli.options import (
+    NamedSourceOptions,
+    TopicOptions,
+    UnconsumedOptions,
+    choose_format,
+    open_named,
+    use_colour,
+    with_offsets,
+)
 from rmqinspect.cli.parameters import option, takes
-from rmqinspect.cli.selection import TopicOptions, UnconsumedOptions, with_offsets
-from rmqinspect.cli.session import Session, tell_unmatched
-from rmqinspect.cli.table_rows import MessageOptions, RowsOptions, print_rows
+from rmqinspect.cli.session import Session, printed_to, tell_unmatched
+from rmqinspect.cli.terminal import Screen, columns
 from rmqinspect.commands import UNCONSUMED, fill_command
 from rmqinspect.rocksdb.databases import why_unknown
 from rmqinspect.system.uri import shown

@@ -9,10 +9,10 @@ from typing import Any
 import click
 
 from rmqinspect import times
-from rmqinspect.cli.documents import document_format, print_document, printed_to
-from rmqinspect.cli.labelled import Screen
 from rmqinspect.cli.options import DocumentOptions, LookOptions, use_colour
 from rmqinspect.cli.parameters import argument, option, takes
+from rmqinspect.cli.session import document_format, print_document, printed_to
+from rmqinspect.cli.terminal import Screen
 from rmqinspect.codec import message_id as ids
 from rmqinspect.commands import FIND_ID, fill_command
 from rmqinspect.text import escape

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rmqinspect.cli.documents import document_format, print_document, print_line, printed_to
-from rmqinspect.cli.labelled import Screen, line_width
+from rmqinspect.cli import ExitStatus
 from rmqinspect.cli.options import DocumentOptions, JobOptions, LookOptions, RocksdbOptions, SourceOptions, use_colour
 from rmqinspect.cli.parameters import RemarkOptions, takes
-from rmqinspect.cli.progress import print_remark
-from rmqinspect.cli.status import ExitStatus
+from rmqinspect.cli.session import document_format, print_document, print_line, printed_to
+from rmqinspect.cli.terminal import Screen, line_width, print_remark
 from rmqinspect.commands import DECODE, FORECAST, GROUPS, USAGE, VERIFY, fill_command, quote
 from rmqinspect.system.uri import shown
 from rmqinspect.text import count, describe_size, group_digits

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from datetime import UTC, tzinfo
 from typing import Any
 
-from rmqinspect.cli.labelled import Screen
+from rmqinspect.cli.terminal import Screen
 from rmqinspect.find.life import GroupLife, KeyEntry, Life, MessagePop, Passing
 from rmqinspect.find.life_records import Step
 from rmqinspect.find.queue_units import Unit

@@ -6,23 +6,28 @@ with Session(arguments, stores, size) as session, printed_to(arguments.output, s
 return session.status(damaged=session.gaps, missed=tell_unmatched(selection, session.progress))
 """
 
+import json
+import os
+import re
 from collections import defaultdict
-from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, redirect_stdout
 from functools import partial
+from io import StringIO
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import click
 
-from rmqinspect.cli.documents import print_line
-from rmqinspect.cli.options import ReadingOptions, count_jobs
-from rmqinspect.cli.progress import LONG_READ, Progress, least_time
-from rmqinspect.cli.status import ExitStatus, exit_status
-from rmqinspect.errors import Unreadable
-from rmqinspect.text import describe_size
+from rmqinspect.cli import ExitStatus, exit_status
+from rmqinspect.cli.options import DocumentOptions, ReadingOptions, count_jobs
+from rmqinspect.cli.terminal import LONG_READ, Progress, least_time
+from rmqinspect.errors import Refused, Unreadable
+from rmqinspect.text import describe_size, escape_json
+from rmqinspect.version import tool_name
 
 if TYPE_CHECKING:
+    from rmqinspect.output.writer import Out
     from rmqinspect.store.model import Store
     from rmqinspect.tables.filters import Selection
     from rmqinspect.tables.table import Request
@@ -152,3 +157,69 @@ def tell_unmatched(selection: "Selection", progress: Progress) -> bool:
         near = ", ".join(selection.near_topics(pattern))
         progress.complain(f"no topic matches {pattern}" + (f"; near: {near}" if near else ""))
     return bool(unmatched)
+
+
+# A label in the left column of a screen.
+_LABEL = re.compile(r"\S.{0,12}?(?=  )")
+_ALARMING = ("DAMAGED",)
+
+
+def document_format(options: DocumentOptions) -> str:
+    """Return table or json: -f, else the suffix of the -o file."""
+    is_json = os.path.splitext(options.output or "")[1].lower() == ".json"
+    return options.format or ("json" if is_json else "table")
+
+
+def refuse_early(path: str | None, evidence: Sequence[str]) -> None:
+    """Refuse at once what `open_destination` would refuse after hours of reading.
+
+    :raises Refused: the file exists, or lies inside the evidence.
+    """
+    from rmqinspect.store.reader import refuse_inside
+    from rmqinspect.system.output_file import local_file
+
+    if path not in (None, "-"):
+        path = local_file(path)
+        refuse_inside(path, evidence)
+        if os.path.isfile(path):
+            raise Refused(f"{path}: exists already; nothing is overwritten")
+
+
+@contextmanager
+def printed_to(path: str | None, evidence: Sequence[str] = ()) -> Iterator[None]:
+    """Write what the block prints to a new file, which appears when it ends without an error; None: to stdout.
+
+    :raises Refused: the file exists, lies inside the evidence, or cannot be written.
+    """
+    if path in (None, "-"):
+        yield
+        return
+    from rmqinspect.output import open_destination
+
+    with open_destination(path, evidence) as out:
+        with redirect_stdout(StringIO()) as printed:
+            yield
+        out.write(printed.getvalue().encode("utf-8", "backslashreplace"))
+
+
+def json_line(document: Mapping[str, Any]) -> str:
+    """Return a JSON document as one line, with what could harm a terminal escaped."""
+    return escape_json(json.dumps(document, ensure_ascii=False))
+
+
+def print_document(*, complete: bool = True, **parts: Any) -> None:
+    """Print one JSON document in a line: its head, then `parts`."""
+    click.echo(json_line({"schema_version": 1, "tool": tool_name(), "complete": complete, **parts}))
+
+
+def write_lines(out: "Out", *lines: str) -> None:
+    """Write the lines of a screen between tables, which go to `out` as bytes."""
+    out.write("".join(f"{line}\n" for line in lines).encode())
+
+
+def print_line(line: str, *, colour: bool) -> None:
+    """Print a line of a screen, its label in bold if it is coloured."""
+    if colour and (label := _LABEL.match(line)):
+        head = click.style(label[0], bold=True, fg="red" if label[0] in _ALARMING else None)
+        line = head + line[label.end() :]
+    click.echo(line, color=colour)

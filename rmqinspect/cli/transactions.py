@@ -12,13 +12,18 @@ import click
 
 from rmqinspect.broker.retention import reserved_hours
 from rmqinspect.broker.transactions import CHECK_MAX, PENDING, STATES
-from rmqinspect.cli.documents import write_lines
-from rmqinspect.cli.labelled import Screen
-from rmqinspect.cli.options import NamedSourceOptions, choose_format, open_named
+from rmqinspect.cli.decode import RowsOptions, print_rows, read_view
+from rmqinspect.cli.options import (
+    NamedSourceOptions,
+    TimeOptions,
+    TopicNameOptions,
+    choose_format,
+    open_named,
+    with_times,
+)
 from rmqinspect.cli.parameters import option, takes
-from rmqinspect.cli.selection import TimeOptions, TopicNameOptions, with_times
-from rmqinspect.cli.session import Session, tell_unmatched
-from rmqinspect.cli.table_rows import RowsOptions, print_rows, read_view
+from rmqinspect.cli.session import Session, tell_unmatched, write_lines
+from rmqinspect.cli.terminal import Screen
 from rmqinspect.commands import SHOW, fill_command
 from rmqinspect.rocksdb.databases import why_unknown
 from rmqinspect.store.discover import read_settings, setting_size

@@ -16,21 +16,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rmqinspect.cli.documents import print_line, printed_to
-from rmqinspect.cli.labelled import Screen, columns, line_width
 from rmqinspect.cli.options import (
     LookOptions,
     NamedSourceOptions,
     OutputOptions,
     ReadingOptions,
     RedactOptions,
+    TimeOptions,
+    TopicOptions,
     choose_format,
     open_named,
     use_colour,
+    with_times,
 )
 from rmqinspect.cli.parameters import TEXT, option, parsed_by, takes
-from rmqinspect.cli.selection import TimeOptions, TopicOptions, with_times
-from rmqinspect.cli.session import Session, tell_unmatched
+from rmqinspect.cli.session import Session, print_line, printed_to, tell_unmatched
+from rmqinspect.cli.terminal import Screen, columns, line_width
 from rmqinspect.commands import USAGE_BY, fill_command
 from rmqinspect.errors import Unreadable
 from rmqinspect.rocksdb.databases import why_unknown

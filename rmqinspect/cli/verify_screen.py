@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import click
 
-from rmqinspect.cli.labelled import Screen, columns, fold, line_width, pad, screen_height
+from rmqinspect.cli.terminal import Screen, columns, fold, line_width, pad, screen_height
 from rmqinspect.commands import EXPLAIN, fill_command
 from rmqinspect.forecast.outcome import Verdict
 from rmqinspect.text import cell_width, count, escape, group_digits

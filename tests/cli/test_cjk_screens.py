@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqinspect.cli.labelled import WIDTH
+from rmqinspect.cli.terminal import WIDTH
 from rmqinspect.schemas.consumequeue import QueueUnit
 from rmqinspect.text import cell_width
 from tests.support.building import fill, lay, record, write_segment

@@ -62,8 +62,8 @@ VARIANTS = {
 def options() -> dict[str, dict[str, click.Option]]:
     """Return every option by its long name and command."""
     found: dict[str, dict[str, click.Option]] = defaultdict(dict)
-    for verb, (module, _) in VERBS.items():
-        for param in import_module(module).command.params:
+    for verb in VERBS:
+        for param in import_module(f"rmqinspect.cli.{verb}").command.params:
             if isinstance(param, click.Option):
                 found[max(param.opts, key=len)][verb] = param
     return found

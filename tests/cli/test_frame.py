@@ -16,8 +16,8 @@ import rmqinspect.find.plan
 import rmqinspect.store.discover
 import rmqinspect.tables.sources
 from rmqinspect import errors
-from rmqinspect.cli.progress import Progress
-from rmqinspect.cli.status import ExitStatus, exit_status, status_of
+from rmqinspect.cli import ExitStatus, exit_status, status_of
+from rmqinspect.cli.terminal import Progress
 from rmqinspect.tables.table import Request, Table
 from rmqinspect.text import parse_size
 from tests.support.command import Run, runner
@@ -243,7 +243,7 @@ def test_progress_elsewhere_than_on_a_terminal_is_a_line_every_ten_seconds(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = [0.0]
-    monkeypatch.setattr("rmqinspect.cli.progress.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("rmqinspect.cli.terminal.time.monotonic", lambda: clock[0])
     for forced, lines in ((True, ["20 %  200.0 MB  20.0 MB/s  ETA 40 s"]), (None, []), (False, [])):
         clock[0] = 0.0
         with Progress(1_000_000_000, forced) as progress:

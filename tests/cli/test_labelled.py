@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqinspect.cli.labelled import WIDTH, Screen, columns, fold, pad
+from rmqinspect.cli.terminal import WIDTH, Screen, columns, fold, pad
 from rmqinspect.text import cell_width, clip
 
 SCREEN = Screen(indent=13)

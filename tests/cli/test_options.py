@@ -8,9 +8,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from rmqinspect.cli import VERBS, main
+from rmqinspect.cli import VERBS, ExitStatus, main
 from rmqinspect.cli.parameters import argument, option, takes
-from rmqinspect.cli.status import ExitStatus
 from tests.support.samples import sample
 
 
@@ -57,7 +56,7 @@ def test_own_options_come_first_and_replace_inherited_ones() -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_command_declares_its_options_in_a_dataclass(verb: str) -> None:
-    module = import_module(VERBS[verb].module)
+    module = import_module(f"rmqinspect.cli.{verb}")
     (arguments,) = [
         value for name, value in vars(module).items() if name == f"{verb.capitalize()}Arguments" and is_dataclass(value)
     ]
@@ -66,7 +65,7 @@ def test_every_command_declares_its_options_in_a_dataclass(verb: str) -> None:
 
 
 def options_of(verb: str) -> list[click.Option]:
-    command = import_module(VERBS[verb].module).command
+    command = import_module(f"rmqinspect.cli.{verb}").command
     return [param for param in command.params if isinstance(param, click.Option)]
 
 

@@ -17,7 +17,7 @@ import pytest
 
 import rmqinspect.cli.verify as command
 import rmqinspect.verify.run
-from rmqinspect.cli.progress import LONG_READ, Progress
+from rmqinspect.cli.terminal import LONG_READ, Progress
 from rmqinspect.document import page_rows
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas.message import SysFlag
@@ -663,7 +663,7 @@ def test_a_long_read_tells_its_rate_once_where_no_terminal_shows_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = [0.0]
-    monkeypatch.setattr("rmqinspect.cli.progress.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("rmqinspect.cli.terminal.time.monotonic", lambda: clock[0])
     line = "20 %  800.0 MB  80.0 MB/s  ETA 40 s"
     for total, forced, quiet, lines in (
         (4_000_000_000, None, False, [line]),
