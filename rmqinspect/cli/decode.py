@@ -32,11 +32,10 @@ from rmqinspect.cli.options import (
     refuse_equal_names,
     terminal_width,
     use_colour,
-    with_offsets,
     with_times,
 )
 from rmqinspect.cli.parameters import argument, complete_tables, option, takes
-from rmqinspect.cli.session import Session, tell_unmatched
+from rmqinspect.cli.session import Session, tell_unmatched, with_offsets
 from rmqinspect.errors import NotAStore, Unreadable
 from rmqinspect.statuses import SOUND
 from rmqinspect.text import count, describe_size, escape, group_digits

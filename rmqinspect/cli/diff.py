@@ -24,17 +24,25 @@ from rmqinspect.cli.options import (
     use_colour,
 )
 from rmqinspect.cli.parameters import argument, option, takes
-from rmqinspect.cli.session import printed_to
-from rmqinspect.cli.terminal import LONG_READ, Progress, Screen, interrupt_no_more, interrupted_once, running_broker
+from rmqinspect.cli.session import printed_to, tell_broker, write_table
+from rmqinspect.cli.terminal import LONG_READ, Progress, Screen, interrupt_no_more, interrupted_once
 from rmqinspect.commands import SHOW, fill_command
 from rmqinspect.config.checkpoint import read_checkpoint
 from rmqinspect.diff.log_diff import LogDiff
-from rmqinspect.diff.result import SIDES, Difference, DiffResult, diff_document, not_compared, redact_result
+from rmqinspect.diff.result import (
+    SCHEMA,
+    SIDES,
+    Difference,
+    DiffResult,
+    diff_document,
+    difference_batches,
+    not_compared,
+    redact_result,
+)
 from rmqinspect.diff.stores import compare_stores
 from rmqinspect.errors import Unreadable
 from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.store.discover import open_store
-from rmqinspect.store.lock import lock_holder
 from rmqinspect.store.model import Store
 from rmqinspect.system.uri import shown
 from rmqinspect.tables.groups import GROUPS
@@ -97,16 +105,27 @@ def command(arguments: DiffArguments) -> int:
         if arguments.redact is not None:
             redact_result(outcome, arguments.redact)
         _print(outcome, names, format_, arguments)
-    return _status(outcome, arguments.fail_on)
+    if outcome.interrupted is not None:
+        return ExitStatus.INTERRUPTED
+    return exit_status(arguments.fail_on, damaged=any(outcome.differences.counts.values()), unread=outcome.unread)
 
 
 def _print(outcome: DiffResult, names: Sequence[str], format_: str, arguments: DiffArguments) -> None:
+    evidence = tuple(path for store in outcome.stores for path in store.paths)
     if format_ == "json":
         document = json.dumps(diff_document(outcome, names), ensure_ascii=False, indent=1)
-        with printed_to(arguments.output, _evidence(outcome)):
+        with printed_to(arguments.output, evidence):
             click.echo("\n".join(map(escape_json, document.split("\n"))))
     elif format_ != "table" or arguments.output:
-        _write_table(outcome, format_, arguments)
+        write_table(
+            format_,
+            SCHEMA,
+            difference_batches(outcome.differences.rows),
+            arguments.output,
+            arguments,
+            complete=outcome.complete,
+            evidence=evidence,
+        )
     elif not arguments.quiet:
         colour = use_colour(arguments.color)
         for line in _screen(outcome, names, arguments.verbose, arguments.zone):
@@ -119,8 +138,7 @@ def _compare(stores: tuple[Store, Store], arguments: DiffArguments) -> DiffResul
     sizes = [sum(file.size for file in (*store.segments, *store.queue_files)) for store in stores]
     with Progress(sum(sizes), arguments.progress, quiet=arguments.quiet) as progress:
         for side, store in zip(SIDES, stores, strict=True):
-            if (holder := lock_holder(store)) is not None:
-                progress.remark(f"{side}: {running_broker(holder)}")
+            tell_broker(store, progress.remark, side)
             for remark in store.remarks if arguments.verbose else ():
                 progress.remark(f"{side}: {remark}")
         if sum(sizes) > LONG_READ:
@@ -129,27 +147,6 @@ def _compare(stores: tuple[Store, Store], arguments: DiffArguments) -> DiffResul
                 "read. Cheaper: give one segment of each by its path"
             )
         return compare_stores(stores, arguments.limit, progress, arguments.zone)
-
-
-def _status(outcome: DiffResult, fail_on: str) -> ExitStatus:
-    if outcome.interrupted is not None:
-        return ExitStatus.INTERRUPTED
-    return exit_status(fail_on, damaged=any(outcome.differences.counts.values()), unread=outcome.unread)
-
-
-def _write_table(outcome: DiffResult, format_: str, arguments: DiffArguments) -> None:
-    from rmqinspect.diff.result import SCHEMA, difference_batches
-    from rmqinspect.output import View, open_writer
-
-    view = View(zone=arguments.zone, colour=use_colour(arguments.color, arguments.output))
-    with open_writer(format_, SCHEMA, arguments.output, view=view, evidence=_evidence(outcome)) as writer:
-        writer.complete = outcome.complete
-        for batch in difference_batches(outcome.differences.rows):
-            writer.write(batch)
-
-
-def _evidence(outcome: DiffResult) -> tuple[str, ...]:
-    return tuple(path for store in outcome.stores for path in store.paths)
 
 
 # --- the screen -----------------------------------------------------------------------------------

@@ -27,8 +27,8 @@ from rmqinspect.cli.options import (
     count_jobs,
 )
 from rmqinspect.cli.parameters import complete_tables, option, parsed_by
-from rmqinspect.cli.session import tell_unmatched
-from rmqinspect.cli.terminal import LONG_READ, Progress, Screen, least_time, running_broker
+from rmqinspect.cli.session import tell_broker, tell_unmatched
+from rmqinspect.cli.terminal import LONG_READ, Progress, Screen, least_time
 from rmqinspect.errors import Refused
 from rmqinspect.export.request import FILE_SIZE, PARTITIONS, SCHEMAS, ExportRequest
 from rmqinspect.system.uri import abspath, shown
@@ -310,15 +310,13 @@ class ExportRun:
     def _announce(self) -> None:
         """Print what will be done, and refuse what cannot be, before Spark takes its seconds to start."""
         from rmqinspect.export.plan import estimate_size
-        from rmqinspect.store.lock import lock_holder
         from rmqinspect.tables.sources import scans_log
 
         remark = self.progress.remark
         for plan in self.plans:
             for text in plan.store.remarks if self.arguments.verbose else ():
                 remark(text)
-            if (holder := lock_holder(plan.store)) is not None:
-                remark(f"{plan.store.name}: {running_broker(holder)}")
+            tell_broker(plan.store, remark, plan.store.name)
             if not plan.store.segments and (empty := [table for table in self.request.tables if scans_log(table)]):
                 remark(f"{plan.store.name}: no commit log segments: no rows of {', '.join(empty)}")
             self._announce_earlier(plan)

@@ -32,8 +32,8 @@ from rmqinspect.cli.options import (
     use_colour,
 )
 from rmqinspect.cli.parameters import option, takes
-from rmqinspect.cli.session import document_format, json_line, print_line, printed_to, refuse_early
-from rmqinspect.cli.terminal import LONG_READ, Progress, Screen, least_time, running_broker
+from rmqinspect.cli.session import document_format, json_line, print_lines, printed_to, refuse_early, tell_broker
+from rmqinspect.cli.terminal import LONG_READ, Progress, Screen, least_time
 from rmqinspect.commands import quote, quote_path
 from rmqinspect.errors import BadOption, Unreadable
 from rmqinspect.forecast.outcome import (
@@ -157,13 +157,11 @@ def _status(forecast: "Forecast") -> ExitStatus:
 def _forecast(store: "Store", arguments: ForecastArguments) -> "Forecast":
     from rmqinspect.forecast.evidence import of_parts
     from rmqinspect.forecast.versions import ForecastRequest, forecast
-    from rmqinspect.store.lock import lock_holder
 
     if (parts := of_parts(store)) is not None:
         return parts
     with Progress(0, arguments.progress, quiet=arguments.quiet) as progress:
-        if (holder := lock_holder(store)) is not None:
-            progress.remark(running_broker(holder))
+        tell_broker(store, progress.remark)
         for remark in store.remarks if arguments.verbose else ():
             progress.remark(remark)
 
@@ -213,8 +211,7 @@ def _print(forecast: "Forecast", store: "Store", arguments: ForecastArguments) -
         click.echo(json_line(document(forecast, arguments.zone)))
         return
     colour = use_colour(arguments.color, arguments.output)
-    for line in _lines(forecast, store, arguments):
-        print_line(line, colour=colour)
+    print_lines(_lines(forecast, store, arguments), colour=colour)
     from rmqinspect.cli.forecast_screen import verdict_lines
 
     shade = _COLOURS[_status(forecast)]

@@ -11,7 +11,7 @@ import click
 from rmqinspect.cli import ExitStatus
 from rmqinspect.cli.options import DocumentOptions, JobOptions, LookOptions, RocksdbOptions, SourceOptions, use_colour
 from rmqinspect.cli.parameters import RemarkOptions, takes
-from rmqinspect.cli.session import document_format, print_document, print_line, printed_to
+from rmqinspect.cli.session import document_format, print_document, print_lines, printed_to
 from rmqinspect.cli.terminal import Screen, line_width, print_remark
 from rmqinspect.commands import DECODE, FORECAST, GROUPS, USAGE, VERIFY, fill_command, quote
 from rmqinspect.system.uri import shown
@@ -79,11 +79,7 @@ def command(arguments: InfoArguments) -> int:
         if document_format(arguments) == "json":
             print_document(complete=not facts.unread, **_document(facts, start))
         else:
-            for label, text in (*_rows(facts, arguments.zone), *_start_rows(facts, start, arguments)):
-                for line in _SCREEN.rows(label, text):
-                    print_line(line, colour=colour)
-            for line in _next(facts, arguments):
-                print_line(line, colour=colour)
+            print_lines(_lines(facts, start, arguments), colour=colour)
     for problem in facts.unread:
         print_remark(f"not read: {problem}")
     return ExitStatus.UNREADABLE if facts.unread else ExitStatus.DONE
@@ -116,6 +112,12 @@ def _next_start(store: "Store", facts: "Overview") -> "Forecast | None":
 
 
 # --- the screen ---------------------------------------------------------------------------------
+
+
+def _lines(facts: "Overview", start: "Forecast | None", arguments: InfoArguments) -> Iterator[str]:
+    for label, text in (*_rows(facts, arguments.zone), *_start_rows(facts, start, arguments)):
+        yield from _SCREEN.rows(label, text)
+    yield from _next(facts, arguments)
 
 
 def _rows(facts: "Overview", zone: "tzinfo") -> Iterator[tuple[str, str]]:

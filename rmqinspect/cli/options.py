@@ -5,8 +5,7 @@ Arrow is imported only when an option needs it, so that `--help` stays fast.
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -437,27 +436,6 @@ class UnconsumedOptions:
     )
 
 
-@contextmanager
-def with_offsets(
-    stores: "Sequence[Store]", options: UnconsumedOptions, unpacking: "Unpacking"
-) -> "Iterator[Sequence[Store]]":
-    """Give the stores with what `--unconsumed` needs of their RocksDB databases, until the block ends.
-
-    :raises NothingFound: no store has an offset of the group.
-    """
-    if options.unconsumed is None:
-        yield stores
-        return
-    from rmqinspect.find.consumers import expect_group
-    from rmqinspect.rocksdb.unpack import unpacked
-    from rmqinspect.tables.groups import GROUPS
-
-    with ExitStack() as copies:
-        whole = [copies.enter_context(unpacked(store, unpacking, GROUPS.databases)) for store in stores]
-        expect_group(whole, options.unconsumed)
-        yield whole
-
-
 def read_selection(options: SelectionOptions) -> "Selection":
     """Return the filters without the times, which `with_times` adds: `last` is another time in each store."""
     from rmqinspect.tables.filters import Selection
@@ -488,11 +466,23 @@ def with_times(
     :raises click.BadParameter: a time that cannot be parsed.
     """
     moment = now or datetime.now(UTC)
+    since = read_time("since", options.since, options.zone, last_record, moment)
+    until = read_time("until", options.until, options.zone, last_record, moment)
+    return replace(selection, since=since, until=until)
 
-    def micros(name: str, text: str | None) -> int | None:
-        try:
-            return None if text is None else parse_time(text, options.zone, lambda: moment, last_record)
-        except ValueError as error:
-            raise click.BadParameter(escape(str(error)), param_hint=f"--{name}") from error
 
-    return replace(selection, since=micros("since", options.since), until=micros("until", options.until))
+def read_time(
+    name: str,
+    text: str | None,
+    zone: tzinfo,
+    last_record: Callable[[], int | None] = lambda: None,
+    now: datetime | None = None,
+) -> int | None:
+    """Return the time of the option `name` in microseconds, None without one; `last_record` as in `with_times`.
+
+    :raises click.BadParameter: it cannot be parsed.
+    """
+    try:
+        return None if text is None else parse_time(text, zone, lambda: now or datetime.now(UTC), last_record)
+    except ValueError as error:
+        raise click.BadParameter(escape(str(error)), param_hint=f"--{name}") from error

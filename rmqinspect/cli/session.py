@@ -10,7 +10,7 @@ import json
 import os
 import re
 from collections import defaultdict
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, redirect_stdout
 from functools import partial
 from io import StringIO
@@ -20,14 +20,24 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import click
 
 from rmqinspect.cli import ExitStatus, exit_status
-from rmqinspect.cli.options import DocumentOptions, ReadingOptions, count_jobs
+from rmqinspect.cli.options import (
+    DocumentOptions,
+    LookOptions,
+    ReadingOptions,
+    UnconsumedOptions,
+    count_jobs,
+    use_colour,
+)
 from rmqinspect.cli.terminal import LONG_READ, Progress, least_time
 from rmqinspect.errors import Refused, Unreadable
 from rmqinspect.text import describe_size, escape_json
 from rmqinspect.version import tool_name
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from rmqinspect.output.writer import Out
+    from rmqinspect.rocksdb.unpack import Unpacking
     from rmqinspect.store.model import Store
     from rmqinspect.tables.filters import Selection
     from rmqinspect.tables.table import Request
@@ -136,8 +146,7 @@ class Session:
         if self._shown:
             click.echo()
         self._shown = True
-        for line in lines:
-            print_line(line, colour=colour)
+        print_lines(lines, colour=colour)
 
     def merged_gaps(self) -> list[tuple[int, int]]:
         """Return the ranges of all logs that lost their records, each once."""
@@ -148,6 +157,27 @@ class Session:
     def status(self, *, damaged: object, missed: object) -> ExitStatus:
         """Return the exit status, from what was found damaged, could not be read, or was asked for and not found."""
         return exit_status(self.arguments.fail_on, damaged=damaged, unread=self.unread, missed=missed)
+
+
+@contextmanager
+def with_offsets(
+    stores: "Sequence[Store]", options: UnconsumedOptions, unpacking: "Unpacking"
+) -> "Iterator[Sequence[Store]]":
+    """Give the stores with what `--unconsumed` needs of their RocksDB databases, until the block ends.
+
+    :raises NothingFound: no store has an offset of the group.
+    """
+    if options.unconsumed is None:
+        yield stores
+        return
+    from rmqinspect.find.consumers import expect_group
+    from rmqinspect.rocksdb.unpack import unpacked
+    from rmqinspect.tables.groups import GROUPS
+
+    with ExitStack() as copies:
+        whole = [copies.enter_context(unpacked(store, unpacking, GROUPS.databases)) for store in stores]
+        expect_group(whole, options.unconsumed)
+        yield whole
 
 
 def tell_unmatched(selection: "Selection", progress: Progress) -> bool:
@@ -161,7 +191,6 @@ def tell_unmatched(selection: "Selection", progress: Progress) -> bool:
 
 # A label in the left column of a screen.
 _LABEL = re.compile(r"\S.{0,12}?(?=  )")
-_ALARMING = ("DAMAGED",)
 
 
 def document_format(options: DocumentOptions) -> str:
@@ -217,9 +246,42 @@ def write_lines(out: "Out", *lines: str) -> None:
     out.write("".join(f"{line}\n" for line in lines).encode())
 
 
-def print_line(line: str, *, colour: bool) -> None:
-    """Print a line of a screen, its label in bold if it is coloured."""
-    if colour and (label := _LABEL.match(line)):
-        head = click.style(label[0], bold=True, fg="red" if label[0] in _ALARMING else None)
-        line = head + line[label.end() :]
-    click.echo(line, color=colour)
+def print_lines(lines: Iterable[str], *, colour: bool) -> None:
+    """Print the lines of a screen, their labels in bold if it is coloured."""
+    for line in lines:
+        if colour and (label := _LABEL.match(line)):
+            head = click.style(label[0], bold=True, fg="red" if label[0] == "DAMAGED" else None)
+            line = head + line[label.end() :]
+        click.echo(line, color=colour)
+
+
+def write_table(
+    format_: str,
+    schema: "pa.Schema",
+    batches: "Iterable[pa.RecordBatch]",
+    path: str | None,
+    look: LookOptions,
+    *,
+    complete: bool,
+    evidence: Sequence[str],
+) -> None:
+    """Write the rows of a result to the file `path`, None: to stdout.
+
+    :raises Refused: the output exists, lies inside the evidence, or cannot be written.
+    """
+    from rmqinspect.output import View, open_writer
+
+    view = View(zone=look.zone, colour=use_colour(look.color, path))
+    with open_writer(format_, schema, path, view=view, evidence=evidence) as writer:
+        writer.complete = complete
+        for batch in batches:
+            writer.write(batch)
+
+
+def tell_broker(store: "Store", remark: Callable[[str], None], name: str = "") -> None:
+    """Warn of a broker that runs on a store, which is `name` in the remark."""
+    from rmqinspect.store.lock import lock_holder
+
+    if (holder := lock_holder(store)) is not None:
+        told = f"a broker runs on this store (pid {holder} holds the lock): the files may change while they are read"
+        remark(f"{name}: {told}" if name else told)

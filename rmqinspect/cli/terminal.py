@@ -284,11 +284,6 @@ def _say_between(text: str) -> None:
         print_remark(text)
 
 
-def running_broker(holder: int) -> str:
-    """Return the warning about a store whose lock the process `holder` holds."""
-    return f"a broker runs on this store (pid {holder} holds the lock): the files may change while they are read"
-
-
 def least_time(size: int) -> str:
     """Return the time that --read-rate makes `size` bytes take, to end an announcement; "" without --read-rate."""
     bound = read_bound()

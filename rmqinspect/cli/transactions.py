@@ -141,7 +141,11 @@ class _Screen:
 
     def _lines(self) -> Iterator[str]:
         if len(self.summary):
-            yield from _SCREEN.rows("transactions", self._counts())
+            total, copies = len(self.summary), self.summary.copies
+            states = self.summary.by_state().items()
+            parts = [f"{group_digits(number)} {_words(state)}" for state, number in states if number]
+            again = f" stored {group_digits(copies)} times" if copies != total else ""
+            yield from _SCREEN.rows("transactions", f"{count(total, 'half message')}{again}: {', '.join(parts)}")
             yield from _SCREEN.rows("check", self._check())
             if (oldest := self.summary.oldest()) is not None:
                 yield from _SCREEN.rows("oldest", self._oldest(oldest))
@@ -151,14 +155,6 @@ class _Screen:
         else:
             yield from _SCREEN.rows("transactions", self._none())
         yield from _SCREEN.several("remarks", self.found.remarks())
-
-    def _counts(self) -> str:
-        total, copies = len(self.summary), self.summary.copies
-        parts = [
-            f"{group_digits(number)} {_words(state)}" for state, number in self.summary.by_state().items() if number
-        ]
-        again = f" stored {group_digits(copies)} times" if copies != total else ""
-        return f"{count(total, 'half message')}{again}: {', '.join(parts)}"
 
     def _none(self) -> str:
         store = self.found.store

@@ -39,7 +39,7 @@ from rmqinspect.cli.options import (
     use_colour,
 )
 from rmqinspect.cli.parameters import option, takes
-from rmqinspect.cli.session import refuse_early
+from rmqinspect.cli.session import refuse_early, tell_broker, write_table
 from rmqinspect.cli.terminal import (
     LONG_READ,
     Progress,
@@ -47,7 +47,6 @@ from rmqinspect.cli.terminal import (
     interrupt_no_more,
     interrupted_once,
     least_time,
-    running_broker,
 )
 from rmqinspect.cli.verify_screen import SCREEN, Look, screen, verdict_line, where
 from rmqinspect.document import as_object
@@ -55,7 +54,6 @@ from rmqinspect.errors import NotAStore
 from rmqinspect.forecast.versions import ForecastRequest
 from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.store.discover import open_store
-from rmqinspect.store.lock import lock_holder
 from rmqinspect.store.model import Store
 from rmqinspect.system.throttle import read_bound
 from rmqinspect.system.uri import shown, without_secrets
@@ -328,8 +326,7 @@ def _verify(
 
 def _announce(store: Store, options: VerifyOptions, log: int, hashed: int, progress: Progress) -> None:
     """Print what will be read; for a long read also why, the least time, and the cheaper way."""
-    if (holder := lock_holder(store)) is not None:
-        progress.remark(running_broker(holder))
+    tell_broker(store, progress.remark)
     numbers = [count(len(store.segments), "segment")]
     numbers += [count(number, "queue") for number in (_queues(store),) if number]
     numbers += [count(number, "index file") for number in (len(store.index_files),) if number]
@@ -421,24 +418,16 @@ def print_report(
     `path` is the file of the report; the output is not written into `evidence`.
     """
     if format_ != "table" or options.output:
-        _write_table(report, format_, options, evidence)
+        from rmqinspect.verify.table import SCHEMA, row_batches
+
+        rows = row_batches(report.findings)
+        write_table(format_, SCHEMA, rows, options.output, options, complete=report.complete, evidence=evidence)
         if not options.quiet:
             click.echo(verdict_line(report), err=True)
     elif not options.quiet:
         colour = use_colour(options.color)
         for line in screen(report, path, Look(options.zone, colour, unfold=options.verbose > 0)):
             click.echo(line, color=colour)
-
-
-def _write_table(report: Report, format_: str, options: VerifyOutputOptions, evidence: Sequence[str]) -> None:
-    from rmqinspect.output import View, open_writer
-    from rmqinspect.verify.table import SCHEMA, row_batches
-
-    view = View(zone=options.zone, colour=use_colour(options.color, options.output))
-    with open_writer(format_, SCHEMA, options.output, view=view, evidence=evidence) as writer:
-        writer.complete = report.complete
-        for batch in row_batches(report.findings):
-            writer.write(batch)
 
 
 def status_of_report(report: Report, fail_on: str) -> ExitStatus:
