@@ -202,7 +202,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number in _ENDING:
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
             signal.signal(number, _end_by_signal)
-    _set_up_streams()
+    for stream in (sys.stdout, sys.stderr):  # in any locale; what cannot be encoded is escaped
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
         status = _run(arguments)
         sys.stdout.flush()
@@ -244,13 +246,6 @@ def _run(arguments: Sequence[str] | None) -> int:
     except (KeyboardInterrupt, click.Abort):
         print("rmqinspect: interrupted", file=sys.stderr)
         return ExitStatus.INTERRUPTED
-
-
-def _set_up_streams() -> None:
-    """Make both streams UTF-8 in any locale; what cannot be encoded is escaped."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 def _silence_streams() -> None:

@@ -192,13 +192,10 @@ def _segment_lines(outcome: DiffResult) -> Iterator[str]:
         name = ""
     yield from _more(outcome, "segment_only", "segment_length")
     if not counts["segment_only"] + counts["segment_length"]:
-        yield from _SCREEN.rows("segments", _same_segments(outcome))
-
-
-def _same_segments(outcome: DiffResult) -> str:
-    """Return words for segments without a difference; one of zeros only, or a loose one, may lack its like."""
-    a, b = ({segment.base for segment in store.segments} for store in outcome.stores)
-    return "the same bases and lengths" if a == b else f"{count(len(a & b), 'segment')} in both, of the same lengths"
+        # One of zeros only, or a loose one, may lack its like without a difference.
+        a, b = ({segment.base for segment in store.segments} for store in outcome.stores)
+        some = f"{count(len(a & b), 'segment')} in both, of the same lengths"
+        yield from _SCREEN.rows("segments", "the same bases and lengths" if a == b else some)
 
 
 def _log_lines(outcome: DiffResult, log: LogDiff, names: Sequence[str]) -> Iterator[str]:
@@ -214,7 +211,10 @@ def _log_lines(outcome: DiffResult, log: LogDiff, names: Sequence[str]) -> Itera
         return
     yield from _SCREEN.rows(name, f"the first difference is at {describe_offset(log.first)}")
     yield from _first_difference_lines(outcome, log, log.first)
-    yield from _next_lines(outcome, log.first, names)
+    for number, (name, stand) in enumerate(zip(names, outcome.at_first or (), strict=True)):
+        at = log.first if stand.start is None else stand.start
+        if stand.kind != "nothing":
+            yield from _SCREEN.command("" if number else "next", fill_command(SHOW, [name], at=at))
 
 
 def _first_difference_lines(outcome: DiffResult, log: LogDiff, first: int) -> Iterator[str]:
@@ -224,7 +224,14 @@ def _first_difference_lines(outcome: DiffResult, log: LogDiff, first: int) -> It
         ended = "the log ends before it; " if end is not None and first >= end else ""
         yield from _SCREEN.rows(f"  {SIDES[side]}", ended + stand.text)
     if log.runs.count:
-        shown = "; ".join(_run(row) for row in outcome.differences.of("bytes")[:_RANGES])
+        ranges = [
+            (row.physical_offset or 0, (row.physical_offset or 0) + (row.length or 0))
+            for row in outcome.differences.of("bytes")[:_RANGES]
+        ]
+        shown = "; ".join(
+            group_digits(start) if end - start == 1 else f"{group_digits(start)} to {group_digits(end)}"
+            for start, end in ranges
+        )
         more = ", …" if log.runs.count > _RANGES else ""
         differ = "differs" if log.runs.differing == 1 else "differ"
         sizes = f"{count(log.runs.differing, 'byte')} {differ} in {count(log.runs.count, 'range')}"
@@ -236,25 +243,10 @@ def _first_difference_lines(outcome: DiffResult, log: LogDiff, first: int) -> It
         yield from _SCREEN.rows("", f"{end_words}; {row.only_in} continues for {count(row.length or 0, 'byte')}")
 
 
-def _next_lines(outcome: DiffResult, first: int, names: Sequence[str]) -> Iterator[str]:
-    """Yield the commands that show the first difference."""
-    for number, (name, stand) in enumerate(zip(names, outcome.at_first or (), strict=True)):
-        at = first if stand.start is None else stand.start
-        if stand.kind != "nothing":
-            yield from _SCREEN.command("" if number else "next", fill_command(SHOW, [name], at=at))
-
-
 def _compared(log: LogDiff) -> str:
     words = ", ".join(f"{group_digits(start)} to {group_digits(end)}" for start, end in log.compared[:_RANGES])
     more = ", …" if log.compared[_RANGES:] else ""
     return f"{words}{more} compared" if words else "nothing compared"
-
-
-def _run(row: Difference) -> str:
-    start, length = row.physical_offset or 0, row.length or 0
-    if length == 1:
-        return group_digits(start)
-    return f"{group_digits(start)} to {group_digits(start + length)}"
 
 
 def _record_lines(outcome: DiffResult, log: LogDiff) -> Iterator[str]:
@@ -336,15 +328,11 @@ def _checkpoint_lines(outcome: DiffResult, zone: tzinfo) -> Iterator[str]:
         yield from _SCREEN.rows("checkpoint", str(error))
         return
     for number, name in enumerate(dict.fromkeys((*a, *b))):
-        values = (_checkpoint_value(name, found.get(name), zone) for found in (a, b))
-        yield from _SCREEN.rows("" if number else "checkpoint", f"{name}: {' in A, '.join(values)} in B")
-
-
-def _checkpoint_value(name: str, value: int | None, zone: tzinfo) -> str:
-    if value is None:
-        return "none"
-    time = format_millis(value, zone) if value and name.endswith("_timestamp") else None
-    return time or str(value)
+        texts = []
+        for value in (a.get(name), b.get(name)):
+            time = format_millis(value, zone) if value and name.endswith("_timestamp") else None
+            texts.append("none" if value is None else time or str(value))
+        yield from _SCREEN.rows("" if number else "checkpoint", f"{name}: {' in A, '.join(texts)} in B")
 
 
 def _verdict(outcome: DiffResult) -> str:

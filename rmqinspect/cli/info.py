@@ -151,10 +151,14 @@ def _rows(facts: "Overview", zone: "tzinfo") -> Iterator[tuple[str, str]]:
         else:
             absent.append(label)
     if facts.waiting.source is not None:
-        yield "waiting", _waiting(facts)
+        waiting = f"{count(facts.waiting.timers, 'timer message')}, {count(facts.waiting.halves, 'half message')}"
+        yield "waiting", f"{waiting}, in {facts.waiting.source}"
     if absent:
         yield "not given", ", ".join(absent)
-    yield from _oddities(facts)
+    for number, (name, detail) in enumerate(facts.oddities[:_LISTED]):
+        yield "" if number else "odd", f"{name}: {detail}"
+    if (left := len(facts.oddities) - _LISTED) > 0:
+        yield "", f"and {group_digits(left)} more {'entry' if left == 1 else 'entries'}"
 
 
 def _start_rows(facts: "Overview", start: "Forecast | None", arguments: InfoArguments) -> Iterator[tuple[str, str]]:
@@ -284,18 +288,6 @@ def _groups(facts: "Overview") -> str:
         rocks = any(feature.startswith("RocksDB config") for feature in facts.features)
         return "in RocksDB, not read" if rocks else "none: no consumer offsets"
     return f"{count(groups.groups, 'group')}, {count(groups.subscriptions, 'subscription')}, in {groups.source}"
-
-
-def _waiting(facts: "Overview") -> str:
-    waiting = facts.waiting
-    return f"{count(waiting.timers, 'timer message')}, {count(waiting.halves, 'half message')}, in {waiting.source}"
-
-
-def _oddities(facts: "Overview") -> Iterator[tuple[str, str]]:
-    for number, (name, detail) in enumerate(facts.oddities[:_LISTED]):
-        yield "" if number else "odd", f"{name}: {detail}"
-    if len(facts.oddities) > _LISTED:
-        yield "", f"and {count(len(facts.oddities) - _LISTED, 'more entry').replace('entrys', 'entries')}"
 
 
 def _command(template: str, facts: "Overview", arguments: InfoArguments) -> str:

@@ -224,9 +224,15 @@ def command(arguments: VerifyArguments) -> int:
     with interrupted_once(), ExitStack() as copies:
         try:
             given, watch = _open(arguments)
-            store = copies.enter_context(unpacked(given, arguments.unpacking, _databases(arguments)))
+            # At level quick no RocksDB database is read unless that is asked for; else all are.
+            databases = () if arguments.level == "quick" and not arguments.rocksdb else None
+            store = copies.enter_context(unpacked(given, arguments.unpacking, databases))
         except KeyboardInterrupt:
-            return _end_unjudged(arguments)
+            if not arguments.quiet:
+                words = "INCOMPLETE: nothing read, interrupted while the files were listed, at level"
+                line = SCREEN.line("VERDICT", f"{words} {arguments.level}")
+                click.echo(line, err=arguments.format not in (None, "table"))
+            return ExitStatus.INTERRUPTED
         options = VerifyOptions(
             arguments.level, codes, arguments.max_findings, count_jobs(arguments), arguments.broker_version
         )
@@ -265,18 +271,6 @@ def _open(arguments: VerifyArguments) -> tuple[Store, Watch | None]:
     for path in filter(None, (arguments.report, arguments.output)):
         refuse_early(path, store.paths)
     return store, Watch(store) if arguments.report else None
-
-
-def _databases(arguments: VerifyArguments) -> tuple[str, ...] | None:
-    """Return which RocksDB databases to read: at level quick none, unless asked for; None: all."""
-    return () if arguments.level == "quick" and not arguments.rocksdb else None
-
-
-def _end_unjudged(arguments: VerifyArguments) -> ExitStatus:
-    if not arguments.quiet:
-        words = f"INCOMPLETE: nothing read, interrupted while the files were listed, at level {arguments.level}"
-        click.echo(SCREEN.line("VERDICT", words), err=arguments.format not in (None, "table"))
-    return ExitStatus.INTERRUPTED
 
 
 def name_of(paths: Sequence[str], store: Store) -> str:
@@ -327,9 +321,9 @@ def _verify(
 def _announce(store: Store, options: VerifyOptions, log: int, hashed: int, progress: Progress) -> None:
     """Print what will be read; for a long read also why, the least time, and the cheaper way."""
     tell_broker(store, progress.remark)
+    queues = {(file.topic, file.queue_id) for file in store.queue_files if file.kind != "ext_queue"}
     numbers = [count(len(store.segments), "segment")]
-    numbers += [count(number, "queue") for number in (_queues(store),) if number]
-    numbers += [count(number, "index file") for number in (len(store.index_files),) if number]
+    numbers += [count(len(some), noun) for some, noun in ((queues, "queue"), (store.index_files, "index file")) if some]
     size = log
     size += sum(file.size for file in store.queue_files) if options.level != "quick" else 0
     size += sum(file.size for file in store.index_files) if options.level == "deep" else 0
@@ -365,10 +359,6 @@ def _check_quickly(
     words = f"{words}: {named}{more}" if errors else words
     progress.remark(f"{words}; next start: {start_words(outcome.next_start)}" if outcome.next_start else words)
     return outcome, False
-
-
-def _queues(store: Store) -> int:
-    return len({(file.topic, file.queue_id) for file in store.queue_files if file.kind != "ext_queue"})
 
 
 def _write_report(report: Report, path: str, evidence: Sequence[str]) -> str:
