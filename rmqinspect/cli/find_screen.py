@@ -6,7 +6,7 @@ The lives of the messages that `find` has found: which hits are traced, once for
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -120,18 +120,10 @@ _SCREEN = Screen(indent=16)
 _LISTED = 3  # of what could not be read
 
 
-class Sink(Protocol):
-    """Where hits and misses go."""
-
-    def take(self, store: Store, rows: pa.RecordBatch) -> None:
-        """Write some hits."""
-
-    def conclude(self, finding: Finding, misses: Sequence[Miss], lives: Iterator[Traced]) -> None:
-        """Write what became of the hits, and why there are no others."""
-
-
 @contextmanager
-def open_sink(format_: str, plan: RowsPlan, evidence: Sequence[str], progress: Progress) -> Iterator[Sink]:
+def open_sink(
+    format_: str, plan: RowsPlan, evidence: Sequence[str], progress: Progress
+) -> "Iterator[_Rows | _ScreenSink | _Document]":
     """Yield where hits and misses go in a format.
 
     :raises Refused: the output exists, lies inside the evidence, or cannot be written.
@@ -166,6 +158,7 @@ class _Rows:
         self._writer.write(self._plan.shape(rows, store))
 
     def conclude(self, finding: Finding, misses: Sequence[Miss], lives: Iterator[Traced]) -> None:
+        """Write what became of the hits, and why there are no others."""
         self._writer.complete = not finding.unread
         self._writer.more = bool(finding.more)
         for line in miss_lines(finding, misses):
