@@ -229,8 +229,8 @@ def command(arguments: VerifyArguments) -> int:
             store = copies.enter_context(unpacked(given, arguments.unpacking, databases))
         except KeyboardInterrupt:
             if not arguments.quiet:
-                words = "INCOMPLETE: nothing read, interrupted while the files were listed, at level"
-                line = SCREEN.line("VERDICT", f"{words} {arguments.level}")
+                told = "INCOMPLETE: nothing read, interrupted while the files were listed, at level"
+                line = SCREEN.line("VERDICT", f"{told} {arguments.level}")
                 click.echo(line, err=arguments.format not in (None, "table"))
             return ExitStatus.INTERRUPTED
         options = VerifyOptions(

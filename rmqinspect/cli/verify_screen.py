@@ -167,10 +167,10 @@ def _broker_lines(findings: Sequence[FindingRow]) -> Iterator[str]:
     for finding in findings:
         words = finding.broker_effect or _NO_EFFECT
         kinds.setdefault(re.sub(r"\d+", "", words), []).append(words)
-    texts = []
-    for words in kinds.values():
-        example = ", for example" if len(set(words)) > 1 else ""
-        texts.append(f"at {group_digits(len(words))} more{example}: {words[0]}" if texts else words[0])
+    texts: list[str] = []
+    for effects in kinds.values():
+        example = ", for example" if len(set(effects)) > 1 else ""
+        texts.append(f"at {group_digits(len(effects))} more{example}: {effects[0]}" if texts else effects[0])
     if texts == [_NO_EFFECT]:
         return
     for number, text in enumerate(texts[:_EFFECTS]):
