@@ -36,7 +36,7 @@ from rmqinspect.text import count, describe_size, escape, group_digits, parse_si
 
 if TYPE_CHECKING:
     from rmqinspect.export.job import Engine, ExportResult
-    from rmqinspect.export.manifest import ExportedFile, Manifest
+    from rmqinspect.export.manifest import Manifest
     from rmqinspect.export.plan import StorePlan
     from rmqinspect.export.target import Target
     from rmqinspect.tables.filters import Selection
@@ -167,20 +167,16 @@ def screen(
     new = [file for file in manifest.files if file.name in outcome.names]
     files = Screen(indent=max(_SCREEN.indent, *(len(table) + 2 for table in request.tables)))
     for table in request.tables:
-        yield from _table_lines(table, [file for file in new if file.table == table], files)
+        of_table = [file for file in new if file.table == table]  # the manifest has their names
+        if of_table:
+            tail = sum(file.is_tail for file in of_table)
+            beyond = f", {group_digits(tail)} beyond the log's end" if tail else ""
+            rows_of_table = count(sum(file.rows for file in of_table), "row")
+            yield files.line(table, f"{rows_of_table:>14} in {count(len(of_table), 'file')}{beyond}")
     yield from _suppressed(manifest, plans, request)
     yield from _damaged(outcome)
     yield from Screen(indent=0).fitted("", _manifest_line(manifest, request, target))
     yield from _SCREEN.fitted("VERDICT", _verdict(manifest, request, status))
-
-
-def _table_lines(table: str, files: "Sequence[ExportedFile]", screen: Screen) -> Iterator[str]:
-    """Yield the line of a table: its rows and files. The manifest has their names."""
-    if files:
-        tail = sum(file.is_tail for file in files)
-        beyond = f", {group_digits(tail)} beyond the log's end" if tail else ""
-        rows = count(sum(file.rows for file in files), "row")
-        yield screen.line(table, f"{rows:>14} in {count(len(files), 'file')}{beyond}")
 
 
 def _suppressed(manifest: "Manifest", plans: "Sequence[StorePlan]", request: ExportRequest) -> Iterator[str]:

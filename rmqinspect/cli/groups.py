@@ -182,7 +182,12 @@ def _lines(survey: "GroupSurvey", store: "Store", arguments: GroupsArguments, re
     zone, limit, known = arguments.zone, arguments.limit, survey.queues > 0
     unlimited = limit is None and arguments.verbose > 0
     listed, some = (None if unlimited else usual if limit is None else limit for usual in (_LISTED, _SOME))
-    yield from _SCREEN.rows("store", _store(survey, store, zone))
+    groups = {line.group for line in survey.lines}
+    queues = {(line.topic, one.entry.queue_id) for line in survey.lines for one in line.positions}
+    topics = count(len({topic for topic, _ in queues}), "topic")
+    where = f" with offsets in {count(len(queues), 'queue')} of {topics}" if groups else ""
+    last = "" if survey.last_time is None else f"; last message {_moment(survey.last_time, zone)}"
+    yield from _SCREEN.rows("store", f"{store.name}: {count(len(groups), 'group')}{where}{last}")
     yield from _SCREEN.several("offsets", _offsets(survey, store, zone))
     lines = survey.lines
     if lines:
@@ -212,15 +217,6 @@ def _lines(survey: "GroupSurvey", store: "Store", arguments: GroupsArguments, re
 
 
 # --- the head ---------------------------------------------------------------------------------------------
-
-
-def _store(survey: "GroupSurvey", store: "Store", zone: tzinfo) -> str:
-    groups = {line.group for line in survey.lines}
-    queues = {(line.topic, one.entry.queue_id) for line in survey.lines for one in line.positions}
-    topics = {topic for topic, _ in queues}
-    last = "" if survey.last_time is None else f"; last message {_moment(survey.last_time, zone)}"
-    where = f" with offsets in {count(len(queues), 'queue')} of {count(len(topics), 'topic')}" if groups else ""
-    return f"{store.name}: {count(len(groups), 'group')}{where}{last}"
 
 
 def _offsets(survey: "GroupSurvey", store: "Store", zone: tzinfo) -> Iterator[str]:

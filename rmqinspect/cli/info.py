@@ -189,17 +189,13 @@ def _last_record(end: "LogEnd", zone: "tzinfo") -> str:
         searched = "" if end.looked_to is None else f" up to {group_digits(end.looked_to)}"
         return f"none found{searched}"
     text = f"{_moment(end.last_timestamp, zone)}, physical offset {group_digits(end.last_record)}"
-    return f"{text}; log ends at {group_digits(end.end)}{_rest(end)}"
-
-
-def _rest(end: "LogEnd") -> str:
-    """Return what follows the log's end, "" for what follows it in a healthy log."""
+    text += f"; log ends at {group_digits(end.end)}"
+    kinds = {gap.kind for gap in end.rest}  # nothing is said of what follows it in a healthy log
     if end.goes_on:
-        return ", more follows: not searched further"
-    kinds = {gap.kind for gap in end.rest}
+        return f"{text}, more follows: not searched further"
     if "stale" in kinds:
-        return ", followed by records of an earlier use of the file"
-    return ", followed by bytes that are neither a record nor zeros" if "unknown" in kinds else ""
+        return f"{text}, followed by records of an earlier use of the file"
+    return f"{text}, followed by bytes that are neither a record nor zeros" if "unknown" in kinds else text
 
 
 def _log(facts: "Overview") -> Iterator[str]:
@@ -236,7 +232,12 @@ def _checkpoint(facts: "Overview", zone: "tzinfo") -> str:
         return "none: no such file"
     if not values:
         return "unreadable or empty"
-    times = [f"{word} {_clock(values.get(name), facts, zone)}" for name, word in _TIMES if name in values]
+    last, times = _moment(facts.log.end.last_timestamp, zone), []
+    for name, word in _TIMES:
+        if name in values:
+            text = _moment(values[name], zone) if values[name] else "never"
+            # Without the date if it is the last record's.
+            times.append(f"{word} {text[11:] if 'T' in text and text[:11] == last[:11] else text}")
     offsets = [f"{word} {group_digits(values[name])}" for name, word in _OFFSETS if values.get(name)]
     if facts.log.end.last_timestamp is None:
         judged = "no record to compare with"
@@ -245,14 +246,6 @@ def _checkpoint(facts: "Overview", zone: "tzinfo") -> str:
     else:
         judged = "none newer than the log"
     return f"{', '.join((*times, *offsets))}: {judged}"
-
-
-def _clock(value: int | None, facts: "Overview", zone: "tzinfo") -> str:
-    """Return a time of the checkpoint, without the date if it is the last record's."""
-    if not value:
-        return "never"
-    text, last = _moment(value, zone), _moment(facts.log.end.last_timestamp, zone)
-    return text[11:] if "T" in text and text[:11] == last[:11] else text
 
 
 def _queues(facts: "Overview") -> str:

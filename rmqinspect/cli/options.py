@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from rmqinspect.cli.parameters import RemarkOptions, argument, complete_topics, filter_parser, option, parsed_by
+from rmqinspect.cli.parameters import RemarkOptions, argument, complete_topics, option, parsed_by, table_parser
 from rmqinspect.text import escape, parse_size
 from rmqinspect.times import parse_time, parse_zone
 
@@ -27,12 +27,6 @@ _SUFFIXES = {f".{name}": name for name in FORMAT_NAMES if name != "table"}
 PATH = click.Path(readable=False)  # a shell completes it; what cannot be read is not wrong usage but status 4
 _SLOWEST = 1_000_000  # bytes a second that --read-rate takes without a unit: less is probably meant in MB
 _BINARY_FORMATS = ("parquet", "arrow")
-
-
-def _parse_redaction(text: str) -> object:
-    from rmqinspect.tables.redact import parse_redaction
-
-    return parse_redaction(text)
 
 
 def _limit_reads(ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:
@@ -89,7 +83,7 @@ class ReadOptions:
     base: int | None = option(
         "--base",
         metavar="OFFSET",
-        callback=filter_parser("parse_offset"),
+        callback=table_parser("filters", "parse_offset"),
         help="Physical offset of the first byte of a loose segment.",
     )
     read_rate: int | None = option(
@@ -251,7 +245,7 @@ class RedactOptions:
     redact: "Redaction | None" = option(
         "--redact",
         metavar="WORDS",
-        callback=parsed_by(_parse_redaction),
+        callback=table_parser("redact", "parse_redaction"),
         help="Hide body,keys,tags,properties,hosts; keys=hash:KEYFILE replaces keys by keyed hashes.",
     )
 
@@ -391,11 +385,14 @@ class SelectionOptions(TopicOptions, TimeOptions):
     queue_offsets: tuple[int, int] | None = option(
         "--queue-offset",
         metavar="A[..B]",
-        callback=filter_parser("parse_range"),
+        callback=table_parser("filters", "parse_range"),
         help="Logical offset in the queue.",
     )
     offsets: tuple[int, int] | None = option(
-        "--offset", metavar="A[..B]", callback=filter_parser("parse_range"), help="Physical offset in the commit log."
+        "--offset",
+        metavar="A[..B]",
+        callback=table_parser("filters", "parse_range"),
+        help="Physical offset in the commit log.",
     )
     tags: tuple[str, ...] = option("--tag", multiple=True, metavar="TAG", help="Tag; repeatable.")
     keys: tuple[str, ...] = option("-k", "--key", multiple=True, metavar="KEY", help="One of the keys; repeatable.")
@@ -406,12 +403,15 @@ class SelectionOptions(TopicOptions, TimeOptions):
         "--property",
         multiple=True,
         metavar="NAME[=VALUE]",
-        callback=filter_parser("parse_property"),
+        callback=table_parser("filters", "parse_property"),
         help="Property; if repeated, all must match.",
     )
     body_text: str | None = option("--body-contains", metavar="TEXT", help="Text in the body.")
     body_bytes: bytes | None = option(
-        "--body-bytes", metavar="HEX", callback=filter_parser("parse_bytes"), help="Bytes in the body, as hex digits."
+        "--body-bytes",
+        metavar="HEX",
+        callback=table_parser("filters", "parse_bytes"),
+        help="Bytes in the body, as hex digits.",
     )
     time_field: str = option(
         "--time-field",
@@ -421,7 +421,7 @@ class SelectionOptions(TopicOptions, TimeOptions):
         help="Timestamp that --since and --until compare.",
     )
     host: tuple[str, int | None] | None = option(
-        "--host", metavar="IP[:PORT]", callback=filter_parser("parse_host"), help="Address of the producer."
+        "--host", metavar="IP[:PORT]", callback=table_parser("filters", "parse_host"), help="Address of the producer."
     )
 
 

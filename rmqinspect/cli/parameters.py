@@ -21,6 +21,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from functools import wraps
+from importlib import import_module
 from inspect import get_annotations
 from typing import Any, TypeVar
 
@@ -43,21 +44,15 @@ class _Text(click.types.StringParamType):
         :raises click.BadParameter: it is not UTF-8; nothing in Arrow could be compared with it.
         """
         text = super().convert(value, param, ctx)
-        if not _is_utf8(text):
+        try:
+            text.encode()
+        except UnicodeEncodeError:
             self.fail(f"'{escape(text)}' is not UTF-8", param, ctx)
         return text
 
 
 TEXT = _Text()
 """A text that is UTF-8, for options of several values."""
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def option(*names: str, **settings: Any) -> Any:
@@ -124,13 +119,11 @@ def parsed_by(parse: Callable[[str], object]) -> Callable[[click.Context, click.
     return read
 
 
-def filter_parser(name: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """Return a callback around a parser of `tables.filters`, which is imported with the first value."""
+def table_parser(module: str, name: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """Return a callback around a parser of a module of `tables`, which is imported with the first value."""
 
     def parse(text: str) -> object:
-        from rmqinspect.tables import filters
-
-        return getattr(filters, name)(text)
+        return getattr(import_module(f"rmqinspect.tables.{module}"), name)(text)
 
     return parsed_by(parse)
 

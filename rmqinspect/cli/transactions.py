@@ -153,16 +153,13 @@ class _Screen:
             reasons = (f"{group_digits(number)}: {words}" for number, words in self.summary.reasons())
             yield from _SCREEN.several("uncertain", reasons)
         else:
-            yield from _SCREEN.rows("transactions", self._none())
+            segments = self.found.store.segments
+            size = count(sum(segment.size for segment in segments), "byte")
+            where = f"{count(len(segments), 'segment')}, {size}" if segments else "no commit log"
+            others = len(self.found.judged.state)
+            none = "no half messages" + (" of those asked for" if others else f" ({where})")
+            yield from _SCREEN.rows("transactions", none)
         yield from _SCREEN.several("remarks", self.found.remarks())
-
-    def _none(self) -> str:
-        store = self.found.store
-        if len(self.found.judged.state):
-            return "no half messages of those asked for"
-        size = sum(segment.size for segment in store.segments)
-        where = f"{count(len(store.segments), 'segment')}, {count(size, 'byte')}" if store.segments else "no commit log"
-        return f"no half messages ({where})"
 
     def _check(self) -> str:
         """Return how far the check has come in the half topic."""

@@ -260,6 +260,7 @@ _OTHER_LINES = 20  # that the findings and the verdict take on a screen
 _CHANGES = 20  # changed files listed; the others are counted
 
 _COLUMNS = ("segment", "size", "records", "bytes", "filler", "zeros", "unknown")
+_SUMS = ("file_size", "records", "record_bytes", "filler_bytes", "zero_bytes", "unknown_bytes")  # of an account
 _LEFT_OUT = ("size", "filler", "zeros", "bytes")  # of the byte account on a narrow terminal, in this order
 
 
@@ -397,15 +398,8 @@ def _shared_row(accounts: list[SegmentAccount]) -> list[tuple[str, ...]]:
 
 
 def _account_row(label: str, accounts: Sequence[SegmentAccount], remark: str) -> tuple[str, ...]:
-    numbers = (
-        sum(account.file_size for account in accounts),
-        sum(account.records for account in accounts),
-        sum(account.record_bytes for account in accounts),
-        sum(account.filler_bytes for account in accounts),
-        sum(account.zero_bytes for account in accounts),
-        sum(account.unknown_bytes for account in accounts),
-    )
-    return (label, *map(group_digits, numbers), remark)
+    sums = (sum(getattr(account, name) for account in accounts) for name in _SUMS)
+    return (label, *map(group_digits, sums), remark)
 
 
 def _start_lines(report: Report, *, colour: bool) -> Iterator[str]:
