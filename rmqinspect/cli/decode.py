@@ -465,21 +465,14 @@ def command(arguments: DecodeArguments) -> int:
     choose_format(arguments)  # a usage error comes before anything is read
 
     from rmqinspect.store.discover import open_stores
-
-    stores = open_stores(arguments.paths, **arguments.opening)
-    table = _choose_table(arguments.table, stores)
-    with with_offsets(stores, arguments, arguments.unpacking) as whole:
-        return print_rows(whole, table, arguments, read_selection(arguments))
-
-
-def _choose_table(name: str | None, stores: "list[Store]") -> "Table":
     from rmqinspect.tables import TABLES
 
-    name = name or _table_of(stores[0])
+    stores = open_stores(arguments.paths, **arguments.opening)
+    name = arguments.table or _table_of(stores[0])
     if name not in TABLES:
-        names = ", ".join(TABLES)
-        raise click.BadParameter(f"no table {escape(name)!r}; there are: {names}", param_hint="--table")
-    return TABLES[name]
+        raise click.BadParameter(f"no table {escape(name)!r}; there are: {', '.join(TABLES)}", param_hint="--table")
+    with with_offsets(stores, arguments, arguments.unpacking) as whole:
+        return print_rows(whole, TABLES[name], arguments, read_selection(arguments))
 
 
 def _table_of(store: "Store") -> str:

@@ -216,7 +216,10 @@ def command(arguments: VerifyArguments) -> int:
     if arguments.from_report is not None:
         return print_written(arguments, arguments.from_report)
     if arguments.against:
-        return _compare(arguments, arguments.against)
+        for name in ("report", "hash", "format", "output", "check", "skip"):
+            if getattr(arguments, name):
+                raise click.UsageError(f"--against runs no checks: --{name} cannot be combined with it.")
+        return compare_with_report(arguments, arguments.against)
     if arguments.hash and not arguments.report:
         raise click.UsageError("--hash: the digests are written into the report, so --report FILE is needed.")
     started = datetime.now(UTC)
@@ -248,17 +251,6 @@ def command(arguments: VerifyArguments) -> int:
     if arguments.report and digest and not arguments.quiet:
         click.echo(f"{escape(arguments.report)}  sha256 {digest}", err=True)
     return status_of_report(report, arguments.fail_on)
-
-
-def _compare(arguments: VerifyArguments, report: str) -> ExitStatus:
-    """Compare the files with a report, which runs no checks.
-
-    :raises click.UsageError: an option of the checks was given.
-    """
-    for name in ("report", "hash", "format", "output", "check", "skip"):
-        if getattr(arguments, name):
-            raise click.UsageError(f"--against runs no checks: --{name} cannot be combined with it.")
-    return compare_with_report(arguments, report)
 
 
 def _open(arguments: VerifyArguments) -> tuple[Store, Watch | None]:
