@@ -1,4 +1,4 @@
-"""The package's exceptions, by cause. `cli.status` maps them to exit statuses.
+"""The package's exceptions, by cause. `cli` maps them to exit statuses.
 
 Damage found by a scan is reported as a row, not raised; `BadRecord` is raised only where exactly
 one record was requested.

@@ -1,4 +1,4 @@
-"""The command line: a flat list of commands, each in its own module, imported only when it runs.
+"""The command line: a flat list of commands, each in the module of its name, imported only when it runs.
 
 `main` is the console script. It turns every outcome into an exit status and at most one line on stderr; an
 unexpected exception goes to `sys.excepthook`, which asks for a bug report.
@@ -9,46 +9,110 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from enum import IntEnum
 from importlib import import_module
 from io import TextIOWrapper
 from types import FrameType, TracebackType
-from typing import NamedTuple
 
 import click
+from click.shell_completion import shell_complete
 
-from rmqinspect.cli.completion import completes
-from rmqinspect.cli.status import ExitStatus, status_of
+from rmqinspect import errors
 from rmqinspect.errors import RmqinspectError
 from rmqinspect.text import escape
 
-# Errors of a full disk or quota.
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_COMPLETE = "_RMQINSPECT_COMPLETE"
 
-
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a full disk or quota
 _ENDING = (signal.SIGHUP, signal.SIGTERM)
 
 
-class _Verb(NamedTuple):
-    module: str  # contains the click command `command`
-    help: str  # in the list of commands
+# --- exit statuses ------------------------------------------------------------------------------------------
 
 
-VERBS: dict[str, _Verb] = {
-    "info": _Verb("rmqinspect.cli.info", "One screen about a store: layout, last stop, sizes. No full scan."),
-    "decode": _Verb("rmqinspect.cli.decode", "Rows of a store, or of any one file in it."),
-    "find": _Verb("rmqinspect.cli.find", "Messages by id, key, queue offset, time or content; explains a miss."),
-    "transactions": _Verb("rmqinspect.cli.transactions", "Half messages: pending, committed, rolled back, given up."),
-    "delays": _Verb("rmqinspect.cli.delays", "Delayed messages: what waits, is overdue, was delivered or lost."),
-    "groups": _Verb("rmqinspect.cli.groups", "Consumer groups: lag, lost, popped, dead letters, unconsumed messages."),
-    "usage": _Verb("rmqinspect.cli.usage", "What takes the bytes of the log; what a retention would free."),
-    "verify": _Verb("rmqinspect.cli.verify", "All checks, one verdict."),
-    "forecast": _Verb("rmqinspect.cli.forecast", "The next start of a broker: will it start, what will be lost?"),
-    "export": _Verb("rmqinspect.cli.export", "Tables of whole stores as Parquet, with or without Spark."),
-    "show": _Verb("rmqinspect.cli.show", "One record: every field with its bytes."),
-    "diff": _Verb("rmqinspect.cli.diff", "Two stores compared: replica with master, before with after."),
-    "id": _Verb("rmqinspect.cli.id", "The parts of a message id. Needs no store."),
-    "explain": _Verb("rmqinspect.cli.explain", "The meaning of a finding, field, flag or broker log line."),
+class ExitStatus(IntEnum):
+    """The exit statuses of all commands."""
+
+    DONE = 0
+    BUG = 1  # Python's own status for an uncaught exception
+    USAGE = 2
+    DAMAGE = 3
+    UNREADABLE = 4
+    NOTHING_FOUND = 5
+    REFUSED = 6
+    HUNG_UP = 129  # as shells have it: 128 and the number of the signal
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+
+# README.md shows these texts; tests/pages/test_readme.py compares them.
+MEANINGS = {
+    ExitStatus.DONE: "done; nothing found at or above the severity of `--fail-on` (default `error`)",
+    ExitStatus.BUG: "a bug in rmqinspect; the message asks for a report",
+    ExitStatus.USAGE: "wrong usage",
+    ExitStatus.DAMAGE: "damage or an inconsistency; `decode`, `export`: in the selected range, a row whose status is"
+    " not ok, or missing records; `find`: a hit whose status is not ok; `groups`: an offset beyond its queue; `diff`,"
+    " `verify --against`: different; `forecast`: the start loses data or begins empty, or the broker does not start",
+    ExitStatus.UNREADABLE: "something requested could not be read: no such file, not a store, an archive, permission,"
+    " I/O error; stderr is full; `forecast`: cannot tell, or a broker runs on the store",
+    ExitStatus.NOTHING_FOUND: "nothing found: no such offset, id or key, no matching topic",
+    ExitStatus.REFUSED: "refused for safety: the output exists, lies inside the store or has no room; segments of an"
+    " earlier export have changed",
+    ExitStatus.HUNG_UP: "SIGHUP: the terminal or the connection is gone; unfinished output files are removed",
+    ExitStatus.INTERRUPTED: "interrupted; results so far are printed",
+    ExitStatus.TERMINATED: "SIGTERM; unfinished output files are removed",
 }
+
+
+_OF_ERRORS: dict[type[RmqinspectError], ExitStatus] = {
+    errors.NotAStore: ExitStatus.UNREADABLE,
+    errors.Unreadable: ExitStatus.UNREADABLE,
+    errors.Unreachable: ExitStatus.UNREADABLE,
+    errors.BadRecord: ExitStatus.DAMAGE,
+    errors.DamageFound: ExitStatus.DAMAGE,
+    errors.NothingFound: ExitStatus.NOTHING_FOUND,
+    errors.BadOption: ExitStatus.USAGE,
+    errors.NotInstalled: ExitStatus.USAGE,
+    errors.Refused: ExitStatus.REFUSED,
+}
+
+
+def status_of(error: RmqinspectError) -> ExitStatus:
+    """Return the exit status for an error."""
+    return next((_OF_ERRORS[kind] for kind in type(error).__mro__ if kind in _OF_ERRORS), ExitStatus.BUG)
+
+
+def exit_status(fail_on: str, *, damaged: object, unread: object, missed: object = False) -> ExitStatus:
+    """Return the exit status of a command that has read stores.
+
+    Damage comes first, unless `fail_on` is never; then what could not be read; then what was asked for and not found.
+    """
+    if damaged and fail_on != "never":
+        return ExitStatus.DAMAGE
+    if unread:
+        return ExitStatus.UNREADABLE
+    return ExitStatus.NOTHING_FOUND if missed else ExitStatus.DONE
+
+
+# --- the commands ---------------------------------------------------------------------------------------
+
+VERBS = {
+    "info": "One screen about a store: layout, last stop, sizes. No full scan.",
+    "decode": "Rows of a store, or of any one file in it.",
+    "find": "Messages by id, key, queue offset, time or content; explains a miss.",
+    "transactions": "Half messages: pending, committed, rolled back, given up.",
+    "delays": "Delayed messages: what waits, is overdue, was delivered or lost.",
+    "groups": "Consumer groups: lag, lost, popped, dead letters, unconsumed messages.",
+    "usage": "What takes the bytes of the log; what a retention would free.",
+    "verify": "All checks, one verdict.",
+    "forecast": "The next start of a broker: will it start, what will be lost?",
+    "export": "Tables of whole stores as Parquet, with or without Spark.",
+    "show": "One record: every field with its bytes.",
+    "diff": "Two stores compared: replica with master, before with after.",
+    "id": "The parts of a message id. Needs no store.",
+    "explain": "The meaning of a finding, field, flag or broker log line.",
+}
+"""What each command is for. The module of its name has it as `command`."""
 
 
 class _LazyGroup(click.Group):
@@ -60,7 +124,7 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        command = import_module(VERBS[cmd_name].module).command
+        command = import_module(f"rmqinspect.cli.{cmd_name}").command
         assert isinstance(command, click.Command)
         # Until here Ctrl-C ends the process at once (`__main__`); from here on commands handle it.
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
@@ -80,7 +144,7 @@ class _LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, verb.help) for name, verb in VERBS.items()])
+            formatter.write_dl(list(VERBS.items()))
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
@@ -117,6 +181,18 @@ def group() -> None:
     """
 
 
+# --- the console script ---------------------------------------------------------------------------------
+
+
+def completes(group: click.Group) -> bool:
+    """Answer a shell that asks for its script or for completions; return whether one did."""
+    instruction = os.environ.get(_COMPLETE)
+    if not instruction:
+        return False
+    shell_complete(group, {}, "rmqinspect", _COMPLETE, instruction)
+    return True
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     sys.excepthook = _report_bug
@@ -126,7 +202,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number in _ENDING:
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
             signal.signal(number, _end_by_signal)
-    _set_up_streams()
+    for stream in (sys.stdout, sys.stderr):  # in any locale; what cannot be encoded is escaped
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
         status = _run(arguments)
         sys.stdout.flush()
@@ -161,20 +239,13 @@ def _run(arguments: Sequence[str] | None) -> int:
         error.show()
         return ExitStatus.USAGE
     except RmqinspectError as error:
-        from rmqinspect.cli.progress import print_remark
+        from rmqinspect.cli.terminal import print_remark
 
         print_remark(f"rmqinspect: {error}")
         return status_of(error)
     except (KeyboardInterrupt, click.Abort):
         print("rmqinspect: interrupted", file=sys.stderr)
         return ExitStatus.INTERRUPTED
-
-
-def _set_up_streams() -> None:
-    """Make both streams UTF-8 in any locale; what cannot be encoded is escaped."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 def _silence_streams() -> None:

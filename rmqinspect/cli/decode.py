@@ -1,24 +1,422 @@
-"""`rmqinspect decode`: the rows of any table, of a store or of one file in it."""
+"""`rmqinspect decode`: the rows of any table, of a store or of one file in it; other commands print theirs so, too.
 
-from dataclasses import dataclass
+    options -> RowsPlan: what is read of each store, and how rows are written -> print_rows -> exit status
+
+Rows go to stdout or a file; what a reader should know of them to stderr: gaps in the range read, what could not be
+read, a limit that cuts. The exit status follows from the same counts.
+"""
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import click
 
-from rmqinspect.cli.completion import complete_tables
-from rmqinspect.cli.options import PATH, choose_format
-from rmqinspect.cli.parameters import argument, option, takes
-from rmqinspect.cli.selection import SelectionOptions, UnconsumedOptions, read_selection, with_offsets
-from rmqinspect.cli.table_rows import MessageOptions, RowsOptions, print_rows
-from rmqinspect.errors import NotAStore
-from rmqinspect.store.without_rows import words_of_file, words_of_kind
-from rmqinspect.system.uri import shown
-from rmqinspect.text import count, escape
+from rmqinspect.cli import ExitStatus
+from rmqinspect.cli.options import (
+    PATH,
+    BodyOptions,
+    LookOptions,
+    OutputOptions,
+    ReadingOptions,
+    RedactOptions,
+    SelectionOptions,
+    SourceOptions,
+    TimeOptions,
+    UnconsumedOptions,
+    choose_format,
+    read_selection,
+    refuse_equal_names,
+    terminal_width,
+    use_colour,
+    with_times,
+)
+from rmqinspect.cli.parameters import argument, complete_tables, option, takes
+from rmqinspect.cli.session import Session, tell_unmatched, with_offsets
+from rmqinspect.errors import NotAStore, Unreadable
+from rmqinspect.statuses import SOUND
+from rmqinspect.text import count, describe_size, escape, group_digits
 
 if TYPE_CHECKING:
-    from rmqinspect.store.model import Store
-    from rmqinspect.tables.table import Table
+    import pyarrow as pa
 
+    from rmqinspect.find.plan import LookUp
+    from rmqinspect.output import View, Writer
+    from rmqinspect.store.model import Store
+    from rmqinspect.tables.filters import Selection
+    from rmqinspect.tables.table import Request, Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowsOptions(OutputOptions, RedactOptions, LookOptions, SourceOptions, ReadingOptions):
+    """How the rows of a table are read and written."""
+
+    limit: int | None = option("-n", "--limit", type=click.IntRange(min=0), metavar="N", help="At most N rows.")
+    columns: str | None = option("--columns", metavar="A,B|all", help="Columns, in this order.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MessageOptions(BodyOptions):
+    """How messages are read and written."""
+
+    body: str | None = option(
+        "--body",
+        type=click.Choice(("full", "preview", "none")),
+        help="How much of each body. Default: preview in the table format, else full.",
+    )
+    scan: bool = option(
+        "--scan",
+        is_flag=True,
+        help="Read the whole log for a look-up, too: by id, key, queue offset or time.",
+    )
+
+
+# --- the plan ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StoreRead:
+    """What is read of one store."""
+
+    store: "Store"
+    selection: "Selection"
+    look_up: "LookUp | None"  # what of the log the filters ask for; None: all of the table
+    remarks: tuple[str, ...] = ()  # on the files that a filter is read from
+    unread: tuple[str, ...] = ()  # what a filter needs and could not be read
+
+    def size(self, table: "Table", *, scan: bool) -> int:
+        """Return the bytes to read."""
+        from rmqinspect.tables.sources import bytes_to_read
+
+        if self.look_up is None or scan:
+            return bytes_to_read(self.store, table, self.selection.offsets)
+        return self.look_up.size
+
+
+@dataclass(frozen=True, slots=True)
+class RowsPlan:
+    """All that stays the same while rows are read and written."""
+
+    reads: list[StoreRead]
+    table: "Table"
+    shown_schema: "pa.Schema"
+    selection: "Selection"  # without times: `last` is another time in each store
+    arguments: RowsOptions
+    body: str  # full, preview, none
+    cut: bool  # bodies are cut here; the table format cuts, and marks it, by itself
+    scan: bool  # read all for a look-up, too
+    wanted: frozenset[str]  # columns that are shown or compared
+    size: int  # bytes to read
+    filters: bool  # whether rows are left out
+
+    def shape(self, batch: "pa.RecordBatch", store: "Store") -> "pa.RecordBatch":
+        """Return selected rows as they are written: columns, redaction, bodies."""
+        import pyarrow as pa
+
+        from rmqinspect.output import cut_bodies
+
+        shown = self.shown_schema.names
+        if "store" in shown and "store" not in batch.schema.names:
+            names = pa.repeat(store.name, batch.num_rows)
+            batch = batch.add_column(0, _with_store(batch.schema).field(0), names)
+        batch = batch.select(shown)
+        if self.body == "none" and "body" in shown:
+            position = shown.index("body")
+            empty = pa.nulls(batch.num_rows, batch.schema.field(position).type)
+            batch = batch.set_column(position, batch.schema.field(position), empty)
+        elif self.cut:
+            batch = cut_bodies(batch)
+        return self.arguments.redact.mask(batch) if self.arguments.redact else batch
+
+
+def make_plan(
+    stores: "Sequence[Store]", table: "Table", arguments: RowsOptions, selection: "Selection", format_: str
+) -> RowsPlan:
+    """Return the plan.
+
+    :raises click.UsageError: an option does not fit the table or the stores.
+    """
+    schema = _with_store(table.schema) if len(stores) > 1 else table.schema
+    shown = _choose_columns(arguments.columns, table, schema, format_)
+    # The times are only checked here; each store resolves `last` by itself.
+    selection = _with_times(selection, arguments, lambda: 0)
+    if missing := selection.missing_columns(schema):
+        raise click.UsageError(f"The table {table.name} has no column for {missing[0]}.")
+    refuse_equal_names([store.name for store in stores])
+
+    asked = arguments.body if isinstance(arguments, MessageOptions) else None
+    body = asked or ("preview" if format_ == "table" else "full")
+    scan = isinstance(arguments, MessageOptions) and arguments.scan
+    compared = selection.columns(table.schema)
+    wanted = {*shown, *compared, "status", "kind"} & set(table.schema.names)
+    if body == "none" and "body" not in compared:
+        wanted.discard("body")
+    now = datetime.now(UTC)
+    reads = [_plan_read(store, table, selection, arguments, now) for store in stores]
+    return RowsPlan(
+        reads,
+        table,
+        schema.empty_table().select(shown).schema,
+        selection,
+        arguments,
+        body,
+        cut=body == "preview" and format_ != "table",
+        scan=scan,
+        wanted=frozenset(wanted),
+        size=sum(read.size(table, scan=scan) for read in reads),
+        filters=bool(compared),
+    )
+
+
+def _plan_read(
+    store: "Store", table: "Table", selection: "Selection", arguments: RowsOptions, now: datetime
+) -> StoreRead:
+    from rmqinspect.find.consumers import with_unconsumed
+    from rmqinspect.find.plan import known_topics, plan_look_up
+    from rmqinspect.tables.sources import last_store_time
+
+    look_up = None
+    selection, of_group = with_unconsumed(store, selection)
+    try:
+        selection = _with_times(selection, arguments, cache(partial(last_store_time, store)), now)
+        look_up = plan_look_up(store, selection) if table.name == "messages" else None
+        if look_up is not None and selection.topics:
+            # Records of a topic may lie elsewhere than where a look-up reads.
+            selection.topics_seen.update(known_topics(store))
+    except Unreadable:
+        pass  # the scan meets it again, and reports it
+    if of_group is None:
+        return StoreRead(store, selection, look_up)
+    return StoreRead(store, selection, look_up, of_group.remarks, of_group.unread)
+
+
+def _with_times(
+    selection: "Selection", arguments: RowsOptions, last: Callable[[], int | None], now: datetime | None = None
+) -> "Selection":
+    return with_times(selection, arguments, last, now) if isinstance(arguments, TimeOptions) else selection
+
+
+def _with_store(schema: "pa.Schema") -> "pa.Schema":
+    import pyarrow as pa
+
+    return schema.insert(0, pa.field("store", pa.string(), metadata={"doc": "which of the stores given"}))
+
+
+def _choose_columns(text: str | None, table: "Table", schema: "pa.Schema", format_: str) -> list[str]:
+    names: list[str] = schema.names
+    if text == "all" or (text is None and format_ != "table"):
+        return names
+    if text is None:
+        return [name for name in names if name not in table.schema.names] + list(table.brief)
+    chosen = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = [name for name in chosen if name not in names]
+    if unknown or not chosen:
+        problem = f"no column {escape(unknown[0])!r} in {table.name}" if unknown else "no column given"
+        raise click.BadParameter(f"{problem}; there are: {', '.join(names)}", param_hint="--columns")
+    return list(dict.fromkeys(chosen))
+
+
+def read_view(arguments: RowsOptions, body: str) -> "View":
+    """Return how values are shown."""
+    from rmqinspect.output import PREVIEW_SIZE, View
+
+    return View(
+        zone=arguments.zone,
+        colour=use_colour(arguments.color, arguments.output),
+        width=terminal_width(arguments.output),
+        chosen=arguments.columns is not None,
+        preview=PREVIEW_SIZE if body == "preview" else None,
+        redacted=arguments.redact.words if arguments.redact else (),
+    )
+
+
+# --- the rows ---------------------------------------------------------------------------------------------
+
+
+def print_rows(stores: "Sequence[Store]", table: "Table", arguments: RowsOptions, selection: "Selection") -> int:
+    """Print the rows of a table that a selection chooses, and return the exit status.
+
+    `selection` is without times: those of the arguments are added for each store.
+
+    :raises click.UsageError: an option does not fit the table or the stores.
+    """
+    from rmqinspect.output import open_writer
+
+    format_ = choose_format(arguments)
+    plan = make_plan(stores, table, arguments, selection, format_)
+    view = read_view(arguments, plan.body)
+    with (
+        Session(arguments, stores, plan.size) as session,
+        open_writer(format_, plan.shown_schema, arguments.output, view=view, evidence=session.evidence) as writer,
+    ):
+        reading = _Reading(plan, session)
+        reading.announce()
+        reading.write_rows(writer)
+    reading.tell_totals(talkative=format_ != "table" or bool(arguments.verbose))
+    return reading.conclude()
+
+
+class _Reading:
+    """Passes rows from the stores to the writer and counts what is reported at the end."""
+
+    def __init__(self, plan: RowsPlan, session: Session) -> None:
+        self.plan, self.session = plan, session
+        self.rows = 0
+        self.bad_rows = 0
+        self.more: str | None = None  # whether rows follow the limit: more exist, more may exist
+        self.left_out: list[str] = []  # columns for which the terminal is too narrow
+        self.look_ups = [read.look_up for read in plan.reads if read.look_up is not None]
+
+    def announce(self) -> None:
+        """Announce a long read before it starts."""
+        plan = self.plan
+        if plan.arguments.limit is not None and not plan.filters:
+            return  # it stops early
+        why = f"the table {plan.table.name} needs all of it"
+        if not plan.scan and len(self.look_ups) == len(plan.reads):
+            why = ", ".join(dict.fromkeys(look_up.way for look_up in self.look_ups))
+        self.session.announce(
+            f": {why}. Cheaper: --offset A..B reads only that range, rmqinspect info reads almost nothing"
+        )
+
+    def write_rows(self, writer: "Writer") -> None:
+        """Write all rows asked for, up to the limit."""
+        limit = self.plan.arguments.limit
+        with closing(self._batches()) as batches:
+            for batch, shaped in batches:
+                room = batch.num_rows if limit is None else limit - self.rows
+                if room < batch.num_rows:
+                    self.more = "more exist"
+                    batch, shaped = batch.slice(0, room), shaped.slice(0, room)
+                self._count(batch)
+                self.session.progress.clear()  # stdout and stderr may be the same terminal
+                writer.write(shaped)
+                if self.more is None and limit is not None and self.rows == limit:
+                    self.more = self._look_ahead(batches)
+                if self.more is not None:
+                    break
+        writer.complete = not self.session.unread
+        writer.more = bool(self.more)
+        self.left_out = writer.left_out
+
+    def _look_ahead(self, batches: "Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]") -> str | None:
+        """Read one more batch after exactly `limit` rows, not more: a filter's next hit may be hours away."""
+        batch, _ = next(batches, (None, None))
+        if batch is None:
+            return None
+        return "more exist" if batch.num_rows else "more may exist"
+
+    def _batches(self) -> "Generator[tuple[pa.RecordBatch, pa.RecordBatch], None, None]":
+        """Yield (selected rows with all columns, the same rows as they are written)."""
+        from rmqinspect.find.read import planned_rows
+
+        session, table = self.session, self.plan.table
+        for read, store in zip(self.plan.reads, session.stores(table.databases, table.name), strict=True):
+            for remark in read.remarks:
+                session.progress.remark(f"{store.name}: {remark}")
+            for message in read.unread:
+                session.complain(message)
+            request = self._request(replace(read, store=store))
+            with session.unreadable_told():
+                for batch in (
+                    table.rows(store, request)
+                    if read.look_up is None or self.plan.scan
+                    else planned_rows(store, read.look_up.to_read, request)
+                ):
+                    rows = read.selection.select_rows(batch)
+                    yield rows, self.plan.shape(rows, store)
+
+    def _request(self, read: StoreRead) -> "Request":
+        from rmqinspect.tables.sources import range_to_read
+
+        arguments = self.plan.arguments
+        request = self.session.request(
+            read.store,
+            records_of=(read.selection,) if self.plan.table.name == "messages" else (),
+            offsets=range_to_read(read.store, read.selection.offsets),
+            columns=self.plan.wanted,
+            on_gap=partial(self._note_gap, read),
+        )
+        if not isinstance(arguments, BodyOptions):
+            return request
+        return replace(request, raw_body=arguments.raw_body, max_body=arguments.max_body)
+
+    def _count(self, batch: "pa.RecordBatch") -> None:
+        import pyarrow.compute as pc
+
+        self.rows += batch.num_rows
+        if "status" in batch.schema.names:
+            counted = pc.value_counts(batch.column("status")).to_pylist()
+            self.bad_rows += sum(row["counts"] for row in counted if row["values"] not in (None, *SOUND["status"]))
+
+    def _note_gap(self, read: StoreRead, _kind: str, start: int, end: int) -> None:
+        """Note the parts of a gap that lie in the range asked for."""
+        asked = [read.selection.offsets or (start, end)] if read.look_up is None else read.look_up.spans
+        overlaps = ((max(start, first), min(end, beyond)) for first, beyond in asked)
+        self.session.gaps[read.store.name].update((first, beyond) for first, beyond in overlaps if first < beyond)
+
+    def tell_totals(self, *, talkative: bool) -> None:
+        """Print the totals on stderr."""
+        from rmqinspect.tables.table import Source
+
+        remark = self.session.progress.remark
+        bad = f"; {group_digits(self.bad_rows)} with a status other than ok" if self.bad_rows else ""
+        if self.more:
+            remark(f"shown {group_digits(self.rows)}, {self.more} (-n {self.plan.arguments.limit}){bad}")
+        elif talkative or bad or self.session.unread:
+            remark(f"{count(self.rows, 'row')}, {'incomplete' if self.session.unread else 'complete'}{bad}")
+        if self.left_out:
+            remark(f"left out for lack of width: {', '.join(self.left_out)}; --columns prints any")
+        for read in self.plan.reads:
+            if not read.store.segments and Source.LOG in self.plan.table.scans:
+                remark(f"{read.store.name}: no commit log segments: no rows of {self.plan.table.name}")
+        gaps = self.session.merged_gaps()
+        if gaps:
+            size = count(sum(end - start for start, end in gaps), "byte")
+            listed = "" if self.plan.table.name == "gaps" else " (--table gaps)"
+            remark(f"{count(len(gaps), 'gap')} in the range read: {size} without a record{listed}")
+
+    def conclude(self) -> ExitStatus:
+        """Tell what was not found; return the exit status."""
+        unmatched = not self.more and tell_unmatched(self.plan.selection, self.session.progress)
+        missed = self._tell_look_ups() or unmatched
+        asked = any(one.asks_for_records for one in self.look_ups)
+        damaged = bool(self.bad_rows) or any(self.session.gaps.values())
+        return self.session.status(damaged=damaged and (asked or self.rows or not missed), missed=missed)
+
+    def _tell_look_ups(self) -> bool:
+        """Tell what was read for look-ups, and which way; return whether records were asked for and none found."""
+        from rmqinspect.codec import message_id
+        from rmqinspect.store.reader import FileReader
+
+        look_ups, progress = self.look_ups, self.session.progress
+        if not look_ups:
+            return False
+        scan = self.plan.scan
+        ways = (
+            "by a scan, as asked"
+            if scan
+            else "; ".join(dict.fromkeys(": ".join(filter(None, (one.way, one.told))) for one in look_ups))
+        )
+        size = FileReader.bytes_read
+        whole = sum(read.size(self.plan.table, scan=True) for read in self.plan.reads)
+        of = f" of {describe_size(whole)}" if size < whole else ""
+        progress.remark(f"read {describe_size(size)}{of}: {ways}")
+        missed = not self.rows and self.more is None and any(one.asks_for_records for one in look_ups)
+        if missed:
+            searched = "the whole log" if scan else "; ".join(dict.fromkeys(one.searched for one in look_ups))
+            advice = "" if scan or searched == "the whole log" else " (--scan reads the whole log)"
+            progress.complain(f"no such record; searched: {searched}{advice}")
+            for key in self.plan.selection.keys:
+                if message_id.decode(key):
+                    progress.complain(f"{key} looks like a message id: --id {key}")
+        return missed
+
+
+# --- the command ------------------------------------------------------------------------------------------
 
 # Kind of the given path -> table; every other kind is read for its messages.
 _TABLE_OF_PLACE = {
@@ -67,24 +465,20 @@ def command(arguments: DecodeArguments) -> int:
     choose_format(arguments)  # a usage error comes before anything is read
 
     from rmqinspect.store.discover import open_stores
-
-    stores = open_stores(arguments.paths, **arguments.opening)
-    table = _choose_table(arguments.table, stores)
-    with with_offsets(stores, arguments, arguments.unpacking) as whole:
-        return print_rows(whole, table, arguments, read_selection(arguments))
-
-
-def _choose_table(name: str | None, stores: "list[Store]") -> "Table":
     from rmqinspect.tables import TABLES
 
-    name = name or _table_of(stores[0])
+    stores = open_stores(arguments.paths, **arguments.opening)
+    name = arguments.table or _table_of(stores[0])
     if name not in TABLES:
-        names = ", ".join(TABLES)
-        raise click.BadParameter(f"no table {escape(name)!r}; there are: {names}", param_hint="--table")
-    return TABLES[name]
+        raise click.BadParameter(f"no table {escape(name)!r}; there are: {', '.join(TABLES)}", param_hint="--table")
+    with with_offsets(stores, arguments, arguments.unpacking) as whole:
+        return print_rows(whole, TABLES[name], arguments, read_selection(arguments))
 
 
 def _table_of(store: "Store") -> str:
+    from rmqinspect.store.without_rows import words_of_file, words_of_kind
+    from rmqinspect.system.uri import shown
+
     if store.given == "config":
         names = {name.removesuffix(".bak") for name in store.config_files}
         if len(names) != 1:

@@ -5,22 +5,28 @@ The screen has counts by level, for the timer and by topic, then single messages
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
+from datetime import tzinfo
 from typing import TYPE_CHECKING
 
 import click
 
-from rmqinspect.cli.documents import printed_to
-from rmqinspect.cli.labelled import Screen, columns
-from rmqinspect.cli.options import NamedSourceOptions, choose_format, open_named, use_colour
+from rmqinspect.cli.decode import RowsOptions, print_rows
+from rmqinspect.cli.options import (
+    NamedSourceOptions,
+    TimeOptions,
+    choose_format,
+    open_named,
+    read_time,
+    use_colour,
+    with_times,
+)
 from rmqinspect.cli.parameters import option, takes
-from rmqinspect.cli.selection import TimeOptions, with_times
-from rmqinspect.cli.session import Session, tell_unmatched
-from rmqinspect.cli.table_rows import RowsOptions, print_rows
+from rmqinspect.cli.session import Session, printed_to, tell_unmatched
+from rmqinspect.cli.terminal import Screen, columns
 from rmqinspect.commands import fill_command
 from rmqinspect.system.uri import shown
 from rmqinspect.text import clip, count, describe_duration, escape, group_digits
-from rmqinspect.times import format_millis, format_seconds, parse_time, to_micros
+from rmqinspect.times import format_millis, format_seconds, to_micros
 
 if TYPE_CHECKING:
     from rmqinspect.find.summaries import DelaySummary, PlaceCount, Row
@@ -81,9 +87,10 @@ def command(arguments: DelaysArguments) -> int:
     from rmqinspect.tables.delays import DelayChoice, delays_table
     from rmqinspect.tables.filters import Selection
 
+    at = read_time("at", arguments.at, arguments.zone)
     choice = DelayChoice(
         waiting=arguments.pending,
-        at=_read_at(arguments),
+        at=None if at is None else at // 1000,
         states=frozenset(arguments.states),
         system=arguments.system_topics is not False,
     )
@@ -92,16 +99,6 @@ def command(arguments: DelaysArguments) -> int:
     if format_ == "table" and arguments.columns is None:
         return _print_screens(stores, choice, arguments, selection)
     return print_rows(stores, delays_table(choice), arguments, selection)
-
-
-def _read_at(arguments: DelaysArguments) -> int | None:
-    """Return --at in ms."""
-    if arguments.at is None:
-        return None
-    try:
-        return parse_time(arguments.at, arguments.zone, lambda: datetime.now(UTC), lambda: None) // 1000
-    except ValueError as error:
-        raise click.BadParameter(escape(str(error)), param_hint="--at") from error
 
 
 def _print_screens(
@@ -136,9 +133,15 @@ def _print_screens(
 
 def _lines(summary: "DelaySummary", delays: "Delays", path: str, zone: tzinfo) -> Iterator[str]:
     """Yield the lines for one store; `path` is how its commands name it."""
+    from rmqinspect.broker.delays import LOST
+    from rmqinspect.tables.delays import no_queues_words, unqueued_words
+
     now = delays.now
     yield from _SCREEN.rows("store", _store_words(summary, delays, zone))
-    yield from _SCREEN.several("not known", _unknown(delays))
+    if not delays.queues_given:
+        yield from _SCREEN.rows("not known", no_queues_words(delays.store))
+    if delays.unqueued:
+        yield from _SCREEN.rows("not known" if delays.queues_given else "", unqueued_words(delays.unqueued))
     levels = {level: place for (source, level), place in summary.places.items() if source == "level" and level}
     yield from _table("levels", _level_rows(levels, delays, zone))
     for (source, _), place in sorted(summary.places.items(), key=lambda one: one[0][0]):
@@ -149,8 +152,16 @@ def _lines(summary: "DelaySummary", delays: "Delays", path: str, zone: tzinfo) -
     words = [f"{topic or 'records that cannot be read'} {group_digits(number)}" for topic, number in topics]
     yield from _SCREEN.rows("waiting for", ", ".join([*words, f"{count(rest, 'more topic')}"] if rest else words))
     yield from _table("next due", _message_rows(summary.next, now, zone))
-    yield from _table("lost", _missing_rows(summary.missing, zone))
-    yield from _SCREEN.command("next", _next(summary, delays, path))
+    lost: list[Sequence[str]] = []
+    for row in summary.missing:
+        why = f"{row['state']}: {row['reason']}"
+        lost.append((_second(_due(row), zone), _where(row), _place(row), row["real_topic"] or "?", why))
+    yield from _table("lost", lost)
+    if summary.total(LOST):
+        yield from _SCREEN.command("next", fill_command("rmqinspect delays {store} --state lost -f jsonl", [path]))
+    elif delays.choice.waiting and delays.store.segments:
+        command = fill_command("rmqinspect delays {store}", [path])
+        yield from _SCREEN.command("next", f"{command}    # reads the log: what was delivered or lost")
 
 
 def _store_words(summary: "DelaySummary", delays: "Delays", zone: tzinfo) -> str:
@@ -167,15 +178,6 @@ def _store_words(summary: "DelaySummary", delays: "Delays", zone: tzinfo) -> str
     if not summary.with_system and summary.system:
         words += f"; not counted: {count(summary.system, 'message')} to topics of the broker (--system-topics)"
     return words
-
-
-def _unknown(delays: "Delays") -> Iterator[str]:
-    from rmqinspect.tables.delays import no_queues_words, unqueued_words
-
-    if not delays.queues_given:
-        yield no_queues_words(delays.store)
-    if delays.unqueued:
-        yield unqueued_words(delays.unqueued)
 
 
 # --- levels and timer -------------------------------------------------------------------------------
@@ -226,14 +228,6 @@ def _message_rows(messages: "Sequence[Row]", now: int, zone: tzinfo) -> list[Seq
     return rows
 
 
-def _missing_rows(messages: "Sequence[Row]", zone: tzinfo) -> list[Sequence[str]]:
-    rows: list[Sequence[str]] = []
-    for row in messages:
-        why = f"{row['state']}: {row['reason']}"
-        rows.append((_second(_due(row), zone), _where(row), _place(row), row["real_topic"] or "?", why))
-    return rows
-
-
 def _due(row: "Row") -> int | None:
     return None if row["due_timestamp"] is None else to_micros(row["due_timestamp"])
 
@@ -260,16 +254,6 @@ def _time(micros: int | None, zone: tzinfo) -> str:
 def _second(micros: int | None, zone: tzinfo) -> str:
     """Return a time for a table."""
     return "" if micros is None else format_seconds(micros // 1000, zone) or ""
-
-
-def _next(summary: "DelaySummary", delays: "Delays", path: str) -> str:
-    from rmqinspect.broker.delays import LOST
-
-    if summary.total(LOST):
-        return fill_command("rmqinspect delays {store} --state lost -f jsonl", [path])
-    if delays.choice.waiting and delays.store.segments:
-        return fill_command("rmqinspect delays {store}", [path]) + "    # reads the log: what was delivered or lost"
-    return ""
 
 
 # --- columns ----------------------------------------------------------------------------------------

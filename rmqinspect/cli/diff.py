@@ -9,8 +9,7 @@ from functools import partial
 
 import click
 
-from rmqinspect.cli.documents import printed_to
-from rmqinspect.cli.labelled import Screen
+from rmqinspect.cli import ExitStatus, exit_status
 from rmqinspect.cli.options import (
     FORMAT_NAMES,
     PATH,
@@ -25,17 +24,25 @@ from rmqinspect.cli.options import (
     use_colour,
 )
 from rmqinspect.cli.parameters import argument, option, takes
-from rmqinspect.cli.progress import LONG_READ, Progress, interrupt_no_more, interrupted_once, running_broker
-from rmqinspect.cli.status import ExitStatus, exit_status
+from rmqinspect.cli.session import printed_to, tell_broker, write_table
+from rmqinspect.cli.terminal import LONG_READ, Progress, Screen, interrupt_no_more, interrupted_once
 from rmqinspect.commands import SHOW, fill_command
 from rmqinspect.config.checkpoint import read_checkpoint
 from rmqinspect.diff.log_diff import LogDiff
-from rmqinspect.diff.result import SIDES, Difference, DiffResult, diff_document, not_compared, redact_result
+from rmqinspect.diff.result import (
+    SCHEMA,
+    SIDES,
+    Difference,
+    DiffResult,
+    diff_document,
+    difference_batches,
+    not_compared,
+    redact_result,
+)
 from rmqinspect.diff.stores import compare_stores
 from rmqinspect.errors import Unreadable
 from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.store.discover import open_store
-from rmqinspect.store.lock import lock_holder
 from rmqinspect.store.model import Store
 from rmqinspect.system.uri import shown
 from rmqinspect.tables.groups import GROUPS
@@ -98,16 +105,27 @@ def command(arguments: DiffArguments) -> int:
         if arguments.redact is not None:
             redact_result(outcome, arguments.redact)
         _print(outcome, names, format_, arguments)
-    return _status(outcome, arguments.fail_on)
+    if outcome.interrupted is not None:
+        return ExitStatus.INTERRUPTED
+    return exit_status(arguments.fail_on, damaged=any(outcome.differences.counts.values()), unread=outcome.unread)
 
 
 def _print(outcome: DiffResult, names: Sequence[str], format_: str, arguments: DiffArguments) -> None:
+    evidence = tuple(path for store in outcome.stores for path in store.paths)
     if format_ == "json":
         document = json.dumps(diff_document(outcome, names), ensure_ascii=False, indent=1)
-        with printed_to(arguments.output, _evidence(outcome)):
+        with printed_to(arguments.output, evidence):
             click.echo("\n".join(map(escape_json, document.split("\n"))))
     elif format_ != "table" or arguments.output:
-        _write_table(outcome, format_, arguments)
+        write_table(
+            format_,
+            SCHEMA,
+            difference_batches(outcome.differences.rows),
+            arguments.output,
+            arguments,
+            complete=outcome.complete,
+            evidence=evidence,
+        )
     elif not arguments.quiet:
         colour = use_colour(arguments.color)
         for line in _screen(outcome, names, arguments.verbose, arguments.zone):
@@ -120,8 +138,7 @@ def _compare(stores: tuple[Store, Store], arguments: DiffArguments) -> DiffResul
     sizes = [sum(file.size for file in (*store.segments, *store.queue_files)) for store in stores]
     with Progress(sum(sizes), arguments.progress, quiet=arguments.quiet) as progress:
         for side, store in zip(SIDES, stores, strict=True):
-            if (holder := lock_holder(store)) is not None:
-                progress.remark(f"{side}: {running_broker(holder)}")
+            tell_broker(store, progress.remark, side)
             for remark in store.remarks if arguments.verbose else ():
                 progress.remark(f"{side}: {remark}")
         if sum(sizes) > LONG_READ:
@@ -130,27 +147,6 @@ def _compare(stores: tuple[Store, Store], arguments: DiffArguments) -> DiffResul
                 "read. Cheaper: give one segment of each by its path"
             )
         return compare_stores(stores, arguments.limit, progress, arguments.zone)
-
-
-def _status(outcome: DiffResult, fail_on: str) -> ExitStatus:
-    if outcome.interrupted is not None:
-        return ExitStatus.INTERRUPTED
-    return exit_status(fail_on, damaged=any(outcome.differences.counts.values()), unread=outcome.unread)
-
-
-def _write_table(outcome: DiffResult, format_: str, arguments: DiffArguments) -> None:
-    from rmqinspect.diff.result import SCHEMA, difference_batches
-    from rmqinspect.output import View, open_writer
-
-    view = View(zone=arguments.zone, colour=use_colour(arguments.color, arguments.output))
-    with open_writer(format_, SCHEMA, arguments.output, view=view, evidence=_evidence(outcome)) as writer:
-        writer.complete = outcome.complete
-        for batch in difference_batches(outcome.differences.rows):
-            writer.write(batch)
-
-
-def _evidence(outcome: DiffResult) -> tuple[str, ...]:
-    return tuple(path for store in outcome.stores for path in store.paths)
 
 
 # --- the screen -----------------------------------------------------------------------------------
@@ -196,13 +192,10 @@ def _segment_lines(outcome: DiffResult) -> Iterator[str]:
         name = ""
     yield from _more(outcome, "segment_only", "segment_length")
     if not counts["segment_only"] + counts["segment_length"]:
-        yield from _SCREEN.rows("segments", _same_segments(outcome))
-
-
-def _same_segments(outcome: DiffResult) -> str:
-    """Return words for segments without a difference; one of zeros only, or a loose one, may lack its like."""
-    a, b = ({segment.base for segment in store.segments} for store in outcome.stores)
-    return "the same bases and lengths" if a == b else f"{count(len(a & b), 'segment')} in both, of the same lengths"
+        # One of zeros only, or a loose one, may lack its like without a difference.
+        a, b = ({segment.base for segment in store.segments} for store in outcome.stores)
+        some = f"{count(len(a & b), 'segment')} in both, of the same lengths"
+        yield from _SCREEN.rows("segments", "the same bases and lengths" if a == b else some)
 
 
 def _log_lines(outcome: DiffResult, log: LogDiff, names: Sequence[str]) -> Iterator[str]:
@@ -218,7 +211,10 @@ def _log_lines(outcome: DiffResult, log: LogDiff, names: Sequence[str]) -> Itera
         return
     yield from _SCREEN.rows(name, f"the first difference is at {describe_offset(log.first)}")
     yield from _first_difference_lines(outcome, log, log.first)
-    yield from _next_lines(outcome, log.first, names)
+    for number, (name, stand) in enumerate(zip(names, outcome.at_first or (), strict=True)):
+        at = log.first if stand.start is None else stand.start
+        if stand.kind != "nothing":
+            yield from _SCREEN.command("" if number else "next", fill_command(SHOW, [name], at=at))
 
 
 def _first_difference_lines(outcome: DiffResult, log: LogDiff, first: int) -> Iterator[str]:
@@ -228,7 +224,14 @@ def _first_difference_lines(outcome: DiffResult, log: LogDiff, first: int) -> It
         ended = "the log ends before it; " if end is not None and first >= end else ""
         yield from _SCREEN.rows(f"  {SIDES[side]}", ended + stand.text)
     if log.runs.count:
-        shown = "; ".join(_run(row) for row in outcome.differences.of("bytes")[:_RANGES])
+        ranges = [
+            (row.physical_offset or 0, (row.physical_offset or 0) + (row.length or 0))
+            for row in outcome.differences.of("bytes")[:_RANGES]
+        ]
+        shown = "; ".join(
+            group_digits(start) if end - start == 1 else f"{group_digits(start)} to {group_digits(end)}"
+            for start, end in ranges
+        )
         more = ", …" if log.runs.count > _RANGES else ""
         differ = "differs" if log.runs.differing == 1 else "differ"
         sizes = f"{count(log.runs.differing, 'byte')} {differ} in {count(log.runs.count, 'range')}"
@@ -240,25 +243,10 @@ def _first_difference_lines(outcome: DiffResult, log: LogDiff, first: int) -> It
         yield from _SCREEN.rows("", f"{end_words}; {row.only_in} continues for {count(row.length or 0, 'byte')}")
 
 
-def _next_lines(outcome: DiffResult, first: int, names: Sequence[str]) -> Iterator[str]:
-    """Yield the commands that show the first difference."""
-    for number, (name, stand) in enumerate(zip(names, outcome.at_first or (), strict=True)):
-        at = first if stand.start is None else stand.start
-        if stand.kind != "nothing":
-            yield from _SCREEN.command("" if number else "next", fill_command(SHOW, [name], at=at))
-
-
 def _compared(log: LogDiff) -> str:
     words = ", ".join(f"{group_digits(start)} to {group_digits(end)}" for start, end in log.compared[:_RANGES])
     more = ", …" if log.compared[_RANGES:] else ""
     return f"{words}{more} compared" if words else "nothing compared"
-
-
-def _run(row: Difference) -> str:
-    start, length = row.physical_offset or 0, row.length or 0
-    if length == 1:
-        return group_digits(start)
-    return f"{group_digits(start)} to {group_digits(start + length)}"
 
 
 def _record_lines(outcome: DiffResult, log: LogDiff) -> Iterator[str]:
@@ -340,15 +328,11 @@ def _checkpoint_lines(outcome: DiffResult, zone: tzinfo) -> Iterator[str]:
         yield from _SCREEN.rows("checkpoint", str(error))
         return
     for number, name in enumerate(dict.fromkeys((*a, *b))):
-        values = (_checkpoint_value(name, found.get(name), zone) for found in (a, b))
-        yield from _SCREEN.rows("" if number else "checkpoint", f"{name}: {' in A, '.join(values)} in B")
-
-
-def _checkpoint_value(name: str, value: int | None, zone: tzinfo) -> str:
-    if value is None:
-        return "none"
-    time = format_millis(value, zone) if value and name.endswith("_timestamp") else None
-    return time or str(value)
+        texts = []
+        for value in (a.get(name), b.get(name)):
+            time = format_millis(value, zone) if value and name.endswith("_timestamp") else None
+            texts.append("none" if value is None else time or str(value))
+        yield from _SCREEN.rows("" if number else "checkpoint", f"{name}: {' in A, '.join(texts)} in B")
 
 
 def _verdict(outcome: DiffResult) -> str:

@@ -17,12 +17,11 @@ from typing import Any, cast
 
 import click
 
-from rmqinspect.cli.documents import document_format, print_document, printed_to
-from rmqinspect.cli.labelled import Screen
+from rmqinspect.cli import ExitStatus
 from rmqinspect.cli.options import ColorOptions, DocumentOptions, use_colour
 from rmqinspect.cli.parameters import argument, takes
-from rmqinspect.cli.progress import interrupt_no_more, interrupted_once
-from rmqinspect.cli.status import ExitStatus
+from rmqinspect.cli.session import document_format, print_document, printed_to
+from rmqinspect.cli.terminal import Screen, interrupt_no_more, interrupted_once
 from rmqinspect.errors import NothingFound
 from rmqinspect.explain.entry import Explanation
 from rmqinspect.explain.log import Log, Seen, read_log
@@ -55,7 +54,11 @@ def explanation_lines(explanation: Explanation) -> Iterator[str]:
     """Yield everything but the name, each part under its label."""
     yield from SCREEN.rows(explanation.kind, explanation.where)
     yield from SCREEN.rows("means", explanation.meaning)
-    yield from SCREEN.several("here", (_joined(value, meaning) for value, meaning in explanation.values))
+    values = (
+        (meaning or value) if not meaning or meaning.startswith(value) else f"{value}: {meaning}"
+        for value, meaning in explanation.values
+    )
+    yield from SCREEN.several("here", values)
     yield from SCREEN.rows("cause", explanation.cause)
     yield from SCREEN.rows("broker", explanation.effect)
     effects = (effect if versions == ALL else f"{versions}: {effect}" for versions, effect in explanation.eras)
@@ -65,12 +68,6 @@ def explanation_lines(explanation: Explanation) -> Iterator[str]:
     for number, command in enumerate(explanation.next):
         yield from SCREEN.command("" if number else "next", command)
     yield from SCREEN.rows("explain too", ", ".join(explanation.see))
-
-
-def _joined(value: str, meaning: str) -> str:
-    if not meaning or meaning.startswith(value):
-        return meaning or value
-    return f"{value}: {meaning}"
 
 
 _STDIN = "-"
@@ -159,7 +156,10 @@ def _log_lines(log: Log, names: Sequence[str], colour: bool) -> Iterator[str]:
             for row in rows:
                 yield from LIST.rows("", row)
             yield ""
-    yield from SCREEN.rows("log", _extent(log, names))
+    name = "stdin" if tuple(names) == (_STDIN,) else ", ".join(names)
+    span = f", {log.first} to {log.last}" if log.first else ""
+    rest = "" if log.complete else "; not read to its end"
+    yield from SCREEN.rows("log", f"{name}: {count(log.lines, 'line')}{span}{rest}")
     serious = (f"{_times(seen.count)} {seen.line.template}" for seen in kinds if seen.line.alarm == SERIOUS)
     yield from SCREEN.several("serious", list(serious) or ["no line"])
     yield from _starts(log.starts.found)
@@ -179,12 +179,6 @@ def _starts(starts: Sequence[Start]) -> Iterator[str]:
             yield from SCREEN.rows(f"  {label}", text)
         for command in commands(last):
             yield SCREEN.line("  next", command)
-
-
-def _extent(log: Log, names: Sequence[str]) -> str:
-    name = "stdin" if tuple(names) == (_STDIN,) else ", ".join(names)
-    parts = [f"{name}: {count(log.lines, 'line')}", f"{log.first} to {log.last}" if log.first else ""]
-    return ", ".join(filter(None, parts)) + ("" if log.complete else "; not read to its end")
 
 
 def _lines(seen: Seen) -> Iterator[str]:
@@ -326,8 +320,15 @@ def _print(arguments: ExplainArguments) -> ExitStatus:
         raise NothingFound(_unknown(text))
     if format_ == "table":
         colour = use_colour(arguments.color, arguments.output)
-        for line in _screen(found, colour) if words else _contents(found, colour):
-            click.echo(line, color=colour)
+        if not words:
+            for line in _contents(found, colour):
+                click.echo(line, color=colour)
+            return ExitStatus.DONE
+        for number, explanation in enumerate(found):
+            if number:
+                click.echo()
+            for line in (*name_lines(explanation.name, colour), *explanation_lines(explanation)):
+                click.echo(line, color=colour)
     return ExitStatus.DONE
 
 
@@ -340,14 +341,6 @@ def _unknown(text: str) -> str:
 
 
 # --- the screen ---------------------------------------------------------------------------------
-
-
-def _screen(found: list[Explanation], colour: bool) -> Iterator[str]:
-    for number, explanation in enumerate(found):
-        if number:
-            yield ""
-        yield from name_lines(explanation.name, colour)
-        yield from explanation_lines(explanation)
 
 
 def _contents(found: list[Explanation], colour: bool) -> Iterator[str]:

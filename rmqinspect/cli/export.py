@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 import click
 
 from rmqinspect.cli.export_run import ExportArguments, ExportRun
-from rmqinspect.cli.options import open_named
+from rmqinspect.cli.options import open_named, read_selection, with_times
 from rmqinspect.cli.parameters import takes
-from rmqinspect.cli.progress import Progress
-from rmqinspect.cli.selection import read_selection, with_times
+from rmqinspect.cli.terminal import Progress
 from rmqinspect.errors import NotInstalled, Refused, Unreadable
 from rmqinspect.export.request import FINDINGS, MESSAGES, ExportRequest
 from rmqinspect.text import escape, group_digits

@@ -15,21 +15,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rmqinspect.cli.completion import complete_tables
-from rmqinspect.cli.labelled import Screen
+from rmqinspect.cli import ExitStatus, exit_status
 from rmqinspect.cli.options import (
     BodyOptions,
     LookOptions,
     NamedSourceOptions,
     ReadingOptions,
     RedactOptions,
+    SelectionOptions,
+    UnconsumedOptions,
     count_jobs,
 )
-from rmqinspect.cli.parameters import option, parsed_by
-from rmqinspect.cli.progress import LONG_READ, Progress, least_time, running_broker
-from rmqinspect.cli.selection import SelectionOptions, UnconsumedOptions
-from rmqinspect.cli.session import tell_unmatched
-from rmqinspect.cli.status import ExitStatus, exit_status
+from rmqinspect.cli.parameters import complete_tables, option, parsed_by
+from rmqinspect.cli.session import tell_broker, tell_unmatched
+from rmqinspect.cli.terminal import LONG_READ, Progress, Screen, least_time
 from rmqinspect.errors import Refused
 from rmqinspect.export.request import FILE_SIZE, PARTITIONS, SCHEMAS, ExportRequest
 from rmqinspect.system.uri import abspath, shown
@@ -37,7 +36,7 @@ from rmqinspect.text import count, describe_size, escape, group_digits, parse_si
 
 if TYPE_CHECKING:
     from rmqinspect.export.job import Engine, ExportResult
-    from rmqinspect.export.manifest import ExportedFile, Manifest
+    from rmqinspect.export.manifest import Manifest
     from rmqinspect.export.plan import StorePlan
     from rmqinspect.export.target import Target
     from rmqinspect.tables.filters import Selection
@@ -168,20 +167,16 @@ def screen(
     new = [file for file in manifest.files if file.name in outcome.names]
     files = Screen(indent=max(_SCREEN.indent, *(len(table) + 2 for table in request.tables)))
     for table in request.tables:
-        yield from _table_lines(table, [file for file in new if file.table == table], files)
+        of_table = [file for file in new if file.table == table]  # the manifest has their names
+        if of_table:
+            tail = sum(file.is_tail for file in of_table)
+            beyond = f", {group_digits(tail)} beyond the log's end" if tail else ""
+            rows_of_table = count(sum(file.rows for file in of_table), "row")
+            yield files.line(table, f"{rows_of_table:>14} in {count(len(of_table), 'file')}{beyond}")
     yield from _suppressed(manifest, plans, request)
     yield from _damaged(outcome)
     yield from Screen(indent=0).fitted("", _manifest_line(manifest, request, target))
     yield from _SCREEN.fitted("VERDICT", _verdict(manifest, request, status))
-
-
-def _table_lines(table: str, files: "Sequence[ExportedFile]", screen: Screen) -> Iterator[str]:
-    """Yield the line of a table: its rows and files. The manifest has their names."""
-    if files:
-        tail = sum(file.is_tail for file in files)
-        beyond = f", {group_digits(tail)} beyond the log's end" if tail else ""
-        rows = count(sum(file.rows for file in files), "row")
-        yield screen.line(table, f"{rows:>14} in {count(len(files), 'file')}{beyond}")
 
 
 def _suppressed(manifest: "Manifest", plans: "Sequence[StorePlan]", request: ExportRequest) -> Iterator[str]:
@@ -311,15 +306,13 @@ class ExportRun:
     def _announce(self) -> None:
         """Print what will be done, and refuse what cannot be, before Spark takes its seconds to start."""
         from rmqinspect.export.plan import estimate_size
-        from rmqinspect.store.lock import lock_holder
         from rmqinspect.tables.sources import scans_log
 
         remark = self.progress.remark
         for plan in self.plans:
             for text in plan.store.remarks if self.arguments.verbose else ():
                 remark(text)
-            if (holder := lock_holder(plan.store)) is not None:
-                remark(f"{plan.store.name}: {running_broker(holder)}")
+            tell_broker(plan.store, remark, plan.store.name)
             if not plan.store.segments and (empty := [table for table in self.request.tables if scans_log(table)]):
                 remark(f"{plan.store.name}: no commit log segments: no rows of {', '.join(empty)}")
             self._announce_earlier(plan)

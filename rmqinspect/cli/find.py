@@ -6,35 +6,41 @@ options -> ask -> Told: the answers of one store -> a screen, or the rows of one
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from rmqinspect.cli.documents import json_line, write_lines
-from rmqinspect.cli.labelled import Screen
-from rmqinspect.cli.options import NamedSourceOptions, choose_format, count_jobs, open_named
+from rmqinspect.cli import exit_status
+from rmqinspect.cli.decode import MessageOptions, RowsOptions, RowsPlan, make_plan, read_view
+from rmqinspect.cli.options import (
+    NamedSourceOptions,
+    SelectionOptions,
+    choose_format,
+    count_jobs,
+    open_named,
+    read_selection,
+    read_time,
+    release_option,
+)
 from rmqinspect.cli.parameters import TEXT, option, takes
-from rmqinspect.cli.release import release_option
-from rmqinspect.cli.selection import SelectionOptions, read_selection
-from rmqinspect.cli.session import Session
-from rmqinspect.cli.status import exit_status
-from rmqinspect.cli.table_rows import MessageOptions, RowsOptions, RowsPlan, make_plan, read_view
+from rmqinspect.cli.session import Session, json_line, write_lines
+from rmqinspect.cli.terminal import Screen
 from rmqinspect.codec.message_id import split_batch
 from rmqinspect.statuses import SOUND
-from rmqinspect.text import count, escape, group_digits
-from rmqinspect.times import format_millis, parse_time
+from rmqinspect.text import count, group_digits
+from rmqinspect.times import format_millis
 from rmqinspect.version import tool_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from rmqinspect.find.finding import Finding, Target
-    from rmqinspect.find.pull_answers import AskedQueue
+    from rmqinspect.find.pull_answers import Agreed, AskedQueue
     from rmqinspect.find.search import Scope
     from rmqinspect.output import View
     from rmqinspect.output.writer import Out
@@ -44,6 +50,7 @@ _SCREEN = Screen(indent=14)
 _QUEUE_ID = click.IntRange(0, 2**31 - 1)
 _OFFSET = click.IntRange(-(2**63), 2**63 - 1)
 _USUAL_COUNT = 32  # messages: `pullBatchSize` of a push consumer
+_OF_PULL = ("status", "next_offset", "min_offset", "max_offset", "filtered")  # of `broker.pull.Answer`
 _BOUNDARIES = ("lower", "upper")  # of `broker.offset_by_time`, which is imported later
 
 
@@ -130,33 +137,12 @@ def answer(arguments: QuestionOptions, stores: "Sequence[Store]", format_: str) 
 # --- asking -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """What some releases answer alike; the fields but `spans` are those of the document."""
+class _Answer(NamedTuple):
+    """What some releases answer alike."""
 
     spans: str  # the releases, in words
-    store: str
-    queue_exists: bool
-    releases: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Pulled(_Answer):
-    status: str
-    next_offset: int
-    min_offset: int
-    max_offset: int
-    filtered: int  # units left out for their tags code
-    passed_over: int  # units whose record is not in the log
-    why: str
-    then: str  # what the consumer does
-    messages: "pa.RecordBatch"
-
-
-@dataclass(frozen=True, slots=True)
-class _Timed(_Answer):
-    offset: int
-    store_timestamp: str | None  # of the message there
+    row: dict[str, Any]  # of the document
+    messages: "pa.RecordBatch | None" = None  # those of a pull
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +154,7 @@ class _Told:
     queue: str  # the queue and its ends
     asked: str  # the question in words
     question: dict[str, Any]  # the same in the document
-    answers: Sequence[_Pulled | _Timed]
+    answers: Sequence[_Answer]
     notes: Sequence[str]
     unknown: str | None  # why the queue cannot be asked
     damaged: bool = False  # whether a message that is given is no sound record
@@ -199,26 +185,15 @@ def _ask_pull(arguments: QuestionOptions) -> "Callable[[Store], _Told]":
         with asked_queue(store, topic, queue_id, arguments.broker_version) as asked:
             for one in asked.pull(pull):
                 found = one.answer
+                row = {name: getattr(found, name) for name in _OF_PULL}
                 messages = asked.messages(pull, found.units)
                 damaged |= any(status not in SOUND["status"] for status in messages.column("status").to_pylist())
                 dropped = messages.column("client").to_pylist().count("drops")
-                answers.append(
-                    _Pulled(
-                        one.spans,
-                        store.name,
-                        asked.queue is not None,
-                        one.releases,
-                        found.status,
-                        found.next_offset,
-                        found.min_offset,
-                        found.max_offset,
-                        found.filtered,
-                        found.unreadable,
-                        why(pull, found),
-                        consequence(pull, found, dropped),
-                        arguments.redact.mask(messages) if arguments.redact else messages,
-                    )
-                )
+                # Passed over are units whose record is not in the log; `then` is what the consumer does.
+                row |= {"passed_over": found.unreadable, "why": why(pull, found)}
+                row["then"] = consequence(pull, found, dropped)
+                shown = arguments.redact.mask(messages) if arguments.redact else messages
+                answers.append(_Answer(one.spans, _head(asked, one) | row, shown))
             return replace(_told(asked, words, question, answers, asked.refusals()), damaged=damaged)
 
     return ask
@@ -237,16 +212,14 @@ def _ask_time(arguments: QuestionOptions) -> "Callable[[Store], _Told]":
         return format_millis(millis, arguments.zone) or str(millis)
 
     def ask(store: "Store") -> _Told:
-        try:
-            moment = parse_time(text, arguments.zone, lambda: now, partial(last_store_time, store)) // 1000
-        except ValueError as error:
-            raise click.BadParameter(escape(str(error)), param_hint="--offset-by-time") from error
+        moment = (read_time("offset-by-time", text, arguments.zone, partial(last_store_time, store), now) or 0) // 1000
         answers = []
         with asked_queue(store, topic, queue_id, arguments.broker_version) as asked:
             for one in asked.by_time(moment, boundary):
                 stored = asked.store_time(one.answer)
                 time = None if stored is None else iso(stored)
-                answers.append(_Timed(one.spans, store.name, asked.queue is not None, one.releases, one.answer, time))
+                row = {"offset": one.answer, "store_timestamp": time}
+                answers.append(_Answer(one.spans, _head(asked, one) | row))
             words = f"time {iso(moment)}" + (f", boundary {boundary}" if boundary else "")
             question = {"time": iso(moment), "boundary": boundary}
             return _told(asked, words, question, answers, (*asked.time_notes(boundary), *asked.refusals()))
@@ -254,12 +227,12 @@ def _ask_time(arguments: QuestionOptions) -> "Callable[[Store], _Told]":
     return ask
 
 
+def _head(asked: "AskedQueue", agreed: "Agreed[Any]") -> dict[str, Any]:
+    return {"store": asked.store.name, "queue_exists": asked.queue is not None, "releases": agreed.releases}
+
+
 def _told(
-    asked: "AskedQueue",
-    words: str,
-    question: dict[str, Any],
-    answers: Sequence[_Pulled | _Timed],
-    notes: "Sequence[str] | Iterator[str]",
+    asked: "AskedQueue", words: str, question: dict[str, Any], answers: Sequence[_Answer], notes: Iterable[str]
 ) -> _Told:
     # The ends are those in the eyes of the first release.
     ends = None if asked.queue is None else asked.queue.ends(asked.releases[0])
@@ -292,14 +265,16 @@ def _print_screen(told: Sequence[_Told], out: "Out", view: "View", *, several: b
     lines += _SCREEN.rows("queue", one.queue)
     lines += _SCREEN.rows("asked", one.asked)
     for answer in one.answers:
-        if isinstance(answer, _Timed):
-            stored = "no message there" if answer.store_timestamp is None else f"a message of {answer.store_timestamp}"
-            lines += _SCREEN.rows("offset", f"{group_digits(answer.offset)}: {stored}  ({answer.spans})")
+        row = answer.row
+        if answer.messages is None:
+            time = row["store_timestamp"]
+            stored = "no message there" if time is None else f"a message of {time}"
+            lines += _SCREEN.rows("offset", f"{group_digits(row['offset'])}: {stored}  ({answer.spans})")
             continue
-        words = f"{answer.status}, next offset {group_digits(answer.next_offset)}  ({answer.spans})"
+        words = f"{row['status']}, next offset {group_digits(row['next_offset'])}  ({answer.spans})"
         lines += ["", *_SCREEN.rows("answer", words)]
-        lines += _SCREEN.rows("why", answer.why)
-        lines += _SCREEN.rows("then", answer.then)
+        lines += _SCREEN.rows("why", row["why"])
+        lines += _SCREEN.rows("then", row["then"])
         if answer.messages.num_rows:
             write_lines(out, *lines, "")
             lines = []
@@ -313,27 +288,24 @@ def _print_screen(told: Sequence[_Told], out: "Out", view: "View", *, several: b
 
 def _document(told: Sequence[_Told], view: "View", *, complete: bool) -> dict[str, Any]:
     """Return one JSON object: a row for each answer of each store."""
-    from rmqinspect.output import SCHEMA_VERSION
+    from rmqinspect.output.rows import json_objects
 
-    document: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "tool": tool_name(), "complete": complete}
+    document: dict[str, Any] = {"schema_version": 1, "tool": tool_name(), "complete": complete}
     if view.redacted:
         document["redacted"] = list(view.redacted)
-    notes = []
+    notes, rows = [], []
     for one in told:
         texts = [f"not known: {one.unknown}", *one.notes] if one.unknown else one.notes
         notes += [{"store": one.store, "text": text} for text in texts]
-    rows = [_row(answer, view) for one in told for answer in one.answers]
+        for answer in one.answers:
+            rows.append(answer.row)
+            if (messages := answer.messages) is not None:
+                texts = json_objects(messages, view.zone).to_pylist() if messages.num_rows else []
+                answer.row["messages"] = [json.loads(text) for text in texts]
     return document | {"asked": told[-1].question, "rows": rows, "notes": notes}
 
 
-def _row(answer: _Pulled | _Timed, view: "View") -> dict[str, Any]:
-    from rmqinspect.output.rows import json_objects
-
-    row = {field.name: getattr(answer, field.name) for field in fields(answer) if field.name != "spans"}
-    if isinstance(answer, _Pulled):
-        rows = json_objects(answer.messages, view.zone).to_pylist() if answer.messages.num_rows else []
-        row["messages"] = [json.loads(text) for text in rows]
-    return row
+# --- messages -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

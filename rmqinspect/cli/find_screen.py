@@ -6,15 +6,14 @@ The lives of the messages that `find` has found: which hits are traced, once for
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from rmqinspect.cli.documents import json_line, write_lines
-from rmqinspect.cli.labelled import Screen
+from rmqinspect.cli.decode import RowsPlan, read_view
 from rmqinspect.cli.life_screen import life_document, life_lines
-from rmqinspect.cli.progress import Progress
-from rmqinspect.cli.table_rows import RowsPlan, read_view
+from rmqinspect.cli.session import json_line, write_lines
+from rmqinspect.cli.terminal import Progress, Screen
 from rmqinspect.errors import NothingFound, RmqinspectError, Unreadable
 from rmqinspect.find.finding import Finding, Searched
 from rmqinspect.find.life import Life, LifeTracer
@@ -121,18 +120,10 @@ _SCREEN = Screen(indent=16)
 _LISTED = 3  # of what could not be read
 
 
-class Sink(Protocol):
-    """Where hits and misses go."""
-
-    def take(self, store: Store, rows: pa.RecordBatch) -> None:
-        """Write some hits."""
-
-    def conclude(self, finding: Finding, misses: Sequence[Miss], lives: Iterator[Traced]) -> None:
-        """Write what became of the hits, and why there are no others."""
-
-
 @contextmanager
-def open_sink(format_: str, plan: RowsPlan, evidence: Sequence[str], progress: Progress) -> Iterator[Sink]:
+def open_sink(
+    format_: str, plan: RowsPlan, evidence: Sequence[str], progress: Progress
+) -> "Iterator[_Rows | _ScreenSink | _Document]":
     """Yield where hits and misses go in a format.
 
     :raises Refused: the output exists, lies inside the evidence, or cannot be written.
@@ -167,6 +158,7 @@ class _Rows:
         self._writer.write(self._plan.shape(rows, store))
 
     def conclude(self, finding: Finding, misses: Sequence[Miss], lives: Iterator[Traced]) -> None:
+        """Write what became of the hits, and why there are no others."""
         self._writer.complete = not finding.unread
         self._writer.more = bool(finding.more)
         for line in miss_lines(finding, misses):

@@ -19,8 +19,7 @@ from typing import NamedTuple
 
 import click
 
-from rmqinspect.cli.documents import document_format, json_line, print_line, printed_to, refuse_early
-from rmqinspect.cli.labelled import Screen
+from rmqinspect.cli import ExitStatus
 from rmqinspect.cli.options import (
     DocumentOptions,
     JobOptions,
@@ -29,12 +28,12 @@ from rmqinspect.cli.options import (
     SourceOptions,
     TalkOptions,
     count_jobs,
+    release_option,
     use_colour,
 )
 from rmqinspect.cli.parameters import option, takes
-from rmqinspect.cli.progress import LONG_READ, Progress, least_time, running_broker
-from rmqinspect.cli.release import release_option
-from rmqinspect.cli.status import ExitStatus
+from rmqinspect.cli.session import document_format, json_line, print_lines, printed_to, refuse_early, tell_broker
+from rmqinspect.cli.terminal import LONG_READ, Progress, Screen, least_time
 from rmqinspect.commands import quote, quote_path
 from rmqinspect.errors import BadOption, Unreadable
 from rmqinspect.forecast.outcome import (
@@ -156,15 +155,14 @@ def _status(forecast: "Forecast") -> ExitStatus:
 
 
 def _forecast(store: "Store", arguments: ForecastArguments) -> "Forecast":
+    from rmqinspect.cli.forecast_screen import alike
     from rmqinspect.forecast.evidence import of_parts
     from rmqinspect.forecast.versions import ForecastRequest, forecast
-    from rmqinspect.store.lock import lock_holder
 
     if (parts := of_parts(store)) is not None:
         return parts
     with Progress(0, arguments.progress, quiet=arguments.quiet) as progress:
-        if (holder := lock_holder(store)) is not None:
-            progress.remark(running_broker(holder))
+        tell_broker(store, progress.remark)
         for remark in store.remarks if arguments.verbose else ():
             progress.remark(remark)
 
@@ -189,19 +187,12 @@ def _forecast(store: "Store", arguments: ForecastArguments) -> "Forecast":
             progress.complain(f"not read: {message}")
         told = found.worst.verdict is not Verdict.UNKNOWN
         if told and found.worst.release and arguments.broker_version is None and not arguments.all_versions:
-            progress.remark(_walked(found))
+            clues = f"from content: {found.version_from}" if found.version_from else "no evidence in the content"
+            agree = "agree" if len(alike(found)) == 1 else "differ, the worst one decides"
+            progress.remark(
+                f"the version is not given: walked for {span_of(found.outcomes)} ({clues}); the outcomes {agree}"
+            )
     return found
-
-
-def _walked(forecast: "Forecast") -> str:
-    """Return which releases were walked, and why these."""
-    from rmqinspect.cli.forecast_screen import alike
-    from rmqinspect.forecast.outcome import span_of
-
-    span = span_of(forecast.outcomes)
-    clues = f"from content: {forecast.version_from}" if forecast.version_from else "no evidence in the content"
-    agree = "the outcomes agree" if len(alike(forecast)) == 1 else "the outcomes differ, the worst one decides"
-    return f"the version is not given: walked for {span} ({clues}); {agree}"
 
 
 # --- what is printed ------------------------------------------------------------------------------------
@@ -214,8 +205,7 @@ def _print(forecast: "Forecast", store: "Store", arguments: ForecastArguments) -
         click.echo(json_line(document(forecast, arguments.zone)))
         return
     colour = use_colour(arguments.color, arguments.output)
-    for line in _lines(forecast, store, arguments):
-        print_line(line, colour=colour)
+    print_lines(_lines(forecast, store, arguments), colour=colour)
     from rmqinspect.cli.forecast_screen import verdict_lines
 
     shade = _COLOURS[_status(forecast)]
@@ -255,18 +245,15 @@ def walk_lines(forecast: Forecast) -> Iterator[str]:
                 continue
             for number, decision in enumerate(decisions):
                 yield from _SCREEN.rows("" if number else step, decision.text)
-                yield from _SCREEN.rows("", _inputs(decision))
+                inputs = ", ".join(
+                    f"{name} {group_digits(value) if isinstance(value, int) else value}"
+                    for name, value in decision.inputs
+                )
+                source = f"({decision.source})"
+                yield from _SCREEN.rows("", f"from {inputs} {source}" if inputs else source)
         for release, steps in alike.items():
             yield from _SCREEN.rows(f"as {release}", ", ".join(dict.fromkeys(steps)))
         yield ""
-
-
-def _inputs(decision: Decision) -> str:
-    """Return what a decision was made from, and where the rule was read."""
-    inputs = ", ".join(
-        f"{name} {group_digits(value) if isinstance(value, int) else value}" for name, value in decision.inputs
-    )
-    return f"from {inputs} ({decision.source})" if inputs else f"({decision.source})"
 
 
 _MOST = 9  # ways
@@ -411,7 +398,9 @@ def script(forecast: Forecast, store: Store) -> str:
     """
     if forecast.worst.verdict is Verdict.RUNS:
         raise Unreadable(f"--script: {outcome_words(forecast.worst)}. The script is about the files of a stopped one")
-    root = _root(store)
+    # Its folder, as `name_text` writes it; there is none without a file, or for parts of a store.
+    paths = ((name_text(file.path), f"/{file.name}") for file in store.files if store.given == "store")
+    root = next((path.removesuffix(name) for path, name in paths if path.endswith(name)), None)
     if any(map(uri.is_remote, store.paths)) or len(store.paths) > 1 or root is None:
         raise BadOption("--script: needs a store in one folder on this machine")
     steps = _steps(forecast)
@@ -426,12 +415,6 @@ def script(forecast: Forecast, store: Store) -> str:
         usage="\n".join(usage),
     )
     return head + "".join(line for number, step in enumerate(steps, 1) for line in _case(number, step)) + _TAIL
-
-
-def _root(store: Store) -> str | None:
-    """Return the folder of a store as `name_text` writes it; None without a file, or for parts of a store."""
-    paths = ((name_text(file.path), f"/{file.name}") for file in store.files if store.given == "store")
-    return next((path.removesuffix(name) for path, name in paths if path.endswith(name)), None)
 
 
 def _steps(forecast: Forecast) -> list[_Step]:

@@ -16,7 +16,7 @@ from datetime import UTC, tzinfo
 from functools import partial
 from itertools import chain, groupby
 
-from rmqinspect.cli.labelled import Screen, columns, fold, line_width
+from rmqinspect.cli.terminal import Screen, columns, fold, line_width
 from rmqinspect.forecast.check import REASONS
 from rmqinspect.forecast.outcome import (
     COSTS,
@@ -73,7 +73,9 @@ def screen(forecast: Forecast, store: Store, look: Look) -> Iterator[str]:
             yield from SCREEN.rows("broker", f"{span_of(block)}: {outcome_words(outcome)}")
         loads = [*_load_words(outcome)]
         yield from SCREEN.several("load", loads) if len(blocks) > 1 else SCREEN.several("", loads)
-        yield from _scan_lines(block)
+        # Where releases differ in where the scan begins, each is told.
+        places = [(span_of(list(run)), text) for text, run in groupby(block, key=_scan_words)]
+        yield from SCREEN.several("scan", (f"{era}: {text}" if len(places) > 1 else text for era, text in places))
         yield from _start_lines(outcome)
         if outcome is forecast.worst and outcome.refusal and forecast.instead and forecast.instead[0].is_better:
             best = forecast.instead[0]
@@ -165,16 +167,6 @@ def _load_words(outcome: Outcome) -> Iterator[str]:
         yield f"read from .bak: {_some(outcome.config_from_backup)}"
 
 
-def _scan_lines(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """Yield where the scan begins; where releases differ in it, for each."""
-    places = [(span_of(run), text) for text, run in _runs(outcomes)]
-    yield from SCREEN.several("scan", (f"{era}: {text}" if len(places) > 1 else text for era, text in places))
-
-
-def _runs(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, list[Outcome]]]:
-    yield from ((text, list(run)) for text, run in groupby(outcomes, key=_scan_words))
-
-
 def _scan_words(outcome: Outcome) -> str:
     if outcome.scan_start is None:
         return ""
@@ -187,12 +179,7 @@ def _stop_words(outcome: Outcome) -> str:
     if rejected is None:
         return ""
     place = f"segment {rejected.physical_offset - rejected.position} + {describe_offset(rejected.position)}"
-    return f"{group_digits(rejected.physical_offset)} = {place}: {reason_words(rejected.rule)}"
-
-
-def reason_words(rule: str) -> str:
-    """Return why a scan ends, in words."""
-    return REASONS[rule]
+    return f"{group_digits(rejected.physical_offset)} = {place}: {REASONS[rejected.rule]}"
 
 
 def _log_words(outcome: Outcome) -> str:
@@ -354,7 +341,8 @@ def _way_lines(forecast: Forecast) -> Iterator[str]:
     for way, width in zip(better[:_WAYS], widths, strict=False):
         if width > room:
             yield from (f"  {line}" for line in fold(escape(way.way), line_width() - 2, cut=True))
-        yield from aside.rows("" if width > room else way.way, way_words(way))
+        scan = "" if way.outcome.scan_start is None else f"scan from segment {way.outcome.scan_start}: "
+        yield from aside.rows("" if width > room else way.way, f"{scan}{_price_words(way)}")
     if len(better) > _WAYS:
         yield f"  and {count(len(better) - _WAYS, 'more way')} (-f json lists all)"
     named = [f"{way.way} ({_price_words(way)})" for way in others[:_WAYS]]
@@ -362,12 +350,6 @@ def _way_lines(forecast: Forecast) -> Iterator[str]:
         named.append(f"{group_digits(len(others) - _WAYS)} more")
     label = "not better:" if better else "no way is better:"
     yield from Screen(indent=len(label) + 1, lead=2, cut=True).rows(label, ", ".join(named))
-
-
-def way_words(way: Alternative) -> str:
-    """Return what another way to start does."""
-    scan = "" if way.outcome.scan_start is None else f"scan from segment {way.outcome.scan_start}: "
-    return f"{scan}{_price_words(way)}"
 
 
 def _price_words(way: Alternative) -> str:

@@ -13,13 +13,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rmqinspect.cli.documents import printed_to
-from rmqinspect.cli.labelled import Screen, columns
-from rmqinspect.cli.options import NamedSourceOptions, choose_format, open_named, use_colour
+from rmqinspect.cli.decode import MessageOptions, RowsOptions, print_rows
+from rmqinspect.cli.options import (
+    NamedSourceOptions,
+    TopicOptions,
+    UnconsumedOptions,
+    choose_format,
+    open_named,
+    use_colour,
+)
 from rmqinspect.cli.parameters import option, takes
-from rmqinspect.cli.selection import TopicOptions, UnconsumedOptions, with_offsets
-from rmqinspect.cli.session import Session, tell_unmatched
-from rmqinspect.cli.table_rows import MessageOptions, RowsOptions, print_rows
+from rmqinspect.cli.session import Session, printed_to, tell_unmatched, with_offsets
+from rmqinspect.cli.terminal import Screen, columns
 from rmqinspect.commands import UNCONSUMED, fill_command
 from rmqinspect.rocksdb.databases import why_unknown
 from rmqinspect.system.uri import shown
@@ -177,7 +182,12 @@ def _lines(survey: "GroupSurvey", store: "Store", arguments: GroupsArguments, re
     zone, limit, known = arguments.zone, arguments.limit, survey.queues > 0
     unlimited = limit is None and arguments.verbose > 0
     listed, some = (None if unlimited else usual if limit is None else limit for usual in (_LISTED, _SOME))
-    yield from _SCREEN.rows("store", _store(survey, store, zone))
+    groups = {line.group for line in survey.lines}
+    queues = {(line.topic, one.entry.queue_id) for line in survey.lines for one in line.positions}
+    topics = count(len({topic for topic, _ in queues}), "topic")
+    where = f" with offsets in {count(len(queues), 'queue')} of {topics}" if groups else ""
+    last = "" if survey.last_time is None else f"; last message {_moment(survey.last_time, zone)}"
+    yield from _SCREEN.rows("store", f"{store.name}: {count(len(groups), 'group')}{where}{last}")
     yield from _SCREEN.several("offsets", _offsets(survey, store, zone))
     lines = survey.lines
     if lines:
@@ -189,7 +199,11 @@ def _lines(survey: "GroupSurvey", store: "Store", arguments: GroupsArguments, re
         add_times(store, shown_lines, request)
         yield from _table(shown_lines, zone, known=known)
         told = {(line.group, line.topic) for line in shown_lines}
-        yield from _rest([line for line in lines if (line.group, line.topic) not in told], known=known)
+        if rest := [line for line in lines if (line.group, line.topic) not in told]:
+            lag = sum(line.lag for line in rest)
+            behind = f", lag {group_digits(lag)}" if lag else " without lag" if known else ""
+            of = count(len({line.group for line in rest}), "group")
+            yield f"and {count(len(rest), 'line')} of {of}{behind} (-v)"
     yield from _SCREEN.several("popped", _folded(_popped(lines), some, "topic"))
     retries, dead = (_contents(topics, survey, store, zone) for topics in (survey.retries, survey.dead_letters))
     yield from _SCREEN.several("retry", _folded(retries, some, "topic"))
@@ -203,15 +217,6 @@ def _lines(survey: "GroupSurvey", store: "Store", arguments: GroupsArguments, re
 
 
 # --- the head ---------------------------------------------------------------------------------------------
-
-
-def _store(survey: "GroupSurvey", store: "Store", zone: tzinfo) -> str:
-    groups = {line.group for line in survey.lines}
-    queues = {(line.topic, one.entry.queue_id) for line in survey.lines for one in line.positions}
-    topics = {topic for topic, _ in queues}
-    last = "" if survey.last_time is None else f"; last message {_moment(survey.last_time, zone)}"
-    where = f" with offsets in {count(len(queues), 'queue')} of {count(len(topics), 'topic')}" if groups else ""
-    return f"{store.name}: {count(len(groups), 'group')}{where}{last}"
 
 
 def _offsets(survey: "GroupSurvey", store: "Store", zone: tzinfo) -> Iterator[str]:
@@ -231,7 +236,10 @@ def _offsets(survey: "GroupSurvey", store: "Store", zone: tzinfo) -> Iterator[st
 def _file(file: "OffsetFile", survey: "GroupSurvey", zone: tzinfo) -> str:
     text = file.file
     if file.written is not None:
-        text += f", written {_moment(file.written, zone)}{_against(file.written, survey.last_time)}"
+        text += f", written {_moment(file.written, zone)}"
+        if (last := survey.last_time) is not None:
+            distance = describe_duration(abs(last - file.written) / 1000)
+            text += f", {distance} {'before' if file.written < last else 'after'} the last message"
     elif file.version_time is not None:
         text += f", changed {_moment(file.version_time, zone)} by its dataVersion"
     if file.is_copy:
@@ -240,13 +248,6 @@ def _file(file: "OffsetFile", survey: "GroupSurvey", zone: tzinfo) -> str:
             f"at most {count(survey.lag, 'message')}"
         )
     return text
-
-
-def _against(written: int, last: int | None) -> str:
-    if last is None:
-        return ""
-    distance = describe_duration(abs(last - written) / 1000)
-    return f", {distance} {'before' if written < last else 'after'} the last message"
 
 
 def _sums(lines: "Sequence[GroupTopic]") -> str:
@@ -284,28 +285,25 @@ def _total(lines: "Sequence[GroupTopic]", value: "Callable[[GroupTopic], int]") 
 
 def _table(lines: "Sequence[GroupTopic]", zone: tzinfo, *, known: bool) -> Iterator[str]:
     """Yield a header and a line for each; a column in which nothing is said is left out. `known`: whether lags are."""
-    numbers = [
-        ("queues", [group_digits(len(line.positions)) for line in lines]),
-        ("lag", [group_digits(line.lag) if known else "-" for line in lines]),
+    titles = ["group", "topic", "queues", "lag", "lost", "beyond", "oldest unconsumed", "inflow/h"]
+    rows = [
+        [
+            escape(line.group),
+            escape(line.topic),
+            group_digits(len(line.positions)),
+            group_digits(line.lag) if known else "-",
+            group_digits(line.lost),
+            group_digits(line.beyond),
+            "-" if line.oldest_unconsumed is None else format_micros(line.oldest_unconsumed, zone),
+            "-" if line.inflow is None else group_digits(line.inflow),
+        ]
+        for line in lines
     ]
-    if any(line.lost for line in lines):
-        numbers.append(("lost", [group_digits(line.lost) for line in lines]))
-    if any(line.beyond for line in lines):
-        numbers.append(("beyond", [group_digits(line.beyond) for line in lines]))
-    oldest = (line.oldest_unconsumed for line in lines)
-    numbers.append(("oldest unconsumed", ["-" if time is None else format_micros(time, zone) for time in oldest]))
-    inflow = (line.inflow for line in lines)
-    numbers.append(("inflow/h", ["-" if number is None else group_digits(number) for number in inflow]))
-    names = [("group", [escape(line.group) for line in lines]), ("topic", [escape(line.topic) for line in lines])]
-    rows = zip(*([name, *texts] for name, texts in (*names, *numbers)), strict=True)
-    yield from columns(list(rows), "<<" + ">" * len(numbers), narrow=2)
-
-
-def _rest(lines: "Sequence[GroupTopic]", *, known: bool) -> Iterator[str]:
-    if lines:
-        lag = sum(line.lag for line in lines)
-        behind = f", lag {group_digits(lag)}" if lag else " without lag" if known else ""
-        yield f"and {count(len(lines), 'line')} of {count(len({line.group for line in lines}), 'group')}{behind} (-v)"
+    for name in ("lost", "beyond"):
+        if not any(getattr(line, name) for line in lines):
+            left_out = titles.index(name)
+            titles, *rows = (row[:left_out] + row[left_out + 1 :] for row in (titles, *rows))
+    yield from columns([titles, *rows], "<<" + ">" * (len(titles) - 2), narrow=2)
 
 
 def _moment(milliseconds: int, zone: tzinfo) -> str:

@@ -4,15 +4,15 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 from rmqinspect import times
-from rmqinspect.cli.documents import document_format, print_document, printed_to
-from rmqinspect.cli.labelled import Screen
 from rmqinspect.cli.options import DocumentOptions, LookOptions, use_colour
 from rmqinspect.cli.parameters import argument, option, takes
+from rmqinspect.cli.session import document_format, print_document, printed_to
+from rmqinspect.cli.terminal import Screen
 from rmqinspect.codec import message_id as ids
 from rmqinspect.commands import FIND_ID, fill_command
 from rmqinspect.text import escape
@@ -59,59 +59,61 @@ def command(arguments: IdArguments) -> None:
     if arguments.anchor is not None and arguments.year_month is not None:
         raise click.UsageError("give --anchor or --year-month, not both")
     zone = arguments.zone
-    when = _parse_anchor(arguments.anchor, zone) if arguments.anchor is not None else None
+    when = None
+    if arguments.anchor is not None:
+        try:
+            micros = times.parse_time(arguments.anchor, zone, lambda: datetime.now(UTC), lambda: None)
+            when = _EPOCH + timedelta(microseconds=micros)
+        except (ValueError, OverflowError) as error:
+            raise click.UsageError(f"--anchor: {error}") from error
     month = _parse_month(arguments.year_month) if arguments.year_month is not None else None
+    known = _Known(when, month, zone)
     wanted = [part for text in arguments.texts for part in ids.split_batch(text)] or [""]
     decoded = [(text, ids.decode(text)) for text in wanted]
     for text, readings in decoded:
         if not readings:
             raise click.UsageError(f"'{escape(text[:80])}' is not a message id; an id has {ids.ID_FORMS}")
-    rows = [_row(reading, when, month, zone) for _, readings in decoded for reading in readings]
+    rows = [_row(reading, known) for _, readings in decoded for reading in readings]
     with printed_to(arguments.output):
         if document_format(arguments) == "json":
             print_document(rows=rows)
         else:
-            _print(decoded, when, month, arguments)
+            _print(decoded, known, arguments)
 
 
-def _print(
-    decoded: Sequence[tuple[str, Sequence[ids.MessageId]]],
-    when: datetime | None,
-    month: tuple[int, int] | None,
-    arguments: IdArguments,
-) -> None:
+class _Known(NamedTuple):
+    """What is known of when and where a message was sent: the id of a Java client has neither month nor zone."""
+
+    anchor: datetime | None  # a time near the message
+    month: tuple[int, int] | None
+    zone: tzinfo
+
+    def instants(self, reading: ids.ClientId) -> list[datetime]:
+        """Return when the message may have been sent."""
+        if self.anchor is not None:
+            return ids.instants_around(reading, self.anchor, self.zone)
+        return [] if self.month is None else [ids.instant_in_month(reading, *self.month, self.zone)]
+
+
+def _print(decoded: Sequence[tuple[str, Sequence[ids.MessageId]]], known: _Known, arguments: IdArguments) -> None:
     colour = use_colour(arguments.color, arguments.output)
     for number, (_, readings) in enumerate(decoded):
         if number:
             click.echo()
         click.echo(click.style(readings[0].text, bold=True) if colour else readings[0].text, color=colour)
         for reading in readings:
-            doubtful = all(other.doubts for other in readings)
-            for line in _block(reading, when, month, arguments.zone, full=doubtful or not reading.doubts):
-                click.echo(line)
+            click.echo(f"  as {_KIND_NAMES[reading.kind]}: {'not plausible' if reading.doubts else 'plausible'}")
+            rows = [("because", doubt) for doubt in reading.doubts]
+            if not reading.doubts or all(other.doubts for other in readings):
+                rows += _rows(reading, known)
+            for label, text in rows:
+                for line in _SCREEN.rows(label, text):
+                    click.echo(line)
         for line in _SCREEN.rows("next", fill_command(FIND_ID, id=readings[0].text)):
             click.echo(line)
 
 
-def _block(
-    reading: ids.MessageId,
-    anchor: datetime | None,
-    month: tuple[int, int] | None,
-    zone: tzinfo,
-    *,
-    full: bool,
-) -> Iterator[str]:
-    """Yield the lines of one reading; its parts only if `full`."""
-    yield f"  as {_KIND_NAMES[reading.kind]}: {'not plausible' if reading.doubts else 'plausible'}"
-    for doubt in reading.doubts:
-        yield from _SCREEN.rows("because", doubt)
-    for name, value in _lines(reading, anchor, month, zone) if full else ():
-        yield from _SCREEN.rows(name, value)
-
-
-def _lines(
-    reading: ids.MessageId, anchor: datetime | None, month: tuple[int, int] | None, zone: tzinfo
-) -> Iterator[tuple[str, str]]:
+def _rows(reading: ids.MessageId, known: _Known) -> Iterator[tuple[str, str]]:
     match reading:
         case ids.OffsetId():
             yield "broker", ids.host_text(reading.address, reading.port)
@@ -120,7 +122,7 @@ def _lines(
             yield "client", reading.address
             yield "process", f"pid {reading.pid} (low 16 bits), class loader {reading.loader_hash:#010x}"
             yield "counter", f"{reading.counter} (mod 65536)"
-            yield from _client_times(reading, anchor, month, zone)
+            yield from _client_times(reading, known)
         case ids.GrpcId():
             yield "client", f"MAC {reading.mac}"
             yield "process", f"pid {reading.pid} (low 16 bits)"
@@ -128,24 +130,22 @@ def _lines(
             yield "sequence", str(reading.sequence)
 
 
-def _client_times(
-    reading: ids.ClientId, anchor: datetime | None, month: tuple[int, int] | None, zone: tzinfo
-) -> Iterator[tuple[str, str]]:
+def _client_times(reading: ids.ClientId, known: _Known) -> Iterator[tuple[str, str]]:
+    anchor, zone = known.anchor, known.zone
     into = reading.since_month_start
     clock = (datetime.min + timedelta(milliseconds=reading.time_in_month)).time().isoformat("milliseconds")
     yield "time in month", f"{reading.time_in_month} ms: day {into.days + 1}, {clock} in the client's zone"
-    if anchor is None and month is None:
+    if anchor is None and known.month is None:
         yield "", "the id contains neither month nor zone: give --anchor or --year-month, --tz"
-    for instant in _instants(reading, anchor, month, zone):
+    for instant in known.instants(reading):
         note = f", {_distance(instant, anchor)} the anchor" if anchor else ""
-        yield "time", f"{_iso(instant)} with a client in {_zone_text(zone, instant)}{note}"
+        name = getattr(zone, "key", None) or str(zone.tzname(instant))
+        yield "time", f"{_iso(instant)} with a client in {name}{note}"
     if anchor is not None and (found := ids.client_zone(reading, anchor)) is not None:
         yield "client's zone", f"{found}, if the anchor is the born timestamp"
 
 
-def _row(
-    reading: ids.MessageId, anchor: datetime | None, month: tuple[int, int] | None, zone: tzinfo
-) -> dict[str, Any]:
+def _row(reading: ids.MessageId, known: _Known) -> dict[str, Any]:
     row: dict[str, Any] = {
         "id": reading.text,
         "reading": reading.kind,
@@ -154,42 +154,22 @@ def _row(
     }
     row |= {name: getattr(reading, name) for name in reading.__slots__ if name != "text"}
     if isinstance(reading, ids.ClientId):
-        row["candidates"] = [_iso(instant) for instant in _instants(reading, anchor, month, zone)]
-        found = ids.client_zone(reading, anchor) if anchor is not None else None
+        row["candidates"] = [_iso(instant) for instant in known.instants(reading)]
+        found = ids.client_zone(reading, known.anchor) if known.anchor is not None else None
         row["client_zone"] = None if found is None else str(found)
     if isinstance(reading, ids.GrpcId):
         row["timestamp"] = _iso(reading.instant)
     return row
 
 
-def _instants(
-    reading: ids.ClientId, anchor: datetime | None, month: tuple[int, int] | None, zone: tzinfo
-) -> list[datetime]:
-    if anchor is not None:
-        return ids.instants_around(reading, anchor, zone)
-    return [ids.instant_in_month(reading, *month, zone)] if month is not None else []
-
-
 def _iso(instant: datetime) -> str:
     return times.format_micros(times.to_micros(instant))
-
-
-def _zone_text(zone: tzinfo, instant: datetime) -> str:
-    return getattr(zone, "key", None) or str(zone.tzname(instant))
 
 
 def _distance(instant: datetime, anchor: datetime) -> str:
     apart = abs(instant - anchor)
     size = f"{apart / timedelta(days=1):.1f} days" if apart.days else f"{apart.total_seconds():.3f} s"
     return f"{size} {'before' if instant < anchor else 'after'}"
-
-
-def _parse_anchor(text: str, zone: tzinfo) -> datetime:
-    try:
-        micros = times.parse_time(text, zone, lambda: datetime.now(UTC), lambda: None)
-        return _EPOCH + timedelta(microseconds=micros)
-    except (ValueError, OverflowError) as error:
-        raise click.UsageError(f"--anchor: {error}") from error
 
 
 def _parse_month(text: str) -> tuple[int, int]:

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rmqinspect.cli.documents import document_format, print_document, print_line, printed_to
-from rmqinspect.cli.labelled import Screen, line_width
+from rmqinspect.cli import ExitStatus
 from rmqinspect.cli.options import DocumentOptions, JobOptions, LookOptions, RocksdbOptions, SourceOptions, use_colour
 from rmqinspect.cli.parameters import RemarkOptions, takes
-from rmqinspect.cli.progress import print_remark
-from rmqinspect.cli.status import ExitStatus
+from rmqinspect.cli.session import document_format, print_document, print_lines, printed_to
+from rmqinspect.cli.terminal import Screen, line_width, print_remark
 from rmqinspect.commands import DECODE, FORECAST, GROUPS, USAGE, VERIFY, fill_command, quote
 from rmqinspect.system.uri import shown
 from rmqinspect.text import count, describe_size, group_digits
@@ -80,11 +79,7 @@ def command(arguments: InfoArguments) -> int:
         if document_format(arguments) == "json":
             print_document(complete=not facts.unread, **_document(facts, start))
         else:
-            for label, text in (*_rows(facts, arguments.zone), *_start_rows(facts, start, arguments)):
-                for line in _SCREEN.rows(label, text):
-                    print_line(line, colour=colour)
-            for line in _next(facts, arguments):
-                print_line(line, colour=colour)
+            print_lines(_lines(facts, start, arguments), colour=colour)
     for problem in facts.unread:
         print_remark(f"not read: {problem}")
     return ExitStatus.UNREADABLE if facts.unread else ExitStatus.DONE
@@ -119,6 +114,12 @@ def _next_start(store: "Store", facts: "Overview") -> "Forecast | None":
 # --- the screen ---------------------------------------------------------------------------------
 
 
+def _lines(facts: "Overview", start: "Forecast | None", arguments: InfoArguments) -> Iterator[str]:
+    for label, text in (*_rows(facts, arguments.zone), *_start_rows(facts, start, arguments)):
+        yield from _SCREEN.rows(label, text)
+    yield from _next(facts, arguments)
+
+
 def _rows(facts: "Overview", zone: "tzinfo") -> Iterator[tuple[str, str]]:
     """Yield (label, text) of the screen; the texts are not escaped yet."""
     parts = ", ".join(facts.layout) or f"no log, queues or index ({facts.place.replace('_', ' ')})"
@@ -150,10 +151,14 @@ def _rows(facts: "Overview", zone: "tzinfo") -> Iterator[tuple[str, str]]:
         else:
             absent.append(label)
     if facts.waiting.source is not None:
-        yield "waiting", _waiting(facts)
+        waiting = f"{count(facts.waiting.timers, 'timer message')}, {count(facts.waiting.halves, 'half message')}"
+        yield "waiting", f"{waiting}, in {facts.waiting.source}"
     if absent:
         yield "not given", ", ".join(absent)
-    yield from _oddities(facts)
+    for number, (name, detail) in enumerate(facts.oddities[:_LISTED]):
+        yield "" if number else "odd", f"{name}: {detail}"
+    if (left := len(facts.oddities) - _LISTED) > 0:
+        yield "", f"and {group_digits(left)} more {'entry' if left == 1 else 'entries'}"
 
 
 def _start_rows(facts: "Overview", start: "Forecast | None", arguments: InfoArguments) -> Iterator[tuple[str, str]]:
@@ -184,17 +189,13 @@ def _last_record(end: "LogEnd", zone: "tzinfo") -> str:
         searched = "" if end.looked_to is None else f" up to {group_digits(end.looked_to)}"
         return f"none found{searched}"
     text = f"{_moment(end.last_timestamp, zone)}, physical offset {group_digits(end.last_record)}"
-    return f"{text}; log ends at {group_digits(end.end)}{_rest(end)}"
-
-
-def _rest(end: "LogEnd") -> str:
-    """Return what follows the log's end, "" for what follows it in a healthy log."""
+    text += f"; log ends at {group_digits(end.end)}"
+    kinds = {gap.kind for gap in end.rest}  # nothing is said of what follows it in a healthy log
     if end.goes_on:
-        return ", more follows: not searched further"
-    kinds = {gap.kind for gap in end.rest}
+        return f"{text}, more follows: not searched further"
     if "stale" in kinds:
-        return ", followed by records of an earlier use of the file"
-    return ", followed by bytes that are neither a record nor zeros" if "unknown" in kinds else ""
+        return f"{text}, followed by records of an earlier use of the file"
+    return f"{text}, followed by bytes that are neither a record nor zeros" if "unknown" in kinds else text
 
 
 def _log(facts: "Overview") -> Iterator[str]:
@@ -231,7 +232,12 @@ def _checkpoint(facts: "Overview", zone: "tzinfo") -> str:
         return "none: no such file"
     if not values:
         return "unreadable or empty"
-    times = [f"{word} {_clock(values.get(name), facts, zone)}" for name, word in _TIMES if name in values]
+    last, times = _moment(facts.log.end.last_timestamp, zone), []
+    for name, word in _TIMES:
+        if name in values:
+            text = _moment(values[name], zone) if values[name] else "never"
+            # Without the date if it is the last record's.
+            times.append(f"{word} {text[11:] if 'T' in text and text[:11] == last[:11] else text}")
     offsets = [f"{word} {group_digits(values[name])}" for name, word in _OFFSETS if values.get(name)]
     if facts.log.end.last_timestamp is None:
         judged = "no record to compare with"
@@ -240,14 +246,6 @@ def _checkpoint(facts: "Overview", zone: "tzinfo") -> str:
     else:
         judged = "none newer than the log"
     return f"{', '.join((*times, *offsets))}: {judged}"
-
-
-def _clock(value: int | None, facts: "Overview", zone: "tzinfo") -> str:
-    """Return a time of the checkpoint, without the date if it is the last record's."""
-    if not value:
-        return "never"
-    text, last = _moment(value, zone), _moment(facts.log.end.last_timestamp, zone)
-    return text[11:] if "T" in text and text[:11] == last[:11] else text
 
 
 def _queues(facts: "Overview") -> str:
@@ -283,18 +281,6 @@ def _groups(facts: "Overview") -> str:
         rocks = any(feature.startswith("RocksDB config") for feature in facts.features)
         return "in RocksDB, not read" if rocks else "none: no consumer offsets"
     return f"{count(groups.groups, 'group')}, {count(groups.subscriptions, 'subscription')}, in {groups.source}"
-
-
-def _waiting(facts: "Overview") -> str:
-    waiting = facts.waiting
-    return f"{count(waiting.timers, 'timer message')}, {count(waiting.halves, 'half message')}, in {waiting.source}"
-
-
-def _oddities(facts: "Overview") -> Iterator[tuple[str, str]]:
-    for number, (name, detail) in enumerate(facts.oddities[:_LISTED]):
-        yield "" if number else "odd", f"{name}: {detail}"
-    if len(facts.oddities) > _LISTED:
-        yield "", f"and {count(len(facts.oddities) - _LISTED, 'more entry').replace('entrys', 'entries')}"
 
 
 def _command(template: str, facts: "Overview", arguments: InfoArguments) -> str:

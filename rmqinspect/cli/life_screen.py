@@ -11,7 +11,7 @@ from dataclasses import asdict
 from datetime import UTC, tzinfo
 from typing import Any
 
-from rmqinspect.cli.labelled import Screen
+from rmqinspect.cli.terminal import Screen
 from rmqinspect.find.life import GroupLife, KeyEntry, Life, MessagePop, Passing
 from rmqinspect.find.life_records import Step
 from rmqinspect.find.queue_units import Unit
@@ -47,7 +47,12 @@ def life_lines(
         yield from _SCREEN.rows("record", f"{record}{describe_offset(life.record.physical_offset)}")
     yield from _SCREEN.rows("life", _ARROW.join(words.main_chain()))
     yield from _SCREEN.rows("transaction", (life.transaction.why if life.transaction else None) or "")
-    yield from _SCREEN.several("queue unit", (_unit_words(unit, redaction) for unit in life.units))
+    units = (
+        f"{unit.topic} queue {unit.queue_id} offset {group_digits(unit.queue_offset)}: {unit.state}"
+        + (f": {_detail(unit, redaction)}" if unit.detail else "")
+        for unit in life.units
+    )
+    yield from _SCREEN.several("queue unit", units)
     yield from _SCREEN.several("index", _index_words(life.entries, redaction))
     yield from _group_lines(life, words, everything=everything)
     if life.stored_twice:
@@ -102,7 +107,8 @@ class _Words:
             elif kind == "scheduled":
                 yield f"{'committed, ' if step.links.half is not None else ''}{self._delay(step)}"
             elif kind == "timer":
-                yield self._timer(step)
+                due = f"on the timer wheel since {self.time(step.store_timestamp)}, due {self.time(step.copy.due)}"
+                yield f"rolled {count(step.copy.rolls, 'time')}" if step.copy.rolls else due
             elif kind not in ("timer_cancel", "rollback") or step is life.record:
                 yield f"{_VERBS.get(kind, kind)} {place}"
         yield from self._ending()
@@ -169,11 +175,6 @@ class _Words:
         # ScheduleMessageService delivers up to a second late; the level has whole seconds.
         return f"delayed {describe_duration(round((step.copy.due - step.store_timestamp) / 1000))} ({level})"
 
-    def _timer(self, step: Step) -> str:
-        if step.copy.rolls:
-            return f"rolled {count(step.copy.rolls, 'time')}"
-        return f"on the timer wheel since {self.time(step.store_timestamp)}, due {self.time(step.copy.due)}"
-
     def _pop(self, pop: MessagePop) -> str:
         times = f"{count(pop.pops, 'time')}, last " if pop.pops > 1 else ""
         state = "acknowledged" if pop.acknowledged else f"not acknowledged until {self.time(pop.visible_again)}"
@@ -207,11 +208,6 @@ def _passing(passing: Passing, *, named: bool) -> str:
     if passing.passed.lost:
         return f"lost{where}: below the queue's minimum"
     return f"not passed{where}: its offset is {group_digits(passing.passed.consumer_offset)}"
-
-
-def _unit_words(unit: Unit, redaction: Redaction | None) -> str:
-    text = f"{unit.topic} queue {unit.queue_id} offset {group_digits(unit.queue_offset)}: {unit.state}"
-    return f"{text}: {_detail(unit, redaction)}" if unit.detail else text
 
 
 def _detail(unit: Unit, redaction: Redaction | None) -> str:

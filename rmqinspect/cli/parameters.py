@@ -16,15 +16,19 @@ right) and passes the command one object. A field declared again in a subclass r
 Texts are parsed by click callbacks: the `ValueError` of a parser becomes a usage error.
 """
 
+import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from functools import wraps
+from importlib import import_module
 from inspect import get_annotations
 from typing import Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
-from rmqinspect.cli.progress import compiling_told
+from rmqinspect.cli.terminal import compiling_told
 from rmqinspect.text import escape
 
 Options = TypeVar("Options")
@@ -40,21 +44,15 @@ class _Text(click.types.StringParamType):
         :raises click.BadParameter: it is not UTF-8; nothing in Arrow could be compared with it.
         """
         text = super().convert(value, param, ctx)
-        if not _is_utf8(text):
+        try:
+            text.encode()
+        except UnicodeEncodeError:
             self.fail(f"'{escape(text)}' is not UTF-8", param, ctx)
         return text
 
 
 TEXT = _Text()
 """A text that is UTF-8, for options of several values."""
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def option(*names: str, **settings: Any) -> Any:
@@ -121,12 +119,37 @@ def parsed_by(parse: Callable[[str], object]) -> Callable[[click.Context, click.
     return read
 
 
-def filter_parser(name: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """Return a callback around a parser of `tables.filters`, which is imported with the first value."""
+def table_parser(module: str, name: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """Return a callback around a parser of a module of `tables`, which is imported with the first value."""
 
     def parse(text: str) -> object:
-        from rmqinspect.tables import filters
-
-        return getattr(filters, name)(text)
+        return getattr(import_module(f"rmqinspect.tables.{module}"), name)(text)
 
     return parsed_by(parse)
+
+
+# All else means something to a shell, or to a terminal. `?` matches any character, both here and in `-t GLOB`.
+_UNSAFE = re.compile(r"[^\w%+.,:@=-]")
+
+
+def complete_topics(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the topics of the stores given on the line so far that begin with what is typed."""
+    from rmqinspect.config.json_files import topic_names
+
+    # click parses no arguments of a line that ends with an option without its value: they are left in ctx.args.
+    given = [*(ctx.params.get("paths") or ()), *ctx.args]
+    names = {_UNSAFE.sub("?", topic) for path in given for topic in topic_names(_without_name(path))}
+    return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
+
+
+def complete_tables(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the names of tables that begin with what is typed."""
+    from rmqinspect.tables import TABLES
+
+    return [CompletionItem(name) for name in TABLES if name.startswith(incomplete)]
+
+
+def _without_name(path: str) -> str:
+    """Return the path of `NAME=STORE`, as export takes it."""
+    name, separator, store = path.partition("=")
+    return store if separator and not os.path.exists(path) and "/" not in name else path

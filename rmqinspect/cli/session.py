@@ -6,23 +6,38 @@ with Session(arguments, stores, size) as session, printed_to(arguments.output, s
 return session.status(damaged=session.gaps, missed=tell_unmatched(selection, session.progress))
 """
 
+import json
+import os
+import re
 from collections import defaultdict
-from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, redirect_stdout
 from functools import partial
+from io import StringIO
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import click
 
-from rmqinspect.cli.documents import print_line
-from rmqinspect.cli.options import ReadingOptions, count_jobs
-from rmqinspect.cli.progress import LONG_READ, Progress, least_time
-from rmqinspect.cli.status import ExitStatus, exit_status
-from rmqinspect.errors import Unreadable
-from rmqinspect.text import describe_size
+from rmqinspect.cli import ExitStatus, exit_status
+from rmqinspect.cli.options import (
+    DocumentOptions,
+    LookOptions,
+    ReadingOptions,
+    UnconsumedOptions,
+    count_jobs,
+    use_colour,
+)
+from rmqinspect.cli.terminal import LONG_READ, Progress, least_time
+from rmqinspect.errors import Refused, Unreadable
+from rmqinspect.text import describe_size, escape_json
+from rmqinspect.version import tool_name
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from rmqinspect.output.writer import Out
+    from rmqinspect.rocksdb.unpack import Unpacking
     from rmqinspect.store.model import Store
     from rmqinspect.tables.filters import Selection
     from rmqinspect.tables.table import Request
@@ -131,8 +146,7 @@ class Session:
         if self._shown:
             click.echo()
         self._shown = True
-        for line in lines:
-            print_line(line, colour=colour)
+        print_lines(lines, colour=colour)
 
     def merged_gaps(self) -> list[tuple[int, int]]:
         """Return the ranges of all logs that lost their records, each once."""
@@ -145,6 +159,27 @@ class Session:
         return exit_status(self.arguments.fail_on, damaged=damaged, unread=self.unread, missed=missed)
 
 
+@contextmanager
+def with_offsets(
+    stores: "Sequence[Store]", options: UnconsumedOptions, unpacking: "Unpacking"
+) -> "Iterator[Sequence[Store]]":
+    """Give the stores with what `--unconsumed` needs of their RocksDB databases, until the block ends.
+
+    :raises NothingFound: no store has an offset of the group.
+    """
+    if options.unconsumed is None:
+        yield stores
+        return
+    from rmqinspect.find.consumers import expect_group
+    from rmqinspect.rocksdb.unpack import unpacked
+    from rmqinspect.tables.groups import GROUPS
+
+    with ExitStack() as copies:
+        whole = [copies.enter_context(unpacked(store, unpacking, GROUPS.databases)) for store in stores]
+        expect_group(whole, options.unconsumed)
+        yield whole
+
+
 def tell_unmatched(selection: "Selection", progress: Progress) -> bool:
     """Tell which topic patterns matched no topic seen, with near names; return whether there are any."""
     unmatched = selection.unmatched_topics()
@@ -152,3 +187,101 @@ def tell_unmatched(selection: "Selection", progress: Progress) -> bool:
         near = ", ".join(selection.near_topics(pattern))
         progress.complain(f"no topic matches {pattern}" + (f"; near: {near}" if near else ""))
     return bool(unmatched)
+
+
+# A label in the left column of a screen.
+_LABEL = re.compile(r"\S.{0,12}?(?=  )")
+
+
+def document_format(options: DocumentOptions) -> str:
+    """Return table or json: -f, else the suffix of the -o file."""
+    is_json = os.path.splitext(options.output or "")[1].lower() == ".json"
+    return options.format or ("json" if is_json else "table")
+
+
+def refuse_early(path: str | None, evidence: Sequence[str]) -> None:
+    """Refuse at once what `open_destination` would refuse after hours of reading.
+
+    :raises Refused: the file exists, or lies inside the evidence.
+    """
+    from rmqinspect.store.reader import refuse_inside
+    from rmqinspect.system.output_file import local_file
+
+    if path not in (None, "-"):
+        path = local_file(path)
+        refuse_inside(path, evidence)
+        if os.path.isfile(path):
+            raise Refused(f"{path}: exists already; nothing is overwritten")
+
+
+@contextmanager
+def printed_to(path: str | None, evidence: Sequence[str] = ()) -> Iterator[None]:
+    """Write what the block prints to a new file, which appears when it ends without an error; None: to stdout.
+
+    :raises Refused: the file exists, lies inside the evidence, or cannot be written.
+    """
+    if path in (None, "-"):
+        yield
+        return
+    from rmqinspect.output import open_destination
+
+    with open_destination(path, evidence) as out:
+        with redirect_stdout(StringIO()) as printed:
+            yield
+        out.write(printed.getvalue().encode("utf-8", "backslashreplace"))
+
+
+def json_line(document: Mapping[str, Any]) -> str:
+    """Return a JSON document as one line, with what could harm a terminal escaped."""
+    return escape_json(json.dumps(document, ensure_ascii=False))
+
+
+def print_document(*, complete: bool = True, **parts: Any) -> None:
+    """Print one JSON document in a line: its head, then `parts`."""
+    click.echo(json_line({"schema_version": 1, "tool": tool_name(), "complete": complete, **parts}))
+
+
+def write_lines(out: "Out", *lines: str) -> None:
+    """Write the lines of a screen between tables, which go to `out` as bytes."""
+    out.write("".join(f"{line}\n" for line in lines).encode())
+
+
+def print_lines(lines: Iterable[str], *, colour: bool) -> None:
+    """Print the lines of a screen, their labels in bold if it is coloured."""
+    for line in lines:
+        if colour and (label := _LABEL.match(line)):
+            head = click.style(label[0], bold=True, fg="red" if label[0] == "DAMAGED" else None)
+            line = head + line[label.end() :]
+        click.echo(line, color=colour)
+
+
+def write_table(
+    format_: str,
+    schema: "pa.Schema",
+    batches: "Iterable[pa.RecordBatch]",
+    path: str | None,
+    look: LookOptions,
+    *,
+    complete: bool,
+    evidence: Sequence[str],
+) -> None:
+    """Write the rows of a result to the file `path`, None: to stdout.
+
+    :raises Refused: the output exists, lies inside the evidence, or cannot be written.
+    """
+    from rmqinspect.output import View, open_writer
+
+    view = View(zone=look.zone, colour=use_colour(look.color, path))
+    with open_writer(format_, schema, path, view=view, evidence=evidence) as writer:
+        writer.complete = complete
+        for batch in batches:
+            writer.write(batch)
+
+
+def tell_broker(store: "Store", remark: Callable[[str], None], name: str = "") -> None:
+    """Warn of a broker that runs on a store, which is `name` in the remark."""
+    from rmqinspect.store.lock import lock_holder
+
+    if (holder := lock_holder(store)) is not None:
+        told = f"a broker runs on this store (pid {holder} holds the lock): the files may change while they are read"
+        remark(f"{name}: {told}" if name else told)

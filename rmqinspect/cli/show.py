@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from rmqinspect.cli.documents import document_format, print_document, print_line, printed_to
-from rmqinspect.cli.labelled import Screen, fold, line_width, pad
+from rmqinspect.cli import ExitStatus
 from rmqinspect.cli.options import (
     PATH,
     BodyOptions,
@@ -21,8 +20,8 @@ from rmqinspect.cli.options import (
     use_colour,
 )
 from rmqinspect.cli.parameters import RemarkOptions, argument, option, takes
-from rmqinspect.cli.progress import print_remark
-from rmqinspect.cli.status import ExitStatus
+from rmqinspect.cli.session import document_format, print_document, print_lines, printed_to
+from rmqinspect.cli.terminal import Screen, fold, line_width, pad, print_remark
 from rmqinspect.codec import message_id as ids
 from rmqinspect.codec.layout import FieldRow
 from rmqinspect.commitlog.record_reader import Spot
@@ -99,8 +98,7 @@ def command(arguments: ShowArguments) -> int:
         if document_format(arguments) == "json":
             print_document(**_document(found, arguments.body or "full"))
         else:
-            for line in _lines(found, arguments.body or "preview"):
-                print_line(line, colour=colour)
+            print_lines(_lines(found, arguments.body or "preview"), colour=colour)
     if found.spot.kind == "zeros":
         return ExitStatus.NOTHING_FOUND
     return ExitStatus.DAMAGE if found.damaged and arguments.fail_on != "never" else ExitStatus.DONE

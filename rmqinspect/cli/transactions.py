@@ -12,13 +12,18 @@ import click
 
 from rmqinspect.broker.retention import reserved_hours
 from rmqinspect.broker.transactions import CHECK_MAX, PENDING, STATES
-from rmqinspect.cli.documents import write_lines
-from rmqinspect.cli.labelled import Screen
-from rmqinspect.cli.options import NamedSourceOptions, choose_format, open_named
+from rmqinspect.cli.decode import RowsOptions, print_rows, read_view
+from rmqinspect.cli.options import (
+    NamedSourceOptions,
+    TimeOptions,
+    TopicNameOptions,
+    choose_format,
+    open_named,
+    with_times,
+)
 from rmqinspect.cli.parameters import option, takes
-from rmqinspect.cli.selection import TimeOptions, TopicNameOptions, with_times
-from rmqinspect.cli.session import Session, tell_unmatched
-from rmqinspect.cli.table_rows import RowsOptions, print_rows, read_view
+from rmqinspect.cli.session import Session, tell_unmatched, write_lines
+from rmqinspect.cli.terminal import Screen
 from rmqinspect.commands import SHOW, fill_command
 from rmqinspect.rocksdb.databases import why_unknown
 from rmqinspect.store.discover import read_settings, setting_size
@@ -136,7 +141,11 @@ class _Screen:
 
     def _lines(self) -> Iterator[str]:
         if len(self.summary):
-            yield from _SCREEN.rows("transactions", self._counts())
+            total, copies = len(self.summary), self.summary.copies
+            states = self.summary.by_state().items()
+            parts = [f"{group_digits(number)} {_words(state)}" for state, number in states if number]
+            again = f" stored {group_digits(copies)} times" if copies != total else ""
+            yield from _SCREEN.rows("transactions", f"{count(total, 'half message')}{again}: {', '.join(parts)}")
             yield from _SCREEN.rows("check", self._check())
             if (oldest := self.summary.oldest()) is not None:
                 yield from _SCREEN.rows("oldest", self._oldest(oldest))
@@ -144,24 +153,13 @@ class _Screen:
             reasons = (f"{group_digits(number)}: {words}" for number, words in self.summary.reasons())
             yield from _SCREEN.several("uncertain", reasons)
         else:
-            yield from _SCREEN.rows("transactions", self._none())
+            segments = self.found.store.segments
+            size = count(sum(segment.size for segment in segments), "byte")
+            where = f"{count(len(segments), 'segment')}, {size}" if segments else "no commit log"
+            others = len(self.found.judged.state)
+            none = "no half messages" + (" of those asked for" if others else f" ({where})")
+            yield from _SCREEN.rows("transactions", none)
         yield from _SCREEN.several("remarks", self.found.remarks())
-
-    def _counts(self) -> str:
-        total, copies = len(self.summary), self.summary.copies
-        parts = [
-            f"{group_digits(number)} {_words(state)}" for state, number in self.summary.by_state().items() if number
-        ]
-        again = f" stored {group_digits(copies)} times" if copies != total else ""
-        return f"{count(total, 'half message')}{again}: {', '.join(parts)}"
-
-    def _none(self) -> str:
-        store = self.found.store
-        if len(self.found.judged.state):
-            return "no half messages of those asked for"
-        size = sum(segment.size for segment in store.segments)
-        where = f"{count(len(store.segments), 'segment')}, {count(size, 'byte')}" if store.segments else "no commit log"
-        return f"no half messages ({where})"
 
     def _check(self) -> str:
         """Return how far the check has come in the half topic."""

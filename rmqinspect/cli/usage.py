@@ -7,7 +7,7 @@ The screen has sums with bars, the inflow as a sparkline, and what a retention w
                   13 others      0.2 GB   8.9 %                          102 000
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
@@ -16,21 +16,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rmqinspect.cli.documents import print_line, printed_to
-from rmqinspect.cli.labelled import Screen, columns, line_width
 from rmqinspect.cli.options import (
     LookOptions,
     NamedSourceOptions,
     OutputOptions,
     ReadingOptions,
     RedactOptions,
+    TimeOptions,
+    TopicOptions,
     choose_format,
     open_named,
     use_colour,
+    with_times,
 )
 from rmqinspect.cli.parameters import TEXT, option, parsed_by, takes
-from rmqinspect.cli.selection import TimeOptions, TopicOptions, with_times
-from rmqinspect.cli.session import Session, tell_unmatched
+from rmqinspect.cli.session import Session, print_lines, printed_to, tell_unmatched
+from rmqinspect.cli.terminal import Screen, columns, line_width
 from rmqinspect.commands import USAGE_BY, fill_command
 from rmqinspect.errors import Unreadable
 from rmqinspect.rocksdb.databases import why_unknown
@@ -172,7 +173,8 @@ def _sink(format_: str, session: Session, arguments: UsageArguments) -> Iterator
     """Yield what shows the sums of a store: as a screen, or as rows."""
     if format_ == "table":
         with printed_to(arguments.output, session.evidence):
-            yield partial(_print_usage, arguments=arguments, colour=use_colour(arguments.color, arguments.output))
+            colour = use_colour(arguments.color, arguments.output)
+            yield lambda *found: print_lines(_lines(*found, arguments=arguments), colour=colour)
         return
 
     import pyarrow as pa
@@ -223,18 +225,11 @@ def _read(session: Session, arguments: UsageArguments, selection: "Selection", s
 # --- the screen -------------------------------------------------------------------------------------------
 
 
-def _print_usage(
-    store: "Store", usage: "Usage", request: "Request", *, arguments: UsageArguments, colour: bool
-) -> None:
-    """Print the screen of one store.
+def _lines(store: "Store", usage: "Usage", request: "Request", *, arguments: UsageArguments) -> Iterator[str]:
+    """Yield the screen of one store.
 
     Values are escaped here, and redacted as the rows are; groups and topics of the retention are names.
     """
-    for line in _lines(store, usage, request, arguments):
-        print_line(line, colour=colour)
-
-
-def _lines(store: "Store", usage: "Usage", request: "Request", arguments: UsageArguments) -> Iterator[str]:
     listed = _LISTED if arguments.limit is None else arguments.limit
     size = count(sum(segment.size for segment in store.segments), "byte")
     yield from _SCREEN.rows("store", f"{store.name}: {count(len(store.segments), 'segment')} of the commit log, {size}")
@@ -270,7 +265,11 @@ def _bars(rows: "list[dict[str, Any]]", usage: "Usage") -> Iterator[str]:
     dimension = rows[0]["dimension"]
     others = len(usage.dimensions[dimension].keys) - sum(row["covers"] != "others" for row in rows)
     rows = [row for row in rows if row["bytes"]]
-    sizes = [f"{_size(row)}  {100 * row['share']:5.1f} %" for row in rows]
+    errors = ["" if row["bytes_error"] is None else f" ± {describe_size(row['bytes_error'])}" for row in rows]
+    sizes = [
+        f"{describe_size(row['bytes'])}{error}  {100 * row['share']:5.1f} %"
+        for row, error in zip(rows, errors, strict=True)
+    ]
     told = [count(row["messages"], "message") if row["records"] else "" for row in rows]
     size_width, told_width = (max(map(len, texts), default=0) for texts in (sizes, told))
     room = line_width() - _SCREEN.indent - size_width - told_width - 3 * len("  ")
@@ -278,7 +277,10 @@ def _bars(rows: "list[dict[str, Any]]", usage: "Usage") -> Iterator[str]:
     room -= cells
     names = [_name(row, others, max(_NARROWEST, min(_WIDEST, room))) for row in rows]
     shares = [0 if row["covers"] == "others" else row["share"] for row in rows]
-    bars = [_bar(share / max(shares) if share else 0, cells) for share in shares]
+    bars = []
+    for share in shares:
+        whole, eighths = divmod(round(min(share / max(shares) if share else 0.0, 1.0) * cells * 8), 8)
+        bars.append(f"{'█' * whole}{_PARTS[eighths] if eighths else ''}".ljust(cells))
     for number, line in enumerate(columns(list(zip(names, sizes, bars, told, strict=True)), "<><<")):
         label = "" if number else dimension
         yield f"{label:{_SCREEN.indent}}{line}"
@@ -293,17 +295,6 @@ def _name(row: "dict[str, Any]", others: int, most: int) -> str:
         value = f"up to {group_digits(int(value))} bytes"
     queue = "" if row["queue_id"] is None else f" {row['queue_id']}"
     return clip(escape(value), most - len(queue)) + queue
-
-
-def _size(row: "dict[str, Any]") -> str:
-    error = "" if row["bytes_error"] is None else f" ± {describe_size(row['bytes_error'])}"
-    return f"{describe_size(row['bytes'])}{error}"
-
-
-def _bar(part: float, cells: int) -> str:
-    """Return a bar of eighths of cells, filled with blanks."""
-    whole, eighths = divmod(round(max(0.0, min(part, 1.0)) * cells * 8), 8)
-    return f"{'█' * whole}{_PARTS[eighths] if eighths else ''}".ljust(cells)
 
 
 # --- inflow ---------------------------------------------------------------------------------------
@@ -321,17 +312,10 @@ def _inflow(usage: "Usage", zone: tzinfo) -> Iterator[str]:
     line = "".join(_LEVELS[min(7, 8 * size // highest)] if size else " " for size in found.sizes)
     scale = usage.sample.scale if usage.sample is not None else 1
     ends = f"{_moment(found.begin, zone)} to {_moment(found.end, zone)}"
+    spans = (count(found.step // size, name) for name, size in _UNITS if found.step % size == 0)
+    span = next(spans, f"{found.step} ms")
     yield f"{'inflow':{_SCREEN.indent}}{line}".rstrip()
-    yield from _SCREEN.rows(
-        "", f"{ends}; a column is {_span(found.step)}, the highest {describe_size(highest * scale)}"
-    )
-
-
-def _span(millis: int) -> str:
-    for name, size in _UNITS:
-        if millis % size == 0:
-            return count(millis // size, name)
-    return f"{millis} ms"
+    yield from _SCREEN.rows("", f"{ends}; a column is {span}, the highest {describe_size(highest * scale)}")
 
 
 def _moment(millis: int, zone: tzinfo) -> str:
@@ -372,15 +356,10 @@ def _freed(found: "Retention", segments: int, zone: tzinfo) -> Iterator[str]:
     size = describe_size(found.size)
     yield from _SCREEN.rows("", f"{head}: frees {size}, {len(found.segments)} of {count(segments, 'segment')}{upto}")
     if found.losses is not None:
-        yield from _SCREEN.rows("", f"{' ' * len(head)}  lost to {_losses(found.losses)}")
-
-
-def _losses(losses: "Mapping[str, int]") -> str:
-    found = list(losses.items())
-    told = [f"{clip(escape(group), _WIDEST)} {count(messages, 'message')}" for group, messages in found[:_GROUPS]]
-    if len(found) > _GROUPS:
-        told.append(count(len(found) - _GROUPS, "more group"))
-    return ", ".join(told) or "no consumer group"
+        losses = [f"{clip(escape(group), _WIDEST)} {count(lost, 'message')}" for group, lost in found.losses.items()]
+        if (left := len(losses) - _GROUPS) > 0:
+            losses[_GROUPS:] = [count(left, "more group")]
+        yield from _SCREEN.rows("", f"{' ' * len(head)}  lost to {', '.join(losses) or 'no consumer group'}")
 
 
 def _oldest(store: "Store", waiting: "Sequence[Waiting] | None") -> str:

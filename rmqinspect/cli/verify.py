@@ -5,51 +5,64 @@ The sequence of a run, each step interruptible by Ctrl-C without losing the verd
     open -> inventory (--report) -> quick part (long reads) -> digests (--hash) + checks -> forecast -> inventory again
          -> report -> screen or table -> exit status
 
-Results come from `verify.partial`; this module announces, prints and writes them.
+Results come from `verify.run`; this module announces, prints and writes them.
 """
 
 import hashlib
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import click
+import msgspec
+from click.core import ParameterSource
 
-from rmqinspect.cli.documents import refuse_early
-from rmqinspect.cli.options import RocksdbOptions, choose_format, count_jobs
-from rmqinspect.cli.parameters import option, takes
-from rmqinspect.cli.progress import LONG_READ, Progress, interrupt_no_more, interrupted_once, least_time, running_broker
-from rmqinspect.cli.release import release_option
-from rmqinspect.cli.status import ExitStatus
-from rmqinspect.cli.verify_output import (
-    AgainstOptions,
-    VerifyOutputOptions,
-    compare_with_report,
-    print_report,
-    print_written,
-    refuse_options_of_checks,
-    status_of_report,
+from rmqinspect.cli import ExitStatus, exit_status
+from rmqinspect.cli.options import (
+    FORMAT_NAMES,
+    JobOptions,
+    LookOptions,
+    OutputOptions,
+    RedactOptions,
+    RocksdbOptions,
+    SourceOptions,
+    TalkOptions,
+    VerdictOptions,
+    choose_format,
+    count_jobs,
+    release_option,
+    use_colour,
 )
-from rmqinspect.cli.verify_screen import SCREEN, where
+from rmqinspect.cli.parameters import option, takes
+from rmqinspect.cli.session import refuse_early, tell_broker, write_table
+from rmqinspect.cli.terminal import (
+    LONG_READ,
+    Progress,
+    Screen,
+    interrupt_no_more,
+    interrupted_once,
+    least_time,
+)
+from rmqinspect.cli.verify_screen import SCREEN, Look, screen, verdict_line, where
 from rmqinspect.document import as_object
 from rmqinspect.errors import NotAStore
 from rmqinspect.forecast.versions import ForecastRequest
 from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.store.discover import open_store
-from rmqinspect.store.lock import lock_holder
 from rmqinspect.store.model import Store
 from rmqinspect.system.throttle import read_bound
 from rmqinspect.system.uri import shown, without_secrets
-from rmqinspect.text import count, describe_duration, describe_size, escape
+from rmqinspect.text import count, describe_duration, describe_size, escape, group_digits
 from rmqinspect.verify.codes import BY_CODE, CODES, DEFAULT_LEVEL, LEVELS
-from rmqinspect.verify.custody import ALGORITHM, Custody, Watch
-from rmqinspect.verify.findings import redact_findings
+from rmqinspect.verify.custody import ALGORITHM, Custody, CustodyChange, Record, Watch
+from rmqinspect.verify.findings import redact_findings, redact_rows
 from rmqinspect.verify.next_start import next_start, start_words, with_next_start
-from rmqinspect.verify.report import Report, report_of
+from rmqinspect.verify.report import Report, read_record, read_report, report_of
 from rmqinspect.verify.result import VerifyOptions, VerifyResult
 from rmqinspect.verify.run import (
     can_verify,
@@ -84,6 +97,36 @@ def _list_checks(ctx: click.Context, _: click.Parameter, asked: bool) -> bool:
             click.echo(f"{code.code:{width}}  {code.severity:7}  {code.level:8}  {code.rule}")
         ctx.exit()
     return asked
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyOutputOptions(OutputOptions, VerdictOptions, RedactOptions, LookOptions):
+    """What is printed of a report: `--from` takes these options and no others."""
+
+    format: str | None = option(
+        "-f",
+        "--format",
+        type=click.Choice(FORMAT_NAMES),
+        help="Default: a screen. Other formats: the table of findings, with the verdict on stderr.",
+    )
+    quiet: bool = option(
+        "-q", "--quiet", is_flag=True, help="Only the exit status; -f, -o and --report write what they always do."
+    )
+    verbose: int = option(
+        "-v", "--verbose", count=True, help="Show each finding, and more remarks; -vv adds a traceback to a bug."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgainstOptions(VerdictOptions, SourceOptions, JobOptions, TalkOptions):
+    """The options that a comparison uses."""
+
+    against: str | None = option(
+        "--against",
+        type=click.Path(dir_okay=False),
+        metavar="REPORT",
+        help="Run no checks: compare all files with those in a report.",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +215,10 @@ def command(arguments: VerifyArguments) -> int:
     if arguments.from_report is not None:
         return print_written(arguments, arguments.from_report)
     if arguments.against:
-        return _compare(arguments, arguments.against)
+        for name in ("report", "hash", "format", "output", "check", "skip"):
+            if getattr(arguments, name):
+                raise click.UsageError(f"--against runs no checks: --{name} cannot be combined with it.")
+        return compare_with_report(arguments, arguments.against)
     if arguments.hash and not arguments.report:
         raise click.UsageError("--hash: the digests are written into the report, so --report FILE is needed.")
     started = datetime.now(UTC)
@@ -180,9 +226,15 @@ def command(arguments: VerifyArguments) -> int:
     with interrupted_once(), ExitStack() as copies:
         try:
             given, watch = _open(arguments)
-            store = copies.enter_context(unpacked(given, arguments.unpacking, _databases(arguments)))
+            # At level quick no RocksDB database is read unless that is asked for; else all are.
+            databases = () if arguments.level == "quick" and not arguments.rocksdb else None
+            store = copies.enter_context(unpacked(given, arguments.unpacking, databases))
         except KeyboardInterrupt:
-            return _end_unjudged(arguments)
+            if not arguments.quiet:
+                told = "INCOMPLETE: nothing read, interrupted while the files were listed, at level"
+                line = SCREEN.line("VERDICT", f"{told} {arguments.level}")
+                click.echo(line, err=arguments.format not in (None, "table"))
+            return ExitStatus.INTERRUPTED
         options = VerifyOptions(
             arguments.level, codes, arguments.max_findings, count_jobs(arguments), arguments.broker_version
         )
@@ -200,17 +252,6 @@ def command(arguments: VerifyArguments) -> int:
     return status_of_report(report, arguments.fail_on)
 
 
-def _compare(arguments: VerifyArguments, report: str) -> ExitStatus:
-    """Compare the files with a report, which runs no checks.
-
-    :raises click.UsageError: an option of the checks was given.
-    """
-    for name in ("report", "hash", "format", "output", "check", "skip"):
-        if getattr(arguments, name):
-            raise click.UsageError(f"--against runs no checks: --{name} cannot be combined with it.")
-    return compare_with_report(arguments, report)
-
-
 def _open(arguments: VerifyArguments) -> tuple[Store, Watch | None]:
     """Return the store and, for a report, the inventory of its files, taken before any other is opened."""
     store = open_store(arguments.paths, **arguments.opening)
@@ -221,18 +262,6 @@ def _open(arguments: VerifyArguments) -> tuple[Store, Watch | None]:
     for path in filter(None, (arguments.report, arguments.output)):
         refuse_early(path, store.paths)
     return store, Watch(store) if arguments.report else None
-
-
-def _databases(arguments: VerifyArguments) -> tuple[str, ...] | None:
-    """Return which RocksDB databases to read: at level quick none, unless asked for; None: all."""
-    return () if arguments.level == "quick" and not arguments.rocksdb else None
-
-
-def _end_unjudged(arguments: VerifyArguments) -> ExitStatus:
-    if not arguments.quiet:
-        words = f"INCOMPLETE: nothing read, interrupted while the files were listed, at level {arguments.level}"
-        click.echo(SCREEN.line("VERDICT", words), err=arguments.format not in (None, "table"))
-    return ExitStatus.INTERRUPTED
 
 
 def name_of(paths: Sequence[str], store: Store) -> str:
@@ -282,11 +311,10 @@ def _verify(
 
 def _announce(store: Store, options: VerifyOptions, log: int, hashed: int, progress: Progress) -> None:
     """Print what will be read; for a long read also why, the least time, and the cheaper way."""
-    if (holder := lock_holder(store)) is not None:
-        progress.remark(running_broker(holder))
+    tell_broker(store, progress.remark)
+    queues = {(file.topic, file.queue_id) for file in store.queue_files if file.kind != "ext_queue"}
     numbers = [count(len(store.segments), "segment")]
-    numbers += [count(number, "queue") for number in (_queues(store),) if number]
-    numbers += [count(number, "index file") for number in (len(store.index_files),) if number]
+    numbers += [count(len(some), noun) for some, noun in ((queues, "queue"), (store.index_files, "index file")) if some]
     size = log
     size += sum(file.size for file in store.queue_files) if options.level != "quick" else 0
     size += sum(file.size for file in store.index_files) if options.level == "deep" else 0
@@ -324,10 +352,6 @@ def _check_quickly(
     return outcome, False
 
 
-def _queues(store: Store) -> int:
-    return len({(file.topic, file.queue_id) for file in store.queue_files if file.kind != "ext_queue"})
-
-
 def _write_report(report: Report, path: str, evidence: Sequence[str]) -> str:
     """Write the report and return its digest."""
     from rmqinspect.output import open_destination
@@ -336,3 +360,139 @@ def _write_report(report: Report, path: str, evidence: Sequence[str]) -> str:
     with open_destination(path, evidence) as out:
         out.write(raw)
     return hashlib.sha256(raw).hexdigest()
+
+
+def print_written(options: VerifyOutputOptions, path: str) -> ExitStatus:
+    """Print a report that was written by an earlier run; return the exit status of that run.
+
+    :raises click.BadParameter: it is no report.
+    """
+    format_ = choose_format(options)
+    try:
+        report = read_report(path)
+    except ValueError as error:
+        raise click.BadParameter(escape(str(error)), param_hint="--from") from error
+    if options.redact is not None:
+        report = msgspec.structs.replace(report, findings=redact_rows(report.findings, options.redact))
+    print_report(report, path, format_, options)
+    return status_of_report(report, options.fail_on)
+
+
+def refuse_options_of_checks() -> None:
+    """Refuse what has no meaning without a store.
+
+    :raises click.UsageError: such an argument or option was given.
+    """
+    context = click.get_current_context()
+    takes = {"from_report", "progress", *VerifyOutputOptions.__dataclass_fields__}
+    for param in context.command.params:
+        if param.name not in takes and context.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE:
+            name = param.opts[-1] if isinstance(param, click.Option) else param.make_metavar(context)
+            raise click.UsageError(f"--from prints a report and reads no store: {name} cannot be combined with it.")
+
+
+def print_report(
+    report: Report, path: str, format_: str, options: VerifyOutputOptions, evidence: Sequence[str] = ()
+) -> None:
+    """Print the screen, or write the table of findings with the verdict on stderr.
+
+    `path` is the file of the report; the output is not written into `evidence`.
+    """
+    if format_ != "table" or options.output:
+        from rmqinspect.verify.findings import SCHEMA, row_batches
+
+        rows = row_batches(report.findings)
+        write_table(format_, SCHEMA, rows, options.output, options, complete=report.complete, evidence=evidence)
+        if not options.quiet:
+            click.echo(verdict_line(report), err=True)
+    elif not options.quiet:
+        colour = use_colour(options.color)
+        for line in screen(report, path, Look(options.zone, colour, unfold=options.verbose > 0)):
+            click.echo(line, color=colour)
+
+
+def status_of_report(report: Report, fail_on: str) -> ExitStatus:
+    """Return the exit status that a report means."""
+    if report.interrupted is not None:
+        return ExitStatus.INTERRUPTED
+    if fail_on != "never":
+        if report.damage or (fail_on == "warning" and report.warnings):
+            return ExitStatus.DAMAGE
+        if report.unread:
+            return ExitStatus.UNREADABLE
+    return ExitStatus.DONE
+
+
+_SCREEN = Screen(indent=9)
+
+
+def compare_with_report(options: AgainstOptions, report: str) -> ExitStatus:
+    """Compare names, sizes and digests of all files with a report, print the differences, return the status."""
+    try:
+        record = read_record(report)
+    except ValueError as error:
+        raise click.BadParameter(escape(str(error)), param_hint="--against") from error
+    with interrupted_once():
+        try:
+            watch = Watch(open_store(options.paths, **options.opening))
+        except KeyboardInterrupt:
+            _print([], "INCOMPLETE: interrupted while the files were listed", quiet=options.quiet)
+            return ExitStatus.INTERRUPTED
+        now, interrupted = _take_digests(watch, record, options)
+    for line in (*now.unread, *(f"{change.file}: changed while it was read: {change.what}" for change in now.changed)):
+        click.echo(escape(line), err=True)
+    differences = record.differences(now)
+    words, failed = _result(record, now, differences), len(now.unread) + len(now.changed)
+    if interrupted:
+        read = f"{group_digits(len(now.digests))} of {count(len(record.comparable(watch.before)), 'file')}"
+        words = f"INCOMPLETE: interrupted, {read} read: {words}"
+    elif failed:
+        words = f"INCOMPLETE: {count(failed, 'place')} unreadable or changed meanwhile: {words}"
+    _print(differences, words, quiet=options.quiet)
+    if interrupted:
+        return ExitStatus.INTERRUPTED
+    return exit_status(options.fail_on, damaged=differences, unread=failed)
+
+
+def _print(differences: list[CustodyChange], words: str, *, quiet: bool) -> None:
+    if quiet:
+        return
+    for change in differences:
+        for line in _SCREEN.rows(change.kind, f"{change.file}: {change.what}"):
+            click.echo(line)
+    click.echo(escape(words))
+
+
+def _take_digests(watch: Watch, record: Record, options: AgainstOptions) -> tuple[Custody, bool]:
+    """Return the state of the files now, and whether Ctrl-C came before all digests were taken."""
+    names = record.comparable(watch.before)
+    size = sum(watch.before.exhibits[name].file.size for name in names)
+    interrupted = False
+    with Progress(size, options.progress, quiet=options.quiet) as progress:
+        if size > LONG_READ:
+            words = f"{count(len(names), 'file')}, {describe_size(size)} to read: their digests are compared"
+            progress.remark(f"{words}{least_time(size)}. A report without digests is compared by sizes and times alone")
+        try:
+            watch.take_digests(names, count_jobs(options)).wait(progress)
+        except KeyboardInterrupt:
+            interrupted = True
+        interrupt_no_more()
+        return watch.conclude(), interrupted
+
+
+def _result(record: Record, now: Custody, differences: list[CustodyChange]) -> str:
+    """Return the last line: equal or different, from how many files, recorded when."""
+    files, moment = count(len(record.files), "file"), record.run.ended.split(".")[0].rstrip("Z") + "Z"
+    if differences:
+        kinds = Counter(change.kind for change in differences)
+        numbers = ", ".join(f"{group_digits(number)} {kind}" for kind, number in sorted(kinds.items()))
+        return f"DIFFERENT from the {files} recorded on {moment}: {numbers}"
+    words = f"{files} as recorded on {moment}: same names, sizes"
+    if record.undigested == len(record.files):
+        return f"{words}, times; no digests to compare"
+    words += ", sha256"
+    if record.undigested:
+        words += f"; {group_digits(record.undigested)} without a digest: same times"
+    elif touched := record.touched(now.inventory):
+        words += f"; {group_digits(touched)} with another time"
+    return words

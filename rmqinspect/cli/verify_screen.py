@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import click
 
-from rmqinspect.cli.labelled import Screen, columns, fold, line_width, pad, screen_height
+from rmqinspect.cli.terminal import Screen, columns, fold, line_width, pad, screen_height
 from rmqinspect.commands import EXPLAIN, fill_command
 from rmqinspect.forecast.outcome import Verdict
 from rmqinspect.text import cell_width, count, escape, group_digits
@@ -168,17 +168,16 @@ def _broker_lines(findings: Sequence[FindingRow]) -> Iterator[str]:
     for finding in findings:
         words = finding.broker_effect or _NO_EFFECT
         kinds.setdefault(re.sub(r"\d+", "", words), []).append(words)
-    texts = [words[0] if not number else f"{_more(words)}: {words[0]}" for number, words in enumerate(kinds.values())]
+    texts: list[str] = []
+    for effects in kinds.values():
+        example = ", for example" if len(set(effects)) > 1 else ""
+        texts.append(f"at {group_digits(len(effects))} more{example}: {effects[0]}" if texts else effects[0])
     if texts == [_NO_EFFECT]:
         return
     for number, text in enumerate(texts[:_EFFECTS]):
         yield from _DETAIL.rows("" if number else "broker", text)
     if len(texts) > _EFFECTS:
         yield from _DETAIL.rows("", f"{count(len(texts) - _EFFECTS, 'other effect')}: -v shows each")
-
-
-def _more(words: Sequence[str]) -> str:
-    return f"at {group_digits(len(words))} more{', for example' if len(set(words)) > 1 else ''}"
 
 
 def where(finding: Finding | FindingRow) -> str:
@@ -262,6 +261,7 @@ _OTHER_LINES = 20  # that the findings and the verdict take on a screen
 _CHANGES = 20  # changed files listed; the others are counted
 
 _COLUMNS = ("segment", "size", "records", "bytes", "filler", "zeros", "unknown")
+_SUMS = ("file_size", "records", "record_bytes", "filler_bytes", "zero_bytes", "unknown_bytes")  # of an account
 _LEFT_OUT = ("size", "filler", "zeros", "bytes")  # of the byte account on a narrow terminal, in this order
 
 
@@ -293,7 +293,10 @@ def screen(report: Report, path: str, look: Look) -> list[str]:
     lost = report.loss.summary if report.loss else ""
     before = [*SCREEN.rows("given", report.given or ""), *SCREEN.rows("lost", lost)]
     after = [*_rest(report, path), *SCREEN.rows("lost", lost), *_start_lines(report, colour=look.colour)]
-    after += _verdict_lines(report, colour=look.colour)
+    # The verdict is one line, which scripts read, or on a terminal folded.
+    colour = "red" if report.damage else "green" if report.complete and not report.warnings else "yellow"
+    verdict = SCREEN.fitted("VERDICT", report.summary)
+    after += [click.style(line, fg=colour, bold=True) for line in verdict] if look.colour else verdict
     height = screen_height()
     room = None if look.unfold else max(height // 2, height - len(before) - len(after) - 2)
     found = FindingScreen(look.zone, look.colour, room).lines(report)
@@ -362,7 +365,12 @@ def _account_lines(report: Report) -> Iterator[str]:
             continue
         rows += _shared_row(sound)
         sound = []
-        rows.append(_account_row(str(account.base), [account], _damaged(report, account)))
+        errors = sum(
+            row.count
+            for row in report.findings
+            if row.file == account.file and row.severity == "error" and row.code.startswith("CL-")
+        )
+        rows.append(_account_row(str(account.base), [account], count(errors, "error") if errors else ""))
     rows += _shared_row(sound)
     if len(accounts) > 1:
         adds_up = all(account.adds_up for account in accounts)
@@ -391,21 +399,8 @@ def _shared_row(accounts: list[SegmentAccount]) -> list[tuple[str, ...]]:
 
 
 def _account_row(label: str, accounts: Sequence[SegmentAccount], remark: str) -> tuple[str, ...]:
-    numbers = (
-        sum(account.file_size for account in accounts),
-        sum(account.records for account in accounts),
-        sum(account.record_bytes for account in accounts),
-        sum(account.filler_bytes for account in accounts),
-        sum(account.zero_bytes for account in accounts),
-        sum(account.unknown_bytes for account in accounts),
-    )
-    return (label, *map(group_digits, numbers), remark)
-
-
-def _damaged(report: Report, account: SegmentAccount) -> str:
-    of_file = (row for row in report.findings if row.file == account.file)
-    number = sum(row.count for row in of_file if row.severity == "error" and row.code.startswith("CL-"))
-    return count(number, "error") if number else ""
+    sums = (sum(getattr(account, name) for account in accounts) for name in _SUMS)
+    return (label, *map(group_digits, sums), remark)
 
 
 def _start_lines(report: Report, *, colour: bool) -> Iterator[str]:
@@ -416,18 +411,6 @@ def _start_lines(report: Report, *, colour: bool) -> Iterator[str]:
         for line in SCREEN.rows("" if number else "NEXT START", text):
             styled = colour and not number
             yield click.style(line, fg=START_COLOURS.get(report.next_start.verdict), bold=True) if styled else line
-
-
-def _verdict_lines(report: Report, *, colour: bool) -> Iterator[str]:
-    """Yield the verdict: in one line, which scripts read, or on a terminal folded."""
-    for line in SCREEN.fitted("VERDICT", report.summary):
-        yield click.style(line, fg=_colour(report), bold=True) if colour else line
-
-
-def _colour(report: Report) -> str:
-    if report.damage:
-        return "red"
-    return "green" if report.complete and not report.warnings else "yellow"
 
 
 def verdict_line(report: Report) -> str:

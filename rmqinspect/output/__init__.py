@@ -15,7 +15,6 @@ from rmqinspect.store.reader import refuse_inside
 from rmqinspect.system.output_file import Destination, local_file, open_output
 
 __all__ = [
-    "BINARY_FORMATS",
     "FORMATS",
     "PREVIEW_SIZE",
     "SCHEMA_VERSION",
@@ -36,7 +35,6 @@ FORMATS = {
     "parquet": ("columnar", "ParquetFile"),
     "arrow": ("columnar", "ArrowBatches"),
 }
-BINARY_FORMATS = frozenset({"parquet", "arrow"})  # never to a terminal
 
 
 def writer_of(format_: str) -> type[Writer]:

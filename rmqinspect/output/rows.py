@@ -9,6 +9,7 @@ A `binary` value is text if it is valid UTF-8, else base64. The column `<name>_e
 """
 
 import base64
+import codecs
 import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, tzinfo
@@ -17,11 +18,15 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqinspect.output.large_values import LARGE, csv_pieces, json_pieces
 from rmqinspect.output.writer import SCHEMA_VERSION, Out, View, Writer, split_batch
 from rmqinspect.text import HOSTILE_RE2, escape, escape_json, is_utf8
 from rmqinspect.times import format_micros
 from rmqinspect.version import tool_name
+
+LARGE = 4 << 20
+"""Bytes from which a value is written in pieces."""
+
+_PIECE = 3 << 18  # bytes; base64 takes three at a time
 
 # Small enough for prompt output and for memory: a slice of control characters takes thirty times its bytes, as Python
 # escapes them and Arrow joins the texts.
@@ -153,7 +158,7 @@ def _json_pieces(batch: pa.RecordBatch, zone: tzinfo, before: str = "", after: s
     for name in batch.schema.names:
         column = batch.select([name])
         if _is_large(column.column(0)):
-            encoding, pieces = json_pieces(column.column(0)[0])
+            encoding, pieces = _json_content(column.column(0)[0])
             label = escape_json(json.dumps(name, ensure_ascii=False))
             yield f'{opening}{label}:"'.encode()
             yield from pieces
@@ -217,13 +222,66 @@ def _csv_pieces(batch: pa.RecordBatch, zone: tzinfo) -> Iterator[bytes]:
         column = batch.select([name])
         yield end.encode()
         if _is_large(column.column(0)):
-            encoding, pieces = csv_pieces(column.column(0)[0], _HOSTILE_BODY)
+            encoding, pieces = _csv_content(column.column(0)[0], _HOSTILE_BODY)
             yield from pieces
             yield f",{encoding}".encode()
         else:
             yield csv_lines(column, zone)[0].as_py()[:-1].encode()
         end = ","
     yield b"\n"
+
+
+# --- a large binary value as text, in pieces: as one text it would take many times its bytes ----------------------
+# The pieces joined are what the code for small values writes: UTF-8 as text, anything else in base64.
+
+
+def _json_content(value: pa.BinaryScalar) -> tuple[str, Iterator[bytes]]:
+    """Return (encoding, pieces of the content of the JSON string)."""
+    raw = memoryview(value.as_buffer())
+    if not _is_plain(raw, None):
+        return "base64", _in_base64(raw)
+    return "utf-8", (escape_json(json.dumps(text, ensure_ascii=False))[1:-1].encode() for text in _texts(raw))
+
+
+def _csv_content(value: pa.BinaryScalar, refuse: str) -> tuple[str, Iterator[bytes]]:
+    """Return (encoding, pieces of the CSV field, quotes included); text that matches `refuse` becomes base64."""
+    raw = memoryview(value.as_buffer())
+    if not _is_plain(raw, refuse):
+        return "base64", _in_base64(raw)
+    blank = b" "[0]
+    quoted = blank in (raw[0], raw[-1]) or any(not {'"', ",", "\r", "\n"}.isdisjoint(text) for text in _texts(raw))
+    return "utf-8", _quoted(raw) if quoted else (text.encode() for text in _texts(raw))
+
+
+def _quoted(raw: memoryview) -> Iterator[bytes]:
+    yield b'"'
+    for text in _texts(raw):
+        yield text.replace('"', '""').encode()
+    yield b'"'
+
+
+def _is_plain(raw: memoryview, refuse: str | None) -> bool:
+    """Whether all is UTF-8, and no character matches the pattern of one character `refuse`."""
+    try:
+        for text in _texts(raw):
+            if refuse is not None and pc.match_substring_regex(pa.array([text]), refuse)[0].as_py():
+                return False
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _texts(raw: memoryview) -> Iterator[str]:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    for start in range(0, len(raw), _PIECE):
+        yield decoder.decode(raw[start : start + _PIECE], final=start + _PIECE >= len(raw))
+
+
+def _in_base64(raw: memoryview) -> Iterator[bytes]:
+    return (base64.b64encode(raw[start : start + _PIECE]) for start in range(0, len(raw), _PIECE))
+
+
+# --- the writers ------------------------------------------------------------------------------------------
 
 
 def _write_rows(

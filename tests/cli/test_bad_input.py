@@ -54,21 +54,14 @@ def call(run: Run, command: str, path: Path) -> tuple[int, str, str]:
 # --- what is no store at all --------------------------------------------------------------------------------
 
 
-def _text(path: Path) -> Path:
+def _put(path: Path, raw: bytes = b"hello\n" * 100) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("hello\n" * 100)
+    path.write_bytes(raw)
     return path
 
 
 def _junk(path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(random.Random(1).randbytes(100_000))
-    return path
-
-
-def _folder(path: Path) -> Path:
-    path.mkdir(parents=True)
-    return path
+    return _put(path, random.Random(1).randbytes(100_000))
 
 
 def _fifo(path: Path) -> Path:
@@ -83,64 +76,53 @@ def _link(path: Path, target: str | Path) -> Path:
     return path
 
 
+def _folder(root: Path, *folders: str) -> Path:
+    for folder in ("", *folders):
+        (root / folder).mkdir(parents=True)
+    return root
+
+
 def _tar(root: Path) -> Path:
     with tarfile.open(root / "ticket.tar.gz", "w:gz") as tar:
-        tar.add(_text(root / SEGMENT))
+        tar.add(_put(root / SEGMENT))
     return root / "ticket.tar.gz"
 
 
 def _zip(root: Path) -> Path:
     with zipfile.ZipFile(root / "ticket.zip", "w") as file:
-        file.write(_text(root / SEGMENT))
+        file.write(_put(root / SEGMENT))
     return root / "ticket.zip"
-
-
-def _xz(root: Path) -> Path:
-    (root / "ticket.tar.xz").write_bytes(lzma.compress(b"hello"))
-    return root / "ticket.tar.xz"
-
-
-def _two_stores(root: Path) -> Path:
-    for name in ("a", "b"):
-        _folder(root / "both" / name / "commitlog")
-    return root / "both"
-
-
-def _no_store(root: Path) -> Path:
-    _text(_folder(root / "letters") / "a.txt")
-    _folder(root / "letters" / "old")
-    return root / "letters"
 
 
 REFUSED: dict[str, tuple[Callable[[Path], Path], str]] = {
     "nothing": (lambda root: root / "gone", "no such file or directory"),
     "a dangling link": (lambda root: _link(root / "store", "gone"), "a dangling link"),
     "an empty folder": (lambda root: _folder(root / "store"), "an empty directory"),
-    "a folder of other things": (_no_store, "not a store: no commitlog"),
-    "two stores in one folder": (_two_stores, "holds 2 stores (a, b); give one"),
-    "a text": (lambda root: _text(root / "notes.txt"), "not a file of a store (600 bytes)"),
+    "a folder of other things": (
+        lambda root: _put(_folder(root / "letters", "old") / "a.txt").parent,
+        "not a store: no commitlog",
+    ),
+    "two stores in one folder": (
+        lambda root: _folder(root / "both", "a/commitlog", "b/commitlog"),
+        "holds 2 stores (a, b); give one",
+    ),
+    "a text": (lambda root: _put(root / "notes.txt"), "not a file of a store (600 bytes)"),
     "a text named like a segment": (
-        lambda root: _text(root / SEGMENT),
+        lambda root: _put(root / SEGMENT),
         "named like a segment, but without a commit-log record",
     ),
     "an empty file named like a segment": (
-        lambda root: write_file(root / SEGMENT, b""),
+        lambda root: _put(root / SEGMENT, b""),
         "named like a segment, but without a commit-log record",
     ),
     "random bytes": (lambda root: _junk(root / "disk.img"), "not a file of a store (100 000 bytes)"),
     "a tar.gz": (_tar, "tar -xSzf ticket.tar.gz -C DIR"),
     "a zip": (_zip, "unzip ticket.zip -d DIR"),
-    "a tar.xz": (_xz, "tar -xSJf ticket.tar.xz -C DIR"),
+    "a tar.xz": (lambda root: _put(root / "ticket.tar.xz", lzma.compress(b"hello")), "tar -xSJf ticket.tar.xz -C DIR"),
     "a FIFO": (lambda root: _fifo(root / "pipe"), "neither a directory nor a regular file"),
     "a device": (lambda root: Path(os.devnull), "neither a directory nor a regular file"),
-    "a name with a comma": (lambda root: _text(root / "a, b,c"), "a, b,c: not a file of a store"),
+    "a name with a comma": (lambda root: _put(root / "a, b,c"), "a, b,c: not a file of a store"),
 }
-
-
-def write_file(path: Path, raw: bytes) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(raw)
-    return path
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -190,10 +172,10 @@ def _sparse(path: Path) -> None:
 
 
 INSIDE = {
-    "a text": Inside(_text, 3, 3, 3, 0, "CL-MAGIC"),
+    "a text": Inside(_put, 3, 3, 3, 0, "CL-MAGIC"),
     "random bytes": Inside(_junk, 3, 3, 3, 0, "CL-MAGIC"),
     "nothing but zeros": Inside(_sparse, 0, 0, 5, 0, "WHOLE, 1 WARNING at level deep"),
-    "an empty file": Inside(lambda path: write_file(path, b""), 3, 0, 5, 3, "CL-SIZE"),
+    "an empty file": Inside(lambda path: _put(path, b""), 3, 0, 5, 3, "CL-SIZE"),
     "a FIFO": Inside(_fifo, 4, 4, 4, 4, "INCOMPLETE: 1 place not read, no damage so far"),
     "a dangling link": Inside(lambda path: _link(path, "gone"), 4, 4, 4, 4, "gone, which does not exist"),
     "a link out of the store": Inside(

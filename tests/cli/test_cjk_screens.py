@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqinspect.cli.labelled import WIDTH
+from rmqinspect.cli.terminal import WIDTH
 from rmqinspect.schemas.consumequeue import QueueUnit
 from rmqinspect.text import cell_width
 from tests.support.building import fill, lay, record, write_segment
@@ -43,27 +43,37 @@ def assert_in_columns(out: str, indent: int) -> None:
     assert all(line[indent] != " " for line in continued if line.startswith(" " * indent + TOPICS[0][:4]))
 
 
-def test_info(run: Run, tmp_path: Path) -> None:
-    topic = "订单" * 20
-    status, out, _ = run("info", make_store(tmp_path / "仓库", [topic]))
-    assert status == 0
-    assert f"deepest {topic} queue 0: 0 to 1" in " ".join(out.split())
-    assert_in_columns(out, 14)
+LONG = "订单" * 20
 
 
-def test_verify(run: Run, tmp_path: Path) -> None:
-    status, out, _ = run("verify", make_store(tmp_path / "s", damaged=True), "-j", "1")
-    assert status == 3
-    assert f"{TOPICS[1]} queue 0 offset 0, key" in out
-    assert_in_columns(out, 13)
-
-
-def test_show(run: Run, tmp_path: Path) -> None:
-    status, out, _ = run("show", make_store(tmp_path / "s"), "--at", "0")
-    assert status == 0
-    assert f"topic              {TOPICS[0]}" in out
-    assert KEYS in "".join(out.split())
-    assert_in_columns(out, 14)
+@pytest.mark.parametrize(
+    ("words", "topics", "damaged", "status", "told", "indent"),
+    [
+        ("info 仓库", [LONG], False, 0, f"deepest {LONG} queue 0: 0 to 1", 14),
+        ("verify 仓库 -j 1", TOPICS, True, 3, f"{TOPICS[1]} queue 0 offset 0, key", 13),
+        ("show 仓库 --at 0", TOPICS, False, 0, f"topic {TOPICS[0]}", 14),
+        ("diff 仓库 other", TOPICS, False, 3, TOPICS[4], 13),
+        (f"explain TAGS {'付款' * 20}", TOPICS, False, 0, "TAGS", 13),
+    ],
+    ids=lambda value: value.split()[0] if isinstance(value, str) and " " in value else "",
+)
+def test_a_screen_keeps_its_columns(
+    run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: str,
+    topics: Sequence[str],
+    damaged: bool,
+    status: int,
+    told: str,
+    indent: int,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_store(tmp_path / "仓库", topics, damaged=damaged)
+    make_store(tmp_path / "other", ["one"])
+    found, out, _ = run(*words.split())
+    assert (found, told in " ".join(out.split())) == (status, True)
+    assert_in_columns(out, indent)
 
 
 def test_show_of_a_property_with_a_chinese_name(run: Run, tmp_path: Path) -> None:
@@ -80,14 +90,6 @@ def test_show_of_a_chinese_body(run: Run, tmp_path: Path) -> None:
     assert_in_columns(out, 14)
 
 
-def test_diff(run: Run, tmp_path: Path) -> None:
-    a, b = make_store(tmp_path / "a"), make_store(tmp_path / "b", ["one"])
-    status, out, _ = run("diff", a, b)
-    assert status == 3
-    assert TOPICS[4] in out
-    assert_in_columns(out, 13)
-
-
 def test_verify_against_a_report(run: Run, tmp_path: Path) -> None:
     store, report = make_store(tmp_path / "s"), tmp_path / "r.json"
     run("verify", store, "--report", report, "--hash", "sha256", "-j", "1")
@@ -96,12 +98,6 @@ def test_verify_against_a_report(run: Run, tmp_path: Path) -> None:
     assert status == 3
     assert out.startswith("added    订单")
     assert_in_columns(out, 9)
-
-
-def test_explain(run: Run) -> None:
-    status, out, _ = run("explain", "TAGS", "付款" * 20)
-    assert status == 0
-    assert_in_columns(out, 13)
 
 
 def test_export(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqinspect.cli.progress import Progress, compiling_told
+from rmqinspect.cli.terminal import Progress, compiling_told
 from rmqinspect.codec import compiling, kernels
 from tests.support.samples import ROOT, sample
 

@@ -127,7 +127,7 @@ def test_a_long_topic_pushes_nothing_off_the_screen(
     segment, queue = (next((store / folder).rglob("0" * 20)) for folder in ("commitlog", "consumequeue"))
     for file, at, raw in ((segment, 4, b"XXXX"), (queue, 100, bytes(20))):  # a magic code; the sixth unit
         file.write_bytes(file.read_bytes()[:at] + raw + file.read_bytes()[at + len(raw) :])
-    monkeypatch.setattr("rmqinspect.cli.labelled.WIDTH", columns)
+    monkeypatch.setattr("rmqinspect.cli.terminal.WIDTH", columns)
     lines = deep(run, store)
     assert any(line.startswith("CL-") for line in lines)
     assert any("the queue says: 1 message of" in line for line in lines)

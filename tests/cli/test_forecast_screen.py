@@ -3,6 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC
+from typing import NamedTuple
+
+import pytest
 
 from rmqinspect.cli.forecast import walk_lines
 from rmqinspect.cli.forecast_screen import SHORT_REASONS, Look, era_table, screen, verdict_lines
@@ -15,7 +18,6 @@ from rmqinspect.forecast.outcome import (
     GroupBeyond,
     GroupStart,
     Losses,
-    Outcome,
     QueueOutcome,
     Remedy,
     Verdict,
@@ -40,58 +42,96 @@ def text_of(lines: Iterable[str]) -> str:
     return "\n".join(lines)
 
 
-def test_a_start_that_loses_data_says_where_why_and_what() -> None:
-    text = shown(Forecast([LOSES]))
-    assert "unclean exit, because the file abort is there" in text
-    assert "stops at   97 187 = segment 65536 + 31 651 (0x7ba3): BODYCRC does not match the body" in text
-    assert "log        end 217 698 becomes 97 187\n" in text
-    assert "deletes    segment 131072" in text
-    assert "31 queue offsets in 1 queue will be used again" in text
-    assert "1 group has offsets beyond the new maximum of 1 queue" in text
-    assert "billing, TopicA queue 0 (offset 51, maximum 20): skips up to 31 new messages" in text
-    assert "  TopicA       145   119 633" in text
-    assert "144 of the 145 are intact on disk now" in text
-    empty = shown(Forecast([replace(LOSES, verdict=Verdict.EMPTY, min_offset=-1, proofs=["2 segments"])]))
-    assert "144 of the 145 are intact on disk now; the broker begins without them" in empty
-    assert list(verdict_lines(Forecast([LOSES]))) == [
-        "before any start: copy the store",
-        "VERDICT    STARTS, LOSES DATA: 145 records",
-    ]
+EMPTY = replace(LOSES, verdict=Verdict.EMPTY, min_offset=-1, proofs=["2 segments"])
+# As probe_puts of the case stray_ds-4.3.2-c: the first put lies at offset 0, in the segment that is there.
+ASIDE = replace(SAFE, verdict=Verdict.EMPTY, ignored_files=["commitlog/.DS_Store", f"commitlog/{0:020}"])
+OTHER_SCAN = replace(SAFE, era="5.4.0", scan_start=0)
+HOSTILE = replace(LOSES, losses=replace(LOSES.losses, by_topic={"\x1b[31mred": 1}), notes=["a\x1bb"])
+OLDER = replace(LOSES, release="5.0.0", era="4.0.0 to 5.0.0", losses=Losses(254))
+WAYS = other_ways(LOSES, None, after(Told(SAFE, (OLDER, SAFE))))
+BEST = Alternative("the same broker with abort brought to 100 bytes", SAFE, Remedy(costs=("starts without x",)), True)
+ADVICE = "before any start: copy the store"
+NOTHING_MORE = ["VERDICT    STARTS, LOSES NOTHING MORE"]
 
 
-def test_a_safe_start_has_no_table_and_no_advice() -> None:
-    forecast = Forecast([SAFE])
-    assert "ends at 217 698: no record is cut off" in shown(forecast)
-    assert "lost" not in shown(forecast)
-    assert list(verdict_lines(forecast)) == ["VERDICT    STARTS, LOSES NOTHING MORE"]
+class Case(NamedTuple):
+    """What a screen tells of outcomes, and what it does not."""
+
+    forecast: Forecast
+    told: str  # a text in each line
+    not_told: tuple[str, ...] = ()
+    verdict: list[str] | None = None
 
 
-def test_a_refusal_names_the_file_and_the_remedy() -> None:
-    text = shown(Forecast([REFUSES]))
-    assert "refuses    index/1x: the name is no number (index_folder)" in text
-    assert "remedy     move index/1x out of the store" in text
-    assert "clean exit, as asked for" in text
-    assert "log  " not in text
+CASES = {
+    "a start that loses data says where, why and what": Case(
+        Forecast([LOSES]),
+        """unclean exit, because the file abort is there
+        stops at   97 187 = segment 65536 + 31 651 (0x7ba3): BODYCRC does not match the body
+        log        end 217 698 becomes 97 187
+        deletes    segment 131072
+        31 queue offsets in 1 queue will be used again
+        1 group has offsets beyond the new maximum of 1 queue
+        billing, TopicA queue 0 (offset 51, maximum 20): skips up to 31 new messages
+        TopicA       145   119 633
+        144 of the 145 are intact on disk now""",
+        verdict=[ADVICE, "VERDICT    STARTS, LOSES DATA: 145 records"],
+    ),
+    "an empty start": Case(Forecast([EMPTY]), "144 of the 145 are intact on disk now; the broker begins without them"),
+    "segments that an empty start leaves aside are not safe": Case(
+        Forecast([ASIDE]), "goes over segment 0: do not start it", ("and left",)
+    ),
+    "a safe start has no table and no advice": Case(
+        Forecast([SAFE]), "ends at 217 698: no record is cut off", ("lost",), NOTHING_MORE
+    ),
+    "a refusal names the file and the remedy": Case(
+        Forecast([REFUSES]),
+        """refuses    index/1x: the name is no number (index_folder)
+        remedy     move index/1x out of the store
+        clean exit, as asked for""",
+        ("log  ",),
+    ),
+    "the best way stands below the remedy": Case(
+        Forecast([REFUSES], [BEST]),
+        "best       the same broker with abort brought to 100 bytes: loses nothing; starts without x",
+    ),
+    "releases that differ are all shown and the worst decides": Case(
+        Forecast([LOSES, SAFE]),
+        """broker     5.2.0 to 5.3.3: STARTS, LOSES DATA: 145 records
+        broker     5.5.0: STARTS, LOSES NOTHING MORE""",
+        verdict=[ADVICE, "VERDICT    STARTS, LOSES DATA with 5.2.0 to 5.3.3: 145 records"],
+    ),
+    "releases that differ in where the scan begins are one block": Case(
+        Forecast([OTHER_SCAN, SAFE]),
+        """scan       5.4.0: begins in segment 0
+                   5.5.0: begins in segment 196608""",
+        ("broker  ",),
+        NOTHING_MORE,
+    ),
+    "better ways have a line and others are named": Case(
+        Forecast([LOSES], WAYS),
+        """the same broker without the file abort  scan from segment 196608: loses nothing
+        broker 5.5.0                            scan from segment 196608: loses nothing
+        not better: older broker 4.0.0 to 5.0.0 (loses 254 records)""",
+    ),
+    "no way is better": Case(
+        Forecast([LOSES], [Alternative("broker 5.5.0", REFUSES)]), "no way is better: broker 5.5.0 (will not start)"
+    ),
+    "copies are named apart from what is lost": Case(
+        Forecast([replace(SAFE, losses=Losses(copies=47))]),
+        "copies     47 records behind the new end are copies of others: no message is lost by that",
+    ),
+    "what comes from the store is escaped": Case(Forecast([HOSTILE]), r"\x1b[31mred", ("\x1b",)),
+}
 
 
-def test_releases_that_differ_are_all_shown_and_the_worst_decides() -> None:
-    forecast = Forecast([LOSES, SAFE])
-    text = shown(forecast)
-    assert "broker     5.2.0 to 5.3.3: STARTS, LOSES DATA: 145 records" in text
-    assert "broker     5.5.0: STARTS, LOSES NOTHING MORE" in text
-    assert list(verdict_lines(forecast)) == [
-        "before any start: copy the store",
-        "VERDICT    STARTS, LOSES DATA with 5.2.0 to 5.3.3: 145 records",
-    ]
-
-
-def test_releases_that_differ_in_where_the_scan_begins_are_one_block() -> None:
-    other = replace(SAFE, era="5.4.0", scan_start=0)
-    text = shown(Forecast([other, SAFE]))
-    assert "broker  " not in text
-    assert "scan       5.4.0: begins in segment 0\n           5.5.0: begins in segment 196608" in text
-    assert text.count("log  ") == 1
-    assert list(verdict_lines(Forecast([other, SAFE]))) == ["VERDICT    STARTS, LOSES NOTHING MORE"]
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_a_screen_tells(case: Case) -> None:
+    text = shown(case.forecast)
+    assert [line.strip() for line in case.told.splitlines() if line.strip() not in text] == []
+    assert [word for word in case.not_told if word in text] == []
+    if case.verdict is not None:
+        assert list(verdict_lines(case.forecast)) == case.verdict
 
 
 def test_thousands_fold() -> None:
@@ -134,28 +174,6 @@ def test_a_topic_of_200_characters_pushes_nothing_off_the_screen() -> None:
         text_of(era_table(forecast))
 
 
-def test_what_comes_from_the_store_is_escaped() -> None:
-    losses = replace(LOSES.losses, by_topic={"\x1b[31mred": 1})
-    text = shown(Forecast([replace(LOSES, losses=losses, notes=["a\x1bb"])]))
-    assert "\x1b" not in text
-    assert r"\x1b[31mred" in text
-
-
-def test_better_ways_have_a_line_and_others_are_named() -> None:
-    other = replace(LOSES, release="5.0.0", era="4.0.0 to 5.0.0", losses=Losses(254))
-    ways = other_ways(LOSES, None, after(Told(SAFE, (other, SAFE))))
-    text = shown(Forecast([LOSES], ways))
-    assert "  the same broker without the file abort  scan from segment 196608: loses nothing" in text
-    assert "  broker 5.5.0                            scan from segment 196608: loses nothing" in text
-    assert "  not better: older broker 4.0.0 to 5.0.0 (loses 254 records)" in text
-    assert "  no way is better: broker 5.5.0 (will not start)" in shown(Forecast([LOSES], [way(REFUSES)]))
-
-
-def way(outcome: Outcome) -> Alternative:
-    """Return a way that is not better."""
-    return Alternative("broker 5.5.0", outcome)
-
-
 def test_all_versions_are_a_line_each() -> None:
     unknown = replace(REFUSES, era="4.0.0", verdict=Verdict.UNKNOWN, refusal=None, unknown="RocksDB " * 20)
     lines = text_of(era_table(Forecast([unknown, REFUSES, LOSES, SAFE]))).splitlines()
@@ -188,15 +206,6 @@ def test_a_walk_is_explained_with_inputs_and_source() -> None:
     assert "  cut        x\n             (A#b)" in text
 
 
-def test_the_best_way_stands_below_the_remedy() -> None:
-    best = Alternative(
-        "the same broker with abort brought to 100 bytes", SAFE, Remedy(costs=("starts without x",)), True
-    )
-    assert "best       the same broker with abort brought to 100 bytes: loses nothing; starts without x" in shown(
-        Forecast([REFUSES], [best])
-    )
-
-
 def test_a_step_that_two_releases_take_alike_is_told_once() -> None:
     scan, cut, other = (Decision(step, text, (), "A#b") for step, text in (("scan", "a"), ("cut", "b"), ("cut", "c")))
     outcomes = [
@@ -212,16 +221,3 @@ def test_a_step_that_two_releases_take_alike_is_told_once() -> None:
         "  as 5.3.1   scan",
         "  as 5.3.1   scan, cut",
     ]
-
-
-def test_copies_are_named_apart_from_what_is_lost() -> None:
-    text = shown(Forecast([replace(SAFE, losses=Losses(copies=47))]))
-    assert "copies     47 records behind the new end are copies of others: no message is lost by that" in text
-
-
-def test_segments_that_an_empty_start_leaves_aside_are_not_safe() -> None:
-    """As probe_puts of the case stray_ds-4.3.2-c: the first put lies at offset 0, in the segment that is there."""
-    empty = replace(SAFE, verdict=Verdict.EMPTY, ignored_files=["commitlog/.DS_Store", f"commitlog/{0:020}"])
-    text = shown(Forecast([empty]))
-    assert "goes over segment 0: do not start it" in text
-    assert "and left" not in text

@@ -6,41 +6,36 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqinspect.cli.labelled import WIDTH, Screen, columns, fold, pad
+from rmqinspect.cli.terminal import WIDTH, Screen, columns, fold, pad
 from rmqinspect.text import cell_width, clip
 
 SCREEN = Screen(indent=13)
 TEXTS = st.text(st.sampled_from("ab 1,;付款 ｶ é\u0301😀"), max_size=200)
 
 
-def test_a_row_is_a_label_and_folded_text() -> None:
-    assert list(SCREEN.rows("queues", "word " * 30)) == [
-        f"{'queues':13}{' '.join(['word'] * 17)}",
-        f"{'':13}{' '.join(['word'] * 13)}",
-    ]
+@pytest.mark.parametrize(
+    ("label", "text", "lines"),
+    [
+        ("queues", "", []),
+        ("queues", "word " * 30, [f"queues       {' '.join(['word'] * 17)}", f"{'':13}{' '.join(['word'] * 13)}"]),
+        ("a\x1b", "b\u202e", ["a\\x1b        b\\u202e"]),
+        ("付款", "text", ["付款         text"]),  # two cells a character
+        (
+            "lost",
+            "订单主题 " * 20,
+            [f"{label:13}{' '.join(['订单主题'] * words)}" for label, words in (("lost", 9), ("", 9), ("", 2))],
+        ),
+        ("ST-CHECKPOINT-LONG", "word " * 18, ["ST-CHECKPOINT-LONG" + " word" * 16, f"{'':13}word word"]),
+    ],
+)
+def test_a_row_is_a_label_and_folded_text(label: str, text: str, lines: list[str]) -> None:
+    assert list(SCREEN.rows(label, text)) == lines
+    assert all(cell_width(line) <= WIDTH for line in lines)
 
 
-def test_a_row_without_a_text_has_no_line() -> None:
-    assert list(SCREEN.rows("queues", "")) == []
-
-
-def test_a_cjk_label_fills_its_column_by_cells() -> None:
-    (line,) = SCREEN.rows("付款", "text")
-    assert line == "付款" + " " * 9 + "text"
+def test_a_line_stays_one_and_a_padded_text_counts_cells() -> None:
+    assert SCREEN.line("next", "c\n") == "next         c\\n"
     assert pad("付款", 6) == "付款  "
-
-
-def test_a_label_wider_than_its_column_is_followed_by_a_space() -> None:
-    first, second = SCREEN.rows("ST-CHECKPOINT-LONG", "word " * 20)
-    assert first.startswith("ST-CHECKPOINT-LONG word")
-    assert second.startswith(" " * 13 + "word")
-    assert cell_width(first) <= WIDTH
-
-
-def test_cjk_words_fold_by_cells() -> None:
-    lines = list(SCREEN.rows("lost", "订单主题 " * 20))
-    assert [cell_width(line) for line in lines] == [93, 93, 30]
-    assert max(map(cell_width, lines)) <= WIDTH
 
 
 def test_a_number_with_grouped_digits_stays_in_one_line() -> None:
@@ -55,11 +50,6 @@ def test_phrases_stay_together_where_that_leaves_no_short_line() -> None:
 @pytest.mark.parametrize(("cut", "lines"), [(False, ["a", "bcdefghij", "k"]), (True, ["a", "bcdef", "ghij", "k"])])
 def test_a_long_word_stays_whole_unless_it_may_be_cut(cut: bool, lines: list[str]) -> None:
     assert fold("a bcdefghij k", 5, cut=cut)[:2] == lines[:2]
-
-
-def test_hostile_characters_are_escaped() -> None:
-    assert list(SCREEN.rows("a\x1b", "b\u202e")) == ["a\\x1b        b\\u202e"]
-    assert SCREEN.line("next", "c\n") == "next         c\\n"
 
 
 @given(TEXTS, st.integers(4, 40), st.booleans(), st.booleans())

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from docs.build.findings_page import page
-from rmqinspect.cli import VERBS, main
-from rmqinspect.cli.status import ExitStatus
+from rmqinspect.cli import VERBS, ExitStatus, main
 from rmqinspect.codec.layout import place_of
 from rmqinspect.commitlog.gaps import Gap
 from rmqinspect.explain.log_lines import HARMLESS, LOG_LINES

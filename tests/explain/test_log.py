@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmqinspect.cli.status import ExitStatus
+from rmqinspect.cli import ExitStatus
 from rmqinspect.explain.log import Log, read_log
 from rmqinspect.explain.log_lines import LOG_LINES, SERIOUS
 from rmqinspect.explain.starts import TELLS, Start, details, headline

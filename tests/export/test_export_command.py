@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rmqinspect.cli import main
-from rmqinspect.cli.status import ExitStatus
+from rmqinspect.cli import ExitStatus, main
 from rmqinspect.export.job import Engine
 from rmqinspect.export.part import ExportSpec, Part, PartRead, write_part
 from tests.support import oracle
@@ -263,7 +262,7 @@ def test_progress_has_bytes_rows_and_rate(run: Run, monkeypatch: pytest.MonkeyPa
         clock[0] += 6
         return clock[0]
 
-    monkeypatch.setattr("rmqinspect.cli.progress.time.monotonic", tick)
+    monkeypatch.setattr("rmqinspect.cli.terminal.time.monotonic", tick)
     _, _, err = run(FLIPPED, "--file-size", "32K", "--progress")
     lines = [line for line in err.splitlines() if "ETA" in line]
     assert lines

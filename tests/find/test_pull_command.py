@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rmqinspect.cli.status import ExitStatus
+from rmqinspect.cli import ExitStatus
 from rmqinspect.codec.java import java_string_hash
 from tests.support import oracle
 from tests.support.command import Run, runner

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqinspect.output import View, large_values, rows, writer_of
+from rmqinspect.output import View, rows, writer_of
 from rmqinspect.tables import messages
 from rmqinspect.tables import record_columns as bodies
 from rmqinspect.tables.log import messages_in
@@ -68,7 +68,7 @@ def test_pieces_of_a_large_body_give_the_same_text(
     whole = written(name, tmp_path)
     monkeypatch.setattr(rows, "LARGE", 0)
     monkeypatch.setattr(rows, "_SLICE_SIZE", 1)
-    monkeypatch.setattr(large_values, "_PIECE", size)
+    monkeypatch.setattr(rows, "_PIECE", size)
     assert b"".join(written(name, tmp_path)) == b"".join(whole)
 
 
@@ -77,7 +77,7 @@ def test_no_write_is_much_larger_than_a_piece(name: str, tmp_path: Path, monkeyp
     monkeypatch.setattr(f"{__name__}.BODIES", [bytes(30_000), b"x" * 30_000])
     monkeypatch.setattr(rows, "LARGE", 1000)
     monkeypatch.setattr(rows, "_SLICE_SIZE", 1000)
-    monkeypatch.setattr(large_values, "_PIECE", 300)
+    monkeypatch.setattr(rows, "_PIECE", 300)
     assert max(map(len, written(name, tmp_path))) <= 6 * 300
 
 

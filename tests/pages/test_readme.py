@@ -7,8 +7,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from rmqinspect.cli import VERBS, main
-from rmqinspect.cli.status import MEANINGS, ExitStatus
+from rmqinspect.cli import MEANINGS, VERBS, ExitStatus, main
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -30,8 +30,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from construct import ConstructError
 
-from rmqinspect.cli import main
-from rmqinspect.cli.status import ExitStatus
+from rmqinspect.cli import ExitStatus, main
 from rmqinspect.codec.kernels import compile_mode
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.schemas import checkpoint, consumequeue, dledger, index, message, timer

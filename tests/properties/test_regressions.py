@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqinspect.cli import main
-from rmqinspect.cli.status import ExitStatus
+from rmqinspect.cli import ExitStatus, main
 from rmqinspect.commitlog.gaps import find_holes
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Segment

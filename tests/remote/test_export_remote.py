@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rmqinspect.cli.status import ExitStatus
+from rmqinspect.cli import ExitStatus
 from rmqinspect.system.output_folder import Folder, open_folder
 from rmqinspect.system.uri import join
 from tests.support import oracle

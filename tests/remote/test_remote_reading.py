@@ -16,8 +16,7 @@ from urllib.request import Request, urlopen
 import pytest
 from pyarrow import fs
 
-from rmqinspect.cli import main
-from rmqinspect.cli.status import ExitStatus
+from rmqinspect.cli import ExitStatus, main
 from rmqinspect.errors import NotAStore, Unreachable, Unreadable
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.reader import RemoteReader

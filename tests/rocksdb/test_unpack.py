@@ -14,8 +14,7 @@ import pyarrow as pa
 import pytest
 
 import rmqinspect.rocksdb.unpack
-from rmqinspect.cli import main
-from rmqinspect.cli.status import ExitStatus
+from rmqinspect.cli import ExitStatus, main
 from rmqinspect.errors import NotInstalled, Refused
 from rmqinspect.rocksdb.databases import databases
 from rmqinspect.rocksdb.unpack import INSTALL, Unpacking, still_unpacked, unpacked

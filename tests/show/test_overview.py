@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqinspect.cli import main
-from rmqinspect.cli.status import ExitStatus
+from rmqinspect.cli import ExitStatus, main
 from tests.support import oracle
 from tests.support.locks import HOLD, other_process
 from tests.support.samples import sample

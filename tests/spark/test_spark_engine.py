@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from rmqinspect.cli import main
-from rmqinspect.cli.status import ExitStatus
+from rmqinspect.cli import ExitStatus, main
 from rmqinspect.errors import Refused
 from rmqinspect.export.job import ExportResult, local_engine, run_export
 from rmqinspect.export.part import ExportSpec, LogPartRead, write_part

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqinspect.cli import main
-from rmqinspect.cli.status import ExitStatus
+from rmqinspect.cli import ExitStatus, main
 from rmqinspect.errors import BadOption, NotAStore, Unreadable
 from rmqinspect.store.discover import odd_settings, open_store, read_settings
 from tests.support import oracle

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqinspect.cli import main
-from rmqinspect.cli.status import ExitStatus
+from rmqinspect.cli import ExitStatus, main
 from rmqinspect.store.file_type import file_type
 from rmqinspect.store.model import StoreFile
 from rmqinspect.store.reader import FileReader

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqinspect.cli.status import ExitStatus
+from rmqinspect.cli import ExitStatus
 from rmqinspect.errors import Unreadable
 from rmqinspect.store.model import StoreFile
 from rmqinspect.store.reader import FileReader, open_file

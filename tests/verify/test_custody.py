@@ -17,7 +17,7 @@ import pytest
 
 import rmqinspect.cli.verify as command
 import rmqinspect.verify.run
-from rmqinspect.cli.progress import LONG_READ, Progress
+from rmqinspect.cli.terminal import LONG_READ, Progress
 from rmqinspect.document import page_rows
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas.message import SysFlag
@@ -655,7 +655,7 @@ def test_ctrl_c_after_the_quick_part_keeps_what_it_found(
 
 
 def test_a_broker_that_runs_is_told_first(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "lock_holder", lambda store: 4711)
+    monkeypatch.setattr("rmqinspect.store.lock.lock_holder", lambda store: 4711)
     first = run(HEALTHY)[2].splitlines()[0]
     running = "a broker runs on this store (pid 4711 holds the lock): the files may change while they are read"
     assert first == running
@@ -665,7 +665,7 @@ def test_a_long_read_tells_its_rate_once_where_no_terminal_shows_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = [0.0]
-    monkeypatch.setattr("rmqinspect.cli.progress.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("rmqinspect.cli.terminal.time.monotonic", lambda: clock[0])
     line = "20 %  800.0 MB  80.0 MB/s  ETA 40 s"
     for total, forced, quiet, lines in (
         (4_000_000_000, None, False, [line]),
