@@ -11,7 +11,7 @@ from rmqinspect.cli.parameters import argument, option, takes
 from rmqinspect.cli.selection import SelectionOptions, UnconsumedOptions, read_selection, with_offsets
 from rmqinspect.cli.table_rows import MessageOptions, RowsOptions, print_rows
 from rmqinspect.errors import NotAStore
-from rmqinspect.store.without_rows import words_of_file, words_of_kind
+from rmqinspect.store.file_type import words_of_file, words_of_kind
 from rmqinspect.system.uri import shown
 from rmqinspect.text import count, escape
 

@@ -28,15 +28,15 @@ from rmqinspect.cli.parameters import argument, option, takes
 from rmqinspect.cli.progress import LONG_READ, Progress, interrupt_no_more, interrupted_once, running_broker
 from rmqinspect.cli.status import ExitStatus, exit_status
 from rmqinspect.commands import SHOW, fill_command
-from rmqinspect.config.checkpoint import read_checkpoint
+from rmqinspect.config.json_files import read_checkpoint
 from rmqinspect.diff.log_diff import LogDiff
 from rmqinspect.diff.result import SIDES, Difference, DiffResult, diff_document, not_compared, redact_result
 from rmqinspect.diff.stores import compare_stores
 from rmqinspect.errors import Unreadable
 from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.store.discover import open_store
-from rmqinspect.store.lock import lock_holder
 from rmqinspect.store.model import Store
+from rmqinspect.store.reader import lock_holder
 from rmqinspect.system.uri import shown
 from rmqinspect.tables.groups import GROUPS
 from rmqinspect.text import count, describe_offset, describe_size, escape_json, group_digits

@@ -311,7 +311,7 @@ class ExportRun:
     def _announce(self) -> None:
         """Print what will be done, and refuse what cannot be, before Spark takes its seconds to start."""
         from rmqinspect.export.plan import estimate_size
-        from rmqinspect.store.lock import lock_holder
+        from rmqinspect.store.reader import lock_holder
         from rmqinspect.tables.sources import scans_log
 
         remark = self.progress.remark

@@ -121,7 +121,7 @@ def command(arguments: ForecastArguments) -> int:
       rmqinspect forecast STORE --script -o start.sh
       rmqinspect forecast STORE -q && systemctl start rocketmq
     """
-    from rmqinspect.rocksdb.entries import UNITS_NEEDED
+    from rmqinspect.rocksdb.databases import UNITS_NEEDED
     from rmqinspect.rocksdb.unpack import unpacked
     from rmqinspect.store.discover import open_store
 
@@ -158,7 +158,7 @@ def _status(forecast: "Forecast") -> ExitStatus:
 def _forecast(store: "Store", arguments: ForecastArguments) -> "Forecast":
     from rmqinspect.forecast.evidence import of_parts
     from rmqinspect.forecast.versions import ForecastRequest, forecast
-    from rmqinspect.store.lock import lock_holder
+    from rmqinspect.store.reader import lock_holder
 
     if (parts := of_parts(store)) is not None:
         return parts

@@ -14,7 +14,7 @@ from types import FrameType, TracebackType
 from typing import NoReturn, Self, TextIO
 
 from rmqinspect.cli.labelled import fold
-from rmqinspect.system.throttle import read_bound
+from rmqinspect.system.workers import read_bound
 from rmqinspect.text import cut_cells, describe_duration, describe_size, escape
 
 LONG_READ = 1 << 30

@@ -136,7 +136,7 @@ class Session:
 
     def merged_gaps(self) -> list[tuple[int, int]]:
         """Return the ranges of all logs that lost their records, each once."""
-        from rmqinspect.codec.ranges import merge
+        from rmqinspect.codec.arrays import merge
 
         return [gap for found in self.gaps.values() for gap in merge(found)]
 

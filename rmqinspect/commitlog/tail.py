@@ -25,10 +25,9 @@ import numpy as np
 
 from rmqinspect.commitlog.columns import NO_CRC
 from rmqinspect.commitlog.find_record import RecordFinder, Unread
-from rmqinspect.commitlog.gaps import Gap
+from rmqinspect.commitlog.gaps import Gap, Split
 from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.scan import LOOK_BACK, RecordRun, scan_split
-from rmqinspect.commitlog.splits import Split
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag

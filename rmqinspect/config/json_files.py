@@ -1,4 +1,4 @@
-"""The JSON files of `config/` and their backup copies.
+"""The JSON files of `config/` and their backup copies; the values of the checkpoint file.
 
 A broker rewrites each file every few seconds and keeps the previous version as a copy. A store with
 its configuration in RocksDB has none of them.
@@ -17,8 +17,12 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
 from typing import Any
 
+import numpy as np
+
 from rmqinspect.codec.fastjson import MAX_PROBLEMS, NotJson, parse_json
+from rmqinspect.codec.layout import dtype_of
 from rmqinspect.errors import RmqinspectError, Unreadable
+from rmqinspect.schemas.checkpoint import Checkpoint
 from rmqinspect.store.model import MAX_CONFIG_SIZE, Store, StoreFile
 from rmqinspect.store.reader import modified_at, open_file
 from rmqinspect.system import filesystem, uri
@@ -334,3 +338,22 @@ def _folders(path: str) -> set[str]:
         return {entry.name for entry in entries if entry.is_dir(follow_symlinks=False)}
     except OSError:
         return set()
+
+
+def read_checkpoint(store: Store, *, mapped: bool = False) -> dict[str, int]:
+    """Return the stored values by field, in file order; empty without a checkpoint file.
+
+    A truncated file yields its complete fields; `mapped` gives all of them as a broker reads them, which first extends
+    the file with zeros. Fields newer than the broker's version are 0.
+
+    :raises Unreadable: the file cannot be read.
+    """
+    if store.checkpoint is None:
+        return {}
+    layout = dtype_of(Checkpoint)
+    with open_file(store.checkpoint) as reader:
+        raw = reader.read(0, layout.itemsize)
+    values = np.frombuffer(raw.ljust(layout.itemsize, b"\0"), layout)[0]
+    names = layout.names or ()
+    whole = len(names) if mapped else len(raw) // (layout.itemsize // len(names))  # all fields are of one size
+    return {name: int(values[name]) for name in names[:whole]}

@@ -7,7 +7,7 @@ Why a whole record has not the checksum that it stores: flipped bits, lost pages
 
 The chain of lengths is sound, so only the body (BODYCRC) or any byte (`__CRC32#`) is in question. A CRC
 is linear: how one bit changes it depends only on how many bytes follow, so the one bit that explains a
-difference is computed, not searched for (`codec.hashes.find_flipped_bits`).
+difference is computed, not searched for (`codec.java.find_flipped_bits`).
 
 `position` is the place of a record's first byte in its file; where it is None, bytes are named by their
 place in the record, and nothing is said of pages.

@@ -22,8 +22,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from rmqinspect.codec.arrays import Ints, Units
-from rmqinspect.codec.ranges import Span, merge
+from rmqinspect.codec.arrays import Ints, Span, Units, merge
 from rmqinspect.errors import Unreadable
 from rmqinspect.index.geometry import (
     DEFAULT_GEOMETRY,

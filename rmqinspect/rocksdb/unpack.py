@@ -31,8 +31,7 @@ from typing import Any
 
 from rmqinspect.consumequeue.bounds import last_places
 from rmqinspect.errors import NotInstalled, Unreadable
-from rmqinspect.rocksdb.databases import ENTRIES, QUEUES, Database, used_databases
-from rmqinspect.rocksdb.job import INDEX, PROCESS_OUTPUT, Job
+from rmqinspect.rocksdb.databases import ENTRIES, INDEX, PROCESS_OUTPUT, QUEUES, Database, Job, used_databases
 from rmqinspect.schemas.consumequeue import QueueUnit
 from rmqinspect.store.model import NotedEnds, Oddity, QueueFile, Store, StoreFile
 from rmqinspect.store.reader import open_file, refuse_inside

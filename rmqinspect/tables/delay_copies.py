@@ -20,9 +20,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqinspect.codec.arrays import Bools, Ints
+from rmqinspect.codec.arrays import Bools, Ints, Keyed
 from rmqinspect.codec.byte_ranges import hash_of, hash_texts, mixed
-from rmqinspect.codec.joins import Keyed
 from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.scan import RecordRun
 from rmqinspect.store.model import Store

@@ -23,7 +23,7 @@ from rmqinspect.commitlog.tail import Sample, find_log_end
 from rmqinspect.config.json_files import integer, key_number, read_delay_offsets
 from rmqinspect.consumequeue.units import messages_in, read_ext_tags
 from rmqinspect.errors import Unreadable
-from rmqinspect.rocksdb.entries import TimerCheckpoints, read_timer_checkpoints, timer_units_file
+from rmqinspect.rocksdb.databases import TimerCheckpoints, read_timer_checkpoints, timer_units_file
 from rmqinspect.schemas.consumequeue import EXT_ADDRESS_MAX
 from rmqinspect.schemas.timer import DEFAULT_PRECISION, TimerUnit
 from rmqinspect.store.model import QueueFile, Store
@@ -31,8 +31,17 @@ from rmqinspect.store.reader import open_file
 from rmqinspect.tables.pointers import stored_slots
 from rmqinspect.tables.record_columns import CHUNK_ROWS
 from rmqinspect.tables.table import Request
-from rmqinspect.timer.log import TimerLog, no_timercheck, read_rows, read_timercheck, timer_log_files
-from rmqinspect.timer.wheel import PendingUnits, WheelReach, find_precision, read_pending
+from rmqinspect.timer.log import (
+    PendingUnits,
+    TimerLog,
+    WheelReach,
+    find_precision,
+    no_timercheck,
+    read_pending,
+    read_rows,
+    read_timercheck,
+    timer_log_files,
+)
 from rmqinspect.times import END_MILLI
 
 

@@ -29,14 +29,11 @@ from rmqinspect.broker.transactions import (
     Transactions,
     judge,
 )
-from rmqinspect.codec.arrays import Ints
+from rmqinspect.codec.arrays import ABSENT, Ints, find, merge, take
 from rmqinspect.codec.byte_ranges import take_ranges
-from rmqinspect.codec.joins import ABSENT, find, take
-from rmqinspect.codec.ranges import merge
 from rmqinspect.commitlog.records import Records
 from rmqinspect.config.json_files import read_consumer_offsets
-from rmqinspect.rocksdb.databases import ENTRIES, databases
-from rmqinspect.rocksdb.entries import entries_file, last_half, read_entries
+from rmqinspect.rocksdb.databases import ENTRIES, databases, entries_file, last_half, read_entries
 from rmqinspect.store.model import Store
 from rmqinspect.tables.config import report_problems
 from rmqinspect.tables.read_log import fold_log

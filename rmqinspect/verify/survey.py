@@ -22,11 +22,10 @@ from typing import NamedTuple
 import numpy as np
 
 from rmqinspect.codec.arrays import Ints
-from rmqinspect.commitlog.splits import Split
+from rmqinspect.commitlog.gaps import Split
 from rmqinspect.consumequeue.bounds import queue_files_of
 from rmqinspect.index.geometry import IndexFile
-from rmqinspect.rocksdb.databases import QUEUES, unread_databases
-from rmqinspect.rocksdb.entries import timer_units_file
+from rmqinspect.rocksdb.databases import QUEUES, timer_units_file, unread_databases
 from rmqinspect.schemas.consumequeue import QueueUnit
 from rmqinspect.store.model import QueueFile, Store, StoreFile
 from rmqinspect.system.workers import run_ordered

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqinspect.codec.arrays import Ints
-from rmqinspect.codec.joins import ABSENT, Groups, Keyed, find, find_range, first_rule, take
+from rmqinspect.codec.arrays import ABSENT, Groups, Ints, Keyed, find, find_range, first_rule, take
 
 SMALL = st.integers(0, 5)
 KEYS = st.lists(SMALL, max_size=20)

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rmqinspect.codec.byte_ranges import Key, Numbering
 from rmqinspect.codec.kernels import compile_mode
-from rmqinspect.codec.numbering import Key, Numbering
 
 INTEGERS = st.sampled_from((0, 1, -1, 1 << 40, (1 << 63) - 1, -(1 << 63)))
 KEYS = st.lists(st.tuples(st.binary(max_size=9) | st.sampled_from((b"x" * 40_000, b"a" * 8)), INTEGERS), max_size=40)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqinspect.codec.ranges import Span, intersect, merge, uncovered
+from rmqinspect.codec.arrays import Span, intersect, merge, uncovered
 
 SPANS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=8)
 

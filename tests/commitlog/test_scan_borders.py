@@ -10,8 +10,8 @@ import rmqinspect.commitlog.scan
 import rmqinspect.tables.record_columns
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.commitlog.find_record import Unread
+from rmqinspect.commitlog.gaps import Split, plan_splits
 from rmqinspect.commitlog.scan import scan_split
-from rmqinspect.commitlog.splits import Split, plan_splits
 from rmqinspect.schemas.messageid import GrpcClientId
 from rmqinspect.store.model import Segment
 from rmqinspect.tables.table import Request

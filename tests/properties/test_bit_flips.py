@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import rmqinspect.verify.run
-from rmqinspect.commitlog.splits import Split
+from rmqinspect.commitlog.gaps import Split
 from rmqinspect.schemas import message
 from rmqinspect.store.discover import open_store
 from rmqinspect.verify.commitlog.split import CheckLimits, SplitResult, check_split

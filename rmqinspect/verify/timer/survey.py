@@ -21,21 +21,27 @@ import numpy as np
 from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.codec.layout import Container, dtype_of
 from rmqinspect.errors import Unreadable
-from rmqinspect.rocksdb.entries import timer_units_file
+from rmqinspect.rocksdb.databases import timer_units_file
 from rmqinspect.schemas.timer import DEFAULT_PRECISION, WHEEL_SLOTS, TimerUnit
 from rmqinspect.store.model import Store, StoreFile
 from rmqinspect.store.reader import open_file
 from rmqinspect.tables.capped_list import CappedList
 from rmqinspect.timer.log import (
+    NO_POSITION,
+    SLOT_SIZE,
+    WHEEL_SIZE,
+    Slots,
     TimerLog,
     TimerLogFile,
     due_times,
+    find_precision,
     no_timercheck,
     read_rows,
+    read_slots,
     read_timercheck,
     timer_log_files,
+    wheel_files,
 )
-from rmqinspect.timer.wheel import NO_POSITION, SLOT_SIZE, WHEEL_SIZE, Slots, find_precision, read_slots, wheel_files
 from rmqinspect.verify.findings import Finding, capped_findings, unread_finding
 from rmqinspect.verify.pointers import Run, append_run, cut_runs
 from rmqinspect.verify.timer.chains import LogCheck, check_lengths
