@@ -18,8 +18,6 @@ import zlib
 from rmqinspect.codec.kernels import Bytes, inlined
 from rmqinspect.schemas.message import CRC_MASK
 
-_CRC_POLYNOMIAL = 0xEDB88320  # CRC-32 as in zlib, least significant bit first
-
 
 def java_string_hash(text: str) -> int:
     """Return Java's `String.hashCode()`: signed, 32 bits, over UTF-16 code units."""
@@ -92,17 +90,24 @@ def find_flipped_bits(size: int, stored: int, computed: int) -> list[tuple[int, 
     return sorted(set(found))
 
 
-def _crc_table() -> list[int]:
-    table = []
-    for value in range(256):
-        for _ in range(8):
-            value = value >> 1 ^ (_CRC_POLYNOMIAL if value & 1 else 0)
-        table.append(value)
-    return table
+def find_changed_bytes(size: int, stored: int, computed: int) -> list[tuple[int, int]]:
+    """Return every (byte, change) of `size` bytes that turns one masked CRC-32 into the other.
+
+    The byte XOR the change is what it was. Chance gives an answer in one of 2**31 / 255 / size cases.
+    """
+    difference = (stored ^ computed) & CRC_MASK
+    found = []
+    for change in (difference, difference | ~CRC_MASK & 0xFFFFFFFF) if difference else ():
+        for at in reversed(range(size)):
+            if change in _CRC_VALUES:
+                found.append((at, _CRC_VALUES[change]))
+            change = _step_back(change, 1)  # one byte less follows
+    return sorted(found)
 
 
-_CRC_TABLE = _crc_table()
-# The top bytes of the table's entries are unique, so a CRC step can be reversed.
+# What a change of the last byte does to a CRC. The top bytes are unique, so a step can be reversed.
+_CRC_TABLE = [zlib.crc32(bytes([value])) ^ zlib.crc32(b"\0") for value in range(256)]
+_CRC_VALUES = {entry: value for value, entry in enumerate(_CRC_TABLE)}
 _CRC_INDEX = {entry >> 24: index for index, entry in enumerate(_CRC_TABLE)}
 
 

@@ -20,7 +20,7 @@ from itertools import islice
 import numpy as np
 
 from rmqinspect.codec.arrays import Ints
-from rmqinspect.codec.java import find_flipped_bits, masked_crc32
+from rmqinspect.codec.java import find_changed_bytes, find_flipped_bits, masked_crc32
 from rmqinspect.codec.layout import place_of, span_of, walk_fields
 from rmqinspect.codec.record_proof import Head, find_magics, read_head
 from rmqinspect.commitlog.columns import SLACK
@@ -28,7 +28,6 @@ from rmqinspect.damage.patterns import (
     PAGE,
     SECTOR,
     byte_words,
-    find_changed_bytes,
     flip_words,
     long_runs,
     one_flip,
