@@ -214,13 +214,9 @@ _FORMS: tuple[tuple[Any, Callable[..., MessageId]], ...] = (
 
 
 def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
-    shown: dict[str, Callable[[bytes], str]] = {"address": address_text, "mac": _mac_text}
+    shown: dict[str, Callable[[bytes], str]] = {"address": address_text, "mac": lambda raw: raw.hex(":")}
     return {
         name: shown[name](value) if name in shown else value
         for name, value in fields.items()
         if not name.startswith("_")  # construct's own
     }
-
-
-def _mac_text(raw: bytes) -> str:
-    return raw.hex(":")

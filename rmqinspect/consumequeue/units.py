@@ -1,14 +1,8 @@
-"""The units of consume queues.
+"""The units of consume queues: read window by window, by queue offset, or around one; what is a filler.
+
+A batch unit begins with the fields of a queue unit, so kernels find those of both at the same places.
 
 Source: ConsumeQueue, BatchConsumeQueue; RocketMQ 4.0.0 to 5.5.0.
-
-Where kernels find the fields of queue units.
-
-A batch unit begins with the fields of a queue unit. Source: ConsumeQueue, BatchConsumeQueue.
-
-The message units of a queue around some queue offsets, read without the rest of the queue.
-
-How long the files of consume queues are: nothing in a store says it, so most of them do.
 """
 
 from bisect import bisect_right
@@ -116,10 +110,6 @@ def unit_numbers(file: QueueFile, row: int, units: Units) -> tuple[Units, Units]
     return np.arange(first, first + len(units), dtype=np.int64), np.ones(len(units), np.int32)
 
 
-def _behind(queue_offset: np.int64, message_count: np.int32) -> int:
-    return min(int(queue_offset) + int(message_count), _LAST_OFFSET)
-
-
 def read_ext_tags(files: Sequence[QueueFile], tags: Units, found: Units, known: Units) -> None:
     """Look up the ext units whose addresses are in `tags`: tags codes go into `found`, successes into `known`.
 
@@ -200,7 +190,7 @@ class QueueRows:
         """Return (queue offset, queue offset behind) of the one unit at `row`."""
         which = self.file_of(row)
         offsets, counts = unit_numbers(self.files[which], row - self.starts[which], unit)
-        return int(offsets[0]), _behind(offsets[0], counts[0])
+        return int(offsets[0]), min(int(offsets[0]) + int(counts[0]), _LAST_OFFSET)
 
     def unit(self, row: int) -> Units:
         """Return the unit at `row`, shape (1,)."""
@@ -214,33 +204,25 @@ def find_unit(files: Sequence[QueueFile], queue_offset: int) -> tuple[int, int] 
 
     :raises Unreadable: the system reports an I/O error.
     """
-    found = find_unit_with_tags(files, queue_offset)
+    found = find_units(files, (queue_offset,))[0]
     return None if found is None else found[:2]
 
 
-def find_unit_with_tags(files: Sequence[QueueFile], queue_offset: int) -> tuple[int, int, int] | None:
-    """Return (physical offset, record size, tags code) of a message unit as `find_unit` does.
-
-    :raises Unreadable: the system reports an I/O error.
-    """
-    return find_units(files, (queue_offset,))[0]
-
-
 def find_units(files: Sequence[QueueFile], queue_offsets: Sequence[int]) -> list[tuple[int, int, int] | None]:
-    """Return for each queue offset what `find_unit_with_tags` does; each file is opened once.
+    """Return (physical offset, record size, tags code) of the units that `find_unit` finds; each file is opened once.
 
     :raises Unreadable: the system reports an I/O error.
     """
     search = _row_in_batch_queue if files[0].kind == "batch_queue" else _row_in_queue
+    found: list[tuple[int, int, int] | None] = []
     with QueueRows(files) as rows:
-        return [_unit_at(rows, search(rows, queue_offset)) for queue_offset in queue_offsets]
-
-
-def _unit_at(rows: QueueRows, row: int | None) -> tuple[int, int, int] | None:
-    unit = None if row is None else rows.unit(row)
-    if unit is None or not message_mask(unit)[0]:
-        return None
-    return int(unit["physical_offset"][0]), int(unit["size"][0]), int(unit["tags_code"][0])
+        for row in (search(rows, queue_offset) for queue_offset in queue_offsets):
+            unit = None if row is None else rows.unit(row)
+            if unit is None or not message_mask(unit)[0]:
+                found.append(None)
+            else:
+                found.append((int(unit["physical_offset"][0]), int(unit["size"][0]), int(unit["tags_code"][0])))
+    return found
 
 
 def _row_in_queue(rows: QueueRows, queue_offset: int) -> int | None:
@@ -330,7 +312,10 @@ def _between(file: QueueFile, low: int, high: int) -> Iterator[tuple[Ints, Units
 
 
 def usual_sizes(store: Store) -> dict[str, int]:
-    """Return the length of most queue files, by kind; of equally frequent ones the greatest."""
+    """Return the length of most queue files, by kind; of equally frequent ones the greatest.
+
+    Nothing in a store says how long they are, so most of them do.
+    """
     lengths: dict[str, Counter[int]] = {}
     for file in store.queue_files:
         if file.noted is None and file.size:

@@ -25,7 +25,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain, islice
 from typing import Any, TextIO, cast
 
@@ -398,10 +398,5 @@ READERS: dict[str, Callable[[_Families, Job, TextIO], None]] = {
 }
 
 
-def _arguments(given: Sequence[str]) -> str:
-    (jobs,) = given
-    return jobs
-
-
 if __name__ == "__main__":
-    main(_arguments(sys.argv[1:]))
+    main(*sys.argv[1:])
