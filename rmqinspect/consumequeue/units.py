@@ -204,12 +204,22 @@ def find_unit(files: Sequence[QueueFile], queue_offset: int) -> tuple[int, int] 
 
     :raises Unreadable: the system reports an I/O error.
     """
-    found = find_units(files, (queue_offset,))[0]
+    found = find_unit_with_tags(files, queue_offset)
     return None if found is None else found[:2]
 
 
+def find_unit_with_tags(files: Sequence[QueueFile], queue_offset: int) -> tuple[int, int, int] | None:
+    """Return (physical offset, record size, tags code) of a message unit as `find_unit` does.
+
+    :raises Unreadable: the system reports an I/O error.
+    """
+    return find_units(files, (queue_offset,))[0]
+
+
 def find_units(files: Sequence[QueueFile], queue_offsets: Sequence[int]) -> list[tuple[int, int, int] | None]:
-    """Return (physical offset, record size, tags code) of the units that `find_unit` finds; each file is opened once.
+    """Return (physical offset, record size, tags code) of the units at queue offsets, as `find_unit` does.
+
+    Each file is opened once.
 
     :raises Unreadable: the system reports an I/O error.
     """
