@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from rmqinspect.broker.dispatch import Dispatched, Dispatcher
 from rmqinspect.codec.layout import dtype_of
+from rmqinspect.commitlog.gaps import plan_splits
 from rmqinspect.commitlog.queue_offsets import QueueOffsets
 from rmqinspect.commitlog.scan import RecordRun, scan_split
-from rmqinspect.commitlog.splits import plan_splits
 from rmqinspect.index.geometry import Geometry
 from rmqinspect.schemas.consumequeue import QueueUnit
 from rmqinspect.schemas.index import DEFAULT_ENTRIES, DEFAULT_SLOTS, IndexEntry, IndexHeader, IndexSlot

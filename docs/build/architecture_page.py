@@ -30,7 +30,7 @@ _REST = """\
 bytes on disk
   |  store/reader.py            the only module that opens evidence: ranges of a file, limited by --read-rate
   v
-split                           a byte range of one segment: the unit of parallel work (commitlog/splits.py)
+split                           a byte range of one segment: the unit of parallel work (commitlog/gaps.py)
   |  commitlog/scan.py          walks the chain of records window by window; after damage, find_record.py finds the
   v                             next record whose lengths, offset and CRC agree
 RecordRun and Gap               columns of many records (numpy); every other byte lies in exactly one gap
@@ -58,8 +58,8 @@ window, which find each field at a place computed from it. Tests read the same b
 | the record at an offset: head, fields, bytes | `commitlog/record_reader.py` |
 | who reads a unit; what is a filler | `consumequeue/units.py` |
 | who decides the minimum and maximum of a queue | `consumequeue/bounds.py`; at a start: `forecast/queue.py` |
-| rows by key, first and next; the first rule that holds | `codec/joins.py` |
-| ranges: merged, intersected, left over | `codec/ranges.py` |
+| rows by key, first and next; the first rule that holds | `codec/arrays.py` |
+| ranges: merged, intersected, left over | `codec/arrays.py` |
 | the walk over the log for rows and sums | `tables/read_log.py` |
 | filters of messages | `tables/filters.py` |
 | what differs by release | `broker/start_rules.py`, `broker/eras.py` |

@@ -18,8 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rmqinspect.broker.start_rules import DELAY_RULES, values_of
-from rmqinspect.codec.arrays import Bools, Ints
-from rmqinspect.codec.joins import first_rule
+from rmqinspect.codec.arrays import Bools, Ints, first_rule
 
 
 class Facts(NamedTuple):

@@ -25,8 +25,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from rmqinspect.codec.arrays import Bools, Ints
-from rmqinspect.codec.joins import ABSENT, Groups, Indexes, Keyed, find, first_rule
+from rmqinspect.codec.arrays import ABSENT, Bools, Groups, Indexes, Ints, Keyed, find, first_rule
 
 # TransactionalMessageUtil, MixAll.CID_SYS_RMQ_TRANS: the group whose consumer offset says how far the check has come.
 CHECK_GROUP = "CID_RMQ_SYS_TRANS"

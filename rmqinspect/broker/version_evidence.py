@@ -18,7 +18,7 @@ import numpy as np
 from rmqinspect.codec.java import ID_MARK, TAG_MARK, index_hash, index_key
 from rmqinspect.codec.layout import dtype_of, parse
 from rmqinspect.commitlog.tail import Sample
-from rmqinspect.config.checkpoint import read_checkpoint
+from rmqinspect.config.json_files import read_checkpoint
 from rmqinspect.errors import Unreadable
 from rmqinspect.index.geometry import DEFAULT_GEOMETRY, read_index_files
 from rmqinspect.schemas.index import IndexEntry, IndexHeader

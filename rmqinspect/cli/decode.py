@@ -38,6 +38,8 @@ from rmqinspect.cli.parameters import argument, complete_tables, option, takes
 from rmqinspect.cli.session import Session, tell_unmatched, with_offsets
 from rmqinspect.errors import NotAStore, Unreadable
 from rmqinspect.statuses import SOUND
+from rmqinspect.store.file_type import words_of_file, words_of_kind
+from rmqinspect.system.uri import shown
 from rmqinspect.text import count, describe_size, escape, group_digits
 
 if TYPE_CHECKING:
@@ -476,8 +478,6 @@ def command(arguments: DecodeArguments) -> int:
 
 
 def _table_of(store: "Store") -> str:
-    from rmqinspect.store.without_rows import words_of_file, words_of_kind
-    from rmqinspect.system.uri import shown
 
     if store.given == "config":
         names = {name.removesuffix(".bak") for name in store.config_files}

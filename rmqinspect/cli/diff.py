@@ -27,7 +27,7 @@ from rmqinspect.cli.parameters import argument, option, takes
 from rmqinspect.cli.session import printed_to, tell_broker, write_table
 from rmqinspect.cli.terminal import LONG_READ, Progress, Screen, interrupt_no_more, interrupted_once
 from rmqinspect.commands import SHOW, fill_command
-from rmqinspect.config.checkpoint import read_checkpoint
+from rmqinspect.config.json_files import read_checkpoint
 from rmqinspect.diff.log_diff import LogDiff
 from rmqinspect.diff.result import (
     SCHEMA,

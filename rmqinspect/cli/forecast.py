@@ -120,7 +120,7 @@ def command(arguments: ForecastArguments) -> int:
       rmqinspect forecast STORE --script -o start.sh
       rmqinspect forecast STORE -q && systemctl start rocketmq
     """
-    from rmqinspect.rocksdb.entries import UNITS_NEEDED
+    from rmqinspect.rocksdb.databases import UNITS_NEEDED
     from rmqinspect.rocksdb.unpack import unpacked
     from rmqinspect.store.discover import open_store
 

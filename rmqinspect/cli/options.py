@@ -31,7 +31,7 @@ _BINARY_FORMATS = ("parquet", "arrow")
 
 def _limit_reads(ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:
     """Put the limit in force for all threads."""
-    from rmqinspect.system.throttle import ReadRate, bound_reads
+    from rmqinspect.system.workers import ReadRate, bound_reads
 
     rate: int | None = parsed_by(parse_size)(ctx, param, text)
     if rate == 0:

@@ -150,7 +150,7 @@ class Session:
 
     def merged_gaps(self) -> list[tuple[int, int]]:
         """Return the ranges of all logs that lost their records, each once."""
-        from rmqinspect.codec.ranges import merge
+        from rmqinspect.codec.arrays import merge
 
         return [gap for found in self.gaps.values() for gap in merge(found)]
 
@@ -280,7 +280,7 @@ def write_table(
 
 def tell_broker(store: "Store", remark: Callable[[str], None], name: str = "") -> None:
     """Warn of a broker that runs on a store, which is `name` in the remark."""
-    from rmqinspect.store.lock import lock_holder
+    from rmqinspect.store.reader import lock_holder
 
     if (holder := lock_holder(store)) is not None:
         told = f"a broker runs on this store (pid {holder} holds the lock): the files may change while they are read"

@@ -25,7 +25,7 @@ from shutil import get_terminal_size
 from types import FrameType, TracebackType
 from typing import NoReturn, Self, TextIO
 
-from rmqinspect.system.throttle import read_bound
+from rmqinspect.system.workers import read_bound
 from rmqinspect.text import cell_width, clip, cut_cells, describe_duration, describe_size, escape
 
 WIDTH, HEIGHT = 100, 50

@@ -55,8 +55,8 @@ from rmqinspect.forecast.versions import ForecastRequest
 from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
-from rmqinspect.system.throttle import read_bound
 from rmqinspect.system.uri import shown, without_secrets
+from rmqinspect.system.workers import read_bound
 from rmqinspect.text import count, describe_duration, describe_size, escape, group_digits
 from rmqinspect.verify.codes import BY_CODE, CODES, DEFAULT_LEVEL, LEVELS
 from rmqinspect.verify.custody import ALGORITHM, Custody, CustodyChange, Record, Watch

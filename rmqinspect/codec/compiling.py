@@ -1,19 +1,17 @@
 """Compiling kernels with numba, which nothing else imports, and the cache of what was compiled.
 
 A kernel is compiled as a copy of its function, in which each inlined function that it calls is compiled, too. The copy
-is kept as machine code (`codec.machine_code`) under a hash of all it follows from: instructions, constants, types, and
+is kept as machine code under a hash of all it follows from: instructions, constants, types, and
 the same of what it calls.
 
 The cache is in NUMBA_CACHE_DIR, else in `rmqinspect` in XDG_CACHE_HOME (~/.cache). A folder that can only be read is
 read; where nothing can be kept, each process compiles for itself. What lies there is executed, so a folder that
 others may write to is not used; and nothing is ever written into evidence, so one inside a store is not, either.
 
-Compiled kernels as files of machine code, loaded without numba.
-
-numba takes a third of a second of CPU time to load what it compiled before (measured: `info` of a sample 0.92 s with
-numba's own cache, 0.58 s with this one), LLVM alone a twentieth. numba's cache also executes pickled files, and asks
-for no owner, link or size. So the machine code of a kernel is kept as an object file of our own, and llvmlite, the
-part of numba that holds LLVM, links and calls it.
+Its files are loaded without numba, which takes a third of a second of CPU time to load what it compiled before
+(measured: `info` of a sample 0.92 s with numba's own cache, 0.58 s with this one), LLVM alone a twentieth. numba's
+cache also executes pickled files, and asks for no owner, link or size. So the machine code of a kernel is kept as an
+object file of our own, and llvmlite, the part of numba that holds LLVM, links and calls it.
 
     first run     numba compiles -> the function's LLVM code, without its Python wrappers -> object file
     later runs    object file -> linked by LLVM -> called through ctypes, which holds no lock
@@ -58,10 +56,43 @@ class Parameter(NamedTuple):
     dimensions: int = 0
     written: bool = False
 
+    @classmethod
+    def of(cls, hint: Any) -> "Parameter":
+        """Return what an annotation says."""
+        if hint is int:
+            return cls()
+        array, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+        dtype = np.dtype(get_args(get_args(array)[1])[0])
+        return cls(dtype, 2 if "two dimensions" in notes else 1, "written" in notes)
+
+    def type_for(self, numba: Any) -> Any:
+        """Return its type for numba."""
+        if self.dtype is None:
+            return numba.int64
+        return numba.types.Array(numba.from_dtype(self.dtype), self.dimensions, "C", readonly=not self.written)
+
     @property
     def words(self) -> int:
         """Arguments of the compiled function."""
         return 5 + 2 * self.dimensions if self.dtype is not None else 1
+
+    def words_of(self, value: Any) -> list[int]:
+        """Return those arguments.
+
+        :raises TypeError: an array is of another type.
+        """
+        if self.dtype is None:
+            number = int(value)
+            if not -(1 << 63) <= number < 1 << 63:
+                raise OverflowError(f"{number} has more than 64 bits")
+            return [number]
+        flags = value.flags
+        if value.dtype != self.dtype or value.ndim != self.dimensions or not flags.c_contiguous:
+            raise TypeError(f"an array of {value.dtype} with {value.ndim} dimensions, where {self} is asked for")
+        if self.written and not flags.writeable:
+            raise TypeError("an array that cannot be written to")
+        address = value.__array_interface__["data"][0]
+        return [0, 0, value.size, value.itemsize, address, *value.shape, *value.strides]
 
 
 class Loaded:
@@ -82,30 +113,10 @@ class Loaded:
         result, failure = ctypes.c_int64(), ctypes.c_void_p()
         words: list[int] = []
         for parameter, value in zip(self._parameters, arguments, strict=True):
-            if parameter.dtype is None:
-                words.append(_word(value))
-            else:
-                words += _array(parameter, value)
+            words += parameter.words_of(value)
         if self._function(ctypes.addressof(result), ctypes.addressof(failure), *words):
             raise RuntimeError("a compiled loop failed")
         return result.value if self._has_result else None
-
-
-def _word(value: Any) -> int:
-    number = int(value)
-    if not -(1 << 63) <= number < 1 << 63:
-        raise OverflowError(f"{number} has more than 64 bits")
-    return number
-
-
-def _array(parameter: Parameter, value: Any) -> list[int]:
-    flags = value.flags
-    if value.dtype != parameter.dtype or value.ndim != parameter.dimensions or not flags.c_contiguous:
-        raise TypeError(f"an array of {value.dtype} with {value.ndim} dimensions, where {parameter} is asked for")
-    if parameter.written and not flags.writeable:
-        raise TypeError("an array that cannot be written to")
-    address = value.__array_interface__["data"][0]
-    return [0, 0, value.size, value.itemsize, address, *value.shape, *value.strides]
 
 
 # --- files --------------------------------------------------------------------------------------
@@ -299,7 +310,7 @@ class Compiling:
             self._give_up("NUMBA_DISABLE_JIT is set")
             return None
         place = self._place(function)
-        parameters = [_parameter(hint) for name, hint in function.__annotations__.items() if name != "return"]
+        parameters = [Parameter.of(hint) for name, hint in function.__annotations__.items() if name != "return"]
         has_result = function.__annotations__["return"] is not None
         if place is not None and (loaded := load(place, parameters, has_result=has_result)) is not None:
             return loaded
@@ -351,7 +362,7 @@ class Compiling:
     def _jit(self, function: FunctionType, parameters: list[Parameter]) -> Any:
         numba = self._numba
         assert numba is not None
-        arguments = tuple(_type_of(numba, parameter) for parameter in parameters)
+        arguments = tuple(parameter.type_for(numba) for parameter in parameters)
         try:
             return self._copy_of(function, numba.njit([arguments], **OPTIONS))
         except Exception as error:  # noqa: BLE001  as above
@@ -468,20 +479,3 @@ def _others_may_write(folder: str) -> bool:
     if status.st_uid not in (os.geteuid(), 0):
         return True
     return bool(status.st_mode & 0o022) and not status.st_mode & stat.S_ISVTX  # as /tmp: each removes only their own
-
-
-def _parameter(hint: Any) -> Parameter:
-    """Return what an annotation says."""
-    if hint is int:
-        return Parameter()
-    array, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
-    dtype = np.dtype(get_args(get_args(array)[1])[0])
-    return Parameter(dtype, 2 if "two dimensions" in notes else 1, "written" in notes)
-
-
-def _type_of(numba: Any, parameter: Parameter) -> Any:
-    """Return the type of a parameter for numba."""
-    if parameter.dtype is None:
-        return numba.int64
-    item = numba.from_dtype(parameter.dtype)
-    return numba.types.Array(item, parameter.dimensions, "C", readonly=not parameter.written)

@@ -200,7 +200,10 @@ def _quote_bare_keys(text: str, start: int, byte_of: _ByteOffsets) -> tuple[str,
                 written.write(f'{text[copied : token.start("bare")]}"{token["bare"]}"')
                 copied = token.end("bare")
         elif "\\u" in token["string"]:
-            written.write(text[copied : token.start()] + _ESCAPE.sub(_whole_character, token["string"]))
+            written.write(
+                text[copied : token.start()]
+                + _ESCAPE.sub(lambda one: r"\ufffd" if one["lone"] else one[0], token["string"])
+            )
             copied = token.end()
     if not end:
         raise NotJson(byte_of(len(text)), "the text ends within the value")
@@ -218,10 +221,6 @@ def _before_quoting(text: str, start: int, position: int) -> int:
                     return start + position - quotes
                 quotes += 1
     return start + position - quotes
-
-
-def _whole_character(escape: re.Match[str]) -> str:
-    return r"\ufffd" if escape["lone"] else escape[0]
 
 
 def _first_duplicate(pairs: Sequence[tuple[str, Any]]) -> str:

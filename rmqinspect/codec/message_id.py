@@ -31,6 +31,10 @@ _ZONE_STEP = timedelta(minutes=15)
 _ZONES_WEST, _ZONES_EAST = timedelta(hours=-12), timedelta(hours=14)
 
 
+def _that_hold(*doubts: tuple[str, bool]) -> tuple[str, ...]:
+    return tuple(doubt for doubt, holds in doubts if holds)
+
+
 @dataclass(frozen=True, slots=True)
 class OffsetId:
     """The broker's id of a record: broker address and physical offset."""
@@ -44,13 +48,9 @@ class OffsetId:
     @property
     def doubts(self) -> tuple[str, ...]:
         """Reasons to doubt this reading."""
-        return tuple(
-            doubt
-            for doubt, holds in (
-                (f"port {self.port} is not in 1..{_MAX_PORT}", not 1 <= self.port <= _MAX_PORT),
-                (f"physical offset {self.physical_offset} is negative", self.physical_offset < 0),
-            )
-            if holds
+        return _that_hold(
+            (f"port {self.port} is not in 1..{_MAX_PORT}", not 1 <= self.port <= _MAX_PORT),
+            (f"physical offset {self.physical_offset} is negative", self.physical_offset < 0),
         )
 
 
@@ -70,14 +70,10 @@ class ClientId:
     def doubts(self) -> tuple[str, ...]:
         """Reasons to doubt this reading."""
         days = self.time_in_month / timedelta(days=1).total_seconds() / 1000
-        return tuple(
-            doubt
-            for doubt, holds in (
-                # In an offset msg id these two bytes are the upper half of the port: 0.
-                ("pid 0 is not a client process", self.pid == 0),
-                (f"{days:.1f} days is longer than a month", self.since_month_start > _MONTH_LIMIT),
-            )
-            if holds
+        return _that_hold(
+            # In an offset msg id these two bytes are the upper half of the port: 0.
+            ("pid 0 is not a client process", self.pid == 0),
+            (f"{days:.1f} days is longer than a month", self.since_month_start > _MONTH_LIMIT),
         )
 
     @property
@@ -101,7 +97,7 @@ class GrpcId:
     @property
     def doubts(self) -> tuple[str, ...]:
         """Reasons to doubt this reading."""
-        return () if self.version == messageid.GRPC_VERSION else (f"version {self.version} is unknown",)
+        return _that_hold((f"version {self.version} is unknown", self.version != messageid.GRPC_VERSION))
 
     @property
     def instant(self) -> datetime:
@@ -214,13 +210,9 @@ _FORMS: tuple[tuple[Any, Callable[..., MessageId]], ...] = (
 
 
 def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
-    shown: dict[str, Callable[[bytes], str]] = {"address": address_text, "mac": _mac_text}
+    shown: dict[str, Callable[[bytes], str]] = {"address": address_text, "mac": lambda raw: raw.hex(":")}
     return {
         name: shown[name](value) if name in shown else value
         for name, value in fields.items()
         if not name.startswith("_")  # construct's own
     }
-
-
-def _mac_text(raw: bytes) -> str:
-    return raw.hex(":")

@@ -1,4 +1,6 @@
-"""Gaps: byte ranges of the log that are no record. How one is described, and how its parts are joined.
+"""Byte ranges of the log: the splits in which it is scanned, and the gaps, which are no record.
+
+A split is scanned on its own; `ScanState` is the state of the scan at its border.
 
 A gap found by the scan consists of runs of zeros, of bytes that could not be read, and of the rest:
 
@@ -10,6 +12,7 @@ on how it was split.
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -161,3 +164,62 @@ def _give_reasons(gaps: list[Gap]) -> Iterator[Gap]:
         reached = gap.end
         known = gap.kind != "unknown" or gap.reason == "unreadable"
         yield gap if known else gap._replace(reason=reason or "magic")
+
+
+@dataclass(frozen=True, slots=True)
+class ScanState:
+    """The state of the scan at a split's border, decided by the bytes before it."""
+
+    position: int  # where the next element of the chain begins, at the border or behind it
+    in_gap: bool = False  # none begins here: the bytes before the border belong to a gap
+    stale: bool = False  # the chain is in records of an earlier life of the file
+    closed: bool = False  # a blank record ended the segment: no record follows
+    # Store times (ms) of the last few records of this life, as far as the scan saw them.
+    last_times: tuple[int, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A byte range [start, end) of a segment, in positions; its records are those that start in it.
+
+    `entry` is the exit of the split before it, where that is known. Otherwise the scan looks back, which
+    gives the same unless damage reaches further.
+    """
+
+    segment: Segment
+    start: int
+    end: int
+    entry: ScanState | None = None
+
+    def clipped(self, first: int, behind: int) -> "Split | None":
+        """Return what of it lies in physical offsets [first, behind), entered from no known state; None without any."""
+        base = self.segment.base
+        start, end = max(self.start, first - base), min(self.end, behind - base)
+        return Split(self.segment, start, end) if start < end else None
+
+
+class Borders(NamedTuple):
+    """The last event of a split: the state at its start, and at its end."""
+
+    entry: ScanState
+    exit: ScanState
+
+
+SEGMENT_START = ScanState(0)
+
+
+# Splits of one segment. No broker writes segments of 2 GiB or more; one that seems to have a terabyte is a hole.
+_MOST_SPLITS = 256
+
+
+def plan_splits(segments: Iterable[Segment], split_size: int) -> list[Split]:
+    """Return the splits of segments, cut at multiples of `split_size` bytes; an empty segment has none.
+
+    A segment of more than 256 times that is cut into 256 splits.
+    """
+    return [
+        Split(segment, start, min(start + step, segment.size))
+        for segment in segments
+        for step in (max(split_size, -(-segment.size // _MOST_SPLITS)),)
+        for start in range(0, segment.size, step)
+    ]

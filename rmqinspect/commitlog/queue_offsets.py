@@ -3,7 +3,7 @@
 QUEUEOFFSET counts the messages of one (topic, queue id). Prepared and rollback records have 0 and do not
 count; an inner batch counts INNER_NUM. After a gap any offset may follow.
 
-Queues are numbered as they appear (`codec.numbering`). A table holds one row of state for each:
+Queues are numbered as they appear (`codec.byte_ranges`). A table holds one row of state for each:
 
     queues    | next offset, first record, last jump | ...
 
@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from rmqinspect.codec.arrays import Ints
+from rmqinspect.codec.byte_ranges import Key, Numbering
 from rmqinspect.codec.kernels import IntsOut, Table, TableOut, inlined, kernel
-from rmqinspect.codec.numbering import Key, Numbering
 from rmqinspect.commitlog import columns
 from rmqinspect.commitlog.records import Records
 from rmqinspect.schemas.message import SysFlag

@@ -38,6 +38,16 @@ from rmqinspect.store.model import Segment, Store
 from rmqinspect.store.reader import FileReader, open_file
 
 
+class _Column:
+    """One of COLUMNS as an attribute of `Records`, by its number."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def __get__(self, records: "Records", _: type) -> Ints:
+        return records.rows[:, self._number]
+
+
 class Records:
     """Columns of n records: each an array of shape (n,) in log order."""
 
@@ -85,75 +95,24 @@ class Records:
         """Return one of COLUMNS; fields have the names of the layout, ports are `born_port` and `store_port`."""
         return self.rows[:, COLUMNS.index(name)]
 
-    @property
-    def starts(self) -> Ints:
-        """Where each record begins."""
-        return self.rows[:, columns.START]
+    starts = _Column(columns.START)
+    ends = _Column(columns.END)  # by TOTALSIZE
+    total_size = _Column(columns.TOTAL_SIZE)
+    magic = _Column(columns.MAGIC)
+    physical_offset = _Column(columns.PHYSICAL_OFFSET)  # in an intact record this equals `base + starts`
+    sys_flag = _Column(columns.SYS_FLAG)  # also determines the size of the head
+    body_size = _Column(columns.BODY_SIZE)  # negative only in a damaged record
+    body_starts = _Column(columns.BODY_START)  # behind the head, whose size depends on the hosts
+    body_ends = _Column(columns.BODY_END)  # the topic length stands there; a negative BODYLEN counts as 0
+    topic_starts = _Column(columns.TOPIC_START)
+    topic_ends = _Column(columns.TOPIC_END)  # the length of the properties stands there
+    properties_starts = _Column(columns.PROPERTIES_START)
+    properties_ends = _Column(columns.PROPERTIES_END)  # by their own length, of which a negative one counts as 0
 
     @property
     def places(self) -> Ints:
         """Where each record stands in the log: physical offsets."""
         return self.base + self.starts
-
-    @property
-    def ends(self) -> Ints:
-        """Where each record ends by its TOTALSIZE."""
-        return self.rows[:, columns.END]
-
-    @property
-    def total_size(self) -> Ints:
-        """TOTALSIZE."""
-        return self.rows[:, columns.TOTAL_SIZE]
-
-    @property
-    def magic(self) -> Ints:
-        """MAGICCODE."""
-        return self.rows[:, columns.MAGIC]
-
-    @property
-    def physical_offset(self) -> Ints:
-        """The field PHYSICALOFFSET, which in an intact record equals `base + starts`."""
-        return self.rows[:, columns.PHYSICAL_OFFSET]
-
-    @property
-    def sys_flag(self) -> Ints:
-        """SYSFLAG, which also determines the size of the head."""
-        return self.rows[:, columns.SYS_FLAG]
-
-    @property
-    def body_size(self) -> Ints:
-        """BODYLEN; negative only in a damaged record."""
-        return self.rows[:, columns.BODY_SIZE]
-
-    @property
-    def body_starts(self) -> Ints:
-        """Where each body begins: behind the head, whose size depends on the hosts."""
-        return self.rows[:, columns.BODY_START]
-
-    @property
-    def body_ends(self) -> Ints:
-        """Where each body ends and the topic length stands. A negative length counts as 0."""
-        return self.rows[:, columns.BODY_END]
-
-    @property
-    def topic_starts(self) -> Ints:
-        """Where each topic begins."""
-        return self.rows[:, columns.TOPIC_START]
-
-    @property
-    def topic_ends(self) -> Ints:
-        """Where each topic ends and the length of the properties stands."""
-        return self.rows[:, columns.TOPIC_END]
-
-    @property
-    def properties_starts(self) -> Ints:
-        """Where the properties begin."""
-        return self.rows[:, columns.PROPERTIES_START]
-
-    @property
-    def properties_ends(self) -> Ints:
-        """Where the properties end by their own length. A negative length counts as 0."""
-        return self.rows[:, columns.PROPERTIES_END]
 
     @lazy
     def properties(self) -> Items:

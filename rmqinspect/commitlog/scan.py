@@ -64,9 +64,8 @@ from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.layout import place_of
 from rmqinspect.commitlog.columns import COLUMNS, SLACK, follow
 from rmqinspect.commitlog.find_record import ChainFinder, LenientReader, Unread
-from rmqinspect.commitlog.gaps import Gap, describe_gap
+from rmqinspect.commitlog.gaps import SEGMENT_START, Borders, Gap, ScanState, Split, describe_gap
 from rmqinspect.commitlog.records import Records
-from rmqinspect.commitlog.splits import SEGMENT_START, Borders, ScanState, Split
 from rmqinspect.schemas import dledger, message
 from rmqinspect.store.model import Segment
 from rmqinspect.store.reader import FileReader, open_file

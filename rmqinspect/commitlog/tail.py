@@ -25,10 +25,9 @@ import numpy as np
 
 from rmqinspect.commitlog.columns import NO_CRC
 from rmqinspect.commitlog.find_record import RecordFinder, Unread
-from rmqinspect.commitlog.gaps import Gap
+from rmqinspect.commitlog.gaps import Gap, Split
 from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.scan import LOOK_BACK, RecordRun, scan_split
-from rmqinspect.commitlog.splits import Split
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
@@ -173,7 +172,9 @@ def sample_edges(store: Store, end: Sample, problems: list[str]) -> tuple[Sample
             if isinstance(event, RecordRun) and not event.carved:
                 last.take(event.records)
             elif isinstance(event, Gap) and event.kind == "filler" and event.end - event.start >= _LONG_FILLER:
-                stale = _is_stale(segment, event)
+                with open_file(segment) as reader:
+                    raw = reader.read(event.start - segment.base, min(event.end - event.start, _TAIL_SIZE))
+                stale = any(raw[message.Blank.sizeof() :])
                 sample.stale_fillers += stale
                 sample.zero_fillers += not stale
     return sample, last
@@ -184,12 +185,6 @@ def _events(split: Split, problems: list[str]) -> Iterator[object]:
         yield from scan_split(split, _HEAD_SIZE)
     except Unreadable as error:
         problems.append(str(error))
-
-
-def _is_stale(segment: Segment, filler: Gap) -> bool:
-    with open_file(segment) as reader:
-        raw = reader.read(filler.start - segment.base, min(filler.end - filler.start, _TAIL_SIZE))
-    return any(raw[message.Blank.sizeof() :])
 
 
 BUDGET = 64 << 20  # bytes of log walked at most
@@ -327,19 +322,14 @@ def _walk(split: Split, found: LogEnd) -> None:
         for event in scan_split(split, _WINDOW):
             if isinstance(event, Unread):
                 found.unread.append(event.message)
+            elif isinstance(event, Gap) and event.kind == "filler" and event.start == found.end:
+                found.end = event.end
             elif isinstance(event, Gap):
-                _take_gap(event, found)
+                found.rest.append(event)
             elif isinstance(event, RecordRun):
                 _take_records(event, split, found)
     except Unreadable as error:
         found.unread.append(str(error))
-
-
-def _take_gap(gap: Gap, found: LogEnd) -> None:
-    if gap.kind == "filler" and gap.start == found.end:
-        found.end = gap.end
-    else:
-        found.rest.append(gap)
 
 
 def _take_records(run: RecordRun, split: Split, found: LogEnd) -> None:

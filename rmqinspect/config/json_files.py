@@ -1,4 +1,4 @@
-"""The JSON files of `config/` and their backup copies.
+"""The JSON files of `config/` and their backup copies; the values of the checkpoint file.
 
 A broker rewrites each file every few seconds and keeps the previous version as a copy. A store with
 its configuration in RocksDB has none of them.
@@ -12,13 +12,14 @@ The names of a store's topics, quickly: for shell completion, which may not wait
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby, islice
+from itertools import islice
 from typing import Any
 
 from rmqinspect.codec.fastjson import MAX_PROBLEMS, NotJson, parse_json
 from rmqinspect.errors import RmqinspectError, Unreadable
+from rmqinspect.schemas.checkpoint import Checkpoint
 from rmqinspect.store.model import MAX_CONFIG_SIZE, Store, StoreFile
 from rmqinspect.store.reader import modified_at, open_file
 from rmqinspect.system import filesystem, uri
@@ -232,9 +233,10 @@ def read_consumer_offsets(store: Store) -> tuple[list[ConsumerOffset], tuple[str
         problems += document.problems
         found += consumer_offsets_of(document, problems)
         del document
-    found.sort(key=_place_of)
+    found.sort(key=lambda entry: (entry.group, entry.topic, entry.queue_id))
     # The sort is stable: of several entries of one queue the last one counts.
-    return [_last(same) for _, same in groupby(found, _place_of)], tuple(problems[:MAX_PROBLEMS])
+    by_queue = {(entry.group, entry.topic, entry.queue_id): entry for entry in found}
+    return list(by_queue.values()), tuple(problems[:MAX_PROBLEMS])
 
 
 def consumer_offsets_of(document: ConfigDocument, problems: list[str]) -> Iterator[ConsumerOffset]:
@@ -268,15 +270,6 @@ def _queues(value: Any) -> Iterator[tuple[str, int | None, Any]]:
 
 def _light_queue(value: Any) -> Iterator[tuple[str, int | None, Any]]:
     yield "", 0, value
-
-
-def _place_of(entry: ConsumerOffset) -> tuple[str, str, int]:
-    return entry.group, entry.topic, entry.queue_id
-
-
-def _last(entries: Iterable[ConsumerOffset]) -> ConsumerOffset:
-    *_, newest = entries
-    return newest
 
 
 def read_delay_offsets(store: Store) -> ConfigDocument | None:
@@ -334,3 +327,22 @@ def _folders(path: str) -> set[str]:
         return {entry.name for entry in entries if entry.is_dir(follow_symlinks=False)}
     except OSError:
         return set()
+
+
+def read_checkpoint(store: Store, *, mapped: bool = False) -> dict[str, int]:
+    """Return the stored values by field, in file order; empty without a checkpoint file.
+
+    A truncated file yields its complete fields; `mapped` gives all of them as a broker reads them, which first extends
+    the file with zeros. Fields newer than the broker's version are 0.
+
+    :raises Unreadable: the file cannot be read.
+    """
+    if store.checkpoint is None:
+        return {}
+    size = Checkpoint.sizeof()
+    with open_file(store.checkpoint) as reader:
+        raw = reader.read(0, size)
+    values = Checkpoint.parse(raw.ljust(size, b"\0"))
+    names = [field.name for field in Checkpoint.subcons]
+    whole = len(names) if mapped else len(raw) // (size // len(names))  # all fields are of one size
+    return {name: values[name] for name in names[:whole]}

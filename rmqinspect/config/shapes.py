@@ -73,95 +73,56 @@ def _one_of(*words: str) -> Leaf:
     return Leaf(" or ".join(words), lambda value: value is None or value in words)
 
 
-_VERSION = Row({"stateVersion": _LONG, "timestamp": _LONG, "counter": _COUNTER})
+def _row(*members: tuple[Shape, str]) -> Row:
+    """Return an object; each shape has the names of the members that are of it."""
+    return Row({name: shape for shape, names in members for name in names.split()})
+
+
+_VERSION = _row((_LONG, "stateVersion timestamp"), (_COUNTER, "counter"))
 _OFFSETS = Table(Table(_LONG, key_bits=32))  # topic@group -> queue -> offset
-_COUNTS = Table(Row({"count": _LONG, "timeStamp": _LONG}))
-_TOPIC = Row(
-    {
-        "topicName": _TEXT,
-        "readQueueNums": _INT,
-        "writeQueueNums": _INT,
-        "perm": _INT,
-        "topicFilterType": _one_of("SINGLE_TAG", "MULTI_TAG"),
-        "topicSysFlag": _INT,
-        "order": _FLAG,
-        "attributes": _TEXTS,
-    }
+_COUNTS = Table(_row((_LONG, "count timeStamp")))
+_TOPIC = _row(
+    (_TEXT, "topicName"),
+    (_INT, "readQueueNums writeQueueNums perm topicSysFlag"),
+    (_one_of("SINGLE_TAG", "MULTI_TAG"), "topicFilterType"),
+    (_FLAG, "order"),
+    (_TEXTS, "attributes"),
 )
-_GROUP = Row(
-    {
-        "groupName": _TEXT,
-        "consumeEnable": _FLAG,
-        "consumeFromMinEnable": _FLAG,
-        "consumeBroadcastEnable": _FLAG,
-        "consumeMessageOrderly": _FLAG,
-        "retryQueueNums": _INT,
-        "retryMaxTimes": _INT,
-        "brokerId": _LONG,
-        "groupRetryPolicy": Row({"type": _one_of("EXPONENTIAL", "CUSTOMIZED")}),
-        "whichBrokerWhenConsumeSlowly": _LONG,
-        "notifyConsumerIdsChangedEnable": _FLAG,
-        "groupSysFlag": _INT,
-        "consumeTimeoutMinute": _INT,
-        "attributes": _TEXTS,
-    }
+_GROUP = _row(
+    (_TEXT, "groupName"),
+    (_FLAG, "consumeEnable consumeFromMinEnable consumeBroadcastEnable consumeMessageOrderly"),
+    (_FLAG, "notifyConsumerIdsChangedEnable"),
+    (_INT, "retryQueueNums retryMaxTimes groupSysFlag consumeTimeoutMinute"),
+    (_LONG, "brokerId whichBrokerWhenConsumeSlowly"),
+    (_row((_one_of("EXPONENTIAL", "CUSTOMIZED"), "type")), "groupRetryPolicy"),
+    (_TEXTS, "attributes"),
 )
-_FILTER = Row(
-    {
-        "consumerGroup": _TEXT,
-        "topic": _TEXT,
-        "expression": _TEXT,
-        "expressionType": _TEXT,
-        "bornTime": _LONG,
-        "deadTime": _LONG,
-        "dead": _FLAG,
-        "clientVersion": _LONG,
-        "bloomFilterData": Row({"bitNum": _INT, "bitPos": List(_INT)}),
-    }
+_FILTER = _row(
+    (_TEXT, "consumerGroup topic expression expressionType"),
+    (_LONG, "bornTime deadTime clientVersion"),
+    (_FLAG, "dead"),
+    (_row((_INT, "bitNum"), (List(_INT), "bitPos")), "bloomFilterData"),
 )
-_ORDER = Row(
-    {
-        "popTime": _LONG,
-        "i": _LONG,
-        "l": _LONG,
-        "cm": _LONG,
-        "a": _TEXT,
-        "o": List(_LONG),
-        "ot": Table(_LONG, key_bits=64),
-        "oc": Table(_INT, key_bits=64),
-    }
+_ORDER = _row(
+    (_LONG, "popTime i l cm"),
+    (_TEXT, "a"),
+    (List(_LONG), "o"),
+    (Table(_LONG, key_bits=64), "ot"),
+    (Table(_INT, key_bits=64), "oc"),
 )
-_MODE = Row(
-    {
-        "topic": _TEXT,
-        "consumerGroup": _TEXT,
-        "popShareQueueNum": _INT,
-        "mode": _one_of("PULL", "POP"),
-    }
+_MODE = _row((_TEXT, "topic consumerGroup"), (_INT, "popShareQueueNum"), (_one_of("PULL", "POP"), "mode"))
+_MAPPING_ITEM = _row(
+    (_INT, "gen queueId"),
+    (_TEXT, "bname"),
+    (_LONG, "logicOffset startOffset endOffset timeOfStart timeOfEnd"),
 )
-_MAPPING_ITEM = Row(
-    {
-        "gen": _INT,
-        "queueId": _INT,
-        "bname": _TEXT,
-        "logicOffset": _LONG,
-        "startOffset": _LONG,
-        "endOffset": _LONG,
-        "timeOfStart": _LONG,
-        "timeOfEnd": _LONG,
-    }
-)
-_MAPPING = Row(
-    {
-        "topic": _TEXT,
-        "bname": _TEXT,
-        "scope": _TEXT,
-        "epoch": _LONG,
-        "totalQueues": _INT,
-        "dirty": _FLAG,
-        "currIdMap": Table(_INT, key_bits=32),
-        "hostedQueues": Table(List(_MAPPING_ITEM), key_bits=32),
-    }
+_MAPPING = _row(
+    (_TEXT, "topic bname scope"),
+    (_LONG, "epoch"),
+    (_INT, "totalQueues"),
+    (_FLAG, "dirty"),
+    (Table(_INT, key_bits=32), "currIdMap"),
+    (Table(List(_MAPPING_ITEM), key_bits=32), "hostedQueues"),
 )
 
 
@@ -195,7 +156,7 @@ _NO_OFFSETS = (
 )
 _AT_CHANGE = "saved at each change"
 _EVERY_5_S, _EVERY_10_S = "saved every 5 s", "saved every 10 s"
-_SEGMENTS = Table(Table(Row({"baseOffset": _LONG, "size": _LONG}), key_bits=64))
+_SEGMENTS = Table(Table(_row((_LONG, "baseOffset size")), key_bits=64))
 
 KINDS = (
     Kind(
@@ -287,8 +248,8 @@ KINDS = (
         "queueMetadataTable",
         {
             "topicSerialNumber": _LONG,
-            "topicMetadataTable": Table(Row({"topicId": _LONG, "topic": _TEXT, "status": _INT}), named="topic"),
-            "queueMetadataTable": Table(Table(Row({"minOffset": _LONG, "maxOffset": _LONG}), key_bits=32)),
+            "topicMetadataTable": Table(_row((_LONG, "topicId"), (_TEXT, "topic"), (_INT, "status")), named="topic"),
+            "queueMetadataTable": Table(Table(_row((_LONG, "minOffset maxOffset")), key_bits=32)),
             "commitLogFileSegmentTable": _SEGMENTS,
             "consumeQueueFileSegmentTable": _SEGMENTS,
             "indexFileSegmentTable": _SEGMENTS,

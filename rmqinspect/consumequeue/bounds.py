@@ -130,8 +130,9 @@ def queue_end(files: Files, log_start: int, searches: Searches) -> QueueSummary:
     :raises Unreadable: an I/O error.
     """
     found = _peek(files, log_start, searches)
-    if found is None and not _is_short(files):
-        found = _look(files, log_start, searches)
+    if found is None:
+        size = allocated_size(files[0]) if len(files) == 1 else sum(file.size for file in files)
+        found = _look(files, log_start, searches) if size > _SHORT else None
     return found or _survey(files, log_start, searches)
 
 
@@ -307,12 +308,6 @@ def _survey(
             for row, units in read_units(reader, file.kind, done):
                 ends.take(number, row, units)
     return ends.summary()
-
-
-def _is_short(files: Files) -> bool:
-    if len(files) == 1:
-        return allocated_size(files[0]) <= _SHORT
-    return sum(file.size for file in files) <= _SHORT
 
 
 def _peek(files: Files, log_start: int, searches: Searches) -> QueueSummary | None:

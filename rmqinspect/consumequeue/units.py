@@ -1,14 +1,8 @@
-"""The units of consume queues.
+"""The units of consume queues: read window by window, by queue offset, or around one; what is a filler.
+
+A batch unit begins with the fields of a queue unit, so kernels find those of both at the same places.
 
 Source: ConsumeQueue, BatchConsumeQueue; RocketMQ 4.0.0 to 5.5.0.
-
-Where kernels find the fields of queue units.
-
-A batch unit begins with the fields of a queue unit. Source: ConsumeQueue, BatchConsumeQueue.
-
-The message units of a queue around some queue offsets, read without the rest of the queue.
-
-How long the files of consume queues are: nothing in a store says it, so most of them do.
 """
 
 from bisect import bisect_right
@@ -78,7 +72,7 @@ def valid_units(units: Units) -> Units:
 
 
 def filler_units(units: Units) -> Bools:
-    """Return which units are pre-blank filler. See `unit_bytes.is_filler`."""
+    """Return which units are pre-blank filler. See `is_filler`."""
     filler: Bools = units["size"] == PRE_BLANK_SIZE  # of most queues none: the other fields are not looked at
     if filler.any():
         filler &= (units["physical_offset"] == 0) & (units["tags_code"] == 0)
@@ -114,10 +108,6 @@ def unit_numbers(file: QueueFile, row: int, units: Units) -> tuple[Units, Units]
         return units["queue_offset"].astype(np.int64), units["message_count"].astype(np.int32)
     first = file.base // units.dtype.itemsize + row
     return np.arange(first, first + len(units), dtype=np.int64), np.ones(len(units), np.int32)
-
-
-def _behind(queue_offset: np.int64, message_count: np.int32) -> int:
-    return min(int(queue_offset) + int(message_count), _LAST_OFFSET)
 
 
 def read_ext_tags(files: Sequence[QueueFile], tags: Units, found: Units, known: Units) -> None:
@@ -200,7 +190,7 @@ class QueueRows:
         """Return (queue offset, queue offset behind) of the one unit at `row`."""
         which = self.file_of(row)
         offsets, counts = unit_numbers(self.files[which], row - self.starts[which], unit)
-        return int(offsets[0]), _behind(offsets[0], counts[0])
+        return int(offsets[0]), min(int(offsets[0]) + int(counts[0]), _LAST_OFFSET)
 
     def unit(self, row: int) -> Units:
         """Return the unit at `row`, shape (1,)."""
@@ -227,20 +217,22 @@ def find_unit_with_tags(files: Sequence[QueueFile], queue_offset: int) -> tuple[
 
 
 def find_units(files: Sequence[QueueFile], queue_offsets: Sequence[int]) -> list[tuple[int, int, int] | None]:
-    """Return for each queue offset what `find_unit_with_tags` does; each file is opened once.
+    """Return (physical offset, record size, tags code) of the units at queue offsets, as `find_unit` does.
+
+    Each file is opened once.
 
     :raises Unreadable: the system reports an I/O error.
     """
     search = _row_in_batch_queue if files[0].kind == "batch_queue" else _row_in_queue
+    found: list[tuple[int, int, int] | None] = []
     with QueueRows(files) as rows:
-        return [_unit_at(rows, search(rows, queue_offset)) for queue_offset in queue_offsets]
-
-
-def _unit_at(rows: QueueRows, row: int | None) -> tuple[int, int, int] | None:
-    unit = None if row is None else rows.unit(row)
-    if unit is None or not message_mask(unit)[0]:
-        return None
-    return int(unit["physical_offset"][0]), int(unit["size"][0]), int(unit["tags_code"][0])
+        for row in (search(rows, queue_offset) for queue_offset in queue_offsets):
+            unit = None if row is None else rows.unit(row)
+            if unit is None or not message_mask(unit)[0]:
+                found.append(None)
+            else:
+                found.append((int(unit["physical_offset"][0]), int(unit["size"][0]), int(unit["tags_code"][0])))
+    return found
 
 
 def _row_in_queue(rows: QueueRows, queue_offset: int) -> int | None:
@@ -330,7 +322,10 @@ def _between(file: QueueFile, low: int, high: int) -> Iterator[tuple[Ints, Units
 
 
 def usual_sizes(store: Store) -> dict[str, int]:
-    """Return the length of most queue files, by kind; of equally frequent ones the greatest."""
+    """Return the length of most queue files, by kind; of equally frequent ones the greatest.
+
+    Nothing in a store says how long they are, so most of them do.
+    """
     lengths: dict[str, Counter[int]] = {}
     for file in store.queue_files:
         if file.noted is None and file.size:

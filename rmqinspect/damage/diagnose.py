@@ -112,17 +112,16 @@ def _repair_words(repair: Repair, position: int) -> str:
         flip = flip_words(place_words(repair.at + at, position), repair.expected[at], repair.found[at])
         words = f"one flipped bit of {repair.field} explains it: {flip}"
     else:
-        found, expected = (_field_value(repair.field, raw) for raw in (repair.found, repair.expected))
+        as_hex = "magic" in repair.field.lower() or repair.field == "SYSFLAG"
+        found, expected = (
+            f"0x{raw.hex()}" if as_hex else str(int.from_bytes(raw, "big", signed=True))
+            for raw in (repair.found, repair.expected)
+        )
         place = place_words(repair.at, position)
         words = f"only {repair.field} at {place} was changed: {expected} would fit, not {found}"
     if repair.topic is None:
         return words
     return f"{words}; the record: {escape(repair.topic)} queue {repair.queue_id} offset {repair.queue_offset}"
-
-
-def _field_value(field: str, raw: bytes) -> str:
-    as_hex = "magic" in field.lower() or field == "SYSFLAG"
-    return f"0x{raw.hex()}" if as_hex else str(int.from_bytes(raw, "big", signed=True))
 
 
 # --- what was never written, or was lost --------------------------------------------------------

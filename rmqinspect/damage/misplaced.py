@@ -1,13 +1,12 @@
-"""Records in the wrong place: a copy that landed elsewhere, another segment's data, a changed own offset.
+"""Whole records that are wrong: in another place than their own, or without the checksum that they store.
 
 A record knows its physical offset. Where whole records agree on another place than the one where they
 lie, they were moved or copied; a single one may have lost its own offset.
 
-Why a whole record has not the checksum that it stores: flipped bits, lost pages, other bytes inside.
-
-The chain of lengths is sound, so only the body (BODYCRC) or any byte (`__CRC32#`) is in question. A CRC
-is linear: how one bit changes it depends only on how many bytes follow, so the one bit that explains a
-difference is computed, not searched for (`codec.hashes.find_flipped_bits`).
+Where a checksum is wrong, bits were flipped, pages lost, or other bytes stand inside. The chain of lengths is sound,
+so only the body (BODYCRC) or any byte (`__CRC32#`) is in question. A CRC is linear: how one bit changes it depends
+only on how many bytes follow, so the one bit that explains a difference is computed, not searched for
+(`codec.java.find_flipped_bits`).
 
 `position` is the place of a record's first byte in its file; where it is None, bytes are named by their
 place in the record, and nothing is said of pages.
@@ -20,7 +19,7 @@ from itertools import islice
 import numpy as np
 
 from rmqinspect.codec.arrays import Ints
-from rmqinspect.codec.java import find_flipped_bits, masked_crc32
+from rmqinspect.codec.java import find_changed_bytes, find_flipped_bits, masked_crc32
 from rmqinspect.codec.layout import place_of, span_of, walk_fields
 from rmqinspect.codec.record_proof import Head, find_magics, read_head
 from rmqinspect.commitlog.columns import SLACK
@@ -28,7 +27,6 @@ from rmqinspect.damage.patterns import (
     PAGE,
     SECTOR,
     byte_words,
-    find_changed_bytes,
     flip_words,
     long_runs,
     one_flip,
@@ -289,9 +287,6 @@ def explain_record_crc(raw: bytes | memoryview, position: int | None) -> str | N
         return None
     at, bit = bits[0]
     flip = flip_words(place_words(at, position), covered[at] ^ 1 << bit, covered[at])
-    return f"one flipped bit of {_field_at(covered, at)} explains it: {flip}"
-
-
-def _field_at(raw: bytes, at: int) -> str:
-    parsed = walk_fields(message.Message.subcons, raw)
-    return next((name for name, field in parsed.fields.items() if field.start <= at < field.end), "the properties")
+    fields = walk_fields(message.Message.subcons, covered).fields
+    name = next((name for name, field in fields.items() if field.start <= at < field.end), "the properties")
+    return f"one flipped bit of {name} explains it: {flip}"

@@ -6,12 +6,10 @@ Flipped bits in words. Memory and disks flip single bits; one that explains ever
 """
 
 import math
-import zlib
 from collections.abc import Iterator
 
 import numpy as np
 
-from rmqinspect.schemas.message import CRC_MASK
 from rmqinspect.text import describe_offset, escape, group_digits
 
 PAGE, SECTOR = 4096, 512
@@ -111,29 +109,6 @@ def is_random(raw: bytes) -> bool:
     entropy = -float((shares * np.log2(shares)).sum())
     # The entropy of n random bytes falls short of 8 bits by 255 / 2n / ln 2 (Miller and Madow); twice that is allowed.
     return entropy > 8 - 255 / (len(raw) * math.log(2))
-
-
-# Change of the last byte -> change of the CRC, and back by its top byte.
-_CHANGES = {zlib.crc32(bytes([value])) ^ zlib.crc32(b"\0"): value for value in range(256)}
-_BY_TOP = {change >> 24: (change, value) for change, value in _CHANGES.items()}
-
-
-def find_changed_bytes(size: int, stored: int, computed: int) -> list[tuple[int, int]]:
-    """Return every (byte, change) of `size` bytes that turns one masked CRC-32 into the other.
-
-    The byte XOR the change is what it was. A CRC is linear: how one byte changes it depends only on how
-    many bytes follow. Chance gives an answer in one of 2**31 / 255 / size cases.
-    """
-    difference = (stored ^ computed) & CRC_MASK
-    found = []
-    for target in (difference, difference | ~CRC_MASK & 0xFFFFFFFF):
-        change = target
-        for at in reversed(range(size)):
-            if change in _CHANGES and difference:
-                found.append((at, _CHANGES[change]))
-            entry, value = _BY_TOP[change >> 24]  # one byte less follows
-            change = (change ^ entry) << 8 & 0xFFFFFFFF | value
-    return sorted(found)
 
 
 def byte_words(value: int) -> str:

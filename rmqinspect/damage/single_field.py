@@ -22,7 +22,7 @@ The bytes around damage: a few MiB at most, however large the damage is.
 All positions are bytes from the beginning of the file, as its pages are.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -190,18 +190,11 @@ def _repair_blank(raw: bytes, left: int, *, wraps: bool) -> Repair | None:
 # field with which the lengths may add up. The other fields are taken to be sound.
 
 
-def _magics(record: Records, filled: int) -> Iterator[Value]:
-    for magic in message.RECORD_MAGICS:
-        yield int(record.starts[0]) + place_of(_HEAD, "magic"), 4, magic
-
-
-def _total_sizes(record: Records, filled: int) -> Iterator[Value]:
-    yield int(record.starts[0]), 4, int(record.properties_ends[0] - record.starts[0])
-
-
-def _sys_flags(record: Records, filled: int) -> Iterator[Value]:
-    for bits in _V6:
-        yield int(record.starts[0]) + place_of(_HEAD, "sys_flag"), 4, int(record.sys_flag[0]) ^ bits
+def _head_values(name: str, values: Callable[[Records], Iterable[int]]) -> Values:
+    """Return a generator for a field in front of the hosts, whose place is the same in every record."""
+    return lambda record, filled: (
+        (int(record.starts[0]) + place_of(_HEAD, name), 4, value) for value in values(record)
+    )
 
 
 def _body_sizes(record: Records, filled: int) -> Iterator[Value]:
@@ -241,9 +234,9 @@ def _entry_values(name: str, value: Callable[[Records], int]) -> Values:
 
 
 _FIELDS: tuple[tuple[str, Values], ...] = (
-    ("MAGICCODE", _magics),
-    ("TOTALSIZE", _total_sizes),
-    ("SYSFLAG", _sys_flags),
+    ("MAGICCODE", _head_values("magic", lambda record: message.RECORD_MAGICS)),
+    ("TOTALSIZE", _head_values("total_size", lambda record: [int(record.properties_ends[0] - record.starts[0])])),
+    ("SYSFLAG", _head_values("sys_flag", lambda record: [int(record.sys_flag[0]) ^ bits for bits in _V6])),
     ("BODYLEN", _body_sizes),
     ("the topic's length", _topic_sizes),
     ("PROPERTIESLEN", _properties_sizes),

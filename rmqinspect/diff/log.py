@@ -36,9 +36,8 @@ from dataclasses import replace
 import numpy as np
 
 from rmqinspect.commitlog.find_record import LenientReader, Unread
-from rmqinspect.commitlog.gaps import Gap
+from rmqinspect.commitlog.gaps import Borders, Gap, ScanState, Split
 from rmqinspect.commitlog.scan import RecordRun, scan_split
-from rmqinspect.commitlog.splits import Borders, ScanState, Split
 from rmqinspect.diff.log_diff import (
     NOTHING,
     ByteRuns,

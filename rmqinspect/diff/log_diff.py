@@ -14,9 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rmqinspect.codec.arrays import Ints
-from rmqinspect.codec.joins import find
-from rmqinspect.codec.ranges import merge
+from rmqinspect.codec.arrays import Ints, find, merge
 from rmqinspect.commitlog.queue_offsets import QueueOffsets
 from rmqinspect.commitlog.records import Records
 from rmqinspect.store.model import Segment

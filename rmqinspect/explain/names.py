@@ -16,7 +16,7 @@ from rmqinspect.find.reasons import REASONS
 from rmqinspect.prose import load_prose
 from rmqinspect.schemas import checkpoint, consumequeue, dledger, index, message
 from rmqinspect.schemas.message import HEADS, SysFlag
-from rmqinspect.store import without_rows
+from rmqinspect.store import file_type as without_rows
 from rmqinspect.text import count
 
 NAMES = load_prose("rmqinspect.explain", "names.toml")

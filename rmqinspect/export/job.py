@@ -29,8 +29,7 @@ from functools import partial
 import pyarrow as pa
 
 from rmqinspect.commitlog.byte_account import ByteAccount
-from rmqinspect.commitlog.gaps import Gap
-from rmqinspect.commitlog.splits import SEGMENT_START, ScanState
+from rmqinspect.commitlog.gaps import SEGMENT_START, Gap, ScanState
 from rmqinspect.errors import RmqinspectError
 from rmqinspect.export.manifest import ExportedFile, ExportedStore, Manifest, fingerprint
 from rmqinspect.export.part import (

@@ -24,7 +24,7 @@ from itertools import pairwise
 from typing import Any
 from urllib.parse import quote
 
-from rmqinspect.commitlog.splits import Split
+from rmqinspect.commitlog.gaps import Split
 from rmqinspect.store.discover import open_stores
 from rmqinspect.store.model import MAX_CONFIG_SIZE, Segment, Store
 from rmqinspect.tables.filters import Selection

@@ -31,8 +31,7 @@ from rmqinspect.broker.transactions import (
     Surroundings,
     judge,
 )
-from rmqinspect.codec.arrays import Ints
-from rmqinspect.codec.joins import ABSENT
+from rmqinspect.codec.arrays import ABSENT, Ints
 from rmqinspect.codec.layout import ParsedFields
 from rmqinspect.find.life_records import LifeRecords, Step
 from rmqinspect.schemas.dledger import EntryHead

@@ -26,10 +26,9 @@ from rmqinspect.broker.copies import Copy, Links, Stored, copy_of, links_of
 from rmqinspect.broker.group_topics import dlq_topic, is_retry_of, own_name
 from rmqinspect.broker.pop_state import Ack, Checkpoint
 from rmqinspect.broker.version_evidence import names_in, other_writer
-from rmqinspect.codec.arrays import Ints
+from rmqinspect.codec.arrays import Ints, Span, merge, uncovered
 from rmqinspect.codec.java import ID_MARK, ID_MARKS, index_hash, index_key
 from rmqinspect.codec.layout import ParsedFields
-from rmqinspect.codec.ranges import Span, merge, uncovered
 from rmqinspect.commitlog.record_reader import RecordReader
 from rmqinspect.commitlog.tail import find_log_end
 from rmqinspect.consumequeue.bounds import QueueSummary, queue_end, queue_files_of

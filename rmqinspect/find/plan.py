@@ -25,9 +25,9 @@ The places of the records that a selection asks for.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from rmqinspect.codec.arrays import Span, merge, uncovered
 from rmqinspect.codec.java import ID_MARKS, index_hash, index_key
 from rmqinspect.codec.message_id import offset_place
-from rmqinspect.codec.ranges import Span, merge, uncovered
 from rmqinspect.commitlog.record_reader import RecordReader, find_segment
 from rmqinspect.config.json_files import read_config
 from rmqinspect.errors import NothingFound, Unreadable

@@ -20,12 +20,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqinspect.codec.ranges import Span, merge
+from rmqinspect.codec.arrays import Span, merge
 from rmqinspect.commitlog.byte_account import ByteAccount
-from rmqinspect.commitlog.gaps import Gap, holes_in
+from rmqinspect.commitlog.gaps import Gap, ScanState, Split, holes_in
 from rmqinspect.commitlog.record_reader import RecordReader
 from rmqinspect.commitlog.scan import RecordRun, scan_split, walk_to
-from rmqinspect.commitlog.splits import ScanState, Split
 from rmqinspect.consumequeue.units import find_unit
 from rmqinspect.errors import Unreadable
 from rmqinspect.store.model import QueueFile, Segment, Store

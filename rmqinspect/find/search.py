@@ -31,9 +31,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rmqinspect.codec.arrays import Span, intersect, merge
 from rmqinspect.codec.layout import walk_fields
 from rmqinspect.codec.message_id import OffsetId, decode, offset_place
-from rmqinspect.codec.ranges import Span, intersect, merge
 from rmqinspect.commitlog.record_reader import RecordReader
 from rmqinspect.errors import Unreadable
 from rmqinspect.find.near import NearIds, NearKeys

@@ -26,9 +26,8 @@ from rmqinspect.broker import delays
 from rmqinspect.broker.group_topics import is_system_group
 from rmqinspect.broker.retention import expired_segments
 from rmqinspect.broker.transactions import IN_HALF_TOPIC, IN_REAL_TOPIC, PENDING, REASONS, STATES
-from rmqinspect.codec.arrays import Bools, Ints
-from rmqinspect.codec.joins import ABSENT
-from rmqinspect.commitlog.splits import Split
+from rmqinspect.codec.arrays import ABSENT, Bools, Ints
+from rmqinspect.commitlog.gaps import Split
 from rmqinspect.config.json_files import read_consumer_offsets
 from rmqinspect.consumequeue.bounds import queue_end
 from rmqinspect.consumequeue.units import find_units

@@ -50,8 +50,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rmqinspect.broker.version_estimate import RELEASES, estimate_store
-from rmqinspect.codec.arrays import Ints
-from rmqinspect.codec.ranges import Span, intersect, merge
+from rmqinspect.codec.arrays import Ints, Span, intersect, merge
 from rmqinspect.commitlog.record_reader import RecordReader
 from rmqinspect.commitlog.tail import Sample, find_log_end
 from rmqinspect.consumequeue.bounds import queue_end

@@ -9,8 +9,7 @@ from functools import cached_property
 
 from rmqinspect.broker.eras import Rules
 from rmqinspect.commitlog.tail import Sample, find_log_end, sample_edges
-from rmqinspect.config.checkpoint import read_checkpoint
-from rmqinspect.config.json_files import ConsumerOffset, read_consumer_offsets
+from rmqinspect.config.json_files import ConsumerOffset, read_checkpoint, read_consumer_offsets
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.config_files import ConfigCopies, write_queues
 from rmqinspect.forecast.dledger import ledger_files, why_not_told
@@ -21,8 +20,7 @@ from rmqinspect.forecast.queue_ends import QueueEnds
 from rmqinspect.forecast.queues_in_rocksdb import RocksdbTable
 from rmqinspect.forecast.scan import LogScanner
 from rmqinspect.forecast.settings import Settings, as_read_by, settings_of
-from rmqinspect.rocksdb.databases import ENTRIES, QUEUES, unread_databases
-from rmqinspect.rocksdb.entries import last_half, last_indexed
+from rmqinspect.rocksdb.databases import ENTRIES, QUEUES, last_half, last_indexed, unread_databases
 from rmqinspect.store.model import Segment, Store
 from rmqinspect.text import text_of
 from rmqinspect.topics import SCHEDULE_TOPIC

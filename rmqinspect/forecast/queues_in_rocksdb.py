@@ -23,7 +23,7 @@ from rmqinspect.forecast.outcome import QueueOutcome, Refusal
 from rmqinspect.forecast.queues import has_unit
 from rmqinspect.forecast.scan import Batch
 from rmqinspect.forecast.settings import Settings
-from rmqinspect.rocksdb.entries import UNITS_NEEDED, End, Queue, QueueOffsets, read_queue_offsets
+from rmqinspect.rocksdb.databases import UNITS_NEEDED, End, Queue, QueueOffsets, read_queue_offsets
 from rmqinspect.schemas.consumequeue import QueueUnit
 from rmqinspect.store.model import QueueFile, Store
 from rmqinspect.store.reader import open_file

@@ -32,7 +32,7 @@ import numpy as np
 
 from rmqinspect.broker.eras import Rules
 from rmqinspect.codec.arrays import Ints
-from rmqinspect.codec.numbering import Numbering
+from rmqinspect.codec.byte_ranges import Numbering
 from rmqinspect.codec.record_proof import blank_size
 from rmqinspect.commitlog.find_record import LenientReader
 from rmqinspect.commitlog.records import Records

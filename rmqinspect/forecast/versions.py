@@ -45,8 +45,8 @@ from rmqinspect.forecast.outcome import (
     Verdict,
 )
 from rmqinspect.forecast.walk import walk
-from rmqinspect.store.lock import lock_holder, running_broker
 from rmqinspect.store.model import Store
+from rmqinspect.store.reader import lock_holder, running_broker
 from rmqinspect.text import count, text_of
 
 

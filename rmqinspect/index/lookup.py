@@ -22,8 +22,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from rmqinspect.codec.arrays import Ints, Units
-from rmqinspect.codec.ranges import Span, merge
+from rmqinspect.codec.arrays import Ints, Span, Units, merge
 from rmqinspect.errors import Unreadable
 from rmqinspect.index.geometry import (
     DEFAULT_GEOMETRY,
@@ -36,7 +35,7 @@ from rmqinspect.index.geometry import (
     reread_index_file,
     slot_windows,
 )
-from rmqinspect.store.model import Store, StoreFile
+from rmqinspect.store.model import Store
 from rmqinspect.store.reader import FileReader, open_file
 
 Follows = Callable[[int, int], bool]
@@ -115,7 +114,10 @@ def usable_files(store: Store, unread: list[str] | None = None) -> list[IndexFil
     files = []
     for file in store.index_files:
         try:
-            index = _with_geometry(store, file, known)
+            if file.size in known:
+                index: IndexFile | None = reread_index_file(file, known[file.size])
+            else:
+                index = next(iter(read_index_files(store, files=[file])), None)
         except Unreadable as error:
             if unread is not None:
                 unread.append(str(error))
@@ -124,12 +126,6 @@ def usable_files(store: Store, unread: list[str] | None = None) -> list[IndexFil
             known[file.size] = index.geometry
             files.append(index)
     return files
-
-
-def _with_geometry(store: Store, file: StoreFile, known: dict[int, Geometry]) -> IndexFile | None:
-    if file.size in known:
-        return reread_index_file(file, known[file.size])
-    return next(iter(read_index_files(store, files=[file])), None)
 
 
 def _look_up_in(
@@ -192,29 +188,19 @@ def _read_all(reader: FileReader, geometry: Geometry, count: int) -> Units:
     entries = read_entries(reader, geometry, 1, count)
     if len(entries) != count:
         raise _Contradiction
-    _check_chains(reader, geometry, entries)
-    return entries
-
-
-def _check_chains(reader: FileReader, geometry: Geometry, entries: Units) -> None:
-    """Compare every entry and every slot of a file with the chains that its hashes make.
-
-    :raises _Contradiction: an entry is not in the chain of its slot, or a slot is wrong.
-    """
+    # Every entry and every slot is compared with the chains that the hashes make.
     hashes = entries["key_hash"].astype(np.int64)
     slots = hashes % geometry.slots
     previous, newest = replay(slots)
     if (hashes < 0).any() or (entries["previous"] != previous).any():
         raise _Contradiction
-    if not np.array_equal(_slot_heads(reader, geometry, slots[newest]), newest + 1):
-        raise _Contradiction
-
-
-def _slot_heads(reader: FileReader, geometry: Geometry, slots: Ints) -> NDArray[np.int32]:
-    """Return the newest entry of each of some slots."""
     if geometry.slots <= _FEW_SLOTS:
-        return _read_slots(reader, geometry, 0, geometry.slots)[slots]
-    return np.array([_read_slots(reader, geometry, slot, 1)[0] for slot in slots.tolist()], np.int32)
+        heads = _read_slots(reader, geometry, 0, geometry.slots)[slots[newest]]
+    else:
+        heads = np.array([_read_slots(reader, geometry, slot, 1)[0] for slot in slots[newest].tolist()], np.int32)
+    if not np.array_equal(heads, newest + 1):
+        raise _Contradiction
+    return entries
 
 
 # --- large files: the chain of a slot, and samples --------------------------------------------------

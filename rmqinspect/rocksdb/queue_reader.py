@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmqinspect.codec.layout import dtype_of
-from rmqinspect.rocksdb.job import write_line
+from rmqinspect.rocksdb.databases import write_line
 from rmqinspect.schemas import rocksdb
 from rmqinspect.schemas.consumequeue import QueueUnit
 

@@ -13,8 +13,8 @@ Source: RocksDBConfigManager and the managers of broker.config.v1 and broker.con
 
 Timer and half messages in RocksDB, written as lines of JSON and as units of a timer log.
 
-    column family timer    messages that wait for their time, and delivered ones   -> ENTRIES, TIMER_UNITS
-    column family trans    half messages that wait for commit or rollback          -> ENTRIES
+    column family timer    messages that wait for their time, and delivered ones   -> ENTRIES_FILE, TIMER_UNITS
+    column family trans    half messages that wait for commit or rollback          -> ENTRIES_FILE
     both                   how far the broker has come                             -> CHECKPOINTS
 
 Source: MessageRocksDBStorage, TimerRocksDBRecord, TransRocksDBRecord; RocketMQ 5.4.0 and 5.5.0.
@@ -25,22 +25,22 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain, islice
 from typing import Any, TextIO, cast
 
 from rmqinspect.codec.fastjson import NotJson, parse_json
 from rmqinspect.codec.layout import parse
 from rmqinspect.errors import BadRecord
-from rmqinspect.rocksdb.entries import Entry
-from rmqinspect.rocksdb.job import (
+from rmqinspect.rocksdb.databases import (
     CHECKPOINTS,
-    ENTRIES,
+    ENTRIES_FILE,
     INDEX,
     INDEX_CHECKPOINT,
     QUEUE_OFFSETS,
     TABLE_OF_DOCUMENT,
     TIMER_UNITS,
+    Entry,
     Job,
     write_line,
 )
@@ -211,7 +211,7 @@ def write_entries(
     checkpoint = _number(get(layouts.TIMELINE_CHECKPOINT, "timer"))
     malformed = 0
     with (
-        open(os.path.join(folder, ENTRIES), "w", encoding="ascii") as lines,
+        open(os.path.join(folder, ENTRIES_FILE), "w", encoding="ascii") as lines,
         open(os.path.join(folder, TIMER_UNITS), "wb") as units,
     ):
         for entry in chain(_timers(items("timer"), checkpoint), _halves(items("trans"))):
@@ -228,7 +228,7 @@ def write_entries(
         json.dump({name: _number(value) for name, value in found.items() if value is not None}, checkpoints)
     write_line(index, {"document": TIMER_UNITS})
     write_line(index, {"document": CHECKPOINTS})
-    write_line(index, {"document": ENTRIES, "malformed": malformed})
+    write_line(index, {"document": ENTRIES_FILE, "malformed": malformed})
 
 
 def _number(value: bytes | None) -> int:
@@ -398,10 +398,5 @@ READERS: dict[str, Callable[[_Families, Job, TextIO], None]] = {
 }
 
 
-def _arguments(given: Sequence[str]) -> str:
-    (jobs,) = given
-    return jobs
-
-
 if __name__ == "__main__":
-    main(_arguments(sys.argv[1:]))
+    main(*sys.argv[1:])

@@ -31,8 +31,7 @@ from typing import Any
 
 from rmqinspect.consumequeue.bounds import last_places
 from rmqinspect.errors import NotInstalled, Unreadable
-from rmqinspect.rocksdb.databases import ENTRIES, QUEUES, Database, used_databases
-from rmqinspect.rocksdb.job import INDEX, PROCESS_OUTPUT, Job
+from rmqinspect.rocksdb.databases import ENTRIES, INDEX, PROCESS_OUTPUT, QUEUES, Database, Job, used_databases
 from rmqinspect.schemas.consumequeue import QueueUnit
 from rmqinspect.store.model import NotedEnds, Oddity, QueueFile, Store, StoreFile
 from rmqinspect.store.reader import open_file, refuse_inside
@@ -316,7 +315,7 @@ def _with_queues(store: Store, files: Sequence[QueueFile], reach: int) -> Store:
     kept, note = store.queue_files, ""
     if not files:
         note = "no queue is in RocksDB, as after a crash: the broker builds the queues again from the commit log"
-    elif both and reach <= _reach_of_files(store):
+    elif both and reach <= max(last_places(store, []), default=-1):
         note = "queues are in files and in RocksDB: the files count, as they do for a broker by default"
         light = (file for file in files if file.topic.startswith(LMQ_PREFIX))
         files = [file for file in light if (file.topic, file.queue_id) not in both]
@@ -325,11 +324,6 @@ def _with_queues(store: Store, files: Sequence[QueueFile], reach: int) -> Store:
         kept = tuple(file for file in kept if file.kind != "queue" or (file.topic, file.queue_id) not in both)
     merged = sorted((*kept, *files), key=lambda file: (file.topic, file.queue_id, file.kind, file.base))
     return replace(store, queue_files=tuple(merged), remarks=(*store.remarks, note) if note else store.remarks)
-
-
-def _reach_of_files(store: Store) -> int:
-    """Return the last physical offset that a queue in files points at, -1 without one."""
-    return max(last_places(store, []), default=-1)
 
 
 @dataclass(slots=True)

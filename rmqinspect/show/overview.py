@@ -18,17 +18,15 @@ from rmqinspect.broker.version_evidence import gather
 from rmqinspect.codec.layout import parse
 from rmqinspect.commitlog.gaps import Gap, holes_in
 from rmqinspect.commitlog.tail import LogEnd, find_log_end, holds_data, sample_edges
-from rmqinspect.config.checkpoint import read_checkpoint
-from rmqinspect.config.json_files import read_consumer_offsets, too_large
+from rmqinspect.config.json_files import read_checkpoint, read_consumer_offsets, too_large
 from rmqinspect.consumequeue.bounds import QueueSummary, queue_ends
 from rmqinspect.errors import Unreadable
-from rmqinspect.rocksdb.entries import entries_file, read_entries
+from rmqinspect.rocksdb.databases import entries_file, read_entries
 from rmqinspect.schemas.checkpoint import TIMESTAMP_FIELDS
 from rmqinspect.schemas.consumequeue import QueueUnit
 from rmqinspect.schemas.index import IndexHeader
-from rmqinspect.store.lock import lock_holder, sees_locks
 from rmqinspect.store.model import Store, StoreFile
-from rmqinspect.store.reader import FileReader, open_file
+from rmqinspect.store.reader import FileReader, lock_holder, open_file, sees_locks
 from rmqinspect.system import uri
 
 # A checkpoint may be this much newer than the newest record: two clocks of one process.

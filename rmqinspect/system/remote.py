@@ -37,7 +37,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from rmqinspect.errors import NotAStore, Unreachable
-from rmqinspect.system import throttle as stopping
+from rmqinspect.system import workers as stopping
 from rmqinspect.system.uri import join, shown
 
 Answer = TypeVar("Answer")

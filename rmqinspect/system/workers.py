@@ -9,22 +9,30 @@ are not all taken may always add one, so nobody waits for ever.
 
 Threads, because the work releases the interpreter's lock: reads, compiled kernels, numpy, Arrow, CRC.
 
-Process settings: keep freed memory, allow many open files.
+They share one budget of reads (`--read-rate`), for hosts where a broker uses the same disk: `bound_reads` sets it, and
+`store.reader` pays for every read.
+
+They end when nobody waits for their results any more. Python cannot interrupt a thread, so each asks by itself: at
+every read of evidence (`store.reader`), every wait, and every result it hands over. `Stopped` then unwinds it like any
+exception, and closes its files. The main thread is never stopped like this: Ctrl-C interrupts its reads and waits by
+itself.
+
+Settings of the process: keep freed memory, allow many open files, import no pandas.
 """
 
 import ctypes
 import os
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, suppress
+from concurrent.futures import Future, wait
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Generic, TypeVar
-
-from rmqinspect.system import throttle as stopping
-from rmqinspect.system.throttle import Stopped
+from importlib.abc import MetaPathFinder
+from typing import Any, Generic, TypeVar
 
 Task = TypeVar("Task")
 Item = TypeVar("Item")
@@ -152,7 +160,7 @@ class _Threads(Generic[Task, Item]):
     # --- in the threads ---------------------------------------------------------------------------
 
     def _work(self) -> None:
-        with stopping.stopped_by(self._stopped):
+        with stopped_by(self._stopped):
             while (number := self._next_task()) is not None:
                 error: BaseException | None = None
                 try:
@@ -228,3 +236,129 @@ def open_many_files() -> None:
     if soft != hard:
         with suppress(ValueError, OSError):  # macOS rejects the hard limit it reports
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+_STEP = 0.1  # seconds between two looks while a thread waits for a future
+
+
+class Stopped(BaseException):
+    """Nobody waits for what this thread computes. No Exception: no handler on the way takes it for a failure."""
+
+
+class _Thread(threading.local):
+    event: threading.Event | None = None  # stops this thread
+
+
+_thread = _Thread()
+
+
+@contextmanager
+def stopped_by(event: threading.Event | None) -> Iterator[None]:
+    """Let an event stop this thread until the block ends; None: nothing stops it, for what must be finished."""
+    before, _thread.event = _thread.event, event
+    try:
+        yield
+    finally:
+        _thread.event = before
+
+
+def check() -> None:
+    """Return unless this thread is to end.
+
+    :raises Stopped: it is.
+    """
+    event = _thread.event
+    if event is not None and event.is_set():
+        raise Stopped
+
+
+def sleep(seconds: float) -> None:
+    """Sleep.
+
+    :raises Stopped: this thread is to end; at once.
+    """
+    event = _thread.event
+    if event is None:
+        time.sleep(seconds)
+    elif event.wait(seconds):
+        raise Stopped
+
+
+def wait_for(future: "Future[Any]", seconds: float | None) -> None:
+    """Wait until a future is done, at most so many seconds; None: without limit.
+
+    :raises Stopped: this thread is to end; soon.
+    """
+    if _thread.event is None:
+        wait((future,), seconds)
+        return
+    end = float("inf") if seconds is None else time.monotonic() + seconds
+    while not future.done() and (left := end - time.monotonic()) > 0:
+        check()
+        wait((future,), min(left, _STEP))
+
+
+# Unused budget that may be caught up: sleeps are inexact, and reads alternate with computing.
+_CREDIT = 0.05  # seconds
+
+
+class ReadRate:
+    """A rate in bytes per second."""
+
+    def __init__(
+        self, rate: int, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = sleep
+    ) -> None:
+        self.rate = rate
+        self._clock = clock
+        self._sleep = sleep
+        self._paid_until = 0.0
+        self._lock = threading.Lock()
+
+    def pay(self, size: int) -> None:
+        """Sleep until `size` bytes just read fit into the rate."""
+        with self._lock:
+            now = self._clock()
+            until = self._paid_until = max(now - _CREDIT, self._paid_until) + size / self.rate
+        if until > now:
+            self._sleep(until - now)
+
+
+_bound: ReadRate | None = None
+
+
+def bound_reads(bound: ReadRate | None) -> None:
+    """Limit the reads of this process from now on; None removes the limit."""
+    global _bound
+    _bound = bound
+
+
+def read_bound() -> ReadRate | None:
+    """Return this process's limit, None without one."""
+    return _bound
+
+
+class _WithoutPandas(MetaPathFinder):
+    """Says that pandas is not installed, nor dateutil.
+
+    Arrow asks whether the first array it gets is one of pandas, and imports pandas for that if it can. It is not used,
+    and takes as long as a look-up. The same holds for dateutil, whose differences of months Arrow looks for.
+    """
+
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
+        if fullname in ("pandas", "dateutil"):
+            raise ModuleNotFoundError(f"{fullname} is not used", name=fullname)
+
+
+_finder = _WithoutPandas()
+
+
+def hide_pandas() -> None:
+    """Make imports of pandas fail."""
+    if _finder not in sys.meta_path:
+        sys.meta_path.insert(0, _finder)
+
+
+def show_pandas() -> None:
+    """Let pandas be imported: Spark Connect does."""
+    if _finder in sys.meta_path:
+        sys.meta_path.remove(_finder)

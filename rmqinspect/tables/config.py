@@ -17,10 +17,16 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from rmqinspect.broker.eras import searches_minimum
-from rmqinspect.config.checkpoint import read_checkpoint
-from rmqinspect.config.json_files import ConfigDocument, integer, key_number, read_config, read_delay_offsets
+from rmqinspect.config.json_files import (
+    ConfigDocument,
+    integer,
+    key_number,
+    read_checkpoint,
+    read_config,
+    read_delay_offsets,
+)
 from rmqinspect.consumequeue.bounds import queue_ends
-from rmqinspect.rocksdb.entries import read_entries
+from rmqinspect.rocksdb.databases import read_entries
 from rmqinspect.schemas.checkpoint import TIMESTAMP_FIELDS
 from rmqinspect.store.model import Store
 from rmqinspect.tables.table import (

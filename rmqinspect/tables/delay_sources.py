@@ -24,16 +24,15 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from rmqinspect.codec.arrays import Bools, Ints, Units
+from rmqinspect.codec.arrays import Bools, Ints, Keyed, Units
 from rmqinspect.codec.byte_ranges import hash_of, hash_texts, mixed
-from rmqinspect.codec.joins import Keyed
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.commitlog.records import Records, records_at
 from rmqinspect.commitlog.scan import RecordRun
 from rmqinspect.commitlog.tail import Sample, find_log_end
 from rmqinspect.consumequeue.units import messages_in, read_ext_tags
 from rmqinspect.errors import Unreadable
-from rmqinspect.rocksdb.entries import TimerCheckpoints, read_timer_checkpoints, timer_units_file
+from rmqinspect.rocksdb.databases import TimerCheckpoints, read_timer_checkpoints, timer_units_file
 from rmqinspect.schemas.consumequeue import EXT_ADDRESS_MAX
 from rmqinspect.schemas.timer import DEFAULT_PRECISION, TimerUnit
 from rmqinspect.store.model import QueueFile, Store
@@ -43,8 +42,17 @@ from rmqinspect.tables.pointers import stored_slots
 from rmqinspect.tables.read_log import Collected
 from rmqinspect.tables.record_columns import CHUNK_ROWS, property_columns, property_values
 from rmqinspect.tables.table import TIMESTAMP, Request
-from rmqinspect.timer.log import TimerLog, no_timercheck, read_rows, read_timercheck, timer_log_files
-from rmqinspect.timer.wheel import PendingUnits, WheelReach, find_precision, read_pending
+from rmqinspect.timer.log import (
+    PendingUnits,
+    TimerLog,
+    WheelReach,
+    find_precision,
+    no_timercheck,
+    read_pending,
+    read_rows,
+    read_timercheck,
+    timer_log_files,
+)
 from rmqinspect.times import END_MILLI
 from rmqinspect.topics import SCHEDULE_TOPIC, SYSTEM_PREFIX, TIMER_TOPIC
 

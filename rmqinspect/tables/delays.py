@@ -33,8 +33,7 @@ from rmqinspect.broker.delays import (
     level_delay,
 )
 from rmqinspect.broker.version_estimate import estimate_store
-from rmqinspect.codec.arrays import Bools, Ints
-from rmqinspect.codec.joins import Keyed, find, take
+from rmqinspect.codec.arrays import Bools, Ints, Keyed, find, take
 from rmqinspect.commitlog.records import records_at
 from rmqinspect.rocksdb.databases import why_unknown
 from rmqinspect.store.model import Store

@@ -44,8 +44,18 @@ from rmqinspect.tables.table import (
     pick,
     repeat,
 )
-from rmqinspect.timer.log import TimerLog, TimerLogFile, due_times, timer_log_files
-from rmqinspect.timer.wheel import Slots, WheelReach, current_wheel, find_precision, read_slots, units_of
+from rmqinspect.timer.log import (
+    Slots,
+    TimerLog,
+    TimerLogFile,
+    WheelReach,
+    current_wheel,
+    due_times,
+    find_precision,
+    read_slots,
+    timer_log_files,
+    units_of,
+)
 from rmqinspect.times import END_MILLI, millis_to_micros
 
 QUEUE_UNITS_SCHEMA = pa.schema(

@@ -26,9 +26,8 @@ from numpy.typing import NDArray
 
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.commitlog.find_record import Unread
-from rmqinspect.commitlog.gaps import Gap, holes_in
+from rmqinspect.commitlog.gaps import Borders, Gap, ScanState, Split, holes_in, plan_splits
 from rmqinspect.commitlog.scan import WINDOW_SIZE, RecordRun, redo_where_borders_differ, scan_split
-from rmqinspect.commitlog.splits import Borders, ScanState, Split, plan_splits
 from rmqinspect.errors import Unreadable
 from rmqinspect.store.model import Segment, Store
 from rmqinspect.system.workers import keep_freed_memory, stream_ordered

@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rmqinspect.codec.arrays import Bools, Ints
-from rmqinspect.commitlog.splits import ScanState
+from rmqinspect.commitlog.gaps import ScanState
 from rmqinspect.errors import Unreadable
 from rmqinspect.rocksdb.databases import used_databases
 from rmqinspect.store.model import Store

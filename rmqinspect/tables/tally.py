@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmqinspect.codec.arrays import Bools, Bytes, Ints
+from rmqinspect.codec.byte_ranges import Numbering
 from rmqinspect.codec.kernels import Table, TableOut, kernel
-from rmqinspect.codec.numbering import Numbering
 from rmqinspect.commitlog import columns
 
 MOST = 1 << 18  # values

@@ -34,16 +34,13 @@ from rmqinspect.broker.transactions import (
     Transactions,
     judge,
 )
-from rmqinspect.codec.arrays import Bools, Ints
+from rmqinspect.codec.arrays import ABSENT, Bools, Ints, find, merge, take
 from rmqinspect.codec.byte_ranges import NOT_A_NUMBER, hash_ranges, join_hashes, read_numbers, take_ranges
-from rmqinspect.codec.joins import ABSENT, find, take
 from rmqinspect.codec.properties import Items
-from rmqinspect.codec.ranges import merge
 from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.scan import RecordRun
 from rmqinspect.config.json_files import read_consumer_offsets
-from rmqinspect.rocksdb.databases import ENTRIES, databases
-from rmqinspect.rocksdb.entries import entries_file, last_half, read_entries
+from rmqinspect.rocksdb.databases import ENTRIES, databases, entries_file, last_half, read_entries
 from rmqinspect.schemas.message import TRANSACTION_MASK, TRANSACTION_SHIFT
 from rmqinspect.schemas.message import TRANSACTIONS as KINDS
 from rmqinspect.store.model import Store

@@ -32,11 +32,10 @@ from rmqinspect.broker.copies import RECORD_KINDS, record_kind
 from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.codec.byte_ranges import take_ranges
 from rmqinspect.commitlog.byte_account import ByteAccount
-from rmqinspect.commitlog.gaps import holes_in
+from rmqinspect.commitlog.gaps import Split, holes_in
 from rmqinspect.commitlog.queue_offsets import offsets_taken
 from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.scan import RecordRun
-from rmqinspect.commitlog.splits import Split
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
 from rmqinspect.store.model import Segment, Store

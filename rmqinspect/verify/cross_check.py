@@ -33,7 +33,7 @@ import numpy as np
 
 from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.layout import dtype_of
-from rmqinspect.config.checkpoint import read_checkpoint
+from rmqinspect.config.json_files import read_checkpoint
 from rmqinspect.consumequeue.bounds import queue_files_of
 from rmqinspect.consumequeue.units import LAYOUTS, message_mask, read_units, unit_numbers, unit_times
 from rmqinspect.errors import Unreadable

@@ -29,9 +29,8 @@ from rmqinspect.index.geometry import reread_index_file
 from rmqinspect.rocksdb.databases import CONFIG, ENTRIES, QUEUES, Database, databases, unread_databases, used_databases
 from rmqinspect.rocksdb.unpack import INSTALL, has_rocksdict
 from rmqinspect.schemas import checkpoint
-from rmqinspect.store.lock import lock_holder
 from rmqinspect.store.model import Oddity, Place, Segment, Store, StoreFile
-from rmqinspect.store.reader import open_file
+from rmqinspect.store.reader import lock_holder, open_file
 from rmqinspect.text import count
 from rmqinspect.times import time_words
 from rmqinspect.verify.codes import levels_up_to

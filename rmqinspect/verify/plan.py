@@ -25,7 +25,7 @@ import numpy as np
 
 from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.kernels import Int32s, TableOut, inlined, kernel
-from rmqinspect.commitlog.splits import Split
+from rmqinspect.commitlog.gaps import Split
 from rmqinspect.index.geometry import IndexFile
 from rmqinspect.schemas.consumequeue import QueueUnit
 from rmqinspect.store.model import QueueFile, StoreFile

@@ -30,8 +30,8 @@ from rmqinspect.broker.dispatch import MARKED_IDS, Dispatcher, holding
 from rmqinspect.broker.version_estimate import RELEASES, VersionEstimate, estimate_version
 from rmqinspect.codec import kernels
 from rmqinspect.commitlog.find_record import Unread
+from rmqinspect.commitlog.gaps import Split, plan_splits
 from rmqinspect.commitlog.scan import redo_where_borders_differ
-from rmqinspect.commitlog.splits import Split, plan_splits
 from rmqinspect.consumequeue.bounds import last_places
 from rmqinspect.damage.patterns import explain_difference
 from rmqinspect.errors import Unreadable

@@ -31,11 +31,10 @@ from rmqinspect.commitlog.columns import (
     WRONG_CRC,
 )
 from rmqinspect.commitlog.find_record import Unread
-from rmqinspect.commitlog.gaps import Gap
+from rmqinspect.commitlog.gaps import Borders, Gap, Split
 from rmqinspect.commitlog.queue_offsets import Jump, QueueEnds, QueueOffsets
 from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.scan import RecordRun, scan_split
-from rmqinspect.commitlog.splits import Borders, Split
 from rmqinspect.damage.misplaced import explain_body_crc, explain_record_crc
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas import message

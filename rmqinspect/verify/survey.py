@@ -36,8 +36,7 @@ from rmqinspect.consumequeue.bounds import queue_ends, queue_files_of
 from rmqinspect.consumequeue.units import LAYOUTS
 from rmqinspect.errors import Unreadable
 from rmqinspect.index.geometry import IndexFile, read_entries
-from rmqinspect.rocksdb.databases import QUEUES, unread_databases
-from rmqinspect.rocksdb.entries import timer_units_file
+from rmqinspect.rocksdb.databases import QUEUES, timer_units_file, unread_databases
 from rmqinspect.store.model import QueueFile, Store
 from rmqinspect.store.reader import open_file
 from rmqinspect.system.workers import run_ordered

@@ -38,8 +38,17 @@ from rmqinspect.schemas.timer import BLANK_MAGIC, NO_UNIT, UNIT_SIZE, TimerUnit
 from rmqinspect.store.discover import setting_size
 from rmqinspect.store.reader import open_file
 from rmqinspect.tables.capped_list import CappedList
-from rmqinspect.timer.log import BLANK_SIZE, TimerLog, TimerLogFile, are_units, due_times, is_blank_at, read_rows
-from rmqinspect.timer.wheel import NO_POSITION, WheelReplay
+from rmqinspect.timer.log import (
+    BLANK_SIZE,
+    NO_POSITION,
+    TimerLog,
+    TimerLogFile,
+    WheelReplay,
+    are_units,
+    due_times,
+    is_blank_at,
+    read_rows,
+)
 from rmqinspect.verify.findings import Finding, unread_finding
 from rmqinspect.verify.plan import cut_runs
 

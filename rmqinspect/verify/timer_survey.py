@@ -28,21 +28,27 @@ from rmqinspect.broker.dispatch import Dispatched
 from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.codec.layout import Container, dtype_of
 from rmqinspect.errors import Unreadable
-from rmqinspect.rocksdb.entries import timer_units_file
+from rmqinspect.rocksdb.databases import timer_units_file
 from rmqinspect.schemas.timer import DEFAULT_PRECISION, UNIT_SIZE, WHEEL_SLOTS, TimerUnit
 from rmqinspect.store.model import Store, StoreFile
 from rmqinspect.store.reader import open_file
 from rmqinspect.tables.capped_list import CappedList
 from rmqinspect.timer.log import (
+    NO_POSITION,
+    SLOT_SIZE,
+    WHEEL_SIZE,
+    Slots,
     TimerLog,
     are_units,
     due_times,
+    find_precision,
     no_timercheck,
     read_rows,
+    read_slots,
     read_timercheck,
     timer_log_files,
+    wheel_files,
 )
-from rmqinspect.timer.wheel import NO_POSITION, SLOT_SIZE, WHEEL_SIZE, Slots, find_precision, read_slots, wheel_files
 from rmqinspect.verify.findings import Finding, Found, capped_findings, unread_finding
 from rmqinspect.verify.plan import NO_RUNS, CrossPlan, cut_runs, joined_runs
 from rmqinspect.verify.pointers import (

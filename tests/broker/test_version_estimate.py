@@ -6,8 +6,8 @@ import pytest
 
 from rmqinspect.broker.version_estimate import CLUES, OLDEST, RELEASES, YOUNGEST, estimate
 from rmqinspect.broker.version_evidence import Evidence
+from rmqinspect.commitlog.gaps import plan_splits
 from rmqinspect.commitlog.scan import RecordRun, scan_split
-from rmqinspect.commitlog.splits import plan_splits
 from rmqinspect.commitlog.tail import Sample, find_log_end
 from rmqinspect.consumequeue.bounds import last_places
 from rmqinspect.show.overview import overview

@@ -140,7 +140,7 @@ def test_a_lock_that_cannot_be_asked_for_is_not_taken_for_free(
     def refused(*_: object) -> None:
         raise Unreadable("lock: permission denied")
 
-    monkeypatch.setattr("rmqinspect.store.lock.open_file", refused)
+    monkeypatch.setattr("rmqinspect.store.reader.open_file", refused)
     status, _, errors = forecast(used, "-q")
     assert (status, "lock: permission denied: whether a broker runs on this store is not known" in errors) == (4, True)
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmqinspect.codec.layout import dtype_of, parse
+from rmqinspect.commitlog.gaps import Split
 from rmqinspect.commitlog.scan import RecordRun, scan_split
-from rmqinspect.commitlog.splits import Split
 from rmqinspect.errors import BadRecord
 from rmqinspect.schemas import checkpoint, consumequeue, dledger, index, message, messageid, timer
 from rmqinspect.schemas.message import HEADS, Message, SysFlag

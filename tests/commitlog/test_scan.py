@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 import rmqinspect.commitlog.scan
 from rmqinspect.codec import kernels
-from rmqinspect.commitlog.gaps import ZERO_RUN, Gap
+from rmqinspect.commitlog.gaps import ZERO_RUN, Gap, Split
 from rmqinspect.commitlog.scan import Event, RecordRun, scan_split
-from rmqinspect.commitlog.splits import Split
 from rmqinspect.schemas.dledger import EntryHead
 from rmqinspect.schemas.message import FIXED_SIZE, MAGIC_BLANK, SysFlag
 from rmqinspect.store.model import Segment

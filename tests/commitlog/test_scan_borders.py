@@ -1,19 +1,30 @@
-"""Splits give what one reader gives, also where the damage before a split reaches further than it looks back."""
+"""Splits give what one reader gives, also where the damage before a split reaches further than it looks back.
+
+The parts of a gap: every run of zeros is found, wherever the borders of the chunks that are read lie.
+"""
 
 import os
+import re
+import tempfile
 import zlib
+from itertools import pairwise
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 import rmqinspect.commitlog.scan
 import rmqinspect.tables.record_columns
 from rmqinspect.codec.layout import dtype_of
-from rmqinspect.commitlog.find_record import Unread
+from rmqinspect.commitlog import find_record as lenient_reader
+from rmqinspect.commitlog.find_record import LenientReader, Unread
+from rmqinspect.commitlog.gaps import ZERO_RUN, Gap, Split, describe_gap, plan_splits
 from rmqinspect.commitlog.scan import scan_split
-from rmqinspect.commitlog.splits import Split, plan_splits
 from rmqinspect.schemas.messageid import GrpcClientId
 from rmqinspect.store.model import Segment
+from rmqinspect.store.reader import open_file
 from rmqinspect.tables.table import Request
 from tests.support.building import STORED, blank, entry, lay, record, various, write_segment
 from tests.support.scanning import scan, statuses, table
@@ -132,3 +143,33 @@ def test_a_hole_of_a_terabyte_is_not_cut_into_as_many_splits() -> None:
     assert len([split for split in splits if split.segment.base == 0]) == 256
     assert len([split for split in splits if split.segment.base]) == 64
     assert splits[255].end == 1 << 40
+
+
+BASE = 1 << 20
+CHUNK = 700  # of a read, more than a run
+
+_sizes = st.one_of(st.integers(1, 3), st.integers(ZERO_RUN - 2, ZERO_RUN + 2), st.integers(1, 3 * CHUNK))
+
+
+def expected(raw: bytes) -> list[Gap]:
+    """Return the parts by a search through the whole gap at once."""
+    ends = {0: 1, len(raw): 1}
+    runs = [match.span() for match in re.finditer(b"\0+", raw)]
+    long = [(a, b) for a, b in runs if b - a >= ZERO_RUN or a in ends or b in ends]
+    borders = [0, *(place for run in long for place in run), len(raw)]
+    parts = [("zeros" if number % 2 else "unknown", *span) for number, span in enumerate(pairwise(borders))]
+    return [Gap(BASE + a, BASE + b, kind, None if kind == "zeros" else "magic") for kind, a, b in parts if a < b]
+
+
+@given(sizes=st.lists(_sizes, min_size=1, max_size=9), zeros_first=st.booleans())
+@example(sizes=[CHUNK, ZERO_RUN - 1, CHUNK], zeros_first=True)  # a run that is short, and ends with a chunk
+@example(sizes=[CHUNK - 1, 1], zeros_first=False)
+@example(sizes=[4 * CHUNK], zeros_first=True)
+def test_the_runs_of_zeros_do_not_depend_on_the_reads(sizes: list[int], zeros_first: bool) -> None:
+    raw = b"".join(b"\0x"[number % 2 ^ (not zeros_first)].to_bytes() * size for number, size in enumerate(sizes))
+    small = patch.object(LenientReader.chunks, "__defaults__", (0, CHUNK))
+    with tempfile.TemporaryDirectory() as folder, patch.object(lenient_reader, "_CHUNK", CHUNK), small:
+        segment = write_segment(Path(folder), raw, BASE)
+        with open_file(segment) as file:
+            found = list(describe_gap(LenientReader(file, segment), 0, len(raw), "magic"))
+    assert found == expected(raw)

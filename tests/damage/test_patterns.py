@@ -5,16 +5,8 @@ import zlib
 
 import pytest
 
-from rmqinspect.damage.patterns import (
-    border_near,
-    find_changed_bytes,
-    format_of,
-    is_random,
-    is_text,
-    long_runs,
-    quote,
-    unit_words,
-)
+from rmqinspect.codec.java import find_changed_bytes
+from rmqinspect.damage.patterns import border_near, format_of, is_random, is_text, long_runs, quote, unit_words
 from rmqinspect.schemas.message import CRC_MASK
 
 NOISE = random.Random(4).randbytes(70_000)

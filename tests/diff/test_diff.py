@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
+from rmqinspect.commitlog.gaps import Split
 from rmqinspect.commitlog.scan import scan_split
-from rmqinspect.commitlog.splits import Split
 from rmqinspect.diff.log import CELL_SIZE, WINDOW_SIZE, compare_logs
 from rmqinspect.diff.log_diff import JOIN, LogDiff
 from rmqinspect.diff.result import KINDS, SCHEMA, DiffResult

@@ -10,7 +10,7 @@ from rmqinspect.broker.pull import STATUSES as PULL_STATUSES
 from rmqinspect.diff.result import KINDS
 from rmqinspect.explain.lookup import explain, is_name
 from rmqinspect.find.reasons import REASONS
-from rmqinspect.store import without_rows
+from rmqinspect.store import file_type as without_rows
 from rmqinspect.store.directory import PLACES
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.messages import STATUSES

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from rmqinspect.commitlog.find_record import Unread
-from rmqinspect.commitlog.splits import Split
+from rmqinspect.commitlog.gaps import Split
 from rmqinspect.errors import Refused
 from rmqinspect.export.request import MESSAGES, ExportRequest
 from rmqinspect.export.target import INCREMENTAL, Target

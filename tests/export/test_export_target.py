@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rmqinspect.commitlog.find_record import Unread
-from rmqinspect.commitlog.splits import Split
+from rmqinspect.commitlog.gaps import Split
 from rmqinspect.errors import Refused
 from rmqinspect.export.job import ExportResult, local_engine, run_export
 from rmqinspect.export.manifest import MANIFEST, SUCCESS, read_manifest

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rmqinspect.broker.eras import rules_of_start
-from rmqinspect.config.checkpoint import read_checkpoint
+from rmqinspect.config.json_files import read_checkpoint
 from rmqinspect.forecast.dledger import ledger_files, record_scan, recover_ledger
 from rmqinspect.forecast.settings import settings_of
 from rmqinspect.store.discover import open_store

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from rmqinspect.broker.eras import rules_of_start
+from rmqinspect.commitlog.gaps import plan_splits
 from rmqinspect.commitlog.scan import RecordRun, scan_split
-from rmqinspect.commitlog.splits import plan_splits
-from rmqinspect.config.checkpoint import read_checkpoint
+from rmqinspect.config.json_files import read_checkpoint
 from rmqinspect.forecast.index_files import Header, IndexFiles, IndexState
 from rmqinspect.forecast.settings import Settings, settings_of
 from rmqinspect.store.discover import open_store

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rmqinspect.broker.eras import rules_of_start
-from rmqinspect.config.checkpoint import read_checkpoint
+from rmqinspect.config.json_files import read_checkpoint
 from rmqinspect.forecast.load import load
 from rmqinspect.forecast.queue_ends import QueueEnds
 from rmqinspect.forecast.queues import Queues

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rmqinspect.broker.eras import rules_of_start
-from rmqinspect.config.checkpoint import read_checkpoint
+from rmqinspect.config.json_files import read_checkpoint
 from rmqinspect.forecast.scan import LogScanner
 from rmqinspect.forecast.settings import Settings
 from rmqinspect.forecast.start_segment import Start, start_segment

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from rmqinspect.commitlog.gaps import Split
 from rmqinspect.commitlog.scan import RecordRun, scan_split
-from rmqinspect.commitlog.splits import Split
 from rmqinspect.find.life import trace_life
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import rmqinspect.verify.run
-from rmqinspect.commitlog.splits import Split
+from rmqinspect.commitlog.gaps import Split
 from rmqinspect.store.discover import open_store
 from rmqinspect.verify.plan import CrossPlan
 from rmqinspect.verify.result import VerifyOptions

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from rmqinspect.commitlog.byte_account import ByteAccount
-from rmqinspect.commitlog.gaps import Gap, merge_gaps
+from rmqinspect.commitlog.gaps import Borders, Gap, Split, merge_gaps, plan_splits
 from rmqinspect.commitlog.scan import WINDOW_SIZE, RecordRun, redo_where_borders_differ, scan_split
-from rmqinspect.commitlog.splits import Borders, Split, plan_splits
 from rmqinspect.schemas.dledger import EntryHead
 from rmqinspect.store.model import Segment
 from rmqinspect.tables.messages import SCHEMA, message_batches

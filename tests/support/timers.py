@@ -16,7 +16,7 @@ from rmqinspect.schemas.timer import (
     WheelSlot,
 )
 from rmqinspect.store.model import Store
-from rmqinspect.timer.wheel import WHEEL_SIZE
+from rmqinspect.timer.log import WHEEL_SIZE
 from tests.support.side_tables import store_of
 
 NOW = 1_700_000_000  # s

@@ -145,7 +145,7 @@ def test_a_wrong_uri_is_told_at_once(uri: str, words: str) -> None:
 
 
 def test_a_file_system_with_folders_gets_its_file_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rmqinspect.system.remote_folder.WITH_FOLDERS", ("mock",))
+    monkeypatch.setattr("rmqinspect.system.output_folder.WITH_FOLDERS", ("mock",))
     folder = open_folder("mock:///out")
     file = folder.create("messages/a")
     file.write(b"123")

@@ -11,8 +11,7 @@ import pytest
 
 from rmqinspect.store.model import StoreFile
 from rmqinspect.store.reader import FileReader, open_file
-from rmqinspect.system.throttle import ReadRate, bound_reads, read_bound
-from rmqinspect.system.workers import run_ordered
+from rmqinspect.system.workers import ReadRate, bound_reads, read_bound, run_ordered
 from tests.support.command import Run, runner
 from tests.support.samples import sample
 

@@ -15,8 +15,7 @@ from rmqinspect.cli import ExitStatus
 from rmqinspect.errors import Unreadable
 from rmqinspect.store.model import StoreFile
 from rmqinspect.store.reader import FileReader, open_file
-from rmqinspect.system.throttle import ReadRate, bound_reads
-from rmqinspect.system.workers import run_ordered, stream_ordered
+from rmqinspect.system.workers import ReadRate, bound_reads, run_ordered, stream_ordered
 from tests.support.samples import ROOT, sample
 
 HEALTHY = sample("healthy-5.5.0")
@@ -185,7 +184,7 @@ def test_every_byte_counts_once_however_many_threads_read(tmp_path: Path) -> Non
 _SLEEPS = """
 import sys, threading
 from rmqinspect.store.reader import FileReader
-from rmqinspect.system.throttle import ReadRate
+from rmqinspect.system.workers import ReadRate
 
 read_into, slow = FileReader.read_into, ReadRate(1)
 

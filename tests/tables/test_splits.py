@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rmqinspect.commitlog.gaps import SEGMENT_START
 from rmqinspect.commitlog.scan import walk_to
-from rmqinspect.commitlog.splits import SEGMENT_START
 from rmqinspect.errors import Unreadable
 from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.schemas.consumequeue import QueueUnit

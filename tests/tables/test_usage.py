@@ -12,7 +12,7 @@ import pytest
 
 import rmqinspect.tables.read_log
 from rmqinspect.broker.copies import RECORD_KINDS, record_kind
-from rmqinspect.commitlog.splits import Split
+from rmqinspect.commitlog.gaps import Split
 from rmqinspect.store.model import Segment, Store
 from rmqinspect.tables import tally
 from rmqinspect.tables.log import MESSAGES_TABLE, SEGMENTS_TABLE

@@ -655,7 +655,7 @@ def test_ctrl_c_after_the_quick_part_keeps_what_it_found(
 
 
 def test_a_broker_that_runs_is_told_first(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rmqinspect.store.lock.lock_holder", lambda store: 4711)
+    monkeypatch.setattr("rmqinspect.store.reader.lock_holder", lambda store: 4711)
     first = run(HEALTHY)[2].splitlines()[0]
     running = "a broker runs on this store (pid 4711 holds the lock): the files may change while they are read"
     assert first == running

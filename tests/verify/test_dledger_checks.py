@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from rmqinspect.commitlog.gaps import Gap
+from rmqinspect.commitlog.gaps import Gap, plan_splits
 from rmqinspect.commitlog.scan import WINDOW_SIZE, RecordRun, scan_split
-from rmqinspect.commitlog.splits import plan_splits
 from rmqinspect.schemas.dledger import EntryHead, EntryIndexUnit
 from rmqinspect.store.model import Segment, StoreFile
 from rmqinspect.verify.dledger import ChainEnds, EntryChain, join_chains

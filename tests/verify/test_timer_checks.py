@@ -12,8 +12,8 @@ import pytest
 from rmqinspect.broker.dispatch import Dispatched
 from rmqinspect.codec.java import java_string_hash
 from rmqinspect.codec.layout import dtype_of, place_of
+from rmqinspect.commitlog.gaps import plan_splits
 from rmqinspect.commitlog.scan import RecordRun, scan_split
-from rmqinspect.commitlog.splits import plan_splits
 from rmqinspect.schemas.timer import (
     NO_UNIT,
     UNIT_SIZE,
@@ -24,7 +24,7 @@ from rmqinspect.schemas.timer import (
 )
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store, StoreFile
-from rmqinspect.timer.wheel import WHEEL_SIZE
+from rmqinspect.timer.log import WHEEL_SIZE
 from rmqinspect.verify.findings import Finding
 from rmqinspect.verify.plan import CrossPlan, LogMap, Runs
 from rmqinspect.verify.pointers import Joined, LogRanges

@@ -1,4 +1,4 @@
-"""Hashes of texts as they stand in a file are those of the decoded texts, and Java's."""
+"""Hashes of texts as they stand in a file are those of the decoded texts, and Java's; numbers are parsed as there."""
 
 import re
 
@@ -6,8 +6,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rmqinspect.codec.java import index_hash, java_string_hash
-from rmqinspect.codec.java_hash import as_int, hash_of, index_hash_of, java_hash
+from rmqinspect.codec.java import (
+    as_int,
+    hash_of,
+    index_hash,
+    index_hash_of,
+    java_hash,
+    java_number,
+    java_string_hash,
+    wrapped_int,
+    wrapped_long,
+)
 
 # Python replaces each of the three bytes of a surrogate, Java all together; a surrogate may also be cut.
 SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
@@ -61,3 +70,32 @@ def test_the_smallest_hash_is_stored_as_0() -> None:
         1,
         0,
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "bits", "number"),
+    [
+        ("0", 32, 0),
+        ("+7", 32, 7),
+        ("-2147483648", 32, -(2**31)),
+        ("2147483648", 32, None),
+        ("9223372036854775807", 64, 2**63 - 1),
+        ("0" * 400 + "1", 16, 1),
+        ("-32769", 16, None),
+        ("٣", 32, 3),
+        ("\N{MATHEMATICAL BOLD DIGIT ONE}", 32, None),
+        ("1_0", 32, None),
+        (" 1", 32, None),
+        ("-", 32, None),
+        ("", 32, None),
+        ("9" * 5000, 64, None),
+    ],
+)
+def test_numbers_as_java_parses_them(text: str, bits: int, number: int | None) -> None:
+    assert java_number(text, bits) == number
+
+
+def test_sums_wrap() -> None:
+    assert wrapped_int(2**31) == -(2**31)
+    assert wrapped_long(2**63 - 1 + 3) == -(2**63) + 2
+    assert (wrapped_int(-5), wrapped_long(7)) == (-5, 7)

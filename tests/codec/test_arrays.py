@@ -1,12 +1,24 @@
-"""Joins of columns, compared with loops over lists."""
+"""Joins of columns, compared with loops over lists; ranges of offsets, compared with sets of them."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqinspect.codec.arrays import Ints
-from rmqinspect.codec.joins import ABSENT, Groups, Keyed, find, find_range, first_rule, take
+from rmqinspect.codec.arrays import (
+    ABSENT,
+    Groups,
+    Ints,
+    Keyed,
+    Span,
+    find,
+    find_range,
+    first_rule,
+    intersect,
+    merge,
+    take,
+    uncovered,
+)
 
 SMALL = st.integers(0, 5)
 KEYS = st.lists(SMALL, max_size=20)
@@ -69,3 +81,28 @@ def test_rows_without_a_key_are_groups_of_their_own(keys: list[int]) -> None:
 def test_the_first_rule_that_holds_is_chosen(conditions: tuple[str, ...], expected: list[int]) -> None:
     masks = [np.array([letter == "1" for letter in one]) for one in conditions]
     assert first_rule(masks).tolist() == expected
+
+
+SPANS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=8)
+
+
+def inside(spans: list[Span]) -> set[int]:
+    return {offset for span in spans for offset in range(*span)}
+
+
+def is_apart(spans: list[Span]) -> bool:
+    borders = [border for span in spans for border in span]
+    return borders == sorted(set(borders))
+
+
+@given(SPANS, SPANS)
+def test_ranges_hold_what_they_held(some: list[Span], others: list[Span]) -> None:
+    merged, other = merge(some), merge(others)
+    assert is_apart(merged) and inside(merged) == inside(some)
+    assert inside(intersect(merged, other)) == inside(some) & inside(others)
+    assert inside(uncovered(merged, (5, 25))) == set(range(5, 25)) - inside(some)
+
+
+def test_ranges_that_lie_near_become_one() -> None:
+    assert merge([(8, 9), (0, 2), (5, 5), (4, 6)], within=2) == [(0, 9)]
+    assert merge([(8, 9), (0, 2), (2, 3)]) == [(0, 3), (8, 9)]
