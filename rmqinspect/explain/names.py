@@ -12,7 +12,7 @@ from typing import Any
 
 from rmqinspect.codec.java import java_string_hash
 from rmqinspect.commands import fill_command
-from rmqinspect.find.reasons import REASONS
+from rmqinspect.find import REASONS
 from rmqinspect.prose import load_prose
 from rmqinspect.schemas import checkpoint, consumequeue, dledger, index, message
 from rmqinspect.schemas.message import HEADS, SysFlag

@@ -35,8 +35,8 @@ from rmqinspect.commitlog.tail import find_log_end
 from rmqinspect.consumequeue.bounds import QueueSummary, queue_end, queue_files_of
 from rmqinspect.consumequeue.units import find_unit, messages_in, units_around
 from rmqinspect.find.consumers import Consumers
-from rmqinspect.find.plan import known_topics, topics_met
-from rmqinspect.find.read import planned_rows, rows_at, whole_log
+from rmqinspect.find.plan import known_topics, planned_rows, rows_at, topics_met
+from rmqinspect.find.ways import whole_log
 from rmqinspect.index.geometry import IndexFile
 from rmqinspect.index.lookup import look_up, usable_files
 from rmqinspect.store.model import Store

@@ -57,11 +57,37 @@ from rmqinspect.commitlog.tail import Sample, find_log_end
 from rmqinspect.consumequeue.bounds import queue_end
 from rmqinspect.consumequeue.units import messages_in, units_around
 from rmqinspect.find.queue_units import files_of_queue
-from rmqinspect.find.read import NEAR, Way, place_span, whole_log
 from rmqinspect.rocksdb.databases import why_unknown
 from rmqinspect.store.model import QueueFile, Store
 from rmqinspect.text import describe_size, group_digits
 from rmqinspect.topics import LMQ_PREFIX
+
+# Spans nearer than this are read as one: entering a span costs as much.
+NEAR = 512 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How one filter finds its records: the spans of the log that may hold them, and what to say of it."""
+
+    name: str
+    spans: list[Span]
+    searched: str
+    beside: Sequence[Span] = ()  # to be read as well, for records that should not be there
+    told: str = ""  # the way in more words: how many pointers there are, and what no pointer could be trusted for
+
+
+def whole_log(store: Store) -> Span:
+    """Return the span from the first byte of the log to its last; (0, 0) without segments."""
+    ends = [segment.end for segment in store.segments]
+    return store.log_start, max(ends, default=0)
+
+
+def place_span(store: Store, place: int) -> Span:
+    """Return the span to read for the record at a place: a DLedger record begins with its entry head."""
+    segment = store.segment_at(place)
+    return place - (segment.lead if segment is not None else 0), place + 1
+
 
 _AROUND = 64  # units looked at on either side of those asked for
 _NEARBY = 256 << 10  # bytes of the log read on either side of a record

@@ -9,7 +9,7 @@ from rmqinspect.broker.copies import RECORD_KINDS
 from rmqinspect.broker.pull import STATUSES as PULL_STATUSES
 from rmqinspect.diff.result import KINDS
 from rmqinspect.explain.lookup import explain, is_name
-from rmqinspect.find.reasons import REASONS
+from rmqinspect.find import REASONS
 from rmqinspect.store import without_rows
 from rmqinspect.store.directory import PLACES
 from rmqinspect.tables import TABLES

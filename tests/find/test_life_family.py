@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from rmqinspect.find.life_family import family, stored_twice, with_deliveries
+from rmqinspect.find.life import family, stored_twice, with_deliveries
 from rmqinspect.find.life_records import Step
 from tests.support.lives import step
 

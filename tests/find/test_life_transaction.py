@@ -6,7 +6,7 @@ import pytest
 
 from rmqinspect.broker.transactions import Surroundings
 from rmqinspect.codec.layout import ParsedFields
-from rmqinspect.find.life_family import family, transaction_of
+from rmqinspect.find.life import family, transaction_of
 from rmqinspect.find.life_records import LifeRecords, Step
 from rmqinspect.store.discover import open_store
 from tests.support.lives import step

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqinspect.find import ways as topics
+from rmqinspect.find import ways
 from rmqinspect.store.reader import FileReader
 from tests.support import oracle
 from tests.support.command import Run, runner
@@ -52,8 +52,8 @@ def test_a_topic_is_read_by_its_units_where_that_pays(
     store = oracle.store("broker", "main-5.5.0")
     scanned = decode(store, "-t", "OrderLog", *times)
     assert "by the units" not in scanned[2]  # the log is small
-    monkeypatch.setattr(topics, "SMALL_LOG", 0)
-    monkeypatch.setattr(topics, "NEAR", 0)
+    monkeypatch.setattr(ways, "SMALL_LOG", 0)
+    monkeypatch.setattr(ways, "NEAR", 0)
     monkeypatch.setattr(FileReader, "bytes_read", 0)  # by the tests before
     status, out, err = decode(store, "-t", "OrderLog", *times)
     assert (status, out) == scanned[:2]

@@ -12,10 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rmqinspect.find import read
-from rmqinspect.find import ways as topics
-from rmqinspect.find.plan import plan_look_up
-from rmqinspect.find.read import planned_rows
+from rmqinspect.find import plan, ways
+from rmqinspect.find.plan import plan_look_up, planned_rows
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
 from rmqinspect.tables.filters import Selection
@@ -140,8 +138,8 @@ def reading_by_units() -> Iterator[None]:
     """Have small logs of message stores read by units too, and no two records as one."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in (("SMALL_LOG", 0), ("SHARE", 1), ("NEAR", 0), ("may_lack_units", lambda *_: False)):
-            patch.setattr(topics, name, value)
-        patch.setattr(read, "NEAR", 0)
+            patch.setattr(ways, name, value)
+        patch.setattr(plan, "NEAR", 0)
         yield
 
 

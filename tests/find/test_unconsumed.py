@@ -9,8 +9,7 @@ import pytest
 
 from rmqinspect.find import ways as queue_offsets
 from rmqinspect.find.consumers import unconsumed, with_unconsumed
-from rmqinspect.find.plan import plan_look_up
-from rmqinspect.find.read import planned_rows
+from rmqinspect.find.plan import plan_look_up, planned_rows
 from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.store.model import Store
 from rmqinspect.tables.filters import Selection

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rmqinspect.find.reasons import REASONS
+from rmqinspect.find import REASONS
 from rmqinspect.tables.messages import SCHEMA
 from tests.support import oracle
 from tests.support.command import Run, runner
