@@ -20,7 +20,7 @@ in TRANS_CHECK_MAX_TIME_TOPIC, are records of the life. An op record has no UNIQ
 message.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -30,7 +30,6 @@ import numpy as np
 
 from rmqinspect.broker.copies import NO_COPIES, Stored, copy_of
 from rmqinspect.broker.dispatch import has_index_keys
-from rmqinspect.broker.pop_state import Ack, Checkpoint, PopStates, read_body
 from rmqinspect.broker.transactions import (
     IN_HALF_TOPIC,
     IN_REAL_TOPIC,
@@ -43,14 +42,14 @@ from rmqinspect.broker.transactions import (
     judge,
 )
 from rmqinspect.codec.arrays import Ints
-from rmqinspect.codec.fastjson import NotJson, parse_json
 from rmqinspect.codec.java import ID_MARKS, index_hash, index_key
 from rmqinspect.codec.joins import ABSENT
 from rmqinspect.codec.layout import ParsedFields
+from rmqinspect.codec.ranges import Span
 from rmqinspect.consumequeue.units import find_unit_with_tags
 from rmqinspect.errors import NothingFound, Unreadable
 from rmqinspect.find.consumers import Passed
-from rmqinspect.find.life_records import LifeRecords, Searched, Step
+from rmqinspect.find.life_records import LifeRecords, MessagePop, Searched, Step
 from rmqinspect.find.queue_units import COMPACTION, Unit, compacted_topics, files_of_queue, units_of
 from rmqinspect.index.geometry import IndexFile
 from rmqinspect.index.lookup import look_up
@@ -64,7 +63,6 @@ from rmqinspect.topics import (
     HALF_TOPIC,
     LMQ_PREFIX,
     OP_TOPIC,
-    REVIVE_PREFIX,
     ROCKSDB_HALF_TOPIC,
     ROCKSDB_OP_TOPIC,
     TIMER_TOPIC,
@@ -116,9 +114,8 @@ def stored_twice(copies: Sequence[Step]) -> list[Step]:
 def _is_linked(step: Step, members: dict[int, Step]) -> bool:
     """Whether a record names one of the others, or one of them names it."""
     if step.copy.kind == "timer_cancel":
-        return any(cancels(step, member) for member in members.values())
-    named = any(step.physical_offset in member.named for member in members.values())
-    return named or not step.named.isdisjoint(members)
+        return any(_cancels(step.properties, member) for member in members.values())
+    return any(step.physical_offset in member.named or place in step.named for place, member in members.items())
 
 
 def _is_alike(
@@ -134,32 +131,28 @@ def _is_alike(
     return one_message or any(step.body == member.body for member in members.values())
 
 
-def cancels(step: Step, member: Step) -> bool:
-    """Whether a record takes another off the timer wheel: it names the UNIQ_KEY, in 5.3.2 behind `topic+`.
+def _cancels(properties: Mapping[str, str], timer: Step) -> bool:
+    """Whether a record takes a message off the timer wheel: it names the UNIQ_KEY, in 5.3.2 behind `topic+`.
 
     Source: TimerMessageStore#doPut, TimerMessageStore#buildDeleteKey.
     """
-    named = step.properties.get("TIMER_DEL_UNIQKEY", "")
-    key = member.properties.get("UNIQ_KEY")
-    return member.copy.kind == "timer" and key is not None and key in (named, named.partition("+")[2])
+    named, key = properties.get("TIMER_DEL_UNIQKEY"), timer.properties.get("UNIQ_KEY")
+    if timer.copy.kind != "timer" or named is None or key is None:
+        return False
+    return key in (named, named.partition("+")[2])
 
 
 def _batch_mates(steps: Sequence[Step]) -> list[set[int]]:
     """Return the places of records that were stored side by side, at the same time, in one queue."""
     groups: list[set[int]] = []
     for before, step in pairwise(steps):
+        alike = {(one.copy.kind, one.topic, one.queue_id, one.store_timestamp) for one in (before, step)}
         side_by_side = 0 <= step.physical_offset - before.end <= EntryHead.sizeof()
-        same = all((one.copy.kind, *_of_batch(one)) == ("sent", *_of_batch(before)) for one in (before, step))
-        if side_by_side and same:
+        if side_by_side and len(alike) == 1 and step.copy.kind == "sent":
             if not groups or before.physical_offset not in groups[-1]:
                 groups.append({before.physical_offset})
             groups[-1].add(step.physical_offset)
     return groups
-
-
-def _of_batch(step: Step) -> tuple[object, ...]:
-    """Return what the records of one batch have in common."""
-    return step.topic, step.queue_id, step.store_timestamp
 
 
 _MOST_OPS = 5000  # op records that are searched behind the first copy of a half message, and behind the last
@@ -191,11 +184,10 @@ def transaction_of(records: LifeRecords, around: Surroundings, steps: Sequence[S
     commits = [step for step in steps if step.copy.kind == "commit" or step.links.half is not None]
     commits = [step for step in commits if step not in ends]
     if not halves:
-        decided = (*(("committed", step) for step in commits), *(("given_up", step) for step in given_up))
-        state, record = next(iter(decided), (None, None))
-        if state is None or record is None:
+        record = next(iter((*commits, *given_up)), None)
+        if record is None:
             return None
-        commit = record.physical_offset if state == "committed" else None
+        state, commit = ("committed", record.physical_offset) if commits else ("given_up", None)
         return Transaction(state, "the half message is not in the log", (), record.copy.checks, commit, None)
     op, complete = _op_of(records, halves)
     kept_in = [_KEPT_IN.get(step.topic, IN_REAL_TOPIC) for step in halves]
@@ -309,112 +301,39 @@ def entries_of(records: LifeRecords, step: Step) -> list[KeyEntry]:
     if not wanted:
         return []
     place, found = step.physical_offset, dict[str, list[str]]()
-    for index in _files_around(records.index_files, place):
+    headers = [index.header for index in records.index_files if index.header is not None]  # each usable file has one
+    borders = [(int(one.begin_physical_offset), int(one.end_physical_offset)) for one in headers]
+    for index in _files_around(records.index_files, borders, place):
         for key, places in look_up([index], wanted, records.log.follows, records.spans_of).places.items():
             if place in places:
                 found.setdefault(key, []).append(index.file.name)
-    why = "" if len(found) == len(wanted) else _why_none(records, place)
+    why = "" if len(found) == len(wanted) else _why_none(records, borders, place)
     return [KeyEntry(kind, key, tuple(found.get(key, ())), "" if key in found else why) for kind, key in keys if key]
 
 
-def _borders(index: IndexFile) -> tuple[int, int]:
-    """Return the lowest and the highest place that a file's header names."""
-    assert index.header is not None
-    return int(index.header.begin_physical_offset), int(index.header.end_physical_offset)
-
-
-def _files_around(files: Sequence[IndexFile], place: int) -> list[IndexFile]:
-    """Return the files whose borders a place lies between."""
-    return [index for index in files if _borders(index)[0] <= place <= _borders(index)[1]]
-
-
-def _why_none(records: LifeRecords, place: int) -> str:
-    """Return why no entry leads to a record."""
-    files = records.index_files
+def _why_none(records: LifeRecords, borders: Sequence[Span], place: int) -> str:
+    """Return why no entry leads to a record; `borders` are those of the index files. The first that holds counts."""
+    files, around = records.index_files, _files_around(records.index_files, borders, place)
     if records.store.hides("index") or records.unread_index:
         records.unread.append("not all index files could be read")
         return "not known: not all index files could be read"
     if not files:
         return "no index file can be used" if records.store.index_files else "no index files given"
-    first, last = _borders(files[0])[0], max(_borders(index)[1] for index in files)
-    if place < first:
-        return f"the index begins at {describe_offset(first)}"
-    if place > last:
+    if place < borders[0][0]:
+        return f"the index begins at {describe_offset(borders[0][0])}"
+    if place > (last := max(end for _, end in borders)):
         return f"the index ends at {describe_offset(last)}"
-    around = _files_around(files, place)
     if around and not look_up(around, {}, records.log.follows, records.spans_of).files:
         return f"{around[0].file.name} contradicts itself"
-    between = [(low, high) for low, high in pairwise(files) if _borders(low)[1] < place < _borders(high)[0]]
-    if between:
-        return f"{between[0][0].file.name} ends before it, {between[0][1].file.name} begins behind it"
+    for (low, (_, end)), (high, (begin, _)) in pairwise(zip(files, borders, strict=True)):
+        if end < place < begin:
+            return f"{low.file.name} ends before it, {high.file.name} begins behind it"
     return "the entry is missing"
 
 
-MOST_NOTES = 2000  # records of a topic that are searched behind the message
-_MOST_KEPT = 1 << 17  # notes, for the next lives
-_LONGEST = 1 << 16  # bytes of a checkpoint or ack
-
-
-@dataclass(frozen=True, slots=True)
-class MessagePop:
-    """The last pop of a message by a group. Times are ms."""
-
-    group: str
-    physical_offset: int  # of the record that was popped
-    pop_time: int
-    visible_again: int  # unless it is acknowledged before
-    acknowledged: bool
-    pops: int  # how often, as far as it was searched
-
-
-def pops_of(records: LifeRecords, steps: Sequence[Step]) -> tuple[list[MessagePop], bool]:
-    """Return the pops of some records; and whether all checkpoints and acks behind the first record were searched.
-
-    :raises Unreadable: an I/O error.
-    """
-    topics = {file.topic for file in records.store.queue_files if file.topic.startswith(REVIVE_PREFIX)}
-    if not topics or not steps:
-        return [], True
-    states, complete = PopStates(), True
-    queues = {(step.topic, step.queue_id) for step in steps}
-    first = min(step.physical_offset for step in steps)
-    for topic in (TIMER_TOPIC, *sorted(topics)):
-        places, all_of_them = records.places_behind(topic, first, MOST_NOTES)
-        complete = complete and all_of_them
-        for place in places:
-            if place not in records.notes:
-                if len(records.notes) >= _MOST_KEPT:
-                    records.notes.clear()
-                records.notes[place] = _note_of(records.log.fields_at(place))
-            note = records.notes[place]
-            if note is not None and (note.pop.topic, note.pop.queue_id) in queues:
-                states.add(note)
-    return [
-        MessagePop(
-            group,
-            step.physical_offset,
-            popped.checkpoint.pop.pop_time,
-            popped.checkpoint.revive_time,
-            popped.acked,
-            popped.pops,
-        )
-        for step in steps
-        for group, popped in states.of_message(step.topic, step.queue_id, step.queue_offset).items()
-    ], complete
-
-
-def _note_of(record: ParsedFields | None) -> Checkpoint | Ack | None:
-    if record is None:
-        return None
-    stored = Stored(record.topic, record.number("queue_id"), 0, 0, record.properties)
-    body = record.body
-    if copy_of(stored).kind not in ("checkpoint", "ack") or body is None or len(body) > _LONGEST:
-        return None
-    try:
-        parsed = parse_json(body).value
-    except NotJson:
-        return None
-    return read_body(parsed) if isinstance(parsed, dict) else None
+def _files_around(files: Sequence[IndexFile], borders: Sequence[Span], place: int) -> list[IndexFile]:
+    """Return the files whose borders a place lies between."""
+    return [index for index, (begin, end) in zip(files, borders, strict=True) if begin <= place <= end]
 
 
 LIFE_DATABASES = ("config/consumerOffsets", "config/topics", *CONFIG_DATABASES, *QUEUE_DATABASES)
@@ -497,7 +416,6 @@ class LifeTracer(LifeRecords):
         )
         copies, others = family(record, found)
         steps = with_deliveries([self._with_group(self._with_due(step), copies) for step in copies])
-        twice = stored_twice(steps)
         compacted = self.compacted & {step.topic for step in steps if step.copy.is_consumed}
         remarks += (f"whether it is still served: {topic} has {COMPACTION}" for topic in sorted(compacted))
         transaction = self._or(remarks, lambda: transaction_of(self, self.surroundings, steps), None)
@@ -506,7 +424,7 @@ class LifeTracer(LifeRecords):
             units=tuple(self._or(remarks, lambda: self._units(place), [])),
             entries=tuple(self._or(remarks, lambda: entries_of(self, record), [])),
             steps=tuple(steps),
-            stored_twice=tuple(step.physical_offset for step in twice),
+            stored_twice=tuple(step.physical_offset for step in stored_twice(steps)),
             cancelled_by=self._or(remarks, lambda: self._cancel(steps), None),
             others=tuple(step.physical_offset for step in others),
             transaction=transaction,
@@ -558,21 +476,19 @@ class LifeTracer(LifeRecords):
         timers = [step for step in steps if step.copy.kind == "timer"]
         if not timers or any(step.copy.kind == "delivered" for step in steps):
             return None
-        known = next((step.physical_offset for step in steps if step.copy.kind == "timer_cancel"), None)
-        key = timers[0].properties.get("UNIQ_KEY")
-        if known is not None or key is None:
-            return known
-        for record in self.behind(TIMER_TOPIC, timers[0].physical_offset, _MOST_TIMERS)[0]:
-            named = record.properties.get("TIMER_DEL_UNIQKEY")
-            if named is not None and key in (named, named.partition("+")[2]):
-                return record.physical_offset
-        return None
+        for step in steps:
+            if step.copy.kind == "timer_cancel":
+                return step.physical_offset
+        if "UNIQ_KEY" not in timers[0].properties:
+            return None
+        behind, _ = self.behind(TIMER_TOPIC, timers[0].physical_offset, _MOST_TIMERS)
+        return next((one.physical_offset for one in behind if _cancels(one.properties, timers[0])), None)
 
     def _groups(self, steps: Sequence[Step], remarks: list[str]) -> Iterator[GroupLife]:
         consumed = [step for step in steps if step.copy.is_consumed]
         passings = [passing for step in consumed for passing in self._passings(step)]
         nothing: tuple[list[MessagePop], bool] = ([], True)
-        pops, complete = self._or(remarks, lambda: pops_of(self, consumed), nothing)
+        pops, complete = self._or(remarks, lambda: self.pops_of(consumed), nothing)
         if not complete:
             remarks.append("not all checkpoints and acks of pops were searched")
         groups = {passing.passed.group for passing in passings} | {pop.group for pop in pops}

@@ -11,7 +11,7 @@ What is found so has the same UNIQ_KEY. That is not always one message: records 
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -24,9 +24,10 @@ import pyarrow.compute as pc
 
 from rmqinspect.broker.copies import Copy, Links, Stored, copy_of, links_of
 from rmqinspect.broker.group_topics import dlq_topic, is_retry_of, own_name
-from rmqinspect.broker.pop_state import Ack, Checkpoint
+from rmqinspect.broker.pop_state import Ack, Checkpoint, PopStates, read_body
 from rmqinspect.broker.version_evidence import names_in, other_writer
 from rmqinspect.codec.arrays import Ints
+from rmqinspect.codec.fastjson import NotJson, parse_json
 from rmqinspect.codec.java import ID_MARK, ID_MARKS, index_hash, index_key
 from rmqinspect.codec.layout import ParsedFields
 from rmqinspect.codec.ranges import Span, merge, uncovered
@@ -47,11 +48,15 @@ from rmqinspect.topics import (
     GIVEN_UP_TOPIC,
     HALF_TOPIC,
     RETRY_PREFIX,
+    REVIVE_PREFIX,
     ROCKSDB_HALF_TOPIC,
     SCHEDULE_TOPIC,
     TIMER_TOPIC,
 )
 
+MOST_NOTES = 2000  # checkpoints and acks of a topic that are searched behind a message
+_MOST_NOTES_KEPT = 1 << 17  # for the next lives
+_LONGEST_NOTE = 1 << 16  # bytes
 MOST_READ = 64 << 20  # bytes of the log read for what the index does not cover, unless all is asked for
 _MOST_KEPT = 2 * MOST_READ  # bytes of the log whose ids are kept for the next lives
 _FEW_UNITS = 1 << 18  # of a queue: read at once
@@ -122,6 +127,18 @@ class Searched:
     remarks: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class MessagePop:
+    """The last pop of a message by a group. Times are ms."""
+
+    group: str
+    physical_offset: int  # of the record that was popped
+    pop_time: int
+    visible_again: int  # unless it is acknowledged before
+    acknowledged: bool
+    pops: int  # how often, as far as it was searched
+
+
 class LifeRecords:
     """The records of one store as steps of lives; keeps what several lives need."""
 
@@ -134,10 +151,9 @@ class LifeRecords:
         self._ids: defaultdict[str | None, list[int]] = defaultdict(list)  # places by UNIQ_KEY
         self._ends: dict[str, list[QueueSummary]] = {}  # by topic
         self._places: dict[str, Ints] = {}  # of a topic's records, ascending
-        self.notes: dict[int, Checkpoint | Ack | None] = {}  # what records say about pops, by place
+        self._notes: dict[int, Checkpoint | Ack | None] = {}  # what records say about pops, by place
         self.unread_index: list[str] = []  # index files that could not be read, once `index_files` were asked for
         self.unread: list[str] = []  # what the lives need and could not be read
-        self._open = ExitStack()
 
     @cached_property
     def consumers(self) -> Consumers:
@@ -145,13 +161,12 @@ class LifeRecords:
         return Consumers(self.store)
 
     def __enter__(self) -> Self:
-        self._open.enter_context(self.log)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._open.close()
+        self.log.__exit__(kind, error, trace)
 
     @cached_property
     def index_files(self) -> list[IndexFile]:
@@ -329,8 +344,11 @@ class LifeRecords:
         """
         queues = self._queues_of(topic)
         if not queues:
-            places, complete = self._places_of(topic, place)
-            return places[:most], complete and len(places) <= most
+            span, columns = (place, min(self.end, place + MOST_READ)), frozenset({"physical_offset", "topic"})
+            places: list[int] = []
+            for batch in planned_rows(self.store, [span], Request(columns=columns)):
+                places += batch["physical_offset"].filter(pc.equal(batch["topic"], topic)).to_pylist()
+            return places[:most], span[1] == self.end and len(places) <= most
         if all(ends.max_offset - ends.first_kept <= _FEW_UNITS for ends in queues):
             known = self._places.get(topic)
             if known is None:
@@ -344,6 +362,56 @@ class LifeRecords:
         places = sorted(chain(*found))
         return places[:most], all(len(some) < most for some in found) and len(places) <= most
 
+    def pops_of(self, steps: Sequence[Step]) -> tuple[list[MessagePop], bool]:
+        """Return the pops of some records; and whether all checkpoints and acks behind the first were searched.
+
+        They lie on the timer wheel first, and in the revive topic when they are due. Those behind the message are read:
+        a group pops a message after it was stored.
+
+        :raises Unreadable: an I/O error.
+        """
+        topics = {file.topic for file in self.store.queue_files if file.topic.startswith(REVIVE_PREFIX)}
+        if not topics or not steps:
+            return [], True
+        states, complete = PopStates(), True
+        queues = {(step.topic, step.queue_id) for step in steps}
+        first = min(step.physical_offset for step in steps)
+        for topic in (TIMER_TOPIC, *sorted(topics)):
+            places, all_of_them = self.places_behind(topic, first, MOST_NOTES)
+            complete = complete and all_of_them
+            for place in places:
+                note = self._note_at(place)
+                if note is not None and (note.pop.topic, note.pop.queue_id) in queues:
+                    states.add(note)
+        return [
+            MessagePop(
+                group,
+                step.physical_offset,
+                pop_time=popped.checkpoint.pop.pop_time,
+                visible_again=popped.checkpoint.revive_time,
+                acknowledged=popped.acked,
+                pops=popped.pops,
+            )
+            for step in steps
+            for group, popped in states.of_message(step.topic, step.queue_id, step.queue_offset).items()
+        ], complete
+
+    def _note_at(self, place: int) -> Checkpoint | Ack | None:
+        """Return what the record at a place says about a pop; None where it says nothing."""
+        if place not in self._notes:
+            if len(self._notes) >= _MOST_NOTES_KEPT:
+                self._notes.clear()
+            record, self._notes[place] = self.log.fields_at(place), None
+            body = None if record is None else record.body
+            if record is None or body is None or len(body) > _LONGEST_NOTE:
+                return None
+            stored = Stored(record.topic, record.number("queue_id"), 0, 0, record.properties)
+            if copy_of(stored).kind in ("checkpoint", "ack"):
+                with suppress(NotJson):
+                    parsed = parse_json(body).value
+                    self._notes[place] = read_body(parsed) if isinstance(parsed, dict) else None
+        return self._notes[place]
+
     def _queues_of(self, topic: str) -> list[QueueSummary]:
         if topic not in self._ends:
             queues = (files for files in queue_files_of(self.store) if files[0].topic == topic)
@@ -352,14 +420,6 @@ class LifeRecords:
             )
             self._ends[topic] = list(ends)
         return self._ends[topic]
-
-    def _places_of(self, topic: str, place: int) -> tuple[list[int], bool]:
-        """Return the places of a topic's records in the bytes behind a place, and whether they reach the log's end."""
-        span = place, min(self.end, place + MOST_READ)
-        places: list[int] = []
-        for batch in planned_rows(self.store, [span], Request(columns=frozenset({"physical_offset", "topic"}))):
-            places += batch["physical_offset"].filter(pc.equal(batch["topic"], topic)).to_pylist()
-        return places, span[1] == self.end
 
     def _step(self, row: dict[str, Any]) -> Step:
         properties = dict(row["properties"] or ())

@@ -253,15 +253,10 @@ def questions_of(selection: Selection, redaction: Redaction | None = None) -> li
         bare = Selection(queue_id=selection.queue_id, queue_offsets=selection.queue_offsets, in_queues=True)
         where = f"queue {selection.queue_id} at {describe_range(selection.queue_offsets)}"
         option = f"--queue {selection.queue_id} --queue-offset {_as_given(selection.queue_offsets)}"
+        asked = {topic: f"-t {topic} {option}" for topic in topics}
         return [
-            Question(
-                QUEUE_OFFSET,
-                f"-t {topic} {option}",
-                replace(bare, topics=(topic,)),
-                f"is in {topic} {where}",
-                f"-t {topic} {option}",
-            )
-            for topic in dict.fromkeys(topics)
+            Question(QUEUE_OFFSET, text, replace(bare, topics=(topic,)), f"is in {topic} {where}", text)
+            for topic, text in asked.items()
         ]
     if selection.keys:
         return [key_question(one, redaction) for one in dict.fromkeys(selection.keys)]
@@ -274,16 +269,14 @@ def questions_of(selection: Selection, redaction: Redaction | None = None) -> li
 
 def id_question(text: str, redaction: Redaction | None = None) -> Question:
     """Return the question for an id."""
-    shown = hidden(redaction, "hosts", text)
-    return Question(ID, f"--id {text}", Selection(ids=(text,)), f"has the id {shown}", f"--id {shown}")
+    shown, alone = hidden(redaction, "hosts", text), Selection(ids=(text,))
+    return Question(ID, f"--id {text}", alone, f"has the id {shown}", f"--id {shown}")
 
 
 def key_question(text: str, redaction: Redaction | None = None) -> Question:
     """Return the question for a key."""
-    shown = hidden(redaction, "keys", text)
-    return Question(
-        KEY, f"-k {text}", Selection(keys=(text,), keys_name_ids=True), f"has the key {shown}", f"-k {shown}"
-    )
+    shown, alone = hidden(redaction, "keys", text), Selection(keys=(text,), keys_name_ids=True)
+    return Question(KEY, f"-k {text}", alone, f"has the key {shown}", f"-k {shown}")
 
 
 def hidden(redaction: Redaction | None, word: str, text: str) -> str:
@@ -465,7 +458,11 @@ class Search:
         """Yield the rows that pass; `scope` is complete behind the last one."""
         self.scope.stopped = True
         try:
-            for batch in self._batches():
+            for batch in (
+                message_rows(self.store, self._request)
+                if self._look_up is None
+                else planned_rows(self.store, self._look_up.to_read, self._request)
+            ):
                 self._look_at(batch)
                 rows = self._select(batch)
                 if rows.num_rows:
@@ -474,11 +471,6 @@ class Search:
             self._note_unread(str(error))
         self.scope.stopped = False
         self.scope.gaps = merge(self.scope.gaps)
-
-    def _batches(self) -> Iterator[pa.RecordBatch]:
-        if self._look_up is None:
-            return message_rows(self.store, self._request)
-        return planned_rows(self.store, self._look_up.to_read, self._request)
 
     def _look_at(self, batch: pa.RecordBatch) -> None:
         for row in pc.value_counts(batch.column("status")).to_pylist():
