@@ -35,6 +35,7 @@ from rmqinspect.find.places import Evidence, Found, describe_row, lies_at, store
 from rmqinspect.find.plan import LookUp, entries_of, id_texts, known_topics, plan_look_up, rows_at
 from rmqinspect.find.queue_units import files_of_queue
 from rmqinspect.find.search import (
+    FILTERS,
     ID,
     KEY,
     OFFSET,
@@ -104,19 +105,13 @@ class Explainer:
 
         `second` is the search for an offset msg id as a producer's id.
         """
-        found: Found | None
         if question.kind in (ID, KEY) and question.place is None:
             yield self._as_named(question, self._search, CLIENT_ID if question.kind == ID else None)
             return
-        if question.kind == ID:
-            found, reading = self._offset_id(question), OFFSET_ID
-        elif question.kind == QUEUE_OFFSET:
-            found, reading = self._queue_offset(question), None
-        else:
-            found, reading = self._offset(question) if question.kind == OFFSET else self._filters(), None
-        near = self._near_topics()
-        scope = self._search.scope if reading is None else None
-        yield Miss(self.store.name, question.shown, reading, found.reason, found.text, scope, near)
+        rules = {ID: self._offset_id, QUEUE_OFFSET: self._queue_offset, OFFSET: self._offset, FILTERS: self._filters}
+        found = next(filter(None, rules[question.kind](question)))
+        reading, scope = (OFFSET_ID, None) if question.kind == ID else (None, self._search.scope)
+        yield Miss(self.store.name, question.shown, reading, found.reason, found.text, scope, self._near_topics())
         if second is not None:
             yield self._as_named(question, second, CLIENT_ID)
 
@@ -125,9 +120,9 @@ class Explainer:
         """Whether the log has lost its beginning; files without their neighbours say nothing."""
         return self.store.neighbours and self.store.log_start > 0
 
-    # --- places ---------------------------------------------------------------------------------
+    # --- rules: the first that holds is the reason, and what is behind it is not looked at ---------------
 
-    def _offset_id(self, question: Question) -> Found:
+    def _offset_id(self, question: Question) -> Iterator[Found]:
         broker, place = question.broker, question.place
         assert broker is not None
         assert place is not None
@@ -137,86 +132,81 @@ class Explainer:
         found = self._excluded(question, rows) or lies_at(self.evidence, place)
         named = hidden(self._redaction, "hosts", address)
         if not here or address in here:
-            return Found(found.reason, f"broker {named}{' (this store)' if here else ''}, {found.text}")
+            yield Found(found.reason, f"broker {named}{' (this store)' if here else ''}, {found.text}")
+            return
         stored = ", ".join(hidden(self._redaction, "hosts", one) for one in sorted(here))
         text = found.text
         if rows:
             text = f"{describe_row(rows[0])}, its id is {hidden(self._redaction, 'hosts', rows[0]['offset_msg_id'])}"
-        return Found(OTHER_BROKER, f"the id names {named}; the records here were stored by {stored}; here: {text}")
+        yield Found(OTHER_BROKER, f"the id names {named}; the records here were stored by {stored}; here: {text}")
 
-    def _offset(self, question: Question) -> Found:
-        offsets = question.alone.offsets
-        assert offsets is not None
-        return self._excluded(question, self._relaxed(question)) or lies_at(self.evidence, offsets[0])
+    def _offset(self, question: Question) -> Iterator[Found | None]:
+        assert question.alone.offsets is not None
+        yield self._excluded(question, self._relaxed(question))
+        yield lies_at(self.evidence, question.alone.offsets[0])
 
-    def _queue_offset(self, question: Question) -> Found:
-        topic, queue_id = question.alone.topics[0], question.alone.queue_id
-        wanted = question.alone.queue_offsets
+    def _queue_offset(self, question: Question) -> Iterator[Found | None]:
+        topic, queue_id, wanted = question.alone.topics[0], question.alone.queue_id, question.alone.queue_offsets
         assert wanted is not None
         assert queue_id is not None
-        excluded = self._excluded(question, self._relaxed(question))
-        if excluded is not None:
-            return excluded
+        yield self._excluded(question, self._relaxed(question))
         everywhere = replace(question.alone, in_queues=False)
-        unqueued = self._first(self._plan(everywhere), everywhere.select_rows)
-        if unqueued:
+        if unqueued := self._first(self._plan(everywhere), everywhere.select_rows):
             kinds = ", ".join(f"{describe_row(row)} is {row['transaction']}" for row in unqueued[:_NAMED])
-            return Found(NOT_IN_QUEUE, f"{kinds}: such records get no queue unit")
+            yield Found(NOT_IN_QUEUE, f"{kinds}: such records get no queue unit")
+        scope, queue = self._search.scope, f"queue {queue_id} of {topic}"
         ends = [one for one in self.evidence.queues if (one.topic, one.queue_id) == (topic, queue_id)]
         if not ends and self.evidence.problems:
             text = f"no record {question.words}, nor could its units be read: {self.evidence.problems[0]}"
-            return self._by_scope(Found(UNREAD, text), self._search.scope)
+            yield self._in_scope(UNREAD, text, scope)
         if not ends and (why := why_unknown(self.store, "queues", topic, str(queue_id))):
-            return self._by_scope(Found(UNREAD, f"no record {question.words}; not known: {why}"), self._search.scope)
+            yield self._in_scope(UNREAD, f"no record {question.words}; not known: {why}", scope)
         if not ends:
             others = sorted({file.queue_id for file in self.store.queue_files if file.topic == topic})
-            has = (
-                f"{topic} has the queues {', '.join(map(str, others[:16]))}" if others else "no such topic has a queue"
-            )
-            return self._by_scope(
-                Found(NOT_THERE, f"queue {queue_id} of {topic} has no files; {has}"), self._search.scope
+            has = f"{topic} has the queues {', '.join(map(str, others[:_QUEUES]))}"
+            yield self._in_scope(
+                NOT_THERE, f"{queue} has no files; {has if others else 'no such topic has a queue'}", scope
             )
         first, end = min(one.first_kept for one in ends), max(one.max_offset for one in ends)
-        reach = f"queue {queue_id} of {topic} has messages from {group_digits(first)} to {group_digits(end - 1)}"
+        reach = f"{queue} has messages from {group_digits(first)} to {group_digits(end - 1)}"
         if first == end:
-            reach = f"queue {queue_id} of {topic} has no message; its next is {group_digits(end)}"
+            reach = f"{queue} has no message; its next is {group_digits(end)}"
         if wanted[0] >= end:
-            return self._by_scope(Found(BEYOND, f"{reach}, none behind"), self._search.scope)
+            yield self._in_scope(BEYOND, f"{reach}, none behind", scope)
         if wanted[1] <= first and self._lacks_its_beginning:
-            return Found(self.evidence.before, f"{reach}; {self.evidence.begins}")
-        return self._by_unit(question, reach)
-
-    def _by_unit(self, question: Question, reach: str) -> Found:
-        """Return what lies where the units of some queue offsets point at."""
-        alone = question.alone
-        assert alone.queue_offsets is not None
-        assert alone.queue_id is not None
-        files = files_of_queue(self.store, alone.topics[0], alone.queue_id)
+            yield Found(self.evidence.before, f"{reach}; {self.evidence.begins}")
+        # What lies where its unit points at.
         try:
-            _, places = units_around(files, *alone.queue_offsets)
+            _, places = units_around(files_of_queue(self.store, topic, queue_id), *wanted)
         except Unreadable as error:
-            return Found(UNREAD, str(error))
+            yield Found(UNREAD, str(error))
+            return
         if not len(places):
-            return self._by_scope(Found(NOT_THERE, f"{reach}, but no unit there"), self._search.scope)
+            yield self._in_scope(NOT_THERE, f"{reach}, but no unit there", scope)
         found = lies_at(self.evidence, int(places[0]))
-        return Found(found.reason, f"{reach}; its unit leads there: {found.text}")
+        yield Found(found.reason, f"{reach}; its unit leads there: {found.text}")
 
     # --- keys and producers' ids -------------------------------------------------------------------
 
     def _as_named(self, question: Question, search: Search, reading: str | None) -> Miss:
         text = question.asked
-        nobody = f"no record has the UNIQ_KEY {hidden(self._redaction, 'hosts', text)}"
-        if question.place is None:
-            topics = f" of {', '.join(self._selection.topics)}" if self._selection.topics else ""
-            nobody = f"no record{topics} {question.words}"
-        # An entry names topic and key: it is about the record that was asked for, other topics are not.
-        found = self._by_entries(text) if self._selection.topics else None
-        found = found or self._excluded(question, self._relaxed(question)) or self._by_entries(text)
-        found = found or self._by_time(search.near_ids.get(question.text))
-        found = found or self._by_scope(Found(NOT_THERE, nobody), search.scope)
+        found = next(filter(None, self._rules_of_name(question, search)))
         near = [] if found.reason == FILTERED else [*self._near(question, search), *self._near_topics()]
         instead = list(self._instead(question, text))
         return Miss(self.store.name, question.shown, reading, found.reason, found.text, search.scope, near, instead)
+
+    def _rules_of_name(self, question: Question, search: Search) -> Iterator[Found | None]:
+        # An entry names topic and key: it is about the record that was asked for, other topics are not.
+        if self._selection.topics:
+            yield self._by_entries(question.asked)
+        yield self._excluded(question, self._relaxed(question))
+        yield self._by_entries(question.asked)
+        yield self._by_time(search.near_ids.get(question.text))
+        topics = f" of {', '.join(self._selection.topics)}" if self._selection.topics else ""
+        nobody = f"no record{topics} {question.words}"
+        if question.place is not None:
+            nobody = f"no record has the UNIQ_KEY {hidden(self._redaction, 'hosts', question.asked)}"
+        yield self._in_scope(NOT_THERE, nobody, search.scope)
 
     def _relaxed(self, question: Question) -> list[dict[str, Any]]:
         """Return a few records that answer a question, whatever the other filters say; none without others."""
@@ -277,35 +267,34 @@ class Explainer:
         by = "by its own time, and other ids of the same process"
         return Found(self.evidence.before, f"{by}, the id was made at {when}; {self.evidence.begins}")
 
-    def _by_scope(self, found: Found, scope: Scope) -> Found:
-        """Return another reason where what was searched has gaps, or could not be read."""
+    def _in_scope(self, reason: str, text: str, scope: Scope) -> Found:
+        """Return a reason, or another one where what was searched has gaps, or could not be read."""
         if not self.store.segments and (self.evidence.no_log.reason == UNREAD or not scope.unread):
-            text = f"{found.text}; " if found.reason == UNREAD else ""
-            return Found(self.evidence.no_log.reason, f"{text}{self.evidence.no_log.text}")
+            before = f"{text}; " if reason == UNREAD else ""
+            return Found(self.evidence.no_log.reason, f"{before}{self.evidence.no_log.text}")
         if scope.unread:
-            return Found(UNREAD, f"{found.text}; not all could be read: {'; '.join(scope.unread[:_NAMED])}")
+            return Found(UNREAD, f"{text}; not all could be read: {'; '.join(scope.unread[:_NAMED])}")
         if scope.gaps:
             size = count(sum(end - start for start, end in scope.gaps), "byte")
             ranges = ", ".join(f"{group_digits(start)} to {group_digits(end)}" for start, end in scope.gaps[:_NAMED])
-            gaps = f"{count(len(scope.gaps), 'gap')} of {size} may have held it: {ranges}"
-            return Found(DAMAGED, f"{found.text}; {gaps}")
-        return found
+            return Found(DAMAGED, f"{text}; {count(len(scope.gaps), 'gap')} of {size} may have held it: {ranges}")
+        return Found(reason, text)
 
     # --- anything else ------------------------------------------------------------------------------
 
-    def _filters(self) -> Found:
-        selection, evidence = self._selection, self.evidence
+    def _filters(self, _question: Question) -> Iterator[Found | None]:
+        selection, evidence, scope = self._selection, self.evidence, self._search.scope
         first, last = evidence.first_time, evidence.last_time
         if selection.time_column == "store_timestamp" and first is not None and last is not None:
             if selection.until is not None and selection.until <= first and self._lacks_its_beginning:
                 until = format_micros(selection.until)
-                return Found(evidence.before, f"nothing is here that was stored before {until}: {evidence.begins}")
+                yield Found(evidence.before, f"nothing is here that was stored before {until}: {evidence.begins}")
             if selection.since is not None and selection.since > last and self.store.neighbours:
-                return Found(BEYOND, f"the last record was stored at {format_micros(last)}, before the time asked for")
+                yield Found(BEYOND, f"the last record was stored at {format_micros(last)}, before the time asked for")
         light = any(topic.startswith(LMQ_PREFIX) for topic in selection.topics)  # their units alone name them
         if light and (why := why_unknown(self.store, "queues")):
-            return self._by_scope(Found(UNREAD, f"not known: {why}"), self._search.scope)
-        return self._by_scope(Found(NOT_THERE, "no record passes all filters"), self._search.scope)
+            yield self._in_scope(UNREAD, f"not known: {why}", scope)
+        yield self._in_scope(NOT_THERE, "no record passes all filters", scope)
 
     def _near(self, question: Question, search: Search) -> list[str]:
         """Return the keys or ids next to the one asked for."""

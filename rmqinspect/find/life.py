@@ -59,23 +59,14 @@ from rmqinspect.store.model import Store
 from rmqinspect.tables.table import CONFIG_DATABASES, QUEUE_DATABASES, Request
 from rmqinspect.tables.transactions import read_surroundings
 from rmqinspect.text import describe_offset
-from rmqinspect.topics import (
-    HALF_TOPIC,
-    LMQ_PREFIX,
-    OP_TOPIC,
-    ROCKSDB_HALF_TOPIC,
-    ROCKSDB_OP_TOPIC,
-    TIMER_TOPIC,
-)
-
-_FIRST = frozenset({"sent", "half"})  # what a producer stores
+from rmqinspect.topics import HALF_TOPIC, LMQ_PREFIX, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, TIMER_TOPIC
 
 
 def family(start: Step, steps: Sequence[Step]) -> tuple[list[Step], list[Step]]:
     """Return (copies of the message of `start`, other messages with its id), each ascending as `steps` are."""
     by_place = {step.physical_offset: step for step in steps}
     mates = _batch_mates(steps)
-    one_message = len({step.body for step in steps if step.copy.kind in _FIRST}) <= 1
+    one_message = len({step.body for step in steps if step.copy.kind in ("sent", "half")}) <= 1  # a producer's
     members = {start.physical_offset: start}
     while True:
         rest = [step for step in steps if step.physical_offset not in members]
@@ -158,7 +149,6 @@ def _batch_mates(steps: Sequence[Step]) -> list[set[int]]:
 _MOST_OPS = 5000  # op records that are searched behind the first copy of a half message, and behind the last
 _KEPT_IN = {HALF_TOPIC: IN_HALF_TOPIC, ROCKSDB_HALF_TOPIC: IN_ROCKSDB}
 _OP_TOPICS = {HALF_TOPIC: OP_TOPIC, ROCKSDB_HALF_TOPIC: ROCKSDB_OP_TOPIC}
-_KINDS = ("half", "given_up", "rollback")
 _NOT_ALL_SEARCHED = f"among {_MOST_OPS} op records behind it none is about it; later ones were not searched"
 
 
@@ -179,7 +169,8 @@ def transaction_of(records: LifeRecords, around: Surroundings, steps: Sequence[S
 
     :raises Unreadable: an I/O error.
     """
-    halves, given_up, ends = ([step for step in steps if step.copy.kind == kind] for kind in _KINDS)
+    of_kinds = ([step for step in steps if step.copy.kind == kind] for kind in ("half", "given_up", "rollback"))
+    halves, given_up, ends = of_kinds
     # A delayed message is committed into the topic of its delay.
     commits = [step for step in steps if step.copy.kind == "commit" or step.links.half is not None]
     commits = [step for step in commits if step not in ends]
@@ -189,20 +180,39 @@ def transaction_of(records: LifeRecords, around: Surroundings, steps: Sequence[S
             return None
         state, commit = ("committed", record.physical_offset) if commits else ("given_up", None)
         return Transaction(state, "the half message is not in the log", (), record.copy.checks, commit, None)
-    op, complete = _op_of(records, halves)
-    kept_in = [_KEPT_IN.get(step.topic, IN_REAL_TOPIC) for step in halves]
-    copies = Halves(
-        _ints(step.physical_offset for step in halves),
-        _ints(step.queue_offset for step in halves),
-        np.ones(len(halves), np.uint64),  # of one message
-        np.array(kept_in, np.int8),
+    decided, op, complete = _op_of(records, halves)
+    # Op records in RocksDB, and rollback records up to 4.2, name the half message by its place.
+    by_place = [(end.links.half, end.physical_offset) for end in ends if end.links.half is not None]
+    by_offset: list[tuple[int, int]] = []
+    if decided is not None and decided.topic == HALF_TOPIC:
+        by_offset = [(decided.queue_offset, op)]
+    elif decided is not None:
+        by_place.insert(0, (decided.physical_offset, op))
+    judged = judge(
+        Halves(
+            _ints(step.physical_offset for step in halves),
+            _ints(step.queue_offset for step in halves),
+            np.ones(len(halves), np.uint64),  # of one message
+            np.array([_KEPT_IN.get(step.topic, IN_REAL_TOPIC) for step in halves], np.int8),
+        ),
+        Decisions(
+            commit_of=_ints(step.links.half or 0 for step in commits),
+            commit_offset=_ints(step.physical_offset for step in commits),
+            commit_key=np.ones(len(commits), np.uint64),
+            op_of=_ints(queue_offset for queue_offset, _ in by_offset),
+            op_offset=_ints(at for _, at in by_offset),
+            end_of=_ints(place for place, _ in by_place),
+            end_offset=_ints(at for _, at in by_place),
+            discard_key=np.ones(len(given_up), np.uint64),
+            discard_offset=_ints(step.physical_offset for step in given_up),
+        ),
+        around,
     )
-    judged = judge(copies, _decisions(halves, commits, given_up, ends, op), around)
     commit, op_offset = (
         None if offsets[0] == ABSENT else int(offsets[0]) for offsets in (judged.commit_offset, judged.op_offset)
     )
     state, why = STATES[judged.state[0]], None if judged.reason[0] == ABSENT else REASONS[judged.reason[0]]
-    if op is None and not complete:
+    if decided is None and not complete:
         why = _NOT_ALL_SEARCHED if state not in ("committed", "given_up") else None
     return Transaction(
         state,
@@ -214,50 +224,25 @@ def transaction_of(records: LifeRecords, around: Surroundings, steps: Sequence[S
     )
 
 
-def _decisions(
-    halves: Sequence[Step],
-    commits: Sequence[Step],
-    given_up: Sequence[Step],
-    ends: Sequence[Step],
-    op: ParsedFields | None,
-) -> Decisions:
-    decided = [half for half in halves if op is not None and _names(op, half)][-1:]
-    ops = [op.physical_offset or 0] if op is not None and decided else []
-    by_offset = bool(decided) and _KEPT_IN.get(decided[0].topic) == IN_HALF_TOPIC
-    # Those that name the half message by its place: op records in RocksDB, and rollback records up to 4.2.
-    by_place = [] if by_offset else [(half.physical_offset, at) for half, at in zip(decided, ops, strict=True)]
-    by_place += [(end.links.half, end.physical_offset) for end in ends if end.links.half is not None]
-    return Decisions(
-        commit_of=_ints(step.links.half or 0 for step in commits),
-        commit_offset=_ints(step.physical_offset for step in commits),
-        commit_key=np.ones(len(commits), np.uint64),
-        op_of=_ints(half.queue_offset for half in decided if by_offset),
-        op_offset=_ints(ops if by_offset else ()),
-        end_of=_ints(place for place, _ in by_place),
-        end_offset=_ints(at for _, at in by_place),
-        discard_key=np.ones(len(given_up), np.uint64),
-        discard_offset=_ints(step.physical_offset for step in given_up),
-    )
-
-
 def _ints(numbers: Iterable[int]) -> Ints:
     return np.array(list(numbers), np.int64)
 
 
-def _op_of(records: LifeRecords, halves: Sequence[Step]) -> tuple[ParsedFields | None, bool]:
-    """Return the op record of a half message, and whether all that may be it were searched."""
+def _op_of(records: LifeRecords, halves: Sequence[Step]) -> tuple[Step | None, int, bool]:
+    """Return (half message, place of the op record about it, whether all that may be it were searched)."""
     topic, complete = _OP_TOPICS.get(halves[-1].topic), True
     if topic is None:
-        return None, True  # up to 4.2 a rollback is a record of its own, in the real topic
+        return None, 0, True  # up to 4.2 a rollback is a record of its own, in the real topic
     # Most are decided at once, or after the last check.
     for half in (halves[0], halves[-1]):
         ops, complete = records.behind(topic, half.physical_offset, _MOST_OPS)
         for op in ops:
-            if any(_names(op, copy) for copy in halves):
-                return op, True
+            for copy in reversed(halves):
+                if _names(op, copy):
+                    return copy, op.physical_offset or 0, True
         if complete:
             break
-    return None, complete
+    return None, 0, complete
 
 
 def _names(op: ParsedFields, half: Step) -> bool:
