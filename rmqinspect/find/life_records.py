@@ -288,7 +288,7 @@ class LifeRecords:
         found = {topic for topic in self.topics if topic.startswith(_OF_GROUPS)}
         if len(found) <= _MANY_TOPICS:
             return found
-        groups = {own_name(group) for topic in topics for group in self.consumers.groups_of(topic)}
+        groups = {own_name(group) for topic in topics for group in self.consumers.groups_of.get(topic, ())}
         return {topic for topic in found if any(is_retry_of(topic, group) for group in groups)} | {
             dlq_topic(group) for group in groups
         }

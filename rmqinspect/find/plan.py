@@ -117,23 +117,19 @@ def topics_met(files: Sequence[IndexFile], log: RecordReader) -> set[str]:
 
 def _tell(store: Store, found: Found, scanned: Sequence[Span], whole: Span) -> str:
     """Return what the index had to say, its files and candidates, and which ranges of the log were scanned."""
-    told = _tell_files(store, found)
+    given, places = len(store.index_files), {place for places in found.places.values() for place in places}
+    if not found.files:
+        told = f"none of {count(given, 'index file')} is usable" if given else "no index files"
+    elif found.files < given:
+        told = f"{group_digits(found.files)} of {group_digits(given)} index files, {count(len(places), 'candidate')}"
+    else:
+        told = f"{count(found.files, 'index file')}, {count(len(places), 'candidate')}"
     if not scanned:
         return told
     ranges = ", ".join(f"{group_digits(start)} to {group_digits(end)}" for start, end in scanned[:_TOLD])
     more = f" and {count(len(scanned) - _TOLD, 'more range')}" if len(scanned) > _TOLD else ""
     why = "" if list(scanned) == [whole] else ", for they do not cover it"
     return f"{told}; scanned{why}: physical {ranges}{more}"
-
-
-def _tell_files(store: Store, found: Found) -> str:
-    if not found.files:
-        files = count(len(store.index_files), "index file")
-        return f"none of {files} is usable" if store.index_files else "no index files"
-    places = {place for places in found.places.values() for place in places}
-    usable = f" of {group_digits(len(store.index_files))}" if found.files < len(store.index_files) else ""
-    told = f"{group_digits(found.files)}{usable} index files" if usable else count(found.files, "index file")
-    return f"{told}, {count(len(places), 'candidate')}"
 
 
 def _name(spans: Sequence[Span], whole: Span, found: Found) -> str:

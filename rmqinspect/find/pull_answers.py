@@ -109,21 +109,21 @@ class ConsumerQueue:
         found = self.summary if rules_of_start(release).minimum == "search" else self._scanned
         return found.min_offset, found.max_offset
 
-    def _used_units(self, which: int) -> Units:
-        """Return the units of a file up to the first that a broker does not accept. Source: ConsumeQueue#recover."""
-        found = [np.empty(0, self._rows.layout)]
+    def _count_used(self, which: int) -> int:
+        """Return how many units a file has before the first that a broker does not accept.
+
+        Source: ConsumeQueue#recover.
+        """
+        used = 0
         with open_file(self._files[which]) as reader:
-            expected = 0
             for row, units in read_units(reader, self._files[which].kind):
+                if row > used:  # a hole of the file
+                    break
                 bad = np.flatnonzero(valid_units(units) == 0)
-                used = int(bad[0]) if len(bad) else len(units)
-                if row > expected:
+                used += int(bad[0]) if len(bad) else len(units)
+                if len(bad):
                     break
-                found.append(units[:used].copy())
-                expected += used
-                if used < len(units):
-                    break
-        return np.concatenate(found)
+        return used
 
     # --- its units ------------------------------------------------------------------------------------
 
@@ -217,7 +217,7 @@ class ConsumerQueue:
         if which < len(self._files) - 1:
             return end
         if self.kind == "batch_queue":
-            return begin + len(self._used_units(which))
+            return begin + self._count_used(which)
         used = self.summary.max_offset - self._files[which].base // self._rows.layout.itemsize
         return begin + min(max(used, 0), end - begin)
 

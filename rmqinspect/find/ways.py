@@ -277,7 +277,8 @@ class _Queue:
         self._whole = whole_log(store)
         self._most = most
         self._before = -1  # the newest queue offset whose record lay in front of the log
-        self._newest = -1, -1  # physical offset and queue offset of the last unit
+        self.newest = -1  # the place of the last unit's record, which need not be in the log
+        self._newest_number = -1  # its queue offset
         self._clusters: list[_Cluster] = []
         cost = 0
         for file in files:
@@ -287,15 +288,10 @@ class _Queue:
                 cost += sum(cluster.last - cluster.first for cluster in found) + NEAR * max(0, len(found) - 1)
                 if cost > most:
                     raise _Unusable
-        if self._newest == (-1, -1):
+        if (self.newest, self._newest_number) == (-1, -1):
             raise _Unusable
         # The last proven record and its queue offset; `doubtful` goes through the clusters.
         self._below = self._whole[0], self._before
-
-    @property
-    def newest(self) -> int:
-        """The place of the last unit's record, which need not be in the log."""
-        return self._newest[0]
 
     @property
     def last_proven(self) -> int:
@@ -306,9 +302,9 @@ class _Queue:
         if not len(places):
             return []
         ascending = (places[1:] > places[:-1]).all() and (numbers[1:] > numbers[:-1]).all()
-        if not ascending or places[0] <= self._newest[0] or numbers[0] <= self._newest[1]:
+        if not ascending or places[0] <= self.newest or numbers[0] <= self._newest_number:
             raise _Unusable  # a record may then be anywhere
-        self._newest = int(places[-1]), int(numbers[-1])
+        self.newest, self._newest_number = int(places[-1]), int(numbers[-1])
         start, end = np.searchsorted(places, self._whole).tolist()
         self._before = int(numbers[start - 1]) if start else self._before
         places, numbers = places[start:end], numbers[start:end]
@@ -350,8 +346,7 @@ _LOOKS = 3
 _MARGIN_MS = 100  # times of neighbours may be out of order by so much
 
 
-@dataclass(frozen=True, slots=True)
-class _Spot:
+class _Spot(NamedTuple):
     """A place in the log, and the store time (ms) of the record there; None if no record was found."""
 
     offset: int
