@@ -38,7 +38,7 @@ import pyarrow.compute as pc
 
 from rmqinspect.codec.java import ID_MARKS, index_hash, index_key
 from rmqinspect.codec.message_id import offset_place
-from rmqinspect.codec.ranges import Span, merge, uncovered
+from rmqinspect.codec.ranges import Span, intersect, merge, uncovered
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.commitlog.gaps import Gap, holes_in
 from rmqinspect.commitlog.record_reader import RecordReader, find_segment
@@ -179,21 +179,15 @@ def plan_look_up(store: Store, selection: Selection) -> LookUp | None:
     if not ways or not store.segments:
         return None
     spans = [span for way in ways for span in way.spans]
-    offsets = range_to_read(store, selection.offsets)
+    asked = [range_to_read(store, selection.offsets) or (0, 1 << 63)]
     return LookUp(
-        _within(spans, offsets),
-        _within([*spans, *(span for way in ways for span in way.beside)], offsets),
+        tuple(intersect(merge(spans), asked)),
+        tuple(intersect(merge([*spans, *(span for way in ways for span in way.beside)]), asked)),
         ", ".join(dict.fromkeys(way.name for way in ways)),
         "; ".join(dict.fromkeys(way.searched for way in ways)),
         asks_for_records=selection.asks_for_records,
         told="; ".join(dict.fromkeys(way.told for way in ways if way.told)),
     )
-
-
-def _within(spans: list[Span], offsets: Span | None) -> tuple[Span, ...]:
-    """Return spans ascending and disjoint, within the physical offsets asked for."""
-    first, last = offsets or (0, 1 << 63)
-    return tuple((max(start, first), min(end, last)) for start, end in merge(spans) if start < last and first < end)
 
 
 def _ways(store: Store, selection: Selection) -> list[Way]:
