@@ -9,6 +9,7 @@ What is found so has the same UNIQ_KEY. That is not always one message: records 
 (4.8.0 to 5.3.3), and so may those of other clients. `family` leaves out what is another message.
 """
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -486,13 +487,11 @@ def _within(spans: Sequence[Span], place: int, most: int) -> tuple[list[Span], l
 
 def _places_behind(ends: QueueSummary, place: int, most: int) -> list[int]:
     """Return the places of the first units of a queue that point behind a place: units ascend."""
-    low, high = ends.first_kept, ends.max_offset
-    while low < high:
-        middle = (low + high) // 2
-        unit = find_unit(ends.files, middle)
-        if unit is not None and unit[0] <= place:
-            low = middle + 1
-        else:
-            high = middle
-    found: list[int] = units_around(ends.files, low, low + most)[1].tolist()
+
+    def is_behind(queue_offset: int) -> bool:
+        unit = find_unit(ends.files, queue_offset)
+        return unit is None or unit[0] > place
+
+    first = ends.first_kept + bisect_left(range(ends.first_kept, ends.max_offset), True, key=is_behind)
+    found: list[int] = units_around(ends.files, first, first + most)[1].tolist()
     return found
