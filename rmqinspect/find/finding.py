@@ -122,7 +122,7 @@ class Explainer:
 
     # --- rules: the first that holds is the reason, and what is behind it is not looked at ---------------
 
-    def _offset_id(self, question: Question) -> Iterator[Found]:
+    def _offset_id(self, question: Question) -> Iterator[Found | None]:
         broker, place = question.broker, question.place
         assert broker is not None
         assert place is not None
