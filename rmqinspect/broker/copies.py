@@ -8,7 +8,7 @@ A broker never moves a message. Each step of its life is a further record, with 
     commit       the real topic               PREPAREDTRANSACTIONOFFSET: the half message
     scheduled    SCHEDULE_TOPIC_XXXX          REAL_TOPIC, DELAY
     timer        rmq_sys_wheel_timer          REAL_TOPIC, TIMER_OUT_MS; stored again where it is rolled
-    delivered    the real topic               keeps DELAY or TIMER_OUT_MS; of other writers see `find.life_family`
+    delivered    the real topic               keeps DELAY or TIMER_OUT_MS; of other writers see `find.life`
     retry        %RETRY%group                 ORIGIN_MESSAGE_ID, RETRY_TOPIC; scheduled before
     pop_retry    %RETRY%group_topic, +topic   1ST_POP_TIME
     dlq          %DLQ%group                   DLQ_ORIGIN_MESSAGE_ID (5.1.0), ORIGIN_MESSAGE_ID

@@ -313,7 +313,7 @@ class _Reading:
 
     def _batches(self) -> "Generator[tuple[pa.RecordBatch, pa.RecordBatch], None, None]":
         """Yield (selected rows with all columns, the same rows as they are written)."""
-        from rmqinspect.find.read import planned_rows
+        from rmqinspect.find.plan import planned_rows
 
         session, table = self.session, self.plan.table
         for read, store in zip(self.plan.reads, session.stores(table.databases, table.name), strict=True):

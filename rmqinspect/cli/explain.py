@@ -23,11 +23,9 @@ from rmqinspect.cli.parameters import argument, takes
 from rmqinspect.cli.session import document_format, print_document, printed_to
 from rmqinspect.cli.terminal import Screen, interrupt_no_more, interrupted_once
 from rmqinspect.errors import NothingFound
-from rmqinspect.explain.entry import Explanation
-from rmqinspect.explain.log import Log, Seen, read_log
-from rmqinspect.explain.log_lines import HARMLESS, SERIOUS, explain_line
-from rmqinspect.explain.lookup import everything, explain, is_name, near
-from rmqinspect.explain.starts import Start, commands, details, headline
+from rmqinspect.explain.log import Log, Seen, Start, commands, details, headline, read_log
+from rmqinspect.explain.lookup import HARMLESS, SERIOUS, everything, explain, explain_line, is_name, near
+from rmqinspect.explain.names import Explanation
 from rmqinspect.text import count, escape, group_digits
 from rmqinspect.verify.codes import ALL, CODES
 

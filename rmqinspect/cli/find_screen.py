@@ -15,9 +15,8 @@ from rmqinspect.cli.life_screen import life_document, life_lines
 from rmqinspect.cli.session import json_line, write_lines
 from rmqinspect.cli.terminal import Progress, Screen
 from rmqinspect.errors import NothingFound, RmqinspectError, Unreadable
-from rmqinspect.find.finding import Finding, Searched
+from rmqinspect.find.finding import Finding, Miss, Searched
 from rmqinspect.find.life import Life, LifeTracer
-from rmqinspect.find.misses import Miss
 from rmqinspect.find.places import out_of_reach
 from rmqinspect.find.search import Scope
 from rmqinspect.output import SCHEMA_VERSION, View, Writer, open_destination, open_writer

@@ -88,7 +88,7 @@ def command(arguments: ShowArguments) -> int:
         store, asked, identity, raw_body=arguments.raw_body, max_body=arguments.max_body, zone=arguments.zone
     )
     if arguments.redact is not None:
-        from rmqinspect.show.redacted import redact_record
+        from rmqinspect.show.offset import redact_record
 
         found = redact_record(found, arguments.redact)
     for remark in store.remarks if arguments.verbose and not arguments.quiet else ():

@@ -1,17 +1,340 @@
 """Reads whole logs of a broker, of any length, and keeps what is needed to explain them.
 
-Memory does not grow with the log: lines are counted by kind, with the first and the last of each.
+Memory does not grow with the log: lines are counted by kind, with the first and the last of each. The starts that a
+log tells of are kept one by one: what each loaded, cut, deleted and refused, and how its life ended. Which line tells
+what of a start is in log_lines.toml, column `tells`.
 """
 
 import gzip
 import re
 from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from io import BufferedReader
 from typing import IO
 
-from rmqinspect.explain.log_lines import DEPENDS, HARMLESS, LOG_LINES, SERIOUS, LogLine, recognise
-from rmqinspect.explain.starts import Starts
+from rmqinspect.commands import SHOW, VERIFY, fill_command
+from rmqinspect.explain.lookup import DEPENDS, HARMLESS, LOG_LINES, SERIOUS, LogLine, read_values, recognise
+from rmqinspect.text import count, describe_offset
+
+_MOST_ROWS = 5  # rows of one kind that a start keeps
+_MOST_SEGMENTS = 10_000  # deleted ones
+_MOST_STARTS = 10_000  # of one log; a broker that a supervisor restarts every second makes 86 400 a day
+_END_OF_LOG = 0  # the magic of the unused end of a segment
+
+# CommitLog#checkMessageAndReturnSize logs nothing if a total size or a length is negative or too large.
+_SILENT = "no line says why: as a rule a record with an impossible size"
+
+# DefaultMessageStore#load: since 5.1.0, whose first line has these words, a failing index refuses the start.
+_INDEX_REFUSES = "store path root dir"
+
+
+@dataclass(slots=True)
+class Start:
+    """One start of a broker and what is logged until the next one."""
+
+    number: int
+    time: str = ""  # as in the log; "" if its lines have no time, or the log begins later
+    last_exit: str = ""  # normally or abnormally; "" if the log begins later
+    scanned_from: str = ""  # segment
+    scan_ended_in: str = ""  # segment
+    cause: str = ""  # the row that says why the scan ended at something else than the unused end of a segment
+    met_end: bool = False  # the scan met the unused end of a segment
+    reached: int | None = None  # where the log ended before, at least
+    units_reached: int | None = None  # the record of the newest queue unit ended here
+    end: int | None = None  # where the log ends after the start
+    loaded: bool = False
+    emptied: bool = False  # no segment was found, and all queues were deleted
+    files_loaded: Counter[str] = field(default_factory=Counter)  # kind of file -> number
+    deleted: Counter[str] = field(default_factory=Counter)  # kind of file -> number
+    deleted_segments: list[range] = field(default_factory=list)  # physical offsets, of segments
+    files: list[str] = field(default_factory=list)  # rows about files that were ignored, refused or deleted
+    refused_by: list[str] = field(default_factory=list)  # rows
+    failures: list[str] = field(default_factory=list)  # rows: out of memory and the like
+    ended: str = ""
+    index_refuses: bool = False
+    cause_line: LogLine | None = None  # the kind of `cause`
+    told: dict[str, set[LogLine]] = field(default_factory=dict)  # what lines tell -> their kinds, up to the end of load
+
+    @property
+    def harmful(self) -> set[LogLine]:
+        """The kinds of lines that tell what this start cut, deleted or refused: harmless in a start that did not."""
+        kinds = set() if self.cause_line is None or self.end is None else {self.cause_line}
+        is_cut = bool(self.cut or self.units_cut or (self.cause and self.end is not None))
+        for tells, did in (
+            ("refusal", bool(self.refused_by)),
+            ("failure", bool(self.failures)),
+            ("emptied", self.emptied),
+            ("units", self.units_cut > 0),
+            ("deleted", is_cut and any(kind != "index file" for kind in self.deleted)),
+            ("scan_end", self.cause == _SILENT),
+            # Only the numbers of two starts tell that the log became shorter.
+            ("end", self.cut > 0 and not self.cause and not self.units_cut),
+        ):
+            kinds |= self.told.get(tells, set()) if did else set()
+        return kinds
+
+    @property
+    def cut(self) -> int:
+        """How many bytes of the log the start cut, at least; 0 if none, or if the log does not say."""
+        if self.end is None or self.refused_by:
+            return 0
+        before = self.reached or 0
+        if self.units_reached and (self.cause or self._lay_in_deleted(self.units_reached)):
+            before = max(before, self.units_reached)
+        return max(0, before - self.end)
+
+    @property
+    def units_cut(self) -> int:
+        """How many bytes of log the queue units reached that were cut off, because no record lies there."""
+        if self.units_reached is None or self.end is None:
+            return 0
+        return max(0, self.units_reached - self.end)
+
+    def _lay_in_deleted(self, end: int) -> bool:
+        """Return whether a record that ended at `end` lay in a deleted segment: a wrong unit points anywhere."""
+        return any(end - 1 in segment for segment in self.deleted_segments)
+
+
+class Starts:
+    """Collects the starts from the known lines of a log, in their order."""
+
+    def __init__(self) -> None:
+        self.found: list[Start] = []
+        self._unmapped = False  # a file of the index folder could not be mapped
+
+    def add(self, line: LogLine, row: str, time: str) -> None:
+        """Take the facts from a row that is of the kind `line`."""
+        if line.tells:
+            values = {value.name: text for value, text in read_values(line, row)}
+            was_loaded = bool(self.found) and self.found[-1].loaded
+            TELLS[line.tells](self, values, row, time)
+            if self.found and not was_loaded:
+                start = self.found[-1]
+                start.told.setdefault(line.tells, set()).add(line)
+                if line.tells == "cause" or not start.cause:
+                    start.cause_line = line if start.cause else None
+
+    # --- what a line tells -----------------------------------------------------------------------
+
+    def _tells_begin(self, values: Mapping[str, str], row: str, time: str) -> None:
+        last_exit = values.get("exit", "").lower()
+        before = self.found[-1] if self.found else None
+        if before is not None and not before.ended and last_exit == "abnormally":
+            before.ended = "not in order: killed, crashed, or power was lost"
+        if len(self.found) == _MOST_STARTS:
+            self.found.pop(1)  # the first and the newest are kept
+        number = 1 if before is None else before.number + 1
+        start = Start(number, time, last_exit, index_refuses=_INDEX_REFUSES in row)
+        if before is not None:
+            # A refused start logs an end, too, that of the files it had looked at.
+            start.reached = before.end if before.loaded and not before.refused_by else before.reached
+        self.found.append(start)
+        self._unmapped = False
+
+    def _current(self) -> Start:
+        """Return the newest start; a log that begins in the middle of one has a start without a beginning."""
+        if not self.found:
+            self.found.append(Start(1))
+        return self.found[-1]
+
+    def _tells_scan_from(self, values: Mapping[str, str], _row: str, _time: str) -> None:
+        start = self._current()
+        # What was logged before this is about the search for the segment, not about the scan.
+        start.scanned_from, start.cause, start.met_end = values.get("file", ""), "", False
+
+    def _tells_scan_next(self, _values: Mapping[str, str], _row: str, _time: str) -> None:
+        start = self._current()
+        start.cause, start.met_end = "", False
+
+    def _tells_scan_end(self, values: Mapping[str, str], _row: str, _time: str) -> None:
+        start = self._current()
+        start.scan_ended_in = values.get("file", "")
+        if not (start.cause or start.met_end):
+            start.cause = _SILENT
+
+    def _tells_cause(self, values: Mapping[str, str], row: str, _time: str) -> None:
+        start = self._current()
+        if start.loaded or start.scan_ended_in:
+            return
+        magic = values.get("magic")
+        start.met_end = magic is not None and int(magic, 16) == _END_OF_LOG
+        start.cause = "" if start.met_end else row
+
+    def _tells_units(self, values: Mapping[str, str], _row: str, _time: str) -> None:
+        start = self._current()
+        if (units := _number(values, "maxPhyOffsetOfConsumeQueue")) is not None:
+            start.units_reached = units
+        start.end = _number(values, "processOffset")
+
+    def _tells_emptied(self, _values: Mapping[str, str], _row: str, _time: str) -> None:
+        self._current().emptied = True
+
+    def _tells_deleted(self, values: Mapping[str, str], _row: str, _time: str) -> None:
+        if not self.found or self.found[-1].loaded:  # after the loading it is retention
+            return
+        start, path = self.found[-1], values.get("file", "")
+        kind = _kind_of_file(path)
+        start.deleted[kind] += 1
+        base, size = re.search(r"\d{20}$", path), _number(values, "W")
+        if kind == "segment" and base and size and len(start.deleted_segments) < _MOST_SEGMENTS:
+            start.deleted_segments.append(range(int(base[0]), int(base[0]) + size))
+
+    def _tells_end(self, values: Mapping[str, str], row: str, _time: str) -> None:
+        start = self._current()
+        start.end = _number(values, "max phy offset")
+        if "load over" in row.lower():
+            start.loaded = True
+
+    def _tells_file(self, _values: Mapping[str, str], row: str, _time: str) -> None:
+        _keep(self._current().files, row)
+
+    def _tells_file_loaded(self, values: Mapping[str, str], _row: str, _time: str) -> None:
+        if self.found and not self.found[-1].loaded:
+            self.found[-1].files_loaded[_kind_of_file(values.get("file", ""))] += 1
+
+    def _tells_refusal(self, values: Mapping[str, str], row: str, _time: str) -> None:
+        start = self._current()
+        if values.get("result", "").upper() == "OK":
+            return
+        if _kind_of_file(values.get("file", "")) == "index file":
+            # IndexService#load skips a file whose name is not a number, and returns false if mapping fails.
+            refuses, self._unmapped = self._unmapped and start.index_refuses, True
+            if not refuses:
+                return
+        _keep(start.refused_by, row)
+
+    def _tells_failure(self, _values: Mapping[str, str], row: str, _time: str) -> None:
+        _keep(self._current().failures, row)
+
+    def _tells_stopped(self, _values: Mapping[str, str], _row: str, time: str) -> None:
+        if self.found:
+            self.found[-1].ended = _at("an orderly shutdown", time)
+
+    def _tells_kept(self, _values: Mapping[str, str], _row: str, time: str) -> None:
+        if self.found:
+            self.found[-1].ended = _at("an orderly shutdown that kept the abort file", time)
+
+    def _tells_undispatched(self, values: Mapping[str, str], _row: str, _time: str) -> None:
+        if self.found and (end := _number(values, "max offset")) is not None:
+            self.found[-1].end = end
+
+
+TELLS: Mapping[str, Callable[[Starts, Mapping[str, str], str, str], None]] = {
+    name.removeprefix("_tells_"): method for name, method in vars(Starts).items() if name.startswith("_tells_")
+}
+"""What a line can tell of a start, by the names that log_lines.toml uses."""
+
+
+def _number(values: Mapping[str, str], name: str) -> int | None:
+    text = values.get(name, "")
+    return int(text) if re.fullmatch(r"-?\d{1,19}", text, re.ASCII) else None
+
+
+def _keep(rows: list[str], row: str) -> None:
+    row = " ".join(row.split())
+    if len(rows) < _MOST_ROWS and row not in rows:
+        rows.append(row)
+
+
+def _kind_of_file(path: str) -> str:
+    folders = re.split(r"[/\\]", path)
+    for folder, kind in (("consumequeue", "queue file"), ("commitlog", "segment"), ("index", "index file")):
+        if folder in folders:
+            return kind
+    return "other file"
+
+
+def _at(words: str, time: str) -> str:
+    return f"{words}, {time}" if time else words
+
+
+# --- in words -------------------------------------------------------------------------------------
+
+
+def headline(start: Start) -> str:
+    """Say in one sentence what the start did."""
+    if start.refused_by:
+        return f"the broker refused to start: {(start.files or start.refused_by)[0]}"
+    if start.emptied:
+        return f"found no segment of the log and deleted all consume queues{_before(start)}"
+    end = describe_offset(start.end or 0)
+    if start.cut:
+        reached = describe_offset(start.cut + (start.end or 0))
+        return f"cut at least {count(start.cut, 'byte')} of the log: it reached {reached} and ends at {end} now"
+    if start.cause and start.end is not None:
+        return f"cut the log at {end}; the lines do not say how far it reached before"
+    if start.units_cut:
+        units = describe_offset(start.units_reached or 0)
+        return (
+            f"cut off queue units for {count(start.units_cut, 'byte')} behind the end of the log: they pointed up to"
+            f" {units}, and it ends at {end}. Its end is lost, or these units were wrong"
+        )
+    if any("ignore it" in row for row in start.files):
+        return f"ignored files of the store, loaded the others{_ends(start)}"
+    if start.loaded and start.end == 0:
+        return "loaded an empty log"
+    if start.loaded:
+        return "loaded; no sign that anything was cut" + _ends(start)
+    return _unfinished(start)
+
+
+def _unfinished(start: Start) -> str:
+    if start.end is not None:
+        return "recovered; the end of the loading is not in these lines" + _ends(start)
+    if not start.last_exit:
+        return "the broker was started before these lines begin"
+    return (
+        "did not finish loading: killed, stuck, the log ends here, or an Error such as OutOfMemoryError ended it,"
+        " which only stdout shows"
+    )
+
+
+def _before(start: Start) -> str:
+    return f"; the log reached {describe_offset(start.reached)} before" if start.reached else ""
+
+
+def _ends(start: Start) -> str:
+    return "" if start.end is None else f"; the log ends at {describe_offset(start.end)}"
+
+
+def details(start: Start) -> Iterator[tuple[str, str]]:
+    """Yield (label, text) of what is known of a start besides its headline."""
+    exits = {"normally": "clean: no abort file", "abnormally": "unclean: there was an abort file"}
+    yield "last exit", exits.get(start.last_exit, start.last_exit)
+    for row in start.refused_by:
+        yield "refused by", row
+    for row in start.files:
+        yield "file", row
+    if start.cut or (start.cause and start.end is not None):
+        yield "because", start.cause or "no line says why: the log was longer after the start before"
+    yield "scan", _scan(start)
+    yield "loaded", _counted(start.files_loaded)
+    yield "deleted", _counted(start.deleted)
+    for row in start.failures:
+        yield "failed", row
+    yield "ended", start.ended
+
+
+def _counted(files: Counter[str]) -> str:
+    return ", ".join(count(number, kind) for kind, number in sorted(files.items()))
+
+
+def _scan(start: Start) -> str:
+    begin = f"from {start.scanned_from}" if start.scanned_from else ""
+    end = f"ended in {start.scan_ended_in}" if start.scan_ended_in else ""
+    return ", ".join(filter(None, (begin, end)))
+
+
+def commands(start: Start) -> tuple[str, ...]:
+    """Return the commands that show more of what the start did."""
+    if start.refused_by:
+        return (fill_command("rmqinspect verify {store} --level quick"),)
+    if start.cut or start.cause or start.units_cut or start.emptied:
+        show = fill_command(SHOW) if start.end is None else fill_command(SHOW, at=start.end)
+        return show, fill_command(VERIFY)
+    return ()
+
 
 _LONGEST = 16 << 10  # bytes of a line that are read; a line of RocketMQ with a message in it can have megabytes
 _KEPT = 500  # characters of a row that is kept

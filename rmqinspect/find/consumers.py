@@ -109,16 +109,13 @@ class Consumers:
             found.append(Passed(entry.group, entry.offset, passed, lost))
         return found
 
-    def groups_of(self, topic: str) -> frozenset[str]:
-        """Return the groups with an offset in a queue of a topic."""
-        return self._groups.get(topic, frozenset())
-
     @cached_property
-    def _groups(self) -> dict[str, frozenset[str]]:
+    def groups_of(self) -> Mapping[str, set[str]]:
+        """The groups with an offset in a queue of each topic; none for other topics."""
         groups: dict[str, set[str]] = defaultdict(set)
         for (topic, _), entries in self._offsets.items():
             groups[topic].update(entry.group for entry in entries)
-        return {topic: frozenset(names) for topic, names in groups.items()}
+        return groups
 
     def _min_offset(self, topic: str, queue_id: int) -> int | None:
         """Return a queue's minimum, None without its files."""

@@ -6,41 +6,254 @@
 
 `trace_life` needs a few reads. What it did not search is said.
 
-The index entries that lead to a record: in which files, and why there is none.
+Not all records with one UNIQ_KEY are copies of one message:
 
-What became of a message that groups have popped: acknowledged, or not yet.
+    its origin is a copy         ORIGIN_MESSAGE_ID, PREPAREDTRANSACTIONOFFSET
+    the same body                and no origin that says otherwise
+    another body                 a copy only where all records with the id can be of one message
 
-Checkpoints and acks lie on the timer wheel first, and in the revive topic when they are due. Those behind the message
-are read, up to a bound: a group pops a message after it was stored.
+Records of one client batch may share the id of the batch (4.8.0 to 5.3.3): they lie side by side, with the same store
+time, and are different messages even if their bodies are the same.
+
+What became of a half message is judged by the rules for all transactions of a store. The commit record, and the copy
+in TRANS_CHECK_MAX_TIME_TOPIC, are records of the life. An op record has no UNIQ_KEY: it is searched behind the half
+message.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import TypeVar
 
-from rmqinspect.broker.copies import Stored, copy_of
+import numpy as np
+
+from rmqinspect.broker.copies import NO_COPIES, Stored, copy_of
 from rmqinspect.broker.dispatch import has_index_keys
-from rmqinspect.broker.pop_state import Ack, Checkpoint, PopStates, read_body
-from rmqinspect.broker.transactions import Surroundings
-from rmqinspect.codec.fastjson import NotJson, parse_json
+from rmqinspect.broker.transactions import (
+    IN_HALF_TOPIC,
+    IN_REAL_TOPIC,
+    IN_ROCKSDB,
+    REASONS,
+    STATES,
+    Decisions,
+    Halves,
+    Surroundings,
+    judge,
+)
+from rmqinspect.codec.arrays import ABSENT, Ints, Span
 from rmqinspect.codec.java import ID_MARKS, index_hash, index_key
 from rmqinspect.codec.layout import ParsedFields
 from rmqinspect.consumequeue.units import find_unit_with_tags
 from rmqinspect.errors import NothingFound, Unreadable
 from rmqinspect.find.consumers import Passed
-from rmqinspect.find.life_family import Transaction, family, stored_twice, transaction_of, with_deliveries
-from rmqinspect.find.life_records import LifeRecords, Searched, Step
+from rmqinspect.find.life_records import LifeRecords, MessagePop, Searched, Step
 from rmqinspect.find.queue_units import COMPACTION, Unit, compacted_topics, files_of_queue, units_of
 from rmqinspect.index.geometry import IndexFile
 from rmqinspect.index.lookup import look_up
 from rmqinspect.schemas.consumequeue import EXT_ADDRESS_MAX
+from rmqinspect.schemas.dledger import EntryHead
 from rmqinspect.store.model import Store
 from rmqinspect.tables.table import CONFIG_DATABASES, QUEUE_DATABASES, Request
 from rmqinspect.tables.transactions import read_surroundings
 from rmqinspect.text import describe_offset
-from rmqinspect.topics import LMQ_PREFIX, REVIVE_PREFIX, TIMER_TOPIC
+from rmqinspect.topics import HALF_TOPIC, LMQ_PREFIX, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, TIMER_TOPIC
+
+
+def family(start: Step, steps: Sequence[Step]) -> tuple[list[Step], list[Step]]:
+    """Return (copies of the message of `start`, other messages with its id), each ascending as `steps` are."""
+    by_place = {step.physical_offset: step for step in steps}
+    mates = _batch_mates(steps)
+    one_message = len({step.body for step in steps if step.copy.kind in ("sent", "half")}) <= 1  # a producer's
+    members = {start.physical_offset: start}
+    while True:
+        rest = [step for step in steps if step.physical_offset not in members]
+        joining = next((step for step in rest if _is_linked(step, members)), None) or next(
+            (step for step in rest if _is_alike(step, members, by_place, mates, one_message=one_message)), None
+        )
+        if joining is None:
+            break
+        members[joining.physical_offset] = joining
+    copies = [step for step in steps if step.physical_offset in members]
+    return copies, [step for step in steps if step.physical_offset not in members]
+
+
+def with_deliveries(copies: Sequence[Step]) -> list[Step]:
+    """Return the records of a message with those that were delivered: as other writers store them, they do not say so.
+
+    Such a record lies behind one that waits for its topic, and was sent at the same time.
+    """
+    told: list[Step] = []
+    for step in copies:
+        waits = (one for one in told if one.copy.bound_for and one.copy.kind in ("scheduled", "timer"))
+        origin = next((one for one in waits if one.copy.bound_for == (step.topic, step.queue_id)), None)
+        if step.copy.kind == "sent" and origin is not None and origin.born_timestamp == step.born_timestamp:
+            step = replace(
+                step, copy=replace(step.copy, kind="delivered", level=origin.copy.level, due=origin.copy.due)
+            )
+        told.append(step)
+    return told
+
+
+def stored_twice(copies: Sequence[Step]) -> list[Step]:
+    """Return the records of a message that a producer stored again, as after a timeout: all but the first."""
+    return [step for step in copies if step.copy.kind == "sent"][1:]
+
+
+def _is_linked(step: Step, members: dict[int, Step]) -> bool:
+    """Whether a record names one of the others, or one of them names it."""
+    if step.copy.kind == "timer_cancel":
+        return any(_cancels(step.properties, member) for member in members.values())
+    return any(step.physical_offset in member.named or place in step.named for place, member in members.items())
+
+
+def _is_alike(
+    step: Step, members: dict[int, Step], by_place: dict[int, Step], mates: list[set[int]], *, one_message: bool
+) -> bool:
+    """Whether a record that names none of the others is a copy all the same."""
+    if step.copy.kind in NO_COPIES or step.copy.kind == "timer_cancel":
+        return False
+    if not step.named.isdisjoint(by_place):  # a copy of another
+        return False
+    if any(step.physical_offset in group and not group.isdisjoint(members) for group in mates):
+        return False
+    return one_message or any(step.body == member.body for member in members.values())
+
+
+def _cancels(properties: Mapping[str, str], timer: Step) -> bool:
+    """Whether a record takes a message off the timer wheel: it names the UNIQ_KEY, in 5.3.2 behind `topic+`.
+
+    Source: TimerMessageStore#doPut, TimerMessageStore#buildDeleteKey.
+    """
+    named, key = properties.get("TIMER_DEL_UNIQKEY"), timer.properties.get("UNIQ_KEY")
+    if timer.copy.kind != "timer" or named is None or key is None:
+        return False
+    return key in (named, named.partition("+")[2])
+
+
+def _batch_mates(steps: Sequence[Step]) -> list[set[int]]:
+    """Return the places of records that were stored side by side, at the same time, in one queue."""
+    groups: list[set[int]] = []
+    for before, step in pairwise(steps):
+        alike = {(one.copy.kind, one.topic, one.queue_id, one.store_timestamp) for one in (before, step)}
+        side_by_side = 0 <= step.physical_offset - before.end <= EntryHead.sizeof()
+        if side_by_side and len(alike) == 1 and step.copy.kind == "sent":
+            if not groups or before.physical_offset not in groups[-1]:
+                groups.append({before.physical_offset})
+            groups[-1].add(step.physical_offset)
+    return groups
+
+
+_MOST_OPS = 5000  # op records that are searched behind the first copy of a half message, and behind the last
+_KEPT_IN = {HALF_TOPIC: IN_HALF_TOPIC, ROCKSDB_HALF_TOPIC: IN_ROCKSDB}
+_OP_TOPICS = {HALF_TOPIC: OP_TOPIC, ROCKSDB_HALF_TOPIC: ROCKSDB_OP_TOPIC}
+_NOT_ALL_SEARCHED = f"among {_MOST_OPS} op records behind it none is about it; later ones were not searched"
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """The transaction of a message. Places are physical offsets."""
+
+    state: str  # as in the table `transactions`
+    why: str | None  # what makes the state uncertain, or odd
+    halves: tuple[int, ...]  # the half message, and the copies made when it was checked
+    checks: int
+    commit: int | None
+    op: int | None  # of the op record
+
+
+def transaction_of(records: LifeRecords, around: Surroundings, steps: Sequence[Step]) -> Transaction | None:
+    """Return the transaction of a message by the records of its life, None if it has none.
+
+    :raises Unreadable: an I/O error.
+    """
+    of_kinds = ([step for step in steps if step.copy.kind == kind] for kind in ("half", "given_up", "rollback"))
+    halves, given_up, ends = of_kinds
+    # A delayed message is committed into the topic of its delay.
+    commits = [step for step in steps if step.copy.kind == "commit" or step.links.half is not None]
+    commits = [step for step in commits if step not in ends]
+    if not halves:
+        record = next(iter((*commits, *given_up)), None)
+        if record is None:
+            return None
+        state, commit = ("committed", record.physical_offset) if commits else ("given_up", None)
+        return Transaction(state, "the half message is not in the log", (), record.copy.checks, commit, None)
+    decided, op, complete = _op_of(records, halves)
+    # Op records in RocksDB, and rollback records up to 4.2, name the half message by its place.
+    by_place = [(end.links.half, end.physical_offset) for end in ends if end.links.half is not None]
+    by_offset: list[tuple[int, int]] = []
+    if decided is not None and decided.topic == HALF_TOPIC:
+        by_offset = [(decided.queue_offset, op)]
+    elif decided is not None:
+        by_place.insert(0, (decided.physical_offset, op))
+    judged = judge(
+        Halves(
+            _ints(step.physical_offset for step in halves),
+            _ints(step.queue_offset for step in halves),
+            np.ones(len(halves), np.uint64),  # of one message
+            np.array([_KEPT_IN.get(step.topic, IN_REAL_TOPIC) for step in halves], np.int8),
+        ),
+        Decisions(
+            commit_of=_ints(step.links.half or 0 for step in commits),
+            commit_offset=_ints(step.physical_offset for step in commits),
+            commit_key=np.ones(len(commits), np.uint64),
+            op_of=_ints(queue_offset for queue_offset, _ in by_offset),
+            op_offset=_ints(at for _, at in by_offset),
+            end_of=_ints(place for place, _ in by_place),
+            end_offset=_ints(at for _, at in by_place),
+            discard_key=np.ones(len(given_up), np.uint64),
+            discard_offset=_ints(step.physical_offset for step in given_up),
+        ),
+        around,
+    )
+    commit, op_offset = (
+        None if offsets[0] == ABSENT else int(offsets[0]) for offsets in (judged.commit_offset, judged.op_offset)
+    )
+    state, why = STATES[judged.state[0]], None if judged.reason[0] == ABSENT else REASONS[judged.reason[0]]
+    if decided is None and not complete:
+        why = _NOT_ALL_SEARCHED if state not in ("committed", "given_up") else None
+    return Transaction(
+        state,
+        why,
+        tuple(step.physical_offset for step in halves),
+        max(step.copy.checks for step in (*halves, *given_up)),
+        commit,
+        op_offset,
+    )
+
+
+def _ints(numbers: Iterable[int]) -> Ints:
+    return np.array(list(numbers), np.int64)
+
+
+def _op_of(records: LifeRecords, halves: Sequence[Step]) -> tuple[Step | None, int, bool]:
+    """Return (half message, place of the op record about it, whether all that may be it were searched)."""
+    topic, complete = _OP_TOPICS.get(halves[-1].topic), True
+    if topic is None:
+        return None, 0, True  # up to 4.2 a rollback is a record of its own, in the real topic
+    # Most are decided at once, or after the last check.
+    for half in (halves[0], halves[-1]):
+        ops, complete = records.behind(topic, half.physical_offset, _MOST_OPS)
+        for op in ops:
+            for copy in reversed(halves):
+                if _names(op, copy):
+                    return copy, op.physical_offset or 0, True
+        if complete:
+            break
+    return None, 0, complete
+
+
+def _names(op: ParsedFields, half: Step) -> bool:
+    """Whether an op record names a half message: its queue offset in the body, or its place.
+
+    Source: TransactionalMessageBridge#putOpMessage, TransactionalMessageRocksDBService (5.4.0).
+    """
+    properties = op.properties
+    if properties.get("TAGS") != "d":
+        return False
+    if "TRANS_OFFSET" in properties:
+        return properties["TRANS_OFFSET"] == str(half.physical_offset)
+    return op.number("queue_id") == half.queue_id and str(half.queue_offset).encode() in (op.body or b"").split(b",")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,112 +284,39 @@ def entries_of(records: LifeRecords, step: Step) -> list[KeyEntry]:
     if not wanted:
         return []
     place, found = step.physical_offset, dict[str, list[str]]()
-    for index in _files_around(records.index_files, place):
+    headers = [index.header for index in records.index_files if index.header is not None]  # each usable file has one
+    borders = [(int(one.begin_physical_offset), int(one.end_physical_offset)) for one in headers]
+    for index in _files_around(records.index_files, borders, place):
         for key, places in look_up([index], wanted, records.log.follows, records.spans_of).places.items():
             if place in places:
                 found.setdefault(key, []).append(index.file.name)
-    why = "" if len(found) == len(wanted) else _why_none(records, place)
+    why = "" if len(found) == len(wanted) else _why_none(records, borders, place)
     return [KeyEntry(kind, key, tuple(found.get(key, ())), "" if key in found else why) for kind, key in keys if key]
 
 
-def _borders(index: IndexFile) -> tuple[int, int]:
-    """Return the lowest and the highest place that a file's header names."""
-    assert index.header is not None
-    return int(index.header.begin_physical_offset), int(index.header.end_physical_offset)
-
-
-def _files_around(files: Sequence[IndexFile], place: int) -> list[IndexFile]:
-    """Return the files whose borders a place lies between."""
-    return [index for index in files if _borders(index)[0] <= place <= _borders(index)[1]]
-
-
-def _why_none(records: LifeRecords, place: int) -> str:
-    """Return why no entry leads to a record."""
-    files = records.index_files
+def _why_none(records: LifeRecords, borders: Sequence[Span], place: int) -> str:
+    """Return why no entry leads to a record; `borders` are those of the index files. The first that holds counts."""
+    files, around = records.index_files, _files_around(records.index_files, borders, place)
     if records.store.hides("index") or records.unread_index:
         records.unread.append("not all index files could be read")
         return "not known: not all index files could be read"
     if not files:
         return "no index file can be used" if records.store.index_files else "no index files given"
-    first, last = _borders(files[0])[0], max(_borders(index)[1] for index in files)
-    if place < first:
-        return f"the index begins at {describe_offset(first)}"
-    if place > last:
+    if place < borders[0][0]:
+        return f"the index begins at {describe_offset(borders[0][0])}"
+    if place > (last := max(end for _, end in borders)):
         return f"the index ends at {describe_offset(last)}"
-    around = _files_around(files, place)
     if around and not look_up(around, {}, records.log.follows, records.spans_of).files:
         return f"{around[0].file.name} contradicts itself"
-    between = [(low, high) for low, high in pairwise(files) if _borders(low)[1] < place < _borders(high)[0]]
-    if between:
-        return f"{between[0][0].file.name} ends before it, {between[0][1].file.name} begins behind it"
+    for (low, (_, end)), (high, (begin, _)) in pairwise(zip(files, borders, strict=True)):
+        if end < place < begin:
+            return f"{low.file.name} ends before it, {high.file.name} begins behind it"
     return "the entry is missing"
 
 
-MOST_NOTES = 2000  # records of a topic that are searched behind the message
-_MOST_KEPT = 1 << 17  # notes, for the next lives
-_LONGEST = 1 << 16  # bytes of a checkpoint or ack
-
-
-@dataclass(frozen=True, slots=True)
-class MessagePop:
-    """The last pop of a message by a group. Times are ms."""
-
-    group: str
-    physical_offset: int  # of the record that was popped
-    pop_time: int
-    visible_again: int  # unless it is acknowledged before
-    acknowledged: bool
-    pops: int  # how often, as far as it was searched
-
-
-def pops_of(records: LifeRecords, steps: Sequence[Step]) -> tuple[list[MessagePop], bool]:
-    """Return the pops of some records; and whether all checkpoints and acks behind the first record were searched.
-
-    :raises Unreadable: an I/O error.
-    """
-    topics = {file.topic for file in records.store.queue_files if file.topic.startswith(REVIVE_PREFIX)}
-    if not topics or not steps:
-        return [], True
-    states, complete = PopStates(), True
-    queues = {(step.topic, step.queue_id) for step in steps}
-    first = min(step.physical_offset for step in steps)
-    for topic in (TIMER_TOPIC, *sorted(topics)):
-        places, all_of_them = records.places_behind(topic, first, MOST_NOTES)
-        complete = complete and all_of_them
-        for place in places:
-            if place not in records.notes:
-                if len(records.notes) >= _MOST_KEPT:
-                    records.notes.clear()
-                records.notes[place] = _note_of(records.log.fields_at(place))
-            note = records.notes[place]
-            if note is not None and (note.pop.topic, note.pop.queue_id) in queues:
-                states.add(note)
-    return [
-        MessagePop(
-            group,
-            step.physical_offset,
-            popped.checkpoint.pop.pop_time,
-            popped.checkpoint.revive_time,
-            popped.acked,
-            popped.pops,
-        )
-        for step in steps
-        for group, popped in states.of_message(step.topic, step.queue_id, step.queue_offset).items()
-    ], complete
-
-
-def _note_of(record: ParsedFields | None) -> Checkpoint | Ack | None:
-    if record is None:
-        return None
-    stored = Stored(record.topic, record.number("queue_id"), 0, 0, record.properties)
-    body = record.body
-    if copy_of(stored).kind not in ("checkpoint", "ack") or body is None or len(body) > _LONGEST:
-        return None
-    try:
-        parsed = parse_json(body).value
-    except NotJson:
-        return None
-    return read_body(parsed) if isinstance(parsed, dict) else None
+def _files_around(files: Sequence[IndexFile], borders: Sequence[Span], place: int) -> list[IndexFile]:
+    """Return the files whose borders a place lies between."""
+    return [index for index, (begin, end) in zip(files, borders, strict=True) if begin <= place <= end]
 
 
 LIFE_DATABASES = ("config/consumerOffsets", "config/topics", *CONFIG_DATABASES, *QUEUE_DATABASES)
@@ -259,7 +399,6 @@ class LifeTracer(LifeRecords):
         )
         copies, others = family(record, found)
         steps = with_deliveries([self._with_group(self._with_due(step), copies) for step in copies])
-        twice = stored_twice(steps)
         compacted = self.compacted & {step.topic for step in steps if step.copy.is_consumed}
         remarks += (f"whether it is still served: {topic} has {COMPACTION}" for topic in sorted(compacted))
         transaction = self._or(remarks, lambda: transaction_of(self, self.surroundings, steps), None)
@@ -268,7 +407,7 @@ class LifeTracer(LifeRecords):
             units=tuple(self._or(remarks, lambda: self._units(place), [])),
             entries=tuple(self._or(remarks, lambda: entries_of(self, record), [])),
             steps=tuple(steps),
-            stored_twice=tuple(step.physical_offset for step in twice),
+            stored_twice=tuple(step.physical_offset for step in stored_twice(steps)),
             cancelled_by=self._or(remarks, lambda: self._cancel(steps), None),
             others=tuple(step.physical_offset for step in others),
             transaction=transaction,
@@ -320,21 +459,19 @@ class LifeTracer(LifeRecords):
         timers = [step for step in steps if step.copy.kind == "timer"]
         if not timers or any(step.copy.kind == "delivered" for step in steps):
             return None
-        known = next((step.physical_offset for step in steps if step.copy.kind == "timer_cancel"), None)
-        key = timers[0].properties.get("UNIQ_KEY")
-        if known is not None or key is None:
-            return known
-        for record in self.behind(TIMER_TOPIC, timers[0].physical_offset, _MOST_TIMERS)[0]:
-            named = record.properties.get("TIMER_DEL_UNIQKEY")
-            if named is not None and key in (named, named.partition("+")[2]):
-                return record.physical_offset
-        return None
+        for step in steps:
+            if step.copy.kind == "timer_cancel":
+                return step.physical_offset
+        if "UNIQ_KEY" not in timers[0].properties:
+            return None
+        behind, _ = self.behind(TIMER_TOPIC, timers[0].physical_offset, _MOST_TIMERS)
+        return next((one.physical_offset for one in behind if _cancels(one.properties, timers[0])), None)
 
     def _groups(self, steps: Sequence[Step], remarks: list[str]) -> Iterator[GroupLife]:
         consumed = [step for step in steps if step.copy.is_consumed]
         passings = [passing for step in consumed for passing in self._passings(step)]
         nothing: tuple[list[MessagePop], bool] = ([], True)
-        pops, complete = self._or(remarks, lambda: pops_of(self, consumed), nothing)
+        pops, complete = self._or(remarks, lambda: self.pops_of(consumed), nothing)
         if not complete:
             remarks.append("not all checkpoints and acks of pops were searched")
         groups = {passing.passed.group for passing in passings} | {pop.group for pop in pops}

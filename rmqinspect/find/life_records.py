@@ -9,9 +9,10 @@ What is found so has the same UNIQ_KEY. That is not always one message: records 
 (4.8.0 to 5.3.3), and so may those of other clients. `family` leaves out what is another message.
 """
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -24,9 +25,10 @@ import pyarrow.compute as pc
 
 from rmqinspect.broker.copies import Copy, Links, Stored, copy_of, links_of
 from rmqinspect.broker.group_topics import dlq_topic, is_retry_of, own_name
-from rmqinspect.broker.pop_state import Ack, Checkpoint
+from rmqinspect.broker.pop_state import Ack, Checkpoint, PopStates, read_body
 from rmqinspect.broker.version_evidence import names_in, other_writer
 from rmqinspect.codec.arrays import Ints, Span, merge, uncovered
+from rmqinspect.codec.fastjson import NotJson, parse_json
 from rmqinspect.codec.java import ID_MARK, ID_MARKS, index_hash, index_key
 from rmqinspect.codec.layout import ParsedFields
 from rmqinspect.commitlog.record_reader import RecordReader
@@ -34,8 +36,8 @@ from rmqinspect.commitlog.tail import find_log_end
 from rmqinspect.consumequeue.bounds import QueueSummary, queue_end, queue_files_of
 from rmqinspect.consumequeue.units import find_unit, messages_in, units_around
 from rmqinspect.find.consumers import Consumers
-from rmqinspect.find.plan import known_topics, topics_met
-from rmqinspect.find.read import planned_rows, rows_at, whole_log
+from rmqinspect.find.plan import known_topics, planned_rows, rows_at, topics_met
+from rmqinspect.find.ways import whole_log
 from rmqinspect.index.geometry import IndexFile
 from rmqinspect.index.lookup import look_up, usable_files
 from rmqinspect.store.model import Store
@@ -46,11 +48,15 @@ from rmqinspect.topics import (
     GIVEN_UP_TOPIC,
     HALF_TOPIC,
     RETRY_PREFIX,
+    REVIVE_PREFIX,
     ROCKSDB_HALF_TOPIC,
     SCHEDULE_TOPIC,
     TIMER_TOPIC,
 )
 
+MOST_NOTES = 2000  # checkpoints and acks of a topic that are searched behind a message
+_MOST_NOTES_KEPT = 1 << 17  # for the next lives
+_LONGEST_NOTE = 1 << 16  # bytes
 MOST_READ = 64 << 20  # bytes of the log read for what the index does not cover, unless all is asked for
 _MOST_KEPT = 2 * MOST_READ  # bytes of the log whose ids are kept for the next lives
 _FEW_UNITS = 1 << 18  # of a queue: read at once
@@ -121,6 +127,18 @@ class Searched:
     remarks: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class MessagePop:
+    """The last pop of a message by a group. Times are ms."""
+
+    group: str
+    physical_offset: int  # of the record that was popped
+    pop_time: int
+    visible_again: int  # unless it is acknowledged before
+    acknowledged: bool
+    pops: int  # how often, as far as it was searched
+
+
 class LifeRecords:
     """The records of one store as steps of lives; keeps what several lives need."""
 
@@ -133,10 +151,9 @@ class LifeRecords:
         self._ids: defaultdict[str | None, list[int]] = defaultdict(list)  # places by UNIQ_KEY
         self._ends: dict[str, list[QueueSummary]] = {}  # by topic
         self._places: dict[str, Ints] = {}  # of a topic's records, ascending
-        self.notes: dict[int, Checkpoint | Ack | None] = {}  # what records say about pops, by place
+        self._notes: dict[int, Checkpoint | Ack | None] = {}  # what records say about pops, by place
         self.unread_index: list[str] = []  # index files that could not be read, once `index_files` were asked for
         self.unread: list[str] = []  # what the lives need and could not be read
-        self._open = ExitStack()
 
     @cached_property
     def consumers(self) -> Consumers:
@@ -144,13 +161,12 @@ class LifeRecords:
         return Consumers(self.store)
 
     def __enter__(self) -> Self:
-        self._open.enter_context(self.log)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._open.close()
+        self.log.__exit__(kind, error, trace)
 
     @cached_property
     def index_files(self) -> list[IndexFile]:
@@ -272,7 +288,7 @@ class LifeRecords:
         found = {topic for topic in self.topics if topic.startswith(_OF_GROUPS)}
         if len(found) <= _MANY_TOPICS:
             return found
-        groups = {own_name(group) for topic in topics for group in self.consumers.groups_of(topic)}
+        groups = {own_name(group) for topic in topics for group in self.consumers.groups_of.get(topic, ())}
         return {topic for topic in found if any(is_retry_of(topic, group) for group in groups)} | {
             dlq_topic(group) for group in groups
         }
@@ -328,8 +344,11 @@ class LifeRecords:
         """
         queues = self._queues_of(topic)
         if not queues:
-            places, complete = self._places_of(topic, place)
-            return places[:most], complete and len(places) <= most
+            span, columns = (place, min(self.end, place + MOST_READ)), frozenset({"physical_offset", "topic"})
+            places: list[int] = []
+            for batch in planned_rows(self.store, [span], Request(columns=columns)):
+                places += batch["physical_offset"].filter(pc.equal(batch["topic"], topic)).to_pylist()
+            return places[:most], span[1] == self.end and len(places) <= most
         if all(ends.max_offset - ends.first_kept <= _FEW_UNITS for ends in queues):
             known = self._places.get(topic)
             if known is None:
@@ -343,6 +362,56 @@ class LifeRecords:
         places = sorted(chain(*found))
         return places[:most], all(len(some) < most for some in found) and len(places) <= most
 
+    def pops_of(self, steps: Sequence[Step]) -> tuple[list[MessagePop], bool]:
+        """Return the pops of some records; and whether all checkpoints and acks behind the first were searched.
+
+        They lie on the timer wheel first, and in the revive topic when they are due. Those behind the message are read:
+        a group pops a message after it was stored.
+
+        :raises Unreadable: an I/O error.
+        """
+        topics = {file.topic for file in self.store.queue_files if file.topic.startswith(REVIVE_PREFIX)}
+        if not topics or not steps:
+            return [], True
+        states, complete = PopStates(), True
+        queues = {(step.topic, step.queue_id) for step in steps}
+        first = min(step.physical_offset for step in steps)
+        for topic in (TIMER_TOPIC, *sorted(topics)):
+            places, all_of_them = self.places_behind(topic, first, MOST_NOTES)
+            complete = complete and all_of_them
+            for place in places:
+                note = self._note_at(place)
+                if note is not None and (note.pop.topic, note.pop.queue_id) in queues:
+                    states.add(note)
+        return [
+            MessagePop(
+                group,
+                step.physical_offset,
+                pop_time=popped.checkpoint.pop.pop_time,
+                visible_again=popped.checkpoint.revive_time,
+                acknowledged=popped.acked,
+                pops=popped.pops,
+            )
+            for step in steps
+            for group, popped in states.of_message(step.topic, step.queue_id, step.queue_offset).items()
+        ], complete
+
+    def _note_at(self, place: int) -> Checkpoint | Ack | None:
+        """Return what the record at a place says about a pop; None where it says nothing."""
+        if place not in self._notes:
+            if len(self._notes) >= _MOST_NOTES_KEPT:
+                self._notes.clear()
+            record, self._notes[place] = self.log.fields_at(place), None
+            body = None if record is None else record.body
+            if record is None or body is None or len(body) > _LONGEST_NOTE:
+                return None
+            stored = Stored(record.topic, record.number("queue_id"), 0, 0, record.properties)
+            if copy_of(stored).kind in ("checkpoint", "ack"):
+                with suppress(NotJson):
+                    parsed = parse_json(body).value
+                    self._notes[place] = read_body(parsed) if isinstance(parsed, dict) else None
+        return self._notes[place]
+
     def _queues_of(self, topic: str) -> list[QueueSummary]:
         if topic not in self._ends:
             queues = (files for files in queue_files_of(self.store) if files[0].topic == topic)
@@ -351,14 +420,6 @@ class LifeRecords:
             )
             self._ends[topic] = list(ends)
         return self._ends[topic]
-
-    def _places_of(self, topic: str, place: int) -> tuple[list[int], bool]:
-        """Return the places of a topic's records in the bytes behind a place, and whether they reach the log's end."""
-        span = place, min(self.end, place + MOST_READ)
-        places: list[int] = []
-        for batch in planned_rows(self.store, [span], Request(columns=frozenset({"physical_offset", "topic"}))):
-            places += batch["physical_offset"].filter(pc.equal(batch["topic"], topic)).to_pylist()
-        return places, span[1] == self.end
 
     def _step(self, row: dict[str, Any]) -> Step:
         properties = dict(row["properties"] or ())
@@ -425,13 +486,11 @@ def _within(spans: Sequence[Span], place: int, most: int) -> tuple[list[Span], l
 
 def _places_behind(ends: QueueSummary, place: int, most: int) -> list[int]:
     """Return the places of the first units of a queue that point behind a place: units ascend."""
-    low, high = ends.first_kept, ends.max_offset
-    while low < high:
-        middle = (low + high) // 2
-        unit = find_unit(ends.files, middle)
-        if unit is not None and unit[0] <= place:
-            low = middle + 1
-        else:
-            high = middle
-    found: list[int] = units_around(ends.files, low, low + most)[1].tolist()
+
+    def is_behind(queue_offset: int) -> bool:
+        unit = find_unit(ends.files, queue_offset)
+        return unit is None or unit[0] > place
+
+    first = ends.first_kept + bisect_left(range(ends.first_kept, ends.max_offset), True, key=is_behind)
+    found: list[int] = units_around(ends.files, first, first + most)[1].tolist()
     return found

@@ -16,9 +16,10 @@ from rmqinspect.commitlog.record_reader import RecordReader, Spot
 from rmqinspect.commitlog.tail import LogEnd, find_log_end
 from rmqinspect.consumequeue.bounds import QueueSummary, queue_ends
 from rmqinspect.errors import NothingFound, Unreadable
+from rmqinspect.find import BEFORE, BEYOND, DAMAGED, EXPIRED, NOT_IN_QUEUE, NOT_THERE, OUT_OF_REACH, UNREAD
 from rmqinspect.find.life import Life
-from rmqinspect.find.read import rows_at, whole_log
-from rmqinspect.find.reasons import BEFORE, BEYOND, DAMAGED, EXPIRED, NOT_IN_QUEUE, NOT_THERE, OUT_OF_REACH, UNREAD
+from rmqinspect.find.plan import rows_at
+from rmqinspect.find.ways import whole_log
 from rmqinspect.index.geometry import read_index_files
 from rmqinspect.store.model import Store
 from rmqinspect.tables.sources import why_no_log

@@ -1,11 +1,11 @@
-"""Filters to a plan: what of the log has to be read for the records that are asked for.
+"""Filters to a plan: what of the log has to be read for the records that are asked for; and the rows of a plan.
 
     --id, an offset msg id           the place that it names
-    -t, --queue, --queue-offset      the queue's units                 `queue_offsets`
-    -k; --id, a producer's id        the index                         `keys`
-    --unconsumed                     the units of the group's queues   `queue_offsets`
-    --since, --until                 the store times of the log        `times`
-    -t, --queue                      the units of the topic's queues   `topics`, also with times
+    -t, --queue, --queue-offset      the queue's units                 `by_units`
+    -k; --id, a producer's id        the index                         `by_index`
+    --unconsumed                     the units of the group's queues   `by_units`
+    --since, --until                 the store times of the log        `by_times`
+    -t, --queue                      the units of the topic's queues   `by_topics`, also with times
 
 A plan is a set of spans of the log. All filters are applied to every record in them, so a pointer that is wrong
 finds no wrong record. It could hide a right one: what no pointer can be trusted for is part of the spans as well,
@@ -13,32 +13,48 @@ up to the whole log. They are the range that was asked for: a gap in them may ho
 gap elsewhere does not concern the question. That holds for a scan of the whole log as well, which gives the same
 rows and the same exit status.
 
-Keys and producers' ids to places in the log, by the index.
-
-An entry holds the hash of `topic#key`, so the topic must be known: the one asked for, or all that the store's
+An index entry holds the hash of `topic#key`, so the topic must be known: the one asked for, or all that the store's
 files name, and those of some records that the index points at. Every hit is proven in its record, which is read.
 Where the index does not speak for a part of the log, that part is read as well.
 
-The places of the records that a selection asks for.
+Rows of some spans are the same that a scan of the whole log has there. A scan knows from all that lies before a
+record whether it is the log's: not an older one behind a gap or behind the blank record that ends a segment. So a
+span is entered in one of two ways:
+
+- its first record has a unit in its queue that points at it: the broker took it for the log's, too. A short look
+  back then tells the state of the scan;
+- any other is entered by a walk from the start of its segment, which reads what lies between.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
-from rmqinspect.codec.arrays import Span, merge, uncovered
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rmqinspect.codec.arrays import Span, intersect, merge, uncovered
 from rmqinspect.codec.java import ID_MARKS, index_hash, index_key
 from rmqinspect.codec.message_id import offset_place
+from rmqinspect.commitlog.byte_account import ByteAccount
+from rmqinspect.commitlog.gaps import Gap, ScanState, Split, holes_in
 from rmqinspect.commitlog.record_reader import RecordReader, find_segment
+from rmqinspect.commitlog.scan import RecordRun, scan_split, walk_to
 from rmqinspect.config.json_files import read_config
+from rmqinspect.consumequeue.units import find_unit
 from rmqinspect.errors import NothingFound, Unreadable
-from rmqinspect.find.read import Way, place_span, planned_rows, whole_log
-from rmqinspect.find.ways import by_times, by_topics, by_units
+from rmqinspect.find.ways import NEAR, Way, by_times, by_topics, by_units, place_span, whole_log
 from rmqinspect.index.geometry import IndexFile
 from rmqinspect.index.lookup import Found, look_up, sample_places, usable_files
 from rmqinspect.rocksdb.databases import why_unknown
-from rmqinspect.store.model import Store
+from rmqinspect.store.model import QueueFile, Segment, Store
 from rmqinspect.tables.filters import Selection, is_pattern, spellings
+from rmqinspect.tables.log import messages_in
 from rmqinspect.tables.messages import SCHEMA
+from rmqinspect.tables.read_log import lost_gaps, report_holes
 from rmqinspect.tables.sources import range_to_read
 from rmqinspect.tables.table import Request
 from rmqinspect.text import count, describe_offset, describe_size, group_digits
@@ -100,23 +116,19 @@ def topics_met(files: Sequence[IndexFile], log: RecordReader) -> set[str]:
 
 def _tell(store: Store, found: Found, scanned: Sequence[Span], whole: Span) -> str:
     """Return what the index had to say, its files and candidates, and which ranges of the log were scanned."""
-    told = _tell_files(store, found)
+    given, places = len(store.index_files), {place for places in found.places.values() for place in places}
+    if not found.files:
+        told = f"none of {count(given, 'index file')} is usable" if given else "no index files"
+    elif found.files < given:
+        told = f"{group_digits(found.files)} of {group_digits(given)} index files, {count(len(places), 'candidate')}"
+    else:
+        told = f"{count(found.files, 'index file')}, {count(len(places), 'candidate')}"
     if not scanned:
         return told
     ranges = ", ".join(f"{group_digits(start)} to {group_digits(end)}" for start, end in scanned[:_TOLD])
     more = f" and {count(len(scanned) - _TOLD, 'more range')}" if len(scanned) > _TOLD else ""
     why = "" if list(scanned) == [whole] else ", for they do not cover it"
     return f"{told}; scanned{why}: physical {ranges}{more}"
-
-
-def _tell_files(store: Store, found: Found) -> str:
-    if not found.files:
-        files = count(len(store.index_files), "index file")
-        return f"none of {files} is usable" if store.index_files else "no index files"
-    places = {place for places in found.places.values() for place in places}
-    usable = f" of {group_digits(len(store.index_files))}" if found.files < len(store.index_files) else ""
-    told = f"{group_digits(found.files)}{usable} index files" if usable else count(found.files, "index file")
-    return f"{told}, {count(len(places), 'candidate')}"
 
 
 def _name(spans: Sequence[Span], whole: Span, found: Found) -> str:
@@ -166,21 +178,15 @@ def plan_look_up(store: Store, selection: Selection) -> LookUp | None:
     if not ways or not store.segments:
         return None
     spans = [span for way in ways for span in way.spans]
-    offsets = range_to_read(store, selection.offsets)
+    asked = [range_to_read(store, selection.offsets) or (0, 1 << 63)]
     return LookUp(
-        _within(spans, offsets),
-        _within([*spans, *(span for way in ways for span in way.beside)], offsets),
+        tuple(intersect(merge(spans), asked)),
+        tuple(intersect(merge([*spans, *(span for way in ways for span in way.beside)]), asked)),
         ", ".join(dict.fromkeys(way.name for way in ways)),
         "; ".join(dict.fromkeys(way.searched for way in ways)),
         asks_for_records=selection.asks_for_records,
         told="; ".join(dict.fromkeys(way.told for way in ways if way.told)),
     )
-
-
-def _within(spans: list[Span], offsets: Span | None) -> tuple[Span, ...]:
-    """Return spans ascending and disjoint, within the physical offsets asked for."""
-    first, last = offsets or (0, 1 << 63)
-    return tuple((max(start, first), min(end, last)) for start, end in merge(spans) if start < last and first < end)
 
 
 def _ways(store: Store, selection: Selection) -> list[Way]:
@@ -229,6 +235,130 @@ def _by_ranges(store: Store, selection: Selection) -> list[Way]:
     searched = f"{count(len(ranges), 'queue')} with messages that {selection.unconsumed} has not consumed"
     ways = [by_units(store, one.topic, one.queue_id, (one.first, one.behind)) for one in ranges]
     return [Way("by the offsets of the group", [], searched), *(replace(way, searched=searched) for way in ways)]
+
+
+_AROUND_GAP = 64 << 10  # bytes around a span that ends in a gap; sixteen times as many at each further look
+
+
+def rows_at(
+    store: Store, places: Collection[int], request: Request, log: RecordReader | None = None
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of `messages` at some physical offsets, ascending; places without a record give none.
+
+    Rows have the columns of the request. `log` is used as by `planned_rows`.
+
+    :raises Unreadable: a file cannot be read, and there is no `request.on_unreadable`.
+    """
+    wanted = pa.array(sorted(set(places)), pa.int64())
+    spans = [place_span(store, place) for place in places]
+    for batch in planned_rows(store, spans, request, log):
+        rows = batch.filter(pc.is_in(batch.column("physical_offset"), wanted))
+        yield from (rows if request.columns is None else rows.select(sorted(request.columns))).to_pylist()
+
+
+def planned_rows(
+    store: Store, spans: Sequence[Span], request: Request, log: RecordReader | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of `messages` in some spans of the log, and maybe of what lies between near ones.
+
+    `log` is an open reader of the store: what it has read of a record that a span begins with is not read again.
+
+    :raises Unreadable: a file cannot be read, and there is no `request.on_unreadable`.
+    """
+    holes = holes_in(store)
+    for span in spans if holes else ():
+        report_holes(holes, replace(request, offsets=span))
+    joined = merge(spans, NEAR)
+    with nullcontext(log) if log is not None else RecordReader(store) as log:
+        doors = _Doors(store, log)
+        for segment in store.segments:
+            for start, end in joined:
+                inside = max(start, segment.base), min(end, segment.end)
+                if inside[0] < inside[1]:
+                    yield from _rows_inside(segment, inside, doors, request)
+
+
+def _rows_inside(segment: Segment, span: Span, doors: "_Doors", request: Request) -> Iterator[pa.RecordBatch]:
+    account = ByteAccount(segment)
+    try:
+        inside = replace(request, offsets=span, entry=doors.entry(segment, span[0]), on_gap=None)
+        yield from messages_in([segment], inside, account.join)
+        if request.on_gap is not None:
+            for gap in _lost_gaps(account, span, doors.records_behind):
+                request.on_gap(gap.kind, gap.start, gap.end)
+    except Unreadable as error:
+        if request.on_unreadable is None:
+            raise
+        request.on_unreadable(str(error))
+
+
+def _lost_gaps(account: ByteAccount, span: Span, records_behind: Callable[[Segment], bool]) -> list[Gap]:
+    """Return the gaps of a span that held records: what a gap is depends on the bytes around it, and what follows."""
+    segment, around = account.segment, 0
+    gaps = account.merged_gaps()
+    while any(_is_cut(gap, segment, (span[0] - around, span[1] + around)) for gap in gaps):
+        around = around * 16 or _AROUND_GAP
+        start, end = span[0] - segment.base - around, span[1] - segment.base + around
+        account = ByteAccount(segment)
+        for event in scan_split(Split(segment, max(0, start), min(segment.size, end))):
+            if isinstance(event, RecordRun | Gap):
+                account.add(event)
+        gaps = [gap for gap in account.merged_gaps() if gap.start < span[1] and span[0] < gap.end]
+    to_the_end = any(gap.kind == "zeros" and gap.end >= segment.end for gap in gaps)
+    return lost_gaps(gaps, segment.end if to_the_end and records_behind(segment) else account.end or 0)
+
+
+def _is_cut(gap: Gap, segment: Segment, span: Span) -> bool:
+    """Whether a gap may go on beyond the span that was read."""
+    before = segment.base < span[0] and gap.start <= span[0]
+    behind = span[1] < segment.end and gap.end >= span[1]
+    return gap.kind in ("unknown", "zeros") and (before or behind)
+
+
+class _Doors:
+    """How spans are entered; spans come in ascending order."""
+
+    def __init__(self, store: Store, log: RecordReader) -> None:
+        self._store = store
+        self._log = log
+        self._segment: Segment | None = None
+        self._walked: tuple[int, ScanState | None] = 0, None  # position in the segment, and the scan's state there
+
+    @cached_property
+    def _queues(self) -> dict[tuple[str, int], list[QueueFile]]:
+        queues = defaultdict(list)
+        for file in self._store.queue_files:
+            if file.kind == "queue":
+                queues[file.topic, file.queue_id].append(file)
+        return queues
+
+    def entry(self, segment: Segment, offset: int) -> ScanState | None:
+        """Return the state of the scan at an offset of a segment; None if a look back tells it."""
+        position = offset - segment.base
+        if segment is not self._segment:
+            self._segment, self._walked = segment, (0, None)
+        if position == 0 or self._has_unit(offset + segment.lead):
+            return None
+        start, state = self._walked
+        state = walk_to(segment, start, position, state)
+        self._walked = position, state
+        return state
+
+    def records_behind(self, segment: Segment) -> bool:
+        """Whether a record lies in a segment behind this one."""
+        later = (other for other in self._store.segments if other.base > segment.base)
+        return any(self._log.next_record(other.base, other.end) is not None for other in later)
+
+    def _has_unit(self, place: int) -> bool:
+        """Whether the queue's unit for the record at a place points at it."""
+        identity = self._log.identity_at(place)
+        files = self._queues.get((identity.topic, identity.queue_id)) if identity is not None else None
+        if identity is None or not files:
+            return False
+        try:
+            return find_unit(files, identity.queue_offset) == (place, identity.size)
+        except Unreadable:
+            return False
 
 
 def find_records(store: Store, selection: Selection, most: int) -> tuple[list[int], LookUp]:

@@ -56,11 +56,37 @@ from rmqinspect.commitlog.tail import Sample, find_log_end
 from rmqinspect.consumequeue.bounds import queue_end
 from rmqinspect.consumequeue.units import messages_in, units_around
 from rmqinspect.find.queue_units import files_of_queue
-from rmqinspect.find.read import NEAR, Way, place_span, whole_log
 from rmqinspect.rocksdb.databases import why_unknown
 from rmqinspect.store.model import QueueFile, Store
 from rmqinspect.text import describe_size, group_digits
 from rmqinspect.topics import LMQ_PREFIX
+
+# Spans nearer than this are read as one: entering a span costs as much.
+NEAR = 512 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How one filter finds its records: the spans of the log that may hold them, and what to say of it."""
+
+    name: str
+    spans: list[Span]
+    searched: str
+    beside: Sequence[Span] = ()  # to be read as well, for records that should not be there
+    told: str = ""  # the way in more words: how many pointers there are, and what no pointer could be trusted for
+
+
+def whole_log(store: Store) -> Span:
+    """Return the span from the first byte of the log to its last; (0, 0) without segments."""
+    ends = [segment.end for segment in store.segments]
+    return store.log_start, max(ends, default=0)
+
+
+def place_span(store: Store, place: int) -> Span:
+    """Return the span to read for the record at a place: a DLedger record begins with its entry head."""
+    segment = store.segment_at(place)
+    return place - (segment.lead if segment is not None else 0), place + 1
+
 
 _AROUND = 64  # units looked at on either side of those asked for
 _NEARBY = 256 << 10  # bytes of the log read on either side of a record
@@ -250,7 +276,8 @@ class _Queue:
         self._whole = whole_log(store)
         self._most = most
         self._before = -1  # the newest queue offset whose record lay in front of the log
-        self._newest = -1, -1  # physical offset and queue offset of the last unit
+        self.newest = -1  # the place of the last unit's record, which need not be in the log
+        self._newest_number = -1  # its queue offset
         self._clusters: list[_Cluster] = []
         cost = 0
         for file in files:
@@ -260,15 +287,10 @@ class _Queue:
                 cost += sum(cluster.last - cluster.first for cluster in found) + NEAR * max(0, len(found) - 1)
                 if cost > most:
                     raise _Unusable
-        if self._newest == (-1, -1):
+        if (self.newest, self._newest_number) == (-1, -1):
             raise _Unusable
         # The last proven record and its queue offset; `doubtful` goes through the clusters.
         self._below = self._whole[0], self._before
-
-    @property
-    def newest(self) -> int:
-        """The place of the last unit's record, which need not be in the log."""
-        return self._newest[0]
 
     @property
     def last_proven(self) -> int:
@@ -279,9 +301,9 @@ class _Queue:
         if not len(places):
             return []
         ascending = (places[1:] > places[:-1]).all() and (numbers[1:] > numbers[:-1]).all()
-        if not ascending or places[0] <= self._newest[0] or numbers[0] <= self._newest[1]:
+        if not ascending or places[0] <= self.newest or numbers[0] <= self._newest_number:
             raise _Unusable  # a record may then be anywhere
-        self._newest = int(places[-1]), int(numbers[-1])
+        self.newest, self._newest_number = int(places[-1]), int(numbers[-1])
         start, end = np.searchsorted(places, self._whole).tolist()
         self._before = int(numbers[start - 1]) if start else self._before
         places, numbers = places[start:end], numbers[start:end]
@@ -323,8 +345,7 @@ _LOOKS = 3
 _MARGIN_MS = 100  # times of neighbours may be out of order by so much
 
 
-@dataclass(frozen=True, slots=True)
-class _Spot:
+class _Spot(NamedTuple):
     """A place in the log, and the store time (ms) of the record there; None if no record was found."""
 
     offset: int

@@ -98,12 +98,6 @@ def _own_offset(value: int, record: ParsedFields) -> Words:
     return str(value), f"differs: the record lies at {describe_offset(record.physical_offset)}", True
 
 
-def timestamp_words(value: int, zone: tzinfo = UTC) -> Words:
-    """Return the words of a timestamp in ms."""
-    text = format_millis(value, zone)
-    return str(value), text or "outside of the years 1 to 9999", text is None
-
-
 def _host(value: Mapping[str, Any], _: ParsedFields) -> Words:
     port = value["port"]
     wrong = not 0 <= port <= 0xFFFF
@@ -140,6 +134,7 @@ def _text(value: bytes, _: ParsedFields) -> Words:
     return escape_bytes(value), "not valid UTF-8" if wrong else "", wrong
 
 
+# Times are those of `describe_record`, which knows the zone.
 MESSAGE_WORDS: Mapping[str, FieldWords] = {
     "total_size": _total_size,
     "magic": _magic,
@@ -149,9 +144,7 @@ MESSAGE_WORDS: Mapping[str, FieldWords] = {
     "queue_offset": _queue_offset,
     "physical_offset": _own_offset,
     "sys_flag": lambda value, _: (f"{value & 0xFFFFFFFF:#x}", sys_flag_words(value), False),
-    "born_timestamp": lambda value, _: timestamp_words(value),
     "born_host": _host,
-    "store_timestamp": lambda value, _: timestamp_words(value),
     "store_host": _store_host,
     "reconsume_times": _at_least_zero,
     "prepared_transaction_offset": _prepared_offset,
@@ -192,7 +185,6 @@ ENTRY_WORDS: Mapping[str, FieldWords] = {
 
 
 _MAGIC_AT = place_of(message.HEADS[False, False], "magic")
-_TIMES = ("born_timestamp", "store_timestamp")
 
 NOT_PARSED = "(not parsed)"
 BEYOND_FIELDS = "(beyond the fields)"
@@ -223,7 +215,12 @@ def describe_record(
     is_record = physical_offset is not None and record.number("physical_offset") == physical_offset
     if blank.number("magic") == message.MAGIC_BLANK and not is_record:
         return _blank_rows(blank)
-    words = {**MESSAGE_WORDS, **dict.fromkeys(_TIMES, lambda value, _: timestamp_words(value, zone))}
+
+    def time(value: int, _: ParsedFields) -> Words:
+        text = format_millis(value, zone)
+        return str(value), text or "outside of the years 1 to 9999", text is None
+
+    words = {**MESSAGE_WORDS, "born_timestamp": time, "store_timestamp": time}
     rows: list[FieldRow] = []
     for field in record.fields.values():
         row = _row(field, record, words)

@@ -1,6 +1,6 @@
 """A line for each template of log_lines.toml."""
 
-from rmqinspect.explain.log_lines import LOG_LINES
+from rmqinspect.explain.lookup import LOG_LINES
 
 # From the oracle's stores and from public reports; for lines with a pattern, one that it matches.
 _GIVEN = {

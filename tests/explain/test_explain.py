@@ -14,8 +14,7 @@ from docs.build.findings_page import page
 from rmqinspect.cli import VERBS, ExitStatus, main
 from rmqinspect.codec.layout import place_of
 from rmqinspect.commitlog.gaps import Gap
-from rmqinspect.explain.log_lines import HARMLESS, LOG_LINES
-from rmqinspect.explain.lookup import Explanation, everything, explain, near
+from rmqinspect.explain.lookup import HARMLESS, LOG_LINES, Explanation, everything, explain, near
 from rmqinspect.explain.names import LAYOUTS, SYS_FLAG_BITS, WORDS
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import HEADS, SysFlag

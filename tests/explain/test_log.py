@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmqinspect.cli import ExitStatus
-from rmqinspect.explain.log import Log, read_log
-from rmqinspect.explain.log_lines import LOG_LINES, SERIOUS
-from rmqinspect.explain.starts import TELLS, Start, details, headline
+from rmqinspect.explain.log import TELLS, Log, Start, details, headline, read_log
+from rmqinspect.explain.lookup import LOG_LINES, SERIOUS
 from tests.support import oracle
 from tests.support.command import Run, runner
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rmqinspect.explain.entry import DESCRIBE
-from rmqinspect.explain.log_lines import LogLine
+from rmqinspect.explain.lookup import LogLine
+from rmqinspect.explain.names import DESCRIBE
 from rmqinspect.prose import load_prose
 from rmqinspect.verify.codes import BY_CODE, CODES, LEVELS, Code
 

@@ -1,21 +1,26 @@
-"""The life of a message, as producers, consumers and the broker of real stores saw it."""
+"""The life of a message, as producers, consumers and the broker of real stores saw it, and what no store has."""
 
 import shutil
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rmqinspect.broker.transactions import Surroundings
+from rmqinspect.codec.layout import ParsedFields
 from rmqinspect.errors import NothingFound
-from rmqinspect.find.life import LifeTracer, trace_life
+from rmqinspect.find.life import LifeTracer, family, stored_twice, trace_life, transaction_of, with_deliveries
+from rmqinspect.find.life_records import LifeRecords, Step
 from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.store.discover import open_store
 from tests.support import oracle
 from tests.support.building import lay, pad, write_segment
-from tests.support.lives import Row, Seen
+from tests.support.lives import Row, Seen, step
+from tests.support.samples import sample
 from tests.support.sampling import sampled
 
 OF_EACH_KIND = 2  # messages of a store that are traced
@@ -153,3 +158,112 @@ def test_records_without_an_id_are_joined_by_what_they_name(tmp_path: Path) -> N
     assert retry.steps == life.steps
     assert life.entries == ()
     assert [(unit.state, unit.detail) for unit in life.units] == [("unknown", "no consume queues given")]
+
+
+def places(steps: list[Step]) -> list[int]:
+    return [one.physical_offset for one in steps]
+
+
+def origin(place: int) -> dict[str, str]:
+    return {"ORIGIN_MESSAGE_ID": f"7F0000010000597F{place:016X}"}
+
+
+def test_what_a_producer_sent_again_is_the_same_message_stored_twice() -> None:
+    steps = [step(0), step(500), step(900, "%RETRY%g", origin(500))]
+    copies, others = family(steps[0], steps)
+    assert places(copies) == [0, 500, 900]
+    assert others == []
+    assert places(stored_twice(copies)) == [500]
+
+
+def test_records_of_one_batch_are_different_messages_even_with_the_same_body() -> None:
+    batch = [step(0, time=7), step(100, time=7), step(200, body=2, time=7)]
+    retry = step(900, "%RETRY%g", origin(100))
+    for start, copies in ((0, [0]), (1, [100, 900]), (2, [200])):
+        found, others = family(batch[start], [*batch, retry])
+        assert places(found) == copies
+        assert sorted(places(found) + places(others)) == [0, 100, 200, 900]
+    assert places(family(retry, [*batch, retry])[0]) == [100, 900]
+
+
+def test_another_body_is_another_message_unless_only_one_was_sent() -> None:
+    steps = [step(0), step(500, body=2), step(900, "%RETRY%g_orders", {"1ST_POP_TIME": "1"}, body=2)]
+    assert places(family(steps[0], steps)[0]) == [0]
+    assert places(family(steps[2], steps)[0]) == [500, 900]
+    # A client that sends a dead letter itself may compress the body in another way.
+    steps = [step(0), step(900, "%DLQ%g", body=2)]
+    assert places(family(steps[0], steps)[0]) == [0, 900]
+
+
+def test_a_record_that_cancels_belongs_to_the_message_it_names() -> None:
+    timer = {"TIMER_OUT_MS": "5000", "REAL_TOPIC": "orders"}
+    waiting = step(0, "rmq_sys_wheel_timer", timer)
+    for named, belongs in (("U", True), ("orders+U", True), ("V", False)):
+        cancel = step(300, "rmq_sys_wheel_timer", {**timer, "TIMER_DEL_UNIQKEY": named}, body=2)
+        assert places(family(waiting, [waiting, cancel])[0]) == ([0, 300] if belongs else [0])
+
+
+def test_a_delivered_record_needs_not_say_so() -> None:
+    waits = step(0, "SCHEDULE_TOPIC_XXXX", {"DELAY": "3", "REAL_TOPIC": "orders", "REAL_QID": "0"})
+    copies = with_deliveries([waits, step(500), step(900)])
+    assert [one.copy.kind for one in copies] == ["scheduled", "delivered", "delivered"]
+    assert copies[1].copy.level == copies[0].copy.level
+    assert stored_twice(copies) == []
+
+
+@pytest.mark.parametrize("change", [{"born_timestamp": 1}, {"topic": "other"}, {"queue_id": 5}])
+def test_what_was_sent_at_another_time_or_elsewhere_is_no_delivery(change: dict[str, object]) -> None:
+    waits = step(0, "SCHEDULE_TOPIC_XXXX", {"DELAY": "3", "REAL_TOPIC": "orders", "REAL_QID": "0"})
+    sent = replace(step(500), **change)  # type: ignore[arg-type]
+    assert [one.copy.kind for one in with_deliveries([waits, sent])] == ["scheduled", "sent"]
+    assert [one.copy.kind for one in with_deliveries([step(500), waits])] == ["sent", "scheduled"]
+
+
+HALF = {"REAL_TOPIC": "orders", "REAL_QID": "0", "TRAN_MSG": "true"}
+PREPARED, COMMIT, ROLLBACK = 0x4, 0x8, 0xC
+
+
+class NoOps(LifeRecords):
+    """Records of a store, with no op record behind any half message."""
+
+    all_searched = True
+
+    def behind(self, topic: str, place: int, most: int) -> tuple[Iterator[ParsedFields], bool]:
+        return iter(()), self.all_searched
+
+
+@pytest.fixture
+def records() -> NoOps:
+    return NoOps(open_store([str(sample("healthy-5.5.0"))]))
+
+
+@pytest.mark.parametrize(
+    ("steps", "state", "decided_by"),
+    [
+        ([step(0, sys_flag=PREPARED)], "pending", None),
+        ([step(0, sys_flag=PREPARED), step(500, sys_flag=COMMIT)], "committed", 500),
+        ([step(200, sys_flag=PREPARED), step(500, sys_flag=ROLLBACK, half=200, body=0)], "rolled_back", 500),
+        ([step(500, sys_flag=COMMIT, half=200)], "committed", 500),
+        ([step(500, "TRANS_CHECK_MAX_TIME_TOPIC", HALF)], "given_up", None),
+    ],
+    ids=["4.2, undecided", "4.2, committed", "4.2, rolled back", "expired half", "expired half, given up"],
+)
+def test_records_in_the_life_decide(records: NoOps, steps: list[Step], state: str, decided_by: int | None) -> None:
+    copies, others = family(steps[0], steps)
+    assert others == []
+    found = transaction_of(records, Surroundings(check_offset=None), copies)
+    assert found is not None
+    assert (found.state, found.commit or found.op) == (state, decided_by)
+
+
+def test_where_not_all_op_records_were_searched_that_is_the_doubt(records: NoOps) -> None:
+    half = step(500, "RMQ_SYS_TRANS_HALF_TOPIC", HALF)
+    found = transaction_of(records, Surroundings(check_offset=0), [half])
+    assert found is not None
+    assert (found.state, found.why) == ("pending", None)
+    records.all_searched = False
+    found = transaction_of(records, Surroundings(check_offset=0), [half])
+    assert found is not None
+    assert found.why is not None
+    assert "later ones were not searched" in found.why
+    assert transaction_of(records, Surroundings(check_offset=0), [step(0)]) is None

@@ -70,7 +70,7 @@ def test_every_message_lies_where_the_client_was_told(messages: list[dict[str, A
             assert (row["topic"], row["queue_id"]) == ("orders", message["queue_id"])
     assert len(messages) == len(sent()) + len(batch()) + DELAYED
     assert {row["status"] for row in messages} == {"ok"}
-    # The messages of a batch of this client share an id (`find.life_family`).
+    # The messages of a batch of this client share an id (`find.life`).
     ids = {row["msg_id"] for row in messages if not row["keys"][0].startswith("b-")}
     assert ids == {message["msg_id"] for message in sent()}
     assert [row["keys"] for row in messages if row["tags"] == "B"] == [

@@ -8,7 +8,7 @@ import pytest
 
 from rmqinspect.broker.pull import STATUSES as PULL_STATUSES
 from rmqinspect.cli.forecast import STATUSES
-from rmqinspect.find.reasons import REASONS
+from rmqinspect.find import REASONS
 from rmqinspect.forecast.document import listed_fields
 from rmqinspect.forecast.outcome import Verdict
 from rmqinspect.tables.messages import SCHEMA
