@@ -14,8 +14,7 @@ from typing import Self
 import numpy as np
 
 from rmqinspect.broker.eras import rules_of_start
-from rmqinspect.broker.offset_by_time import TimedFile
-from rmqinspect.broker.pull import Unit
+from rmqinspect.broker.pull import TimedFile, Unit
 from rmqinspect.codec.arrays import Units
 from rmqinspect.commitlog.record_reader import RecordReader
 from rmqinspect.consumequeue.bounds import QueueSummary, queue_end

@@ -16,8 +16,7 @@ from typing import Generic, TypeVar
 import pyarrow as pa
 
 from rmqinspect.broker import pull as statuses
-from rmqinspect.broker.offset_by_time import goes_by_change, knows_boundary, offset_by_time
-from rmqinspect.broker.pull import Answer, Pull, Unit, pull
+from rmqinspect.broker.pull import Answer, Pull, Unit, goes_by_change, knows_boundary, offset_by_time, pull
 from rmqinspect.broker.version_estimate import RELEASES, estimate_store
 from rmqinspect.commitlog.tail import LogEnd, find_log_end
 from rmqinspect.config.json_files import integer, read_config

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from rmqinspect.broker.config_gone import OFFSETS, gone_config
-from rmqinspect.broker.eras import Rules
+from rmqinspect.broker.start_rules import Rules
 from rmqinspect.config.decoding import Fate, decode
 from rmqinspect.config.json_files import OFFSET_FILES, read_config, too_large
 from rmqinspect.config.shapes import KINDS, Kind

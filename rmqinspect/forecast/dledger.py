@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from rmqinspect.broker.eras import Rules
+from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.kernels import Bytes, IntsOut, int32_at, int64_at, kernel
 from rmqinspect.codec.layout import place_of
 from rmqinspect.forecast.check import HEAD_SIZE, record_head

@@ -260,7 +260,7 @@ def _way(way: Alternative) -> WayPart:
     outcome, remedy = way.outcome, way.remedy
     priced = outcome.verdict.value, outcome.losses.messages, way.is_better
     start = outcome.release, outcome.clean_exit, outcome.scan_start
-    changed = (dict(pairs) for pairs in (remedy.lengths, remedy.renamed, remedy.settings))
+    changed = dict(remedy.lengths), dict(remedy.renamed), dict(remedy.settings)
     beside = list(remedy.costs), outcome.unreachable, outcome.healed_units
     return WayPart(way.way, *priced, *start, list(remedy.moved), *changed, *beside)
 

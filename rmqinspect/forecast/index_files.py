@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rmqinspect.broker.dispatch import Dispatcher
-from rmqinspect.broker.eras import Rules
+from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.java import java_number
 from rmqinspect.codec.kernels import IntsOut, kernel

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from rmqinspect.broker.config_gone import TOPICS, gone_config
-from rmqinspect.broker.eras import Rules
+from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.java import java_number
 from rmqinspect.forecast.config_files import BATCH, SIMPLE, topic_types, types_unknown
 from rmqinspect.forecast.mapped_files import Entry, Folder, entry_of, load_compaction, load_folder, odd_entry

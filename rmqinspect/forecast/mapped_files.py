@@ -27,7 +27,7 @@ CompactionLog.TopicPartitionLog#init, #sanityCheck, TimerLog#load; RocketMQ 4.0.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from rmqinspect.broker.eras import Rules
+from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.java import java_number
 from rmqinspect.commands import quote_path
 from rmqinspect.forecast.outcome import Refusal

@@ -40,7 +40,7 @@ class Refusal(NamedTuple):
     """Why the broker does not start."""
 
     file: str  # relative to the store
-    rule: str  # a name of `broker.eras.RULES`, or of a rule that holds in all releases
+    rule: str  # a name of `broker.start_rules.Rules`, or of a rule that holds in all releases
     why: str  # a sentence
     remedy: str  # what makes it start, a command or a sentence; `Forecast.instead` has its price
     moves: bool = False  # the remedy is to move the file away

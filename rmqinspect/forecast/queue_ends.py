@@ -12,7 +12,8 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from rmqinspect.broker.eras import Rules, searches_minimum
+from rmqinspect.broker.eras import searches_minimum
+from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.arrays import Ints, Units
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.consumequeue.bounds import queue_ends

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rmqinspect.broker.dispatch import further_units, has_queue_unit, unreadable_offset
-from rmqinspect.broker.eras import Rules
+from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.codec.properties import Items
 from rmqinspect.forecast.outcome import QueueOutcome, Refusal

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rmqinspect.broker.eras import Rules
+from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.codec.kernels import CRC32, Bytes, IntsOut, Table, crc32_of, find_bytes, inlined, kernel, same_bytes
 from rmqinspect.codec.layout import place_of

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 from rmqinspect.broker.delays import DEFAULT_LEVELS
-from rmqinspect.broker.eras import Rules
+from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.java import java_number
 from rmqinspect.consumequeue.units import usual_sizes
 from rmqinspect.index.geometry import Geometry, read_index_files

@@ -26,8 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rmqinspect.broker.eras import Rules
-from rmqinspect.broker.start_rules import RULES
+from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.arrays import Bools
 from rmqinspect.codec.java import wrapped_int, wrapped_long
 from rmqinspect.commitlog.records import Records
@@ -121,7 +120,7 @@ def start_segment(
 
 def _words(scanner: LogScanner, choice: _Choice, how: str, *, clean: bool) -> str:
     """Return why the scan begins in a segment."""
-    rule = next(rule for rule in RULES if rule.name == ("clean_start" if clean else "unclean_start"))
+    rule = Rules.clean_start if clean else Rules.unclean_start
     if choice.was_found or (how == "third" and len(scanner.segments) >= _THIRD):
         return rule.means[how]
     if how == "third":

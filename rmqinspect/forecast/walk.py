@@ -19,8 +19,7 @@ Source: DefaultMessageStore#load, #recover, #start; CommitLog#recoverNormally, #
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from rmqinspect.broker.eras import Rules
-from rmqinspect.broker.start_rules import first_release
+from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.arrays import Bools
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.config_files import read_config_files
@@ -269,7 +268,7 @@ class _Walk:
                 f"the record at {where.physical_offset} says a size that a heap of 1 GiB does not hold "
                 "(OutOfMemoryError); a larger heap would cut the log there"
             )
-            since = first_release("size_fits", True)
+            since = Rules.size_fits.since(True)
             remedy = f"start a release that compares the size with the file: {since} or later"
             self._end_if(Refusal(where.file, where.rule, why, remedy))
         why = f"refused: {scan.rejected.rule}" if scan.rejected else "no record follows"

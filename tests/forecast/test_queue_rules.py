@@ -7,7 +7,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from rmqinspect.broker.eras import Rules, rules_of_start
+from rmqinspect.broker.eras import rules_of_start
+from rmqinspect.broker.start_rules import Rules
 from rmqinspect.commitlog import columns
 from rmqinspect.commitlog.records import Records
 from rmqinspect.forecast.queue_ends import QueueEnds
