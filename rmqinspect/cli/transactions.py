@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rmqinspect.broker.retention import reserved_hours
+from rmqinspect.broker.gone import reserved_hours
 from rmqinspect.broker.transactions import CHECK_MAX, PENDING, STATES
 from rmqinspect.cli.documents import write_lines
 from rmqinspect.cli.labelled import Screen

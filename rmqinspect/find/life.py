@@ -22,7 +22,7 @@ from typing import TypeVar
 
 from rmqinspect.broker.copies import Stored, copy_of
 from rmqinspect.broker.dispatch import has_index_keys
-from rmqinspect.broker.pop_state import Ack, Checkpoint, PopStates, read_body
+from rmqinspect.broker.groups import Ack, Checkpoint, PopStates, read_body
 from rmqinspect.broker.transactions import Surroundings
 from rmqinspect.codec.fastjson import NotJson, parse_json
 from rmqinspect.codec.java import ID_MARKS, index_hash, index_key

@@ -23,8 +23,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from rmqinspect.broker.copies import Copy, Links, Stored, copy_of, links_of
-from rmqinspect.broker.group_topics import dlq_topic, is_retry_of, own_name
-from rmqinspect.broker.pop_state import Ack, Checkpoint
+from rmqinspect.broker.groups import Ack, Checkpoint, dlq_topic, is_retry_of, own_name
 from rmqinspect.broker.version_evidence import names_in, other_writer
 from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.java import ID_MARK, ID_MARKS, index_hash, index_key

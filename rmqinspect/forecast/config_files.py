@@ -1,4 +1,4 @@
-"""The JSON files of `config/` as a start reads them: from the file, from its .bak, or not at all; and the timer log.
+"""The JSON files of `config/` as a start reads them: from the file, from its .bak, or not at all.
 
     file                   .bak                     the start
     readable               any                      reads the file
@@ -19,13 +19,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from rmqinspect.broker.config_gone import OFFSETS, gone_config
+from rmqinspect.broker.gone import OFFSETS, gone_config
 from rmqinspect.broker.start_rules import Rules
 from rmqinspect.config.decoding import Fate, decode
 from rmqinspect.config.json_files import OFFSET_FILES, read_config, too_large
 from rmqinspect.config.shapes import KINDS, Kind
 from rmqinspect.errors import Unreadable
-from rmqinspect.forecast.mapped_files import load_timer_log
 from rmqinspect.forecast.outcome import Decision, Refusal
 from rmqinspect.forecast.settings import Settings
 from rmqinspect.rocksdb.databases import why_unknown
@@ -93,11 +92,16 @@ class ConfigCopies:
 
 
 def read_config_files(
-    store: Store, rules: Rules, settings: Settings, copies: ConfigCopies | None = None
+    store: Store,
+    rules: Rules,
+    settings: Settings,
+    copies: ConfigCopies | None = None,
+    timer_log: Refusal | None = None,
 ) -> ConfigStart:
     """Return which files of `config/` a start reads from their .bak, and which refuse it.
 
-    `copies` are the store's, for callers who ask for several releases.
+    `copies` are the store's, for callers who ask for several releases; `timer_log`: why that refuses the start, before
+    the files behind recovery are read.
     """
     copies = copies or ConfigCopies(store)
     start = ConfigStart()
@@ -109,13 +113,10 @@ def read_config_files(
     if settings.has_rocksdb_queues or settings.config_manager_version.lower() == "v2":
         first = [name for name in first if name not in _IN_ROCKSDB]
     start.first = _read_all(copies, rules, settings, first, start)
-    timer = load_timer_log(store, rules, settings)
     if start.first is None:
         first_deleted, start.deleted = start.deleted, []
-        start.last = timer.refusal or _read_all(copies, rules, settings, last, start)
-        start.deleted += [entry.shown for entry in timer.deleted]
+        start.last = timer_log or _read_all(copies, rules, settings, last, start)
         start.deleted, start.deleted_last = first_deleted, start.deleted
-        start.unknown = start.unknown or timer.unknown
     return start
 
 

@@ -26,8 +26,16 @@ from rmqinspect.forecast.config_files import read_config_files
 from rmqinspect.forecast.dledger import record_scan, recover_ledger
 from rmqinspect.forecast.evidence import Evidence
 from rmqinspect.forecast.index_files import INDEX_IS_FILE, IndexState
-from rmqinspect.forecast.load import ABORT_DELETED, Loaded, deletes_abort, load
-from rmqinspect.forecast.mapped_files import abort_refusal, folder_refusal, open_refusal
+from rmqinspect.forecast.load import (
+    ABORT_DELETED,
+    Loaded,
+    abort_refusal,
+    deletes_abort,
+    folder_refusal,
+    load,
+    load_timer_log,
+    open_refusal,
+)
 from rmqinspect.forecast.outcome import Decision, Outcome, Refusal
 from rmqinspect.forecast.queue_ends import SIMPLE_FOLDER
 from rmqinspect.forecast.queues import Queues
@@ -105,12 +113,13 @@ class _Walk:
     def _load(self) -> tuple[Refusal | None, str | None]:
         """Load all files; return why load fails behind recovery, or why that cannot be told."""
         evidence, outcome = self.evidence, self.outcome
-        config = read_config_files(evidence.store, self.rules, evidence.settings, evidence.config)
+        timer = load_timer_log(evidence.store, self.rules, evidence.settings)
+        config = read_config_files(evidence.store, self.rules, evidence.settings, evidence.config, timer.refusal)
         outcome.config_from_backup = config.from_backup
         outcome.notes += config.notes
         outcome.decisions += config.decisions
         outcome.deleted_files += config.deleted
-        self.deleted_last = config.deleted_last
+        self.deleted_last = config.deleted_last + [entry.shown for entry in timer.deleted]
         self._end_if(config.first)
         self._open()
         table = evidence.rocksdb_queues if evidence.settings.has_rocksdb_queues else None
@@ -129,7 +138,7 @@ class _Walk:
         self._end_if(folder_refusal(evidence.store, "checkpoint"))
         self.index = evidence.index.load(self.rules, evidence.checkpoint, clean=self.clean)
         outcome.decisions += self.index.decisions
-        unknown = self.index.unknown or config.unknown
+        unknown = self.index.unknown or config.unknown or timer.unknown
         if isinstance(table, RocksdbTable):
             log_min = self.loaded.segments[0].base if self.loaded.segments else 0
             self.queues = RocksdbQueues(table, self.rules, log_min)

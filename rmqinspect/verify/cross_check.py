@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rmqinspect.broker.config_gone import TOPICS, gone_config
+from rmqinspect.broker.gone import TOPICS, gone_config
 from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.config.checkpoint import read_checkpoint

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rmqinspect.broker.retention import changed_by_a_broker, reserved_hours, was_cleaned
+from rmqinspect.broker.gone import changed_by_a_broker, reserved_hours, was_cleaned
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.consumequeue.bounds import queue_ends, queue_files_of
 from rmqinspect.consumequeue.units import LAYOUTS

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rmqinspect.broker.group_topics import is_own_topic, is_retry_of, kind_of, owner_of
+from rmqinspect.broker.groups import is_own_topic, is_retry_of, kind_of, owner_of
 from tests.support import oracle
 
 KINDS = {

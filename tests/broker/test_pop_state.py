@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rmqinspect.broker.pop_state import Ack, Checkpoint, Pop, PopCount, PopStates, read_body
+from rmqinspect.broker.groups import Ack, Checkpoint, Pop, PopCount, PopStates, read_body
 
 POP = {"c": "G", "t": "T", "q": 1, "so": 10, "pt": 1000, "bn": "broker-a"}
 CHECKPOINT = {**POP, "n": 3, "d": [0, 2, 5], "it": 500, "bm": 0, "ro": 0}
