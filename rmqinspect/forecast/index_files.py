@@ -140,7 +140,7 @@ class IndexState:
         """
         if self.is_file:
             why = "index is a file, so that no index file can be made: dispatch fails (IllegalMonitorStateException)"
-            self.stuck = Refusal("index", "file_type", why, "move index to a place outside of the store", moves=True)
+            self.stuck = Refusal.till_moved("index", "file_type", why)
             return
         place = time = 0
         if self._state is not None:
@@ -263,7 +263,7 @@ class IndexFiles:
 
 def _folder_refusal(entry: _Entry) -> Refusal:
     why = f"{entry.shown} is a folder, and its name is a number: the broker opens it as an index file"
-    return Refusal(entry.shown, "index_folder", why, f"move {entry.shown} to a place outside of the store", moves=True)
+    return Refusal.till_moved(entry.shown, "index_folder", why)
 
 
 def _files(store: Store) -> Iterator[_Entry]:

@@ -40,7 +40,7 @@ from rmqinspect.forecast.outcome import (
     price,
     span_of,
 )
-from rmqinspect.forecast.queue_ends import SIMPLE
+from rmqinspect.forecast.queue import SIMPLE
 from rmqinspect.forecast.settings import fitting_lines, spelled
 from rmqinspect.schemas.consumequeue import QueueUnit
 from rmqinspect.store.model import QueueFile, Segment, Store, StoreFile

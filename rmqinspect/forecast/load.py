@@ -35,7 +35,7 @@ from rmqinspect.codec.java import java_number
 from rmqinspect.commands import quote_path
 from rmqinspect.forecast.config_files import BATCH, SIMPLE, topic_types, types_unknown
 from rmqinspect.forecast.outcome import Decision, Refusal
-from rmqinspect.forecast.queue_ends import QueueName
+from rmqinspect.forecast.queues import QueueName
 from rmqinspect.forecast.settings import Setting, Settings
 from rmqinspect.schemas.timer import WHEEL_SLOTS, WheelSlot
 from rmqinspect.store.model import LAST_BASE, Oddity, Place, QueueFile, Segment, Store, StoreFile
@@ -120,8 +120,7 @@ def _wrong_length(entry: Entry, size: int, fits: Setting | None) -> Refusal:
         line = (fits.name, str(fits.value))
         return Refusal(entry.shown, "wrong_length", why, f"set {fits} in broker.conf", settings=(line,))
     if entry.is_folder or not entry.size or java_number(entry.name, 64) is None:
-        remedy = f"move {entry.shown} to a place outside of the store"
-        return Refusal(entry.shown, "wrong_length", why, remedy, moves=True)
+        return Refusal.till_moved(entry.shown, "wrong_length", why)
     what = "fill it with zeros" if entry.size < size else "cut it"
     command = f"truncate -s {size} {quote_path(entry.shown)}"
     remedy = f"copy {entry.shown}, then {what} to its full length: {command}"
@@ -130,7 +129,7 @@ def _wrong_length(entry: Entry, size: int, fits: Setting | None) -> Refusal:
 
 def _no_number(entry: Entry) -> Refusal:
     why = f"the name of {entry.shown} is no number (NumberFormatException), though its length is right"
-    return Refusal(entry.shown, "file_name", why, f"move {entry.shown} to a place outside of the store", moves=True)
+    return Refusal.till_moved(entry.shown, "file_name", why)
 
 
 _TIMER_LOG = "mapped_file_size_timer_log"
@@ -151,7 +150,7 @@ def open_refusal(store: Store, rules: Rules, settings: Settings) -> Refusal | No
             return refusal
     if has_timer and store.has_file("config"):
         why = "config is a file, so that config/timercheck cannot be made"
-        return Refusal("config", "file_type", why, "move config to a place outside of the store", moves=True)
+        return Refusal.till_moved("config", "file_type", why)
     wheel = next((file for file in store.of_kind("timer_wheel") if file.name == _TIMER[-1]), None)
     if not has_timer or wheel is None or wheel.size in (0, WHEEL_SIZE):
         return None
@@ -166,7 +165,7 @@ def folder_refusal(store: Store, name: str) -> Refusal | None:
     if not store.has_folder(*name.split("/")):
         return None
     why = f"{name} is a folder in the place of a file"
-    return Refusal(name, "file_type", why, f"move {name} to a place outside of the store", moves=True)
+    return Refusal.till_moved(name, "file_type", why)
 
 
 def abort_refusal(store: Store, rules: Rules) -> Refusal | None:

@@ -26,7 +26,7 @@ from rmqinspect.commitlog.scan import RecordRun
 from rmqinspect.consumequeue.units import LAYOUTS, message_mask, read_units
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.outcome import Losses, Outcome, QueueOutcome, note_unread
-from rmqinspect.forecast.queue_ends import BATCH, SIMPLE, UNITS
+from rmqinspect.forecast.queue import BATCH, SIMPLE, UNITS
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import TRANSACTION_MASK, SysFlag
 from rmqinspect.store.file_type import own_base

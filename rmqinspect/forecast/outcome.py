@@ -48,6 +48,17 @@ class Refusal(NamedTuple):
     settings: tuple[tuple[str, str], ...] = ()  # the remedy is these lines of broker.conf
     costs: str = ""  # what the remedy gives up beside messages, a clause
 
+    @classmethod
+    def till_moved(cls, file: str, rule: str, why: str) -> "Refusal":
+        """Return a refusal that ends once the file is moved away."""
+        return cls(file, rule, why, f"move {file} to a place outside of the store", moves=True)
+
+    @classmethod
+    def till_off(cls, file: str, rule: str, why: str, setting: str) -> "Refusal":
+        """Return a refusal that ends once a setting is off."""
+        remedy = f"set {setting}=false in broker.conf"
+        return cls(file, rule, why, remedy, settings=((setting, "false"),))
+
 
 class Rejected(Part, frozen=True):
     """The first byte of the log that the scan refuses, where records are expected."""

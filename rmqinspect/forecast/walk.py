@@ -37,8 +37,7 @@ from rmqinspect.forecast.load import (
     open_refusal,
 )
 from rmqinspect.forecast.outcome import Decision, Outcome, Refusal
-from rmqinspect.forecast.queue_ends import SIMPLE_FOLDER
-from rmqinspect.forecast.queues import Queues
+from rmqinspect.forecast.queues import SIMPLE_FOLDER, Queues
 from rmqinspect.forecast.queues_in_rocksdb import RocksdbQueues, RocksdbTable
 from rmqinspect.forecast.scan import Batch, Scan, reput
 from rmqinspect.forecast.settings import contradictions
@@ -337,15 +336,7 @@ class _Walk:
             return
         if settings.duplication_enable and self.rules.reput_from == "queue_end":
             why = "with duplicationEnable dispatch waits for confirmOffset, which a start leaves at -1"
-            self._end_if(
-                Refusal(
-                    "commitlog",
-                    "reput_from",
-                    why,
-                    "set duplicationEnable=false in broker.conf",
-                    settings=(("duplicationEnable", "false"),),
-                )
-            )
+            self._end_if(Refusal.till_off("commitlog", "reput_from", why, "duplicationEnable"))
         known = self.outcome.dispatch_start
         self.outcome.dispatch_start = begin if known is None else min(begin, known)
         stuck = reput(self.evidence.store, segments, self.rules, settings, begin, end, self._dispatch)

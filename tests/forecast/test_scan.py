@@ -10,8 +10,7 @@ import pytest
 from rmqinspect.broker.eras import rules_of_start
 from rmqinspect.config.checkpoint import read_checkpoint
 from rmqinspect.forecast.load import load
-from rmqinspect.forecast.queue_ends import QueueEnds
-from rmqinspect.forecast.queues import Queues
+from rmqinspect.forecast.queues import QueueEnds, Queues
 from rmqinspect.forecast.scan import LogScanner
 from rmqinspect.forecast.settings import settings_of
 from rmqinspect.forecast.start_segment import Start, start_segment
