@@ -12,7 +12,6 @@ from rmqinspect.commitlog.tail import Sample, find_log_end, sample_edges
 from rmqinspect.config.checkpoint import read_checkpoint
 from rmqinspect.config.json_files import ConsumerOffset, read_consumer_offsets
 from rmqinspect.errors import Unreadable
-from rmqinspect.forecast.config_files import ConfigCopies, write_queues
 from rmqinspect.forecast.dledger import ledger_files, why_not_told
 from rmqinspect.forecast.index_files import IndexFiles
 from rmqinspect.forecast.load import Listing
@@ -20,7 +19,7 @@ from rmqinspect.forecast.outcome import Forecast, Outcome, Verdict
 from rmqinspect.forecast.queues import QueueEnds
 from rmqinspect.forecast.queues_in_rocksdb import RocksdbTable
 from rmqinspect.forecast.scan import LogScanner
-from rmqinspect.forecast.settings import Settings, as_read_by, settings_of
+from rmqinspect.forecast.settings import ConfigCopies, Settings, as_read_by, settings_of, write_queues
 from rmqinspect.rocksdb.databases import ENTRIES, QUEUES, unread_databases
 from rmqinspect.rocksdb.entries import last_half, last_indexed
 from rmqinspect.store.model import Segment, Store

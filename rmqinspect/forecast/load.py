@@ -33,10 +33,9 @@ from rmqinspect.broker.gone import TOPICS, gone_config
 from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.java import java_number
 from rmqinspect.commands import quote_path
-from rmqinspect.forecast.config_files import BATCH, SIMPLE, topic_types, types_unknown
 from rmqinspect.forecast.outcome import Decision, Refusal
 from rmqinspect.forecast.queues import QueueName
-from rmqinspect.forecast.settings import Setting, Settings
+from rmqinspect.forecast.settings import BATCH_TYPE, SIMPLE_TYPE, Setting, Settings, topic_types, types_unknown
 from rmqinspect.schemas.timer import WHEEL_SLOTS, WheelSlot
 from rmqinspect.store.model import LAST_BASE, Oddity, Place, QueueFile, Segment, Store, StoreFile
 from rmqinspect.text import count, group_digits
@@ -409,14 +408,14 @@ def _load_queues(listing: Listing, rules: Rules, settings: Settings, found: Load
     compared = rules.queue_types == "compared"
     types = listing.topic_types if compared else {}
     queues: dict[QueueName, tuple[QueueFile, ...]] = {}
-    plan = [("consumequeue", SIMPLE, "mapped_file_size_consume_queue")]
+    plan = [("consumequeue", SIMPLE_TYPE, "mapped_file_size_consume_queue")]
     if compared:  # such queues came in the same release
-        plan.append(("batchconsumequeue", BATCH, "mapper_file_size_batch_consume_queue"))
+        plan.append(("batchconsumequeue", BATCH_TYPE, "mapper_file_size_batch_consume_queue"))
     exts = folders["consumequeue_ext"] if settings.enable_consume_queue_ext else {}
     for root, expected, size in plan:
         for (topic, queue_id), folder in folders[root].items():
             name = KINDS[root], topic, queue_id
-            own = types.get(topic, SIMPLE)
+            own = types.get(topic, SIMPLE_TYPE)
             if compared and own != expected and listing.types_unknown:
                 text = f"the type of topic {topic} is not known: {listing.types_unknown}"
                 found = found._replace(unknown=found.unknown or text)

@@ -27,7 +27,6 @@ from rmqinspect.codec.java import wrapped_long
 from rmqinspect.codec.properties import Items
 from rmqinspect.consumequeue.bounds import queue_ends
 from rmqinspect.consumequeue.units import LAYOUTS
-from rmqinspect.forecast.config_files import topic_types
 from rmqinspect.forecast.outcome import QueueOutcome, Refusal
 from rmqinspect.forecast.queue import (
     BASE,
@@ -45,7 +44,7 @@ from rmqinspect.forecast.queue import (
     count_until,
 )
 from rmqinspect.forecast.scan import Batch
-from rmqinspect.forecast.settings import Settings
+from rmqinspect.forecast.settings import BATCH_TYPE, Settings, topic_types
 from rmqinspect.schemas.message import TRANSACTION_SHIFT, TRANSACTIONS
 from rmqinspect.store.model import Place, QueueFile, Store
 from rmqinspect.topics import SCHEDULE_TOPIC
@@ -100,7 +99,7 @@ class QueueEnds(Shelf):
             if ends.kind in kinds:
                 name = kinds[ends.kind], ends.topic, ends.queue_id
                 table.before[name] = Before(ends.min_offset, ends.max_offset, ends.last_physical_offset)
-        table.batch_topics = frozenset(topic for topic, own in topic_types(store).items() if own == "BatchCQ")
+        table.batch_topics = frozenset(topic for topic, own in topic_types(store).items() if own == BATCH_TYPE)
         found: dict[QueueName, list[QueueFile]] = {}
         for folder, topic, queue_id in store.queue_folders:
             if folder in _FOLDERS and queue_id.isdecimal():

@@ -22,7 +22,6 @@ from dataclasses import dataclass, field, replace
 from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.arrays import Bools
 from rmqinspect.errors import Unreadable
-from rmqinspect.forecast.config_files import read_config_files
 from rmqinspect.forecast.dledger import record_scan, recover_ledger
 from rmqinspect.forecast.evidence import Evidence
 from rmqinspect.forecast.index_files import INDEX_IS_FILE, IndexState
@@ -40,7 +39,7 @@ from rmqinspect.forecast.outcome import Decision, Outcome, Refusal
 from rmqinspect.forecast.queues import SIMPLE_FOLDER, Queues
 from rmqinspect.forecast.queues_in_rocksdb import RocksdbQueues, RocksdbTable
 from rmqinspect.forecast.scan import Batch, Scan, reput
-from rmqinspect.forecast.settings import contradictions
+from rmqinspect.forecast.settings import contradictions, read_config_files
 from rmqinspect.forecast.start_segment import are_confirmed, confirmed_offset, offsets_refusal, start_segment
 from rmqinspect.store.model import Segment
 from rmqinspect.text import count
