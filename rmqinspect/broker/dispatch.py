@@ -6,7 +6,7 @@ Columns for the records of one split, collected run by run, without a Python obj
     ------    one unit                   its own queue, unless prepared or rolled back
               further units              the queues in INNER_MULTI_DISPATCH (4.9.3+)
               index entries              UNIQ_KEY, each word of KEYS, TAGS (5.4.0+), unless rolled back;
-                                         how they are spelled: `codec.hashes`
+                                         how they are spelled: `codec.java`
 
 Source: CommitLog#checkMessageAndReturnSize (DispatchRequest), CommitLogDispatcherBuildConsumeQueue,
 MultiDispatch (4.9.3+), IndexService#buildIndex; RocketMQ 4.0.0 to 5.5.0.

@@ -232,7 +232,8 @@ class IndexFiles:
     @classmethod
     def read(cls, store: Store, settings: Settings) -> "IndexFiles":
         """Read the header of each file; what cannot be read is noted."""
-        return cls(settings, [*_files(store), *_odd_entries(store)], is_file=store.has_file("index"))
+        files = (_entry(store, file) for file in store.index_files)
+        return cls(settings, [*files, *_odd_entries(store)], is_file=store.has_file("index"))
 
     def load(self, rules: Rules, checkpoint: Mapping[str, int], *, clean: bool) -> IndexState:
         """Return the index files as a start loads them; after an unclean exit it deletes some."""
@@ -264,11 +265,6 @@ class IndexFiles:
 def _folder_refusal(entry: _Entry) -> Refusal:
     why = f"{entry.shown} is a folder, and its name is a number: the broker opens it as an index file"
     return Refusal.till_moved(entry.shown, "index_folder", why)
-
-
-def _files(store: Store) -> Iterator[_Entry]:
-    for file in store.index_files:
-        yield _entry(store, file)
 
 
 def _entry(store: Store, file: StoreFile) -> _Entry:

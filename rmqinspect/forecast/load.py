@@ -102,7 +102,8 @@ def load_folder(entries: Iterable[Entry], size: int, rules: Rules, fits: Setting
                 return found
             return found._replace(refusal=_wrong_length(entry, size, fits))
         elif (base := java_number(entry.name, 64)) is None:
-            return found._replace(refusal=_no_number(entry))
+            why = f"the name of {entry.shown} is no number (NumberFormatException), though its length is right"
+            return found._replace(refusal=Refusal.till_moved(entry.shown, "file_name", why))
         elif abs(base) > LAST_BASE:  # sums with it wrap
             return found._replace(unknown=f"{entry.shown}: a file that begins at the impossible offset {base}")
         else:
@@ -124,11 +125,6 @@ def _wrong_length(entry: Entry, size: int, fits: Setting | None) -> Refusal:
     command = f"truncate -s {size} {quote_path(entry.shown)}"
     remedy = f"copy {entry.shown}, then {what} to its full length: {command}"
     return Refusal(entry.shown, "wrong_length", why, remedy, length=size)
-
-
-def _no_number(entry: Entry) -> Refusal:
-    why = f"the name of {entry.shown} is no number (NumberFormatException), though its length is right"
-    return Refusal.till_moved(entry.shown, "file_name", why)
 
 
 _TIMER_LOG = "mapped_file_size_timer_log"

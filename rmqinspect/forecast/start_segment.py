@@ -305,7 +305,7 @@ def minimum_time(checkpoint: Mapping[str, int]) -> int:
 
 def confirmed_offset(rules: Rules, settings: Settings, checkpoint: Mapping[str, int]) -> int | Refusal | None:
     """Return confirmOffset as recovery begins; None where everything counts as confirmed."""
-    if _has_controller(rules, settings):
+    if settings.enable_controller_mode and rules.controller_master != "none":
         stored = checkpoint.get("confirm_phy_offset", 0)
         if settings.is_slave:
             return stored
@@ -358,7 +358,3 @@ def offsets_refusal(
     remedy = "start the broker without controller mode and duplication"
     lines = ("enableControllerMode", "false"), ("duplicationEnable", "false")
     return Refusal(segments[number].name, "ha_offsets", why, remedy, settings=lines)
-
-
-def _has_controller(rules: Rules, settings: Settings) -> bool:
-    return settings.enable_controller_mode and rules.controller_master != "none"

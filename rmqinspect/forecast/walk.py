@@ -373,7 +373,9 @@ class _Walk:
         if self.is_loaded:
             outcome, index = self.outcome, self.index
             outcome.deleted_files += self.queues.deleted_files + index.deleted
-            outcome.index_files_after, outcome.deleted_index_files = map(_last_names, (index.after, index.deleted))
+            outcome.index_files_after, outcome.deleted_index_files = (
+                [name.rpartition("/")[2] for name in names] for names in (index.after, index.deleted)
+            )
 
     def _end_if(self, refusal: Refusal | None, unknown: str | None = None) -> None:
         """End the walk where the start fails, or where it cannot be told how it goes on.
@@ -403,7 +405,3 @@ def _end_of_log(segments: Sequence[Segment], end: int, size: int) -> int:
     base = segments[-1].base
     position = end % size if end >= 0 else -(-end % size)  # as in Java
     return base + position if base <= end < base + size else base + size
-
-
-def _last_names(paths: Sequence[str]) -> list[str]:
-    return [path.rpartition("/")[2] for path in paths]
