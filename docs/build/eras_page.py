@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from itertools import groupby
+from typing import Any
 
 from rmqinspect.broker.eras import Era, eras, rules_of_start
-from rmqinspect.broker.start_rules import RULES, Rule, Value
+from rmqinspect.broker.start_rules import Rule, Rules, Value, rules_in
 from rmqinspect.broker.version_estimate import RELEASES
 
 _PAGE = """\
@@ -31,14 +32,14 @@ def page() -> str:
     tables = "\n\n".join(
         f"## {name}\n\n{_by_era([era for era in eras() if era.first.startswith(prefix)])}" for name, prefix in _LINES
     )
-    rules = "\n\n".join(map(_section, RULES))
+    rules = "\n\n".join(map(_section, rules_in(Rules)))
     return _PAGE.format(oldest=RELEASES[0], youngest=RELEASES[-1], tables=tables, rules=rules)
 
 
 def _by_era(columns: Sequence[Era]) -> str:
     """Return the rules that differ between these eras, a row each; an unchanged value is not repeated."""
     lines = ["| rule | " + " | ".join(era.first for era in columns) + " |", "|---|" + "---|" * len(columns)]
-    for rule in RULES:
+    for rule in rules_in(Rules):
         values = [getattr(rules_of_start(era.first), rule.name) for era in columns]
         if len(set(values)) > 1:
             cells = [""] * len(values)
@@ -48,7 +49,7 @@ def _by_era(columns: Sequence[Era]) -> str:
     return "\n".join(lines)
 
 
-def _section(rule: Rule) -> str:
+def _section(rule: Rule[Any]) -> str:
     lines = [
         f"### {rule.name}",
         "",

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rmqinspect.broker.start_rules import DELAY_RULES, values_of
+from rmqinspect.broker.start_rules import DelayRules
 from rmqinspect.codec.arrays import Bools, Ints, first_rule
 
 
@@ -97,7 +97,7 @@ def delete_keys(releases: Sequence[str], settings: Mapping[str, str]) -> DeleteK
     if APPEND_TOPIC in settings:
         with_topic = settings[APPEND_TOPIC].strip().lower() == "true"
         return DeleteKeys(not with_topic, with_topic)
-    forms = {values_of(DELAY_RULES, release)["delete_key"] for release in releases}
+    forms = {DelayRules(release).delete_key for release in releases}
     return DeleteKeys("UNIQ_KEY" in forms, "REAL_TOPIC+UNIQ_KEY" in forms)
 
 

@@ -6,7 +6,7 @@ Columns for the records of one split, collected run by run, without a Python obj
     ------    one unit                   its own queue, unless prepared or rolled back
               further units              the queues in INNER_MULTI_DISPATCH (4.9.3+)
               index entries              UNIQ_KEY, each word of KEYS, TAGS (5.4.0+), unless rolled back;
-                                         how they are spelled: `codec.hashes`
+                                         how they are spelled: `codec.java`
 
 Source: CommitLog#checkMessageAndReturnSize (DispatchRequest), CommitLogDispatcherBuildConsumeQueue,
 MultiDispatch (4.9.3+), IndexService#buildIndex; RocketMQ 4.0.0 to 5.5.0.
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rmqinspect.broker.start_rules import first_release
+from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.codec.java import ID_MARK, TAG_MARK, as_int, hash_of, index_hash_of, java_hash, java_number
 from rmqinspect.codec.kernels import (
@@ -65,11 +65,11 @@ _MOST_KEYS = 1 << 15  # of a record: its properties have fewer bytes
 # What units and entries may hold, by the first release that wrote so. It may hold if any release that can have written
 # the store did, and need not: an older release may have written before, and a newer one keeps what is there.
 _SINCE = {
-    "multi_dispatch": first_release("multi_dispatch", "all_or_refuse"),
-    "inner_batch": first_release("inner_batches", True),
-    "tag_keys": first_release("tag_keys", True),
+    "multi_dispatch": Rules.multi_dispatch.since("all_or_refuse"),
+    "inner_batch": Rules.inner_batches.since(True),
+    "tag_keys": Rules.tag_keys.since(True),
     # Recovery runs before ScheduleMessageService#load has read the table of delays (up to 4.9.8).
-    "plain_schedule_tags": first_release("schedule_tags", "plain"),
+    "plain_schedule_tags": Rules.schedule_tags.since("plain"),
 }
 DIFFERENCES = frozenset(_SINCE)
 MARKED_IDS = "marked_ids"

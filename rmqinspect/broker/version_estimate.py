@@ -13,7 +13,7 @@ Invariants:
     where it contradicts the others;
   - where strong clues contradict each other, several versions wrote in turn, and the last one is meant: only clues
     without an upper end count;
-  - where another program wrote (`broker.writers`), too: it has traces of several releases, and lacks others;
+  - where another program wrote (`broker.version_evidence`), too: it has traces of several releases, and lacks others;
   - the clues shown are those without which the range would be wider.
 
 Source: the history of the store's classes, RocketMQ 4.0.0 to 5.5.0.
@@ -307,11 +307,6 @@ def estimate(evidence: Evidence) -> VersionEstimate:
     return VersionEstimate(allowed[0], allowed[-1], (*_decisive(believed), *notes), other=other)
 
 
-def _allows(clue: Clue, release: str) -> bool:
-    number = RELEASES.index(release)
-    return any(RELEASES.index(low) <= number <= RELEASES.index(high) for low, high in clue.spans)
-
-
 def _allowed(clues: list[Clue]) -> list[str]:
     ranges = [[(RELEASES.index(low), RELEASES.index(high)) for low, high in clue.spans] for clue in clues]
     return [
@@ -350,7 +345,7 @@ def named_version(release: str, evidence: Evidence) -> VersionEstimate:
 
     Then the rules of all of them apply, so that a wrong name makes no sound file look damaged.
     """
-    clues = [clue.text for clue in CLUES if clue.strong and clue.applies(evidence) and not _allows(clue, release)]
+    clues = [clue.text for clue in CLUES if clue.strong and clue.applies(evidence) and release not in _allowed([clue])]
     if not clues:
         return VersionEstimate(release, release, ("as asked for",), other=evidence.other)
     shown = estimate(evidence)

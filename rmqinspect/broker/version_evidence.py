@@ -55,7 +55,7 @@ def other_writer(names: Collection[str], marked_ids: int = 0, plain_ids: int = 0
     """Return who else wrote a store; None if nothing shows it.
 
     `names` are of files and folders, one and two components; the numbers are of sampled records that the index names
-    with ID_MARK (`codec.hashes`), and without.
+    with ID_MARK (`codec.java`), and without.
     """
     clues = [name for name in _RUST_FILES if name in names]
     if marked_ids >= _ENOUGH:
@@ -172,7 +172,7 @@ def _index_headers(store: Store) -> tuple[tuple[int, int, int], ...]:
 
 
 class _IndexKeys(NamedTuple):
-    """Numbers of sampled records that have an entry for what they say, and how it is spelled (`codec.hashes`)."""
+    """Numbers of sampled records that have an entry for what they say, and how it is spelled (`codec.java`)."""
 
     tagged: int
     untagged: int

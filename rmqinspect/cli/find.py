@@ -51,7 +51,7 @@ _QUEUE_ID = click.IntRange(0, 2**31 - 1)
 _OFFSET = click.IntRange(-(2**63), 2**63 - 1)
 _USUAL_COUNT = 32  # messages: `pullBatchSize` of a push consumer
 _OF_PULL = ("status", "next_offset", "min_offset", "max_offset", "filtered")  # of `broker.pull.Answer`
-_BOUNDARIES = ("lower", "upper")  # of `broker.offset_by_time`, which is imported later
+_BOUNDARIES = ("lower", "upper")  # of `broker.pull`, which is imported later
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rmqinspect.broker.retention import reserved_hours
+from rmqinspect.broker.gone import reserved_hours
 from rmqinspect.broker.transactions import CHECK_MAX, PENDING, STATES
 from rmqinspect.cli.decode import RowsOptions, print_rows, read_view
 from rmqinspect.cli.options import (

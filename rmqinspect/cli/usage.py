@@ -327,7 +327,7 @@ def _moment(millis: int, zone: tzinfo) -> str:
 
 
 def _retention(store: "Store", usage: "Usage", request: "Request", arguments: UsageArguments) -> Iterator[str]:
-    from rmqinspect.broker.retention import reserved_hours
+    from rmqinspect.broker.gone import reserved_hours
     from rmqinspect.find.summaries import last_times, read_waiting, retained
 
     if not store.segments:

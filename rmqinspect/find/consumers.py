@@ -37,8 +37,7 @@ from functools import cached_property
 from itertools import groupby
 
 from rmqinspect.broker.eras import searches_minimum
-from rmqinspect.broker.group_topics import is_own_topic, is_system_group, kind_of, own_name, owner_of
-from rmqinspect.broker.pop_state import PopCount
+from rmqinspect.broker.groups import PopCount, is_own_topic, is_system_group, kind_of, own_name, owner_of
 from rmqinspect.commitlog.gaps import holes_in
 from rmqinspect.commitlog.record_reader import RecordReader
 from rmqinspect.config.json_files import (

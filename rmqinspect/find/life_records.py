@@ -24,8 +24,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from rmqinspect.broker.copies import Copy, Links, Stored, copy_of, links_of
-from rmqinspect.broker.group_topics import dlq_topic, is_retry_of, own_name
-from rmqinspect.broker.pop_state import Ack, Checkpoint, PopStates, read_body
+from rmqinspect.broker.groups import Ack, Checkpoint, PopStates, dlq_topic, is_retry_of, own_name, read_body
 from rmqinspect.broker.version_evidence import names_in, other_writer
 from rmqinspect.codec.arrays import Ints, Span, merge, uncovered
 from rmqinspect.codec.fastjson import NotJson, parse_json

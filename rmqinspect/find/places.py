@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from rmqinspect.broker.eras import searches_minimum
-from rmqinspect.broker.retention import changed_by_a_broker, was_cleaned
+from rmqinspect.broker.gone import changed_by_a_broker, was_cleaned
 from rmqinspect.codec.message_id import host_text
 from rmqinspect.commitlog.gaps import holes_in
 from rmqinspect.commitlog.record_reader import RecordReader, Spot

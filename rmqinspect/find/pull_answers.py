@@ -21,8 +21,7 @@ import pyarrow as pa
 
 from rmqinspect.broker import pull as statuses
 from rmqinspect.broker.eras import rules_of_start
-from rmqinspect.broker.offset_by_time import TimedFile, goes_by_change, knows_boundary, offset_by_time
-from rmqinspect.broker.pull import Answer, Pull, Unit, pull
+from rmqinspect.broker.pull import Answer, Pull, TimedFile, Unit, goes_by_change, knows_boundary, offset_by_time, pull
 from rmqinspect.broker.version_estimate import RELEASES, estimate_store
 from rmqinspect.codec.arrays import Units
 from rmqinspect.commitlog.record_reader import RecordReader

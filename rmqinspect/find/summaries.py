@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqinspect.broker import delays
-from rmqinspect.broker.group_topics import is_system_group
-from rmqinspect.broker.retention import expired_segments
+from rmqinspect.broker.gone import expired_segments
+from rmqinspect.broker.groups import is_system_group
 from rmqinspect.broker.transactions import IN_HALF_TOPIC, IN_REAL_TOPIC, PENDING, REASONS, STATES
 from rmqinspect.codec.arrays import ABSENT, Bools, Ints
 from rmqinspect.commitlog.gaps import Split

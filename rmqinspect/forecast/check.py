@@ -22,7 +22,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from rmqinspect.broker.eras import Rules
+from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.java import java_number, wrapped_int
 from rmqinspect.codec.layout import place_of
 from rmqinspect.forecast.settings import Settings

@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from rmqinspect.broker.eras import Rules
+from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.kernels import Bytes, IntsOut, int32_at, int64_at, kernel
 from rmqinspect.codec.layout import place_of
 from rmqinspect.forecast.check import HEAD_SIZE, record_head
@@ -144,16 +144,6 @@ class Ledger(NamedTuple):
     decision: Decision
 
 
-class _Unit(NamedTuple):
-    """What the library's index says of an entry."""
-
-    magic: int
-    position: int  # physical offset
-    size: int
-    entry: int  # its index
-    term: int
-
-
 def ledger_files(store: Store) -> tuple[Segment, ...]:
     """Return the data files of a DLedger log in order; none for a plain log."""
     return tuple(segment for segment in store.segments if segment.lead)
@@ -265,8 +255,8 @@ def _first_file(store: Store, files: Sequence[Segment]) -> int:
     return 0
 
 
-def _index_unit(store: Store, index: int) -> _Unit | None:
-    """Return the unit of an entry in the index files, None without."""
+def _index_unit(store: Store, index: int) -> tuple[int, int, int, int, int] | None:
+    """Return what the index says of an entry: magic, physical offset, size, index and term; None if it says nothing."""
     place = index * EntryIndexUnit.sizeof()
     for file in store.of_kind("dledger_index"):
         if 0 <= place - _base(file) < file.size:
@@ -275,7 +265,7 @@ def _index_unit(store: Store, index: int) -> _Unit | None:
             if len(raw) < EntryIndexUnit.sizeof():
                 return None
             unit = EntryIndexUnit.parse(raw)
-            return _Unit(unit.magic, unit.position, unit.size, unit.index, unit.term)
+            return unit.magic, unit.position, unit.size, unit.index, unit.term
     return None
 
 
@@ -287,7 +277,7 @@ def _committed(store: Store, files: Sequence[Segment], found: Entries) -> int | 
                 match = _COMMITTED.search(reader.read(0, _LARGEST_CHECKPOINT))
             unit = _index_unit(store, min(int(match[1]), found.last[0])) if match else None
             if unit is not None:
-                return int(unit.position + unit.size)
+                return unit[1] + unit[2]
     return None
 
 

@@ -7,19 +7,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from rmqinspect.broker.eras import Rules
+from rmqinspect.broker.start_rules import Rules
 from rmqinspect.commitlog.tail import Sample, find_log_end, sample_edges
 from rmqinspect.config.json_files import ConsumerOffset, read_checkpoint, read_consumer_offsets
 from rmqinspect.errors import Unreadable
-from rmqinspect.forecast.config_files import ConfigCopies, write_queues
 from rmqinspect.forecast.dledger import ledger_files, why_not_told
 from rmqinspect.forecast.index_files import IndexFiles
 from rmqinspect.forecast.load import Listing
 from rmqinspect.forecast.outcome import Forecast, Outcome, Verdict
-from rmqinspect.forecast.queue_ends import QueueEnds
+from rmqinspect.forecast.queues import QueueEnds
 from rmqinspect.forecast.queues_in_rocksdb import RocksdbTable
 from rmqinspect.forecast.scan import LogScanner
-from rmqinspect.forecast.settings import Settings, as_read_by, settings_of
+from rmqinspect.forecast.settings import ConfigCopies, Settings, as_read_by, settings_of, write_queues
 from rmqinspect.rocksdb.databases import ENTRIES, QUEUES, last_half, last_indexed, unread_databases
 from rmqinspect.store.model import Segment, Store
 from rmqinspect.text import text_of

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rmqinspect.broker.dispatch import Dispatcher
-from rmqinspect.broker.eras import Rules
+from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.java import java_number
 from rmqinspect.codec.kernels import IntsOut, kernel
@@ -140,7 +140,7 @@ class IndexState:
         """
         if self.is_file:
             why = "index is a file, so that no index file can be made: dispatch fails (IllegalMonitorStateException)"
-            self.stuck = Refusal("index", "file_type", why, "move index to a place outside of the store", moves=True)
+            self.stuck = Refusal.till_moved("index", "file_type", why)
             return
         place = time = 0
         if self._state is not None:
@@ -232,7 +232,8 @@ class IndexFiles:
     @classmethod
     def read(cls, store: Store, settings: Settings) -> "IndexFiles":
         """Read the header of each file; what cannot be read is noted."""
-        return cls(settings, [*_files(store), *_odd_entries(store)], is_file=store.has_file("index"))
+        files = (_entry(store, file) for file in store.index_files)
+        return cls(settings, [*files, *_odd_entries(store)], is_file=store.has_file("index"))
 
     def load(self, rules: Rules, checkpoint: Mapping[str, int], *, clean: bool) -> IndexState:
         """Return the index files as a start loads them; after an unclean exit it deletes some."""
@@ -263,12 +264,7 @@ class IndexFiles:
 
 def _folder_refusal(entry: _Entry) -> Refusal:
     why = f"{entry.shown} is a folder, and its name is a number: the broker opens it as an index file"
-    return Refusal(entry.shown, "index_folder", why, f"move {entry.shown} to a place outside of the store", moves=True)
-
-
-def _files(store: Store) -> Iterator[_Entry]:
-    for file in store.index_files:
-        yield _entry(store, file)
+    return Refusal.till_moved(entry.shown, "index_folder", why)
 
 
 def _entry(store: Store, file: StoreFile) -> _Entry:

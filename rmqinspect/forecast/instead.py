@@ -40,7 +40,7 @@ from rmqinspect.forecast.outcome import (
     price,
     span_of,
 )
-from rmqinspect.forecast.queue_ends import SIMPLE
+from rmqinspect.forecast.queue import SIMPLE
 from rmqinspect.forecast.settings import fitting_lines, spelled
 from rmqinspect.schemas.consumequeue import QueueUnit
 from rmqinspect.store.model import QueueFile, Segment, Store, StoreFile
@@ -76,7 +76,7 @@ def other_ways(worst: Outcome, store: Store | None, after: After) -> list[Altern
     ways += (_way(worst, outcome, remedy) for remedy, outcome in _remedies(refused, store, after))
     for way in _combinations(worst, eras, store, after):
         known = [other for other in ways if not _is_older(other.outcome, worst)]
-        if any(_is_safe(other) for other in known):
+        if any(other.outcome.verdict is Verdict.SAFE and not other.remedy.costs for other in known):
             break
         if all(_rank(way) < _rank(other) for other in known):
             ways.append(way)
@@ -93,10 +93,6 @@ def _judged(way: Alternative, worst: Outcome, outcomes: Iterable[Outcome]) -> Al
     log = way.outcome.min_offset, way.outcome.end_offset
     most = max(one.healed_units for one in outcomes if (one.min_offset, one.end_offset) == log)
     return way._replace(is_better=_is_better(way.outcome, worst), units_missed=most - way.outcome.healed_units)
-
-
-def _is_safe(way: Alternative) -> bool:
-    return way.outcome.verdict is Verdict.SAFE and not way.remedy.costs
 
 
 def _is_better(outcome: Outcome, worst: Outcome) -> bool:

@@ -6,8 +6,8 @@
 
 A record that the scan refuses counts too, if it is one at all: where MAGICCODE or TOTALSIZE is damaged, if a unit that
 is cut off names it, and its lengths are right. Half a record does not count: it was lost before. Records of an earlier
-life of the file (`commitlog.stale`) were lost at an earlier start: they do not count again. Copies of records that
-stand in their place (`commitlog.originals`) are no messages of their own.
+life of the file (`RecordRun.stale`) were lost at an earlier start: they do not count again. Copies of records that
+stand in their place (`are_copies`) are no messages of their own.
 """
 
 from collections import defaultdict
@@ -26,7 +26,7 @@ from rmqinspect.commitlog.scan import RecordRun
 from rmqinspect.consumequeue.units import LAYOUTS, message_mask, read_units
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.outcome import Losses, Outcome, QueueOutcome, note_unread
-from rmqinspect.forecast.queue_ends import BATCH, SIMPLE, UNITS
+from rmqinspect.forecast.queue import BATCH, SIMPLE, UNITS
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import TRANSACTION_MASK, SysFlag
 from rmqinspect.store.file_type import own_base

@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import groupby
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from rmqinspect.broker.eras import Era
+from rmqinspect.document import Part, means
 from rmqinspect.text import count, group_digits
 from rmqinspect.topics import is_system_topic
 
@@ -39,7 +40,7 @@ class Refusal(NamedTuple):
     """Why the broker does not start."""
 
     file: str  # relative to the store
-    rule: str  # a name of `broker.eras.RULES`, or of a rule that holds in all releases
+    rule: str  # a name of `broker.start_rules.Rules`, or of a rule that holds in all releases
     why: str  # a sentence
     remedy: str  # what makes it start, a command or a sentence; `Forecast.instead` has its price
     moves: bool = False  # the remedy is to move the file away
@@ -47,14 +48,25 @@ class Refusal(NamedTuple):
     settings: tuple[tuple[str, str], ...] = ()  # the remedy is these lines of broker.conf
     costs: str = ""  # what the remedy gives up beside messages, a clause
 
+    @classmethod
+    def till_moved(cls, file: str, rule: str, why: str) -> "Refusal":
+        """Return a refusal that ends once the file is moved away."""
+        return cls(file, rule, why, f"move {file} to a place outside of the store", moves=True)
 
-class Rejected(NamedTuple):
+    @classmethod
+    def till_off(cls, file: str, rule: str, why: str, setting: str) -> "Refusal":
+        """Return a refusal that ends once a setting is off."""
+        remedy = f"set {setting}=false in broker.conf"
+        return cls(file, rule, why, remedy, settings=((setting, "false"),))
+
+
+class Rejected(Part, frozen=True):
     """The first byte of the log that the scan refuses, where records are expected."""
 
-    physical_offset: int
-    rule: str  # why: a name of `forecast.check.REASONS`
-    file: str
-    position: int  # in the file
+    physical_offset: Annotated[int, means("of the first byte that is refused")]
+    rule: Annotated[str, means("what it breaks, such as `body_crc`")]  # a name of `forecast.check.REASONS`
+    file: Annotated[str, means("the segment")]
+    position: Annotated[int, means("in the file")]
 
 
 class Decision(NamedTuple):
@@ -101,14 +113,14 @@ class Losses:
     copies: int = 0  # records given up whose original stands in its place: no messages, and not among them
 
 
-class GroupBeyond(NamedTuple):
+class GroupBeyond(Part, frozen=True, order=True):
     """A consumer group whose offset in a queue lies beyond the maximum that the queue has after the start."""
 
-    group: str
-    topic: str
-    queue_id: int
-    offset: int
-    max_offset: int
+    group: Annotated[str, means("its name")]
+    topic: Annotated[str, means("topic of the queue")]
+    queue_id: Annotated[int, means("its number")]
+    offset: Annotated[int, means("of the group")]
+    max_offset: Annotated[int, means("of the queue after the start")]
 
 
 class GroupStart(NamedTuple):

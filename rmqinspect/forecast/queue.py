@@ -14,29 +14,123 @@ Source: ConsumeQueue, BatchConsumeQueue, MappedFileQueue; RocketMQ 4.0.0 to 5.5.
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
-from rmqinspect.broker.eras import Rules
-from rmqinspect.codec.arrays import Bools, Ints
+from rmqinspect.broker.start_rules import Rules
+from rmqinspect.codec.arrays import Bools, Ints, Units
 from rmqinspect.codec.java import wrapped_long
+from rmqinspect.codec.layout import dtype_of
 from rmqinspect.consumequeue.bounds import search_units
-from rmqinspect.consumequeue.units import message_mask
-from rmqinspect.forecast.queue_ends import BATCH, SIMPLE, UNITS, QueueEnds
+from rmqinspect.consumequeue.units import LAYOUTS, message_mask, read_units, valid_units
+from rmqinspect.errors import Unreadable
+from rmqinspect.forecast.settings import Settings
 from rmqinspect.schemas.consumequeue import PRE_BLANK_SIZE
 from rmqinspect.store.model import QueueFile
+from rmqinspect.store.reader import open_file
 
+SIMPLE, BATCH = LAYOUTS  # kinds of files
+UNITS = {kind: layout.sizeof() for kind, layout in LAYOUTS.items()}  # bytes
+_COLUMNS = {
+    SIMPLE: ("physical_offset", "size"),
+    BATCH: ("physical_offset", "size", "queue_offset", "message_count"),
+}
 # Rows of a table of units, a column for each: physical offset, size, of a batch queue first queue offset and messages;
 # of a unit to be put also where its record lies. A plain queue keeps the first two.
 OFFSET, SIZE, BASE, COUNT, PLACE = range(5)
 
 _RECOVERED_FILES = 3  # ConsumeQueue#recover begins in the third last file
 _FAR = 1 << 62  # a queue offset in bytes beyond it is hostile: kept inside 64 bits
-_HOSTILE = 1 << 62  # above every offset: a cut has to look at each unit
+HOSTILE = 1 << 62  # above every offset: a cut has to look at each unit
 _FIRST_WINDOW, _LAST_WINDOW = 64, 1 << 14  # units that a cut reads at a time
 _FEW = 64  # units that are tried at once where the last ones did not continue the queue
 _KEPT = 1 << 20  # newest units of all queues that are kept
 _RUN_COST = 16  # what a run takes beside its units, in units
+
+
+class Prefix(NamedTuple):
+    """The units at the start of a file that a broker accepts."""
+
+    rows: int
+    offset: int = -1  # physical offset of the last one; -1: none
+    size: int = -1
+    top: int = -1  # largest physical offset
+
+
+class Shelf:
+    """Reads the files of queues; what cannot be read is in `problems`."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Take the settings that say how long each file is."""
+        sizes = (settings.mapped_file_size_consume_queue, settings.mapper_file_size_batch_consume_queue)
+        self._layouts = {kind: dtype_of(layout) for kind, layout in LAYOUTS.items()}
+        # ConsumeQueue rounds its setting up to whole units.
+        self.file_sizes = {
+            kind: max(1, -(-size // layout.itemsize)) * layout.itemsize
+            for (kind, layout), size in zip(self._layouts.items(), sizes, strict=True)
+        }
+        self.problems: list[str] = []  # for people
+        self._prefixes: dict[str, Prefix] = {}  # by path
+        self._single: dict[tuple[str, int], Ints] = {}  # units that were asked for alone, by path and row
+
+    def prefix(self, file: QueueFile) -> Prefix:
+        """Return the accepted units at the start of a file, read once; none where it cannot be read."""
+        known = self._prefixes.get(file.path)
+        if known is None:
+            try:
+                known = _prefix(file)
+            except Unreadable as error:
+                self.problems.append(str(error))
+                known = Prefix(0)
+            self._prefixes[file.path] = known
+        return known
+
+    def table(self, file: QueueFile, first: int, count: int) -> Ints:
+        """Return units of a file from a row on, a column for each: physical offset, size; base and messages of a batch.
+
+        Single ones are read once: minima are asked for the same unit by every walk.
+        """
+        key = file.path, first
+        if count == 1 and key in self._single:
+            return self._single[key].copy()
+        units = self.units(file, first, count)
+        found = np.array([units[name] for name in _COLUMNS[file.kind]], np.int64)
+        if count == 1:
+            self._single[key] = found.copy()
+        return found
+
+    def units(self, file: QueueFile, row: int, count: int) -> Units:
+        """Return units of a file from a row on; zeros where it is shorter or cannot be read."""
+        layout = self._layouts[file.kind]
+        raw = bytearray(count * layout.itemsize)
+        try:
+            with open_file(file) as reader:
+                reader.read_into(raw, row * layout.itemsize)
+        except Unreadable as error:
+            self.problems.append(str(error))
+        return np.frombuffer(raw, layout)
+
+
+def _prefix(file: QueueFile) -> Prefix:
+    """Read the units at the start of a file, as ConsumeQueue#recover accepts them.
+
+    :raises Unreadable: the system reports an I/O error.
+    """
+    rows, offset, size, top = 0, -1, -1, -1
+    with open_file(file) as reader:
+        for row, units in read_units(reader, file.kind):
+            if row > rows:
+                break  # a hole of zeros lies before it
+            refused = ~valid_units(units)
+            count = int(refused.argmax()) if refused.any() else len(units)
+            if count:
+                offsets = units["physical_offset"][:count]
+                offset, size, top = int(offsets[-1]), int(units["size"][count - 1]), max(top, int(offsets.max()))
+            rows += count
+            if count < len(units):
+                break
+    return Prefix(rows, offset, size, top)
 
 
 @dataclass(slots=True)
@@ -86,7 +180,7 @@ class Queue:
     kind = SIMPLE
     rows = 2  # of a table of units that are kept
 
-    def __init__(self, shelf: QueueEnds, rules: Rules, kept: Kept, files: Sequence[QueueFile] = ()) -> None:
+    def __init__(self, shelf: Shelf, rules: Rules, kept: Kept, files: Sequence[QueueFile] = ()) -> None:
         """Take the files that the start has loaded."""
         self._shelf = shelf
         self._kept = kept
@@ -193,13 +287,13 @@ class Queue:
             later = reach[span] > self.max_physic
             if not later[0] or not self._continues(units[:, span], expected[span], 0)[0]:
                 # Nothing changes before the first one that is put.
-                at += _count_until(later & self._continues(units[:, span], expected[span], 0))
+                at += count_until(later & self._continues(units[:, span], expected[span], 0))
                 continue
             span = slice(at, at + min(step, (self.size - file.position) // self.unit))
             before = np.maximum.accumulate(reach[span])[:-1]
             fits = self._continues(units[:, span], expected[span], self.unit)
             fits[1:] &= reach[span][1:] > before
-            count = _count_until(~fits)
+            count = count_until(~fits)
             self._append(file, units[:, at : at + count])
             at += count
             step = 2 * step if count == step else _FEW
@@ -244,7 +338,7 @@ class Queue:
         )
         file.runs.append(run)
         file.position += run.count * self.unit
-        self.top = max(self.top, int(offsets.max()), _HOSTILE if offsets.min() < 0 else -1)
+        self.top = max(self.top, int(offsets.max()), HOSTILE if offsets.min() < 0 else -1)
         self._note_newest(int(offsets[-1]), int(units[SIZE, -1]))
         # A batch queue is asked for its newest unit, whenever it was written: of that none is given up.
         if self.kind == SIMPLE and (offsets == units[PLACE]).all():
@@ -394,93 +488,6 @@ class Queue:
         return before * self.unit
 
 
-class BatchQueue(Queue):
-    """A queue of units that each hold some messages of a batch."""
-
-    kind = BATCH
-    rows = 4
-
-    def _reset(self) -> None:
-        super()._reset()
-        self.minimum, self.maximum = -1, 0
-
-    @property
-    def ends(self) -> tuple[int, int]:
-        """Minimum and maximum, queue offsets."""
-        return self.minimum, self.maximum
-
-    def _reach(self, offset: int, size: int) -> int:
-        return offset
-
-    def recover(self) -> None:
-        """Find the end of the queue, then minimum and maximum."""
-        super().recover()
-        self._revise()
-
-    def put(self, units: Ints) -> None:
-        """Put units, as a plain queue does; those that are no inner batch have a base of -1, and are not put.
-
-        Source: BatchConsumeQueue#putBatchMessagePositionInfo.
-        """
-        chosen = (units[BASE] >= 0) & (units[COUNT] >= 0)
-        units = units[:, chosen]
-        highest = np.maximum.accumulate(np.append(self.max_physic, units[OFFSET]))[:-1]
-        chosen = units[OFFSET] > highest
-        units, at = units[:, chosen], 0
-        while at < len(units[OFFSET]):
-            if not self.files or self.files[-1].position >= self.size:
-                base = self.files[-1].base + self.size if self.files else 0
-                self.files.append(File(base, 0, is_fresh=not self.files))
-            file = self.files[-1]
-            part = slice(at, at + (self.size - file.position) // self.unit)
-            if file.is_fresh and self.minimum == -1:
-                self.minimum = int(units[BASE, at])
-            self._append(file, units[:, part])
-            at += len(units[OFFSET, part])
-        if at:
-            self.maximum = wrapped_long(int(units[BASE, -1]) + int(units[COUNT, -1]))
-            if (units[COUNT] == 0).any():
-                self.top = _HOSTILE
-
-    def truncate(self, end: int) -> None:
-        """Cut the queue, then find minimum and maximum."""
-        super().truncate(end)
-        self._revise()
-
-    def correct_minimum(self, log_min: int) -> bool:
-        """Let the minimum follow that of the log. Source: BatchConsumeQueue#correctMinOffset."""
-        self._revise_minimum()
-        if self.files and self.files[0].position:
-            units = self.units(self.files[0], 0, self.files[0].position // self.unit)
-            if before := _count_until(units[OFFSET] >= log_min):
-                self.minimum = wrapped_long(int(units[BASE, before - 1]) + int(units[COUNT, before - 1]))
-        return True
-
-    def _revise(self) -> None:
-        """Find minimum and maximum. Source: BatchConsumeQueue#reviseMaxAndMinOffsetInQueue."""
-        self._revise_minimum()
-        self.maximum = 0
-        for file in self.files[:-3:-1]:
-            if file.position:
-                newest = self.units(file, file.position // self.unit - 1, 1)
-                self.maximum = wrapped_long(int(newest[BASE, 0]) + int(newest[COUNT, 0]))
-                break
-
-    def _revise_minimum(self) -> None:
-        self.minimum = -1
-        if not self.files:
-            self.maximum = 0
-        elif self.files[0].position:
-            self.minimum = int(self.units(self.files[0], 0, 1)[BASE, 0])
-
-    def stays(self, before: int) -> int:
-        """Return the queue offset behind the messages that stay as they are."""
-        return min(before, self.maximum)
-
-    def _end_before(self, before: int) -> int:
-        return self.was[-1].base + self.was[-1].size if self.was else 0
-
-
-def _count_until(which: Bools) -> int:
+def count_until(which: Bools) -> int:
     """Return how many places lie in front of the first one that is set."""
     return int(which.argmax()) if which.any() else len(which)

@@ -13,23 +13,45 @@ Source: ConsumeQueue, DefaultMessageStore#recover, ConsumeQueueStore (5.0.0+); R
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from rmqinspect.broker.dispatch import further_units, has_queue_unit, unreadable_offset
-from rmqinspect.broker.eras import Rules
+from rmqinspect.broker.eras import searches_minimum
+from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.arrays import Bools, Ints
+from rmqinspect.codec.java import wrapped_long
 from rmqinspect.codec.properties import Items
+from rmqinspect.consumequeue.bounds import queue_ends
+from rmqinspect.consumequeue.units import LAYOUTS
 from rmqinspect.forecast.outcome import QueueOutcome, Refusal
-from rmqinspect.forecast.queue import BASE, COUNT, OFFSET, PLACE, SIZE, BatchQueue, Kept, Queue
-from rmqinspect.forecast.queue_ends import BATCH, NO_QUEUE, SIMPLE, QueueEnds, QueueName
+from rmqinspect.forecast.queue import (
+    BASE,
+    BATCH,
+    COUNT,
+    HOSTILE,
+    OFFSET,
+    PLACE,
+    SIMPLE,
+    SIZE,
+    File,
+    Kept,
+    Queue,
+    Shelf,
+    count_until,
+)
 from rmqinspect.forecast.scan import Batch
+from rmqinspect.forecast.settings import BATCH_TYPE, Settings, topic_types
 from rmqinspect.schemas.message import TRANSACTION_SHIFT, TRANSACTIONS
-from rmqinspect.store.model import QueueFile
+from rmqinspect.store.model import Place, QueueFile, Store
 from rmqinspect.topics import SCHEDULE_TOPIC
 
+QueueName = tuple[str, str, int]  # kind of its files, topic, queue id
+SIMPLE_FOLDER = "consumequeue"
+_FOLDERS = {SIMPLE_FOLDER: SIMPLE, "batchconsumequeue": BATCH}
 # Topics whose records are not multi-dispatched, by their beginnings.
 _NOT_MULTIPLIED = {
     "no_retry": (b"%RETRY%",),
@@ -41,6 +63,166 @@ _SKIPS_PATHS = ("no_retry_timer_schedule", "no_retry_system_schedule")
 
 _DIGITS = 18  # of a number that always fits into a long
 _PENDING = 1 << 18  # units that are kept before they are put
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """A queue as its files say; the numbers of the table `queues`."""
+
+    min_offset: int
+    max_offset: int
+    last_physical_offset: int | None = None  # of the newest unit
+
+
+NO_QUEUE = Before(0, 0)
+
+
+class QueueEnds(Shelf):
+    """All consume queues of a store as they are before a start, read once for all walks."""
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        """Take a store; `read` also reads it."""
+        super().__init__(settings)
+        self.store = store
+        self.settings = settings
+        self.before: dict[QueueName, Before] = {}
+        self.batch_topics: frozenset[str] = frozenset()  # whose queues are batch queues, from 5.0.0 on
+        self._queues: dict[QueueName, tuple[QueueFile, ...]] = {}
+        self.files_for_folders: frozenset[Place] = frozenset()  # that lie where folders of queues have to be
+
+    @classmethod
+    def read(cls, store: Store, settings: Settings) -> Self:
+        """Read the ends of all queues; what cannot be read is in `problems`."""
+        table = cls(store, settings)
+        kinds = {"file": SIMPLE, "batch": BATCH}
+        for ends in queue_ends(store, searches_minimum(store), on_unreadable=table.problems.append):
+            if ends.kind in kinds:
+                name = kinds[ends.kind], ends.topic, ends.queue_id
+                table.before[name] = Before(ends.min_offset, ends.max_offset, ends.last_physical_offset)
+        table.batch_topics = frozenset(topic for topic, own in topic_types(store).items() if own == BATCH_TYPE)
+        found: dict[QueueName, list[QueueFile]] = {}
+        for folder, topic, queue_id in store.queue_folders:
+            if folder in _FOLDERS and queue_id.isdecimal():
+                found[_FOLDERS[folder], topic, int(queue_id)] = []
+        for file in store.queue_files:
+            if file.kind in LAYOUTS and file.noted is None:
+                found.setdefault((file.kind, file.topic, file.queue_id), []).append(file)
+        root = {(SIMPLE_FOLDER,)} if store.has_file(SIMPLE_FOLDER) else set()
+        strays = (oddity.place for oddity in store.oddities if oddity.kind == "stray" and len(oddity.place) in (2, 3))
+        table.files_for_folders = frozenset(root.union(place for place in strays if place[0] == SIMPLE_FOLDER))
+        table._queues = {name: tuple(files) for name, files in sorted(found.items())}
+        return table
+
+    @property
+    def last_offsets(self) -> list[int]:
+        """Physical offsets of the newest units, one of each queue that has one."""
+        offsets = (queue.last_physical_offset for queue in self.before.values())
+        return [offset for offset in offsets if offset is not None]
+
+    def last_of(self, topic: str, queue_id: int) -> int | None:
+        """Return the physical offset of the newest unit of a queue."""
+        known = (self.before.get((kind, topic, queue_id), NO_QUEUE) for kind in (SIMPLE, BATCH))
+        return max(
+            (queue.last_physical_offset for queue in known if queue.last_physical_offset is not None), default=None
+        )
+
+    def file_above(self, topic: str, queue_id: int) -> str | None:
+        """Return the name of the file that lies where a broker would make the folder of a queue; None: it can."""
+        place = SIMPLE_FOLDER, topic, str(queue_id)
+        found = (place[:depth] for depth in (1, 2, 3) if place[:depth] in self.files_for_folders)
+        return next(("/".join(above) for above in found), None)
+
+    def loaded(self, rules: Rules) -> Mapping[QueueName, tuple[QueueFile, ...]]:
+        """Return all queues of the kinds that a release has, and their files."""
+        kinds = (SIMPLE, BATCH) if rules.queue_types == "compared" else (SIMPLE,)
+        return {name: files for name, files in self._queues.items() if name[0] in kinds}
+
+
+class BatchQueue(Queue):
+    """A queue of units that each hold some messages of a batch."""
+
+    kind = BATCH
+    rows = 4
+
+    def _reset(self) -> None:
+        super()._reset()
+        self.minimum, self.maximum = -1, 0
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """Minimum and maximum, queue offsets."""
+        return self.minimum, self.maximum
+
+    def _reach(self, offset: int, size: int) -> int:
+        return offset
+
+    def recover(self) -> None:
+        """Find the end of the queue, then minimum and maximum."""
+        super().recover()
+        self._revise()
+
+    def put(self, units: Ints) -> None:
+        """Put units, as a plain queue does; those that are no inner batch have a base of -1, and are not put.
+
+        Source: BatchConsumeQueue#putBatchMessagePositionInfo.
+        """
+        chosen = (units[BASE] >= 0) & (units[COUNT] >= 0)
+        units = units[:, chosen]
+        highest = np.maximum.accumulate(np.append(self.max_physic, units[OFFSET]))[:-1]
+        chosen = units[OFFSET] > highest
+        units, at = units[:, chosen], 0
+        while at < len(units[OFFSET]):
+            if not self.files or self.files[-1].position >= self.size:
+                base = self.files[-1].base + self.size if self.files else 0
+                self.files.append(File(base, 0, is_fresh=not self.files))
+            file = self.files[-1]
+            part = slice(at, at + (self.size - file.position) // self.unit)
+            if file.is_fresh and self.minimum == -1:
+                self.minimum = int(units[BASE, at])
+            self._append(file, units[:, part])
+            at += len(units[OFFSET, part])
+        if at:
+            self.maximum = wrapped_long(int(units[BASE, -1]) + int(units[COUNT, -1]))
+            if (units[COUNT] == 0).any():
+                self.top = HOSTILE
+
+    def truncate(self, end: int) -> None:
+        """Cut the queue, then find minimum and maximum."""
+        super().truncate(end)
+        self._revise()
+
+    def correct_minimum(self, log_min: int) -> bool:
+        """Let the minimum follow that of the log. Source: BatchConsumeQueue#correctMinOffset."""
+        self._revise_minimum()
+        if self.files and self.files[0].position:
+            units = self.units(self.files[0], 0, self.files[0].position // self.unit)
+            if before := count_until(units[OFFSET] >= log_min):
+                self.minimum = wrapped_long(int(units[BASE, before - 1]) + int(units[COUNT, before - 1]))
+        return True
+
+    def _revise(self) -> None:
+        """Find minimum and maximum. Source: BatchConsumeQueue#reviseMaxAndMinOffsetInQueue."""
+        self._revise_minimum()
+        self.maximum = 0
+        for file in self.files[:-3:-1]:
+            if file.position:
+                newest = self.units(file, file.position // self.unit - 1, 1)
+                self.maximum = wrapped_long(int(newest[BASE, 0]) + int(newest[COUNT, 0]))
+                break
+
+    def _revise_minimum(self) -> None:
+        self.minimum = -1
+        if not self.files:
+            self.maximum = 0
+        elif self.files[0].position:
+            self.minimum = int(self.units(self.files[0], 0, 1)[BASE, 0])
+
+    def stays(self, before: int) -> int:
+        """Return the queue offset behind the messages that stay as they are."""
+        return min(before, self.maximum)
+
+    def _end_before(self, before: int) -> int:
+        return self.was[-1].base + self.was[-1].size if self.was else 0
 
 
 class _Units(NamedTuple):
@@ -150,8 +332,7 @@ class Queues:
             if not queue.correct_minimum(log_min) and refusal is None:
                 file = f"consumequeue/{topic}/{queue_id}/{queue.files[-1].base:020d}"
                 why = f"{file}, the last file of its queue, has no unit, and the start reads the one in front of it"
-                remedy = f"move {file} to a place outside of the store"
-                refusal = Refusal(file, "empty_queue_file", why, remedy, moves=True)
+                refusal = Refusal.till_moved(file, "empty_queue_file", why)
         if self._rules.schedule_queues:
             for level in range(len(self._ends.settings.message_delay_level.split())):
                 self._number_of((SIMPLE, SCHEDULE_TOPIC, level))
@@ -290,13 +471,7 @@ def _no_offset(batch: Batch, at: int, text: str) -> Refusal:
     """Return the refusal of a record whose further queue offsets cannot be read."""
     place = int(batch.records.base + batch.records.starts[at])
     why = f"INNER_MULTI_QUEUE_OFFSET of the record at {place} holds {text!r}, which is no number: dispatch fails there"
-    return Refusal(
-        batch.segment.name,
-        "multi_dispatch",
-        why,
-        "set enableMultiDispatch=false in broker.conf",
-        settings=(("enableMultiDispatch", "false"),),
-    )
+    return Refusal.till_off(batch.segment.name, "multi_dispatch", why, "enableMultiDispatch")
 
 
 def has_unit(sys_flags: Ints) -> Bools:

@@ -11,11 +11,11 @@ Source: RocksDBConsumeQueueStore, RocksDBConsumeQueueOffsetTable, RocksDBConsume
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from rmqinspect.broker.eras import Rules
+from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.arrays import Ints, Units
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.errors import Unreadable
@@ -72,21 +72,6 @@ class RocksdbTable:
         return found
 
 
-@dataclass(slots=True)
-class _Dispatched:
-    """Units that the start puts into a queue: in the order of the log, in runs."""
-
-    numbers: list[Ints] = field(default_factory=list)
-    offsets: list[Ints] = field(default_factory=list)
-
-    def find(self, number: int) -> int | None:
-        """Return the PHYSICALOFFSET of the unit at a queue offset; the last one that was put counts."""
-        for numbers, offsets in zip(reversed(self.numbers), reversed(self.offsets), strict=True):
-            if len(at := np.flatnonzero(numbers == number)):
-                return int(offsets[at[-1]])
-        return None
-
-
 class RocksdbQueues:
     """The queues in one walk."""
 
@@ -98,7 +83,8 @@ class RocksdbQueues:
         self._checkpoint = table.offsets.checkpoint
         self._maxima = dict(table.offsets.maxima)
         self._minima = dict(table.offsets.minima)
-        self._dispatched: dict[Queue, _Dispatched] = {}
+        # Units that the start puts into a queue, in the order of the log: queue offsets and PHYSICALOFFSETs, in runs.
+        self._dispatched: dict[Queue, list[tuple[Ints, Ints]]] = {}
         self._is_dirty: set[Queue] = set()  # their minimum is not the one that was noted
         self._kept: dict[Queue, int] = {}  # maxima that stay in memory when the database is deleted
         self._destroyed: set[Queue] = set()
@@ -131,9 +117,7 @@ class RocksdbQueues:
         order = np.argsort(numbers, kind="stable")
         for run in np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1):
             queue = batch.queues[int(numbers[run[0]])]
-            put = self._dispatched.setdefault(queue, _Dispatched())
-            put.numbers.append(queue_offsets[run])
-            put.offsets.append(places[run])
+            self._dispatched.setdefault(queue, []).append((queue_offsets[run], places[run]))
             if self._maxima.get(queue) != (last := End(int(places[run[-1]]), int(queue_offsets[run[-1]]))):
                 self._maxima[queue] = last
                 self._is_dirty.add(queue)
@@ -245,9 +229,9 @@ class RocksdbQueues:
 
     def _place(self, queue: Queue, number: int) -> int | None:
         """Return the PHYSICALOFFSET of a unit, None without it."""
-        put = self._dispatched.get(queue)
-        if put is not None and (place := put.find(number)) is not None:
-            return place
+        for numbers, places in reversed(self._dispatched.get(queue, ())):
+            if len(at := np.flatnonzero(numbers == number)):
+                return int(places[at[-1]])  # the last one that was put counts
         if queue not in self._table.offsets.maxima:
             return None
         unit = self._table.units(queue, number, 1)[0]

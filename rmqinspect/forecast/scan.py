@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rmqinspect.broker.eras import Rules
+from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.byte_ranges import Numbering
 from rmqinspect.codec.record_proof import blank_size

@@ -3,7 +3,7 @@
     |rec|rec|rec|rec|rec|?????|
      ^ start             ^ end: `check` says why
 
-A window of records at a time is judged (`forecast.judge`); what that cannot vouch for is checked one by one.
+A window of records at a time is judged (`judge`); what that cannot vouch for is checked one by one.
 
 A run holds for other rules, too, if no record of it is judged by a rule that differs, and if what stands at its end is
 no valid record by them, either, for the same reason.
@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rmqinspect.broker.eras import Rules
+from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.codec.kernels import CRC32, Bytes, IntsOut, Table, crc32_of, find_bytes, inlined, kernel, same_bytes
 from rmqinspect.codec.layout import place_of

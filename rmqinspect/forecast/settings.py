@@ -7,19 +7,44 @@
 What the answer rests on, other than broker.conf, is said in words.
 
 Source: MixAll#properties2Object, MessageStoreConfig, BrokerConfig; RocketMQ 4.0.0 to 5.5.0.
+
+The JSON files of `config/` as a start reads them: from the file, from its .bak, or not at all.
+
+    file                   .bak                     the start
+    readable               any                      reads the file
+    missing, empty         readable                 reads the .bak
+    missing, empty         missing, empty           goes on without
+    unreadable             readable                 reads the .bak
+    unreadable             missing, empty           goes on without
+    not readable           unreadable               is refused
+
+Most of them are read before the store is loaded: then a refused start has changed nothing else. delayOffset.json and
+timermetrics, and the timer log, are read behind recovery from some release on: then the log is cut already.
+
+Source: ConfigManager#load, #loadBak, BrokerController#initialize, #initializeMetadata, QueueTypeUtils#getCQType;
+RocketMQ 4.0.0 to 5.5.0.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from rmqinspect.broker.delays import DEFAULT_LEVELS
-from rmqinspect.broker.eras import Rules
+from rmqinspect.broker.gone import OFFSETS, gone_config
+from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.java import java_number
+from rmqinspect.config.decoding import Fate, decode
+from rmqinspect.config.json_files import OFFSET_FILES, read_config, too_large
+from rmqinspect.config.shapes import KINDS, Kind
 from rmqinspect.consumequeue.units import usual_sizes
+from rmqinspect.errors import Unreadable
+from rmqinspect.forecast.outcome import Decision, Refusal
 from rmqinspect.index.geometry import Geometry, read_index_files
+from rmqinspect.rocksdb.databases import why_unknown
 from rmqinspect.schemas.consumequeue import BatchUnit, QueueUnit
 from rmqinspect.store.model import Store
+from rmqinspect.store.reader import open_file
 from rmqinspect.text import group_digits
 
 _UNIT_SIZE: int = QueueUnit.sizeof()
@@ -120,15 +145,15 @@ _SIZE_NAMES = {"maped": "mapedFileSize", "mapped": "mappedFileSize"}
 _ROCKSDB_QUEUES = ("consumequeue/", "consumequeue_rocksdb/")  # folders of databases
 
 _SIZES = {
-    "segments": "mapped_file_size_commit_log",
-    "queue files": "mapped_file_size_consume_queue",
-    "batch queue files": "mapper_file_size_batch_consume_queue",
-    "ext queue files": "mapped_file_size_consume_queue_ext",
-    "timer log files": "mapped_file_size_timer_log",
-    "compaction logs": "compaction_mapped_file_size",
-    "compaction queue files": "compaction_cq_mapped_file_size",
+    "mapped_file_size_commit_log": ("segments", "segment"),
+    "mapped_file_size_consume_queue": ("queue files", "queue"),
+    "mapper_file_size_batch_consume_queue": ("batch queue files", "batch_queue"),
+    "mapped_file_size_consume_queue_ext": ("ext queue files", "ext_queue"),
+    "mapped_file_size_timer_log": ("timer log files", "timer_log"),
+    "compaction_mapped_file_size": ("compaction logs", "compaction_log"),
+    "compaction_cq_mapped_file_size": ("compaction queue files", "compaction_queue"),
 }
-"""Settings that the length of files tells, by the words for the files."""
+"""Settings that the length of files tells: the words for these files, and their kind."""
 
 
 def settings_of(store: Store) -> tuple[Settings, list[str]]:
@@ -143,8 +168,7 @@ def settings_of(store: Store) -> tuple[Settings, list[str]]:
     found: dict[str, Any] = dict(sizes)
     assumed = []
     if sizes:
-        words = {field: word for word, field in _SIZES.items()}
-        parts = ", ".join(f"{words[name]} of {size} bytes" for name, size in sizes.items())
+        parts = ", ".join(f"{_SIZES[name][0]} of {size} bytes" for name, size in sizes.items())
         assumed.append(f"file sizes as found: {parts}")
     geometry = _index_geometry(store)
     if geometry is None:
@@ -176,7 +200,7 @@ def as_read_by(store: Store, rules: Rules) -> Store:
 def fitting_lines(store: Store, rules: Rules) -> Iterator[tuple[str, str]]:
     """Yield the lines of broker.conf, name and value, with which the files of a store have the lengths that it says."""
     settings, _ = settings_of(as_read_by(store, rules))
-    for name in _SIZES.values():
+    for name in _SIZES:
         if fits := settings.fitting(name, rules):
             yield fits.name, str(fits.value)
     found = _index_geometry(replace(store, settings={})) if store.has_conf else None
@@ -186,7 +210,7 @@ def fitting_lines(store: Store, rules: Rules) -> Iterator[tuple[str, str]]:
 
 def contradictions(store: Store, settings: Settings, rules: Rules) -> Iterator[str]:
     """Yield where a broker.conf and the files of a store do not agree, and what to write into it."""
-    for words, name in _SIZES.items():
+    for name, (words, _) in _SIZES.items():
         if fits := settings.fitting(name, rules):
             size = f"{words} of {group_digits(fits.value)} bytes"
             yield f"{size}, but broker.conf makes them {group_digits(getattr(settings, name))}: set {fits} there"
@@ -206,27 +230,20 @@ def contradictions(store: Store, settings: Settings, rules: Rules) -> Iterator[s
 
 
 def _in_whole_units(settings: Settings) -> Settings:
-    """Return settings with the sizes that a broker makes of those that it was given."""
-    units = -(-settings.mapped_file_size_consume_queue // _UNIT_SIZE)
-    queue, log = _compaction_sizes(settings)
-    return replace(
-        settings,
-        mapped_file_size_consume_queue=units * _UNIT_SIZE,
-        compaction_cq_mapped_file_size=queue,
-        compaction_mapped_file_size=log,
-    )
+    """Return settings with the sizes that a broker makes of those that it was given.
 
-
-def _compaction_sizes(settings: Settings) -> tuple[int, int]:
-    """Return the lengths of the files of a compaction queue, of whole units, and of its log, a multiple of that.
-
-    Source: CompactionLog#getCompactionLogSize.
+    The length of a compaction log is a multiple of that of its queue. Source: CompactionLog#getCompactionLogSize.
     """
     queue = max(settings.compaction_cq_mapped_file_size // _BATCH_UNIT_SIZE, 1) * _BATCH_UNIT_SIZE
     times, rest = divmod(settings.compaction_mapped_file_size, queue)
-    if times < _LEAST_TIMES:
-        return queue, _LEAST_TIMES * queue
-    return queue, (times if 0 < rest < queue // 2 else times + 1) * queue
+    if not 0 < rest < queue // 2:
+        times += 1
+    return replace(
+        settings,
+        mapped_file_size_consume_queue=-(-settings.mapped_file_size_consume_queue // _UNIT_SIZE) * _UNIT_SIZE,
+        compaction_cq_mapped_file_size=queue,
+        compaction_mapped_file_size=max(times, _LEAST_TIMES) * queue,
+    )
 
 
 def _given(conf: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
@@ -236,7 +253,7 @@ def _given(conf: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
         for spelling in SPELLINGS.get(one.name, (_camel_case(one.name),)):
             if parse is not None and spelling in conf:
                 value = parse(conf[spelling])
-                is_size = one.name in _SIZES.values() or one.name in ("max_hash_slot_num", "max_index_num")
+                is_size = one.name in _SIZES or one.name in ("max_hash_slot_num", "max_index_num")
                 if value is not None and not (is_size and isinstance(value, int) and value <= 0):
                     yield one.name, value
                     break
@@ -259,37 +276,22 @@ def _camel_case(name: str) -> str:
     return first + "".join(part.capitalize() for part in others)
 
 
-def _int(text: str) -> int | None:
-    """Read a number as Integer#parseInt does; None where it throws, and the broker keeps its default."""
-    return java_number(text, 32)
-
-
-def _boolean(text: str) -> bool:
-    """Read a switch as Boolean#parseBoolean does: everything but "true" is false."""
-    return text.lower() == "true"
-
-
-_PARSERS: Mapping[type, Callable[[str], int | bool | str | None]] = {int: _int, bool: _boolean, str: str}
+# What Java makes of a text: a number that is none, where Integer#parseInt throws, leaves the broker its default; as a
+# switch, everything but "true" is false (Boolean#parseBoolean).
+_PARSERS: Mapping[type, Callable[[str], int | bool | str | None]] = {
+    int: lambda text: java_number(text, 32),
+    bool: lambda text: text.lower() == "true",
+    str: str,
+}
 
 
 def _found_sizes(store: Store) -> dict[str, int]:
     """Return the sizes that the files tell, by the name of the setting."""
-    queues = usual_sizes(store)
-    found = {
-        "segments": store.segment_size,
-        "queue files": queues.get("queue"),
-        "batch queue files": queues.get("batch_queue"),
-        "ext queue files": queues.get("ext_queue"),
-        "timer log files": _usual_size(store, "timer_log"),
-        "compaction logs": _usual_size(store, "compaction_log"),
-        "compaction queue files": _usual_size(store, "compaction_queue"),
-    }
-    return {_SIZES[word]: size for word, size in found.items() if size}
-
-
-def _usual_size(store: Store, kind: str) -> int | None:
-    sizes = [file.size for file in store.of_kind(kind) if file.size]
-    return max(sizes, key=sizes.count, default=None)
+    found = {**usual_sizes(store), "segment": store.segment_size}
+    for kind in ("timer_log", "compaction_log", "compaction_queue"):
+        sizes = [file.size for file in store.of_kind(kind) if file.size]
+        found[kind] = max(sizes, key=sizes.count, default=None)
+    return {name: size for name, (_, kind) in _SIZES.items() if (size := found.get(kind))}
 
 
 def _has_rocksdb_files(store: Store) -> bool:
@@ -306,3 +308,193 @@ def _index_geometry(store: Store) -> Geometry | None:
             if index.geometry and index.entries:
                 return index.geometry
     return None
+
+
+# --- the files of config/ ------------------------------------------------------------------------
+
+SIMPLE_TYPE, BATCH_TYPE = "SimpleCQ", "BatchCQ"  # values of the topic attribute queue.type; SimpleCQ is its default
+_TYPE = "queue.type"
+
+_SOURCE = "ConfigManager#load, #loadBak"
+_KINDS = {kind.name: kind for kind in KINDS}
+_DELAYS = "delayOffset.json"
+_MAIN = ("topics.json", "consumerOffset.json", "subscriptionGroup.json")
+"""Files whose content a broker has in RocksDB with storeType=defaultRocksDB or configManagerVersion=v2."""
+_FIRST: Mapping[str, tuple[str, ...]] = {
+    "three": _MAIN,
+    "filters": (*_MAIN, "consumerFilter.json"),
+    "orders": ("topics.json", "topicQueueMapping.json", *_MAIN[1:], "consumerFilter.json", "consumerOrderInfo.json"),
+}
+"""Files that are read before the store is loaded, in the broker's order, by the rule `config_files`."""
+
+
+@dataclass(slots=True)
+class ConfigStart:
+    """What a start does to the files of `config/`."""
+
+    from_backup: list[str] = field(default_factory=list)  # names of files whose .bak is read
+    deleted: list[str] = field(default_factory=list)  # files, relative to the store
+    deleted_last: list[str] = field(default_factory=list)  # those that are deleted behind recovery
+    first: Refusal | None = None  # before the store is loaded
+    last: Refusal | None = None  # behind recovery
+    unknown: str | None = None  # why it cannot be told whether the start goes on
+    notes: list[str] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
+
+
+class ConfigCopies:
+    """What becomes of each copy of each file: read once, for all releases."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._known: dict[str, tuple[Fate | None, str]] = {}
+
+    @cached_property
+    def gone(self) -> Mapping[str, str]:
+        """Files that are gone, and what proves that they were there."""
+        return gone_config(self.store)
+
+    def fate(self, kind: Kind, ending: str, rules: Rules) -> tuple[Fate | None, str]:
+        """Return what becomes of one copy of a file, and what is wrong with it; None for a missing or empty one."""
+        name = kind.name + ending
+        if name not in self._known:
+            self._known[name] = _fate(self.store, kind, ending)
+        fate, trouble = self._known[name]
+        if fate == "list":
+            fate = "read" if rules.config_list == "read" else "refused"
+        return fate, trouble
+
+
+def read_config_files(
+    store: Store,
+    rules: Rules,
+    settings: Settings,
+    copies: ConfigCopies | None = None,
+    timer_log: Refusal | None = None,
+) -> ConfigStart:
+    """Return which files of `config/` a start reads from their .bak, and which refuse it.
+
+    `copies` are the store's, for callers who ask for several releases; `timer_log`: why that refuses the start, before
+    the files behind recovery are read.
+    """
+    copies = copies or ConfigCopies(store)
+    start = ConfigStart()
+    first = list(_FIRST[rules.config_files])
+    last: list[str] = []
+    (first if rules.schedule_offsets == "first" else last).append(_DELAYS)
+    if rules.timer and settings.timer_wheel_enable:
+        last.insert(0, "timermetrics")
+    if settings.has_rocksdb_queues or settings.config_manager_version.lower() == "v2":
+        first = [name for name in first if name not in _MAIN]
+    start.first = _read_all(copies, rules, settings, first, start)
+    if start.first is None:
+        first_deleted, start.deleted = start.deleted, []
+        start.last = timer_log or _read_all(copies, rules, settings, last, start)
+        start.deleted, start.deleted_last = first_deleted, start.deleted
+    return start
+
+
+def _read_all(
+    copies: ConfigCopies, rules: Rules, settings: Settings, names: Sequence[str], start: ConfigStart
+) -> Refusal | None:
+    for name in names:
+        if name == "consumerOffset.json" and settings.enable_lmq:
+            name = "lmqConsumerOffset.json"
+        if (refusal := _read(copies, rules, _KINDS[name], start)) is not None:
+            return refusal
+    return None
+
+
+def _read(copies: ConfigCopies, rules: Rules, kind: Kind, start: ConfigStart) -> Refusal | None:
+    """Read a file, or its .bak; return why this refuses the start."""
+    own, trouble = copies.fate(kind, "", rules)
+    if own == "read":
+        if trouble:
+            start.notes.append(f"{kind.name}: {trouble}: the broker starts {kind.without}")
+        return None
+    backup, why = copies.fate(kind, ".bak", rules)
+    file = f"config/{kind.name}"
+    if "unsure" in (own, backup):
+        _doubt(start, kind, own, backup, trouble if own == "unsure" else why)
+        return None
+    if trouble and rules.config_file == "delete" and not copies.store.has_folder("config", kind.name):
+        start.deleted.append(file)
+    inputs = (("file", trouble or "missing"), ("bak", why or ("missing" if backup is None else "readable")))
+    if backup == "read":
+        start.from_backup.append(kind.name)
+        start.decisions.append(Decision("config", f"{kind.name} is read from its .bak", inputs, _SOURCE))
+    elif backup == "refused":
+        text = f"neither {kind.name} nor its .bak can be read"
+        start.decisions.append(Decision("config", text, inputs, _SOURCE))
+        remedy = f"copy both, then move {file}.bak to a place outside of the store: the broker starts {kind.without}"
+        return Refusal(
+            f"{file}.bak", "config_file", f"{text}: {why}", remedy, moves=True, costs=f"starts {kind.without}"
+        )
+    elif trouble:
+        text = f"{kind.name} cannot be read and has no .bak: the broker starts {kind.without}"
+        start.decisions.append(Decision("config", text, inputs, _SOURCE))
+        start.notes.append(text)
+    elif proof := copies.gone.get(OFFSETS if kind.name in OFFSET_FILES else kind.name):
+        start.notes.append(f"{kind.name} is gone ({proof}): the broker starts {kind.without}")
+    return None
+
+
+def _doubt(start: ConfigStart, kind: Kind, own: Fate | None, backup: Fate | None, trouble: str) -> None:
+    """Note a file that brokers may or may not read."""
+    text = f"{kind.name}: {trouble}: it is not known whether a broker reads it"
+    if backup == "read":
+        start.notes.append(f"{text}, or its .bak")
+    elif own == "unsure" and backup is None:
+        start.notes.append(f"{text}, or starts {kind.without}")
+    else:
+        start.unknown = start.unknown or text
+
+
+def _fate(store: Store, kind: Kind, ending: str) -> tuple[Fate | None, str]:
+    if store.has_folder("config", kind.name + ending):
+        return "refused", "it is a folder"
+    file = store.config_files.get(kind.name + ending)
+    if file is None:
+        hidden = store.hides("config", kind.name + ending)
+        return ("unsure", "it cannot be opened") if hidden else (None, "")
+    if file.size > store.max_config:
+        return "unsure", too_large(file, store.max_config)
+    try:
+        with open_file(file) as reader:
+            found = decode(reader.read(0, store.max_config), kind)
+    except Unreadable as error:
+        return "unsure", str(error)
+    doubt = found.doubt if found.fate == "unsure" else ""
+    return (None if found.empty else found.fate), found.trouble or doubt
+
+
+def write_queues(store: Store) -> Mapping[str, int]:
+    """Return writeQueueNums of each topic in topics.json."""
+    document = read_config(store, "topics.json")
+    table = document.table("topicConfigTable") if document else {}
+    numbers = {topic: config.get("writeQueueNums") for topic, config in table.items() if isinstance(config, dict)}
+    return {topic: number for topic, number in numbers.items() if isinstance(number, int)}
+
+
+def types_unknown(store: Store) -> str | None:
+    """Return why `topic_types` may lack a topic, None if it has all that a broker knows.
+
+    Of a file that is empty, or that no broker can read, a broker knows none.
+    """
+    document = read_config(store, "topics.json")
+    if document is None or document.source is None:
+        for fate, why in (_fate(store, _KINDS["topics.json"], ending) for ending in ("", ".bak")):
+            if fate == "unsure":
+                return why
+    return why_unknown(store, "topics")
+
+
+def topic_types(store: Store) -> Mapping[str, str]:
+    """Return the type of the queues of each topic that has one in topics.json."""
+    document = read_config(store, "topics.json")
+    found: dict[str, str] = {}
+    for topic, config in document.table("topicConfigTable").items() if document else ():
+        attributes = config.get("attributes") if isinstance(config, dict) else None
+        if isinstance(attributes, dict) and isinstance(own := attributes.get(_TYPE), str):
+            found[topic] = own
+    return found

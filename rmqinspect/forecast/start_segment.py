@@ -26,8 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rmqinspect.broker.eras import Rules
-from rmqinspect.broker.start_rules import RULES
+from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.arrays import Bools
 from rmqinspect.codec.java import wrapped_int, wrapped_long
 from rmqinspect.commitlog.records import Records
@@ -38,6 +37,7 @@ from rmqinspect.forecast.settings import Settings
 from rmqinspect.schemas import message
 from rmqinspect.store.model import Segment
 
+_ACCELERATED = "enableAcceleratedRecovery"
 _TAKEN = "taken:"
 _LATEST_TIME, _LATEST_OFFSET = "latest time of the first record", "its latest offset"  # names of inputs
 _THIRD = 3
@@ -121,7 +121,7 @@ def start_segment(
 
 def _words(scanner: LogScanner, choice: _Choice, how: str, *, clean: bool) -> str:
     """Return why the scan begins in a segment."""
-    rule = next(rule for rule in RULES if rule.name == ("clean_start" if clean else "unclean_start"))
+    rule = Rules.clean_start if clean else Rules.unclean_start
     if choice.was_found or (how == "third" and len(scanner.segments) >= _THIRD):
         return rule.means[how]
     if how == "third":
@@ -281,13 +281,8 @@ def _place(
         return 0, 0
     noted = checkpoint.get("logics_physical_offset", 0)
     if not in_rocksdb and noted <= 0 < checkpoint.get("physic_msg_timestamp", 0):
-        return Refusal(
-            "checkpoint",
-            "accelerated_start",
-            "enableAcceleratedRecovery is on, and the checkpoint does not say how far the queues are",
-            "set enableAcceleratedRecovery=false in broker.conf",
-            settings=(("enableAcceleratedRecovery", "false"),),
-        )
+        why = f"{_ACCELERATED} is on, and the checkpoint does not say how far the queues are"
+        return Refusal.till_off("checkpoint", "accelerated_start", why, _ACCELERATED)
     counted = (queues_end if in_rocksdb else noted) - segment.base
     if counted <= 0:
         # 5.4.0 counts from the negative place on after a clean exit, though it reads from the segment's start.
@@ -295,13 +290,8 @@ def _place(
     position = wrapped_int(counted)
     if 0 <= position <= segment.size:
         return position, counted
-    return Refusal(
-        segment.name,
-        "accelerated_start",
-        f"enableAcceleratedRecovery is on, and the queues end behind the segment, at {segment.base + counted}",
-        "set enableAcceleratedRecovery=false in broker.conf",
-        settings=(("enableAcceleratedRecovery", "false"),),
-    )
+    why = f"{_ACCELERATED} is on, and the queues end behind the segment, at {segment.base + counted}"
+    return Refusal.till_off(segment.name, "accelerated_start", why, _ACCELERATED)
 
 
 # --- settings and checkpoint --------------------------------------------------------------------
@@ -315,7 +305,7 @@ def minimum_time(checkpoint: Mapping[str, int]) -> int:
 
 def confirmed_offset(rules: Rules, settings: Settings, checkpoint: Mapping[str, int]) -> int | Refusal | None:
     """Return confirmOffset as recovery begins; None where everything counts as confirmed."""
-    if _has_controller(rules, settings):
+    if settings.enable_controller_mode and rules.controller_master != "none":
         stored = checkpoint.get("confirm_phy_offset", 0)
         if settings.is_slave:
             return stored
@@ -323,13 +313,8 @@ def confirmed_offset(rules: Rules, settings: Settings, checkpoint: Mapping[str, 
             return None
         if stored <= 0:
             why = "in controller mode a master asks for the offsets of its copies, which it does not have yet"
-            return Refusal(
-                "checkpoint",
-                "controller_master",
-                why,
-                "start it with brokerRole=SLAVE",
-                settings=(("brokerRole", "SLAVE"),),
-            )
+            remedy, line = "start it with brokerRole=SLAVE", ("brokerRole", "SLAVE")
+            return Refusal("checkpoint", "controller_master", why, remedy, settings=(line,))
         return stored
     if settings.duplication_enable:
         return checkpoint.get("confirm_phy_offset", 0) if rules.confirm_offset == "checkpoint" else -1
@@ -370,14 +355,6 @@ def offsets_refusal(
     if not found:
         return None
     why = f"the record at {found[0]} is of version 2, behind the confirmed part of the log: Unknown magicCode"
-    return Refusal(
-        segments[number].name,
-        "ha_offsets",
-        why,
-        "start the broker without controller mode and duplication",
-        settings=(("enableControllerMode", "false"), ("duplicationEnable", "false")),
-    )
-
-
-def _has_controller(rules: Rules, settings: Settings) -> bool:
-    return settings.enable_controller_mode and rules.controller_master != "none"
+    remedy = "start the broker without controller mode and duplication"
+    lines = ("enableControllerMode", "false"), ("duplicationEnable", "false")
+    return Refusal(segments[number].name, "ha_offsets", why, remedy, settings=lines)

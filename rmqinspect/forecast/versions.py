@@ -217,12 +217,9 @@ class Teller:
             return outcome
         store = self._evidence.store
         if self._counts:
-            fold = self._losses.behind(outcome.end_offset)
-            for taken in self._given_up:
-                both = LossFold()
-                both.join(fold)
-                both.join(taken)
-                fold = both
+            fold = LossFold()
+            for part in (self._losses.behind(outcome.end_offset), *self._given_up):
+                fold.join(part)
             outcome.losses = fold.losses()
             count_named(store, outcome.queues, fold.gaps, outcome.losses, self._evidence.unread)
             _note_given_twice(outcome, fold)

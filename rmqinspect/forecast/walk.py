@@ -19,22 +19,27 @@ Source: DefaultMessageStore#load, #recover, #start; CommitLog#recoverNormally, #
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from rmqinspect.broker.eras import Rules
-from rmqinspect.broker.start_rules import first_release
+from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.arrays import Bools
 from rmqinspect.errors import Unreadable
-from rmqinspect.forecast.config_files import read_config_files
 from rmqinspect.forecast.dledger import record_scan, recover_ledger
 from rmqinspect.forecast.evidence import Evidence
 from rmqinspect.forecast.index_files import INDEX_IS_FILE, IndexState
-from rmqinspect.forecast.load import ABORT_DELETED, Loaded, deletes_abort, load
-from rmqinspect.forecast.mapped_files import abort_refusal, folder_refusal, open_refusal
+from rmqinspect.forecast.load import (
+    ABORT_DELETED,
+    Loaded,
+    abort_refusal,
+    deletes_abort,
+    folder_refusal,
+    load,
+    load_timer_log,
+    open_refusal,
+)
 from rmqinspect.forecast.outcome import Decision, Outcome, Refusal
-from rmqinspect.forecast.queue_ends import SIMPLE_FOLDER
-from rmqinspect.forecast.queues import Queues
+from rmqinspect.forecast.queues import SIMPLE_FOLDER, Queues
 from rmqinspect.forecast.queues_in_rocksdb import RocksdbQueues, RocksdbTable
 from rmqinspect.forecast.scan import Batch, Scan, reput
-from rmqinspect.forecast.settings import contradictions
+from rmqinspect.forecast.settings import contradictions, read_config_files
 from rmqinspect.forecast.start_segment import are_confirmed, confirmed_offset, offsets_refusal, start_segment
 from rmqinspect.store.model import Segment
 from rmqinspect.text import count
@@ -106,12 +111,13 @@ class _Walk:
     def _load(self) -> tuple[Refusal | None, str | None]:
         """Load all files; return why load fails behind recovery, or why that cannot be told."""
         evidence, outcome = self.evidence, self.outcome
-        config = read_config_files(evidence.store, self.rules, evidence.settings, evidence.config)
+        timer = load_timer_log(evidence.store, self.rules, evidence.settings)
+        config = read_config_files(evidence.store, self.rules, evidence.settings, evidence.config, timer.refusal)
         outcome.config_from_backup = config.from_backup
         outcome.notes += config.notes
         outcome.decisions += config.decisions
         outcome.deleted_files += config.deleted
-        self.deleted_last = config.deleted_last
+        self.deleted_last = config.deleted_last + [entry.shown for entry in timer.deleted]
         self._end_if(config.first)
         self._open()
         table = evidence.rocksdb_queues if evidence.settings.has_rocksdb_queues else None
@@ -130,7 +136,7 @@ class _Walk:
         self._end_if(folder_refusal(evidence.store, "checkpoint"))
         self.index = evidence.index.load(self.rules, evidence.checkpoint, clean=self.clean)
         outcome.decisions += self.index.decisions
-        unknown = self.index.unknown or config.unknown
+        unknown = self.index.unknown or config.unknown or timer.unknown
         if isinstance(table, RocksdbTable):
             log_min = self.loaded.segments[0].base if self.loaded.segments else 0
             self.queues = RocksdbQueues(table, self.rules, log_min)
@@ -269,7 +275,7 @@ class _Walk:
                 f"the record at {where.physical_offset} says a size that a heap of 1 GiB does not hold "
                 "(OutOfMemoryError); a larger heap would cut the log there"
             )
-            since = first_release("size_fits", True)
+            since = Rules.size_fits.since(True)
             remedy = f"start a release that compares the size with the file: {since} or later"
             self._end_if(Refusal(where.file, where.rule, why, remedy))
         why = f"refused: {scan.rejected.rule}" if scan.rejected else "no record follows"
@@ -329,15 +335,7 @@ class _Walk:
             return
         if settings.duplication_enable and self.rules.reput_from == "queue_end":
             why = "with duplicationEnable dispatch waits for confirmOffset, which a start leaves at -1"
-            self._end_if(
-                Refusal(
-                    "commitlog",
-                    "reput_from",
-                    why,
-                    "set duplicationEnable=false in broker.conf",
-                    settings=(("duplicationEnable", "false"),),
-                )
-            )
+            self._end_if(Refusal.till_off("commitlog", "reput_from", why, "duplicationEnable"))
         known = self.outcome.dispatch_start
         self.outcome.dispatch_start = begin if known is None else min(begin, known)
         stuck = reput(self.evidence.store, segments, self.rules, settings, begin, end, self._dispatch)
@@ -375,7 +373,9 @@ class _Walk:
         if self.is_loaded:
             outcome, index = self.outcome, self.index
             outcome.deleted_files += self.queues.deleted_files + index.deleted
-            outcome.index_files_after, outcome.deleted_index_files = map(_last_names, (index.after, index.deleted))
+            outcome.index_files_after, outcome.deleted_index_files = (
+                [name.rpartition("/")[2] for name in names] for names in (index.after, index.deleted)
+            )
 
     def _end_if(self, refusal: Refusal | None, unknown: str | None = None) -> None:
         """End the walk where the start fails, or where it cannot be told how it goes on.
@@ -405,7 +405,3 @@ def _end_of_log(segments: Sequence[Segment], end: int, size: int) -> int:
     base = segments[-1].base
     position = end % size if end >= 0 else -(-end % size)  # as in Java
     return base + position if base <= end < base + size else base + size
-
-
-def _last_names(paths: Sequence[str]) -> list[str]:
-    return [path.rpartition("/")[2] for path in paths]

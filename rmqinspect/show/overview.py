@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 
-from rmqinspect.broker.config_gone import gone_config
 from rmqinspect.broker.eras import searches_minimum
+from rmqinspect.broker.gone import gone_config
 from rmqinspect.broker.version_estimate import VersionEstimate, estimate
 from rmqinspect.broker.version_evidence import gather
 from rmqinspect.codec.layout import parse

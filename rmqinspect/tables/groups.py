@@ -33,8 +33,16 @@ import numpy as np
 import pyarrow as pa
 
 from rmqinspect.broker.eras import searches_minimum
-from rmqinspect.broker.group_topics import REVIVE_GROUP, kind_of
-from rmqinspect.broker.pop_state import ACK_TAG, BATCH_ACK_TAG, CHECKPOINT_TAG, PopCount, PopStates, read_body
+from rmqinspect.broker.groups import (
+    ACK_TAG,
+    BATCH_ACK_TAG,
+    CHECKPOINT_TAG,
+    REVIVE_GROUP,
+    PopCount,
+    PopStates,
+    kind_of,
+    read_body,
+)
 from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.fastjson import NotJson, parse_json
 from rmqinspect.codec.java import java_string_hash

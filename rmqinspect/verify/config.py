@@ -38,7 +38,7 @@ from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
-from rmqinspect.broker.config_gone import gone_config
+from rmqinspect.broker.gone import gone_config
 from rmqinspect.codec.fastjson import CHARSETS, JsonDocument
 from rmqinspect.config.decoding import Decoded, decode
 from rmqinspect.config.json_files import integer, key_number, read_consumer_offsets, read_delay_offsets, too_large

@@ -25,7 +25,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from rmqinspect.broker.config_gone import TOPICS, gone_config
+from rmqinspect.broker.gone import TOPICS, gone_config
 from rmqinspect.config.json_files import read_config
 from rmqinspect.rocksdb.databases import CONFIG, unread_databases
 from rmqinspect.store.model import Store

@@ -29,7 +29,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from rmqinspect.broker.retention import changed_by_a_broker, reserved_hours, was_cleaned
+from rmqinspect.broker.gone import changed_by_a_broker, reserved_hours, was_cleaned
 from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.consumequeue.bounds import queue_ends, queue_files_of

@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from rmqinspect.forecast.mapped_files import WHEEL_SIZE
+from rmqinspect.forecast.load import WHEEL_SIZE
 from rmqinspect.schemas.checkpoint import Checkpoint
 from rmqinspect.schemas.index import IndexHeader
 from rmqinspect.schemas.message import MAGIC_BLANK, SysFlag

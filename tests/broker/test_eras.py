@@ -1,13 +1,15 @@
 """The rules of a start as data: every release has one value for each, and every value is said in words."""
 
-from dataclasses import fields
+import ast
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
-from rmqinspect.broker.eras import Rules, eras
-from rmqinspect.broker.start_rules import DELAY_RULES, PULL_RULES, RULES, TIME_RULES, Rule, first_release, values_of
+from rmqinspect.broker.eras import eras
+from rmqinspect.broker.start_rules import DelayRules, PullRules, Rule, Rules, TimeRules, rules_in
 from rmqinspect.broker.version_estimate import OLDEST, RELEASES
+from tests.support.samples import ROOT
 
 ERAS = (
     "4.0.0",
@@ -36,12 +38,11 @@ ERAS = (
 )
 
 
-def test_one_row_for_each_rule() -> None:
-    assert [rule.name for rule in RULES] == [field.name for field in fields(Rules)]
+TABLES = (Rules, PullRules, TimeRules, DelayRules)
 
 
-@pytest.mark.parametrize("rule", (*RULES, *PULL_RULES, *TIME_RULES, *DELAY_RULES), ids=lambda rule: rule.name)
-def test_values_of_a_rule(rule: Rule) -> None:
+@pytest.mark.parametrize("rule", [rule for table in TABLES for rule in rules_in(table)], ids=lambda rule: rule.name)
+def test_values_of_a_rule(rule: Rule[Any]) -> None:
     since = [RELEASES.index(release) for release, _ in rule.values]
     values = [value for _, value in rule.values]
     assert rule.values[0][0] == OLDEST
@@ -51,20 +52,28 @@ def test_values_of_a_rule(rule: Rule) -> None:
     assert "#" in rule.source
 
 
+def test_every_value_that_is_asked_for_is_one_of_its_rule() -> None:
+    known = {rule.name: set(rule.means) for table in TABLES for rule in rules_in(table)}
+    asked = set()
+    for file in sorted((ROOT / "rmqinspect").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Compare) and isinstance(node.left, ast.Attribute) and node.left.attr in known:
+                values = [one.value for one in ast.walk(node.comparators[0]) if isinstance(one, ast.Constant)]
+                asked |= {(node.left.attr, value) for value in values if isinstance(value, str)}
+    assert len(asked) > 30
+    assert {(name, value) for name, value in asked if value not in known[name]} == set()
+
+
 def test_the_first_release_with_a_value() -> None:
-    assert (first_release("size_fits", True), first_release("wrong_length", "ignore")) == ("5.3.2", "4.0.0")
+    assert (Rules.size_fits.since(True), Rules.wrong_length.since("ignore")) == ("5.3.2", "4.0.0")
 
 
 def test_the_values_of_one_release() -> None:
-    assert values_of(TIME_RULES, "5.1.1") == {
-        "within": True,
-        "by_change": False,
-        "boundary": False,
-        "batch_boundary": False,
-        "rocksdb": "nearest",
-    }
+    rules = TimeRules("5.1.1")
+    assert (rules.within, rules.by_change, rules.boundary, rules.rocksdb) == (True, False, False, "nearest")
+    assert TimeRules("5.1.1", boundary=True).boundary
     with pytest.raises(ValueError):
-        values_of(PULL_RULES, "5.1.99")
+        PullRules("5.1.99")
 
 
 def test_eras() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rmqinspect.broker.retention import expired_segments, reserved_hours
+from rmqinspect.broker.gone import expired_segments, reserved_hours
 
 HOUR = 3_600_000
 

@@ -11,7 +11,7 @@ from rmqinspect.broker.pull import Pull, Subscription
 from rmqinspect.consumequeue.bounds import queue_end, queue_ends, queue_files_of, survey_queues
 from rmqinspect.diff.queues import compare_queues
 from rmqinspect.find.pull_answers import asked_queue
-from rmqinspect.forecast.queue_ends import QueueEnds
+from rmqinspect.forecast.queues import QueueEnds
 from rmqinspect.forecast.settings import settings_of
 from rmqinspect.schemas.consumequeue import PRE_BLANK_SIZE
 from rmqinspect.show.overview import overview

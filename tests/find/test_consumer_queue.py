@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from rmqinspect.broker.offset_by_time import LOWER, goes_by_change, offset_by_time
-from rmqinspect.broker.pull import FOUND, Pull, Subscription, pull
+from rmqinspect.broker.pull import FOUND, LOWER, Pull, Subscription, goes_by_change, offset_by_time, pull
 from rmqinspect.commitlog.tail import find_log_end
 from rmqinspect.find.pull_answers import ConsumerLog, ConsumerQueue, open_queue
 from rmqinspect.rocksdb.unpack import unpacked

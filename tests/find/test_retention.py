@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqinspect.broker.group_topics import is_system_group
+from rmqinspect.broker.groups import is_system_group
 from rmqinspect.consumequeue.bounds import queue_end, queue_files_of
 from rmqinspect.find.summaries import last_times, read_waiting, retained
 from rmqinspect.store.model import Store

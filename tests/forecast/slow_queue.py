@@ -6,7 +6,7 @@ What `forecast.queues` computes in columns is compared with this.
 import struct
 from dataclasses import dataclass, field
 
-from rmqinspect.broker.eras import Rules
+from rmqinspect.broker.start_rules import Rules
 
 UNIT = 20
 FILLER = struct.pack(">qiq", 0, 0x7FFFFFFF, 0)

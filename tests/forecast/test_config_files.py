@@ -8,8 +8,7 @@ import pytest
 from rmqinspect.broker.eras import rules_of_start
 from rmqinspect.config.decoding import decode
 from rmqinspect.config.shapes import KINDS, Kind
-from rmqinspect.forecast.config_files import ConfigStart, read_config_files
-from rmqinspect.forecast.settings import Settings, settings_of
+from rmqinspect.forecast.settings import ConfigStart, Settings, read_config_files, settings_of
 from rmqinspect.store.discover import open_store
 from tests.support import oracle
 

@@ -38,7 +38,7 @@ def test_every_field_is_listed_and_has_its_type() -> None:
             (name,) = names
             met.add(name)
             if name == path:
-                assert isinstance(value, tuple(types[kind] for kind in listed[name].split(", "))), path
+                assert isinstance(value, tuple(types[kind] for kind in listed[name].split(" or "))), path
     assert met | {"versions[]"} >= {name for name in listed if not name.endswith(".*")}
 
 

@@ -14,8 +14,16 @@ from rmqinspect.broker.eras import rules_of_start
 from rmqinspect.cli.forecast import script
 from rmqinspect.cli.forecast_screen import Look, screen
 from rmqinspect.forecast.evidence import Evidence
-from rmqinspect.forecast.load import Loaded, load
-from rmqinspect.forecast.mapped_files import WHEEL_SIZE, Entry, abort_refusal, load_folder, load_timer_log, open_refusal
+from rmqinspect.forecast.load import (
+    WHEEL_SIZE,
+    Entry,
+    Loaded,
+    abort_refusal,
+    load,
+    load_folder,
+    load_timer_log,
+    open_refusal,
+)
 from rmqinspect.forecast.outcome import Refusal, Verdict, already_lost
 from rmqinspect.forecast.settings import Settings, settings_of
 from rmqinspect.forecast.versions import ForecastRequest, forecast

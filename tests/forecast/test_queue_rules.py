@@ -7,11 +7,11 @@ from random import Random
 import numpy as np
 import pytest
 
-from rmqinspect.broker.eras import Rules, rules_of_start
+from rmqinspect.broker.eras import rules_of_start
+from rmqinspect.broker.start_rules import Rules
 from rmqinspect.commitlog import columns
 from rmqinspect.commitlog.records import Records
-from rmqinspect.forecast.queue_ends import QueueEnds
-from rmqinspect.forecast.queues import Queues
+from rmqinspect.forecast.queues import QueueEnds, Queues
 from rmqinspect.forecast.scan import Batch
 from rmqinspect.forecast.settings import Settings
 from rmqinspect.store.discover import open_store

@@ -8,8 +8,7 @@ import pytest
 
 from rmqinspect.broker.eras import rules_of_start
 from rmqinspect.forecast.evidence import Evidence
-from rmqinspect.forecast.queue_ends import QueueEnds
-from rmqinspect.forecast.queues import Queues
+from rmqinspect.forecast.queues import QueueEnds, Queues
 from rmqinspect.forecast.scan import LogScanner
 from rmqinspect.forecast.settings import settings_of
 from rmqinspect.forecast.walk import walk

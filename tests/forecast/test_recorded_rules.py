@@ -1,12 +1,10 @@
 """Recorded starts hold the rules: with another value of a rule, the walk no longer does what the broker did."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from rmqinspect.broker.eras import rules_of_start
-from rmqinspect.broker.start_rules import Value
+from rmqinspect.broker.start_rules import Rules, Value
 from rmqinspect.forecast.evidence import Evidence
 from rmqinspect.forecast.outcome import Outcome
 from rmqinspect.forecast.walk import walk
@@ -66,12 +64,11 @@ HELD = (
 def test_a_recorded_start_holds_a_rule(name: str, other: Value, case: str) -> None:
     settings, release = oracle.case("crash", case)["settings"], oracle.truth("crash", case)["opened_by"]
     evidence = Evidence(replace(open_store([str(oracle.store("crash", case))]), settings=settings, has_conf=True))
-    rules, clean = rules_of_start(release), not evidence.has_abort
-    if name == "empty_queue_file":  # applied only where the minimum is searched
-        rules = replace(rules, minimum="search")
+    # An empty queue file matters only where the minimum is searched.
+    given: dict[str, Value] = {"minimum": "search"} if name == "empty_queue_file" else {}
+    rules, clean = Rules(release, **given), not evidence.has_abort
     ours = walk(evidence, release, rules, clean=clean)
-    changed: dict[str, Any] = {name: other}
-    theirs = walk(evidence, release, replace(rules, **changed), clean=clean)
+    theirs = walk(evidence, release, Rules(release, **given, **{name: other}), clean=clean)
     assert _seen(ours) != _seen(theirs)
 
 

@@ -1,8 +1,12 @@
-"""Where a start begins to scan the log, and where it ends, against what real brokers did."""
+"""Where a start begins to scan the log, and where it ends, against what real brokers did.
+
+Dispatch behind the recovery, on what no broker writes.
+"""
 
 import re
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,13 +14,13 @@ import pytest
 from rmqinspect.broker.eras import rules_of_start
 from rmqinspect.config.json_files import read_checkpoint
 from rmqinspect.forecast.load import load
-from rmqinspect.forecast.queue_ends import QueueEnds
-from rmqinspect.forecast.queues import Queues
-from rmqinspect.forecast.scan import LogScanner
-from rmqinspect.forecast.settings import settings_of
+from rmqinspect.forecast.queues import QueueEnds, Queues
+from rmqinspect.forecast.scan import Batch, LogScanner, reput
+from rmqinspect.forecast.settings import Settings, settings_of
 from rmqinspect.forecast.start_segment import Start, start_segment
 from rmqinspect.store.discover import open_store
 from tests.support import oracle
+from tests.support.building import record
 
 
 @pytest.mark.parametrize("name", oracle.cases("crash")[::3])
@@ -53,3 +57,17 @@ def start_and_scan(name: str) -> tuple[Start, LogScanner, Any]:
     start = start_segment(scanner, rules, settings, read_checkpoint(store), queues_end, clean=clean)
     scan = partial(scanner.scan, rules, start.segment, start.position, clean=clean, counted=start.counted)
     return start, scanner, partial(scan, take=None)
+
+
+SIZE = 65536
+BASE = 65000  # no multiple of the size: offset % SIZE is no position in this segment
+
+
+def test_dispatch_gets_stuck_in_a_segment_of_an_odd_name(tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    raw = record(BASE) + record(BASE + len(record(BASE)))
+    (tmp_path / "commitlog" / f"{BASE:020d}").write_bytes(raw.ljust(SIZE, b"\0"))
+    store, taken = open_store([str(tmp_path)]), list[Batch]()
+    settings = Settings(mapped_file_size_commit_log=SIZE)
+    stuck = reput(store, store.segments, rules_of_start("4.9.7"), settings, BASE, BASE + len(raw), taken.append)
+    assert (stuck, taken) == (BASE, [])

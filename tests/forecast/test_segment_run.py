@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import pytest
 
-from rmqinspect.broker.eras import Rules, eras, rules_of_start
+from rmqinspect.broker.eras import eras, rules_of_start
+from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.layout import place_of
 from rmqinspect.forecast.check import check_record, from_bytes
 from rmqinspect.forecast.scan import Batch, LogScanner, Scan
