@@ -11,13 +11,15 @@
     minimum        of each queue
 
 The procedure is the same for all releases. Where they differ it asks `Rules`; nothing here knows a release. Everything
-that is read is in `Evidence` and shared by the walks; a walk only has its own state of queues and index.
+that is read is in `Evidence` and shared by the walks; a walk only has its own state of queues and index. The walks of
+several releases go side by side up to their scans of the log, which are made together (`walk_all`).
 
 Source: DefaultMessageStore#load, #recover, #start; CommitLog#recoverNormally, #recoverAbnormally.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from rmqinspect.broker.eras import Rules
 from rmqinspect.broker.start_rules import first_release
@@ -33,13 +35,22 @@ from rmqinspect.forecast.outcome import Decision, Outcome, Refusal
 from rmqinspect.forecast.queue_ends import SIMPLE_FOLDER
 from rmqinspect.forecast.queues import Queues
 from rmqinspect.forecast.queues_in_rocksdb import RocksdbQueues, RocksdbTable
-from rmqinspect.forecast.scan import Batch, Scan, reput
+from rmqinspect.forecast.scan import Asked, Batch, Scan, reput
 from rmqinspect.forecast.settings import contradictions
 from rmqinspect.forecast.start_segment import are_confirmed, confirmed_offset, offsets_refusal, start_segment
 from rmqinspect.store.model import Segment
 from rmqinspect.text import count
 
 Take = Callable[[Batch], None]
+Steps = Generator[Asked, Scan, Outcome]  # of a walk: it asks for one scan at most
+
+
+class Start(NamedTuple):
+    """What is walked: the start of a release, and what is read for it."""
+
+    evidence: Evidence
+    release: str
+    rules: Rules
 
 
 def walk(evidence: Evidence, release: str, rules: Rules, *, clean: bool) -> Outcome:
@@ -47,6 +58,47 @@ def walk(evidence: Evidence, release: str, rules: Rules, *, clean: bool) -> Outc
 
     The outcome has no verdict yet.
     """
+    (outcome,) = walk_all([Start(evidence, release, rules)], clean=clean)
+    return outcome
+
+
+def walk_all(starts: Sequence[Start], *, clean: bool) -> list[Outcome]:
+    """Return what the starts of several releases do; where they scan the log from one place on, it is read once."""
+    outcomes: dict[int, Outcome] = {}
+    waiting: dict[tuple[object, ...], list[tuple[int, Steps, Asked]]] = {}
+    for number, start in enumerate(starts):
+        steps = _steps(start, clean=clean)
+        try:
+            asked = next(steps)
+        except StopIteration as ended:
+            outcomes[number] = ended.value
+        else:
+            waiting.setdefault(asked.place, []).append((number, steps, asked))
+    for members in waiting.values():
+        _announce(members[0][2], starts[members[0][0]].evidence)
+        scans = members[0][2].scanner.scan_together([asked for _, _, asked in members])
+        for (number, steps, _), scan in zip(members, scans, strict=True):
+            if scan is None:  # by its rules the scan takes other records
+                steps = _steps(starts[number], clean=clean)
+                (scan,) = (asked := next(steps)).scanner.scan_together([asked])
+            assert scan is not None
+            try:
+                steps.send(scan)
+            except StopIteration as ended:
+                outcomes[number] = ended.value
+    return [outcomes[number] for number in range(len(starts))]
+
+
+def _announce(asked: Asked, evidence: Evidence) -> None:
+    if evidence.announce is not None:
+        segments = asked.scanner.segments[asked.first :]
+        size = sum(segment.size for segment in segments) - asked.position
+        evidence.announce(size, f"the start scans the log from segment {segments[0].base} on")
+
+
+def _steps(start: Start, *, clean: bool) -> Steps:
+    """Walk one start; it stops where it asks for the scan of the log."""
+    evidence, release, rules = start
     outcome = Outcome(release, release, clean)
     if evidence.unknown is not None:
         outcome.unknown = evidence.unknown
@@ -54,14 +106,14 @@ def walk(evidence: Evidence, release: str, rules: Rules, *, clean: bool) -> Outc
     outcome.assumptions = list(evidence.assumptions)
     outcome.conf_notes = list(contradictions(evidence.store, evidence.settings, rules))
     outcome.notes += outcome.conf_notes
-    start = _Walk(evidence, rules, clean, outcome)
+    state = _Walk(evidence, rules, clean, outcome)
     try:
-        start.run()
+        yield from state.run()
     except _Ends:
         pass
     except Unreadable as error:
         outcome.unknown = str(error)
-    start.note_deleted()
+    state.note_deleted()
     return outcome
 
 
@@ -84,13 +136,13 @@ class _Walk:
     confirmed: int | None = None  # confirmOffset; None: all of the log
     deleted_last: list[str] = field(default_factory=list)  # by what is loaded behind recovery
 
-    def run(self) -> None:
+    def run(self) -> Generator[Asked, Scan, None]:
         """Walk the start to where it ends."""
         last, unknown = self._load()
         if self.evidence.ledger and self.rules.ledger_scan != "absent":
             self._recover_ledger()
         elif self.loaded.segments:
-            self._recover()
+            yield from self._recover()
         else:
             self._recover_nothing()
         self._correct()
@@ -157,7 +209,7 @@ class _Walk:
 
     # --- recovery -------------------------------------------------------------------------------
 
-    def _recover(self) -> None:
+    def _recover(self) -> Generator[Asked, Scan, None]:
         """Scan the log from the segment that the rules say, and cut it where the scan ends."""
         evidence, segments, reached = self.evidence, self.loaded.segments, self.queues.max_physic_offset
         confirmed = confirmed_offset(self.rules, evidence.settings, evidence.checkpoint)
@@ -174,17 +226,12 @@ class _Walk:
         first = segments[start.segment]
         self.outcome.scan_start = first.base
         self._end_if(start.refusal, unknown or start.unknown)
-        if evidence.announce is not None:
-            size = sum(segment.size for segment in segments[start.segment :]) - start.position
-            evidence.announce(size, f"the start scans the log from segment {first.base} on")
         if self.rules.dispatch_from == "all_stores":
             reached_by_all = min([reached, *(place for place in beside if place)])
         else:
             reached_by_all = reached
         take = self._dispatching(first.base + start.position, reached_by_all)
-        scan = scanner.scan(
-            self.rules, start.segment, start.position, clean=self.clean, take=take, counted=start.counted
-        )
+        scan = yield Asked(scanner, self.rules, start.segment, start.position, self.clean, take, counted=start.counted)
         self._end_if(self.queues.refusal or self.index.stuck)
         self._note_scan(scan)
         self._cut_queues(reached, scan.end)
