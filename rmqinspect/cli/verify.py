@@ -47,7 +47,7 @@ from rmqinspect.system.uri import shown, without_secrets
 from rmqinspect.text import count, describe_duration, describe_size, escape
 from rmqinspect.verify.codes import BY_CODE, CODES, DEFAULT_LEVEL, LEVELS
 from rmqinspect.verify.custody import ALGORITHM, Custody, Watch
-from rmqinspect.verify.next_start import next_start, with_next_start
+from rmqinspect.verify.next_start import next_start
 from rmqinspect.verify.partial import (
     can_verify,
     interrupted,
@@ -267,8 +267,6 @@ def _verify(
             if watch is not None and arguments.hash:
                 digests = watch.take_digests(exhibits, options.jobs)
             outcome = verify_after(outcome, lambda size: progress(size + (digests.take_hashed() if digests else 0)))
-            if outcome.interrupted_at is None:
-                outcome = with_next_start(outcome)
             if digests is not None and outcome.interrupted_at is None:
                 digests.wait(progress)
         except KeyboardInterrupt:

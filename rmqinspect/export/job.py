@@ -58,9 +58,8 @@ from rmqinspect.tables.table import Request
 from rmqinspect.tables.usage import usage_batches
 from rmqinspect.tables.usage_fold import UsageSums
 from rmqinspect.text import count, describe_offset
-from rmqinspect.verify.next_start import with_next_start
+from rmqinspect.verify.next_start import verify_and_forecast
 from rmqinspect.verify.result import VerifyOptions
-from rmqinspect.verify.run import verify
 from rmqinspect.verify.table import finding_batches
 
 
@@ -167,10 +166,10 @@ class StoreResult:
 
     def _findings(self, jobs: int) -> Iterator[pa.RecordBatch]:
         store = self.plan.store
-        result = verify(store, VerifyOptions(jobs=jobs))
+        result = verify_and_forecast(store, VerifyOptions(jobs=jobs))
         self.findings = Counter(result.findings.severities)
         self.unread += [message for message in result.unread if message not in self.unread]
-        return finding_batches(with_next_start(result), shown(store.paths[0]))
+        return finding_batches(result, shown(store.paths[0]))
 
     # --- the entry of the manifest ----------------------------------------------------------------
 

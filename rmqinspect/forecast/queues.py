@@ -22,10 +22,10 @@ from rmqinspect.broker.dispatch import further_units, has_queue_unit, unreadable
 from rmqinspect.broker.eras import Rules
 from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.codec.properties import Items
+from rmqinspect.forecast.batch import Batch
 from rmqinspect.forecast.outcome import QueueOutcome, Refusal
 from rmqinspect.forecast.queue import BASE, COUNT, OFFSET, PLACE, SIZE, BatchQueue, Kept, Queue
 from rmqinspect.forecast.queue_ends import BATCH, NO_QUEUE, SIMPLE, QueueEnds, QueueName
-from rmqinspect.forecast.scan import Batch
 from rmqinspect.schemas.message import TRANSACTION_SHIFT, TRANSACTIONS
 from rmqinspect.store.model import QueueFile
 from rmqinspect.topics import SCHEDULE_TOPIC
@@ -86,6 +86,12 @@ class Queues:
         """The largest maxPhysicOffset of all queues; -1: none."""
         self._flush()
         return max((queue.max_physic for queue in self._queues), default=-1)
+
+    @property
+    def asks_properties(self) -> bool:
+        """Whether dispatch asks for properties of records: of batches, and of further units."""
+        multiplies = self._ends.settings.enable_multi_dispatch and self._rules.multi_dispatch != "none"
+        return self._has_batches or bool(self._ends.batch_topics) or multiplies
 
     @property
     def deleted_files(self) -> list[str]:

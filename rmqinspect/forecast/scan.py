@@ -26,45 +26,30 @@ RocketMQ 4.5.0 to 5.5.0.
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from rmqinspect.broker.eras import Rules
-from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.numbering import Numbering
 from rmqinspect.codec.record_proof import blank_size
 from rmqinspect.commitlog.find_record import LenientReader
 from rmqinspect.commitlog.records import Records
 from rmqinspect.errors import Unreadable
+from rmqinspect.forecast.batch import Batch, Queue
 from rmqinspect.forecast.check import HEAD_SIZE, Check, check_record, record_head
 from rmqinspect.forecast.outcome import Rejected
-from rmqinspect.forecast.segment_run import Run, RunWalk, Tests
+from rmqinspect.forecast.segment_run import Run, RunWalk, Tests, check_next
 from rmqinspect.forecast.settings import Settings
 from rmqinspect.schemas import message
 from rmqinspect.store.model import Segment, Store
 from rmqinspect.store.reader import FileReader, open_file
 from rmqinspect.system.workers import run_ordered
 
-Queue = tuple[str, int]  # topic, queue id
-
 _LOOKED_AT = 64 << 20  # bytes behind the end that are looked at for data, without holes
 _PAGE = 4096
 _BLANK_SIZE: int = message.Blank.sizeof()
-
-
-@dataclass(slots=True)
-class Batch:
-    """Valid records of one window in log order, as they are dispatched; good until `take` returns."""
-
-    records: Records  # PHYSICALOFFSET, the field, is what the broker dispatches
-    numbers: Ints  # of each record: index in `queues`
-    queues: list[Queue]  # the same list in all batches of a scan; grows. Bytes that are not UTF-8 may share a name
-    segment: Segment
-    mismatched: tuple[int, ...] = ()
-    # Up to 4.3.1 after an unclean exit: the sizes of what is dispatched to topic "", queue 0, with physical offset 0;
-    # a batch of these has no records.
 
 
 class Scan(NamedTuple):
@@ -91,12 +76,17 @@ class Asked(NamedTuple):
     clean: bool
     take: Callable[[Batch], None] | None  # gets all valid records, in log order
     counted: int  # what the broker believes the position to be
+    asks_properties: bool = True  # `take` does, of some records
+
+    @property
+    def tests(self) -> Tests:
+        """The tests that the scan makes."""
+        return Tests.of(self.rules, self.scanner.settings, clean=self.clean)
 
     @property
     def place(self) -> tuple[object, ...]:
         """What scans have in common that can be made together."""
-        tests = Tests.of(self.rules, self.scanner.settings, clean=self.clean)
-        return self.scanner, self.first, self.position, self.counted, tests
+        return self.scanner, self.first, self.position, self.counted, self.tests
 
 
 class FirstRecord(NamedTuple):
@@ -162,7 +152,7 @@ class LogScanner:
         The first one leads. None for a scan whose rules would have taken other records: what its `take` got does not
         hold then, and it has to be made on its own.
         """
-        _, rules, first, position, clean, _, counted = asked[0]
+        _, rules, first, position, clean, _, counted, _ = asked[0]
         tests = Tests.of(rules, self.settings, clean=clean, read_body=self._read_body)
         takes_mismatches = _takes_mismatches(asked[0])
         takes = [one.take for one in asked if one.take is not None]
@@ -220,6 +210,23 @@ class LogScanner:
         return FirstRecord(check, *head, unreadable)
 
     # --- one segment ----------------------------------------------------------------------------
+
+    def know(self, asked: Asked, index: int, found: Run) -> bool:
+        """Keep a run from the beginning of a segment on that another reader has found; return whether that can be.
+
+        What stands at its end is judged by the rules of a scan that was asked for.
+        """
+        segment, tests = self.segments[index], asked.tests
+        try:
+            with open_file(segment) as file:
+                reader = LenientReader(file, segment)
+                found.check = check_next(reader, found.end, asked.rules, self.settings, tests)
+                self._runs.setdefault((index, 0, tests), []).append(found)
+                # Else the scan goes on, or takes what is no record.
+                ends = found.check.is_blank or not (found.check.success or found.check.is_mismatch)
+                return ends and not reader.take_unread()
+        except Unreadable:
+            return False
 
     def _run(
         self,

@@ -25,9 +25,11 @@ from rmqinspect.broker.eras import Rules
 from rmqinspect.broker.start_rules import first_release
 from rmqinspect.codec.arrays import Bools
 from rmqinspect.errors import Unreadable
+from rmqinspect.forecast.batch import Batch
 from rmqinspect.forecast.config_files import read_config_files
 from rmqinspect.forecast.dledger import record_scan, recover_ledger
 from rmqinspect.forecast.evidence import Evidence
+from rmqinspect.forecast.fed_scan import FedScan, can_be_fed
 from rmqinspect.forecast.index_files import INDEX_IS_FILE, IndexState
 from rmqinspect.forecast.load import ABORT_DELETED, Loaded, deletes_abort, load
 from rmqinspect.forecast.mapped_files import abort_refusal, folder_refusal, open_refusal
@@ -35,7 +37,7 @@ from rmqinspect.forecast.outcome import Decision, Outcome, Refusal
 from rmqinspect.forecast.queue_ends import SIMPLE_FOLDER
 from rmqinspect.forecast.queues import Queues
 from rmqinspect.forecast.queues_in_rocksdb import RocksdbQueues, RocksdbTable
-from rmqinspect.forecast.scan import Asked, Batch, Scan, reput
+from rmqinspect.forecast.scan import Asked, Scan, reput
 from rmqinspect.forecast.settings import contradictions
 from rmqinspect.forecast.start_segment import are_confirmed, confirmed_offset, offsets_refusal, start_segment
 from rmqinspect.store.model import Segment
@@ -64,29 +66,62 @@ def walk(evidence: Evidence, release: str, rules: Rules, *, clean: bool) -> Outc
 
 def walk_all(starts: Sequence[Start], *, clean: bool) -> list[Outcome]:
     """Return what the starts of several releases do; where they scan the log from one place on, it is read once."""
-    outcomes: dict[int, Outcome] = {}
-    waiting: dict[tuple[object, ...], list[tuple[int, Steps, Asked]]] = {}
-    for number, start in enumerate(starts):
-        steps = _steps(start, clean=clean)
-        try:
-            asked = next(steps)
-        except StopIteration as ended:
-            outcomes[number] = ended.value
-        else:
-            waiting.setdefault(asked.place, []).append((number, steps, asked))
-    for members in waiting.values():
-        _announce(members[0][2], starts[members[0][0]].evidence)
-        scans = members[0][2].scanner.scan_together([asked for _, _, asked in members])
-        for (number, steps, _), scan in zip(members, scans, strict=True):
-            if scan is None:  # by its rules the scan takes other records
-                steps = _steps(starts[number], clean=clean)
-                (scan,) = (asked := next(steps)).scanner.scan_together([asked])
-            assert scan is not None
+    return Walks(starts, clean=clean).finish()
+
+
+class Walks:
+    """Starts of several releases, walked side by side: first up to their scans of the log."""
+
+    def __init__(self, starts: Sequence[Start], *, clean: bool) -> None:
+        """Walk each start to where it asks for the scan, or to its end."""
+        self._starts, self._clean = starts, clean
+        self._outcomes: dict[int, Outcome] = {}
+        self._waiting: dict[tuple[object, ...], list[tuple[int, Steps, Asked]]] = {}
+        for number, start in enumerate(starts):
+            steps = _steps(start, clean=clean)
             try:
-                steps.send(scan)
+                asked = next(steps)
             except StopIteration as ended:
-                outcomes[number] = ended.value
-    return [outcomes[number] for number in range(len(starts))]
+                self._outcomes[number] = ended.value
+            else:
+                self._waiting.setdefault(asked.place, []).append((number, steps, asked))
+        # The scans that another reader of the log can feed.
+        self.fed = {
+            place: FedScan(asked)
+            for place, members in self._waiting.items()
+            if all(map(can_be_fed, asked := [one for _, _, one in members]))
+        }
+
+    def finish(self) -> list[Outcome]:
+        """Scan the log, but for what was fed, and walk each start to its end."""
+        for place, members in self._waiting.items():
+            feed = self.fed.get(place)
+            was_fed = feed is not None and feed.took
+            if feed is not None and was_fed:
+                scans = feed.finish()
+            else:
+                asked = [one for _, _, one in members]
+                _announce(asked[0], self._starts[members[0][0]].evidence)
+                scans = asked[0].scanner.scan_together(asked)
+            again = [number for (number, _, _), scan in zip(members, scans, strict=True) if scan is None]
+            for (number, steps, _), scan in zip(members, scans, strict=True):
+                if scan is not None:
+                    self._outcomes[number] = _ended(steps, scan)
+            # What these have taken does not hold for them.
+            together = [again] if was_fed and again else [[number] for number in again]
+            for numbers in together:
+                outcomes = walk_all([self._starts[number] for number in numbers], clean=self._clean)
+                self._outcomes.update(zip(numbers, outcomes, strict=True))
+        return [self._outcomes[number] for number in range(len(self._starts))]
+
+
+def _ended(steps: Steps, scan: Scan) -> Outcome:
+    try:
+        steps.send(scan)
+    except StopIteration as ended:
+        outcome: Outcome = ended.value
+        return outcome
+    raise AssertionError("a walk asks for one scan")
 
 
 def _announce(asked: Asked, evidence: Evidence) -> None:
@@ -231,7 +266,8 @@ class _Walk:
         else:
             reached_by_all = reached
         take = self._dispatching(first.base + start.position, reached_by_all)
-        scan = yield Asked(scanner, self.rules, start.segment, start.position, self.clean, take, counted=start.counted)
+        place = start.segment, start.position, self.clean, take, start.counted
+        scan = yield Asked(scanner, self.rules, *place, self.queues.asks_properties)
         self._end_if(self.queues.refusal or self.index.stuck)
         self._note_scan(scan)
         self._cut_queues(reached, scan.end)
@@ -305,7 +341,7 @@ class _Walk:
         for _ in batch.mismatched:
             self.index.dispatch_unknown()
         self.queues.dispatch(batch)
-        self.index.dispatch(batch.records)
+        self.index.dispatch(batch)
 
     def _note_scan(self, scan: Scan) -> None:
         """Keep where and why the scan ended."""

@@ -18,6 +18,7 @@ from rmqinspect.text import count, describe_size, group_digits
 from rmqinspect.verify.codes import BY_CODE, levels_up_to
 from rmqinspect.verify.custody import Custody
 from rmqinspect.verify.findings import Finding, Findings
+from rmqinspect.verify.next_start import verify_and_forecast
 from rmqinspect.verify.result import VerifyOptions, VerifyResult
 from rmqinspect.verify.run import verify
 
@@ -53,7 +54,7 @@ def verify_after(before: VerifyResult, progress: Callable[[int], None]) -> Verif
     """Run all checks; return their result, or `before` with the listed findings if Ctrl-C loses the new one."""
     listed: list[Finding] = []
     try:
-        return verify(before.store, before.options, listed.extend, progress)
+        return verify_and_forecast(before.store, before.options, listed.extend, progress)
     except KeyboardInterrupt:
         return _with_listed(before, listed)
 

@@ -28,6 +28,7 @@ from rmqinspect.commitlog.splits import Split, plan_splits
 from rmqinspect.consumequeue.bounds import last_places
 from rmqinspect.damage.patterns import explain_difference
 from rmqinspect.errors import Unreadable
+from rmqinspect.forecast.fed_scan import FedScan
 from rmqinspect.store.model import Store
 from rmqinspect.store.reader import allocated_size
 from rmqinspect.system.workers import run_ordered
@@ -80,13 +81,14 @@ def verify(
     options: VerifyOptions,
     quick_done: Callable[[list[Finding]], None] = lambda findings: None,
     progress: Callable[[int], None] = lambda size: None,
+    scans: Sequence[FedScan] = (),
 ) -> VerifyResult:
     """Check a store at a level, reading only.
 
     `quick_done` gets the findings of the quick phase before the log is read; `progress` gets how many more bytes
-    of log were read. Ctrl-C ends the reading, not the result.
+    of log were read; `scans` get the records that a start scans. Ctrl-C ends the reading, not the result.
     """
-    run = VerifyRun(store, options, progress)
+    run = VerifyRun(store, options, progress, scans)
     quick_done(run.quick())
     try:
         run.survey()
@@ -99,8 +101,14 @@ def verify(
 class VerifyRun:
     """The phases of one run, and what they hand on."""
 
-    def __init__(self, store: Store, options: VerifyOptions, progress: Callable[[int], None]) -> None:
-        self.store, self.options, self.progress = store, options, progress
+    def __init__(
+        self,
+        store: Store,
+        options: VerifyOptions,
+        progress: Callable[[int], None],
+        scans: Sequence[FedScan] = (),
+    ) -> None:
+        self.store, self.options, self.progress, self.scans = store, options, progress, scans
         self.limit = max(options.max_findings, _LEAST_ROOM)
         self.deep = options.level == "deep"
         self.splits = splits_to_read(store, options.level)
@@ -147,6 +155,8 @@ class VerifyRun:
         if self.versions.other is not None:
             rules |= {MARKED_IDS, "tag_keys"}
         self.plan = make_plan(self.store, log, self.surveys, self.index, deep=self.deep, rules=rules)
+        if self.scans:
+            self.plan = replace(self.plan, scanned_from=min(scan.begin for scan in self.scans))
         self.cross = CrossJudge(
             self.store,
             self.surveys.queues,
@@ -165,6 +175,10 @@ class VerifyRun:
                 self.log.take(result)
                 if self.cross is not None:
                     self.cross.take(result)
+                if result.dispatched is not None:
+                    for scan in self.scans:
+                        scan.take(result.split.segment, result.dispatched, result.doubts)
+                    result.dispatched = None
                 self.reached = result.split.segment.base + result.split.end
                 self.progress(result.split.end - result.split.start)
         # Without a log nothing says where the pointers should lead.

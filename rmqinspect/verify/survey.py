@@ -147,6 +147,7 @@ class CrossPlan:
     timer_files: tuple[StoreFile, ...] = ()
     timer_runs: Runs = NO_RUNS
     entry_index: tuple[StoreFile, ...] = ()  # the index of DLedger entries
+    scanned_from: int | None = None  # physical offset from which a start scans the log, and takes what is read here
 
     @cached_property
     def queues(self) -> QueueNumbers:

@@ -10,9 +10,9 @@ import pytest
 from rmqinspect.broker.eras import Rules, rules_of_start
 from rmqinspect.commitlog import columns
 from rmqinspect.commitlog.records import Records
+from rmqinspect.forecast.batch import Batch
 from rmqinspect.forecast.queue_ends import QueueEnds
 from rmqinspect.forecast.queues import Queues
-from rmqinspect.forecast.scan import Batch
 from rmqinspect.forecast.settings import Settings
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Segment

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from rmqinspect.broker.eras import rules_of_start
-from rmqinspect.forecast.scan import Batch, reput
+from rmqinspect.forecast.batch import Batch
+from rmqinspect.forecast.scan import reput
 from rmqinspect.forecast.settings import Settings
 from rmqinspect.store.discover import open_store
 from tests.support.building import record
