@@ -123,9 +123,11 @@ class Dispatched:
     tags_code: Int32s  # of the plain tags: MessageExtBrokerInner#tagsString2tagsCode
     messages: Int32s  # INNER_NUM of an inner batch, else 1
     real_topic: Int32s  # hash of REAL_TOPIC, 0 without
+    key_count: Int32s  # index keys, but for that of the tag; if asked
     entitled: Bools  # to a unit at all: neither prepared nor rolled back
     sound: Bools  # body CRC and stored physical offset are right, so the head can be believed
     delayed: Bools  # has a delay level
+    tagged: Bools  # has tags, of which 5.4.0 and later make an index key
     key_record: Int32s  # ascending; of a record, the keys are in the order in which they are written
     key_hash: Int32s
     key_kind: NDArray[np.int8]
@@ -138,32 +140,40 @@ class Dispatched:
 
 # Rows of the tables that are columns of `Dispatched`, in its order.
 _PHYSICAL_OFFSET, _QUEUE_OFFSET, _STORE_TIMESTAMP = range(3)
-_SIZE, _QUEUE, _TAGS_CODE, _MESSAGES, _REAL_TOPIC = range(5)
-_ENTITLED, _SOUND, _DELAYED = range(3)
+_SIZE, _QUEUE, _TAGS_CODE, _MESSAGES, _REAL_TOPIC, _KEY_COUNT = range(6)
+_ENTITLED, _SOUND, _DELAYED, _HAS_TAGS = range(4)
 _KEY_RECORD, _KEY_HASH = range(2)
 
 _MARKS = b"", TAG_MARK.encode(), ID_MARK.encode()
 _PLAIN, _TAGGED, _MARKED = range(len(_MARKS))
 
 # What is asked for.
-_INDEX_KEYS, _TAG_KEYS, _REAL_TOPICS, _BATCHES, _ID_MARKS = 1, 2, 4, 8, 16
+_INDEX_KEYS, _TAG_KEYS, _REAL_TOPICS, _BATCHES, _ID_MARKS, _KEY_COUNTS = 1, 2, 4, 8, 16, 32
 
 
 class Dispatcher:
     """Collects what is dispatched for the records of a split."""
 
-    def __init__(self, *, keys: bool, real_topics: bool = False, rules: Collection[str] = DIFFERENCES) -> None:
-        """Collect index keys and hashes of real topics, if asked.
+    def __init__(
+        self,
+        *,
+        keys: bool,
+        real_topics: bool = False,
+        key_counts: bool = False,
+        rules: Collection[str] = DIFFERENCES,
+    ) -> None:
+        """Collect index keys, hashes of real topics and the numbers of index keys, if asked.
 
         `rules` are the DIFFERENCES that may hold, and MARKED_IDS; with that a record has both forms of its UNIQ_KEY.
         """
         asked = {_INDEX_KEYS: keys, _REAL_TOPICS: real_topics, _TAG_KEYS: "tag_keys" in rules}
         asked[_BATCHES] = "inner_batch" in rules
+        asked[_KEY_COUNTS] = key_counts
         asked[_ID_MARKS] = MARKED_IDS in rules
         self._asked = sum(bit for bit, is_asked in asked.items() if is_asked)
         self._multiplied = "multi_dispatch" in rules
         self._used = np.zeros(2, np.int64)  # records and keys so far
-        self._columns = [np.empty((rows, _FEW), dtype) for rows, dtype in ((3, np.int64), (5, np.int32), (3, np.uint8))]
+        self._columns = [np.empty((rows, _FEW), dtype) for rows, dtype in ((3, np.int64), (6, np.int32), (4, np.uint8))]
         self._keys = [np.empty((rows, _FEW), dtype) for rows, dtype in ((2, np.int32), (1, np.uint8))]
         self._prefixes = np.empty((0, len(_MARKS)), np.int64)  # by number of the queue
         self._extras: list[Extra] = []
@@ -289,6 +299,13 @@ def _dispatch(
         flags[_ENTITLED, count] = has_queue_unit(transaction)
         flags[_SOUND, count] = sound[at]
         flags[_DELAYED, count] = known[_DELAY, at] >= 0
+        flags[_HAS_TAGS, count] = tags >= 0 and transaction != TRANSACTION_MASK
+        smaller[_KEY_COUNT, count] = 0
+        if asked & _KEY_COUNTS and transaction != TRANSACTION_MASK:
+            number = 1 if known[_UNIQ_KEY, at] >= 0 else 0
+            if words >= 0:
+                number += _count_words(raw, name_ends[words] + 1, value_ends[words])
+            smaller[_KEY_COUNT, count] = number
         if asked & _INDEX_KEYS and transaction != TRANSACTION_MASK:  # rollback has both bits
             prefix, item = prefixes[queues[at], _PLAIN], known[_UNIQ_KEY, at]
             if item >= 0:
@@ -310,6 +327,17 @@ def _dispatch(
         count += 1
     used[0], used[1] = count, key
     return len(rows)
+
+
+@inlined
+def _count_words(raw: Bytes, start: int, end: int) -> int:
+    """Return the number of words in a text, between spaces."""
+    number, before = 0, _SPACE
+    for at in range(start, end):
+        if before == _SPACE and raw[at] != _SPACE:
+            number += 1
+        before = raw[at]
+    return number
 
 
 @inlined

@@ -61,7 +61,7 @@ from rmqinspect.text import count, describe_duration, describe_size, escape, gro
 from rmqinspect.verify.codes import BY_CODE, CODES, DEFAULT_LEVEL, LEVELS
 from rmqinspect.verify.custody import ALGORITHM, Custody, CustodyChange, Record, Watch
 from rmqinspect.verify.findings import redact_findings, redact_rows
-from rmqinspect.verify.next_start import next_start, start_words, with_next_start
+from rmqinspect.verify.next_start import next_start, start_words
 from rmqinspect.verify.report import Report, read_record, read_report, report_of
 from rmqinspect.verify.result import VerifyOptions, VerifyResult
 from rmqinspect.verify.run import (
@@ -295,8 +295,6 @@ def _verify(
             if watch is not None and arguments.hash:
                 digests = watch.take_digests(exhibits, options.jobs)
             outcome = verify_after(outcome, lambda size: progress(size + (digests.take_hashed() if digests else 0)))
-            if outcome.interrupted_at is None:
-                outcome = with_next_start(outcome)
             if digests is not None and outcome.interrupted_at is None:
                 digests.wait(progress)
         except KeyboardInterrupt:

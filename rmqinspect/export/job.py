@@ -56,9 +56,8 @@ from rmqinspect.tables.sources import unread_places
 from rmqinspect.tables.table import Request
 from rmqinspect.tables.usage import UsageSums, usage_batches
 from rmqinspect.text import count, describe_offset
-from rmqinspect.verify.next_start import with_next_start
 from rmqinspect.verify.result import VerifyOptions, finding_batches
-from rmqinspect.verify.run import verify
+from rmqinspect.verify.run import verify_and_forecast
 
 
 @dataclass(slots=True)
@@ -164,10 +163,10 @@ class StoreResult:
 
     def _findings(self, jobs: int) -> Iterator[pa.RecordBatch]:
         store = self.plan.store
-        result = verify(store, VerifyOptions(jobs=jobs))
+        result = verify_and_forecast(store, VerifyOptions(jobs=jobs))
         self.findings = Counter(result.findings.severities)
         self.unread += [message for message in result.unread if message not in self.unread]
-        return finding_batches(with_next_start(result), shown(store.paths[0]))
+        return finding_batches(result, shown(store.paths[0]))
 
     # --- the entry of the manifest ----------------------------------------------------------------
 

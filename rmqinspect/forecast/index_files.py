@@ -18,14 +18,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rmqinspect.broker.dispatch import Dispatcher
 from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.java import java_number
 from rmqinspect.codec.kernels import IntsOut, kernel
 from rmqinspect.codec.layout import dtype_of
-from rmqinspect.commitlog.records import Records
 from rmqinspect.errors import Unreadable
+from rmqinspect.forecast.batch import Batch
 from rmqinspect.forecast.outcome import Decision, Refusal, note_unread
 from rmqinspect.forecast.settings import Settings
 from rmqinspect.index.geometry import Geometry, read_entries
@@ -98,16 +97,12 @@ class IndexState:
         name = "" if self._is_new else known.pop().name
         return [*known, *self.made, Header(name, *map(int, self._state))]
 
-    def dispatch(self, records: Records) -> None:
+    def dispatch(self, batch: Batch) -> None:
         """Put the keys of dispatched records, in log order."""
-        if not len(records) or not self._writes():
-            return
-        dispatcher = Dispatcher(keys=True, rules=("tag_keys",) if self.tag_keys else ())
-        # Only the number of keys counts, so all topics are one.
-        dispatcher.take(records, np.zeros(len(records), np.int64), [(b"", 0)], np.ones(len(records), np.bool_))
-        found = dispatcher.columns([(b"", 0)])
-        keys = np.bincount(found.key_record, minlength=len(records)).astype(np.int64)
-        self._put(np.ascontiguousarray(records.physical_offset), np.ascontiguousarray(found.store_timestamp), keys)
+        records = batch.records
+        if len(records) and self._writes():
+            places, times = map(np.ascontiguousarray, (records.physical_offset, records.field("store_timestamp")))
+            self._put(places, times, batch.index_keys(tags=self.tag_keys))
 
     def dispatch_unknown(self) -> None:
         """Put what is dispatched for bytes that are no record: no key, but a file, if none has room."""

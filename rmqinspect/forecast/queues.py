@@ -27,6 +27,7 @@ from rmqinspect.codec.java import wrapped_long
 from rmqinspect.codec.properties import Items
 from rmqinspect.consumequeue.bounds import queue_ends
 from rmqinspect.consumequeue.units import LAYOUTS
+from rmqinspect.forecast.batch import Batch
 from rmqinspect.forecast.outcome import QueueOutcome, Refusal
 from rmqinspect.forecast.queue import (
     BASE,
@@ -43,7 +44,6 @@ from rmqinspect.forecast.queue import (
     Shelf,
     count_until,
 )
-from rmqinspect.forecast.scan import Batch
 from rmqinspect.forecast.settings import BATCH_TYPE, Settings, topic_types
 from rmqinspect.schemas.message import TRANSACTION_SHIFT, TRANSACTIONS
 from rmqinspect.store.model import Place, QueueFile, Store
@@ -268,6 +268,12 @@ class Queues:
         """The largest maxPhysicOffset of all queues; -1: none."""
         self._flush()
         return max((queue.max_physic for queue in self._queues), default=-1)
+
+    @property
+    def asks_properties(self) -> bool:
+        """Whether dispatch asks for properties of records: of batches, and of further units."""
+        multiplies = self._ends.settings.enable_multi_dispatch and self._rules.multi_dispatch != "none"
+        return self._has_batches or bool(self._ends.batch_topics) or multiplies
 
     @property
     def deleted_files(self) -> list[str]:

@@ -19,9 +19,9 @@ from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.arrays import Ints, Units
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.errors import Unreadable
+from rmqinspect.forecast.batch import Batch
 from rmqinspect.forecast.outcome import QueueOutcome, Refusal
 from rmqinspect.forecast.queues import has_unit
-from rmqinspect.forecast.scan import Batch
 from rmqinspect.forecast.settings import Settings
 from rmqinspect.rocksdb.databases import UNITS_NEEDED, End, Queue, QueueOffsets, read_queue_offsets
 from rmqinspect.schemas.consumequeue import QueueUnit
@@ -92,6 +92,7 @@ class RocksdbQueues:
         self.refusal: Refusal | None = None
         self.failed_at: tuple[str, int] | None = None  # never: these queues have no folders
         self.dropped = 0
+        self.asks_properties = True  # of records, in dispatch
 
     @property
     def max_physic_offset(self) -> int:

@@ -6,7 +6,8 @@
     dispatched          |rec|rec|rec|       |rec|rec|rec|                 the segments behind it are deleted
 
 Segments are taken one after the other as the broker has loaded them, whatever their names say. What was found in one
-(`forecast.segment_run`) is kept, and most often holds for the rules of other releases, too.
+(`forecast.segment_run`) is kept, and most often holds for the rules of other releases, too: the walks of several
+releases scan together (`LogScanner.scan_together`), and each byte is read once for all of them.
 
 Source: CommitLog#recoverNormally, #recoverAbnormally; RocketMQ 4.0.0 to 5.5.0.
 
@@ -25,45 +26,30 @@ RocketMQ 4.5.0 to 5.5.0.
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from rmqinspect.broker.start_rules import Rules
-from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.byte_ranges import Numbering
 from rmqinspect.codec.record_proof import blank_size
 from rmqinspect.commitlog.find_record import LenientReader
 from rmqinspect.commitlog.records import Records
 from rmqinspect.errors import Unreadable
+from rmqinspect.forecast.batch import Batch, Queue
 from rmqinspect.forecast.check import HEAD_SIZE, Check, check_record, record_head
 from rmqinspect.forecast.outcome import Rejected
-from rmqinspect.forecast.segment_run import Run, RunWalk, Tests
+from rmqinspect.forecast.segment_run import Run, RunWalk, Tests, check_next
 from rmqinspect.forecast.settings import Settings
 from rmqinspect.schemas import message
 from rmqinspect.store.model import Segment, Store
 from rmqinspect.store.reader import FileReader, open_file
 from rmqinspect.system.workers import run_ordered
 
-Queue = tuple[str, int]  # topic, queue id
-
 _LOOKED_AT = 64 << 20  # bytes behind the end that are looked at for data, without holes
 _PAGE = 4096
 _BLANK_SIZE: int = message.Blank.sizeof()
-
-
-@dataclass(slots=True)
-class Batch:
-    """Valid records of one window in log order, as they are dispatched; good until `take` returns."""
-
-    records: Records  # PHYSICALOFFSET, the field, is what the broker dispatches
-    numbers: Ints  # of each record: index in `queues`
-    queues: list[Queue]  # the same list in all batches of a scan; grows. Bytes that are not UTF-8 may share a name
-    segment: Segment
-    mismatched: tuple[int, ...] = ()
-    # Up to 4.3.1 after an unclean exit: the sizes of what is dispatched to topic "", queue 0, with physical offset 0;
-    # a batch of these has no records.
 
 
 class Scan(NamedTuple):
@@ -78,6 +64,29 @@ class Scan(NamedTuple):
     unreadable: str | None  # what the system refused to read, and the end depends on
     records: int  # that are valid
     last_record: int | None  # physical offset of the last valid one, by its place
+
+
+class Asked(NamedTuple):
+    """A scan that one walk asks for."""
+
+    scanner: "LogScanner"
+    rules: Rules
+    first: int  # index of the segment where it begins
+    position: int  # in that segment
+    clean: bool
+    take: Callable[[Batch], None] | None  # gets all valid records, in log order
+    counted: int  # what the broker believes the position to be
+    asks_properties: bool = True  # `take` does, of some records
+
+    @property
+    def tests(self) -> Tests:
+        """The tests that the scan makes."""
+        return Tests.of(self.rules, self.scanner.settings, clean=self.clean)
+
+    @property
+    def place(self) -> tuple[object, ...]:
+        """What scans have in common that can be made together."""
+        return self.scanner, self.first, self.position, self.counted, self.tests
 
 
 class FirstRecord(NamedTuple):
@@ -132,16 +141,34 @@ class LogScanner:
 
         Reads what cannot be read as zeros, and says so.
         """
+        asked = Asked(self, rules, first, position, clean, take, position if counted is None else counted)
+        (found,) = self.scan_together([asked])
+        assert found is not None
+        return found
+
+    def scan_together(self, asked: Sequence[Asked]) -> list[Scan | None]:
+        """Make scans of one place for the rules of several releases, and read the log once.
+
+        The first one leads. None for a scan whose rules would have taken other records: what its `take` got does not
+        hold then, and it has to be made on its own.
+        """
+        _, rules, first, position, clean, _, counted, _ = asked[0]
         tests = Tests.of(rules, self.settings, clean=clean, read_body=self._read_body)
-        takes_mismatches = rules.unclean_mismatch == "data" and not clean
-        sorter = _Sorter(take) if take is not None else None
+        takes_mismatches = _takes_mismatches(asked[0])
+        takes = [one.take for one in asked if one.take is not None]
+        sorter = _Sorter(takes) if takes else None
         if sorter is None and self._jobs > 1:
             self._run_ahead(rules, tests, first, position)
-        index, shift = first, 0 if counted is None else counted - position
+        following = list(asked[1:])
+        index, shift = first, counted - position
         records, last = 0, None
         while True:
             segment = self.segments[index]
-            run = self._run(rules, tests, index, position, sorter)
+            run, following = self._run(rules, tests, index, position, sorter, following)
+            if run.unreadable is not None and len(asked) > 1:
+                return [None for _ in asked]  # whether the log or what a `take` looked at is not known
+            if run.check.is_mismatch:
+                following = [one for one in following if _takes_mismatches(one) == takes_mismatches]
             records += run.records
             last = segment.base + run.last if run.records else last
             if run.unreadable is not None:
@@ -164,7 +191,8 @@ class LogScanner:
             rejected = Rejected(segment.base + run.end, "blank_size", segment.name, run.end)
         # Of a DLedger file the broker counts the records without the heads of their entries.
         end = segment.base + run.end + shift - run.records * segment.lead
-        return Scan(end, index, run.end, run.check, rejected, killed, run.unreadable, records, last)
+        found = Scan(end, index, run.end, run.check, rejected, killed, run.unreadable, records, last)
+        return [found if one is asked[0] or any(one is held for held in following) else None for one in asked]
 
     def first_record(self, rules: Rules, index: int) -> FirstRecord:
         """Return what HEAD-TEST and RECORD-TEST ask of a segment."""
@@ -183,8 +211,40 @@ class LogScanner:
 
     # --- one segment ----------------------------------------------------------------------------
 
-    def _run(self, rules: Rules, tests: Tests, index: int, position: int, sorter: "_Sorter | None") -> Run:
-        """Return the run from a position on, one that is known where it holds; the sorter gets its records."""
+    def know(self, asked: Asked, index: int, found: Run) -> bool:
+        """Keep a run from the beginning of a segment on that another reader has found; return whether that can be.
+
+        What stands at its end is judged by the rules of a scan that was asked for.
+        """
+        segment, tests = self.segments[index], asked.tests
+        try:
+            with open_file(segment) as file:
+                reader = LenientReader(file, segment)
+                found.check = check_next(reader, found.end, asked.rules, self.settings, tests)
+                self._runs.setdefault((index, 0, tests), []).append(found)
+                # Else the scan goes on, or takes what is no record.
+                ends = found.check.is_blank or not (found.check.success or found.check.is_mismatch)
+                return ends and not reader.take_unread()
+        except Unreadable:
+            return False
+
+    def _run(
+        self,
+        rules: Rules,
+        tests: Tests,
+        index: int,
+        position: int,
+        sorter: "_Sorter | None",
+        following: Sequence[Asked] = (),
+    ) -> tuple[Run, list[Asked]]:
+        """Return the run from a position on, one that is known where it holds; the sorter gets its records.
+
+        And those of other scans whose rules find the same.
+        """
+
+        def holding(run: Run) -> list[Asked]:
+            return [one for one in following if run.holds_for(one.rules, self.settings, tests, reader)]
+
         segment = self.segments[index]
         runs = self._runs.setdefault((index, position, tests), [])
         try:
@@ -192,24 +252,25 @@ class LogScanner:
                 reader = LenientReader(file, segment)
                 known = next((run for run in runs if run.holds_for(rules, self.settings, tests, reader)), None)
                 if known is not None and sorter is None:
-                    return known
+                    return known, holding(known)
                 walk = RunWalk(reader, position, rules, self.settings, tests)
                 for records in walk.records() if known is None else walk.records_again(known):
                     if sorter is not None:
                         sorter.take(segment, records)
                     if self._progress is not None:
                         self._progress(int(records.ends[-1] - records.starts[0]))
+                found = known or walk.found
+                if known is None:
+                    runs.append(found)
+                return found, holding(found)
         except Unreadable as error:
-            return Run(position, unreadable=str(error))
-        if known is None:
-            runs.append(walk.found)
-        return known or walk.found
+            return Run(position, unreadable=str(error)), []
 
     def _run_ahead(self, rules: Rules, tests: Tests, first: int, position: int) -> None:
         """Find the runs of several segments at a time, up to the one where the log ends; they are kept."""
 
         def run(index: int) -> Run:
-            return self._run(rules, tests, index, position if index == first else 0, None)
+            return self._run(rules, tests, index, position if index == first else 0, None)[0]
 
         with closing(run_ordered(run, range(first, len(self.segments)), self._jobs)) as runs:
             for found in runs:
@@ -243,11 +304,15 @@ class LogScanner:
         return False
 
 
+def _takes_mismatches(asked: Asked) -> bool:
+    return asked.rules.unclean_mismatch == "data" and not asked.clean
+
+
 class _Sorter:
     """Numbers the queues of records, and hands them on."""
 
-    def __init__(self, take: Callable[[Batch], None]) -> None:
-        self._take = take
+    def __init__(self, takes: Sequence[Callable[[Batch], None]]) -> None:
+        self._takes = takes
         self._numbering = Numbering()
         self._queues: list[Queue] = []
 
@@ -256,11 +321,15 @@ class _Sorter:
         numbers = self._numbering.number(records.bytes, *topics, records.field("queue_id"))
         keys = self._numbering.keys_from(len(self._queues))
         self._queues += [(topic.decode("utf-8", "replace"), queue_id) for topic, queue_id in keys]
-        self._take(Batch(records, numbers, self._queues, segment))
+        batch = Batch(records, numbers, self._queues, segment)
+        for take in self._takes:
+            take(batch)
 
     def take_mismatch(self, segment: Segment, size: int) -> None:
         none = Records.of_one(b"", 0).select(slice(0))
-        self._take(Batch(none, np.empty(0, np.int64), self._queues, segment, (size,)))
+        batch = Batch(none, np.empty(0, np.int64), self._queues, segment, (size,))
+        for take in self._takes:
+            take(batch)
 
 
 def _holds_data(file: FileReader, position: int, most: int) -> bool:

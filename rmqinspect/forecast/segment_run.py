@@ -212,7 +212,7 @@ class Run:
         """Whether a scan with the same tests finds the same by other rules."""
         if any(getattr(rules, name) != value for name, value in self.decided_by.items()):
             return False
-        return self.check == _OUTSIDE or _check_next(reader, self.end, rules, settings, tests) == self.check
+        return self.check == _OUTSIDE or check_next(reader, self.end, rules, settings, tests) == self.check
 
 
 def _check_at(reader: LenientReader, position: int, rules: Rules, settings: Settings, tests: Tests) -> Check:
@@ -221,7 +221,7 @@ def _check_at(reader: LenientReader, position: int, rules: Rules, settings: Sett
     return check_record(reader.read, position, left, rules, settings, crc=tests.crc, read_body=tests.read_body)
 
 
-def _check_next(reader: LenientReader, position: int, rules: Rules, settings: Settings, tests: Tests) -> Check:
+def check_next(reader: LenientReader, position: int, rules: Rules, settings: Settings, tests: Tests) -> Check:
     """Check what a chain leads to: of a DLedger file the record in the entry. Source: DLedgerCommitLog."""
     if reader.lead and reader.read(position, len(_ENTRY_BLANK)) == _ENTRY_BLANK:
         return Check(0, True)
@@ -282,7 +282,7 @@ class RunWalk:
     def _one_more(self) -> Records:
         """Return the record at the end, none if it is not valid: larger than a window, or sound by the rules only."""
         position, reader = self.found.end, self._reader
-        check = _check_next(reader, position, self._rules, self._settings, self._tests)
+        check = check_next(reader, position, self._rules, self._settings, self._tests)
         self.found.check = check
         if not check.success or check.is_blank:
             return Records.of_one(b"", 0).select(slice(0))

@@ -30,9 +30,10 @@ from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.arrays import Bools
 from rmqinspect.codec.java import wrapped_int, wrapped_long
 from rmqinspect.commitlog.records import Records
+from rmqinspect.forecast.batch import Batch
 from rmqinspect.forecast.check import REASONS
 from rmqinspect.forecast.outcome import Decision, Refusal
-from rmqinspect.forecast.scan import Batch, FirstRecord, LogScanner
+from rmqinspect.forecast.scan import FirstRecord, LogScanner
 from rmqinspect.forecast.settings import Settings
 from rmqinspect.schemas import message
 from rmqinspect.store.model import Segment

@@ -30,12 +30,14 @@ from rmqinspect.broker.version_evidence import OtherWriter, gather, names_in, ot
 from rmqinspect.commitlog.gaps import holes_in
 from rmqinspect.config.json_files import ConsumerOffset
 from rmqinspect.forecast.evidence import Announce, Evidence
+from rmqinspect.forecast.fed_scan import FedScan
 from rmqinspect.forecast.instead import other_ways, remedied, same_answer
 from rmqinspect.forecast.losses import LossCounter, LossFold, count_named, given_up, units_given_up
 from rmqinspect.forecast.outcome import (
     COSTS,
     NO_REMEDY,
     SERVING,
+    Alternative,
     Forecast,
     GroupBeyond,
     GroupStart,
@@ -44,7 +46,7 @@ from rmqinspect.forecast.outcome import (
     Remedy,
     Verdict,
 )
-from rmqinspect.forecast.walk import walk
+from rmqinspect.forecast.walk import Start, Walks
 from rmqinspect.store.model import Store
 from rmqinspect.store.reader import lock_holder, running_broker
 from rmqinspect.text import count, text_of
@@ -93,6 +95,7 @@ _SERVES_NOTHING = (
     "no queue leads to what the log holds: consumers get none of it, and queue offsets begin at 0 again; after an "
     "unclean exit (with a file abort) a start makes queues of the part of the log that it scans"
 )
+_TOGETHER = 6  # walks side by side: each keeps some 20 MB of units that it has written
 _CHECKPOINT_TIMES = ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp")
 _LOG_ELSEWHERE = "the log is not here: if it lies in another folder (storePathCommitLog), give that one, too"
 
@@ -119,37 +122,72 @@ class ForecastRequest:
 
 def forecast(store: Store, request: ForecastRequest) -> Forecast:
     """Return what the next start does to a store."""
-    lock_unread: list[str] = []
-    holder = running_broker(store, lock_unread)
-    if holder is not None and not request.as_copied:
-        return _of_running(holder)
-    evidence = Evidence(store, request.jobs, request.progress, request.announce)
-    releases, version_from, other = _releases(store, evidence, request)
-    clean = not evidence.has_abort if request.clean_exit is None else request.clean_exit
-    teller = Teller(evidence, request)
-    found = Forecast(teller.tell_all(releases, clean=clean), version_from=version_from, unread=evidence.unread)
-    found.unread.extend(lock_unread)
-    for outcome in found.outcomes if holder is not None else ():
-        outcome.lock_holder = holder
-        has = "holds the lock of the store" if lock_holder(store) is not None else "has the file lock of the store open"
-        outcome.notes.append(f"a process {has}: this is about the files as they are now")
-    if other is not None:
-        found.other_writer = other.about_starts
-        for outcome in found.outcomes:
-            outcome.assumptions.append(found.other_writer)
-    for outcome in found.outcomes if other is None else ():
-        if outcome.verdict in SERVING:
-            outcome.lost_queues = evidence.lost_queues(outcome)
-    if request.instead and found.worst.verdict in COSTS:
-        tellers = {NO_REMEDY: teller}
+    return Forecaster(store, request).finish()
+
+
+class Forecaster:
+    """A forecast in two steps: starts are walked up to their scans of the log, and from there to their ends."""
+
+    def __init__(self, store: Store, request: ForecastRequest) -> None:
+        """Read what decides where the scans begin."""
+        self._store, self._request = store, request
+        self._lock_unread: list[str] = []
+        self._holder = running_broker(store, self._lock_unread)
+        self._walks: Walks | None = None
+        if self._holder is not None and not request.as_copied:
+            return
+        self._evidence = Evidence(store, request.jobs, request.progress, request.announce)
+        self._releases, self._version_from, self._other = _releases(store, self._evidence, request)
+        clean = not self._evidence.has_abort if request.clean_exit is None else request.clean_exit
+        self._teller = Teller(self._evidence, request)
+        self._eras = list(_one_of_each_era(self._releases))
+        self._clean = clean
+        self._walks = self._teller.begin(self._eras[:_TOGETHER], clean=clean)
+
+    @property
+    def fed(self) -> Sequence[FedScan]:
+        """The scans that another reader of the log can feed."""
+        return tuple(self._walks.fed.values()) if self._walks is not None else ()
+
+    def finish(self) -> Forecast:
+        """Return the forecast."""
+        if self._walks is None:
+            assert self._holder is not None
+            return _of_running(self._holder)
+        store, evidence = self._store, self._evidence
+        outcomes = self._teller.end(self._walks)
+        for first in range(_TOGETHER, len(self._eras), _TOGETHER):
+            more = self._teller.begin(self._eras[first : first + _TOGETHER], clean=self._clean)
+            outcomes += self._teller.end(more)
+        merged = list(_merged(outcomes, self._releases))
+        found = Forecast(merged, version_from=self._version_from, unread=evidence.unread)
+        found.unread.extend(self._lock_unread)
+        for outcome in found.outcomes if self._holder is not None else ():
+            outcome.lock_holder = self._holder
+            locked = lock_holder(store) is not None
+            has = "holds the lock of the store" if locked else "has the file lock of the store open"
+            outcome.notes.append(f"a process {has}: this is about the files as they are now")
+        if self._other is not None:
+            found.other_writer = self._other.about_starts
+            for outcome in found.outcomes:
+                outcome.assumptions.append(found.other_writer)
+        for outcome in found.outcomes if self._other is None else ():
+            if outcome.verdict in SERVING:
+                outcome.lost_queues = evidence.lost_queues(outcome)
+        if self._request.instead and found.worst.verdict in COSTS:
+            found.instead = self._other_ways(found.worst)
+        return found
+
+    def _other_ways(self, worst: Outcome) -> list[Alternative]:
+        tellers = {NO_REMEDY: self._teller}
 
         def after(remedy: Remedy) -> Teller:
             if remedy not in tellers:
-                tellers[remedy] = Teller(replace(evidence, store=remedied(store, remedy)), request, store)
+                remade = replace(self._evidence, store=remedied(self._store, remedy))
+                tellers[remedy] = Teller(remade, self._request, self._store)
             return tellers[remedy]
 
-        found.instead = other_ways(found.worst, store, after)
-    return found
+        return other_ways(worst, self._store, after)
 
 
 def _of_running(holder: int) -> Forecast:
@@ -205,12 +243,30 @@ class Teller:
 
     def tell_all(self, releases: Sequence[str], *, clean: bool) -> list[Outcome]:
         """Return the outcomes of starts of some releases, in their order; neighbours that are the same are one."""
-        return list(_merged([self.tell(release, clean) for release in _one_of_each_era(releases)], releases))
+        eras = list(_one_of_each_era(releases))
+        outcomes: list[Outcome] = []
+        for first in range(0, len(eras), _TOGETHER):
+            outcomes += self.end(self.begin(eras[first : first + _TOGETHER], clean=clean))
+        return list(_merged(outcomes, releases))
+
+    def begin(self, releases: Sequence[str], *, clean: bool) -> Walks:
+        """Walk starts of some releases up to their scans of the log."""
+        return Walks([self._start(release) for release in releases], clean=clean)
+
+    def end(self, walks: Walks) -> list[Outcome]:
+        """Walk these starts to their ends, and price them."""
+        return [self._priced(outcome) for outcome in walks.finish()]
 
     def tell(self, release: str, clean: bool) -> Outcome:
         """Return the outcome of a start of one release after a clean or an unclean exit."""
+        return self.end(self.begin([release], clean=clean))[0]
+
+    def _start(self, release: str) -> Start:
         rules = rules_of_start(release)
-        outcome = walk(self._evidence.of_release(rules), release, rules, clean=clean)
+        return Start(self._evidence.of_release(rules), release, rules)
+
+    def _priced(self, outcome: Outcome) -> Outcome:
+        """Return an outcome with what it costs, and its verdict."""
         outcome.losses_counted = self._counts
         if outcome.refusal is not None or outcome.unknown is not None:
             outcome.verdict = verdict_of(outcome, cuts_records=False)

@@ -11,19 +11,23 @@
     minimum        of each queue
 
 The procedure is the same for all releases. Where they differ it asks `Rules`; nothing here knows a release. Everything
-that is read is in `Evidence` and shared by the walks; a walk only has its own state of queues and index.
+that is read is in `Evidence` and shared by the walks; a walk only has its own state of queues and index. The walks of
+several releases go side by side up to their scans of the log, which are made together (`walk_all`).
 
 Source: DefaultMessageStore#load, #recover, #start; CommitLog#recoverNormally, #recoverAbnormally.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.arrays import Bools
 from rmqinspect.errors import Unreadable
+from rmqinspect.forecast.batch import Batch
 from rmqinspect.forecast.dledger import record_scan, recover_ledger
 from rmqinspect.forecast.evidence import Evidence
+from rmqinspect.forecast.fed_scan import FedScan, can_be_fed
 from rmqinspect.forecast.index_files import INDEX_IS_FILE, IndexState
 from rmqinspect.forecast.load import (
     ABORT_DELETED,
@@ -38,13 +42,22 @@ from rmqinspect.forecast.load import (
 from rmqinspect.forecast.outcome import Decision, Outcome, Refusal
 from rmqinspect.forecast.queues import SIMPLE_FOLDER, Queues
 from rmqinspect.forecast.queues_in_rocksdb import RocksdbQueues, RocksdbTable
-from rmqinspect.forecast.scan import Batch, Scan, reput
+from rmqinspect.forecast.scan import Asked, Scan, reput
 from rmqinspect.forecast.settings import contradictions, read_config_files
 from rmqinspect.forecast.start_segment import are_confirmed, confirmed_offset, offsets_refusal, start_segment
 from rmqinspect.store.model import Segment
 from rmqinspect.text import count
 
 Take = Callable[[Batch], None]
+Steps = Generator[Asked, Scan, Outcome]  # of a walk: it asks for one scan at most
+
+
+class Start(NamedTuple):
+    """What is walked: the start of a release, and what is read for it."""
+
+    evidence: Evidence
+    release: str
+    rules: Rules
 
 
 def walk(evidence: Evidence, release: str, rules: Rules, *, clean: bool) -> Outcome:
@@ -52,6 +65,80 @@ def walk(evidence: Evidence, release: str, rules: Rules, *, clean: bool) -> Outc
 
     The outcome has no verdict yet.
     """
+    (outcome,) = walk_all([Start(evidence, release, rules)], clean=clean)
+    return outcome
+
+
+def walk_all(starts: Sequence[Start], *, clean: bool) -> list[Outcome]:
+    """Return what the starts of several releases do; where they scan the log from one place on, it is read once."""
+    return Walks(starts, clean=clean).finish()
+
+
+class Walks:
+    """Starts of several releases, walked side by side: first up to their scans of the log."""
+
+    def __init__(self, starts: Sequence[Start], *, clean: bool) -> None:
+        """Walk each start to where it asks for the scan, or to its end."""
+        self._starts, self._clean = starts, clean
+        self._outcomes: dict[int, Outcome] = {}
+        self._waiting: dict[tuple[object, ...], list[tuple[int, Steps, Asked]]] = {}
+        for number, start in enumerate(starts):
+            steps = _steps(start, clean=clean)
+            try:
+                asked = next(steps)
+            except StopIteration as ended:
+                self._outcomes[number] = ended.value
+            else:
+                self._waiting.setdefault(asked.place, []).append((number, steps, asked))
+        # The scans that another reader of the log can feed.
+        self.fed = {
+            place: FedScan(asked)
+            for place, members in self._waiting.items()
+            if all(map(can_be_fed, asked := [one for _, _, one in members]))
+        }
+
+    def finish(self) -> list[Outcome]:
+        """Scan the log, but for what was fed, and walk each start to its end."""
+        for place, members in self._waiting.items():
+            feed = self.fed.get(place)
+            was_fed = feed is not None and feed.took
+            if feed is not None and was_fed:
+                scans = feed.finish()
+            else:
+                asked = [one for _, _, one in members]
+                _announce(asked[0], self._starts[members[0][0]].evidence)
+                scans = asked[0].scanner.scan_together(asked)
+            again = [number for (number, _, _), scan in zip(members, scans, strict=True) if scan is None]
+            for (number, steps, _), scan in zip(members, scans, strict=True):
+                if scan is not None:
+                    self._outcomes[number] = _ended(steps, scan)
+            # What these have taken does not hold for them.
+            together = [again] if was_fed and again else [[number] for number in again]
+            for numbers in together:
+                outcomes = walk_all([self._starts[number] for number in numbers], clean=self._clean)
+                self._outcomes.update(zip(numbers, outcomes, strict=True))
+        return [self._outcomes[number] for number in range(len(self._starts))]
+
+
+def _ended(steps: Steps, scan: Scan) -> Outcome:
+    try:
+        steps.send(scan)
+    except StopIteration as ended:
+        outcome: Outcome = ended.value
+        return outcome
+    raise AssertionError("a walk asks for one scan")
+
+
+def _announce(asked: Asked, evidence: Evidence) -> None:
+    if evidence.announce is not None:
+        segments = asked.scanner.segments[asked.first :]
+        size = sum(segment.size for segment in segments) - asked.position
+        evidence.announce(size, f"the start scans the log from segment {segments[0].base} on")
+
+
+def _steps(start: Start, *, clean: bool) -> Steps:
+    """Walk one start; it stops where it asks for the scan of the log."""
+    evidence, release, rules = start
     outcome = Outcome(release, release, clean)
     if evidence.unknown is not None:
         outcome.unknown = evidence.unknown
@@ -59,14 +146,14 @@ def walk(evidence: Evidence, release: str, rules: Rules, *, clean: bool) -> Outc
     outcome.assumptions = list(evidence.assumptions)
     outcome.conf_notes = list(contradictions(evidence.store, evidence.settings, rules))
     outcome.notes += outcome.conf_notes
-    start = _Walk(evidence, rules, clean, outcome)
+    state = _Walk(evidence, rules, clean, outcome)
     try:
-        start.run()
+        yield from state.run()
     except _Ends:
         pass
     except Unreadable as error:
         outcome.unknown = str(error)
-    start.note_deleted()
+    state.note_deleted()
     return outcome
 
 
@@ -89,13 +176,13 @@ class _Walk:
     confirmed: int | None = None  # confirmOffset; None: all of the log
     deleted_last: list[str] = field(default_factory=list)  # by what is loaded behind recovery
 
-    def run(self) -> None:
+    def run(self) -> Generator[Asked, Scan, None]:
         """Walk the start to where it ends."""
         last, unknown = self._load()
         if self.evidence.ledger and self.rules.ledger_scan != "absent":
             self._recover_ledger()
         elif self.loaded.segments:
-            self._recover()
+            yield from self._recover()
         else:
             self._recover_nothing()
         self._correct()
@@ -163,7 +250,7 @@ class _Walk:
 
     # --- recovery -------------------------------------------------------------------------------
 
-    def _recover(self) -> None:
+    def _recover(self) -> Generator[Asked, Scan, None]:
         """Scan the log from the segment that the rules say, and cut it where the scan ends."""
         evidence, segments, reached = self.evidence, self.loaded.segments, self.queues.max_physic_offset
         confirmed = confirmed_offset(self.rules, evidence.settings, evidence.checkpoint)
@@ -180,17 +267,13 @@ class _Walk:
         first = segments[start.segment]
         self.outcome.scan_start = first.base
         self._end_if(start.refusal, unknown or start.unknown)
-        if evidence.announce is not None:
-            size = sum(segment.size for segment in segments[start.segment :]) - start.position
-            evidence.announce(size, f"the start scans the log from segment {first.base} on")
         if self.rules.dispatch_from == "all_stores":
             reached_by_all = min([reached, *(place for place in beside if place)])
         else:
             reached_by_all = reached
         take = self._dispatching(first.base + start.position, reached_by_all)
-        scan = scanner.scan(
-            self.rules, start.segment, start.position, clean=self.clean, take=take, counted=start.counted
-        )
+        place = start.segment, start.position, self.clean, take, start.counted
+        scan = yield Asked(scanner, self.rules, *place, self.queues.asks_properties)
         self._end_if(self.queues.refusal or self.index.stuck)
         self._note_scan(scan)
         self._cut_queues(reached, scan.end)
@@ -264,7 +347,7 @@ class _Walk:
         for _ in batch.mismatched:
             self.index.dispatch_unknown()
         self.queues.dispatch(batch)
-        self.index.dispatch(batch.records)
+        self.index.dispatch(batch)
 
     def _note_scan(self, scan: Scan) -> None:
         """Keep where and why the scan ended."""

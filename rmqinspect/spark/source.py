@@ -29,9 +29,8 @@ from rmqinspect.tables.filters import Selection
 from rmqinspect.tables.sources import databases_of, range_to_read, unread_places
 from rmqinspect.tables.splits import Origin, TableSplit, default_split_size, split_rows, split_table
 from rmqinspect.tables.table import Request
-from rmqinspect.verify.next_start import with_next_start
 from rmqinspect.verify.result import VerifyOptions, finding_batches
-from rmqinspect.verify.run import verify
+from rmqinspect.verify.run import verify_and_forecast
 
 NO_STREAM = (
     "rocketmq is no stream: it reads files as they are. Use spark.read; for what is new since an earlier run, "
@@ -172,7 +171,7 @@ class Reader(DataSourceReader):
         settings, schema = self.settings, SCHEMAS[self.settings.table]
         if split.table == FINDINGS:
             with split.origin.opened(None) as store:
-                result = with_next_start(verify(store, VerifyOptions(level=settings.level)))
+                result = verify_and_forecast(store, VerifyOptions(level=settings.level))
             for message in result.unread if strict is not None else ():
                 raise Unreadable(message)
             return finding_batches(result, shown(store.paths[0]))

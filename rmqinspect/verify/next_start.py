@@ -5,7 +5,6 @@ log is not counted then.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from itertools import groupby
 from typing import Annotated, Any
 
@@ -26,21 +25,16 @@ from rmqinspect.forecast.outcome import (
 from rmqinspect.forecast.versions import ForecastRequest, forecast
 from rmqinspect.store.model import Store
 from rmqinspect.text import count, group_digits
-from rmqinspect.verify.result import VerifyResult
 
 
 def next_start(store: Store, request: ForecastRequest) -> Forecast | None:
     """Return what the next start does to a store; None for files that are not a whole store."""
-    if store.given != "store" or not store.neighbours:
-        return None
-    return forecast(store, request)
+    return forecast(store, request) if is_told(store) else None
 
 
-def with_next_start(result: VerifyResult) -> VerifyResult:
-    """Return a result with what the next start does; level quick does not count what is lost."""
-    options = result.options
-    request = ForecastRequest(options.broker_version, count_losses=options.level != "quick", jobs=options.jobs)
-    return replace(result, next_start=next_start(result.store, request))
+def is_told(store: Store) -> bool:
+    """Whether the next start can be told: of a whole store."""
+    return store.given == "store" and store.neighbours
 
 
 # Codes of findings -> what is lost there before the start; units that lead nowhere are in `already_lost`.

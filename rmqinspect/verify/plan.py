@@ -219,6 +219,7 @@ class CrossPlan:
     timed: tuple[bool, ...] = ()  # by index file: its header's begin time can be trusted
     timer_files: tuple[StoreFile, ...] = ()
     entry_index: tuple[StoreFile, ...] = ()  # the index of DLedger entries
+    scanned_from: int | None = None  # physical offset from which a start scans the log, and takes what is read here
 
     @cached_property
     def queues(self) -> QueueNumbers:

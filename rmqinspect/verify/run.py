@@ -35,6 +35,8 @@ from rmqinspect.commitlog.scan import redo_where_borders_differ
 from rmqinspect.consumequeue.bounds import last_places
 from rmqinspect.damage.patterns import explain_difference
 from rmqinspect.errors import Unreadable
+from rmqinspect.forecast.fed_scan import FedScan
+from rmqinspect.forecast.versions import Forecaster, ForecastRequest
 from rmqinspect.store.model import Store
 from rmqinspect.store.reader import allocated_size
 from rmqinspect.system.workers import run_ordered
@@ -54,6 +56,7 @@ from rmqinspect.verify.files import (
 from rmqinspect.verify.findings import Finding, Findings, place_in_log
 from rmqinspect.verify.index_header import IndexFiles, check_index_headers
 from rmqinspect.verify.index_survey import check_index_files
+from rmqinspect.verify.next_start import is_told
 from rmqinspect.verify.plan import CrossPlan, map_log
 from rmqinspect.verify.pointers import LogRanges
 from rmqinspect.verify.queue_survey import QueueSurvey, check_sizes
@@ -77,13 +80,14 @@ def verify(
     options: VerifyOptions,
     quick_done: Callable[[list[Finding]], None] = lambda findings: None,
     progress: Callable[[int], None] = lambda size: None,
+    scans: Sequence[FedScan] = (),
 ) -> VerifyResult:
     """Check a store at a level, reading only.
 
     `quick_done` gets the findings of the quick phase before the log is read; `progress` gets how many more bytes
-    of log were read. Ctrl-C ends the reading, not the result.
+    of log were read; `scans` get the records that a start scans. Ctrl-C ends the reading, not the result.
     """
-    run = VerifyRun(store, options, progress)
+    run = VerifyRun(store, options, progress, scans)
     quick_done(run.quick())
     try:
         run.survey()
@@ -96,8 +100,14 @@ def verify(
 class VerifyRun:
     """The phases of one run, and what they hand on."""
 
-    def __init__(self, store: Store, options: VerifyOptions, progress: Callable[[int], None]) -> None:
-        self.store, self.options, self.progress = store, options, progress
+    def __init__(
+        self,
+        store: Store,
+        options: VerifyOptions,
+        progress: Callable[[int], None],
+        scans: Sequence[FedScan] = (),
+    ) -> None:
+        self.store, self.options, self.progress, self.scans = store, options, progress, scans
         self.limit = max(options.max_findings, _LEAST_ROOM)
         self.deep = options.level == "deep"
         self.splits = splits_to_read(store, options.level)
@@ -145,6 +155,8 @@ class VerifyRun:
         if self.versions.other is not None:
             rules |= {MARKED_IDS, "tag_keys"}
         self.plan = make_plan(self.store, log, self.surveys, self.index, deep=self.deep, rules=rules)
+        if self.scans:
+            self.plan = replace(self.plan, scanned_from=min(scan.begin for scan in self.scans))
         self.cross = CrossJudge(
             self.store,
             self.surveys.queues,
@@ -163,6 +175,10 @@ class VerifyRun:
                 self.log.take(result)
                 if self.cross is not None:
                     self.cross.take(result)
+                if result.dispatched is not None:
+                    for scan in self.scans:
+                        scan.take(result.split.segment, result.dispatched, result.doubts)
+                    result.dispatched = None
                 self.reached = result.split.segment.base + result.split.end
                 self.progress(result.split.end - result.split.start)
         # Without a log nothing says where the pointers should lead.
@@ -335,11 +351,29 @@ def quick_part(store: Store, options: VerifyOptions) -> tuple[VerifyResult, bool
     ), quick.interrupted_at is not None
 
 
+def verify_and_forecast(
+    store: Store,
+    options: VerifyOptions,
+    quick_done: Callable[[list[Finding]], None] = lambda findings: None,
+    progress: Callable[[int], None] = lambda size: None,
+) -> VerifyResult:
+    """Check a store and forecast its next start, which takes the records that the checks have read.
+
+    Level quick does not count what a start loses. An interrupted run has no forecast.
+    """
+    if not is_told(store):
+        return verify(store, options, quick_done, progress)
+    counts = options.level != "quick"
+    start = Forecaster(store, ForecastRequest(options.broker_version, count_losses=counts, jobs=options.jobs))
+    result = verify(store, options, quick_done, progress, start.fed)
+    return result if result.interrupted_at is not None else replace(result, next_start=start.finish())
+
+
 def verify_after(before: VerifyResult, progress: Callable[[int], None]) -> VerifyResult:
     """Run all checks; return their result, or `before` with the listed findings if Ctrl-C loses the new one."""
     listed: list[Finding] = []
     try:
-        return verify(before.store, before.options, listed.extend, progress)
+        return verify_and_forecast(before.store, before.options, listed.extend, progress)
     except KeyboardInterrupt:
         return _with_listed(before, listed)
 

@@ -37,6 +37,7 @@ from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.scan import RecordRun, scan_split
 from rmqinspect.damage.misplaced import explain_body_crc, explain_record_crc
 from rmqinspect.errors import Unreadable
+from rmqinspect.forecast.fed_scan import doubts_of
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
 from rmqinspect.store.model import Segment
@@ -80,6 +81,8 @@ class SplitResult:
     before_index: tuple[int, int, int] | None = None  # the same before the index
     joined: list[Joined] = field(default_factory=list)  # of each kind of pointer that the plan has
     chain: ChainEnds | None = None  # of a DLedger segment
+    dispatched: Dispatched | None = None  # all records, for the scan of a start; None: it asks for none
+    doubts: int = 0  # of these (`forecast.fed_scan`)
 
 
 def joined_unindexed(
@@ -154,10 +157,16 @@ class _SplitCheck:
         if plan is not None and split.segment.kind == "dledger":
             self.chain = EntryChain(split.segment, plan.entry_index, limits.per_code)
         self.dispatcher: Dispatcher | None = None
-        if plan is not None and plan.needs_records and plan.number_of(split) is not None:
+        begin = None if plan is None else plan.scanned_from
+        self.is_scanned = begin is not None and split.segment.base >= begin
+        needed = plan is not None and (plan.needs_records or self.is_scanned)
+        if plan is not None and needed and plan.number_of(split) is not None:
             pa.set_memory_pool(pa.system_memory_pool())  # keeps less of what is freed than Arrow's own
             self.dispatcher = Dispatcher(
-                keys=plan.index_range is not None, real_topics=bool(plan.timer_files), rules=plan.may_hold
+                keys=plan.index_range is not None,
+                real_topics=bool(plan.timer_files),
+                key_counts=self.is_scanned,
+                rules=plan.may_hold,
             )
         self.index_begin = None if plan is None else plan.index_begin
         self.index_end = None if plan is None else plan.index_end
@@ -202,6 +211,8 @@ class _SplitCheck:
             if broken & _OFFSET:
                 sound = sound & (records.physical_offset == records.base + records.starts)
             self.dispatcher.take(records, numbers, self.queues.queues, sound)
+            if self.is_scanned:
+                self.result.doubts |= doubts_of(records)
         self._find_unindexed(records)
         if self.chain is not None:
             self.chain.take(records)
@@ -240,6 +251,8 @@ class _SplitCheck:
         if self.dispatcher is None:
             return
         records = self.dispatcher.columns(self.queues.queues)
+        if self.is_scanned:
+            result.dispatched = records
         number = plan.number_of(self.split)
         if number is None:
             return

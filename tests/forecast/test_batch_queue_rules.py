@@ -10,8 +10,8 @@ import pytest
 from rmqinspect.broker.eras import rules_of_start
 from rmqinspect.commitlog.columns import SLACK
 from rmqinspect.commitlog.records import Records
+from rmqinspect.forecast.batch import Batch
 from rmqinspect.forecast.queues import QueueEnds, Queues
-from rmqinspect.forecast.scan import Batch
 from rmqinspect.forecast.settings import Settings
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Segment

@@ -9,6 +9,7 @@ from rmqinspect.broker.eras import rules_of_start
 from rmqinspect.commitlog.gaps import plan_splits
 from rmqinspect.commitlog.scan import RecordRun, scan_split
 from rmqinspect.config.json_files import read_checkpoint
+from rmqinspect.forecast.batch import Batch
 from rmqinspect.forecast.index_files import Header, IndexFiles, IndexState
 from rmqinspect.forecast.settings import Settings, settings_of
 from rmqinspect.store.discover import open_store
@@ -45,7 +46,8 @@ def _dispatch(store: Store, state: IndexState, step: int) -> None:
         for run in scan_split(split):
             if isinstance(run, RecordRun) and not run.carved:
                 for first in range(0, len(run.records), step):
-                    state.dispatch(run.records.select(np.arange(first, min(first + step, len(run.records)))))
+                    some = run.records.select(np.arange(first, min(first + step, len(run.records))))
+                    state.dispatch(Batch(some, np.zeros(len(some), np.int64), [("", 0)], split.segment))
 
 
 @pytest.mark.parametrize("release", ["4.2.0", "4.9.7", "5.3.3", "5.5.0"])

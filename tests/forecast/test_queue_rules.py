@@ -11,8 +11,8 @@ from rmqinspect.broker.eras import rules_of_start
 from rmqinspect.broker.start_rules import Rules
 from rmqinspect.commitlog import columns
 from rmqinspect.commitlog.records import Records
+from rmqinspect.forecast.batch import Batch
 from rmqinspect.forecast.queues import QueueEnds, Queues
-from rmqinspect.forecast.scan import Batch
 from rmqinspect.forecast.settings import Settings
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Segment

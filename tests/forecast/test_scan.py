@@ -13,9 +13,10 @@ import pytest
 
 from rmqinspect.broker.eras import rules_of_start
 from rmqinspect.config.json_files import read_checkpoint
+from rmqinspect.forecast.batch import Batch
 from rmqinspect.forecast.load import load
 from rmqinspect.forecast.queues import QueueEnds, Queues
-from rmqinspect.forecast.scan import Batch, LogScanner, reput
+from rmqinspect.forecast.scan import LogScanner, reput
 from rmqinspect.forecast.settings import Settings, settings_of
 from rmqinspect.forecast.start_segment import Start, start_segment
 from rmqinspect.store.discover import open_store

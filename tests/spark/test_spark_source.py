@@ -20,9 +20,8 @@ from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.table import Request
-from rmqinspect.verify.next_start import with_next_start
 from rmqinspect.verify.result import VerifyOptions, finding_batches
-from rmqinspect.verify.run import verify
+from rmqinspect.verify.run import verify_and_forecast
 from tests.support import oracle
 from tests.support.building import fill, lay, pad, various, write_segment
 from tests.support.s3_server import serving
@@ -70,7 +69,7 @@ def local_rows(table: str, stores: dict[str, Store]) -> pa.Table:
     for name, listed in stores.items():
         with unpacked(listed) as store:
             if table == FINDINGS:
-                batches = list(finding_batches(with_next_start(verify(store, VerifyOptions())), store.paths[0]))
+                batches = list(finding_batches(verify_and_forecast(store, VerifyOptions()), store.paths[0]))
             else:
                 batches = list(TABLES[table].rows(store, Request()))
         own = pa.Table.from_batches(batches, SCHEMAS[table])

@@ -15,9 +15,9 @@ from rmqinspect.forecast.outcome import (
     Verdict,
 )
 from rmqinspect.store.discover import open_store
-from rmqinspect.verify.next_start import VERSION_FIELDS, start_document, start_lines, start_words, with_next_start
+from rmqinspect.verify.next_start import VERSION_FIELDS, start_document, start_lines, start_words
 from rmqinspect.verify.result import VerifyOptions
-from rmqinspect.verify.run import verify
+from rmqinspect.verify.run import verify_and_forecast
 from tests.support import oracle
 
 LOSES = Outcome(
@@ -150,7 +150,7 @@ def test_what_is_lost_already_stands_in_the_block() -> None:
 def test_damage_that_a_start_does_not_make_worse_stands_beside_the_verdict(name: str, line: str) -> None:
     truth = oracle.truth("crash", name)
     store = open_store([str(oracle.store("crash", name))])
-    found = with_next_start(verify(store, VerifyOptions(broker_version=truth["opened_by"])))
+    found = verify_and_forecast(store, VerifyOptions(broker_version=truth["opened_by"]))
     document = start_document(found.next_start, found.log_end, found.findings.counts)
     assert document is not None
     assert (document.verdict, found.verdict) == ("STARTS, LOSES NOTHING MORE", "DAMAGED")
