@@ -61,7 +61,7 @@ def test_a_bare_log_is_enough_for_a_range(name: str) -> None:
     assert writer_of("crash", name) in overview(store).versions.releases
 
 
-@pytest.mark.parametrize(("family", "name"), CASES)
+@pytest.mark.parametrize(("family", "name"), sampled(CASES, 4))
 def test_the_last_record_is_found_with_and_without_queues(family: oracle.Family, name: str) -> None:
     store = opened(family, name)
     last = None

@@ -31,6 +31,7 @@ from tests.support.broken_disk import broken_disk
 from tests.support.building import STORED, fill, lay, pad, record, write_segment
 from tests.support.command import Run, runner
 from tests.support.samples import sample
+from tests.support.sampling import sampled
 from tests.support.scanning import scan
 from tests.support.side_tables import units_of
 
@@ -109,7 +110,7 @@ def changed_bytes(a: Path, b: Path) -> NDArray[np.int64]:
 DAMAGED = [name for name in oracle.cases("crash") if not name.startswith("base-") and twin_of(name)]
 
 
-@pytest.mark.parametrize("name", DAMAGED)
+@pytest.mark.parametrize("name", sampled(DAMAGED, 3))
 def test_a_damaged_store_differs_from_its_twin_in_what_was_damaged(name: str) -> None:
     made = oracle.case("crash", name)
     twin, store = oracle.store("crash", twin_of(name) or ""), oracle.store("crash", name)

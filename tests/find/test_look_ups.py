@@ -154,7 +154,7 @@ def test_a_plan_finds_what_a_scan_finds(family: oracle.Family, all_cases: bool) 
     chance = random.Random(20)
     different = []
     by_units = 0
-    for name in oracle.cases(family)[:: 1 if all_cases else 4]:
+    for name in oracle.cases(family)[:: 1 if all_cases else 12]:
         scanned = Scanned(open_store([str(oracle.store(family, name))]))
         questions = list(scanned.questions(chance))
         for selection in chance.sample(questions, min(QUESTIONS, len(questions))):
@@ -170,7 +170,7 @@ def test_a_plan_finds_what_a_scan_finds(family: oracle.Family, all_cases: bool) 
                     if (scanned.in_queues(planned[0]), planned[1]) != (scanned.in_queues(expected[0]), expected[1]):
                         different.append((name, selection, planned, expected))
     assert different == []
-    assert by_units > (20 if all_cases else 5)
+    assert by_units > (20 if all_cases else 1)
 
 
 LIGHT = [

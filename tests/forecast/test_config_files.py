@@ -11,6 +11,7 @@ from rmqinspect.config.shapes import KINDS, Kind
 from rmqinspect.forecast.settings import ConfigStart, Settings, read_config_files, settings_of
 from rmqinspect.store.discover import open_store
 from tests.support import oracle
+from tests.support.sampling import sampled
 
 _GOOD = {
     "topics.json": '{"dataVersion":{"counter":1},"topicConfigTable":{"T":{"topicName":"T","perm":6}}}',
@@ -36,7 +37,7 @@ def _start(root: Path, release: str, files: dict[str, str], settings: Settings |
     return read_config_files(open_store([str(root)]), rules_of_start(release), settings or Settings())
 
 
-@pytest.mark.parametrize("name", oracle.cases("broker"))
+@pytest.mark.parametrize("name", sampled(oracle.cases("broker"), 4))
 def test_files_of_real_brokers_are_read(name: str) -> None:
     store = open_store([str(oracle.store("broker", name))])
     settings = settings_of(store)[0]

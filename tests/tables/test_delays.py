@@ -20,6 +20,7 @@ from rmqinspect.tables.read_log import fold_log
 from rmqinspect.tables.table import Request
 from tests.support import oracle
 from tests.support.building import lay, pad, record
+from tests.support.sampling import sampled
 from tests.support.side_tables import BROKERS, ROCKSDB, broker, milliseconds, rows, rows_of_broker, store_of, write
 
 WAITING = delays_table(DelayChoice(waiting=True))
@@ -92,7 +93,7 @@ def test_copies_are_where_the_broker_served_them(name: str) -> None:
             assert copy["reconsume_times"] == row["reconsume_times"]
 
 
-@pytest.mark.parametrize("name", BROKERS)
+@pytest.mark.parametrize("name", sampled(BROKERS, 4))
 def test_what_waits_is_the_same_without_a_pass_over_the_log(name: str) -> None:
     if name in NEEDS_ROCKSDICT and not has_rocksdict():
         pytest.skip("rocksdict is not installed")

@@ -24,6 +24,7 @@ from rmqinspect.tables.groups import GROUPS
 from rmqinspect.tables.pointers import INDEX_ENTRIES, INDEX_FILES, QUEUE_UNITS, QUEUES
 from rmqinspect.tables.table import Table
 from tests.support import oracle
+from tests.support.sampling import sampled
 from tests.support.side_tables import (
     BROKERS,
     FILE_QUEUES,
@@ -70,7 +71,7 @@ def geometry_of(name: str) -> tuple[int, int]:
     return int(settings["maxHashSlotNum"]), int(settings["maxIndexNum"])
 
 
-@pytest.mark.parametrize("name", oracle.cases("crash"))
+@pytest.mark.parametrize("name", sampled(oracle.cases("crash"), 6))
 def test_the_geometry_is_that_of_the_writers_settings(name: str) -> None:
     slots, entries = geometry_of(name)
     for row in rows(INDEX_FILES, crash(name)):
@@ -381,7 +382,7 @@ def test_an_empty_delay_table_of_a_failed_start_gives_way_to_its_backup(tmp_path
 # --- all tables ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [name for name in oracle.cases("crash") if oracle.is_damaged(name)])
+@pytest.mark.parametrize("name", sampled([name for name in oracle.cases("crash") if oracle.is_damaged(name)], 6))
 def test_every_table_of_a_damaged_store_has_valid_rows(name: str) -> None:
     store = crash(name)
     for table in TABLES:

@@ -53,7 +53,7 @@ def table_of_splits(name: str, store: Store, size: int, request: Request = Reque
     return pa.Table.from_batches(batches, TABLES[name].schema)
 
 
-@pytest.mark.parametrize(("family", "name"), sampled(CASES, 3))
+@pytest.mark.parametrize(("family", "name"), sampled(CASES, 6))
 def test_the_splits_of_a_real_store_give_its_tables(family: oracle.Family, name: str) -> None:
     with unpacked(open_store([str(oracle.store(family, name))])) as store:
         for table in TABLES:
@@ -99,7 +99,7 @@ def _write_damaged(folder: Path, damage: list[tuple[int, int, str]], *, dledger:
     return open_store([str(folder)])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     damage=st.lists(_DAMAGE, max_size=6),
     dledger=st.booleans(),
