@@ -36,8 +36,9 @@ split                           a byte range of one segment: the unit of paralle
 RecordRun and Gap               columns of many records (numpy); every other byte lies in exactly one gap
   |
   +--> row                      tables/messages.py: an Arrow batch; filters.py selects; output/ prints it
-  +--> finding                  verify/commitlog/split.py checks the run, verify/consumequeue/ and verify/index/ join
-  |                             it with what points at it; damage/ explains it; report.py and cli/ print it
+  +--> finding                  verify/split.py checks the run; queue_join.py, index_join.py and pointers.py join it with
+  |                             what points at it; damage/ explains it; report.py and cli/ print it
+  |       +--> next start       forecast/fed_scan.py takes the same records, so that the log is read once
   +--> Parquet file             export/part.py writes the batches of one part; the job commits all parts at the end
 ```
 
@@ -74,7 +75,7 @@ window, which find each field at a place computed from it. Tests read the same b
 
 ## Where to add
 
-- A finding: a row in `rmqinspect/verify/codes.toml`; the check in the folder of its file kind below
+- A finding: a row in `rmqinspect/verify/codes.toml`; the check in the module of its file kind in
   `rmqinspect/verify/`; a store that shows it and a near miss in `tests/verify/test_verify.py`; then
   `python -m docs.build.findings_page > docs/findings.md`.
 - A table: a module in `rmqinspect/tables/`, a row in its `__init__.py`, its words in

@@ -67,7 +67,7 @@ FLOORS = (
         8,
         "verify",
         "broker codec commitlog config consumequeue damage forecast index rocksdb schemas store system tables timer",
-        "all checks, one verdict; one folder per kind of file",
+        "all checks, one verdict; the modules of a kind of file begin with its name",
     ),
     Folder(
         9,
@@ -113,7 +113,7 @@ LIBRARIES = {
     "llvmlite": "codec",
     "msgspec": "document verify cli",
     "numba": "codec",
-    "numpy": "codec commitlog consumequeue index config rocksdb timer broker damage tables find diff forecast verify "
+    "numpy": "codec commitlog consumequeue index rocksdb timer broker damage tables find diff forecast verify "
     "export",
     "pyarrow": "codec system output tables find diff verify export spark cli",
     "py4j": "spark",
