@@ -36,8 +36,8 @@ split                           a byte range of one segment: the unit of paralle
 RecordRun and Gap               columns of many records (numpy); every other byte lies in exactly one gap
   |
   +--> row                      tables/messages.py: an Arrow batch; filters.py selects; output/ prints it
-  +--> finding                  verify/split.py checks the run; queue_join.py, index_join.py and pointers.py join it with
-  |                             what points at it; damage/ explains it; report.py and cli/ print it
+  +--> finding                  verify/split.py checks the run; queue_join.py, index_join.py and pointers.py join it
+  |                             with what points at it; damage/ explains it; report.py and cli/ print it
   |       +--> next start       forecast/fed_scan.py takes the same records, so that the log is read once
   +--> Parquet file             export/part.py writes the batches of one part; the job commits all parts at the end
 ```

@@ -12,8 +12,8 @@ from datetime import UTC, tzinfo
 from typing import Any
 
 from rmqinspect.cli.terminal import Screen
-from rmqinspect.find.life import GroupLife, KeyEntry, Life, MessagePop, Passing
-from rmqinspect.find.life_records import Step
+from rmqinspect.find.life import GroupLife, KeyEntry, Life, Passing
+from rmqinspect.find.life_records import MessagePop, Step
 from rmqinspect.find.queue_units import Unit
 from rmqinspect.tables.redact import Redaction
 from rmqinspect.text import count, describe_duration, describe_offset, describe_size, group_digits

@@ -45,8 +45,10 @@ class Columns:
 
     def index_keys(self, *, tags: bool) -> Ints:
         """Return the number of index keys of each record, with or without that of its tag."""
-        keys = self._dispatched.key_count[self._which].astype(np.int64)
-        return keys + self._dispatched.tagged[self._which] if tags else keys
+        keys: Ints = self._dispatched.key_count[self._which].astype(np.int64)
+        if tags:
+            keys += self._dispatched.tagged[self._which]
+        return keys
 
 
 @dataclass(slots=True)
@@ -61,6 +63,12 @@ class Batch:
     # Up to 4.3.1 after an unclean exit: the sizes of what is dispatched to topic "", queue 0, with physical offset 0;
     # a batch of these has no records.
     _index_keys: dict[bool, Ints] = field(default_factory=dict, init=False)
+
+    @property
+    def whole(self) -> Records:
+        """The records with all that they hold, which only a scan has that reads the log itself."""
+        assert isinstance(self.records, Records)
+        return self.records
 
     def index_keys(self, *, tags: bool) -> Ints:
         """Return the number of index keys of each record, with or without that of its tag."""

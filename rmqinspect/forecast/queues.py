@@ -307,7 +307,7 @@ class Queues:
             table[row] = column if len(chosen) == len(records) else column[chosen]
         if self._has_batches:
             is_batch = np.array([self._names[row][0] == BATCH for row in rows.tolist()], np.bool_)
-            properties = records.select(chosen[is_batch]).properties
+            properties = batch.whole.select(chosen[is_batch]).properties
             table[BASE, is_batch], table[COUNT, is_batch] = (
                 _numbers(properties, name) for name in (b"INNER_BASE", b"INNER_NUM")
             )
@@ -454,7 +454,7 @@ class Queues:
 
     def _further(self, batch: Batch, records: Ints, have_further: Bools) -> Iterator[tuple[int, int, int]]:
         """Yield (number in `records`, number of the queue, queue offset) of further units."""
-        properties, is_light = batch.records.properties, self._ends.settings.enable_lmq
+        properties, is_light = batch.whole.properties, self._ends.settings.enable_lmq
         single = _NOT_MULTIPLIED.get(self._rules.multi_dispatch, ())
         skips_paths = self._rules.multi_dispatch in _SKIPS_PATHS
         multiplied = np.flatnonzero((properties.of(b"INNER_MULTI_QUEUE_OFFSET")[records] >= 0) & have_further)

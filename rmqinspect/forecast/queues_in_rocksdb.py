@@ -103,7 +103,7 @@ class RocksdbQueues:
 
     def dispatch(self, batch: Batch) -> None:
         """Put the units of records."""
-        records = batch.records
+        records = batch.whole
         if batch.mismatched:
             raise Unreadable("a record whose lengths do not add up is dispatched into RocksDB, which is not walked")
         chosen = np.flatnonzero(has_unit(records.sys_flag))

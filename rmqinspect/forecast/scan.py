@@ -389,7 +389,7 @@ def _through(
     offset = segment.base + first  # another one where the segment's name is no multiple of its size
 
     def take_readable(batch: Batch) -> None:
-        inside = batch.records.base + batch.records.ends <= readable
+        inside = batch.whole.base + batch.whole.ends <= readable
         take(
             batch
             if inside.all()

@@ -30,7 +30,7 @@ from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.arrays import Bools
 from rmqinspect.codec.java import wrapped_int, wrapped_long
 from rmqinspect.commitlog.records import Records
-from rmqinspect.forecast.batch import Batch
+from rmqinspect.forecast.batch import Batch, Columns
 from rmqinspect.forecast.check import REASONS
 from rmqinspect.forecast.outcome import Decision, Refusal
 from rmqinspect.forecast.scan import FirstRecord, LogScanner
@@ -322,7 +322,7 @@ def confirmed_offset(rules: Rules, settings: Settings, checkpoint: Mapping[str, 
     return None
 
 
-def are_confirmed(rules: Rules, records: Records, confirmed: int) -> Bools:
+def are_confirmed(rules: Rules, records: Records | Columns, confirmed: int) -> Bools:
     """Return which records are dispatched after an unclean exit."""
     begins = records.physical_offset
     result: Bools = (
@@ -348,8 +348,8 @@ def offsets_refusal(
     found: list[int] = []
 
     def look(batch: Batch) -> None:
-        places = batch.records.base + batch.records.starts
-        odd = (batch.records.magic != message.MAGIC_V1) & (places < end)
+        places = batch.whole.places
+        odd = (batch.whole.magic != message.MAGIC_V1) & (places < end)
         found.extend(places[np.flatnonzero(odd)[:1]].tolist())
 
     scanner.scan(rules, number, begin - segments[number].base, clean=True, take=look)

@@ -92,9 +92,9 @@ class Walks:
                 self._waiting.setdefault(asked.place, []).append((number, steps, asked))
         # The scans that another reader of the log can feed.
         self.fed = {
-            place: FedScan(asked)
+            place: FedScan([asked for _, _, asked in members])
             for place, members in self._waiting.items()
-            if all(map(can_be_fed, asked := [one for _, _, one in members]))
+            if all(can_be_fed(asked) for _, _, asked in members)
         }
 
     def finish(self) -> list[Outcome]:

@@ -179,7 +179,9 @@ class Delays:
         found, units = CopyFold(), self.sources.units
         self._take_orders(found, units.place[units.deletes], units.size[units.deletes])
         taken = self.sources.timer_offset
-        for queue in self._timer_queue() if taken is not None else ():
+        if taken is None:
+            return found
+        for queue in self._timer_queue():
             behind = queue.select(queue.offsets >= taken)
             self._take_orders(found, behind.places, behind.sizes)
         return found

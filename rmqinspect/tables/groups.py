@@ -264,9 +264,10 @@ def times_of(store: Store, some: Sequence[Position], request: Request) -> list[T
 
     result = []
     for position, found in zip(some, places, strict=True):
-        moments = (millis(found, name) for name in ("oldest_unconsumed", "last_consumed", "newest"))
+        asked = (millis(found, name) for name in ("oldest_unconsumed", "last_consumed", "newest"))
+        oldest, consumed, newest = (None if one is None else millis_to_micros(one) for one in asked)
         inflow = _rate(_inflow_messages(position), millis(found, "inflow"), millis(found, "last"))
-        result.append(Times(*(None if one is None else millis_to_micros(one) for one in moments), inflow))
+        result.append(Times(oldest, consumed, newest, inflow))
     return result
 
 
@@ -373,11 +374,11 @@ def pop_counts(
     except Unreadable as error:
         request.tell_unread(error)
         return {}
-    states, newest = PopStates(), units[np.argsort(units[:, 0], kind="stable")[-MOST_RECORDS:]]
-    for which, records in records_at(store, newest[:, 0].copy(), newest[:, 1].copy()):
+    states, latest = PopStates(), units[np.argsort(units[:, 0], kind="stable")[-MOST_RECORDS:]]
+    for which, records in records_at(store, latest[:, 0].copy(), latest[:, 1].copy()):
         for row, body in _bodies(records):
             if (found := read_body(body)) is not None:
-                states.add(found, handled=bool(newest[which[row], 2]))
+                states.add(found, handled=bool(latest[which[row], 2]))
     if len(units) > MOST_RECORDS and request.on_remark is not None:
         request.on_remark(
             f"{store.name}: popped messages are counted by the newest {group_digits(MOST_RECORDS)} checkpoints and acks"
