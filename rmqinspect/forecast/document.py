@@ -142,6 +142,12 @@ _GROUP_START = (
     _direct("again", "number", "messages that it gets a second time, if it asks before the queues have grown"),
 )
 
+_LOST_QUEUE = (
+    _direct("topic", "text", ""),
+    _direct("queue_id", "number", ""),
+    _direct("given_twice", "number", "queue offsets of its records that the broker gives out again, at least"),
+)
+
 _STEP = (
     _direct(
         "step", "text", "`load`, `queues`, `index`, `start`, `scan`, `dispatch`, `cut`, `reput`, `minimum`, `config`"
@@ -255,6 +261,13 @@ OF_OUTCOME: tuple[Field, ...] = (
         "number, null",
         "the process that holds the lock of the store, or has its file open; 0 or less: it cannot be seen from here",
         _of("lock_holder"),
+    ),
+    Field(
+        "lost_queues[]",
+        "object",
+        "queues of records in a sample of the log that have no unit, and get none",
+        _of("lost_queues"),
+        _LOST_QUEUE,
     ),
 )
 """The fields of the document of one outcome."""

@@ -3,25 +3,26 @@
 A start is told of a whole store only: what to say of parts of one.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from rmqinspect.broker.config_gone import TOPICS
 from rmqinspect.broker.eras import Rules
 from rmqinspect.commitlog.tail import Sample, find_log_end, sample_edges
 from rmqinspect.config.checkpoint import read_checkpoint
-from rmqinspect.config.json_files import ConsumerOffset, read_consumer_offsets
+from rmqinspect.config.json_files import ConsumerOffset, read_config, read_consumer_offsets
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.config_files import ConfigCopies, write_queues
 from rmqinspect.forecast.dledger import ledger_files, why_not_told
 from rmqinspect.forecast.index_files import IndexFiles
 from rmqinspect.forecast.load import Listing
-from rmqinspect.forecast.outcome import Forecast, Outcome, Verdict
+from rmqinspect.forecast.outcome import Forecast, LostQueue, Outcome, Verdict
 from rmqinspect.forecast.queue_ends import QueueEnds
 from rmqinspect.forecast.queues_in_rocksdb import RocksdbTable
 from rmqinspect.forecast.scan import LogScanner
 from rmqinspect.forecast.settings import Settings, as_read_by, settings_of
-from rmqinspect.rocksdb.databases import ENTRIES, QUEUES, unread_databases
+from rmqinspect.rocksdb.databases import CONFIG, ENTRIES, QUEUES, unread_databases
 from rmqinspect.rocksdb.entries import last_half, last_indexed
 from rmqinspect.store.model import Segment, Store
 from rmqinspect.text import text_of
@@ -65,6 +66,7 @@ class Evidence:
     progress: Callable[[int], None] | None = None
     announce: Announce | None = None
     unread: list[str] = field(default_factory=list)  # what the system refused to read
+    other_writer: bool = False  # no release of RocketMQ wrote the store
     _scanners: dict[tuple[str, ...], LogScanner] = field(default_factory=dict, init=False)
     _others: dict[str, "Evidence"] = field(default_factory=dict, init=False)
 
@@ -160,28 +162,51 @@ class Evidence:
         """Samples of the log's first and last records: bounded reads."""
         return sample_edges(self.store, find_log_end(self.store, self.queues.last_offsets).sample, [])
 
-    def lost_queues(self, outcome: Outcome) -> list[tuple[str, int]]:
-        """Return the queues of sampled records that have no unit after a start, and had none: topic, queue id.
+    def lost_queues(self, outcome: Outcome) -> list[LostQueue]:
+        """Return the queues of sampled records that have no unit after a start, and had none.
 
-        Not those of a deleted topic, nor of queues that were not read.
+        Not those of a deleted topic, nor of queues that were not read, nor of a store that another program wrote.
         """
-        if self.store.given != "store" or outcome.min_offset < 0 or self._unread(QUEUES):
+        if self.other_writer or self.store.given != "store" or outcome.min_offset < 0 or self._unread(QUEUES):
             return []
         queues = {(queue.topic, queue.queue_id): queue for queue in outcome.queues}
+        with_units = {queue.topic for queue in outcome.queues if queue.max_before or queue.max_after}
+        behind: dict[tuple[str, int], int] = {}  # the highest queue offset met
         found = set()
         for (topic, queue_id), place, queue_offset in self._sampled:
             name = text_of(topic), queue_id
             if not outcome.min_offset <= place < outcome.end_offset or self.store.hides_queue(*name):
                 continue
+            behind[name] = max(queue_offset + 1, behind.get(name, 0))
             queue = queues.get(name)
             if queue is not None and (queue.max_before or queue.max_after):
                 # A unit behind the record's is of a later record: the topic was deleted, and made again.
                 last = self.queues.last_of(*name)
                 if last is not None and last < place and queue_offset >= queue.max_after:
                     found.add(name)
-            elif queue_id < self.topics.get(name[0], _LEVELS if name[0] == SCHEDULE_TOPIC and self.topics else 0):
+            elif self._is_known(*name, with_units):
                 found.add(name)
-        return sorted(found)
+        ends = {name: queues[name].max_after if name in queues else 0 for name in found}
+        return [LostQueue(*name, max(0, behind[name] - ends[name])) for name in sorted(found)]
+
+    def _is_known(self, topic: str, queue_id: int, with_units: Collection[str]) -> bool:
+        """Whether the broker has a queue without a unit, as far as is known: its topic may have been deleted."""
+        if not self._had_topics:
+            return True
+        if not self.topics:
+            return topic in with_units
+        return queue_id < self.topics.get(topic, _LEVELS if topic == SCHEDULE_TOPIC else 0)
+
+    @cached_property
+    def _had_topics(self) -> bool:
+        """Whether there is a topics.json, or was: a store class that ran alone has none, and deletes no topic."""
+        store = self.store
+        return (
+            TOPICS in self.config.gone
+            or store.hides("config", TOPICS)
+            or read_config(store, TOPICS) is not None
+            or bool(unread_databases(store, CONFIG))
+        )
 
     @property
     def _sampled(self) -> Iterator[tuple[tuple[bytes, int], int, int]]:

@@ -121,6 +121,14 @@ class GroupStart(NamedTuple):
     again: int  # that it gets a second time, if it asks before the queues have grown beyond its offsets
 
 
+class LostQueue(NamedTuple):
+    """A queue of records that a sample of the log holds, and that have no unit after a start, nor had one before."""
+
+    topic: str
+    queue_id: int
+    given_twice: int  # at least: offsets that these records have, and that the broker gives out again
+
+
 @dataclass(slots=True)
 class Outcome:
     """The answer for one release (or an era: all of its releases answer the same)."""
@@ -160,7 +168,7 @@ class Outcome:
     units_without_record: int = 0  # at least: of those that are cut, the ones whose record is gone already
     empty_segments: list[int] = field(default_factory=list)  # of those that are deleted
     groups: list[GroupStart] = field(default_factory=list)  # the worst first
-    lost_queues: list[tuple[str, int]] = field(default_factory=list)  # of sampled records; no unit, nor after it
+    lost_queues: list[LostQueue] = field(default_factory=list)
     lock_holder: int | None = None  # process id; 0 or less: a process invisible from here; None: none
 
     @property
@@ -323,11 +331,13 @@ def already_lost(outcome: Outcome, missing: int = 0) -> list[str]:
         has, gets = ("has", "gets") if left == 1 else ("have", "get")
         texts.append(f"{count(left, 'record')} of the log {has} no queue unit, and {gets} none")
     if outcome.lost_queues and not missing:  # else all are counted
-        own = {topic: topic.startswith("%") or is_system_topic(topic) for topic, _ in outcome.lost_queues}
+        own = {topic: topic.startswith("%") or is_system_topic(topic) for topic, *_ in outcome.lost_queues}
         topics = sorted(own, key=lambda topic: (own[topic], topic))  # those of users first
         first = ", ".join(topics[:_LISTED]) + (f" and {len(topics) - _LISTED} more" if len(topics) > _LISTED else "")
         of = f"of {count(len(outcome.lost_queues), 'queue')} of topic{'s' if len(topics) > 1 else ''} {first}"
         texts.append(f"records {of} have no queue unit, by a sample of the log: verify counts them")
+    if again := sum(queue.given_twice for queue in outcome.lost_queues):
+        texts.append(f"at least {group_digits(again)} of their queue offsets will be used again")
     return texts
 
 

@@ -36,7 +36,6 @@ from rmqinspect.forecast.losses import LossCounter, LossFold, count_named, given
 from rmqinspect.forecast.outcome import (
     COSTS,
     NO_REMEDY,
-    SERVING,
     Alternative,
     Forecast,
     GroupBeyond,
@@ -57,7 +56,10 @@ def note_groups(outcome: Outcome, evidence: Evidence) -> None:
 
     A queue that is not there is made when it is asked for, and begins at 0; not that of a topic that was deleted.
     """
-    queues = {(queue.topic, queue.queue_id): queue for queue in outcome.queues}
+    queues = {
+        (lost[:2]): QueueOutcome(*lost[:2], 0, 0, 0, 0, given_twice=lost.given_twice) for lost in outcome.lost_queues
+    }
+    queues |= {(queue.topic, queue.queue_id): queue for queue in outcome.queues}
     met = [
         (entry, queues.get(name) or QueueOutcome(*name, 0, 0, 0, 0))
         for entry in evidence.group_offsets
@@ -139,6 +141,7 @@ class Forecaster:
         self._evidence = Evidence(store, request.jobs, request.progress, request.announce)
         self._releases, self._version_from, self._other = _releases(store, self._evidence, request)
         clean = not self._evidence.has_abort if request.clean_exit is None else request.clean_exit
+        self._evidence.other_writer = self._other is not None
         self._teller = Teller(self._evidence, request)
         self._eras = list(_one_of_each_era(self._releases))
         self._clean = clean
@@ -171,9 +174,6 @@ class Forecaster:
             found.other_writer = self._other.about_starts
             for outcome in found.outcomes:
                 outcome.assumptions.append(found.other_writer)
-        for outcome in found.outcomes if self._other is None else ():
-            if outcome.verdict in SERVING:
-                outcome.lost_queues = evidence.lost_queues(outcome)
         if self._request.instead and found.worst.verdict in COSTS:
             found.instead = self._other_ways(found.worst)
         return found
@@ -294,6 +294,8 @@ class Teller:
             outcome.notes.append(_LOG_ELSEWHERE)
         if _serves_nothing(outcome):
             outcome.notes.append(_SERVES_NOTHING)
+        outcome.lost_queues = self._evidence.lost_queues(outcome)
+        _note_lost_queues(outcome)
         note_groups(outcome, self._evidence)
         outcome.verdict = verdict_of(outcome, cuts_records=cuts)
         return outcome
@@ -387,3 +389,10 @@ def _note_given_twice(outcome: Outcome, fold: LossFold) -> None:
     for queue in outcome.queues:
         highest = max(queue.max_before, taken.get((queue.topic, queue.queue_id), 0))
         queue.given_twice = max(0, highest - queue.max_after)
+
+
+def _note_lost_queues(outcome: Outcome) -> None:
+    """Note for each queue whose end is lost how many offsets of its records the broker gives out again."""
+    lost = {queue[:2]: queue.given_twice for queue in outcome.lost_queues}
+    for queue in outcome.queues:
+        queue.given_twice = max(queue.given_twice, lost.get((queue.topic, queue.queue_id), 0))

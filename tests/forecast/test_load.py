@@ -16,7 +16,7 @@ from rmqinspect.cli.forecast_screen import Look, screen
 from rmqinspect.forecast.evidence import Evidence
 from rmqinspect.forecast.load import Loaded, load
 from rmqinspect.forecast.mapped_files import WHEEL_SIZE, Entry, abort_refusal, load_folder, load_timer_log, open_refusal
-from rmqinspect.forecast.outcome import Refusal, Verdict, already_lost
+from rmqinspect.forecast.outcome import Outcome, QueueOutcome, Refusal, Verdict, already_lost
 from rmqinspect.forecast.settings import Settings, settings_of
 from rmqinspect.forecast.versions import ForecastRequest, forecast
 from rmqinspect.store.discover import open_store
@@ -316,5 +316,57 @@ def test_the_end_of_a_queue_that_is_gone_is_told_by_the_last_records(tmp_path: P
     files = sorted((root / "consumequeue/TopicA/0").iterdir())
     files[-1].unlink()
     outcome = forecast(open_store([str(root)]), ForecastRequest(release="5.1.4")).worst
-    assert (whole.lost_queues, outcome.lost_queues) == ([], [("TopicA", 0)])
+    assert whole.lost_queues == []
+    (queue,) = outcome.lost_queues
+    assert queue == (
+        "TopicA",
+        0,
+        queue_after(whole, "TopicA", 0).max_after - queue_after(outcome, "TopicA", 0).max_after,
+    )
+    assert queue_after(outcome, "TopicA", 0).given_twice == queue.given_twice
     assert "records of 1 queue of topic TopicA have no queue unit" in already_lost(outcome)[0]
+
+
+def queue_after(outcome: Outcome, topic: str, queue_id: int) -> QueueOutcome:
+    return next(queue for queue in outcome.queues if (queue.topic, queue.queue_id) == (topic, queue_id))
+
+
+@pytest.mark.parametrize(
+    ("gone", "is_told"),
+    [
+        (("consumequeue/CourierLog",), True),
+        (("consumequeue/CourierLog/1",), True),
+        # Whether the topic was deleted: another queue of it is left, or nothing says so.
+        (("consumequeue/CourierLog/1", "config/topics.json", "config/topics.json.bak"), True),
+        (("consumequeue/CourierLog", "config/topics.json", "config/topics.json.bak"), False),
+    ],
+)
+def test_a_queue_that_is_gone_is_told_where_its_topic_was_not_deleted(
+    gone: tuple[str, ...], is_told: bool, tmp_path: Path
+) -> None:
+    root = oracle.copy("broker", "main-5.3.3", tmp_path)
+    # Else the start is refused without topics.json.
+    shutil.rmtree(root / "batchconsumequeue")
+    whole = forecast(open_store([str(root)]), ForecastRequest(release="5.2.0")).worst
+    for name in gone:
+        shutil.rmtree(root / name) if (root / name).is_dir() else (root / name).unlink()
+    outcome = forecast(open_store([str(root)]), ForecastRequest(release="5.2.0")).worst
+    own = [queue for queue in outcome.lost_queues if queue.topic == "CourierLog"]
+    ends = {queue.queue_id: queue.max_after for queue in whole.queues if queue.topic == "CourierLog"}
+    is_left = {queue.queue_id for queue in outcome.queues if queue.topic == "CourierLog"}
+    assert (
+        own
+        == [("CourierLog", queue_id, end) for queue_id, end in sorted(ends.items()) if queue_id not in is_left]
+        * is_told
+    )
+    assert is_told is any("CourierLog" in text for text in already_lost(outcome))
+
+
+def test_records_of_a_topic_that_was_deleted_are_not_lost(tmp_path: Path) -> None:
+    root = oracle.copy("broker", "main-5.3.3", tmp_path)
+    shutil.rmtree(root / "consumequeue" / "CourierLog")
+    topics = json.loads((root / "config/topics.json").read_text())
+    del topics["topicConfigTable"]["CourierLog"]
+    for name in ("topics.json", "topics.json.bak"):
+        (root / "config" / name).write_text(json.dumps(topics))
+    assert forecast(open_store([str(root)]), ForecastRequest(release="5.2.0")).worst.lost_queues == []

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rmqinspect.forecast.document import document
-from rmqinspect.forecast.outcome import Forecast, Outcome, Verdict
+from rmqinspect.forecast.outcome import Forecast, Outcome, Verdict, already_lost
 from rmqinspect.forecast.versions import ForecastRequest, forecast
 from rmqinspect.store.discover import open_store
 from tests.support import oracle
@@ -49,3 +49,24 @@ def test_a_log_that_no_queue_leads_to_is_noted() -> None:
     assert (outcome.verdict, outcome.proofs) == (Verdict.EMPTY, ["235 454 bytes of log"])
     assert any(note.startswith("no queue leads to what the log holds") for note in outcome.notes)
     assert not outcome_of("cq_lost-5.3.3-r").notes
+
+
+@pytest.mark.parametrize(("name", "records"), [("cq_queue_lost-4.9.7-c", 62), ("cq_queue_lost-5.2.0-c", 50)])
+def test_a_queue_that_did_not_come_back_was_told(name: str, records: int) -> None:
+    """There is no config/topics.json: the stores are those of a store class."""
+    outcome = outcome_of(name)
+    assert outcome.lost_queues == [("TopicA", 0, records)]
+    assert f"at least {records} of their queue offsets will be used again" in already_lost(outcome)
+
+
+def test_a_queue_that_came_back_was_not_called_lost() -> None:
+    assert outcome_of("cq_queue_lost-4.2.0-h").lost_queues == []
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("cq_tail_zero_all")])
+def test_the_broker_went_on_where_the_lost_end_of_a_queue_begins(name: str) -> None:
+    outcome = outcome_of(name)
+    ends = {(queue.topic, queue.queue_id): queue.max_after for queue in outcome.queues}
+    probes = {(put["topic"], put["queue_id"]): put["queue_offset"] for put in oracle.truth("crash", name)["probe_puts"]}
+    assert outcome.lost_queues
+    assert all(probes[queue[:2]] == ends[queue[:2]] and queue.given_twice for queue in outcome.lost_queues)
