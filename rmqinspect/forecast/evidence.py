@@ -18,7 +18,7 @@ from rmqinspect.forecast.dledger import ledger_files, why_not_told
 from rmqinspect.forecast.index_files import IndexFiles
 from rmqinspect.forecast.load import Listing
 from rmqinspect.forecast.outcome import Forecast, LostQueue, Outcome, Verdict
-from rmqinspect.forecast.queue_ends import QueueEnds
+from rmqinspect.forecast.queue_ends import BATCH, QueueEnds
 from rmqinspect.forecast.queues_in_rocksdb import RocksdbTable
 from rmqinspect.forecast.scan import LogScanner
 from rmqinspect.forecast.settings import Settings, as_read_by, settings_of
@@ -188,6 +188,20 @@ class Evidence:
                 found.add(name)
         ends = {name: queues[name].max_after if name in queues else 0 for name in found}
         return [LostQueue(*name, max(0, behind[name] - ends[name])) for name in sorted(found)]
+
+    def none_leads(self, outcome: Outcome) -> bool:
+        """Whether no queue of `consumequeue` leads to a record of its own after a start, by a sample, and some had to.
+
+        Batch queues have a folder of their own, and may be left.
+        """
+        leading = {(queue.topic, queue.queue_id) for queue in outcome.queues if queue.min_after < queue.max_after}
+        leading -= {(topic, queue_id) for kind, topic, queue_id in self.queues.before if kind == BATCH}
+        inside = (
+            (text_of(topic), queue_id)
+            for (topic, queue_id), place, _ in self._sampled
+            if outcome.min_offset <= place < outcome.end_offset
+        )
+        return bool(outcome.lost_queues) and leading.isdisjoint(inside)
 
     def _is_known(self, topic: str, queue_id: int, with_units: Collection[str]) -> bool:
         """Whether the broker has a queue without a unit, as far as is known: its topic may have been deleted."""

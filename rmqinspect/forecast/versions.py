@@ -94,7 +94,7 @@ def _in_queue(release: str, offset: int, queue: QueueOutcome) -> tuple[int, int,
 
 
 _SERVES_NOTHING = (
-    "no queue leads to what the log holds: consumers get none of it, and queue offsets begin at 0 again; after an "
+    "no queue{} leads to what the log holds: consumers get none of it, and queue offsets begin at 0 again; after an "
     "unclean exit (with a file abort) a start makes queues of the part of the log that it scans"
 )
 _TOGETHER = 6  # walks side by side: each keeps some 20 MB of units that it has written
@@ -289,13 +289,14 @@ class Teller:
         if self._counts or not cuts:
             _note_gone(outcome)
         outcome.holes = [(hole.start, hole.end) for hole in holes_in(self._evidence.store)]
+        outcome.lost_queues = self._evidence.lost_queues(outcome)
+        _note_lost_queues(outcome)
         outcome.proofs = list(_proofs(outcome, self._evidence, cuts_records=cuts))
         if outcome.min_offset < 0 and outcome.proofs and not cuts:
             outcome.notes.append(_LOG_ELSEWHERE)
-        if _serves_nothing(outcome):
-            outcome.notes.append(_SERVES_NOTHING)
-        outcome.lost_queues = self._evidence.lost_queues(outcome)
-        _note_lost_queues(outcome)
+        if outcome.proofs and 0 <= outcome.min_offset < outcome.end_offset:
+            which = "" if _serves_nothing(outcome) else " of consumequeue"
+            outcome.notes.append(_SERVES_NOTHING.format(which))
         note_groups(outcome, self._evidence)
         outcome.verdict = verdict_of(outcome, cuts_records=cuts)
         return outcome
@@ -330,13 +331,16 @@ def verdict_of(outcome: Outcome, *, cuts_records: bool) -> Verdict:
 def _proofs(outcome: Outcome, evidence: Evidence, *, cuts_records: bool) -> Iterator[str]:
     """Yield what proves a log, or queues, that the broker begins without; nothing where it has them.
 
+    Queues that are left beside those that are gone lead to none of what a sample of the log holds, or are batch queues.
     A log of one empty segment may have lost all others to retention: only units that point into it prove more.
     """
     units = outcome.losses.units
     if _serves_nothing(outcome):
         yield f"{count(outcome.end_offset - outcome.min_offset, 'byte')} of log"
     elif outcome.min_offset >= 0:
-        if outcome.min_offset == outcome.end_offset and units and not cuts_records:
+        if outcome.min_offset < outcome.end_offset and evidence.none_leads(outcome):
+            yield f"records of {count(len(outcome.lost_queues), 'queue')}"
+        elif outcome.min_offset == outcome.end_offset and units and not cuts_records:
             yield count(units, "queue unit")
     else:
         index_files = len(outcome.index_files_after) + len(outcome.deleted_index_files)
