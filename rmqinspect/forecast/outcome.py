@@ -169,6 +169,7 @@ class Outcome:
     empty_segments: list[int] = field(default_factory=list)  # of those that are deleted
     groups: list[GroupStart] = field(default_factory=list)  # the worst first
     lost_queues: list[LostQueue] = field(default_factory=list)
+    misplaced: int = 0  # records of the scan that stay, and whose PHYSICALOFFSET is another place: copied, or moved
     lock_holder: int | None = None  # process id; 0 or less: a process invisible from here; None: none
 
     @property
@@ -323,6 +324,9 @@ def already_lost(outcome: Outcome, missing: int = 0) -> list[str]:
         named = [f"{group_digits(start)} to {group_digits(end)}" for start, end in holes[:_LISTED]]
         more = f" and {count(len(holes) - _LISTED, 'more range')}" if len(holes) > _LISTED else ""
         texts.append(f"no segment holds {', '.join(named)}{more} of the log")
+    if number := outcome.misplaced:
+        lie = f"{count(number, 'record')} {'lies' if number == 1 else 'lie'} elsewhere than PHYSICALOFFSET says"
+        texts.append(f"at least {lie}, copied or moved: what belongs in that place is not there")
     if number := outcome.units_without_record:
         texts.append(f"at least {count(number, 'queue unit')} {'leads' if number == 1 else 'lead'} to no record")
     # Where units are cut, those that are added may be theirs; records behind the new end are lost by this start.

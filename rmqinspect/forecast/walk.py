@@ -346,6 +346,7 @@ class _Walk:
     def _note_scan(self, scan: Scan) -> None:
         """Keep where and why the scan ended."""
         self.outcome.rejected, self.outcome.end_offset = scan.rejected, scan.end
+        self.outcome.misplaced = scan.misplaced
         self._end_if(None, scan.unreadable)
         if (where := scan.killed) is not None:
             why = (
