@@ -9,7 +9,8 @@ from functools import cached_property
 
 from rmqinspect.broker.config_gone import TOPICS
 from rmqinspect.broker.eras import Rules
-from rmqinspect.commitlog.tail import Sample, find_log_end, sample_edges
+from rmqinspect.broker.retention import changed_by_a_broker, reserved_hours, was_cleaned
+from rmqinspect.commitlog.tail import LogEnd, Sample, find_log_end, sample_edges
 from rmqinspect.config.checkpoint import read_checkpoint
 from rmqinspect.config.json_files import ConsumerOffset, read_config, read_consumer_offsets
 from rmqinspect.errors import Unreadable
@@ -18,14 +19,15 @@ from rmqinspect.forecast.dledger import ledger_files, why_not_told
 from rmqinspect.forecast.index_files import IndexFiles
 from rmqinspect.forecast.load import Listing
 from rmqinspect.forecast.outcome import Forecast, LostQueue, Outcome, Verdict
-from rmqinspect.forecast.queue_ends import BATCH, QueueEnds
+from rmqinspect.forecast.queue_ends import BATCH, UNITS, QueueEnds
 from rmqinspect.forecast.queues_in_rocksdb import RocksdbTable
 from rmqinspect.forecast.scan import LogScanner
 from rmqinspect.forecast.settings import Settings, as_read_by, settings_of
+from rmqinspect.index.geometry import read_index_files
 from rmqinspect.rocksdb.databases import CONFIG, ENTRIES, QUEUES, unread_databases
 from rmqinspect.rocksdb.entries import last_half, last_indexed
 from rmqinspect.store.model import Segment, Store
-from rmqinspect.text import text_of
+from rmqinspect.text import count, group_digits, text_of
 from rmqinspect.topics import SCHEDULE_TOPIC
 
 _WHAT_DECIDES = "abort (how the last stop is taken), checkpoint, consumequeue and index"
@@ -49,6 +51,7 @@ def of_parts(store: Store) -> Forecast | None:
 
 
 ABORT = "abort"
+_HOUR = 3_600_000  # ms
 _LEVELS = 1 << 31  # queues of the schedule topic, whose number is not in topics.json: any
 _WHOLE = ("checkpoint", "index", "timerlog", "timerwheel")  # a start depends on whether they are there
 
@@ -158,9 +161,45 @@ class Evidence:
         return read_consumer_offsets(self.store)[0]
 
     @cached_property
+    def log_end(self) -> LogEnd:
+        """Where the log ends: bounded reads."""
+        return find_log_end(self.store, self.queues.last_offsets)
+
+    @cached_property
     def samples(self) -> tuple[Sample, Sample]:
         """Samples of the log's first and last records: bounded reads."""
-        return sample_edges(self.store, find_log_end(self.store, self.queues.last_offsets).sample, [])
+        return sample_edges(self.store, self.log_end.sample, [])
+
+    @cached_property
+    def gone_first(self) -> str:
+        """What lay before the log and no retention can have taken, in words; CL-FIRST of verify, by bounded reads.
+
+        Against a retention speak files that point at nothing else, which it deletes, too, or a last message that was
+        younger than fileReservedTime at the newest record.
+        """
+        store, start, newest = self.store, self.store.log_start, self.log_end.last_timestamp
+        if not start or store.given != "store" or newest is None:
+            return ""
+        queues = self.queues.summaries
+        gone = [max(0, queue.units - max(0, queue.max_offset - queue.first_kept)) for queue in queues]
+        index = [file for file in read_index_files(store, []) if file.header is not None and file.entries]
+        before = [file.header for file in index if file.header.begin_physical_offset < start]
+        last = max((header.end_timestamp for header in before if header.end_physical_offset < start), default=0)
+        last = max(last, max((header.begin_timestamp for header in before), default=0))
+        left = any(header.end_physical_offset < start for header in before[: len(index) - 1])
+        for queue, units in zip(queues, gone, strict=True):
+            size = UNITS.get(queue.files[0].kind, 1)
+            left |= any((file.base - queue.files[0].base) // size <= units for file in queue.files[1:])
+        is_young = 0 <= newest - last < reserved_hours(store.settings) * _HOUR
+        if not ((left or is_young) and (sum(gone) or before)) or was_cleaned(store, queues, index):
+            return ""
+        if changed_by_a_broker(store, newest):
+            return ""
+        held = f", at least {count(sum(gone), 'message')}" if sum(gone) else ""
+        return (
+            f"what lay before {group_digits(start)} is gone{held}, but not as a retention takes it: look for the "
+            "missing segments before a broker is started"
+        )
 
     def lost_queues(self, outcome: Outcome) -> list[LostQueue]:
         """Return the queues of sampled records that have no unit after a start, and had none.

@@ -169,6 +169,7 @@ class Outcome:
     empty_segments: list[int] = field(default_factory=list)  # of those that are deleted
     groups: list[GroupStart] = field(default_factory=list)  # the worst first
     lost_queues: list[LostQueue] = field(default_factory=list)
+    gone_first: str = ""  # what lay before the log, and no retention can have taken
     misplaced: int = 0  # records of the scan that stay, and whose PHYSICALOFFSET is another place: copied, or moved
     lock_holder: int | None = None  # process id; 0 or less: a process invisible from here; None: none
 
@@ -319,7 +320,7 @@ def proof_words(outcome: Outcome) -> str:
 
 def already_lost(outcome: Outcome, missing: int = 0) -> list[str]:
     """Return what is gone before the start, as far as that is known; `missing`: records without a queue unit now."""
-    texts = []
+    texts = [outcome.gone_first] if outcome.gone_first else []
     if holes := outcome.holes:
         named = [f"{group_digits(start)} to {group_digits(end)}" for start, end in holes[:_LISTED]]
         more = f" and {count(len(holes) - _LISTED, 'more range')}" if len(holes) > _LISTED else ""

@@ -15,7 +15,7 @@ import numpy as np
 from rmqinspect.broker.eras import Rules, searches_minimum
 from rmqinspect.codec.arrays import Ints, Units
 from rmqinspect.codec.layout import dtype_of
-from rmqinspect.consumequeue.bounds import queue_ends
+from rmqinspect.consumequeue.bounds import QueueSummary, queue_ends
 from rmqinspect.consumequeue.units import LAYOUTS, read_units, valid_units
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.config_files import topic_types
@@ -70,6 +70,7 @@ class QueueEnds:
             for (kind, layout), size in zip(self._layouts.items(), sizes, strict=True)
         }
         self.before: dict[QueueName, Before] = {}
+        self.summaries: list[QueueSummary] = []  # of all kinds
         self.batch_topics: frozenset[str] = frozenset()  # whose queues are batch queues, from 5.0.0 on
         self.problems: list[str] = []  # what could not be read, for people
         self._queues: dict[QueueName, tuple[QueueFile, ...]] = {}
@@ -83,6 +84,7 @@ class QueueEnds:
         table = cls(store, settings)
         kinds = {"file": SIMPLE, "batch": BATCH}
         for ends in queue_ends(store, searches_minimum(store), on_unreadable=table.problems.append):
+            table.summaries.append(ends)
             if ends.kind in kinds:
                 name = kinds[ends.kind], ends.topic, ends.queue_id
                 table.before[name] = Before(ends.min_offset, ends.max_offset, ends.last_physical_offset)

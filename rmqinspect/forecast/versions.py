@@ -36,6 +36,7 @@ from rmqinspect.forecast.losses import LossCounter, LossFold, count_named, given
 from rmqinspect.forecast.outcome import (
     COSTS,
     NO_REMEDY,
+    STARTING,
     Alternative,
     Forecast,
     GroupBeyond,
@@ -174,6 +175,9 @@ class Forecaster:
             found.other_writer = self._other.about_starts
             for outcome in found.outcomes:
                 outcome.assumptions.append(found.other_writer)
+        for outcome in found.outcomes:
+            if outcome.verdict in STARTING:
+                outcome.gone_first = evidence.gone_first
         if self._request.instead and found.worst.verdict in COSTS:
             found.instead = self._other_ways(found.worst)
         return found

@@ -6,10 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from rmqinspect.forecast.outcome import already_lost
+from rmqinspect.forecast.versions import ForecastRequest, forecast
 from rmqinspect.store.discover import open_store
+from rmqinspect.text import group_digits
 from rmqinspect.verify.findings import FindingRow
+from rmqinspect.verify.next_start import verify_and_forecast
 from rmqinspect.verify.result import VerifyOptions, VerifyResult
 from rmqinspect.verify.run import verify
+from rmqinspect.verify.start_summary import start_document
 from tests.support import oracle
 from tests.support.expected_findings import RETENTION, pointers
 
@@ -81,3 +86,39 @@ def test_a_log_that_never_had_a_beginning_misses_nothing(tmp_path: Path) -> None
         for path in sorted((root / folder).rglob("*"), reverse=True):
             path.unlink() if path.is_file() else path.rmdir()
     assert first_of(root) == []
+
+
+@pytest.mark.parametrize(
+    ("family", "name", "as_copied"),
+    [
+        ("crash", "seg_missing_first-4.2.0-c", False),
+        ("crash", "seg_missing_first-5.2.0-h", True),
+        ("crash", "none-5.3.3-r", False),
+        ("crash", "none-5.3.3-r", True),
+        ("broker", "retention-4.9.7", True),
+        ("broker", "retention-5.3.3", False),
+    ],
+)
+def test_a_forecast_says_what_verify_does(family: oracle.Family, name: str, as_copied: bool, tmp_path: Path) -> None:
+    root = oracle.copy(family, name, tmp_path)
+    if as_copied:
+        without_times(root)
+    told = [
+        text for text in already_lost(forecast(open_store([str(root)]), ForecastRequest()).worst) if "before" in text
+    ]
+    expected = first_of(root)
+    assert len(told) == len(expected)
+    for text, found in zip(told, expected, strict=True):
+        assert text.startswith(f"what lay before {group_digits(found.physical_offset or 0)} is gone, at least ")
+        messages = re.search(r"with at least ([\d ]+) messages? of", str(found.expected))
+        assert messages is not None and f"at least {messages[1]} messages" in text
+
+
+def test_a_first_segment_that_a_hand_removed_is_told_before_a_start(tmp_path: Path) -> None:
+    root = oracle.copy("broker", "main-5.3.3", tmp_path)
+    assert forecast(open_store([str(root)]), ForecastRequest("5.3.3")).worst.gone_first == ""
+    (root / _FIRST).unlink()
+    outcome = verify_and_forecast(open_store([str(root)]), VerifyOptions(broker_version="5.3.3"))
+    lines = start_document(outcome.next_start, outcome.log_end, outcome.findings.counts)
+    assert lines is not None
+    assert any("look for the missing segments before a broker is started" in line for line in lines.lines)
