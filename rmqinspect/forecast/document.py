@@ -209,7 +209,7 @@ OF_OUTCOME: tuple[Field, ...] = (
     Field(
         "instead[]",
         "object",
-        "every other way to start, walked and priced; none where nothing is lost",
+        "every other way to start, walked and priced; none where nothing is lost and no file is in the way",
         attrgetter("instead"),
         _INSTEAD,
     ),

@@ -262,6 +262,17 @@ class Evidence:
         )
 
     @property
+    def in_the_way(self) -> list[str]:
+        """Names of files that lie where folders of queues have to be, of topics that are known: the outermost first."""
+        files = self.queues.files_for_folders
+        known = {text_of(topic) for (topic, _), *_ in self._sampled} | set(self.topics) if files else set()
+        return [
+            "/".join(place)
+            for place in sorted(files, key=lambda place: (len(place), place))
+            if len(place) == 1 or (place[1] in known and all(map(str.isdecimal, place[2:])))
+        ]
+
+    @property
     def _sampled(self) -> Iterator[tuple[tuple[bytes, int], int, int]]:
         """Yield (topic and queue id, physical offset, queue offset) of the last sampled record of each queue.
 

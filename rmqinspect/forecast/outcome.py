@@ -160,7 +160,8 @@ class Outcome:
     groups_beyond: list[GroupBeyond] = field(default_factory=list)
     config_from_backup: list[str] = field(default_factory=list)
     assumptions: list[str] = field(default_factory=list)
-    conf_notes: list[str] = field(default_factory=list)  # where broker.conf and the files do not agree; also in `notes`
+    conf_notes: list[str] = field(default_factory=list)
+    # Those of `notes` that NEXT START has, too: broker.conf and the files do not agree, files in the place of folders.
     notes: list[str] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
     proofs: list[str] = field(default_factory=list)  # nouns: what proves a log, or queues, that the broker is without

@@ -178,7 +178,7 @@ class Forecaster:
         for outcome in found.outcomes:
             if outcome.verdict in STARTING:
                 outcome.gone_first = evidence.gone_first
-        if self._request.instead and found.worst.verdict in COSTS:
+        if self._request.instead and (found.worst.verdict in COSTS or found.worst.blocked_by is not None):
             found.instead = self._other_ways(found.worst)
         return found
 

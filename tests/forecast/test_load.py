@@ -16,11 +16,12 @@ from rmqinspect.cli.forecast_screen import Look, screen
 from rmqinspect.forecast.evidence import Evidence
 from rmqinspect.forecast.load import Loaded, load
 from rmqinspect.forecast.mapped_files import WHEEL_SIZE, Entry, abort_refusal, load_folder, load_timer_log, open_refusal
-from rmqinspect.forecast.outcome import Outcome, QueueOutcome, Refusal, Verdict, already_lost
+from rmqinspect.forecast.outcome import Forecast, Outcome, QueueOutcome, Refusal, Verdict, already_lost
 from rmqinspect.forecast.settings import Settings, settings_of
 from rmqinspect.forecast.versions import ForecastRequest, forecast
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
+from rmqinspect.verify.start_summary import start_lines
 from tests.support import oracle
 
 _LATER = ("idx_dir", "size_huge")  # refused by the index, and killed by the scan: not by what is loaded
@@ -285,7 +286,37 @@ def test_a_file_in_the_place_of_the_index_is_named_where_no_file_is_made_at_once
     (root / "index").write_bytes(b"")
     outcome = forecast(open_store([str(root)]), ForecastRequest(release="5.3.3")).worst
     assert outcome.verdict is Verdict.SAFE
-    assert any(note.startswith("index is a file, so that no index file can be made") for note in outcome.notes)
+    note = "index is a file, so that no index file can be made"
+    assert any(text.startswith(note) for text in outcome.notes)
+    assert any(line.startswith(note) for line in start_lines(Forecast([outcome]), None))
+
+
+@pytest.mark.parametrize(
+    ("name", "is_in_the_way"),
+    [
+        ("consumequeue/TopicA", True),
+        ("consumequeue/TopicA/0", True),
+        ("consumequeue/.DS_Store", False),
+        ("consumequeue/TopicA/.DS_Store", False),
+    ],
+)
+def test_a_file_in_the_way_of_queues_is_named_where_no_queue_is_made_at_once(
+    name: str, is_in_the_way: bool, tmp_path: Path
+) -> None:
+    """5.1.4 dispatches nothing again after a clean exit."""
+    root = oracle.copy("crash", "base-5.1.4-clean", tmp_path)
+    if (root / name).exists():
+        shutil.rmtree(root / name)
+    (root / name).write_bytes(b"x")
+    found = forecast(open_store([str(root)]), ForecastRequest(release="5.1.4", instead=True))
+    note = f"{name} is a file in the place of a folder of queues"
+    assert (found.worst.verdict, found.worst.blocked_by) == (Verdict.SAFE, name if is_in_the_way else None)
+    assert any(text.startswith(note) for text in found.worst.notes) is is_in_the_way
+    assert any(line.startswith(note) for line in start_lines(found, None)) is is_in_the_way
+    better = [way for way in found.instead if way.is_better]
+    assert bool(better) is is_in_the_way
+    assert all(way.moved == (name,) and way.outcome.blocked_by is None for way in better)
+    assert (f"move_away {name}" in script(found, open_store([str(root)]))) is is_in_the_way
 
 
 def test_a_folder_abort_is_moved_for_a_clean_exit_and_replaced_for_an_unclean_one(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from rmqinspect.verify.codes import BY_CODE, CODES
 from rmqinspect.verify.findings import COLUMNS, Finding, what_to_do
 from rmqinspect.verify.result import VerifyOptions
 from rmqinspect.verify.run import verify
+from tests.support import oracle
 from tests.support.building import STORED, blank, fill, lay, pad, record, write_queue, write_segment
 from tests.support.command import Run, runner
 from tests.support.samples import sample
@@ -47,6 +49,7 @@ def _store(root: Path, **files: bytes) -> list[Path]:
     _log(root, pad(lay([{}]), SIZE))
     write_queue(root, {})
     for name, raw in {"checkpoint": _checkpoint(STORED), **files}.items():
+        (root / name).parent.mkdir(exist_ok=True)
         (root / name).write_bytes(raw)
     return [root]
 
@@ -234,6 +237,7 @@ SHOWS: dict[str, Show] = {
         ),
     ),
     "ST-ABORT": Show(lambda r: _store(r, abort=b""), lambda r: _store(r, **{"abort.bak": b""})),
+    "ST-TYPE": Show(lambda r: _store(r, **{"lock/inside": b""}), lambda r: _store(r, lock=b"")),
     "ST-RUNNING": Show(lambda r: _locked(r, held=True), lambda r: _locked(r, held=False)),
     "ST-UNCHECKED": Show(lambda r: _with_rocksdb(r, part=True), lambda r: _with_rocksdb(r, part=False)),
     "ST-CHECKPOINT": Show(
@@ -529,3 +533,22 @@ def test_a_report_never_replaces_a_file_and_never_lies_in_the_evidence(run: Run,
     status, _, err = run(store, "-q", "--report", store / "report.json")
     assert (status, sorted(os.listdir(store))) == (6, before)
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["abort", "checkpoint", "lock", "timerwheel", "config/timercheck"])
+def test_a_folder_in_the_place_of_a_file_is_an_error(name: str, tmp_path: Path) -> None:
+    root = oracle.copy("crash", "base-5.1.4-clean", tmp_path)
+    (root / name).unlink(missing_ok=True)
+    (root / name).mkdir(parents=True)
+    outcome = verify(open_store([str(root)]), VerifyOptions(level="quick"))
+    assert [row.file for row in outcome.findings.rows if row.code == "ST-TYPE"] == [name]
+    assert outcome.verdict == "DAMAGED"
+
+
+@pytest.mark.parametrize("name", ["index", "consumequeue"])
+def test_a_file_in_the_place_of_a_folder_is_an_error(name: str, tmp_path: Path) -> None:
+    root = oracle.copy("crash", "base-5.1.4-clean", tmp_path)
+    shutil.rmtree(root / name)
+    (root / name).write_bytes(b"")
+    rows = verify(open_store([str(root)]), VerifyOptions(level="quick")).findings.rows
+    assert [row.file for row in rows if row.code == "ST-TYPE"] == [name]
