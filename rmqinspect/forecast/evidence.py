@@ -182,8 +182,9 @@ class Evidence:
             return ""
         queues = self.queues.summaries
         gone = [max(0, queue.units - max(0, queue.max_offset - queue.first_kept)) for queue in queues]
-        index = [file for file in read_index_files(store, []) if file.header is not None and file.entries]
-        before = [file.header for file in index if file.header.begin_physical_offset < start]
+        index = [file for file in read_index_files(store, []) if file.entries]
+        headers = [file.header for file in index if file.header is not None]
+        before = [header for header in headers if header.begin_physical_offset < start]
         last = max((header.end_timestamp for header in before if header.end_physical_offset < start), default=0)
         last = max(last, max((header.begin_timestamp for header in before), default=0))
         left = any(header.end_physical_offset < start for header in before[: len(index) - 1])
@@ -191,11 +192,11 @@ class Evidence:
             size = UNITS.get(queue.files[0].kind, 1)
             left |= any((file.base - queue.files[0].base) // size <= units for file in queue.files[1:])
         is_young = 0 <= newest - last < reserved_hours(store.settings) * _HOUR
-        if not ((left or is_young) and (sum(gone) or before)) or was_cleaned(store, queues, index):
+        if not (left or is_young) or not (any(gone) or before):
             return ""
-        if changed_by_a_broker(store, newest):
+        if was_cleaned(store, queues, index) or changed_by_a_broker(store, newest):
             return ""
-        held = f", at least {count(sum(gone), 'message')}" if sum(gone) else ""
+        held = f", at least {count(sum(gone), 'message')}" if any(gone) else ""
         return (
             f"what lay before {group_digits(start)} is gone{held}, but not as a retention takes it: look for the "
             "missing segments before a broker is started"
