@@ -327,8 +327,11 @@ def already_lost(outcome: Outcome, missing: int = 0) -> list[str]:
         more = f" and {count(len(holes) - _LISTED, 'more range')}" if len(holes) > _LISTED else ""
         texts.append(f"no segment holds {', '.join(named)}{more} of the log")
     if number := outcome.misplaced:
-        lie = f"{count(number, 'record')} {'lies' if number == 1 else 'lie'} elsewhere than PHYSICALOFFSET says"
-        texts.append(f"at least {lie}, copied or moved: what belongs in that place is not there")
+        lie, were = ("lies", "it was") if number == 1 else ("lie", "they were")
+        texts.append(
+            f"at least {count(number, 'record')} {lie} elsewhere than PHYSICALOFFSET says: {were} copied or moved over "
+            "what was there, or the field is damaged"
+        )
     if number := outcome.units_without_record:
         texts.append(f"at least {count(number, 'queue unit')} {'leads' if number == 1 else 'lead'} to no record")
     # Where units are cut, those that are added may be theirs; records behind the new end are lost by this start.

@@ -162,8 +162,15 @@ def test_what_a_copy_has_overwritten_is_lost_already(release: str, segment: int,
     )
     outcome = told(store, release)
     assert (outcome.verdict, outcome.misplaced) == (Verdict.SAFE, copied)
-    text = f"at least {copied} records lie elsewhere than PHYSICALOFFSET says, copied or moved"
+    text = f"at least {copied} records lie elsewhere than PHYSICALOFFSET says: they were copied or moved over"
     assert any(line.startswith(text) for line in already_lost(outcome))
+
+
+@pytest.mark.parametrize("name", ["phys_last-4.7.1-h", "phys_last-5.3.3-c"])
+def test_a_damaged_offset_is_told_as_one(name: str) -> None:
+    outcome = told(oracle.store("crash", name), oracle.truth("crash", name)["opened_by"])
+    (text,) = already_lost(outcome)
+    assert text.startswith("at least 1 record lies elsewhere") and text.endswith("or the field is damaged")
 
 
 def test_exchanged_segments_do_not_hold_what_belongs_in_their_place(tmp_path: Path) -> None:
