@@ -320,7 +320,8 @@ broker_from() {{  # the first and the last release that the way was walked for
   [ -n "${{BROKER_CONF:-}}" ] || fail "BROKER_CONF is not set: the broker.conf to start with"
   [ -x "$ROCKETMQ_HOME/bin/mqbroker" ] || fail "$ROCKETMQ_HOME/bin/mqbroker: no such program"
   [ -r "$BROKER_CONF" ] || fail "$BROKER_CONF: no such file"
-  local jar release
+  local jar release walked=$1
+  [ "$1" = "$2" ] || walked="$1 to $2"
   for jar in "$ROCKETMQ_HOME"/lib/rocketmq-store-[0-9]*.jar; do
     if [ ! -e "$jar" ]; then
       echo "no $jar: whether this is the release that the way was walked for is not known" >&2
@@ -329,7 +330,7 @@ broker_from() {{  # the first and the last release that the way was walked for
     release=${{jar##*/rocketmq-store-}}
     release=${{BROKER_RELEASE:-${{release%.jar}}}}
     printf '%s\n' "$1" "$release" "$2" | sort -CV ||
-      fail "$jar: this way was walked for $1 to $2; BROKER_RELEASE=$1 takes it for that one"
+      fail "$jar: this way was walked for $walked; BROKER_RELEASE=$1 takes it for that one"
   done
 }}
 

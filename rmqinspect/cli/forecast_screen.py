@@ -212,12 +212,16 @@ def _deleted_words(outcome: Outcome) -> Iterator[str]:
 
 
 def _queue_words(outcome: Outcome) -> Iterator[str]:
+    lost = {queue[:2] for queue in outcome.lost_queues}  # below `already lost`
     for name, words in (
         ("given_twice", "{offset} in {queues} will be used again"),
         ("cut", "{unit} of {queues} {are} cut off"),
         ("added", "{unit} {are} added to {queues}"),
     ):
-        numbers = [number for queue in outcome.queues if (number := getattr(queue, name))]
+        queues = [
+            queue for queue in outcome.queues if name != "given_twice" or (queue.topic, queue.queue_id) not in lost
+        ]
+        numbers = [number for queue in queues if (number := getattr(queue, name))]
         if numbers:
             total = sum(numbers)
             yield words.format(

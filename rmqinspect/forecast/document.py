@@ -108,6 +108,14 @@ class GroupPart(Part, frozen=True):
     again: Annotated[int, means("messages that it gets a second time, if it asks before the queues have grown")]
 
 
+class LostQueuePart(Part, frozen=True):
+    """A queue of records in a sample of the log that have no unit."""
+
+    topic: Annotated[str, means("topic of the queue")]
+    queue_id: Annotated[int, means("its number")]
+    given_twice: Annotated[int, means("queue offsets of its records that the broker gives out again, at least")]
+
+
 class StepPart(Part, frozen=True):
     """A step of the start."""
 
@@ -156,7 +164,12 @@ class OutcomePart(Part, frozen=True, kw_only=True):
     refusal: Annotated[RefusalPart | None, means("why the broker does not start")]
     config_from_backup: list[Annotated[str, means("configuration files whose `.bak` is read instead")]]
     assumptions: list[Annotated[str, means("settings that were assumed")]]
-    instead: list[Annotated[WayPart, means("every other way to start, walked and priced; none where nothing is lost")]]
+    instead: list[
+        Annotated[
+            WayPart,
+            means("every other way to start, walked and priced; none where nothing is lost and no file is in the way"),
+        ]
+    ]
     notes: list[Annotated[str, means("what else is to be known")]]
     cannot_tell: Annotated[str | None, means("why it cannot be told")]
     unreachable_messages: Annotated[
@@ -184,6 +197,9 @@ class OutcomePart(Part, frozen=True, kw_only=True):
         means(
             "the process that holds the lock of the store, or has its file open; 0 or less: it cannot be seen from here"
         ),
+    ]
+    lost_queues: list[
+        Annotated[LostQueuePart, means("queues of records in a sample of the log that have no unit, and get none")]
     ]
 
 
@@ -252,6 +268,7 @@ def outcome_document(outcome: Outcome, zone: tzinfo = UTC, instead: Sequence[Alt
             for group in outcome.groups
         ],
         copies=losses.copies,
+        lost_queues=[LostQueuePart(*queue) for queue in outcome.lost_queues],
     )
     return as_object(part)
 

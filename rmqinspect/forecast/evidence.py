@@ -3,25 +3,28 @@
 A start is told of a whole store only: what to say of parts of one.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from rmqinspect.broker.gone import TOPICS, changed_by_a_broker, reserved_hours, was_cleaned
 from rmqinspect.broker.start_rules import Rules
-from rmqinspect.commitlog.tail import Sample, find_log_end, sample_edges
-from rmqinspect.config.json_files import ConsumerOffset, read_checkpoint, read_consumer_offsets
+from rmqinspect.commitlog.tail import LogEnd, Sample, find_log_end, sample_edges
+from rmqinspect.config.json_files import ConsumerOffset, read_checkpoint, read_config, read_consumer_offsets
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.dledger import ledger_files, why_not_told
 from rmqinspect.forecast.index_files import IndexFiles
 from rmqinspect.forecast.load import Listing
-from rmqinspect.forecast.outcome import Forecast, Outcome, Verdict
+from rmqinspect.forecast.outcome import Forecast, LostQueue, Outcome, Verdict
+from rmqinspect.forecast.queue import BATCH, UNITS
 from rmqinspect.forecast.queues import QueueEnds
 from rmqinspect.forecast.queues_in_rocksdb import RocksdbTable
 from rmqinspect.forecast.scan import LogScanner
 from rmqinspect.forecast.settings import ConfigCopies, Settings, as_read_by, settings_of, write_queues
-from rmqinspect.rocksdb.databases import ENTRIES, QUEUES, last_half, last_indexed, unread_databases
+from rmqinspect.index.geometry import read_index_files
+from rmqinspect.rocksdb.databases import CONFIG, ENTRIES, QUEUES, last_half, last_indexed, unread_databases
 from rmqinspect.store.model import Segment, Store
-from rmqinspect.text import text_of
+from rmqinspect.text import count, group_digits, text_of
 from rmqinspect.topics import SCHEDULE_TOPIC
 
 _WHAT_DECIDES = "abort (how the last stop is taken), checkpoint, consumequeue and index"
@@ -45,6 +48,7 @@ def of_parts(store: Store) -> Forecast | None:
 
 
 ABORT = "abort"
+_HOUR = 3_600_000  # ms
 _LEVELS = 1 << 31  # queues of the schedule topic, whose number is not in topics.json: any
 _WHOLE = ("checkpoint", "index", "timerlog", "timerwheel")  # a start depends on whether they are there
 
@@ -62,6 +66,7 @@ class Evidence:
     progress: Callable[[int], None] | None = None
     announce: Announce | None = None
     unread: list[str] = field(default_factory=list)  # what the system refused to read
+    other_writer: bool = False  # no release of RocketMQ wrote the store
     _scanners: dict[tuple[str, ...], LogScanner] = field(default_factory=dict, init=False)
     _others: dict[str, "Evidence"] = field(default_factory=dict, init=False)
 
@@ -153,32 +158,117 @@ class Evidence:
         return read_consumer_offsets(self.store)[0]
 
     @cached_property
+    def log_end(self) -> LogEnd:
+        """Where the log ends: bounded reads."""
+        return find_log_end(self.store, self.queues.last_offsets)
+
+    @cached_property
     def samples(self) -> tuple[Sample, Sample]:
         """Samples of the log's first and last records: bounded reads."""
-        return sample_edges(self.store, find_log_end(self.store, self.queues.last_offsets).sample, [])
+        return sample_edges(self.store, self.log_end.sample, [])
 
-    def lost_queues(self, outcome: Outcome) -> list[tuple[str, int]]:
-        """Return the queues of sampled records that have no unit after a start, and had none: topic, queue id.
+    @cached_property
+    def gone_first(self) -> str:
+        """What lay before the log and no retention can have taken, in words; CL-FIRST of verify, by bounded reads.
 
-        Not those of a deleted topic, nor of queues that were not read.
+        Against a retention speak files that point at nothing else, which it deletes, too, or a last message that was
+        younger than fileReservedTime at the newest record.
         """
-        if self.store.given != "store" or outcome.min_offset < 0 or self._unread(QUEUES):
+        store, start, newest = self.store, self.store.log_start, self.log_end.last_timestamp
+        if not start or store.given != "store" or newest is None:
+            return ""
+        queues = self.queues.summaries
+        gone = [max(0, queue.units - max(0, queue.max_offset - queue.first_kept)) for queue in queues]
+        index = [file for file in read_index_files(store, []) if file.entries]
+        headers = [file.header for file in index if file.header is not None]
+        before = [header for header in headers if header.begin_physical_offset < start]
+        last = max((header.end_timestamp for header in before if header.end_physical_offset < start), default=0)
+        last = max(last, max((header.begin_timestamp for header in before), default=0))
+        left = any(header.end_physical_offset < start for header in before[: len(index) - 1])
+        for queue, units in zip(queues, gone, strict=True):
+            size = UNITS.get(queue.files[0].kind, 1)
+            left |= any((file.base - queue.files[0].base) // size <= units for file in queue.files[1:])
+        is_young = 0 <= newest - last < reserved_hours(store.settings) * _HOUR
+        if not (left or is_young) or not (any(gone) or before):
+            return ""
+        if was_cleaned(store, queues, index) or changed_by_a_broker(store, newest):
+            return ""
+        held = f", at least {count(sum(gone), 'message')}" if any(gone) else ""
+        return (
+            f"what lay before {group_digits(start)} is gone{held}, but not as a retention takes it: look for the "
+            "missing segments before a broker is started"
+        )
+
+    def lost_queues(self, outcome: Outcome) -> list[LostQueue]:
+        """Return the queues of sampled records that have no unit after a start, and had none.
+
+        Not those of a deleted topic, nor of queues that were not read, nor of a store that another program wrote.
+        """
+        if self.other_writer or self.store.given != "store" or outcome.min_offset < 0 or self._unread(QUEUES):
             return []
         queues = {(queue.topic, queue.queue_id): queue for queue in outcome.queues}
+        with_units = {queue.topic for queue in outcome.queues if queue.max_before or queue.max_after}
+        behind: dict[tuple[str, int], int] = {}  # the highest queue offset met
         found = set()
         for (topic, queue_id), place, queue_offset in self._sampled:
             name = text_of(topic), queue_id
             if not outcome.min_offset <= place < outcome.end_offset or self.store.hides_queue(*name):
                 continue
+            behind[name] = max(queue_offset + 1, behind.get(name, 0))
             queue = queues.get(name)
             if queue is not None and (queue.max_before or queue.max_after):
                 # A unit behind the record's is of a later record: the topic was deleted, and made again.
                 last = self.queues.last_of(*name)
                 if last is not None and last < place and queue_offset >= queue.max_after:
                     found.add(name)
-            elif queue_id < self.topics.get(name[0], _LEVELS if name[0] == SCHEDULE_TOPIC and self.topics else 0):
+            elif self._is_known(*name, with_units):
                 found.add(name)
-        return sorted(found)
+        ends = {name: queues[name].max_after if name in queues else 0 for name in found}
+        return [LostQueue(*name, max(0, behind[name] - ends[name])) for name in sorted(found)]
+
+    def none_leads(self, outcome: Outcome) -> bool:
+        """Whether no queue of `consumequeue` leads to a record of its own after a start, by a sample, and some had to.
+
+        Batch queues have a folder of their own, and may be left.
+        """
+        leading = {(queue.topic, queue.queue_id) for queue in outcome.queues if queue.min_after < queue.max_after}
+        leading -= {(topic, queue_id) for kind, topic, queue_id in self.queues.before if kind == BATCH}
+        inside = (
+            (text_of(topic), queue_id)
+            for (topic, queue_id), place, _ in self._sampled
+            if outcome.min_offset <= place < outcome.end_offset
+        )
+        return bool(outcome.lost_queues) and leading.isdisjoint(inside)
+
+    def _is_known(self, topic: str, queue_id: int, with_units: Collection[str]) -> bool:
+        """Whether the broker has a queue without a unit, as far as is known: its topic may have been deleted."""
+        if not self._had_topics:
+            return True
+        if not self.topics:
+            return topic in with_units
+        return queue_id < self.topics.get(topic, _LEVELS if topic == SCHEDULE_TOPIC else 0)
+
+    @cached_property
+    def _had_topics(self) -> bool:
+        """Whether there is a topics.json, or was: a store class that ran alone has none, and deletes no topic."""
+        store = self.store
+        return (
+            TOPICS in self.config.gone
+            or store.hides("config", TOPICS)
+            or read_config(store, TOPICS) is not None
+            or bool(unread_databases(store, CONFIG))
+        )
+
+    @property
+    def in_the_way(self) -> list[str]:
+        """Names of files that lie where folders of queues have to be, of topics that are known: the outermost first."""
+        files = self.queues.files_for_folders
+        known = {text_of(topic) for (topic, _), *_ in self._sampled} | set(self.topics) if files else set()
+        return [
+            "/".join(place)
+            for place in sorted(files, key=lambda place: (len(place), place))
+            if len(place) == 1 or (place[1] in known and all(map(str.isdecimal, place[2:])))
+        ]
 
     @property
     def _sampled(self) -> Iterator[tuple[tuple[bytes, int], int, int]]:

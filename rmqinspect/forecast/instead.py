@@ -97,7 +97,8 @@ def _judged(way: Alternative, worst: Outcome, outcomes: Iterable[Outcome]) -> Al
 
 def _is_better(outcome: Outcome, worst: Outcome) -> bool:
     """Whether a start is better than the worst: the broker serves, and at a lower price."""
-    return outcome.verdict in SERVING and price(outcome) < price(worst) and not _is_older(outcome, worst)
+    unblocks = worst.blocked_by is not None and outcome.blocked_by is None and price(outcome) == price(worst)
+    return outcome.verdict in SERVING and (price(outcome) < price(worst) or unblocks) and not _is_older(outcome, worst)
 
 
 def _is_older(outcome: Outcome, worst: Outcome) -> bool:

@@ -133,6 +133,14 @@ class GroupStart(NamedTuple):
     again: int  # that it gets a second time, if it asks before the queues have grown beyond its offsets
 
 
+class LostQueue(NamedTuple):
+    """A queue of records that a sample of the log holds, and that have no unit after a start, nor had one before."""
+
+    topic: str
+    queue_id: int
+    given_twice: int  # at least: offsets that these records have, and that the broker gives out again
+
+
 @dataclass(slots=True)
 class Outcome:
     """The answer for one release (or an era: all of its releases answer the same)."""
@@ -164,7 +172,8 @@ class Outcome:
     groups_beyond: list[GroupBeyond] = field(default_factory=list)
     config_from_backup: list[str] = field(default_factory=list)
     assumptions: list[str] = field(default_factory=list)
-    conf_notes: list[str] = field(default_factory=list)  # where broker.conf and the files do not agree; also in `notes`
+    conf_notes: list[str] = field(default_factory=list)
+    # Those of `notes` that NEXT START has, too: broker.conf and the files do not agree, files in the place of folders.
     notes: list[str] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
     proofs: list[str] = field(default_factory=list)  # nouns: what proves a log, or queues, that the broker is without
@@ -172,7 +181,9 @@ class Outcome:
     units_without_record: int = 0  # at least: of those that are cut, the ones whose record is gone already
     empty_segments: list[int] = field(default_factory=list)  # of those that are deleted
     groups: list[GroupStart] = field(default_factory=list)  # the worst first
-    lost_queues: list[tuple[str, int]] = field(default_factory=list)  # of sampled records; no unit, nor after it
+    lost_queues: list[LostQueue] = field(default_factory=list)
+    gone_first: str = ""  # what lay before the log, and no retention can have taken
+    misplaced: int = 0  # records of the scan that stay, and whose PHYSICALOFFSET is another place: copied, or moved
     lock_holder: int | None = None  # process id; 0 or less: a process invisible from here; None: none
 
     @property
@@ -322,11 +333,17 @@ def proof_words(outcome: Outcome) -> str:
 
 def already_lost(outcome: Outcome, missing: int = 0) -> list[str]:
     """Return what is gone before the start, as far as that is known; `missing`: records without a queue unit now."""
-    texts = []
+    texts = [outcome.gone_first] if outcome.gone_first else []
     if holes := outcome.holes:
         named = [f"{group_digits(start)} to {group_digits(end)}" for start, end in holes[:_LISTED]]
         more = f" and {count(len(holes) - _LISTED, 'more range')}" if len(holes) > _LISTED else ""
         texts.append(f"no segment holds {', '.join(named)}{more} of the log")
+    if number := outcome.misplaced:
+        lie, were = ("lies", "it was") if number == 1 else ("lie", "they were")
+        texts.append(
+            f"at least {count(number, 'record')} {lie} elsewhere than PHYSICALOFFSET says: {were} copied or moved over "
+            "what was there, or the field is damaged"
+        )
     if number := outcome.units_without_record:
         texts.append(f"at least {count(number, 'queue unit')} {'leads' if number == 1 else 'lead'} to no record")
     # Where units are cut, those that are added may be theirs; records behind the new end are lost by this start.
@@ -335,11 +352,13 @@ def already_lost(outcome: Outcome, missing: int = 0) -> list[str]:
         has, gets = ("has", "gets") if left == 1 else ("have", "get")
         texts.append(f"{count(left, 'record')} of the log {has} no queue unit, and {gets} none")
     if outcome.lost_queues and not missing:  # else all are counted
-        own = {topic: topic.startswith("%") or is_system_topic(topic) for topic, _ in outcome.lost_queues}
+        own = {topic: topic.startswith("%") or is_system_topic(topic) for topic, *_ in outcome.lost_queues}
         topics = sorted(own, key=lambda topic: (own[topic], topic))  # those of users first
         first = ", ".join(topics[:_LISTED]) + (f" and {len(topics) - _LISTED} more" if len(topics) > _LISTED else "")
         of = f"of {count(len(outcome.lost_queues), 'queue')} of topic{'s' if len(topics) > 1 else ''} {first}"
         texts.append(f"records {of} have no queue unit, by a sample of the log: verify counts them")
+    if again := sum(queue.given_twice for queue in outcome.lost_queues):
+        texts.append(f"at least {group_digits(again)} of their queue offsets will be used again")
     return texts
 
 

@@ -25,7 +25,7 @@ from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.codec.java import wrapped_long
 from rmqinspect.codec.properties import Items
-from rmqinspect.consumequeue.bounds import queue_ends
+from rmqinspect.consumequeue.bounds import QueueSummary, queue_ends
 from rmqinspect.consumequeue.units import LAYOUTS
 from rmqinspect.forecast.batch import Batch
 from rmqinspect.forecast.outcome import QueueOutcome, Refusal
@@ -86,6 +86,7 @@ class QueueEnds(Shelf):
         self.store = store
         self.settings = settings
         self.before: dict[QueueName, Before] = {}
+        self.summaries: list[QueueSummary] = []  # of all kinds
         self.batch_topics: frozenset[str] = frozenset()  # whose queues are batch queues, from 5.0.0 on
         self._queues: dict[QueueName, tuple[QueueFile, ...]] = {}
         self.files_for_folders: frozenset[Place] = frozenset()  # that lie where folders of queues have to be
@@ -96,6 +97,7 @@ class QueueEnds(Shelf):
         table = cls(store, settings)
         kinds = {"file": SIMPLE, "batch": BATCH}
         for ends in queue_ends(store, searches_minimum(store), on_unreadable=table.problems.append):
+            table.summaries.append(ends)
             if ends.kind in kinds:
                 name = kinds[ends.kind], ends.topic, ends.queue_id
                 table.before[name] = Before(ends.min_offset, ends.max_offset, ends.last_physical_offset)

@@ -64,6 +64,7 @@ class Scan(NamedTuple):
     unreadable: str | None  # what the system refused to read, and the end depends on
     records: int  # that are valid
     last_record: int | None  # physical offset of the last valid one, by its place
+    misplaced: int = 0  # of the valid ones, those whose PHYSICALOFFSET is another place
 
 
 class Asked(NamedTuple):
@@ -161,7 +162,7 @@ class LogScanner:
             self._run_ahead(rules, tests, first, position)
         following = list(asked[1:])
         index, shift = first, counted - position
-        records, last = 0, None
+        records, last, misplaced = 0, None, 0
         while True:
             segment = self.segments[index]
             run, following = self._run(rules, tests, index, position, sorter, following)
@@ -170,6 +171,7 @@ class LogScanner:
             if run.check.is_mismatch:
                 following = [one for one in following if _takes_mismatches(one) == takes_mismatches]
             records += run.records
+            misplaced += run.misplaced
             last = segment.base + run.last if run.records else last
             if run.unreadable is not None:
                 break
@@ -191,7 +193,7 @@ class LogScanner:
             rejected = Rejected(segment.base + run.end, "blank_size", segment.name, run.end)
         # Of a DLedger file the broker counts the records without the heads of their entries.
         end = segment.base + run.end + shift - run.records * segment.lead
-        found = Scan(end, index, run.end, run.check, rejected, killed, run.unreadable, records, last)
+        found = Scan(end, index, run.end, run.check, rejected, killed, run.unreadable, records, last, misplaced)
         return [found if one is asked[0] or any(one is held for held in following) else None for one in asked]
 
     def first_record(self, rules: Rules, index: int) -> FirstRecord:

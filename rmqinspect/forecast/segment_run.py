@@ -207,6 +207,7 @@ class Run:
     records: int = 0
     last: int = -1  # position of the last record
     unreadable: str | None = None  # what the system refused to read, and the end depends on
+    misplaced: int = 0  # records whose PHYSICALOFFSET is another place
 
     def holds_for(self, rules: Rules, settings: Settings, tests: Tests, reader: LenientReader) -> bool:
         """Whether a scan with the same tests finds the same by other rules."""
@@ -275,6 +276,8 @@ class RunWalk:
     def _take(self, records: Records, first: int) -> Records:
         """Count records whose window begins at the position `first`."""
         self.found.records += len(records)
+        places = records.base + records.starts
+        self.found.misplaced += int(np.count_nonzero(records.physical_offset != places))
         self.found.last = first + int(records.starts[-1])
         self.found.end = first + int(records.ends[-1])
         return records

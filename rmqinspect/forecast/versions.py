@@ -36,7 +36,7 @@ from rmqinspect.forecast.losses import LossCounter, LossFold, count_named, given
 from rmqinspect.forecast.outcome import (
     COSTS,
     NO_REMEDY,
-    SERVING,
+    STARTING,
     Alternative,
     Forecast,
     GroupBeyond,
@@ -57,7 +57,10 @@ def note_groups(outcome: Outcome, evidence: Evidence) -> None:
 
     A queue that is not there is made when it is asked for, and begins at 0; not that of a topic that was deleted.
     """
-    queues = {(queue.topic, queue.queue_id): queue for queue in outcome.queues}
+    queues = {
+        (lost[:2]): QueueOutcome(*lost[:2], 0, 0, 0, 0, given_twice=lost.given_twice) for lost in outcome.lost_queues
+    }
+    queues |= {(queue.topic, queue.queue_id): queue for queue in outcome.queues}
     met = [
         (entry, queues.get(name) or QueueOutcome(*name, 0, 0, 0, 0))
         for entry in evidence.group_offsets
@@ -92,7 +95,7 @@ def _in_queue(release: str, offset: int, queue: QueueOutcome) -> tuple[int, int,
 
 
 _SERVES_NOTHING = (
-    "no queue leads to what the log holds: consumers get none of it, and queue offsets begin at 0 again; after an "
+    "no queue{} leads to what the log holds: consumers get none of it, and queue offsets begin at 0 again; after an "
     "unclean exit (with a file abort) a start makes queues of the part of the log that it scans"
 )
 _TOGETHER = 6  # walks side by side: each keeps some 20 MB of units that it has written
@@ -139,6 +142,7 @@ class Forecaster:
         self._evidence = Evidence(store, request.jobs, request.progress, request.announce)
         self._releases, self._version_from, self._other = _releases(store, self._evidence, request)
         clean = not self._evidence.has_abort if request.clean_exit is None else request.clean_exit
+        self._evidence.other_writer = self._other is not None
         self._teller = Teller(self._evidence, request)
         self._eras = list(_one_of_each_era(self._releases))
         self._clean = clean
@@ -171,10 +175,10 @@ class Forecaster:
             found.other_writer = self._other.about_starts
             for outcome in found.outcomes:
                 outcome.assumptions.append(found.other_writer)
-        for outcome in found.outcomes if self._other is None else ():
-            if outcome.verdict in SERVING:
-                outcome.lost_queues = evidence.lost_queues(outcome)
-        if self._request.instead and found.worst.verdict in COSTS:
+        for outcome in found.outcomes:
+            if outcome.verdict in STARTING:
+                outcome.gone_first = evidence.gone_first
+        if self._request.instead and (found.worst.verdict in COSTS or found.worst.blocked_by is not None):
             found.instead = self._other_ways(found.worst)
         return found
 
@@ -286,11 +290,14 @@ class Teller:
         if self._counts or not cuts:
             _note_gone(outcome)
         outcome.holes = [(hole.start, hole.end) for hole in holes_in(self._evidence.store)]
+        outcome.lost_queues = self._evidence.lost_queues(outcome)
+        _note_lost_queues(outcome)
         outcome.proofs = list(_proofs(outcome, self._evidence, cuts_records=cuts))
         if outcome.min_offset < 0 and outcome.proofs and not cuts:
             outcome.notes.append(_LOG_ELSEWHERE)
-        if _serves_nothing(outcome):
-            outcome.notes.append(_SERVES_NOTHING)
+        if outcome.proofs and 0 <= outcome.min_offset < outcome.end_offset:
+            which = "" if _serves_nothing(outcome) else " of consumequeue"
+            outcome.notes.append(_SERVES_NOTHING.format(which))
         note_groups(outcome, self._evidence)
         outcome.verdict = verdict_of(outcome, cuts_records=cuts)
         return outcome
@@ -325,13 +332,16 @@ def verdict_of(outcome: Outcome, *, cuts_records: bool) -> Verdict:
 def _proofs(outcome: Outcome, evidence: Evidence, *, cuts_records: bool) -> Iterator[str]:
     """Yield what proves a log, or queues, that the broker begins without; nothing where it has them.
 
+    Queues that are left beside those that are gone lead to none of what a sample of the log holds, or are batch queues.
     A log of one empty segment may have lost all others to retention: only units that point into it prove more.
     """
     units = outcome.losses.units
     if _serves_nothing(outcome):
         yield f"{count(outcome.end_offset - outcome.min_offset, 'byte')} of log"
     elif outcome.min_offset >= 0:
-        if outcome.min_offset == outcome.end_offset and units and not cuts_records:
+        if outcome.min_offset < outcome.end_offset and evidence.none_leads(outcome):
+            yield f"records of {count(len(outcome.lost_queues), 'queue')}"
+        elif outcome.min_offset == outcome.end_offset and units and not cuts_records:
             yield count(units, "queue unit")
     else:
         index_files = len(outcome.index_files_after) + len(outcome.deleted_index_files)
@@ -384,3 +394,10 @@ def _note_given_twice(outcome: Outcome, fold: LossFold) -> None:
     for queue in outcome.queues:
         highest = max(queue.max_before, taken.get((queue.topic, queue.queue_id), 0))
         queue.given_twice = max(0, highest - queue.max_after)
+
+
+def _note_lost_queues(outcome: Outcome) -> None:
+    """Note for each queue whose end is lost how many offsets of its records the broker gives out again."""
+    lost = {queue[:2]: queue.given_twice for queue in outcome.lost_queues}
+    for queue in outcome.queues:
+        queue.given_twice = max(queue.given_twice, lost.get((queue.topic, queue.queue_id), 0))

@@ -40,7 +40,7 @@ from rmqinspect.forecast.load import (
     open_refusal,
 )
 from rmqinspect.forecast.outcome import Decision, Outcome, Refusal
-from rmqinspect.forecast.queues import SIMPLE_FOLDER, Queues
+from rmqinspect.forecast.queues import Queues
 from rmqinspect.forecast.queues_in_rocksdb import RocksdbQueues, RocksdbTable
 from rmqinspect.forecast.scan import Asked, Scan, reput
 from rmqinspect.forecast.settings import contradictions, read_config_files
@@ -352,6 +352,7 @@ class _Walk:
     def _note_scan(self, scan: Scan) -> None:
         """Keep where and why the scan ended."""
         self.outcome.rejected, self.outcome.end_offset = scan.rejected, scan.end
+        self.outcome.misplaced = scan.misplaced
         self._end_if(None, scan.unreadable)
         if (where := scan.killed) is not None:
             why = (
@@ -437,19 +438,29 @@ class _Walk:
         outcome.unreachable = sum(queue.unreachable for queue in outcome.queues) + self.queues.dropped
         if self.queues.failed_at is not None:
             outcome.blocked_by = self.queues.failed_at[0]
-            outcome.notes.append(
+            self._note_short(
                 "{} is a file: the unit of the record at {} cannot be written, which is tried for 30 "
                 "seconds; from there on no queue gets a unit".format(*self.queues.failed_at)
             )
-        elif evidence.store.has_file(SIMPLE_FOLDER) and isinstance(self.queues, Queues):
-            outcome.blocked_by = SIMPLE_FOLDER
+        elif isinstance(self.queues, Queues) and (files := evidence.in_the_way):
+            outcome.blocked_by = files[0]
+            self._note_short(
+                f"{files[0]} is a file in the place of a folder of queues: the unit of the first new message that "
+                "needs it is tried for 30 seconds, and from there on no queue gets a unit; move it to a place outside "
+                "of the store"
+            )
         if index.is_file and index.stuck is None:
-            outcome.notes.append(INDEX_IS_FILE)
+            self._note_short(INDEX_IS_FILE)
         outcome.new_index_files = index.new
         outcome.index_entries_behind = index.entries_behind(outcome.end_offset, evidence.unread)
         self._end_if(refusal)
 
     # --- what the outcome says ------------------------------------------------------------------
+
+    def _note_short(self, text: str) -> None:
+        """Note what other commands say, too."""
+        self.outcome.notes.append(text)
+        self.outcome.conf_notes.append(text)
 
     def note_deleted(self) -> None:
         """Note what is deleted of queues and index, also where the start fails behind that."""

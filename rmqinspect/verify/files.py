@@ -71,6 +71,10 @@ _PARTS = (
 )
 
 
+_OPENED = ("abort", "checkpoint", "config/timercheck", "lock", "timerwheel")
+_FOLDERS = ("config", "consumequeue", "index")
+
+
 def check_files(store: Store) -> Iterator[Finding]:
     """Yield the findings about names, sizes and the lock of the store."""
     yield from _check_sizes(store)
@@ -93,6 +97,7 @@ def check_files(store: Store) -> Iterator[Finding]:
                 physical_offset=after.base,
             )
     yield from _check_lock(store)
+    yield from _check_types(store)
     for oddity in store.unread_entries:
         yield Finding("ST-IO", f"not read: {oddity.detail}", file=oddity.name)
 
@@ -116,6 +121,21 @@ def _check_sizes(store: Store) -> Iterator[Finding]:
                 expected=None if size is None else str(size),
                 found=str(segment.size),
             )
+
+
+def _check_types(store: Store) -> Iterator[Finding]:
+    """Yield a finding for each folder in the place of a file that a broker opens, and for files in that of a folder."""
+    files = [name for name in _OPENED if store.has_folder(*name.split("/"))]
+    folders = [name for name in _FOLDERS if store.given == "store" and store.has_file(name)]
+    for name in (*files, *folders):
+        found, expected = ("folder", "file") if name in files else ("file", "folder")
+        yield Finding(
+            "ST-TYPE",
+            f"a {found} lies in the place of a {expected}",
+            file=name,
+            expected=f"a {expected}",
+            found=f"a {found}",
+        )
 
 
 def _check_lock(store: Store) -> Iterator[Finding]:

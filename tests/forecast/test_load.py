@@ -24,11 +24,12 @@ from rmqinspect.forecast.load import (
     load_timer_log,
     open_refusal,
 )
-from rmqinspect.forecast.outcome import Refusal, Verdict, already_lost
+from rmqinspect.forecast.outcome import Forecast, Outcome, QueueOutcome, Refusal, Verdict, already_lost
 from rmqinspect.forecast.settings import Settings, settings_of
 from rmqinspect.forecast.versions import ForecastRequest, forecast
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
+from rmqinspect.verify.next_start import start_lines
 from tests.support import oracle
 
 _LATER = ("idx_dir", "size_huge")  # refused by the index, and killed by the scan: not by what is loaded
@@ -293,7 +294,37 @@ def test_a_file_in_the_place_of_the_index_is_named_where_no_file_is_made_at_once
     (root / "index").write_bytes(b"")
     outcome = forecast(open_store([str(root)]), ForecastRequest(release="5.3.3")).worst
     assert outcome.verdict is Verdict.SAFE
-    assert any(note.startswith("index is a file, so that no index file can be made") for note in outcome.notes)
+    note = "index is a file, so that no index file can be made"
+    assert any(text.startswith(note) for text in outcome.notes)
+    assert any(line.startswith(note) for line in start_lines(Forecast([outcome]), None))
+
+
+@pytest.mark.parametrize(
+    ("name", "is_in_the_way"),
+    [
+        ("consumequeue/TopicA", True),
+        ("consumequeue/TopicA/0", True),
+        ("consumequeue/.DS_Store", False),
+        ("consumequeue/TopicA/.DS_Store", False),
+    ],
+)
+def test_a_file_in_the_way_of_queues_is_named_where_no_queue_is_made_at_once(
+    name: str, is_in_the_way: bool, tmp_path: Path
+) -> None:
+    """5.1.4 dispatches nothing again after a clean exit."""
+    root = oracle.copy("crash", "base-5.1.4-clean", tmp_path)
+    if (root / name).exists():
+        shutil.rmtree(root / name)
+    (root / name).write_bytes(b"x")
+    found = forecast(open_store([str(root)]), ForecastRequest(release="5.1.4", instead=True))
+    note = f"{name} is a file in the place of a folder of queues"
+    assert (found.worst.verdict, found.worst.blocked_by) == (Verdict.SAFE, name if is_in_the_way else None)
+    assert any(text.startswith(note) for text in found.worst.notes) is is_in_the_way
+    assert any(line.startswith(note) for line in start_lines(found, None)) is is_in_the_way
+    better = [way for way in found.instead if way.is_better]
+    assert bool(better) is is_in_the_way
+    assert all(way.moved == (name,) and way.outcome.blocked_by is None for way in better)
+    assert (f"move_away {name}" in script(found, open_store([str(root)]))) is is_in_the_way
 
 
 def test_a_folder_abort_is_moved_for_a_clean_exit_and_replaced_for_an_unclean_one(tmp_path: Path) -> None:
@@ -324,5 +355,57 @@ def test_the_end_of_a_queue_that_is_gone_is_told_by_the_last_records(tmp_path: P
     files = sorted((root / "consumequeue/TopicA/0").iterdir())
     files[-1].unlink()
     outcome = forecast(open_store([str(root)]), ForecastRequest(release="5.1.4")).worst
-    assert (whole.lost_queues, outcome.lost_queues) == ([], [("TopicA", 0)])
+    assert whole.lost_queues == []
+    (queue,) = outcome.lost_queues
+    assert queue == (
+        "TopicA",
+        0,
+        queue_after(whole, "TopicA", 0).max_after - queue_after(outcome, "TopicA", 0).max_after,
+    )
+    assert queue_after(outcome, "TopicA", 0).given_twice == queue.given_twice
     assert "records of 1 queue of topic TopicA have no queue unit" in already_lost(outcome)[0]
+
+
+def queue_after(outcome: Outcome, topic: str, queue_id: int) -> QueueOutcome:
+    return next(queue for queue in outcome.queues if (queue.topic, queue.queue_id) == (topic, queue_id))
+
+
+@pytest.mark.parametrize(
+    ("gone", "is_told"),
+    [
+        (("consumequeue/CourierLog",), True),
+        (("consumequeue/CourierLog/1",), True),
+        # Whether the topic was deleted: another queue of it is left, or nothing says so.
+        (("consumequeue/CourierLog/1", "config/topics.json", "config/topics.json.bak"), True),
+        (("consumequeue/CourierLog", "config/topics.json", "config/topics.json.bak"), False),
+    ],
+)
+def test_a_queue_that_is_gone_is_told_where_its_topic_was_not_deleted(
+    gone: tuple[str, ...], is_told: bool, tmp_path: Path
+) -> None:
+    root = oracle.copy("broker", "main-5.3.3", tmp_path)
+    # Else the start is refused without topics.json.
+    shutil.rmtree(root / "batchconsumequeue")
+    whole = forecast(open_store([str(root)]), ForecastRequest(release="5.2.0")).worst
+    for name in gone:
+        shutil.rmtree(root / name) if (root / name).is_dir() else (root / name).unlink()
+    outcome = forecast(open_store([str(root)]), ForecastRequest(release="5.2.0")).worst
+    own = [queue for queue in outcome.lost_queues if queue.topic == "CourierLog"]
+    ends = {queue.queue_id: queue.max_after for queue in whole.queues if queue.topic == "CourierLog"}
+    is_left = {queue.queue_id for queue in outcome.queues if queue.topic == "CourierLog"}
+    assert (
+        own
+        == [("CourierLog", queue_id, end) for queue_id, end in sorted(ends.items()) if queue_id not in is_left]
+        * is_told
+    )
+    assert is_told is any("CourierLog" in text for text in already_lost(outcome))
+
+
+def test_records_of_a_topic_that_was_deleted_are_not_lost(tmp_path: Path) -> None:
+    root = oracle.copy("broker", "main-5.3.3", tmp_path)
+    shutil.rmtree(root / "consumequeue" / "CourierLog")
+    topics = json.loads((root / "config/topics.json").read_text())
+    del topics["topicConfigTable"]["CourierLog"]
+    for name in ("topics.json", "topics.json.bak"):
+        (root / "config" / name).write_text(json.dumps(topics))
+    assert forecast(open_store([str(root)]), ForecastRequest(release="5.2.0")).worst.lost_queues == []

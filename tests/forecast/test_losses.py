@@ -9,7 +9,7 @@ import pytest
 
 from rmqinspect.forecast.instead import without_files
 from rmqinspect.forecast.losses import LossCounter, count_named, units_given_up
-from rmqinspect.forecast.outcome import Losses, Outcome, QueueOutcome, Verdict
+from rmqinspect.forecast.outcome import Losses, Outcome, QueueOutcome, Verdict, already_lost
 from rmqinspect.forecast.versions import ForecastRequest, forecast
 from rmqinspect.schemas.message import MAGIC_BLANK
 from rmqinspect.store.discover import open_store
@@ -138,6 +138,45 @@ def test_records_in_exchanged_segments_are_no_copies(tmp_path: Path) -> None:
     # The copy of what was the last segment now has its original nowhere: both segments that were exchanged do not
     # hold what they say.
     assert counted.copies == 0
+
+
+def overwrite(store: Path, segment: int, by: int) -> None:
+    files = sorted((store / "commitlog").iterdir())
+    files[segment].write_bytes(files[by].read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("release", "segment", "by"), [("4.7.1", -1, -2), ("4.7.1", -2, -3), ("5.2.0", -1, -2), ("5.5.0", -1, -2)]
+)
+def test_what_a_copy_has_overwritten_is_lost_already(release: str, segment: int, by: int, tmp_path: Path) -> None:
+    name = f"base-{release}-clean"
+    store = oracle.copy("crash", name, tmp_path)
+    assert (told(store, release).misplaced, already_lost(told(store, release))) == (0, [])
+    bases = [int(path.name) for path in sorted((store / "commitlog").iterdir())]
+    overwrite(store, segment, by)
+    ends = [*bases[1:], 1 << 62]
+    copied = sum(
+        records(put)
+        for put in oracle.puts(name)
+        if put["status"] == "PUT_OK" and bases[by] <= put["phys"] < ends[len(bases) + by]
+    )
+    outcome = told(store, release)
+    assert (outcome.verdict, outcome.misplaced) == (Verdict.SAFE, copied)
+    text = f"at least {copied} records lie elsewhere than PHYSICALOFFSET says: they were copied or moved over"
+    assert any(line.startswith(text) for line in already_lost(outcome))
+
+
+@pytest.mark.parametrize("name", ["phys_last-4.7.1-h", "phys_last-5.3.3-c"])
+def test_a_damaged_offset_is_told_as_one(name: str) -> None:
+    outcome = told(oracle.store("crash", name), oracle.truth("crash", name)["opened_by"])
+    (text,) = already_lost(outcome)
+    assert text.startswith("at least 1 record lies elsewhere") and text.endswith("or the field is damaged")
+
+
+def test_exchanged_segments_do_not_hold_what_belongs_in_their_place(tmp_path: Path) -> None:
+    store = oracle.copy("crash", "base-5.2.0-clean", tmp_path)
+    swap_files(store, folder="commitlog", file=-3, other=-2)
+    assert told(store, "5.2.0").misplaced > 0
 
 
 def test_filler_is_no_message_that_a_remedy_gives_up(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from rmqinspect.forecast.outcome import (
     GroupBeyond,
     GroupStart,
     Losses,
+    LostQueue,
     Outcome,
     QueueOutcome,
     Refusal,
@@ -33,6 +34,7 @@ LOSES = Outcome(
     queues=[QueueOutcome("TopicA", 0, 0, 51, 0, 20, cut=31, given_twice=31)],
     groups_beyond=[GroupBeyond("billing", "TopicA", 0, 51, 20)],
     groups=[GroupStart("billing", (("TopicA", 0),), 0, 31, 0)],
+    lost_queues=[LostQueue("TopicB", 0, 5)],
     decisions=[Decision("scan", "ends at 97187", (("end", 97187),), "CommitLog#recoverAbnormally")],
 )
 REFUSAL = Refusal("index/1x", "index_folder", "the name is no number", "move index/1x out of the store", moves=True)

@@ -139,7 +139,11 @@ def test_what_is_lost_already_stands_in_the_block() -> None:
     [
         ("seg_missing_mid-4.9.7-c", "already lost: no segment holds 131 072 to 196 608 of the log"),
         ("cq_lost-4.9.7-h", "heals: 236 of 236 missing queue units come back"),
-        ("cq_queue_lost-5.2.0-c", "already lost: 50 records of the log have no queue unit, and get none"),
+        (
+            "cq_queue_lost-5.2.0-c",
+            "already lost: 50 records of the log have no queue unit, and get none; "
+            "at least 50 of their queue offsets will be used again",
+        ),
         ("cq_last_file_lost-5.3.3-h", "heals: 11 of 11 missing queue units come back"),
         ("cq_tail_zero_all-5.3.3-c", "heals: 14 of 65 missing queue units come back"),
         ("cq_extra_beyond-5.4.0-c", "already lost: at least 1 queue unit leads to no record"),

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shutil
 import struct
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from rmqinspect.verify.codes import BY_CODE, CODES
 from rmqinspect.verify.findings import COLUMNS, Finding, what_to_do
 from rmqinspect.verify.result import VerifyOptions
 from rmqinspect.verify.run import verify
+from tests.support import oracle
 from tests.support.building import STORED, blank, fill, lay, pad, record, write_queue, write_segment
 from tests.support.command import Run, runner
 from tests.support.samples import sample
@@ -46,6 +48,7 @@ def _store(root: Path, **files: bytes) -> list[Path]:
     _log(root, pad(lay([{}]), SIZE))
     write_queue(root, {})
     for name, raw in {"checkpoint": _checkpoint(STORED), **files}.items():
+        (root / name).parent.mkdir(exist_ok=True)
         (root / name).write_bytes(raw)
     return [root]
 
@@ -233,6 +236,7 @@ SHOWS: dict[str, Show] = {
         ),
     ),
     "ST-ABORT": Show(lambda r: _store(r, abort=b""), lambda r: _store(r, **{"abort.bak": b""})),
+    "ST-TYPE": Show(lambda r: _store(r, **{"lock/inside": b""}), lambda r: _store(r, lock=b"")),
     "ST-RUNNING": Show(lambda r: _locked(r, held=True), lambda r: _locked(r, held=False)),
     "ST-UNCHECKED": Show(lambda r: _with_rocksdb(r, part=True), lambda r: _with_rocksdb(r, part=False)),
     "ST-CHECKPOINT": Show(
@@ -459,3 +463,22 @@ def test_the_report_says_what_the_screen_says_and_more(run: Run, tmp_path: Path)
     files = {path.relative_to(FLIPPED).as_posix(): path.stat().st_size for path in FLIPPED.rglob("*") if path.is_file()}
     assert {entry["file"]: entry["size"] for entry in document["inputs"]} == files
     assert document["run"]["store"] == str(FLIPPED)
+
+
+@pytest.mark.parametrize("name", ["abort", "checkpoint", "lock", "timerwheel", "config/timercheck"])
+def test_a_folder_in_the_place_of_a_file_is_an_error(name: str, tmp_path: Path) -> None:
+    root = oracle.copy("crash", "base-5.1.4-clean", tmp_path)
+    (root / name).unlink(missing_ok=True)
+    (root / name).mkdir(parents=True)
+    outcome = verify(open_store([str(root)]), VerifyOptions(level="quick"))
+    assert [row.file for row in outcome.findings.rows if row.code == "ST-TYPE"] == [name]
+    assert outcome.verdict == "DAMAGED"
+
+
+@pytest.mark.parametrize("name", ["index", "consumequeue"])
+def test_a_file_in_the_place_of_a_folder_is_an_error(name: str, tmp_path: Path) -> None:
+    root = oracle.copy("crash", "base-5.1.4-clean", tmp_path)
+    shutil.rmtree(root / name)
+    (root / name).write_bytes(b"")
+    rows = verify(open_store([str(root)]), VerifyOptions(level="quick")).findings.rows
+    assert [row.file for row in rows if row.code == "ST-TYPE"] == [name]
