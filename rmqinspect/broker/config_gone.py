@@ -1,4 +1,4 @@
-"""Files of `config/` that are gone with their copies, though others prove that they were there.
+"""Files of `config/` that are gone with their copies, or hold nothing, though others prove that they held something.
 
     file                    was there, because of
     topics.json             queues of users' topics
@@ -24,9 +24,9 @@ to 5.5.0.
 from collections.abc import Iterable, Mapping
 
 from rmqinspect.broker.group_topics import is_own_topic, is_system_group
-from rmqinspect.config.json_files import OFFSET_FILES, read_config, read_consumer_offsets
+from rmqinspect.config.json_files import OFFSET_FILES, read_config, read_consumer_offsets, read_copy
 from rmqinspect.store.model import Store
-from rmqinspect.text import count
+from rmqinspect.text import count, group_digits
 from rmqinspect.topics import DLQ_PREFIX, LMQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, is_system_topic
 
 TOPICS, GROUPS, DELAYS = "topics.json", "subscriptionGroup.json", "delayOffset.json"
@@ -39,6 +39,28 @@ _TIMED = (
     "consumerOrderInfo.json",
 )  # saved by timers that start before the delays'
 _IN_ROCKSDB = {TOPICS, GROUPS, OFFSETS}  # what storeType=defaultRocksDB or configManagerVersion=v2 keeps there
+
+
+_TABLES = {TOPICS: "topicConfigTable", GROUPS: "subscriptionGroupTable", DELAYS: "offsetTable", OFFSETS: "offsetTable"}
+_LARGEST_EMPTY = 4096  # bytes of a file that holds no entry
+
+
+def emptied_config(store: Store) -> Mapping[str, str]:
+    """Return what the .bak of a file holds, in words, by the name of the file, which a broker reads and holds no entry.
+
+    A broker that fails to load its store saves delayOffset.json so, without having read it (5.4.0).
+    """
+    found: dict[str, str] = {}
+    for name, table in _TABLES.items():
+        file, backup = store.config_files.get(name), store.config_files.get(f"{name}.bak")
+        if file is None or backup is None or file.size > _LARGEST_EMPTY or backup.size > store.max_config:
+            continue
+        own = read_copy(file, name)
+        if own.source is not None and not own.table(table):
+            entries = len(read_copy(backup, name, store.max_config).table(table))
+            if entries:
+                found[name] = f"{group_digits(entries)} of {table} in its .bak"
+    return found
 
 
 def gone_config(store: Store) -> Mapping[str, str]:

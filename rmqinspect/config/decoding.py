@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Literal
 
-from rmqinspect.codec.fastjson import MAX_PROBLEMS, JsonDocument, NotJson, parse_json
+from rmqinspect.codec.fastjson import MAX_PROBLEMS, JsonDocument, NotJson, is_null, parse_json
 from rmqinspect.config.shapes import Kind, Row, Shape, Table, faults
 from rmqinspect.text import count, describe_offset
 
@@ -62,7 +62,7 @@ def decode(raw: bytes, kind: Kind) -> Decoded:
     if not raw.strip(b"\0"):
         trouble = f"all of its {count(len(raw), 'byte')} are zero"
         return Decoded(trouble, 0, "an object", "zeros", fate="refused")
-    if raw.removeprefix(_BOM).strip(b" \t\r\n") == b"null":
+    if is_null(raw):
         return Decoded("it is null", 0, "an object", "null", ignored=True)
     try:
         parsed = parse_json(raw)

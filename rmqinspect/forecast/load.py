@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
-from rmqinspect.broker.config_gone import TOPICS, gone_config
+from rmqinspect.broker.config_gone import TOPICS, emptied_config, gone_config
 from rmqinspect.broker.eras import Rules
 from rmqinspect.codec.java import java_number
 from rmqinspect.forecast.config_files import BATCH, SIMPLE, topic_types, types_unknown
@@ -64,8 +64,8 @@ class Listing:
 
     @cached_property
     def topics_gone(self) -> bool:
-        """Whether topics.json, which has the types, is gone."""
-        return TOPICS in gone_config(self._store)
+        """Whether topics.json, which has the types, is gone, or holds no topic."""
+        return TOPICS in gone_config(self._store) or TOPICS in emptied_config(self._store)
 
     @cached_property
     def queues(self) -> Mapping[str, Mapping[tuple[str, int], QueueFolder]]:

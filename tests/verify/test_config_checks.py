@@ -18,7 +18,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rmqinspect.config.json_files import read_consumer_offsets
 from rmqinspect.config.shapes import KINDS
+from rmqinspect.forecast.versions import ForecastRequest, forecast
 from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.store.discover import open_store
 from rmqinspect.verify.config.files import check_configs
@@ -605,3 +607,44 @@ def test_a_copy_of_the_log_lost_no_folder(tmp_path: Path) -> None:
         if path.is_dir() and path.name != "commitlog":
             rmtree(path)
     assert gone(root) == []
+
+
+# --- what a broker reads, and what is in its copy alone ----------------------------------------------
+
+EMPTY = {
+    "consumerOffset.json": "offsetTable",
+    "delayOffset.json": "offsetTable",
+    "topics.json": "topicConfigTable",
+    "subscriptionGroup.json": "subscriptionGroupTable",
+}
+
+
+@pytest.mark.parametrize(("name", "member"), EMPTY.items())
+def test_a_file_that_holds_nothing_is_told_where_its_copy_holds_something(
+    name: str, member: str, tmp_path: Path
+) -> None:
+    write(tmp_path, place(name), b'{"dataVersion":{"counter":9,"timestamp":5},"%s":{}}' % member.encode())
+    assert found(tmp_path) == []
+    write(tmp_path, place(name) + ".bak", WHOLE[name])
+    finding = only(tmp_path)
+    assert (finding.severity, finding.file) == ("warning", place(name))
+    assert finding.message.startswith("the file holds nothing, and its .bak does")
+
+
+@pytest.mark.parametrize("raw", [b"null", b"\xef\xbb\xbfnull\n", b"{}"], ids=repr)
+def test_groups_and_forecast_agree_about_a_file_of_nothing(raw: bytes, tmp_path: Path) -> None:
+    """The brokers of all releases read it, and do not look at the copy."""
+    root = oracle.copy("broker", "main-5.3.3", tmp_path)
+    write(root, OFFSETS, raw)
+    store = open_store([str(root)])
+    assert read_consumer_offsets(store)[0] == []
+    [outcome] = forecast(store, ForecastRequest("5.3.3")).outcomes
+    assert any(note.startswith("consumerOffset.json: it") for note in outcome.notes)
+
+
+def test_topics_of_which_none_is_left_are_restored_before_a_queue_is_moved_away(tmp_path: Path) -> None:
+    root = oracle.copy("broker", "main-5.3.3", tmp_path)
+    write(root, "config/topics.json", b"{}")
+    [outcome] = forecast(open_store([str(root)]), ForecastRequest("5.3.3")).outcomes
+    assert outcome.refusal is not None
+    assert outcome.refusal.remedy.startswith("restore config/topics.json")

@@ -38,7 +38,7 @@ from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from typing import NamedTuple
 
-from rmqinspect.broker.config_gone import gone_config
+from rmqinspect.broker.config_gone import emptied_config, gone_config
 from rmqinspect.codec.fastjson import CHARSETS, JsonDocument
 from rmqinspect.config.decoding import Decoded, decode
 from rmqinspect.config.json_files import integer, key_number, read_consumer_offsets, read_delay_offsets, too_large
@@ -211,7 +211,7 @@ def _doubts(file: StoreFile, parsed: JsonDocument, kind: Kind) -> Iterator[Findi
 
 # --- a file and its copies ----------------------------------------------------------------------
 
-_EMPTIED = "delayOffset.json"  # a failed start saves it empty
+_SAVED_EMPTY = "delayOffset.json"  # by a failed start
 
 
 def check_configs(store: Store) -> Iterator[Finding]:
@@ -221,10 +221,14 @@ def check_configs(store: Store) -> Iterator[Finding]:
     good `.bak` is info: a crash during a save leaves it so.
     """
     others = {file.name: file for file in store.files if file.kind == "other"}
+    reported = set()
     for kind in KINDS:
-        yield from _check_kind(store, kind, others)
+        for finding in _check_kind(store, kind, others):
+            reported.add(finding.file)
+            yield finding
     yield from check_epochs(others.get("epochFileCheckpoint"), others.get("epochFileCheckpoint.bak"))
     yield from _gone(store)
+    yield from (finding for finding in _emptied(store) if finding.file not in reported)
 
 
 def _check_kind(store: Store, kind: Kind, others: Mapping[str, StoreFile]) -> Iterator[Finding]:
@@ -233,7 +237,7 @@ def _check_kind(store: Store, kind: Kind, others: Mapping[str, StoreFile]) -> It
         for end in ("", ".bak", ".tmp")
     }
     backup = _read(files[".bak"], kind, store.max_config) if files[".bak"] else None
-    if backup and kind.name != _EMPTIED:
+    if backup:
         backup.read.value = {}  # not in memory beside that of the file itself
     main = _read(files[""], kind, store.max_config) if files[""] else None
     for copy in (main, backup):
@@ -257,8 +261,6 @@ def _main(kind: Kind, main: _Copy, backup: _Copy | None, *, alone: bool) -> Iter
         yield _finding(main, "" if alone else _fallback(kind, backup))
     else:
         yield from _cross_check(kind, main)
-        if kind.name == _EMPTIED and not main.read.value["offsetTable"]:
-            yield from _failed_start(kind, main, backup)
 
 
 def _cross_check(kind: Kind, copy: _Copy) -> Iterator[Finding]:
@@ -300,16 +302,17 @@ def _cross_check(kind: Kind, copy: _Copy) -> Iterator[Finding]:
             )
 
 
-def _failed_start(kind: Kind, main: _Copy, backup: _Copy | None) -> Iterator[Finding]:
-    """Yield the trace of a failed startup, which saves this file without having read it."""
-    before = backup.read.value.get("offsetTable") if backup and backup.good else None
-    if before:
+def _emptied(store: Store) -> Iterator[Finding]:
+    """Yield files that a broker reads, and that hold nothing of what their copies hold."""
+    without = {kind.name: kind.without for kind in KINDS}
+    for name, proof in emptied_config(store).items():
+        trace = ", trace of a failed startup" if name == _SAVED_EMPTY else ""
         yield Finding(
             "ST-CONFIG",
-            f"offsetTable is empty, but not in its .bak: trace of a failed startup. The broker starts {kind.without}",
+            f"the file holds nothing, and its .bak does{trace}. The broker starts {without[name]}",
             severity="warning",
-            file=main.file.name,
-            expected=count(len(before), "level"),
+            file=f"config/{name}",
+            expected=proof,
             found="none",
         )
 
