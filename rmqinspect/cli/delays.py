@@ -156,6 +156,7 @@ def _lines(summary: "DelaySummary", delays: "Delays", path: str, zone: tzinfo) -
 def _store_words(summary: "DelaySummary", delays: "Delays", zone: tzinfo) -> str:
     total = sum(sum(place.states.values()) for place in summary.places.values())
     place = "in the queues and the timer" if delays.unqueued or not delays.store.segments else "in the log"
+    place = place if delays.queues_given else "in the timer"
     place += "" if delays.store.segments else "; no commit log was given"
     what = "that wait" if delays.choice.waiting else place
     words = f"{delays.store.name}: {count(total, 'delayed message')} {what}; "
@@ -175,7 +176,7 @@ def _unknown(delays: "Delays") -> Iterator[str]:
     if not delays.queues_given:
         yield no_queues_words(delays.store)
     if delays.unqueued:
-        yield unqueued_words(delays.unqueued)
+        yield unqueued_words(delays)
 
 
 # --- levels and timer -------------------------------------------------------------------------------

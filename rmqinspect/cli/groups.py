@@ -211,7 +211,12 @@ def _store(survey: "GroupSurvey", store: "Store", zone: tzinfo) -> str:
     topics = {topic for topic, _ in queues}
     last = "" if survey.last_time is None else f"; last message {_moment(survey.last_time, zone)}"
     where = f" with offsets in {count(len(queues), 'queue')} of {count(len(topics), 'topic')}" if groups else ""
-    return f"{store.name}: {count(len(groups), 'group')}{where}{last}"
+    known = survey.files or (_has_config(store) and not why_unknown(store, "consumer offsets"))
+    return f"{store.name}: {count(len(groups), 'group') if known else 'groups are not known'}{where}{last}"
+
+
+def _has_config(store: "Store") -> bool:
+    return bool(store.config_files or store.unpacked_config)
 
 
 def _offsets(survey: "GroupSurvey", store: "Store", zone: tzinfo) -> Iterator[str]:
@@ -222,10 +227,9 @@ def _offsets(survey: "GroupSurvey", store: "Store", zone: tzinfo) -> Iterator[st
                 ahead = f", {count(copy.ahead, 'message')} not at all" if copy.ahead else ""
                 yield f"{copy.file}: with it {count(copy.behind, 'message')} would be consumed again{ahead}"
     if not survey.files:
-        config = bool(store.config_files or store.unpacked_config)
-        none = "none: no consumerOffset.json that can be read" if config else "none: no config folder was given"
+        none = "no consumerOffset.json that can be read" if _has_config(store) else "no config folder was given"
         why = why_unknown(store, "consumer offsets")
-        yield none if why is None else f"not known: {why}"
+        yield f"none: {none}" if why is None else f"not known: {why}"
 
 
 def _file(file: "OffsetFile", survey: "GroupSurvey", zone: tzinfo) -> str:
