@@ -15,26 +15,32 @@ Source: ConfigManager#load, #loadBak, BrokerController#initialize, #initializeMe
 RocketMQ 4.0.0 to 5.5.0.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from rmqinspect.broker.config_gone import OFFSETS, emptied_config, gone_config
+from rmqinspect.broker.config_gone import OFFSETS, TIMERCHECK, emptied_config, gone_config, how_gone, start_without
 from rmqinspect.broker.eras import Rules
+from rmqinspect.codec.layout import parse
 from rmqinspect.config.decoding import Fate, decode
 from rmqinspect.config.json_files import OFFSET_FILES, read_config, too_large
 from rmqinspect.config.shapes import KINDS, Kind
 from rmqinspect.errors import Unreadable
-from rmqinspect.forecast.mapped_files import load_timer_log
+from rmqinspect.forecast.mapped_files import entry_of, load_timer_log
 from rmqinspect.forecast.outcome import Decision, Refusal
 from rmqinspect.forecast.settings import Settings
 from rmqinspect.rocksdb.databases import why_unknown
+from rmqinspect.schemas.timer import TimerCheck
 from rmqinspect.store.model import Store
 from rmqinspect.store.reader import open_file
+from rmqinspect.text import group_digits
 
 SIMPLE, BATCH = "SimpleCQ", "BatchCQ"  # values of the topic attribute queue.type; SimpleCQ is its default
 _TYPE = "queue.type"
 
+_BASE = re.compile(r"\d{1,20}", re.ASCII)  # a file of the timer log
 _SOURCE = "ConfigManager#load, #loadBak"
 _KINDS = {kind.name: kind for kind in KINDS}
 _DELAYS = "delayOffset.json"
@@ -86,6 +92,25 @@ class ConfigCopies:
         """Files that hold nothing, and what their copies hold."""
         return emptied_config(self.store)
 
+    @cached_property
+    def timer_flushed(self) -> int:
+        """Up to where the timer log was flushed, as timercheck says; 0 where it cannot be read."""
+        file = self.store.config_files.get(TIMERCHECK)
+        with suppress(Unreadable):
+            if file is not None:
+                with open_file(file) as reader:
+                    raw = reader.read(0, TimerCheck.sizeof()).ljust(TimerCheck.sizeof(), b"\0")
+                return int(parse(TimerCheck, raw, lambda: TIMERCHECK).last_timer_log_flush_pos)
+        return 0
+
+    @cached_property
+    def timer_end(self) -> int | None:
+        """Where the last file of the timer log ends; None: not known."""
+        files = [entry_of(file, self.store.unopened) for file in self.store.of_kind("timer_log")]
+        if self.store.hides("timerlog") or any(one.unread for one in files):
+            return None
+        return max((int(one.name) + one.size for one in files if _BASE.fullmatch(one.name)), default=0)
+
     def fate(self, kind: Kind, ending: str, rules: Rules) -> tuple[Fate | None, str]:
         """Return what becomes of one copy of a file, and what is wrong with it; None for a missing or empty one."""
         name = kind.name + ending
@@ -115,6 +140,8 @@ def read_config_files(
         first = [name for name in first if name not in _IN_ROCKSDB]
     start.first = _read_all(copies, rules, settings, first, start)
     timer = load_timer_log(store, rules, settings)
+    if rules.timer and settings.timer_wheel_enable:
+        start.notes += _timer_notes(copies)
     if start.first is None:
         first_deleted, start.deleted = start.deleted, []
         start.last = timer.refusal or _read_all(copies, rules, settings, last, start)
@@ -122,6 +149,18 @@ def read_config_files(
         start.deleted, start.deleted_last = first_deleted, start.deleted
         start.unknown = start.unknown or timer.unknown
     return start
+
+
+def _timer_notes(copies: ConfigCopies) -> Iterator[str]:
+    """Yield what the timer lacks: its checkpoint, or the end of its log. Source: TimerMessageStore#recover."""
+    if proof := copies.gone.get(TIMERCHECK):
+        gone = f"{TIMERCHECK} {how_gone(copies.store, TIMERCHECK)}"
+        yield f"{gone} ({proof}): the broker starts {start_without(TIMERCHECK)}"
+    elif (end := copies.timer_end) is not None and end < copies.timer_flushed:
+        yield (
+            f"the timer log ends at {group_digits(end)} of {group_digits(copies.timer_flushed)}, where "
+            f"{TIMERCHECK} has it: timer messages whose units are gone, and that are not due yet, are not delivered"
+        )
 
 
 def _read_all(

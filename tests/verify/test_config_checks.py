@@ -516,6 +516,25 @@ def test_a_file_that_others_prove_is_gone(name: str, files: tuple[str, ...], pro
     assert proof in finding.expected
 
 
+@pytest.mark.parametrize(("size", "words"), [
+    (None, "timercheck is gone"),
+    (5, "timercheck is cut off: 5 bytes of 32"),
+    (32, ""),
+    (4096, ""),
+])  # fmt: skip
+@pytest.mark.parametrize("name", ["main-5.1.4", "main-5.5.0"])
+def test_the_timer_log_proves_timercheck(name: str, size: int | None, words: str, tmp_path: Path) -> None:
+    root = without(name, tmp_path, *(("timercheck",) if size is None else ()))
+    if size is not None:
+        file = root / "config/timercheck"
+        file.write_bytes(file.read_bytes()[:size])
+    findings = gone(root)
+    assert [(row.severity, row.file, row.message.startswith(words)) for row in findings] == (
+        [("warning", "config/timercheck", True)] if words else []
+    )
+    assert all("timer messages that were delivered are delivered again" in row.message for row in findings)
+
+
 def test_what_groups_gave_back_proves_both_of_their_files(tmp_path: Path) -> None:
     root = without("main-4.9.7", tmp_path, "consumerOffset.json", "subscriptionGroup.json")
     assert [finding.expected for finding in gone(root)] == [
@@ -588,7 +607,7 @@ def test_the_whole_folder_is_gone_where_queues_prove_a_broker(name: str, emptied
     assert {row.file for row in gone(root)} == {
         f"config/{file}"
         for file in ("topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json")
-    }
+    } | ({"config/timercheck"} if (root / "timerlog").exists() else set())
     codes = {row.code for row in verify(open_store([str(root)]), VerifyOptions(jobs=1)).findings.rows}
     assert "CQ-MISSING" not in codes
 

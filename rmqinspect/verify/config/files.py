@@ -38,7 +38,7 @@ from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from typing import NamedTuple
 
-from rmqinspect.broker.config_gone import emptied_config, gone_config
+from rmqinspect.broker.config_gone import TIMERCHECK, emptied_config, gone_config, how_gone, start_without
 from rmqinspect.codec.fastjson import CHARSETS, JsonDocument
 from rmqinspect.config.decoding import Decoded, decode
 from rmqinspect.config.json_files import integer, key_number, read_consumer_offsets, read_delay_offsets, too_large
@@ -346,15 +346,16 @@ def _fallback(kind: Kind, backup: _Copy | None) -> str:
 
 def _gone(store: Store) -> Iterator[Finding]:
     """Yield ST-CONFIG-GONE for each file that others prove, and of which no copy is left."""
-    without = {kind.name: kind.without for kind in KINDS}
     for name, proof in gone_config(store).items():
+        file = store.config_files.get(name)
+        gone = f"{name} {how_gone(store, name)}" if name == TIMERCHECK else f"{name} and its .bak are gone"
         yield Finding(
             "ST-CONFIG-GONE",
-            f"{name} and its .bak are gone: the broker starts {without[name]}",
+            f"{gone}: the broker starts {start_without(name)}",
             file=f"config/{name}",
             expected=f"the file, because of {proof}",
-            found="no file",
-            absent=True,
+            found="no file" if file is None else count(file.size, "byte"),
+            absent=file is None,
         )
 
 
