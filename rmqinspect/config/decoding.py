@@ -96,7 +96,7 @@ def _judge(raw: bytes, parsed: JsonDocument, kind: Kind) -> Decoded:
     value = parsed.value
     if not isinstance(value, dict):
         return Decoded("it is a list", expected="an object", found="a list")
-    if kind.elsewhere and value.keys() == kind.elsewhere:
+    if kind.table not in value and not kind.elsewhere.isdisjoint(value):
         return Decoded(value=value)  # that of another writer, which brokers skip
     if kind.table not in value:
         # No exception, nothing loaded: fastjson leaves the field as the constructor made it.

@@ -191,7 +191,6 @@ def test_what_no_broker_reads_is_an_error(tmp_path: Path, raw: bytes, offset: in
         ("topicQueueMapping.json", b"[{", b"[7,{", "hostedQueues.0[0] is not an object"),
         ("messageRequestMode.json", b"POP", b"PIP", "messageRequestModeMap.T.G.mode is not PULL or POP"),
         ("timermetrics", b"-2", b"{}", "timingCount.T.count is not a number of 64 bits"),
-        ("transactionMetrics", b"{}}", b"[]}", "transactionCount is not an object"),
         ("tieredStoreMetadata.json", b":9", b':"x"', "queueMetadataTable.T.0.maxOffset is not a number"),
         ("position-checkpoint", b"{}}", b'{"T_0":"x"}}', "queueOffsetMap.T_0 is not a number of 64 bits"),
     ],
@@ -202,6 +201,25 @@ def test_a_wrong_value_is_named_by_its_key(tmp_path: Path, kind: str, old: bytes
     finding = only(tmp_path)
     assert (finding.severity, finding.file, finding.count) == ("error", place(kind), 1)
     assert words in finding.message
+
+
+@pytest.mark.parametrize(("text", "severity"), [
+    (b'{"version":1,"generation":3,"topics":{}}', None),  # rocketmq-rust's
+    (b'{"version":2,"generation":3,"topics":{},"checksum":7}', None),
+    (b'{"topics":[1]}', None),
+    (b'{"dataVersion":{"counter":1,"timestamp":5},"transactionCount":[]}', "warning"),
+    (b'{"transactionCount":{"T":3}}', "warning"),
+    (b'{"counts":{}}', "warning"),
+    (b"[1]", "warning"),
+    (b'{"version":1,"topics":{', "error"),  # cut off
+    (bytes(40), "error"),
+])  # fmt: skip
+def test_transaction_counts_of_another_shape_are_no_error(text: bytes, severity: str | None, tmp_path: Path) -> None:
+    """Brokers count anew: TransactionalMessageServiceImpl asks TransactionMetrics#load for no result."""
+    write(tmp_path, "config/transactionMetrics", text)
+    assert [(row.severity, row.file) for row in found(tmp_path)] == (
+        [(severity, "config/transactionMetrics")] if severity else []
+    )
 
 
 def test_many_wrong_values_are_one_finding(tmp_path: Path) -> None:
@@ -215,7 +233,7 @@ def test_a_file_without_its_table_is_read_as_nothing(tmp_path: Path, kind: str) 
     write(tmp_path, place(kind), b'{"dataVersion":{"counter":1,"timestamp":5}}')
     write(tmp_path, place(kind) + ".bak", WHOLE[kind])
     finding = only(tmp_path)
-    assert finding.severity == "error"
+    assert finding.severity == ("warning" if kind == "transactionMetrics" else "error")
     assert "the broker sees no error and starts " in finding.message
     assert ".bak" not in finding.message  # none is asked for
 
