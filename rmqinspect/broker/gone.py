@@ -1,4 +1,4 @@
-"""Files of `config/` that are gone with their copies, though others prove that they were there.
+"""Files of `config/` that are gone with their copies, or hold nothing, though others prove that they held something.
 
     file                    was there, because of
     topics.json             queues of users' topics
@@ -6,6 +6,7 @@
                             where the broker ran long enough for a first save, or stopped in order
     subscriptionGroup.json  groups with consumer offsets, or that gave something back
     delayOffset.json        queues of SCHEDULE_TOPIC_XXXX, where the broker ran long enough for a first save
+    timercheck              files of the timer log, which is made later. It has no .bak, and what it lacks is read as 0
 
 A running broker saves offsets every 5 and 10 s, for the first time after 10 s, topics and groups at each change, all of
 them into one folder. So a file is called gone where another one of the folder is there. Where none is, a store class
@@ -18,7 +19,7 @@ gives back comes again after 10 s at the earliest (level 3). An orderly stop alw
 
 Source: BrokerController#initializeBrokerScheduledTasks, #shutdown, TopicConfigManager, SubscriptionGroupManager,
 ScheduleMessageService#start, #shutdown, SendMessageProcessor#consumerSendMsgBack, MixAll#string2File; RocketMQ 4.0.0
-to 5.5.0.
+to 5.5.0. TimerCheckpoint, TimerMessageStore#recover; 5.0.0 to 5.5.0.
 
 Which segments a broker deletes by their age.
 
@@ -34,18 +35,22 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 
 from rmqinspect.broker.groups import is_own_topic, is_system_group
-from rmqinspect.config.json_files import OFFSET_FILES, read_config, read_consumer_offsets
+from rmqinspect.codec.layout import place_of
+from rmqinspect.config.json_files import OFFSET_FILES, read_config, read_consumer_offsets, read_copy
+from rmqinspect.config.shapes import KINDS
 from rmqinspect.consumequeue.bounds import QueueSummary
 from rmqinspect.index.geometry import IndexFile
+from rmqinspect.schemas.timer import TimerCheck
 from rmqinspect.store.discover import setting_size
 from rmqinspect.store.model import Store
 from rmqinspect.store.reader import modified_at
 from rmqinspect.system import filesystem
 from rmqinspect.system.uri import is_remote
-from rmqinspect.text import count
-from rmqinspect.topics import DLQ_PREFIX, LMQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, is_system_topic
+from rmqinspect.text import count, group_digits
+from rmqinspect.topics import DLQ_PREFIX, LMQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC, is_system_topic
 
 TOPICS, GROUPS, DELAYS = "topics.json", "subscriptionGroup.json", "delayOffset.json"
+TIMERCHECK = "timercheck"
 OFFSETS = OFFSET_FILES[0]
 
 _ENDS = ("", ".bak", ".tmp")
@@ -57,6 +62,29 @@ _TIMED = (
 _IN_ROCKSDB = {TOPICS, GROUPS, OFFSETS}  # what storeType=defaultRocksDB or configManagerVersion=v2 keeps there
 
 
+_TABLES = {TOPICS: "topicConfigTable", GROUPS: "subscriptionGroupTable", DELAYS: "offsetTable", OFFSETS: "offsetTable"}
+_LARGEST_EMPTY = 4096  # bytes of a file that holds no entry
+_TIMERCHECK_SIZE = place_of(TimerCheck, "state_version")  # bytes that a start reads
+
+
+def emptied_config(store: Store) -> Mapping[str, str]:
+    """Return what the .bak of a file holds, in words, by the name of the file, which a broker reads and holds no entry.
+
+    A broker that fails to load its store saves delayOffset.json so, without having read it (5.4.0).
+    """
+    found: dict[str, str] = {}
+    for name, table in _TABLES.items():
+        file, backup = store.config_files.get(name), store.config_files.get(f"{name}.bak")
+        if file is None or backup is None or file.size > _LARGEST_EMPTY or backup.size > store.max_config:
+            continue
+        own = read_copy(file, name)
+        if own.source is not None and not own.table(table):
+            entries = len(read_copy(backup, name, store.max_config).table(table))
+            if entries:
+                found[name] = f"{group_digits(entries)} of {table} in its .bak"
+    return found
+
+
 def gone_config(store: Store) -> Mapping[str, str]:
     """Return what proves that a file was there, in words, by the name of the file that is gone."""
     if store.given != "store" or not store.neighbours or not (store.config_files or _had_broker(store)):
@@ -66,7 +94,22 @@ def gone_config(store: Store) -> Mapping[str, str]:
     for name, proof in ((TOPICS, _topics), (OFFSETS, _offsets), (GROUPS, _groups), (DELAYS, _delays)):
         if not (in_rocksdb and name in _IN_ROCKSDB) and _is_gone(store, name) and (words := proof(store)):
             found[name] = words
+    if words := _timer_log(store):
+        found[TIMERCHECK] = words
     return found
+
+
+def how_gone(store: Store, name: str) -> str:
+    """Return what is left of a file that `gone_config` has: of timercheck maybe too few bytes."""
+    file = store.config_files.get(name)
+    return "is gone" if file is None else f"is cut off: {count(file.size, 'byte')} of {_TIMERCHECK_SIZE}"
+
+
+def start_without(name: str) -> str:
+    """Return how a broker starts without a file that `gone_config` has."""
+    if name == TIMERCHECK:
+        return f"with the first message of {TIMER_TOPIC}: timer messages that were delivered are delivered again"
+    return next(kind.without for kind in KINDS if kind.name == name)
 
 
 def _had_broker(store: Store) -> bool:
@@ -97,6 +140,13 @@ def _offsets(store: Store) -> str:
     document = read_config(store, GROUPS)
     groups = document.table("subscriptionGroupTable") if document else ()
     return _some("group", f"in {GROUPS}", filter(_is_users, groups)) or _given_back(store)
+
+
+def _timer_log(store: Store) -> str:
+    check, files = store.config_files.get(TIMERCHECK), [file for file in store.of_kind("timer_log") if file.size]
+    if not files or store.hides("config", TIMERCHECK) or (check is not None and check.size >= _TIMERCHECK_SIZE):
+        return ""
+    return f"{count(len(files), 'file')} of the timer log"
 
 
 def _groups(store: Store) -> str:

@@ -300,9 +300,19 @@ class _Reading:
                     self.more = self._look_ahead(batches)
                 if self.more is not None:
                     break
+        if not self.rows and self.more is None and self.plan.table.name == "messages":
+            self._tell_unread_queues()
         writer.complete = not self.session.unread
         writer.more = bool(self.more)
         self.left_out = writer.left_out
+
+    def _tell_unread_queues(self) -> None:
+        """Tell in which stores the queue that was asked for was not read: what is not found is not absent."""
+        from rmqinspect.find.plan import why_not_known
+
+        for read in self.plan.reads:
+            if why := why_not_known(read.store, read.selection):
+                self.session.complain(f"{read.store.name}: no such record in the log; not known: {why}")
 
     def _look_ahead(self, batches: "Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]") -> str | None:
         """Read one more batch after exactly `limit` rows, not more: a filter's next hit may be hours away."""

@@ -141,7 +141,7 @@ def _lines(summary: "DelaySummary", delays: "Delays", path: str, zone: tzinfo) -
     if not delays.queues_given:
         yield from _SCREEN.rows("not known", no_queues_words(delays.store))
     if delays.unqueued:
-        yield from _SCREEN.rows("not known" if delays.queues_given else "", unqueued_words(delays.unqueued))
+        yield from _SCREEN.rows("not known" if delays.queues_given else "", unqueued_words(delays))
     levels = {level: place for (source, level), place in summary.places.items() if source == "level" and level}
     yield from _table("levels", _level_rows(levels, delays, zone))
     for (source, _), place in sorted(summary.places.items(), key=lambda one: one[0][0]):
@@ -167,6 +167,7 @@ def _lines(summary: "DelaySummary", delays: "Delays", path: str, zone: tzinfo) -
 def _store_words(summary: "DelaySummary", delays: "Delays", zone: tzinfo) -> str:
     total = sum(sum(place.states.values()) for place in summary.places.values())
     place = "in the queues and the timer" if delays.unqueued or not delays.store.segments else "in the log"
+    place = place if delays.queues_given else "in the timer"
     place += "" if delays.store.segments else "; no commit log was given"
     what = "that wait" if delays.choice.waiting else place
     words = f"{delays.store.name}: {count(total, 'delayed message')} {what}; "

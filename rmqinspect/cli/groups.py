@@ -187,7 +187,9 @@ def _lines(survey: "GroupSurvey", store: "Store", arguments: GroupsArguments, re
     topics = count(len({topic for topic, _ in queues}), "topic")
     where = f" with offsets in {count(len(queues), 'queue')} of {topics}" if groups else ""
     last = "" if survey.last_time is None else f"; last message {_moment(survey.last_time, zone)}"
-    yield from _SCREEN.rows("store", f"{store.name}: {count(len(groups), 'group')}{where}{last}")
+    is_known = bool(survey.files) or (_has_config(store) and not why_unknown(store, "consumer offsets"))
+    number = count(len(groups), "group") if is_known else "groups are not known"
+    yield from _SCREEN.rows("store", f"{store.name}: {number}{where}{last}")
     yield from _SCREEN.several("offsets", _offsets(survey, store, zone))
     lines = survey.lines
     if lines:
@@ -219,6 +221,10 @@ def _lines(survey: "GroupSurvey", store: "Store", arguments: GroupsArguments, re
 # --- the head ---------------------------------------------------------------------------------------------
 
 
+def _has_config(store: "Store") -> bool:
+    return bool(store.config_files or store.unpacked_config)
+
+
 def _offsets(survey: "GroupSurvey", store: "Store", zone: tzinfo) -> Iterator[str]:
     for file in survey.files:
         yield _file(file, survey, zone)
@@ -227,10 +233,9 @@ def _offsets(survey: "GroupSurvey", store: "Store", zone: tzinfo) -> Iterator[st
                 ahead = f", {count(copy.ahead, 'message')} not at all" if copy.ahead else ""
                 yield f"{copy.file}: with it {count(copy.behind, 'message')} would be consumed again{ahead}"
     if not survey.files:
-        config = bool(store.config_files or store.unpacked_config)
-        none = "none: no consumerOffset.json that can be read" if config else "none: no config folder was given"
+        none = "no consumerOffset.json that can be read" if _has_config(store) else "no config folder was given"
         why = why_unknown(store, "consumer offsets")
-        yield none if why is None else f"not known: {why}"
+        yield f"none: {none}" if why is None else f"not known: {why}"
 
 
 def _file(file: "OffsetFile", survey: "GroupSurvey", zone: tzinfo) -> str:

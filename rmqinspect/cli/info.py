@@ -15,7 +15,7 @@ from rmqinspect.cli.session import document_format, print_document, print_lines,
 from rmqinspect.cli.terminal import Screen, line_width, print_remark
 from rmqinspect.commands import DECODE, FORECAST, GROUPS, USAGE, VERIFY, fill_command, quote
 from rmqinspect.system.uri import shown
-from rmqinspect.text import count, describe_size, group_digits
+from rmqinspect.text import count, describe_duration, describe_size, group_digits
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -39,6 +39,7 @@ _OFFSETS = (
     ("confirm_phy_offset", "confirmed"),
     ("logics_physical_offset", "queues reach"),
 )
+_LONGEST_AGE_MS = 120_000  # a broker saves the times of its last records every minute
 _FIELD_NAMES = dict((*_TIMES, *_OFFSETS))
 
 
@@ -244,8 +245,18 @@ def _checkpoint(facts: "Overview", zone: "tzinfo") -> str:
     elif facts.newer:
         judged = ", ".join(_FIELD_NAMES[name] for name in facts.newer) + " newer than the log"
     else:
-        judged = "none newer than the log"
+        judged = "none newer than the log" + _age(values, facts)
     return f"{', '.join((*times, *offsets))}: {judged}"
+
+
+def _age(values: "dict[str, int]", facts: "Overview") -> str:
+    """Return how much older than the last record a checkpoint is, where its saves do not explain it."""
+    last = facts.log.end.last_timestamp
+    newest = max((values.get(name, 0) for name, _ in _TIMES), default=0)
+    if last is None or not 0 < newest < last - _LONGEST_AGE_MS:
+        return ""
+    older = f", the newest {describe_duration((last - newest) / 1000)} older than its last record"
+    return f"{older}: of another time or store? (verify)" if facts.stop.state == "clean" else older
 
 
 def _queues(facts: "Overview") -> str:

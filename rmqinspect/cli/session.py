@@ -24,8 +24,10 @@ from rmqinspect.cli.options import (
     DocumentOptions,
     LookOptions,
     ReadingOptions,
+    SelectionOptions,
     UnconsumedOptions,
     count_jobs,
+    read_selection,
     use_colour,
 )
 from rmqinspect.cli.terminal import LONG_READ, Progress, least_time
@@ -163,20 +165,24 @@ class Session:
 def with_offsets(
     stores: "Sequence[Store]", options: UnconsumedOptions, unpacking: "Unpacking"
 ) -> "Iterator[Sequence[Store]]":
-    """Give the stores with what `--unconsumed` needs of their RocksDB databases, until the block ends.
+    """Give the stores with what queue offsets and `--unconsumed` need of their RocksDB databases, until the block ends.
 
     :raises NothingFound: no store has an offset of the group.
     """
-    if options.unconsumed is None:
+    in_queue = isinstance(options, SelectionOptions) and read_selection(options).needs_queues
+    if options.unconsumed is None and not in_queue:
         yield stores
         return
     from rmqinspect.find.consumers import expect_group
     from rmqinspect.rocksdb.unpack import unpacked
     from rmqinspect.tables.groups import GROUPS
+    from rmqinspect.tables.table import QUEUE_DATABASES
 
     with ExitStack() as copies:
-        whole = [copies.enter_context(unpacked(store, unpacking, GROUPS.databases)) for store in stores]
-        expect_group(whole, options.unconsumed)
+        databases = QUEUE_DATABASES if options.unconsumed is None else GROUPS.databases
+        whole = [copies.enter_context(unpacked(store, unpacking, databases)) for store in stores]
+        if options.unconsumed is not None:
+            expect_group(whole, options.unconsumed)
         yield whole
 
 

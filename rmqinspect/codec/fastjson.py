@@ -90,6 +90,14 @@ class JsonDocument:
         return tuple(found[:MAX_PROBLEMS])
 
 
+_BOM = "\ufeff".encode()
+
+
+def is_null(raw: bytes) -> bool:
+    """Return whether a text is `null`, which fastjson reads as no object."""
+    return raw.removeprefix(_BOM).strip(b" \t\r\n") == b"null"
+
+
 def parse_json(raw: bytes) -> JsonDocument:
     """Parse the object or array at the start of `raw`.
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Literal
 
-from rmqinspect.codec.fastjson import MAX_PROBLEMS, JsonDocument, NotJson, parse_json
+from rmqinspect.codec.fastjson import MAX_PROBLEMS, JsonDocument, NotJson, is_null, parse_json
 from rmqinspect.config.shapes import Kind, Row, Shape, Table, faults
 from rmqinspect.text import count, describe_offset
 
@@ -62,7 +62,7 @@ def decode(raw: bytes, kind: Kind) -> Decoded:
     if not raw.strip(b"\0"):
         trouble = f"all of its {count(len(raw), 'byte')} are zero"
         return Decoded(trouble, 0, "an object", "zeros", fate="refused")
-    if raw.removeprefix(_BOM).strip(b" \t\r\n") == b"null":
+    if is_null(raw):
         return Decoded("it is null", 0, "an object", "null", ignored=True)
     try:
         parsed = parse_json(raw)
@@ -96,7 +96,7 @@ def _judge(raw: bytes, parsed: JsonDocument, kind: Kind) -> Decoded:
     value = parsed.value
     if not isinstance(value, dict):
         return Decoded("it is a list", expected="an object", found="a list")
-    if kind.elsewhere and value.keys() == kind.elsewhere:
+    if kind.table not in value and not kind.elsewhere.isdisjoint(value):
         return Decoded(value=value)  # that of another writer, which brokers skip
     if kind.table not in value:
         # No exception, nothing loaded: fastjson leaves the field as the constructor made it.

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-from rmqinspect.codec.fastjson import MAX_PROBLEMS, NotJson, parse_json
+from rmqinspect.codec.fastjson import MAX_PROBLEMS, NotJson, is_null, parse_json
 from rmqinspect.errors import RmqinspectError, Unreadable
 from rmqinspect.schemas.checkpoint import Checkpoint
 from rmqinspect.store.model import MAX_CONFIG_SIZE, Store, StoreFile
@@ -160,7 +160,10 @@ def read_copy(file: StoreFile, name: str, limit: int = MAX_CONFIG_SIZE) -> Confi
         return unusable("empty")
     try:
         with open_file(file) as reader:
-            parsed = parse_json(reader.read(0, limit))
+            raw = reader.read(0, limit)
+        if is_null(raw):  # read, and nothing is in it: the .bak is not looked at
+            return ConfigDocument(name, {}, file, ("it is null",))
+        parsed = parse_json(raw)
     except (NotJson, Unreadable) as error:
         return unusable(str(error))
     if not isinstance(parsed.value, dict):

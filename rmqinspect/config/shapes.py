@@ -139,7 +139,7 @@ class Kind:
     folder: str = "config"
     needs_table: bool = False  # a file that is read, and lacks the main member, is refused
     free_text: bool = False  # has text of users, in the platform's charset up to 4.9.8
-    elsewhere: frozenset[str] = frozenset()  # its members as rocketmq-rust writes it, in a shape of its own
+    elsewhere: frozenset[str] = frozenset()  # members of rocketmq-rust's own shape, which brokers skip
 
 
 _OFFSET_FILE: Mapping[str, Shape] = {

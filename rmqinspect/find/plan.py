@@ -237,6 +237,11 @@ def _by_ranges(store: Store, selection: Selection) -> list[Way]:
     return [Way("by the offsets of the group", [], searched), *(replace(way, searched=searched) for way in ways)]
 
 
+def why_not_known(store: Store, selection: Selection) -> str | None:
+    """Return why a queue may have records that were not found in the log: its units were not read."""
+    return why_unknown(store, "queues", selection.topics[0]) if selection.needs_queues else None
+
+
 _AROUND_GAP = 64 << 10  # bytes around a span that ends in a gap; sixteen times as many at each further look
 
 
@@ -376,8 +381,7 @@ def find_records(store: Store, selection: Selection, most: int) -> tuple[list[in
         places += selection.select_rows(batch).column("physical_offset").to_pylist()
         if len(places) >= most:
             break
-    asked_queue = selection.queue_id is not None and bool(selection.topics)
-    if not places and asked_queue and (why := why_unknown(store, "queues", selection.topics[0])):
+    if not places and (why := why_not_known(store, selection)):
         raise Unreadable(f"{store.name}: no such record in the log; not known: {why}")
     if not places:
         raise NothingFound(f"{store.name}: no such record; searched: {look_up.searched}")

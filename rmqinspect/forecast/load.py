@@ -29,7 +29,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
-from rmqinspect.broker.gone import TOPICS, gone_config
+from rmqinspect.broker.gone import TOPICS, emptied_config, gone_config
 from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.java import java_number
 from rmqinspect.commands import quote_path
@@ -127,7 +127,6 @@ def _wrong_length(entry: Entry, size: int, fits: Setting | None) -> Refusal:
     return Refusal(entry.shown, "wrong_length", why, remedy, length=size)
 
 
-_TIMER_LOG = "mapped_file_size_timer_log"
 _LOG, _QUEUE = "compaction/compactionLog/", "compaction/compactionCq/"
 
 
@@ -169,13 +168,6 @@ def abort_refusal(store: Store, rules: Rules) -> Refusal | None:
     return refusal and refusal._replace(
         rule="abort_folder", remedy="put an empty file in the place of the folder abort"
     )
-
-
-def load_timer_log(store: Store, rules: Rules, settings: Settings) -> Folder:
-    """Return what a start makes of the files of the timer log; of none where it has no timer."""
-    files = store.of_kind("timer_log") if rules.timer and settings.timer_wheel_enable else []
-    entries, fits = [entry_of(file, store.unopened) for file in files], settings.fitting(_TIMER_LOG, rules)
-    return load_folder(entries, settings.mapped_file_size_timer_log, rules, fits)
 
 
 def load_compaction(store: Store, rules: Rules, settings: Settings) -> tuple[Refusal | None, str | None]:
@@ -260,8 +252,8 @@ class Listing:
 
     @cached_property
     def topics_gone(self) -> bool:
-        """Whether topics.json, which has the types, is gone."""
-        return TOPICS in gone_config(self._store)
+        """Whether topics.json, which has the types, is gone, or holds no topic."""
+        return TOPICS in gone_config(self._store) or TOPICS in emptied_config(self._store)
 
     @cached_property
     def queues(self) -> Mapping[str, Mapping[tuple[str, int], QueueFolder]]:

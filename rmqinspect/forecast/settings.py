@@ -31,7 +31,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from rmqinspect.broker.delays import DEFAULT_LEVELS
-from rmqinspect.broker.gone import OFFSETS, gone_config
+from rmqinspect.broker.gone import OFFSETS, emptied_config, gone_config
 from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.java import java_number
 from rmqinspect.config.decoding import Fate, decode
@@ -354,6 +354,11 @@ class ConfigCopies:
         """Files that are gone, and what proves that they were there."""
         return gone_config(self.store)
 
+    @cached_property
+    def emptied(self) -> Mapping[str, str]:
+        """Files that hold nothing, and what their copies hold."""
+        return emptied_config(self.store)
+
     def fate(self, kind: Kind, ending: str, rules: Rules) -> tuple[Fate | None, str]:
         """Return what becomes of one copy of a file, and what is wrong with it; None for a missing or empty one."""
         name = kind.name + ending
@@ -411,6 +416,8 @@ def _read(copies: ConfigCopies, rules: Rules, kind: Kind, start: ConfigStart) ->
     if own == "read":
         if trouble:
             start.notes.append(f"{kind.name}: {trouble}: the broker starts {kind.without}")
+        elif proof := copies.emptied.get(kind.name):
+            start.notes.append(f"{kind.name} holds nothing ({proof}): the broker starts {kind.without}")
         return None
     backup, why = copies.fate(kind, ".bak", rules)
     file = f"config/{kind.name}"

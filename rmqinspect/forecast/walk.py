@@ -36,7 +36,6 @@ from rmqinspect.forecast.load import (
     deletes_abort,
     folder_refusal,
     load,
-    load_timer_log,
     open_refusal,
 )
 from rmqinspect.forecast.outcome import Decision, Outcome, Refusal
@@ -45,6 +44,7 @@ from rmqinspect.forecast.queues_in_rocksdb import RocksdbQueues, RocksdbTable
 from rmqinspect.forecast.scan import Asked, Scan, reput
 from rmqinspect.forecast.settings import contradictions, read_config_files
 from rmqinspect.forecast.start_segment import are_confirmed, confirmed_offset, offsets_refusal, start_segment
+from rmqinspect.forecast.timer_log import load_timer_log, timer_notes
 from rmqinspect.store.model import Segment
 from rmqinspect.text import count
 
@@ -201,7 +201,8 @@ class _Walk:
         timer = load_timer_log(evidence.store, self.rules, evidence.settings)
         config = read_config_files(evidence.store, self.rules, evidence.settings, evidence.config, timer.refusal)
         outcome.config_from_backup = config.from_backup
-        outcome.notes += config.notes
+        gone = evidence.config.gone
+        outcome.notes += [*config.notes, *timer_notes(evidence.store, self.rules, evidence.settings, gone)]
         outcome.decisions += config.decisions
         outcome.deleted_files += config.deleted
         self.deleted_last = config.deleted_last + [entry.shown for entry in timer.deleted]

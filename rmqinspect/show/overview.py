@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from rmqinspect.broker.eras import searches_minimum
-from rmqinspect.broker.gone import gone_config
+from rmqinspect.broker.gone import TIMERCHECK, gone_config, how_gone
 from rmqinspect.broker.version_estimate import VersionEstimate, estimate
 from rmqinspect.broker.version_evidence import gather
 from rmqinspect.codec.layout import parse
@@ -183,7 +183,7 @@ def overview(store: Store) -> Overview:
         groups=_group_facts(store, unread),
         waiting=WaitingFacts(None if entries is None else entries.name, waiting["timer"], waiting["half"]),
         oddities=(
-            *((f"config/{name}", f"gone with its .bak; {proof}") for name, proof in gone_config(store).items()),
+            *((f"config/{name}", f"{_how_gone(store, name)}; {proof}") for name, proof in gone_config(store).items()),
             *((oddity.name, oddity.detail) for oddity in store.oddities if oddity.kind != "rocksdb"),
         ),
         remarks=store.remarks,
@@ -191,6 +191,10 @@ def overview(store: Store) -> Overview:
         bytes_read=FileReader.bytes_read - before,
         start_bytes=_start_bytes(store, queues, end),
     )
+
+
+def _how_gone(store: Store, name: str) -> str:
+    return how_gone(store, name).removeprefix("is ") if name == TIMERCHECK else "gone with its .bak"
 
 
 def _start_bytes(store: Store, queues: Sequence[QueueSummary], end: LogEnd) -> int:

@@ -410,7 +410,7 @@ def _rows(store: Store, request: Request, choice: DelayChoice) -> Iterator[pa.Re
     delays = Delays(store, request, choice)
     yield from delays.rows()
     if request.on_remark is not None and delays.unqueued:
-        request.on_remark(f"{store.name}: {unqueued_words(delays.unqueued)}")
+        request.on_remark(f"{store.name}: {unqueued_words(delays)}")
     if request.on_remark is not None and not delays.queues_given:
         request.on_remark(f"{store.name}: {no_queues_words(store)}")
 
@@ -420,9 +420,11 @@ def no_queues_words(store: Store) -> str:
     return f"{why_unknown(store, 'queues') or 'no consume queue was given'}: delayed messages are found by their queues"
 
 
-def unqueued_words(number: int) -> str:
+def unqueued_words(delays: Delays) -> str:
     """Return what is said of delayed messages that no unit leads to."""
-    return f"{count(number, 'delayed message')} of the log in no queue: nothing is known of them"
+    unread = not delays.queues_given or why_unknown(delays.store, "queues")
+    where = ", whose queues were not read" if unread else " in no queue"
+    return f"{count(delays.unqueued, 'delayed message')} of the log{where}: nothing is known of them"
 
 
 def delays_table(choice: DelayChoice = _ALL) -> Table:

@@ -163,6 +163,11 @@ class Selection:
         return any(topic.startswith(LMQ_PREFIX.rstrip("%")) for topic in self.topics)
 
     @property
+    def needs_queues(self) -> bool:
+        """Whether units of queues tell what no record tells: where a queue offset leads, what is in a light queue."""
+        return bool(self.topics) and (self.queue_offsets is not None or self.names_light_queues)
+
+    @property
     def asks_for_records(self) -> bool:
         """Whether certain records are asked for, by their name: an id, a key, an offset in a queue."""
         in_queue = self.queue_offsets is not None and self.queue_id is not None and bool(self.topics)

@@ -38,7 +38,7 @@ from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
-from rmqinspect.broker.gone import gone_config
+from rmqinspect.broker.gone import TIMERCHECK, emptied_config, gone_config, how_gone, start_without
 from rmqinspect.codec.fastjson import CHARSETS, JsonDocument
 from rmqinspect.config.decoding import Decoded, decode
 from rmqinspect.config.json_files import integer, key_number, read_consumer_offsets, read_delay_offsets, too_large
@@ -188,7 +188,7 @@ def _odd(file: str, what: str, severity: str = "warning", **values: Any) -> Find
 
 # --- a file and its copies ----------------------------------------------------------------------
 
-_EMPTIED = "delayOffset.json"  # a failed start saves it empty
+_SAVED_EMPTY = "delayOffset.json"  # by a failed start
 
 
 def check_configs(store: Store) -> Iterator[Finding]:
@@ -198,10 +198,14 @@ def check_configs(store: Store) -> Iterator[Finding]:
     good `.bak` is info: a crash during a save leaves it so.
     """
     others = {file.name: file for file in store.files if file.kind == "other"}
+    reported = set()
     for kind in KINDS:
-        yield from _check_kind(store, kind, others)
+        for finding in _check_kind(store, kind, others):
+            reported.add(finding.file)
+            yield finding
     yield from check_epochs(others.get("epochFileCheckpoint"), others.get("epochFileCheckpoint.bak"))
     yield from _gone(store)
+    yield from (finding for finding in _emptied(store) if finding.file not in reported)
 
 
 def _check_kind(store: Store, kind: Kind, others: Mapping[str, StoreFile]) -> Iterator[Finding]:
@@ -210,7 +214,7 @@ def _check_kind(store: Store, kind: Kind, others: Mapping[str, StoreFile]) -> It
         for end in ("", ".bak", ".tmp")
     }
     backup = _read(files[".bak"], kind, store.max_config) if files[".bak"] else None
-    if backup and kind.name != _EMPTIED:
+    if backup:
         backup.read.value = {}  # not in memory beside that of the file itself
     main = _read(files[""], kind, store.max_config) if files[""] else None
     for copy in (main, backup):
@@ -228,14 +232,14 @@ def _check_kind(store: Store, kind: Kind, others: Mapping[str, StoreFile]) -> It
 
 def _main(kind: Kind, main: _Copy, backup: _Copy | None, *, alone: bool) -> Iterator[Finding]:
     yield from main.doubts
+    # Whole JSON of another shape is another writer's, and not damaged: where brokers count anew, it is no error.
+    severity = "warning" if kind.elsewhere and main.read.offset is None else ""
     if main.read.trouble and main.read.ignored:
-        yield _finding(main, f"the broker sees no error and starts {kind.without}")
+        yield _finding(main, f"the broker sees no error and starts {kind.without}", severity)
     elif main.read.trouble:
-        yield _finding(main, "" if alone else _fallback(kind, backup))
+        yield _finding(main, "" if alone else _fallback(kind, backup), severity)
     else:
         yield from _cross_check(kind, main)
-        if kind.name == _EMPTIED and not main.read.value["offsetTable"]:
-            yield from _failed_start(kind, main, backup)
 
 
 def _cross_check(kind: Kind, copy: _Copy) -> Iterator[Finding]:
@@ -259,12 +263,13 @@ def _cross_check(kind: Kind, copy: _Copy) -> Iterator[Finding]:
             yield _odd(name, what, expected=expected, found=found, count=len(listed ^ kept))
 
 
-def _failed_start(kind: Kind, main: _Copy, backup: _Copy | None) -> Iterator[Finding]:
-    """Yield the trace of a failed startup, which saves this file without having read it."""
-    before = backup.read.value.get("offsetTable") if backup and backup.good else None
-    if before:
-        what = "offsetTable is empty, but not in its .bak: trace of a failed startup. The broker starts "
-        yield _odd(main.file.name, what + kind.without, expected=count(len(before), "level"), found="none")
+def _emptied(store: Store) -> Iterator[Finding]:
+    """Yield files that a broker reads, and that hold nothing of what their copies hold."""
+    without = {kind.name: kind.without for kind in KINDS}
+    for name, proof in emptied_config(store).items():
+        trace = ", trace of a failed startup" if name == _SAVED_EMPTY else ""
+        what = f"the file holds nothing, and its .bak does{trace}. The broker starts {without[name]}"
+        yield _odd(f"config/{name}", what, expected=proof, found="none")
 
 
 def _finding(copy: _Copy, then: str, severity: str = "") -> Finding:
@@ -296,15 +301,16 @@ def _fallback(kind: Kind, backup: _Copy | None) -> str:
 
 def _gone(store: Store) -> Iterator[Finding]:
     """Yield ST-CONFIG-GONE for each file that others prove, and of which no copy is left."""
-    without = {kind.name: kind.without for kind in KINDS}
     for name, proof in gone_config(store).items():
+        file = store.config_files.get(name)
+        gone = f"{name} {how_gone(store, name)}" if name == TIMERCHECK else f"{name} and its .bak are gone"
         yield Finding(
             "ST-CONFIG-GONE",
-            f"{name} and its .bak are gone: the broker starts {without[name]}",
+            f"{gone}: the broker starts {start_without(name)}",
             file=f"config/{name}",
             expected=f"the file, because of {proof}",
-            found="no file",
-            absent=True,
+            found="no file" if file is None else count(file.size, "byte"),
+            absent=file is None,
         )
 
 

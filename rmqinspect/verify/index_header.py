@@ -27,6 +27,7 @@ from rmqinspect.schemas.index import IndexEntry, IndexHeader, IndexSlot
 from rmqinspect.store.model import Store
 from rmqinspect.store.reader import FileReader, open_file
 from rmqinspect.times import time_words
+from rmqinspect.verify.codes import BY_CODE
 from rmqinspect.verify.findings import Finding, unread_finding
 
 MAX_INT, _LEAST_LONG = 2**31 - 1, -(2**63)  # Java's
@@ -160,13 +161,16 @@ def order_findings(index_files: IndexFiles) -> Iterator[Finding]:
     Entries are added in the order of the log, so each file begins where the one before it ends, or behind. A header
     that differs from its first entry is left to IX-HEADER.
     """
-    newest: IndexFile | None = None
-    known: dict[tuple[int, ...], IndexFile] = {}
-    for index, as_stated in zip(index_files.files, index_files.as_stated, strict=True):
-        if not index.entries or index.header is None or not as_stated:
-            continue
-        fields = tuple(int(index.header[part.name]) for part in IndexHeader.subcons)
-        twin, last = known.setdefault(fields, index), newest
+    files = [
+        index
+        for index, as_stated in zip(index_files.files, index_files.as_stated, strict=True)
+        if index.entries and index.header is not None and as_stated
+    ]
+    begins = [_header_numbers(index)[_OFFSETS[0]] for index in files]
+    kept = _kept_copies(files, begins)
+    newest = -1  # number of the file with the newest records of those before
+    for number, (index, begin) in enumerate(zip(files, begins, strict=True)):
+        twin = files[kept[number]]
         if twin is not index:
             yield Finding(
                 "IX-DUPLICATE",
@@ -174,18 +178,47 @@ def order_findings(index_files: IndexFiles) -> Iterator[Finding]:
                 file=index.file.name,
                 count=index.entries,
             )
-        elif last is not None and last.header is not None and index.header[_OFFSETS[0]] < last.header[_OFFSETS[0]]:
+        if newest >= 0 and begin < begins[newest]:
             yield Finding(
                 "IX-ORDER",
-                f"its name is newer than that of {last.file.name}, its records are older: key searches from a time on "
-                "miss records, and new keys may go into the wrong file",
+                f"its name is newer than that of {files[newest].file.name}, its records are older: key searches from a "
+                "time on miss records, and new keys may go into the wrong file",
                 file=index.file.name,
                 offset=place_of(IndexHeader, _OFFSETS[0]),
-                expected=f"{last.header[_OFFSETS[0]]} or behind",
-                found=str(index.header[_OFFSETS[0]]),
+                expected=f"{begins[newest]} or behind",
+                found=str(begin),
+                do="" if twin is index else BY_CODE["IX-DUPLICATE"].do,
             )
-        else:
-            newest = index
+        elif twin is index:
+            newest = number
+
+
+def _header_numbers(index: IndexFile) -> dict[str, int]:
+    assert index.header is not None
+    return {part.name: int(index.header[part.name]) for part in IndexHeader.subcons}
+
+
+def _kept_copies(files: Sequence[IndexFile], begins: Sequence[int]) -> list[int]:
+    """Return for each file the number of the one with the same entries to keep: whose name fits best, else is oldest.
+
+    Without the others, a copy under a name of another time does not put all files behind it out of order.
+    """
+    same: dict[tuple[int, ...], list[int]] = {}
+    for number, index in enumerate(files):
+        same.setdefault(tuple(_header_numbers(index).values()), []).append(number)
+
+    every = np.array(begins, np.int64)
+
+    def misplaced(number: int) -> int:
+        behind, begin = every[number + 1 :], begins[number]
+        return int(np.count_nonzero(every[:number] > begin) + np.count_nonzero(behind < begin))
+
+    kept = [0] * len(files)
+    for numbers in same.values():
+        best = min(numbers, key=misplaced) if len(numbers) > 1 else numbers[0]
+        for number in numbers:
+            kept[number] = best
+    return kept
 
 
 def _begins_as_stated(index: IndexFile) -> bool:

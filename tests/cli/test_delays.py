@@ -87,7 +87,7 @@ def test_queues_alone_tell_what_waits(run: Run) -> None:
 
 
 @pytest.mark.parametrize(("part", "words"), [
-    ("commitlog", "81 delayed messages of the log in no queue"),
+    ("commitlog", "81 delayed messages of the log, whose queues were not read"),
     ("consumequeue", "no commit log was given"),
 ])  # fmt: skip
 def test_a_part_of_a_store_is_not_taken_for_all_of_it(run: Run, part: str, words: str) -> None:

@@ -60,6 +60,10 @@ ASKS: dict[str, list[Ask]] = {
             for name, table in TABLES.items()
         ),
         Ask("STORE -t TOPIC --queue QUEUE --queue-offset OFFSET"),
+        Ask("STORE -t TOPIC --queue QUEUE --queue-offset 99999 -f json", {QUEUES}, 5),
+        Ask("STORE -t TOPIC --queue QUEUE --queue-offset 99999 --scan", {QUEUES}, 5),
+        Ask("STORE -t %LMQ%nobody", {QUEUES}, 5),
+        Ask("STORE -k nobody", otherwise=5),
         Ask("STORE --unconsumed GROUP -f json", {OFFSETS, QUEUES, TOPICS}),
     ],
     "find": [
@@ -94,7 +98,10 @@ ASKS: dict[str, list[Ask]] = {
         Ask("STORE --all --engine local -o OUT", {*FOLDERS.values()}),
         Ask("STORE --table messages --engine local -o OUT"),
     ],
-    "show": [Ask("STORE --id ID", says="queues are in RocksDB, which is not read")],
+    "show": [
+        Ask("STORE --id ID", says="queues are in RocksDB, which is not read"),
+        Ask("STORE -t TOPIC --queue QUEUE --queue-offset 99999", {QUEUES}, 5),
+    ],
     "diff": [
         Ask("STORE STORE", {QUEUES, OFFSETS, TOPICS}),
         Ask("STORE STORE -f json", {QUEUES, OFFSETS, TOPICS}),
@@ -106,6 +113,7 @@ ASKS: dict[str, list[Ask]] = {
 # What is said of something that is not there, or that is all there.
 FALSE = re.compile(
     r"VERDICT +(WHOLE|SAME)|no such queue|none has an offset|no group has an offset|no (consume queue|consumer offsets)"
+    r"|in no queue|in the queues and| 0 groups"
 )
 
 

@@ -1,15 +1,19 @@
 """Files of config/ at a start: which are read, which from their .bak, and which refuse."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from rmqinspect.broker.eras import rules_of_start
+from rmqinspect.broker.gone import gone_config
 from rmqinspect.config.decoding import decode
 from rmqinspect.config.shapes import KINDS, Kind
 from rmqinspect.forecast.settings import ConfigStart, Settings, read_config_files, settings_of
+from rmqinspect.forecast.timer_log import timer_notes
 from rmqinspect.store.discover import open_store
+from rmqinspect.store.model import Store
 from tests.support import oracle
 from tests.support.sampling import sampled
 
@@ -241,3 +245,37 @@ def test_what_a_start_does_without_a_file_that_is_gone_is_a_note(name: str, rele
     [without] = [kind.without for kind in KINDS if kind.name == name]
     assert note.startswith(f"{name} is gone (")
     assert note.endswith(f": the broker starts {without}")
+
+
+def notes_of_timer(store: Store, release: str) -> list[str]:
+    return list(timer_notes(store, rules_of_start(release), settings_of(store)[0], gone_config(store)))
+
+
+@pytest.mark.parametrize("size", [None, 5, 31])
+@pytest.mark.parametrize("name", ["main-5.1.4", "main-5.3.3", "main-5.5.0"])
+def test_a_timer_begins_anew_without_its_checkpoint(name: str, size: int | None, tmp_path: Path) -> None:
+    """Source: TimerCheckpoint#<init>, which reads 0 behind the file's end, TimerMessageStore#recover."""
+    root = oracle.copy("broker", name, tmp_path)
+    file, release = root / "config/timercheck", name.partition("-")[2]
+    whole = file.read_bytes()
+    file.unlink()
+    if size is not None:
+        file.write_bytes(whole[:size])
+    store = open_store([str(root)])
+    [note] = notes_of_timer(store, release)
+    assert note.startswith("timercheck " + ("is gone (" if size is None else f"is cut off: {size} bytes of 32 ("))
+    assert note.endswith("timer messages that were delivered are delivered again")
+    assert notes_of_timer(store, "4.9.7") == []  # it has no timer
+    assert notes_of_timer(replace(store, settings={**store.settings, "timerWheelEnable": "false"}), release) == []
+    file.write_bytes(whole[:32])
+    assert notes_of_timer(open_store([str(root)]), release) == []
+
+
+def test_units_that_the_timer_log_lacks_are_a_note(tmp_path: Path) -> None:
+    root = oracle.copy("broker", "main-5.3.3", tmp_path)
+    for file in (root / "timerlog").iterdir():
+        file.unlink()
+    [note] = notes_of_timer(open_store([str(root)]), "5.3.3")
+    assert note.startswith("the timer log ends at 0 of 3 484, where timercheck has it: timer messages")
+    (root / "config/timercheck").unlink()  # then nothing says so
+    assert notes_of_timer(open_store([str(root)]), "5.3.3") == []

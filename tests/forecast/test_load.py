@@ -21,11 +21,11 @@ from rmqinspect.forecast.load import (
     abort_refusal,
     load,
     load_folder,
-    load_timer_log,
     open_refusal,
 )
 from rmqinspect.forecast.outcome import Forecast, Outcome, QueueOutcome, Refusal, Verdict, already_lost
 from rmqinspect.forecast.settings import Settings, settings_of
+from rmqinspect.forecast.timer_log import load_timer_log
 from rmqinspect.forecast.versions import ForecastRequest, forecast
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store

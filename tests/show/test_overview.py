@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -252,3 +253,24 @@ def test_a_start_that_reads_much_is_left_to_forecast(
     text = rows(info(capsys, store)[1])["next start"]
     assert re.fullmatch(r"not read here, about [\d.]+ kB: rmqinspect forecast .*", text)
     assert json.loads(info(capsys, store, "-f", "json")[1])["next_start"] is None
+
+
+@pytest.mark.parametrize(
+    ("age", "said"), [(0, ""), (60_000, ""), (86_400_000, ", the newest 24 h older than its last record")]
+)
+def test_a_checkpoint_of_another_day_is_told(
+    age: int, said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    root = oracle.copy("broker", "main-4.9.7", tmp_path)
+    file = root / "checkpoint"
+    raw = file.read_bytes()
+    file.write_bytes(struct.pack(">3q", *(time - age for time in struct.unpack(">3q", raw[:24]))) + raw[24:])
+    shown = rows(info(capsys, str(root))[1])["checkpoint"]
+    assert shown.partition("none newer than the log")[2] == (
+        f"{said}: of another time or store? (verify)" if said else ""
+    )
+
+
+def test_no_checkpoint_of_a_real_stop_is_called_old(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in oracle.cases("broker"):
+        assert "older than" not in rows(info(capsys, str(oracle.store("broker", name)))[1]).get("checkpoint", "")

@@ -18,7 +18,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rmqinspect.config.json_files import read_consumer_offsets
 from rmqinspect.config.shapes import KINDS
+from rmqinspect.forecast.versions import ForecastRequest, forecast
 from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.store.discover import open_store
 from rmqinspect.verify.config import check_configs
@@ -189,7 +191,6 @@ def test_what_no_broker_reads_is_an_error(tmp_path: Path, raw: bytes, offset: in
         ("topicQueueMapping.json", b"[{", b"[7,{", "hostedQueues.0[0] is not an object"),
         ("messageRequestMode.json", b"POP", b"PIP", "messageRequestModeMap.T.G.mode is not PULL or POP"),
         ("timermetrics", b"-2", b"{}", "timingCount.T.count is not a number of 64 bits"),
-        ("transactionMetrics", b"{}}", b"[]}", "transactionCount is not an object"),
         ("tieredStoreMetadata.json", b":9", b':"x"', "queueMetadataTable.T.0.maxOffset is not a number"),
         ("position-checkpoint", b"{}}", b'{"T_0":"x"}}', "queueOffsetMap.T_0 is not a number of 64 bits"),
     ],
@@ -200,6 +201,25 @@ def test_a_wrong_value_is_named_by_its_key(tmp_path: Path, kind: str, old: bytes
     finding = only(tmp_path)
     assert (finding.severity, finding.file, finding.count) == ("error", place(kind), 1)
     assert words in finding.message
+
+
+@pytest.mark.parametrize(("text", "severity"), [
+    (b'{"version":1,"generation":3,"topics":{}}', None),  # rocketmq-rust's
+    (b'{"version":2,"generation":3,"topics":{},"checksum":7}', None),
+    (b'{"topics":[1]}', None),
+    (b'{"dataVersion":{"counter":1,"timestamp":5},"transactionCount":[]}', "warning"),
+    (b'{"transactionCount":{"T":3}}', "warning"),
+    (b'{"counts":{}}', "warning"),
+    (b"[1]", "warning"),
+    (b'{"version":1,"topics":{', "error"),  # cut off
+    (bytes(40), "error"),
+])  # fmt: skip
+def test_transaction_counts_of_another_shape_are_no_error(text: bytes, severity: str | None, tmp_path: Path) -> None:
+    """Brokers count anew: TransactionalMessageServiceImpl asks TransactionMetrics#load for no result."""
+    write(tmp_path, "config/transactionMetrics", text)
+    assert [(row.severity, row.file) for row in found(tmp_path)] == (
+        [(severity, "config/transactionMetrics")] if severity else []
+    )
 
 
 def test_many_wrong_values_are_one_finding(tmp_path: Path) -> None:
@@ -213,7 +233,7 @@ def test_a_file_without_its_table_is_read_as_nothing(tmp_path: Path, kind: str) 
     write(tmp_path, place(kind), b'{"dataVersion":{"counter":1,"timestamp":5}}')
     write(tmp_path, place(kind) + ".bak", WHOLE[kind])
     finding = only(tmp_path)
-    assert finding.severity == "error"
+    assert finding.severity == ("warning" if kind == "transactionMetrics" else "error")
     assert "the broker sees no error and starts " in finding.message
     assert ".bak" not in finding.message  # none is asked for
 
@@ -514,6 +534,25 @@ def test_a_file_that_others_prove_is_gone(name: str, files: tuple[str, ...], pro
     assert proof in finding.expected
 
 
+@pytest.mark.parametrize(("size", "words"), [
+    (None, "timercheck is gone"),
+    (5, "timercheck is cut off: 5 bytes of 32"),
+    (32, ""),
+    (4096, ""),
+])  # fmt: skip
+@pytest.mark.parametrize("name", ["main-5.1.4", "main-5.5.0"])
+def test_the_timer_log_proves_timercheck(name: str, size: int | None, words: str, tmp_path: Path) -> None:
+    root = without(name, tmp_path, *(("timercheck",) if size is None else ()))
+    if size is not None:
+        file = root / "config/timercheck"
+        file.write_bytes(file.read_bytes()[:size])
+    findings = gone(root)
+    assert [(row.severity, row.file, row.message.startswith(words)) for row in findings] == (
+        [("warning", "config/timercheck", True)] if words else []
+    )
+    assert all("timer messages that were delivered are delivered again" in row.message for row in findings)
+
+
 def test_what_groups_gave_back_proves_both_of_their_files(tmp_path: Path) -> None:
     root = without("main-4.9.7", tmp_path, "consumerOffset.json", "subscriptionGroup.json")
     assert [finding.expected for finding in gone(root)] == [
@@ -586,7 +625,7 @@ def test_the_whole_folder_is_gone_where_queues_prove_a_broker(name: str, emptied
     assert {row.file for row in gone(root)} == {
         f"config/{file}"
         for file in ("topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json")
-    }
+    } | ({"config/timercheck"} if (root / "timerlog").exists() else set())
     codes = {row.code for row in verify(open_store([str(root)]), VerifyOptions(jobs=1)).findings.rows}
     assert "CQ-MISSING" not in codes
 
@@ -605,3 +644,44 @@ def test_a_copy_of_the_log_lost_no_folder(tmp_path: Path) -> None:
         if path.is_dir() and path.name != "commitlog":
             rmtree(path)
     assert gone(root) == []
+
+
+# --- what a broker reads, and what is in its copy alone ----------------------------------------------
+
+EMPTY = {
+    "consumerOffset.json": "offsetTable",
+    "delayOffset.json": "offsetTable",
+    "topics.json": "topicConfigTable",
+    "subscriptionGroup.json": "subscriptionGroupTable",
+}
+
+
+@pytest.mark.parametrize(("name", "member"), EMPTY.items())
+def test_a_file_that_holds_nothing_is_told_where_its_copy_holds_something(
+    name: str, member: str, tmp_path: Path
+) -> None:
+    write(tmp_path, place(name), b'{"dataVersion":{"counter":9,"timestamp":5},"%s":{}}' % member.encode())
+    assert found(tmp_path) == []
+    write(tmp_path, place(name) + ".bak", WHOLE[name])
+    finding = only(tmp_path)
+    assert (finding.severity, finding.file) == ("warning", place(name))
+    assert finding.message.startswith("the file holds nothing, and its .bak does")
+
+
+@pytest.mark.parametrize("raw", [b"null", b"\xef\xbb\xbfnull\n", b"{}"], ids=repr)
+def test_groups_and_forecast_agree_about_a_file_of_nothing(raw: bytes, tmp_path: Path) -> None:
+    """The brokers of all releases read it, and do not look at the copy."""
+    root = oracle.copy("broker", "main-5.3.3", tmp_path)
+    write(root, OFFSETS, raw)
+    store = open_store([str(root)])
+    assert read_consumer_offsets(store)[0] == []
+    [outcome] = forecast(store, ForecastRequest("5.3.3")).outcomes
+    assert any(note.startswith("consumerOffset.json: it") for note in outcome.notes)
+
+
+def test_topics_of_which_none_is_left_are_restored_before_a_queue_is_moved_away(tmp_path: Path) -> None:
+    root = oracle.copy("broker", "main-5.3.3", tmp_path)
+    write(root, "config/topics.json", b"{}")
+    [outcome] = forecast(open_store([str(root)]), ForecastRequest("5.3.3")).outcomes
+    assert outcome.refusal is not None
+    assert outcome.refusal.remedy.startswith("restore config/topics.json")

@@ -20,7 +20,7 @@ import pytest
 import rmqinspect.verify.run
 from rmqinspect.schemas.consumequeue import QueueUnit
 from rmqinspect.store.discover import open_store
-from rmqinspect.verify.findings import Finding, FindingRow
+from rmqinspect.verify.findings import Finding, FindingRow, what_to_do
 from rmqinspect.verify.result import VerifyOptions, VerifyResult
 from rmqinspect.verify.run import verify
 from tests.support import oracle
@@ -337,3 +337,26 @@ def test_a_checkpoint_that_a_start_made_anew_has_no_times_yet(tmp_path: Path) ->
     raw = (root / "checkpoint").read_bytes()
     (root / "checkpoint").write_bytes(raw[:8] + bytes(len(raw) - 8))
     assert of_checkpoint(root) == []
+
+
+@pytest.mark.parametrize(("source", "name", "expected"), [
+    (0, "30000101000000000", {"IX-DUPLICATE": "warning", "IX-ORDER": "error"}),  # its old records end every search
+    (-2, "30000101000000000", {"IX-DUPLICATE": "warning", "IX-ORDER": "error"}),
+    (-1, "30000101000000000", {"IX-DUPLICATE": "warning"}),  # in order, as the last file is
+    (-1, "19990101000000000", {"IX-DUPLICATE": "warning"}),  # no search that finds the last file comes to it
+    (0, "19990101000000000", {"IX-DUPLICATE": "warning"}),
+])  # fmt: skip
+@pytest.mark.parametrize("level", ["quick", "standard"])
+def test_of_two_equal_files_the_one_under_a_name_of_another_time_is_to_be_moved(
+    source: int, name: str, expected: dict[str, str], level: str, tmp_path: Path
+) -> None:
+    """Source: IndexService#queryOffset goes from the last file back, to the first that begins before the time asked."""
+    root = oracle.copy("broker", "main-5.3.3", tmp_path)
+    files = sorted((root / "index").iterdir())
+    assert len(files) > 2
+    copy = copyfile(files[source], root / "index" / name)
+    found = [row for row in of_index(root, level) if row.code != "IX-NONE"]
+    assert {row.code: row.severity for row in found} == expected
+    to_move = files[0] if (source, name) == (0, "19990101000000000") else copy
+    assert {row.file for row in found} == {f"index/{to_move.name}"}
+    assert {what_to_do(row) for row in found} == {f"stop the broker, and move index/{to_move.name} out of the store"}
