@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.arrays import Bools, Ints
-from rmqinspect.codec.java import ID_MARK, TAG_MARK, as_int, hash_of, index_hash_of, java_hash, java_number
+from rmqinspect.codec.java import ID_MARK, TAG_MARK, java_number
+from rmqinspect.codec.java_hash import as_int, hash_of, index_hash_of, java_hash
 from rmqinspect.codec.kernels import (
     Bytes,
     ByteTableOut,

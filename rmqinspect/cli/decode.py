@@ -38,7 +38,7 @@ from rmqinspect.cli.parameters import argument, complete_tables, option, takes
 from rmqinspect.cli.session import Session, tell_unmatched, with_offsets
 from rmqinspect.errors import NotAStore, Unreadable
 from rmqinspect.statuses import SOUND
-from rmqinspect.store.file_type import words_of_file, words_of_kind
+from rmqinspect.store.without_rows import words_of_file, words_of_kind
 from rmqinspect.system.uri import shown
 from rmqinspect.text import count, describe_size, escape, group_digits
 

@@ -17,7 +17,7 @@ from rmqinspect.prose import load_prose
 from rmqinspect.schemas import checkpoint, consumequeue, dledger, index, message
 from rmqinspect.schemas.message import HEADS, SysFlag
 from rmqinspect.show.record import sys_flag_words
-from rmqinspect.store import file_type
+from rmqinspect.store import without_rows
 from rmqinspect.text import count, describe_offset, escape, group_digits
 from rmqinspect.times import format_millis
 from rmqinspect.topics import SCHEDULE_TOPIC
@@ -304,9 +304,9 @@ def _files() -> Iterator[Named]:
     """Yield the files and folders of a store; what `names.toml` lacks comes from the files that no table shows."""
     for name, row in NAMES["file"].items():
         yield Named("file", name, _IN_STORE, row["meaning"], see=row.get("see", ()), next=(row["next"],))
-    for name, (meaning, command) in {**file_type.KINDS, **file_type.NAMES}.items():
+    for name, (meaning, command) in {**without_rows.KINDS, **without_rows.NAMES}.items():
         if name not in NAMES["file"]:
-            where = _IN_STORE if name in file_type.NAMES else "kind of a file"
+            where = _IN_STORE if name in without_rows.NAMES else "kind of a file"
             yield Named("file", name, where, meaning, next=(fill_command(command),))
 
 

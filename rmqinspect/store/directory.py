@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING
 
 from rmqinspect.errors import NotAStore, Unreadable
 from rmqinspect.schemas import ROOT_FOLDERS
-from rmqinspect.store.file_type import archive_advice, file_type, words_of_file, words_of_folder
+from rmqinspect.store.file_type import archive_advice, file_type
 from rmqinspect.store.model import Place, StoreFile
+from rmqinspect.store.without_rows import words_of_file, words_of_folder
 from rmqinspect.system import filesystem, uri
 from rmqinspect.system.uri import shown
 from rmqinspect.text import count

@@ -6,17 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rmqinspect.codec.java import (
-    as_int,
-    hash_of,
-    index_hash,
-    index_hash_of,
-    java_hash,
-    java_number,
-    java_string_hash,
-    wrapped_int,
-    wrapped_long,
-)
+from rmqinspect.codec.java import index_hash, java_number, java_string_hash, wrapped_int, wrapped_long
+from rmqinspect.codec.java_hash import as_int, hash_of, index_hash_of, java_hash
 
 # Python replaces each of the three bytes of a surrogate, Java all together; a surrogate may also be cut.
 SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")

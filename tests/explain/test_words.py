@@ -10,7 +10,7 @@ from rmqinspect.broker.pull import STATUSES as PULL_STATUSES
 from rmqinspect.diff.result import KINDS
 from rmqinspect.explain.lookup import explain, is_name
 from rmqinspect.find import REASONS
-from rmqinspect.store import file_type
+from rmqinspect.store import without_rows
 from rmqinspect.store.directory import PLACES
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.messages import STATUSES
@@ -48,7 +48,7 @@ OTHERS: dict[str, set[str]] = {
     "level": set(LEVELS),
     "severity": {code.severity for code in CODES},
     "kind of a file": {kind for _, kind in PLACES} | {"other"},
-    "file without rows": {*file_type.NAMES, *file_type.KINDS},
+    "file without rows": {*without_rows.NAMES, *without_rows.KINDS},
     "oddity": named_in_code("store/discover.py", r'_note\("(\w+)"'),
     "verdict": named_in_code("verify/result.py", r'"(DAMAGED|WHOLE|INCOMPLETE)'),
     "last exit": named_in_code("show/overview.py", r'"(running|unknown|unclean|clean)"'),
