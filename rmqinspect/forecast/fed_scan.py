@@ -18,6 +18,7 @@ import numpy as np
 
 from rmqinspect.broker.dispatch import Dispatched
 from rmqinspect.commitlog.records import Records
+from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.batch import Batch, Columns
 from rmqinspect.forecast.scan import Asked, LogScanner, Scan
 from rmqinspect.forecast.segment_run import DEPENDS, Doubt, Run, judge
@@ -80,9 +81,12 @@ class FedScan:
         self._in_segment += len(found)
         queues = [(topic.decode("utf-8", "replace"), queue_id) for topic, queue_id in found.queues]
         batch = Batch(Columns(found), found.queue.astype(np.int64), queues, segments[self._index])
-        for asked in self.asked:
-            if asked.take is not None:
-                asked.take(batch)
+        try:
+            for asked in self.asked:
+                if asked.take is not None:
+                    asked.take(batch)
+        except Unreadable:  # a queue file: told by the walk of the files, and no reason to end the other reader
+            self._holds = False
 
     def finish(self) -> list[Scan | None]:
         """Return the scans; None for one that has to be made on its own."""

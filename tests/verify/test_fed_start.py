@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.segment_run import RunWalk
 from rmqinspect.forecast.versions import ForecastRequest, forecast
 from rmqinspect.store.discover import open_store
@@ -41,3 +42,16 @@ def test_a_sound_log_is_not_read_again(release: str, end: str, monkeypatch: pyte
     walked.clear()
     assert verify_and_forecast(store, VerifyOptions(level="standard")).next_start is not None
     assert not walked
+
+
+def test_a_queue_that_cannot_be_read_any_more_ends_the_start_and_no_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise Unreadable("Input/output error", "consumequeue/TopicA/0/00000000000000000000")
+
+    monkeypatch.setattr("rmqinspect.forecast.queues.Queues.dispatch", refuse)
+    store = open_store([str(oracle.store("crash", "base-4.9.7-halt"))])
+    result = verify_and_forecast(store, VerifyOptions(level="standard"))
+    assert (result.verdict, result.interrupted_at) == ("WHOLE", None)
+    assert result.next_start is not None
+    assert result.next_start.outcomes == forecast(store, ForecastRequest()).outcomes
+    assert result.next_start.worst.unknown is not None
