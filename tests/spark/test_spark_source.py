@@ -26,6 +26,7 @@ from tests.support import oracle
 from tests.support.building import fill, lay, pad, various, write_segment
 from tests.support.s3_server import serving
 from tests.support.samples import ROOT, sample
+from tests.support.sampling import sampled
 from tests.support.sparks import quiet
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def local_rows(table: str, stores: dict[str, Store]) -> pa.Table:
 # --- the rows -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("table", SCHEMAS)
+@pytest.mark.parametrize("table", sampled(SCHEMAS, 4))
 def test_several_stores_in_one_load_give_the_local_tables(spark: "SparkSession", table: str, all_cases: bool) -> None:
     # DLedger, RocksDB, damage: the command reads every table of each kind of store elsewhere.
     chosen = STORES if all_cases or table in ("messages", "findings") else STORES[1::3]
