@@ -76,6 +76,7 @@ class Rebuilt:
     units: int = 0
     index_files: int = 0
     entries: int = 0
+    ledger_units: int = 0  # of a DLedger log's own index
     checkpoint: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)  # what is not as a broker would have written it, for people
 
