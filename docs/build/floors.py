@@ -82,6 +82,12 @@ FLOORS = (
         "whole stores as Parquet files",
     ),
     Folder(
+        9,
+        "rescue",
+        "broker codec commitlog consumequeue forecast index rocksdb schemas store system tables verify",
+        "from damaged or incomplete evidence to a store that a stock broker serves; always in a new place",
+    ),
+    Folder(
         10,
         "explain",
         "codec find schemas show store verify",
@@ -96,8 +102,8 @@ FLOORS = (
     Folder(
         11,
         "cli",
-        "broker codec commitlog config diff explain export find forecast output rocksdb show spark store system "
-        "tables verify",
+        "broker codec commitlog config diff explain export find forecast output rescue rocksdb show spark store "
+        "system tables verify",
         "one module per command: options in, screens out",
     ),
     Folder(12, "__init__", "rocksdb store tables verify", "the names that `import rmqinspect` offers"),
@@ -113,7 +119,8 @@ LIBRARIES = {
     "llvmlite": "codec",
     "msgspec": "document verify cli",
     "numba": "codec",
-    "numpy": "codec commitlog consumequeue index rocksdb timer broker damage tables find diff forecast verify export",
+    "numpy": "codec commitlog consumequeue index rocksdb timer broker damage tables find diff forecast verify export "
+    "rescue",
     "pyarrow": "codec system output tables find diff verify export spark cli",
     "py4j": "spark",
     "pyspark": "spark",

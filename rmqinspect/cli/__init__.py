@@ -106,6 +106,7 @@ VERBS = {
     "usage": "What takes the bytes of the log; what a retention would free.",
     "verify": "All checks, one verdict.",
     "forecast": "The next start of a broker: will it start, what will be lost?",
+    "rebuild": "New queues, index and checkpoint from a sound log, in a new place.",
     "export": "Tables of whole stores as Parquet, with or without Spark.",
     "show": "One record: every field with its bytes.",
     "diff": "Two stores compared: replica with master, before with after.",
