@@ -124,6 +124,6 @@ LIBRARIES = {
     "pyarrow": "codec system output tables find diff verify export spark cli",
     "py4j": "spark",
     "pyspark": "spark",
-    "rocksdict": "rocksdb",
+    "rocksdict": "rocksdb rescue",
     "rich": "output text",
 }

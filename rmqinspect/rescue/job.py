@@ -27,6 +27,9 @@ from rmqinspect.index.geometry import Geometry as IndexGeometry
 from rmqinspect.rescue import receipt as document
 from rmqinspect.rescue.new_store import NewStore
 from rmqinspect.rescue.rebuild import INDEX, QUEUES, Plan, Rebuilt, rebuild_derived
+from rmqinspect.rocksdb.databases import used_databases
+from rmqinspect.rocksdb.unpack import INSTALL, has_rocksdict, unpacked
+from rmqinspect.schemas.dledger import EntryIndexUnit
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Segment, Store, StoreFile
 from rmqinspect.store.reader import allocated_size, running_broker
@@ -145,6 +148,11 @@ class RebuildJob:
         store, request = self._store, self._request
         if (holder := running_broker(store, [])) is not None:
             raise Refused(f"{store.name}: a broker runs on this store (pid {holder}): copy it, or stop the broker")
+        if used_databases(store) and not has_rocksdict():
+            raise NotInstalled(
+                f"{store.name}: holds databases of RocksDB, which cannot be written again or checked without its "
+                f"library: {INSTALL}"
+            )
         watch = Watch(store)
         checked = refuse_damage(store, request.jobs, self._advance)
         release, why = self._choose_release()
@@ -224,15 +232,13 @@ class RebuildJob:
             frozenset(topic for topic, own in topic_types(store).items() if own == BATCH_TYPE),
             tuple(level_delay(level, conf) for level in range(1, len(levels.split()) + 1)),
         )
+        if ledger := [file.size for file in store.of_kind("dledger_index") if _is_ledger_index(file.size)]:
+            plan = replace(plan, ledger_index_file=max(ledger, key=ledger.count))
         if settings.has_rocksdb_queues and QUEUES in plan.what:
-            plan = replace(plan, in_rocksdb=self._rocksdb_folder())
+            plan = replace(plan, in_rocksdb=self._rocksdb_folder(), batch_topics=frozenset())
         return plan, assumed
 
     def _rocksdb_folder(self) -> str:
-        from rmqinspect.rocksdb.unpack import INSTALL, has_rocksdict
-
-        if not has_rocksdict():
-            raise NotInstalled(f"{self._store.name}: its queues are in RocksDB, to write them again needs: {INSTALL}")
         names = [file.name.partition("/")[0] for file in self._store.of_kind("rocksdb")]
         return next((folder for folder in reversed(_QUEUE_DATABASES) if folder in names), _QUEUE_DATABASES[0])
 
@@ -311,12 +317,17 @@ class RebuildJob:
         store = open_store([self._new.folder], config=request.config, max_config=request.max_config)
         store = replace(store, name=os.path.basename(self._new.target), remarks=())
         options = VerifyOptions("deep", jobs=request.jobs, broker_version=release)
-        return verify_and_forecast(store, options, progress=self._advance)
+        with unpacked(store) as whole:
+            return verify_and_forecast(whole, options, progress=self._advance)
 
 
 def replace_sum(one: document.Brought, digest: str | None) -> document.Brought:
     """Return a row of the receipt with the digest of its source."""
     return document.Brought(one.file, one.size, one.how, digest)
+
+
+def _is_ledger_index(size: int) -> bool:
+    return 0 < size <= _LARGEST_FILE and size % EntryIndexUnit.sizeof() == 0
 
 
 def _derived(rebuilt: Rebuilt) -> document.Derived:

@@ -78,6 +78,9 @@ class QueueWritten:
 class QueueFiles:
     """All queues of one kind; units are added in the order of the log."""
 
+    unit = UNIT
+    """The layout of the units that are added."""
+
     def __init__(self, folder: str, file_size: int, lost: Mapping[Queue, Ints], *, ext_size: int | None = None) -> None:
         """Write below `folder` files of so many bytes, a multiple of a unit; with `ext_size`, ext files, too.
 
@@ -176,28 +179,7 @@ class QueueFiles:
 
     def _write(self, queue: Queue, offset: int, units: Units) -> None:
         """Write units from a queue offset on."""
-        self._put(self.path_of(queue), offset * UNIT.itemsize, units.tobytes(), self.file_size)
-
-    def _put(self, folder: str, position: int, raw: bytes, file_size: int) -> None:
-        """Write bytes from a position on, over as many files as they take; a new file has its length at once."""
-        view = memoryview(raw)
-        with as_refusal(folder):
-            while view:
-                inside = position % file_size
-                part = view[: file_size - inside]
-                path = os.path.join(folder, f"{position - inside:020d}")
-                try:
-                    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-                except FileNotFoundError:
-                    os.makedirs(folder, exist_ok=True)
-                    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-                    os.ftruncate(descriptor, file_size)
-                try:
-                    while part:
-                        done = os.pwrite(descriptor, part, inside)
-                        part, view, inside, position = part[done:], view[done:], inside + done, position + done
-                finally:
-                    os.close(descriptor)
+        put_bytes(self.path_of(queue), offset * UNIT.itemsize, units.tobytes(), self.file_size)
 
     def _add_ext(self, queue: Queue, tags: Units, times: Ints) -> Ints:
         """Write an ext unit for each unit; return their addresses."""
@@ -213,14 +195,16 @@ class QueueFiles:
             own = files == which
             row = int(rows[own][0])
             if row == 0 and which > 0:
-                self._put(folder, (which - 1) * size + in_file * _EXT_HEAD.itemsize, _EXT_END, size)
-            self._put(folder, which * size + row * _EXT_HEAD.itemsize, heads[own].tobytes(), size)
+                put_bytes(folder, (which - 1) * size + in_file * _EXT_HEAD.itemsize, _EXT_END, size)
+            put_bytes(folder, which * size + row * _EXT_HEAD.itemsize, heads[own].tobytes(), size)
         addresses: Ints = files * size + rows * _EXT_HEAD.itemsize + np.int64(EXT_ADDRESS_BASE)
         return addresses
 
 
 class BatchQueueFiles(QueueFiles):
     """All batch queues: a unit holds the messages from its own queue offset on. Their holes stay."""
+
+    unit = BATCH_UNIT
 
     def __init__(self, folder: str, file_size: int) -> None:
         super().__init__(folder, file_size, {})
@@ -232,11 +216,38 @@ class BatchQueueFiles(QueueFiles):
         :raises Refused: a file cannot be written.
         """
         row = self._rows.get(queue, 0)
-        self._put(self.path_of(queue), row * BATCH_UNIT.itemsize, units.tobytes(), self.file_size)
+        put_bytes(self.path_of(queue), row * BATCH_UNIT.itemsize, units.tobytes(), self.file_size)
         self._rows[queue] = row + len(units)
         first = int(offsets[0])
         written = self.written.setdefault(queue, QueueWritten(first, first))
         written.end = int(offsets[-1]) + int(units["message_count"][-1])
+
+
+def put_bytes(folder: str, position: int, raw: bytes, file_size: int) -> None:
+    """Write bytes from a position of a row of files on, over as many as they take; a new file has its length at once.
+
+    Each file has the position of its first byte as its name, 20 digits.
+
+    :raises Refused: a file cannot be written.
+    """
+    view = memoryview(raw)
+    with as_refusal(folder):
+        while view:
+            inside = position % file_size
+            part = view[: file_size - inside]
+            path = os.path.join(folder, f"{position - inside:020d}")
+            try:
+                descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            except FileNotFoundError:
+                os.makedirs(folder, exist_ok=True)
+                descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+                os.ftruncate(descriptor, file_size)
+            try:
+                while part:
+                    done = os.pwrite(descriptor, part, inside)
+                    part, view, inside, position = part[done:], view[done:], inside + done, position + done
+            finally:
+                os.close(descriptor)
 
 
 def _steady(offsets: Ints) -> Iterator[tuple[int, int]]:

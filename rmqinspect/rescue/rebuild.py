@@ -23,9 +23,10 @@ from rmqinspect.broker.dispatch import Dispatched, Dispatcher, holding
 from rmqinspect.broker.version_estimate import RELEASES
 from rmqinspect.codec.arrays import Ints, Units, groups
 from rmqinspect.codec.java import java_number
+from rmqinspect.codec.layout import dtype_of
 from rmqinspect.commitlog.queue_offsets import QueueOffsets
 from rmqinspect.commitlog.scan import RecordRun
-from rmqinspect.index.geometry import DEFAULT_GEOMETRY, Geometry
+from rmqinspect.index.geometry import DEFAULT_GEOMETRY, Geometry, read_index_files
 from rmqinspect.rescue.index_files import IndexFiles
 from rmqinspect.rescue.queue_files import (
     BATCH_UNIT,
@@ -35,8 +36,10 @@ from rmqinspect.rescue.queue_files import (
     QueueFiles,
     QueueWritten,
     may_be_folder,
+    put_bytes,
 )
 from rmqinspect.schemas.checkpoint import CHECKPOINT_SIZE, Checkpoint
+from rmqinspect.schemas.dledger import EntryHead, EntryIndexUnit
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
 from rmqinspect.system.output_file import as_refusal
@@ -49,6 +52,9 @@ QUEUES, INDEX = "queues", "index"
 
 _UNKNOWN_LEVEL = 1000  # ms of a delay level that is not configured: ScheduleMessageService#computeDeliverTimestamp
 _SCHEDULE = SCHEDULE_TOPIC.encode()
+_ENTRY, _ENTRY_INDEX = dtype_of(EntryHead), dtype_of(EntryIndexUnit)
+_LEDGER_INDEX_FILE = 5 * 1024 * 1024 * _ENTRY_INDEX.itemsize  # bytes: DLedgerConfig#mappedFileSizeForEntryIndex
+_NO_LEDGER = 1 << 63
 _CONFIRMS, _TELLS_PLACE = "5.1.1", "5.5.0"  # fields of the checkpoint: confirmPhyOffset, logicsPhysicalOffset
 
 
@@ -64,6 +70,7 @@ class Plan:
     index: Geometry = DEFAULT_GEOMETRY  # maxHashSlotNum, maxIndexNum
     batch_topics: frozenset[str] = frozenset()  # of type BatchCQ
     delays: tuple[int, ...] = ()  # ms of each delay level, from level 1 on: messageDelayLevel
+    ledger_index_file: int = _LEDGER_INDEX_FILE  # bytes, of 32 each entry
     in_rocksdb: str | None = None  # the folder of the database that holds the queues; None: files
 
 
@@ -107,19 +114,23 @@ def rebuild_derived(
     :raises Unreadable: the log cannot be read.
     """
     store = open_store([folder])
-    writer = _Writer(folder, plan, lost)
+    writer = _Writer(folder, plan, lost, store)
     request = Request(jobs=jobs, progress=progress)
-    with closing(folds_of(splits_in(store.segments, request), request, partial(_Part, plan))) as parts:
+    ledger_from = next((one.base for one in store.segments if one.kind == "dledger"), _NO_LEDGER)
+    new = partial(_Part, plan, ledger_from)
+    with closing(folds_of(splits_in(store.segments, request), request, new)) as parts:
         for part, _ in parts:
             writer.take(part)
-    return writer.finish(store)
+    return writer.finish()
 
 
 class _Part:
     """What is dispatched for the records of one split."""
 
-    def __init__(self, plan: Plan) -> None:
-        self._delays = plan.delays
+    def __init__(self, plan: Plan, ledger_from: int) -> None:
+        """`ledger_from`: physical offset from which on each record is in a DLedger entry."""
+        self._delays, self._ledger_from = plan.delays, ledger_from
+        self.ledger: list[Units] = []  # units of the DLedger log's own index
         self._queues = QueueOffsets()
         rules = holding([plan.release], RELEASES)
         self._dispatcher = Dispatcher(keys=INDEX in plan.what, rules=rules)
@@ -142,6 +153,12 @@ class _Part:
                 delay = _delay_of(records.properties.value_of(b"DELAY", at) or b"", self._delays)
                 if delay is not None:
                     self._due.append((self._records + at, int(times[at]) + delay))
+        if records.base >= self._ledger_from:
+            heads = records.gather(_ENTRY, records.starts - _ENTRY.itemsize)
+            units = np.empty(len(heads), _ENTRY_INDEX)
+            for name in _ENTRY_INDEX.names or ():
+                units[name] = heads[name]
+            self.ledger.append(units)
         self._records += len(records)
         self.last = int(records.places[-1]), int(records.field("store_timestamp")[-1])
 
@@ -173,8 +190,8 @@ def _delay_of(text: bytes, delays: Sequence[int]) -> int | None:
 class _Writer:
     """Takes what is dispatched, in the order of the log, and writes it."""
 
-    def __init__(self, folder: str, plan: Plan, lost: Mapping[Queue, Ints]) -> None:
-        self.plan, self._folder = plan, folder
+    def __init__(self, folder: str, plan: Plan, lost: Mapping[Queue, Ints], store: Store) -> None:
+        self.plan, self._folder, self._store = plan, folder, store
         self._queues = self._queue_writer(lost)
         self._batches = BatchQueueFiles(os.path.join(folder, "batchconsumequeue"), _whole(plan.batch_file, BATCH_UNIT))
         self._index = IndexFiles(os.path.join(folder, "index"), plan.index, plan.release)
@@ -200,6 +217,8 @@ class _Writer:
         if len(with_units):
             newest = int(with_units[-1])
             self._last_unit = int(columns.physical_offset[newest]), int(columns.store_timestamp[newest])
+        for units in part.ledger:
+            self._add_ledger(units)
         if QUEUES in self.plan.what:
             for queue, rows in _by_queue(columns, with_units):
                 self._add(queue, columns, tags, rows, columns.queue_offset[rows], own=True)
@@ -213,15 +232,16 @@ class _Writer:
             self._no_folders.add(queue[0])
             return
         is_batch = own and queue[0] in self.plan.batch_topics
-        units: Units = np.zeros(len(rows), BATCH_UNIT if is_batch else UNIT)
+        files = self._batches if is_batch else self._queues
+        units: Units = np.zeros(len(rows), files.unit)
         units["physical_offset"], units["size"] = columns.physical_offset[rows], columns.size[rows]
         units["tags_code"] = tags[rows]
+        if "store_timestamp" in (units.dtype.names or ()):
+            units["store_timestamp"] = columns.store_timestamp[rows]
         if is_batch:
-            units["store_timestamp"], units["queue_offset"] = columns.store_timestamp[rows], offsets
+            units["queue_offset"] = offsets
             units["message_count"], units["compacted_offset"] = columns.messages[rows], -1
-        (self._batches if is_batch else self._queues).add(
-            queue, offsets, units, columns.store_timestamp[rows], with_ext=own
-        )
+        files.add(queue, offsets, units, columns.store_timestamp[rows], with_ext=own)
         self._rebuilt.units += len(rows)
 
     def _add_further(self, columns: Dispatched, tags: Ints) -> None:
@@ -233,7 +253,17 @@ class _Writer:
             rows, offsets = np.array(found, np.int64).T
             self._add(queue, columns, tags, rows, np.ascontiguousarray(offsets), own=False)
 
-    def finish(self, store: Store) -> Rebuilt:
+    def _add_ledger(self, units: Units) -> None:
+        """Write the index of a DLedger log: the unit of entry i stands at 32 i. Source: DLedgerMmapFileStore."""
+        data = next(one for one in self._store.segments if one.kind == "dledger")
+        folder = os.path.join(os.path.dirname(os.path.dirname(data.path)), "index")
+        index = units["index"].astype(np.int64)
+        for first, behind in groups(index - np.arange(len(index))):
+            position = int(index[first]) * _ENTRY_INDEX.itemsize
+            put_bytes(folder, position, units[first:behind].tobytes(), self.plan.ledger_index_file)
+        self._rebuilt.ledger_units += len(units)
+
+    def finish(self) -> Rebuilt:
         """Write what is known at the end of the log only, and return what was written."""
         rebuilt = self._rebuilt
         self._queues.finish()
@@ -253,11 +283,17 @@ class _Writer:
         return {
             "physic_msg_timestamp": max(0, time),
             "logics_msg_timestamp": max(0, unit_time),
-            "index_msg_timestamp": self._index.full_until,
+            "index_msg_timestamp": self._index.full_until if INDEX in self.plan.what else self._kept_index(),
             "master_flushed_offset": 0,
             "confirm_phy_offset": place if known >= RELEASES.index(_CONFIRMS) else 0,
             "logics_physical_offset": unit_place if known >= RELEASES.index(_TELLS_PLACE) else 0,
         }
+
+    def _kept_index(self) -> int:
+        """Return the end time of the newest full index file that was brought as it was, ms."""
+        known = [one for one in read_index_files(self._store, []) if one.header and one.geometry]
+        full = [one.header for one in known[:-1] if one.header and one.entries >= one.last_entry]
+        return max(0, int(full[-1].end_timestamp)) if full else 0
 
     def _notes(self) -> Iterator[str]:
         for topic in sorted(self._no_folders):
