@@ -120,7 +120,8 @@ def command(arguments: RebuildArguments) -> int:
 
 def _why(result: "Result") -> str:
     if result.proof.damage or not result.proof.complete:
-        return f"it would be {result.receipt.verdict}"
+        # The log was sound record by record: offsets of its records contradict each other, or other files are damaged.
+        return f"it would be {result.receipt.verdict}; a log whose records contradict each other is for salvage"
     return f"its next start: {result.receipt.next_start}"
 
 

@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 
 from rmqinspect.broker.delays import DEFAULT_LEVELS, level_delay
 from rmqinspect.broker.version_estimate import YOUNGEST, estimate_version
+from rmqinspect.commands import SALVAGE, fill_command
 from rmqinspect.consumequeue.bounds import last_places
 from rmqinspect.errors import DamageFound, NotAStore, NotInstalled, Refused, Unreadable
 from rmqinspect.forecast.outcome import Verdict, verdict_line
@@ -34,7 +35,7 @@ from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Segment, Store, StoreFile
 from rmqinspect.store.reader import allocated_size, running_broker
 from rmqinspect.system import uri
-from rmqinspect.text import group_digits
+from rmqinspect.text import count
 from rmqinspect.times import format_micros, to_micros
 from rmqinspect.verify.codes import BY_CODE
 from rmqinspect.verify.custody import Watch
@@ -119,8 +120,8 @@ def refuse_damage(store: Store, jobs: int, advance: Advance) -> VerifyResult:
     if result.damage:
         worst = next(one for one in result.findings.rows if one.severity == "error" and one.code != "ST-IO")
         raise DamageFound(
-            f"{store.name}: the log is damaged, {group_digits(result.damage)} errors, the first one {worst.code}: "
-            f"{worst.message}; rebuild takes a sound log only: rmqinspect salvage {store.name} -o NEW takes this one"
+            f"{store.name}: the log is damaged, {count(result.damage, 'error')}; {worst.code}: {worst.message}; "
+            f"rebuild takes a sound log only, this one takes: {fill_command(SALVAGE, store.paths)}"
         )
     return result
 
