@@ -52,7 +52,8 @@ MEANINGS = {
     ExitStatus.USAGE: "wrong usage",
     ExitStatus.DAMAGE: "damage or an inconsistency; `decode`, `export`: in the selected range, a row whose status is"
     " not ok, or missing records; `find`: a hit whose status is not ok; `groups`: an offset beyond its queue; `diff`,"
-    " `verify --against`: different; `forecast`: the start loses data or begins empty, or the broker does not start",
+    " `verify --against`: different; `forecast`: the start loses data or begins empty, or the broker does not start;"
+    " `rebuild`: the log is damaged, or the new store would not be whole",
     ExitStatus.UNREADABLE: "something requested could not be read: no such file, not a store, an archive, permission,"
     " I/O error; stderr is full; `forecast`: cannot tell, or a broker runs on the store",
     ExitStatus.NOTHING_FOUND: "nothing found: no such offset, id or key, no matching topic",

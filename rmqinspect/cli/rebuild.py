@@ -26,7 +26,7 @@ from rmqinspect.cli.parameters import option, takes
 from rmqinspect.cli.terminal import Progress, Screen
 from rmqinspect.errors import DamageFound
 from rmqinspect.system.uri import shown
-from rmqinspect.text import count, describe_size, escape, group_digits
+from rmqinspect.text import count, describe_size, group_digits
 
 if TYPE_CHECKING:
     from rmqinspect.rescue.job import Result
@@ -114,13 +114,14 @@ def command(arguments: RebuildArguments) -> int:
             raise DamageFound(f"{shown(arguments.output)}: not made: {_why(result)}")
         new.commit(as_json(result.receipt))
     if not arguments.quiet:
-        click.echo(f"made: {escape(new.target)}, {escape(receipt_path(new.target))}", err=True)
+        click.echo(f"made: {shown(arguments.output)}, {shown(receipt_path(arguments.output))}", err=True)
     return ExitStatus.DONE
 
 
 def _why(result: "Result") -> str:
     if result.proof.damage or not result.proof.complete:
-        return f"it would be {result.receipt.verdict}"
+        # The log was sound record by record: offsets of its records contradict each other, or other files are damaged.
+        return f"it would be {result.receipt.verdict}; a log whose records contradict each other is for salvage"
     return f"its next start: {result.receipt.next_start}"
 
 

@@ -18,8 +18,9 @@ from datetime import UTC, datetime
 
 from rmqinspect.broker.delays import DEFAULT_LEVELS, level_delay
 from rmqinspect.broker.version_estimate import YOUNGEST, estimate_version
+from rmqinspect.commands import SALVAGE, fill_command
 from rmqinspect.consumequeue.bounds import last_places
-from rmqinspect.errors import DamageFound, NotAStore, NotInstalled, Refused, Unreadable
+from rmqinspect.errors import DamageFound, NotAStore, Refused, Unreadable
 from rmqinspect.forecast.outcome import Verdict, verdict_line
 from rmqinspect.forecast.settings import BATCH_TYPE, settings_of, topic_types
 from rmqinspect.index.geometry import DEFAULT_GEOMETRY
@@ -34,7 +35,7 @@ from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Segment, Store, StoreFile
 from rmqinspect.store.reader import allocated_size, running_broker
 from rmqinspect.system import uri
-from rmqinspect.text import group_digits
+from rmqinspect.text import count
 from rmqinspect.times import format_micros, to_micros
 from rmqinspect.verify.codes import BY_CODE
 from rmqinspect.verify.custody import Watch
@@ -45,6 +46,7 @@ from rmqinspect.version import tool_name
 
 _LARGEST_FILE = 2**31 - 1  # bytes: a broker's sizes are Java ints
 _DERIVED_PER_LOG = 4  # derived files take less than a fourth of a log of small records
+_TOPIC_DATABASES = ("config/topics", "config/metadata", "config/rdb")
 _QUEUE_DATABASES = ("consumequeue", "consumequeue_rocksdb")
 
 # Folders and files of a store, by the first part of their names, that are brought as they are.
@@ -63,6 +65,8 @@ _DERIVED = {
     INDEX: ("index",),
 }
 _WRITTEN_ANEW = ("checkpoint", "abort")
+
+_LOGS = ("commitlog", "dledger-")  # folders of a log
 
 Note = Callable[[str], None]
 Advance = Callable[[int], None]
@@ -112,6 +116,8 @@ def refuse_damage(store: Store, jobs: int, advance: Advance) -> VerifyResult:
         config_files={},
         queue_folders=frozenset(),
         unpacked_config={},
+        # What hides segments counts, what lies among them does not: it is left out.
+        oddities=tuple(one for one in store.unread_entries if not one.place or one.place[0].startswith(_LOGS)),
     )
     result = verify(log, VerifyOptions("standard", codes, 10, jobs), progress=advance)
     if result.unread:
@@ -119,8 +125,8 @@ def refuse_damage(store: Store, jobs: int, advance: Advance) -> VerifyResult:
     if result.damage:
         worst = next(one for one in result.findings.rows if one.severity == "error" and one.code != "ST-IO")
         raise DamageFound(
-            f"{store.name}: the log is damaged, {group_digits(result.damage)} errors, the first one {worst.code}: "
-            f"{worst.message}; rebuild takes a sound log only: rmqinspect salvage {store.name} -o NEW takes this one"
+            f"{store.name}: the log is damaged, {count(result.damage, 'error')}; {worst.code}: {worst.message}; "
+            f"rebuild takes a sound log only, this one takes: {fill_command(SALVAGE, store.paths)}"
         )
     return result
 
@@ -142,16 +148,15 @@ class RebuildJob:
 
         :raises DamageFound: the log is damaged.
         :raises Refused: something cannot be written; or the source changed meanwhile.
-        :raises Unreadable: something of the source cannot be read.
-        :raises NotInstalled: queues in RocksDB are to be written, and the library is not installed.
+        :raises Unreadable: something of the source cannot be read, or is in RocksDB and its library is missing.
         """
         store, request = self._store, self._request
         if (holder := running_broker(store, [])) is not None:
             raise Refused(f"{store.name}: a broker runs on this store (pid {holder}): copy it, or stop the broker")
         if used_databases(store) and not has_rocksdict():
-            raise NotInstalled(
-                f"{store.name}: holds databases of RocksDB, which cannot be written again or checked without its "
-                f"library: {INSTALL}"
+            raise Unreadable(
+                f"{store.name}: queues, configuration or timers in RocksDB: not read, and could not be written again; "
+                f"install the extra: {INSTALL}"
             )
         watch = Watch(store)
         checked = refuse_damage(store, request.jobs, self._advance)
@@ -210,6 +215,8 @@ class RebuildJob:
         """Return how the files are written, and what that rests on."""
         store = self._store
         settings, assumed = settings_of(store)
+        with unpacked(store, only=_TOPIC_DATABASES) as whole:
+            types = topic_types(whole)
         sizes = settings.mapped_file_size_consume_queue, settings.mapper_file_size_batch_consume_queue
         ext = settings.mapped_file_size_consume_queue_ext
         index = IndexGeometry(settings.max_hash_slot_num, settings.max_index_num)
@@ -229,7 +236,7 @@ class RebuildJob:
             *sizes,
             ext if settings.enable_consume_queue_ext or store.of_kind("ext_queue") else None,
             index,
-            frozenset(topic for topic, own in topic_types(store).items() if own == BATCH_TYPE),
+            frozenset(topic for topic, own in types.items() if own == BATCH_TYPE),
             tuple(level_delay(level, conf) for level in range(1, len(levels.split()) + 1)),
         )
         if ledger := [file.size for file in store.of_kind("dledger_index") if _is_ledger_index(file.size)]:

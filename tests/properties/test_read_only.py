@@ -54,6 +54,8 @@ COMMANDS = [
     ["delays", "{}"],
     ["usage", "{}", "--retention", "1h"],
     ["explain", "CL-CRC-BODY"],
+    ["rebuild", "{}", "-o", "{}.new"],
+    ["rebuild", "{}", "-o", "{}.indexed", "--only", "index", "--hash", "sha256"],
     ["verify", "{}/commitlog"],
     ["show", "{}", "--at", "525"],
     ["id", "7F000001000055970000000000038270"],
@@ -61,6 +63,7 @@ COMMANDS = [
     ["verify", "{}", "--report", "{}/report.json"],
     ["verify", "{}", "-o", "{}/commitlog/findings"],
     ["decode", "{}", "-f", "csv", "-o", "{}/rows.csv"],
+    ["rebuild", "{}", "-o", "{}/new"],
 ]
 
 # Runs commands and prints every event of Python's audit that would change something below a folder.
@@ -79,7 +82,8 @@ def below(path):
 
 def watch(event, arguments):
     if event in LOCKS:
-        said.add(event)
+        if below(os.readlink(f"/proc/self/fd/{arguments[0]}")):  # not the folder of a new store
+            said.add(event)
     elif event == "open":
         path, _, flags = arguments
         if isinstance(path, str) and below(path) and (flags or 0) & WRITING:
