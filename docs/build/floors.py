@@ -84,7 +84,7 @@ FLOORS = (
     Folder(
         9,
         "rescue",
-        "broker codec commitlog consumequeue forecast index rocksdb schemas store system tables verify",
+        "broker codec commitlog config consumequeue damage forecast index rocksdb schemas store system tables verify",
         "from damaged or incomplete evidence to a store that a stock broker serves; always in a new place",
     ),
     Folder(
@@ -121,7 +121,7 @@ LIBRARIES = {
     "numba": "codec",
     "numpy": "codec commitlog consumequeue index rocksdb timer broker damage tables find diff forecast verify export "
     "rescue",
-    "pyarrow": "codec system output tables find diff verify export spark cli",
+    "pyarrow": "codec system output tables find diff verify export rescue spark cli",
     "py4j": "spark",
     "pyspark": "spark",
     "rocksdict": "rocksdb rescue",

@@ -10,6 +10,9 @@ queue unit and no index entry, no topic appears, and no consumer gets them.
     |record|bridge|blank......|                 record that a broker writes there
     |         no file         |                 a whole segment that is not there: the same, sparse
 
+Each has the property `__CRC32#` if there is room: brokers with `forceVerifyPropCRC` (5.2.0 and later) end the log at a
+record without.
+
 They are told from messages by FLAG and topic (`schemas.message`), and `commitlog.scan` yields them as fillers with
 the reason `bridged`. PHYSICALOFFSET, sizes and CRC are right, the body is zeros: a bridge of 1 MiB takes one page on
 a file system with holes.
@@ -22,22 +25,30 @@ Source: CommitLog#checkMessageAndReturnSize, CommitLogDispatcherBuildConsumeQueu
 store classes do with bridges is in docs/salvage.md.
 """
 
-import zlib
 from collections.abc import Iterator
-from functools import lru_cache
 
-from rmqinspect.codec.layout import place_of
+from rmqinspect.codec.java import masked_crc32
 from rmqinspect.schemas import message
-from rmqinspect.schemas.message import BRIDGE_FLAG, BRIDGE_TOPIC, CRC_MASK, FIXED_SIZE, MAGIC_BLANK, MAGIC_V1
+from rmqinspect.schemas.message import (
+    BRIDGE_FLAG,
+    BRIDGE_TOPIC,
+    CRC32_DIGITS,
+    CRC32_NAME,
+    CRC32_RESERVED_SIZE,
+    FIXED_SIZE,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    NAME_VALUE_SEPARATOR,
+    PROPERTY_SEPARATOR,
+)
 
 SMALLEST = FIXED_SIZE + 1  # bytes: a topic has at least one letter
 SMALLEST_AT_END = message.Blank.sizeof()
-USUAL = FIXED_SIZE + len(BRIDGE_TOPIC)  # bytes of one without a body
+USUAL = FIXED_SIZE + len(BRIDGE_TOPIC) + CRC32_RESERVED_SIZE  # bytes of one without a body
 LARGEST = 1 << 20  # a broker takes a record into memory to check it
 
 _HOST = {"address": bytes((127, 0, 0, 1)), "port": 0}
 _HEAD_SIZE = message.HEADS[False, False].sizeof()
-_OFFSET_AT = place_of(message.HEADS[False, False], "physical_offset")
 
 Write = tuple[int, bytes]  # physical offset of the first byte, bytes
 
@@ -72,12 +83,15 @@ def bridge(start: int, end: int, segment_end: int, timestamp: int) -> Iterator[W
 
 def _record(start: int, size: int, timestamp: int) -> Iterator[Write]:
     """Yield the head and the end of one bridge: the body between them is zeros."""
-    topic = BRIDGE_TOPIC[: size - FIXED_SIZE]
-    raw = message.Message.build(
+    with_crc = size >= SMALLEST + CRC32_RESERVED_SIZE
+    room = size - FIXED_SIZE - with_crc * CRC32_RESERVED_SIZE
+    topic = BRIDGE_TOPIC[:room]
+    body = bytes(room - len(topic))
+    raw: bytes = message.Message.build(
         {
             "total_size": size,
             "magic": MAGIC_V1,
-            "body_crc": _crc_of_zeros(size - FIXED_SIZE - len(topic)),
+            "body_crc": masked_crc32(body) if body else 0,
             "queue_id": 0,
             "flag": BRIDGE_FLAG,
             "queue_offset": 0,
@@ -89,19 +103,22 @@ def _record(start: int, size: int, timestamp: int) -> Iterator[Write]:
             "store_host": _HOST,
             "reconsume_times": 0,
             "prepared_transaction_offset": 0,
-            "body_size": size - FIXED_SIZE - len(topic),
-            "body": b"\0" * (size - FIXED_SIZE - len(topic)),
+            "body_size": len(body),
+            "body": body,
             "topic_size": len(topic),
             "topic": topic,
-            "properties_size": 0,
-            "properties": b"",
+            "properties_size": with_crc * CRC32_RESERVED_SIZE,
+            "properties": bytes(with_crc * CRC32_RESERVED_SIZE),
         }
     )
-    behind = size - (len(topic) + FIXED_SIZE - _HEAD_SIZE)
+    if with_crc:
+        raw = raw[:-CRC32_RESERVED_SIZE] + _crc_property(raw[:-CRC32_RESERVED_SIZE])
+    behind = _HEAD_SIZE + len(body)
     yield start, raw[:_HEAD_SIZE]
     yield start + behind, raw[behind:]
 
 
-@lru_cache
-def _crc_of_zeros(size: int) -> int:
-    return zlib.crc32(bytes(size)) & CRC_MASK if size else 0
+def _crc_property(covered: bytes) -> bytes:
+    """Return the property of a record that begins with `covered`. Source: MessageDecoder#createCrc32."""
+    digits = f"{masked_crc32(covered):0{CRC32_DIGITS}}"[::-1].encode()
+    return CRC32_NAME + bytes([NAME_VALUE_SEPARATOR]) + digits + bytes([PROPERTY_SEPARATOR])

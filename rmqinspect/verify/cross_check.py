@@ -313,7 +313,8 @@ class CrossJudge:
 def _mark_wrong_units(findings: Iterable[Finding], wrong: dict[str, list[tuple[int, int]]]) -> None:
     """Add the byte ranges of wrong units to those of their files."""
     for finding in findings:
-        if finding.code in WRONG_UNITS and finding.file and finding.offset is not None:
+        is_copy = finding.code == "CQ-SHIFT" and finding.severity == "info"  # of its neighbour
+        if (is_copy or finding.code in WRONG_UNITS) and finding.file and finding.offset is not None:
             wrong[finding.file].append((finding.offset, finding.offset + (finding.length or 1)))
 
 
