@@ -5,7 +5,7 @@ claim NEW -> judge the log -> bring, write -> verify and forecast of NEW -> scre
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -174,7 +174,6 @@ def _proof_lines(result: "Result", started: datetime, arguments: RebuildArgument
 
     proof = result.proof
     if arguments.redact is not None:
-        findings = replace(proof.findings, rows=redact_findings(proof.findings.rows, arguments.redact))
-        proof = replace(proof, findings=findings)
+        proof.findings.rows[:] = redact_findings(proof.findings.rows, arguments.redact)
     report = report_of(proof, shown(arguments.output), started, [], None)
     return screen(report, "", Look(arguments.zone, use_colour(arguments.color), unfold=arguments.verbose > 0))

@@ -165,7 +165,7 @@ class RebuildJob:
         self._check_room(checked.log_end)
         digests = watch.take_digests(watch.before.exhibits if request.digests else (), request.jobs)
         self._bring_log(checked.log_end)
-        self._bring_others()
+        self._bring_others(in_rocksdb=plan.in_rocksdb is not None)
         rebuilt = rebuild_derived(self._new.folder, plan, jobs=request.jobs, progress=self._advance)
         digests.wait(self._advance)
         custody = watch.conclude()
@@ -278,7 +278,7 @@ class RebuildJob:
             names.add(name)
             self._bring(segment, name, link=self._links(segment, log_end))
 
-    def _bring_others(self) -> None:
+    def _bring_others(self, *, in_rocksdb: bool) -> None:
         for file, name in self._others():
             self._bring(file, name)
         written = (*_WRITTEN_ANEW, *(folder for what in self._what for folder in _DERIVED[what]))
@@ -291,6 +291,11 @@ class RebuildJob:
                 continue
             why = "no file of a store" if file.kind == "other" else "given by itself, not in its store"
             self._left_out.append(document.LeftOut(file.name, why))
+        if QUEUES in self._what and not in_rocksdb:
+            folders = {file.name.partition("/")[0] for file in self._store.of_kind("rocksdb")}
+            for folder in sorted(folders & set(_QUEUE_DATABASES)):
+                why = "the queues are written into files: a broker with double write makes the database again"
+                self._left_out.append(document.LeftOut(f"{folder}/*", why))
         for oddity in self._store.oddities:
             if oddity.is_unread:
                 self._left_out.append(document.LeftOut(oddity.name, oddity.detail))

@@ -2,7 +2,7 @@
 
 It holds names of files and topics, offsets, sizes and times: no body, key, tag, property or host of a message.
 
-`docs/rebuild.md` has a row for each field (`docs.build.rebuild_page`).
+`docs/rebuild.md` has a row for each field, which a test compares with this module.
 """
 
 import json
