@@ -22,6 +22,7 @@ EXPLAIN = "rmqinspect explain {what}"
 FIND_ID = "rmqinspect find {store} --id {id}"
 GROUPS = "rmqinspect groups {store}"
 FORECAST = "rmqinspect forecast {store}"
+SALVAGE = "rmqinspect salvage {store} -o NEW"
 SHOW = "rmqinspect show {store} --at {at}"
 
 _ESCAPED_BYTE = re.compile(rb"\\x([0-9a-f]{2})")

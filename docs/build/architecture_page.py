@@ -88,6 +88,11 @@ window, which find each field at a place computed from it. Tests read the same b
 | who words a finding | `verify/codes.toml`; its fields: `verify/findings.py` |
 | the report of verify: written, read, documented | `verify/report.py` |
 | the verdict of a start | `forecast/versions.py`; its words: `forecast/outcome.py` |
+| where a rescued store grows, and how it appears | `rescue/new_store.py` |
+| queues, index and checkpoint written from a log | `rescue/rebuild.py` |
+| the log of several sources as one; what is sound of it | `rescue/sources.py`, `rescue/log_plan.py` |
+| what repairs a record, and what proves it | `rescue/repair.py` |
+| what stands in a gap of a salvaged log | `rescue/bridge.py` |
 | what a command does with its stores, and its exit status | `cli/session.py`, `cli/__init__.py` |
 | columns, labels, folded lines of a screen | `cli/terminal.py`, `text.py`; times: `times.py` |
 | loops that are compiled | `codec/kernels.py`, `codec/compiling.py` |

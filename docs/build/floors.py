@@ -74,13 +74,20 @@ FLOORS = (
         8, "export", "broker commitlog consumequeue output rocksdb store tables verify", "whole stores as Parquet files"
     ),
     Folder(
+        8,
+        "rescue",
+        "broker codec commitlog config consumequeue damage forecast index rocksdb store tables verify",
+        "from damaged or incomplete evidence to a store that a stock broker serves; always in a new place",
+    ),
+    Folder(
         9, "explain", "codec find show store verify", "the meaning of codes, fields, flags, and lines of broker logs"
     ),
     Folder(9, "spark", "codec export rocksdb store tables verify", "the Spark data source, exports as Spark jobs"),
     Folder(
         10,
         "cli",
-        "broker codec commitlog config diff explain export find forecast output rocksdb show spark store tables verify",
+        "broker codec commitlog config diff explain export find forecast output rescue rocksdb show spark store tables "
+        "verify",
         "one module per command: options in, screens out",
     ),
 )
@@ -100,10 +107,11 @@ LIBRARIES = {
     "llvmlite": "codec",
     "msgspec": "document verify cli",
     "numba": "codec",
-    "numpy": "codec commitlog consumequeue index rocksdb timer broker damage tables find diff forecast verify export",
-    "pyarrow": "codec system output tables find diff verify export spark cli",
+    "numpy": "codec commitlog consumequeue index rocksdb timer broker damage tables find diff forecast verify export "
+    "rescue",
+    "pyarrow": "codec system output tables find diff verify export rescue spark cli",
     "py4j": "spark",
     "pyspark": "spark",
-    "rocksdict": "rocksdb",
+    "rocksdict": "rocksdb rescue",
     "rich": "output text",
 }

@@ -76,19 +76,22 @@ STORE = str(sample("flipped-bit-5.3.3"))
 # The options that several commands share, and the commands that have them.
 SHARED = {
     "--format": "info decode find transactions groups forecast verify show diff id explain delays usage",
-    "--output": "info decode find transactions groups forecast verify export show diff id explain delays usage",
-    "--tz": "info decode find transactions groups forecast verify export show diff id delays usage",
-    "--color": "info decode find transactions groups forecast verify export show diff id explain delays usage",
-    "--quiet": "info decode find transactions groups forecast verify export show diff delays usage",
-    "--verbose": "info decode find transactions groups forecast verify export show diff delays usage",
-    "--progress": "decode find transactions groups forecast verify export diff delays usage",
-    "--jobs": "info decode find transactions groups forecast verify export delays usage",
-    "--config": "info decode find transactions groups forecast verify export show diff delays usage",
-    "--base": "info decode find transactions groups forecast verify export show diff delays usage",
-    "--read-rate": "info decode find transactions groups forecast verify export show diff delays usage",
-    "--max-config": "info decode find transactions groups forecast verify export show diff delays usage",
+    "--output": "info decode find transactions groups forecast verify export show diff id explain delays usage"
+    " rebuild salvage",
+    "--tz": "info decode find transactions groups forecast verify export show diff id delays usage rebuild salvage",
+    "--color": "info decode find transactions groups forecast verify export show diff id explain delays usage"
+    " rebuild salvage",
+    "--quiet": "info decode find transactions groups forecast verify export show diff delays usage rebuild salvage",
+    "--verbose": "info decode find transactions groups forecast verify export show diff delays usage rebuild salvage",
+    "--progress": "decode find transactions groups forecast verify export diff delays usage rebuild salvage",
+    "--jobs": "info decode find transactions groups forecast verify export delays usage rebuild salvage",
+    "--config": "info decode find transactions groups forecast verify export show diff delays usage rebuild salvage",
+    "--base": "info decode find transactions groups forecast verify export show diff delays usage rebuild salvage",
+    "--read-rate": "info decode find transactions groups forecast verify export show diff delays usage rebuild salvage",
+    "--max-config": "info decode find transactions groups forecast verify export show diff delays usage"
+    " rebuild salvage",
     "--fail-on": "decode find transactions groups verify export show diff delays usage",
-    "--redact": "decode find transactions groups verify export show diff delays usage",
+    "--redact": "decode find transactions groups verify export show diff delays usage rebuild salvage",
     "--max-body": "decode find groups export show",
     "--raw-body": "decode find groups export show",
     "--topic": "decode find transactions groups export show delays usage",
@@ -101,7 +104,8 @@ VARIANTS = {
     "--format": 4,  # rows in any format; a screen or a document; verify, diff: a screen, a document or rows
     "--quiet": 2,  # verify: no screen either
     "--verbose": 2,  # verify: each finding
-    "--output": 2,  # a file; the folder of an export
+    "--output": 3,  # a file; the folder of an export; that of a new store
+    "--hash": 2,  # of all files, into the report; of those that are brought, into the receipt
     "--table": 2,  # one; several
     "--limit": 4,  # rows; rows of each kind of difference; of each kind on the screen of delays; values of a dimension
     "--body": 2,  # of rows; of one record

@@ -1,0 +1,179 @@
+"""`rmqinspect rebuild`: a store whose log is sound, with all derived files written anew, in a new place.
+
+claim NEW -> judge the log -> bring, write -> verify and forecast of NEW -> screen -> NEW gets its name
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from rmqinspect.cli import ExitStatus
+from rmqinspect.cli.options import (
+    JobOptions,
+    LookOptions,
+    RedactOptions,
+    SourceOptions,
+    TalkOptions,
+    count_jobs,
+    release_option,
+    use_colour,
+)
+from rmqinspect.cli.parameters import option, takes
+from rmqinspect.cli.terminal import Progress, Screen
+from rmqinspect.errors import DamageFound
+from rmqinspect.system.uri import shown
+from rmqinspect.text import count, describe_size, group_digits
+
+if TYPE_CHECKING:
+    from rmqinspect.rescue.job import Result
+    from rmqinspect.rescue.receipt import Receipt
+
+_SCREEN = Screen(indent=12, phrases=True)
+_LISTED = 6  # files and notes that are named; the others are counted
+_READS = 4  # times that the log is read, about: judged, copied, dispatched, verified
+
+
+@dataclass(frozen=True, kw_only=True)
+class RebuildArguments(SourceOptions, JobOptions, RedactOptions, LookOptions, TalkOptions):
+    """What `rebuild` is asked for."""
+
+    output: str = option(
+        "-o",
+        "--output",
+        required=True,
+        type=click.Path(),
+        metavar="NEW",
+        help="Folder of the new store; it must not exist. NEW.receipt.json is written beside it.",
+    )
+    only: str | None = option(
+        "--only",
+        type=click.Choice(("queues", "index")),
+        help="Write only these anew, and the checkpoint; bring the others as they are.",
+    )
+    link: bool = option(
+        "--link",
+        is_flag=True,
+        help="Hard-link full segments instead of copying them, but for the last one, which a broker writes to.",
+    )
+    broker_version: str | None = release_option()
+    hash: str | None = option(
+        "--hash", type=click.Choice(("sha256",)), help="Add the digest of every file that is brought to the receipt."
+    )
+
+
+@click.command("rebuild")
+@takes(RebuildArguments)
+def command(arguments: RebuildArguments) -> int:
+    """Make a store with new queues, index and checkpoint from a sound log; the old one is only read.
+
+    The log and config/ are brought to NEW; all that follows from the log is written as a broker of the version writes
+    it. NEW is verified, and its next start walked: it gets its name only if it is whole and the start loses nothing.
+
+    Exit status: 0 made, 3 the log is damaged (salvage takes it) or the new store was not whole, 6 NEW exists, lies
+    inside the store, or has no room.
+
+    \b
+    Examples:
+      rmqinspect rebuild STORE -o NEW
+      rmqinspect rebuild STORE/commitlog -o NEW --config broker.conf
+      rmqinspect rebuild STORE -o NEW --only index --broker-version 4.9.7
+      rmqinspect rebuild STORE -o NEW --link
+    """
+    from rmqinspect.rescue.job import RebuildJob, RebuildRequest
+    from rmqinspect.rescue.new_store import NewStore, receipt_path
+    from rmqinspect.rescue.receipt import as_json
+    from rmqinspect.store.discover import open_store
+
+    started = datetime.now(UTC)
+    store = open_store(arguments.paths, **arguments.opening)
+    request = RebuildRequest(
+        arguments.output,
+        arguments.broker_version,
+        arguments.only,
+        arguments.link,
+        arguments.hash is not None,
+        arguments.config,
+        arguments.max_config,
+        count_jobs(arguments),
+    )
+    with ExitStack() as made:
+        new = made.enter_context(NewStore(arguments.output, store.paths))
+        log = sum(segment.size for segment in store.segments)
+        with Progress(log * _READS, arguments.progress, quiet=arguments.quiet) as progress:
+            for remark in store.remarks if arguments.verbose else ():
+                progress.remark(remark)
+            result = RebuildJob(store, request, new, progress, progress.remark).go()
+        if not arguments.quiet:
+            for line in (*_receipt_lines(result.receipt, arguments.output), *_proof_lines(result, started, arguments)):
+                click.echo(line, color=use_colour(arguments.color))
+        if not result.holds:
+            raise DamageFound(f"{shown(arguments.output)}: not made: {_why(result)}")
+        new.commit(as_json(result.receipt))
+    if not arguments.quiet:
+        click.echo(f"made: {shown(arguments.output)}, {shown(receipt_path(arguments.output))}", err=True)
+    return ExitStatus.DONE
+
+
+def _why(result: "Result") -> str:
+    if result.proof.damage or not result.proof.complete:
+        # The log was sound record by record: offsets of its records contradict each other, or other files are damaged.
+        return f"it would be {result.receipt.verdict}; a log whose records contradict each other is for salvage"
+    return f"its next start: {result.receipt.next_start}"
+
+
+def _receipt_lines(receipt: "Receipt", target: str) -> Iterator[str]:
+    """Yield the lines about what was brought, written and left out."""
+    yield from _SCREEN.rows(
+        "new store", f"{shown(target)}, for RocketMQ {receipt.broker_version} ({receipt.version_from})"
+    )
+    ways = dict.fromkeys(one.how for one in receipt.brought)
+    brought = (
+        f"{count(len(some), 'file')} {how}, {describe_size(sum(one.size for one in some))}"
+        for how in ways
+        for some in ([one for one in receipt.brought if one.how == how],)
+    )
+    yield from _SCREEN.rows("brought", "; ".join(brought))
+    linked = [one.file for one in receipt.brought if one.how == "linked"]
+    if linked:
+        yield from _SCREEN.rows("", f"linked, the source's own files, never to be written to: {_some(linked)}")
+    sizes = receipt.geometry
+    yield from _SCREEN.rows(
+        "sizes",
+        f"queue files of {group_digits(sizes.queue_file)} bytes, index files of {group_digits(sizes.index_slots)} "
+        f"slots and {group_digits(sizes.index_entries)} entries",
+    )
+    derived = receipt.derived
+    if receipt.only != "index":
+        yield from _SCREEN.rows("queues", f"{count(derived.queues, 'queue')}, {count(derived.units, 'unit')}")
+    if receipt.only != "queues":
+        files = f"{count(derived.index_files, 'index file')}, {group_digits(derived.index_entries)} entries"
+        yield from _SCREEN.rows("index", files)
+    yield from _SCREEN.rows("left out", _some([f"{one.file} ({one.why})" for one in receipt.left_out]))
+    yield from _SCREEN.several("note", [*receipt.notes[:_LISTED], *_more(receipt.notes)])
+    yield ""
+
+
+def _some(texts: list[str]) -> str:
+    return "; ".join([*texts[:_LISTED], *_more(texts)])
+
+
+def _more(texts: list[str]) -> Iterator[str]:
+    if len(texts) > _LISTED:
+        yield f"{group_digits(len(texts) - _LISTED)} more in the receipt"
+
+
+def _proof_lines(result: "Result", started: datetime, arguments: RebuildArguments) -> list[str]:
+    """Return the screen of `verify`, with that of the next start, of the new store."""
+    from rmqinspect.cli.verify_screen import Look, screen
+    from rmqinspect.verify.findings import redact_findings
+    from rmqinspect.verify.report import report_of
+
+    proof = result.proof
+    if arguments.redact is not None:
+        proof.findings.rows[:] = redact_findings(proof.findings.rows, arguments.redact)
+    report = report_of(proof, shown(arguments.output), started, [], None)
+    return screen(report, "", Look(arguments.zone, use_colour(arguments.color), unfold=arguments.verbose > 0))

@@ -1,0 +1,381 @@
+"""One `rebuild`: the log judged, brought and read; everything else written anew; the result proven, then named.
+
+    source                                   the new store, in a hidden folder
+    log          judged: damage refuses  ->  linked, reflinked or copied
+    config, timer, identity              ->  copied byte for byte
+    queues, index, checkpoint                written from the new store's own log
+    abort, lock of a broker that runs        left out: the new store was stopped in order
+                                             verify and forecast: WHOLE, and loses nothing; then it gets its name
+
+What is written is what a broker of one release writes: the one asked for, else the newest that may have written the
+source. Sizes come from broker.conf, else from the files that are there, else they are the broker's defaults.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from rmqinspect.broker.delays import DEFAULT_LEVELS, level_delay
+from rmqinspect.broker.version_estimate import YOUNGEST, estimate_version
+from rmqinspect.commands import SALVAGE, fill_command
+from rmqinspect.consumequeue.bounds import last_places
+from rmqinspect.errors import DamageFound, NotAStore, Refused, Unreadable
+from rmqinspect.forecast.outcome import Verdict, verdict_line
+from rmqinspect.forecast.settings import BATCH_TYPE, settings_of, topic_types
+from rmqinspect.index.geometry import DEFAULT_GEOMETRY
+from rmqinspect.index.geometry import Geometry as IndexGeometry
+from rmqinspect.rescue import receipt as document
+from rmqinspect.rescue.new_store import NewStore
+from rmqinspect.rescue.rebuild import INDEX, QUEUES, Plan, Rebuilt, rebuild_derived
+from rmqinspect.rocksdb.databases import used_databases
+from rmqinspect.rocksdb.unpack import INSTALL, has_rocksdict, unpacked
+from rmqinspect.schemas.dledger import EntryIndexUnit
+from rmqinspect.store.discover import open_store
+from rmqinspect.store.model import Segment, Store, StoreFile
+from rmqinspect.store.reader import allocated_size, running_broker
+from rmqinspect.system import uri
+from rmqinspect.text import count
+from rmqinspect.times import format_micros, to_micros
+from rmqinspect.verify.codes import BY_CODE
+from rmqinspect.verify.custody import Watch
+from rmqinspect.verify.findings import Finding
+from rmqinspect.verify.result import VerifyOptions, VerifyResult
+from rmqinspect.verify.run import verify, verify_and_forecast
+from rmqinspect.version import tool_name
+
+_LARGEST_FILE = 2**31 - 1  # bytes: a broker's sizes are Java ints
+_DERIVED_PER_LOG = 4  # derived files take less than a fourth of a log of small records
+_TOPIC_DATABASES = ("config/topics", "config/metadata", "config/rdb")
+_QUEUE_DATABASES = ("consumequeue", "consumequeue_rocksdb")
+
+# Folders and files of a store, by the first part of their names, that are brought as they are.
+_KEPT = ("config", "timerlog", "compaction", "rocksdbstore", "kvStore")
+_KEPT_FILES = (
+    "timerwheel",
+    "lock",
+    "abort.bak",
+    "epochFileCheckpoint",
+    "epochFileCheckpoint.bak",
+    "brokerIdentity",
+    "brokerIdentity-temp",
+)
+_DERIVED = {
+    QUEUES: ("consumequeue", "batchconsumequeue", "consumequeue_ext", "consumequeue_rocksdb"),
+    INDEX: ("index",),
+}
+_WRITTEN_ANEW = ("checkpoint", "abort")
+
+_LOGS = ("commitlog", "dledger-")  # folders of a log
+
+Note = Callable[[str], None]
+Advance = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildRequest:
+    """What is asked for."""
+
+    target: str
+    release: str | None = None  # None: estimated
+    only: str | None = None  # QUEUES or INDEX; None: both
+    link: bool = False
+    digests: bool = False
+    config: str | None = None  # a broker.conf
+    max_config: int = 13 << 20
+    jobs: int = 1
+
+
+@dataclass(slots=True)
+class Result:
+    """What was made; not named yet."""
+
+    receipt: document.Receipt
+    proof: VerifyResult
+    holds: bool  # WHOLE, and its start loses nothing
+    odd: list[Finding] = field(default_factory=list)
+
+
+def refuse_damage(store: Store, jobs: int, advance: Advance) -> VerifyResult:
+    """Check the log of a store alone, and every record in it; return the result.
+
+    :raises DamageFound: it is damaged.
+    :raises Unreadable: not all of it can be read.
+    :raises NotAStore: there is no log.
+    """
+    if not store.segments:
+        raise NotAStore(f"{store.name}: no commit log: there is nothing to rebuild from")
+    codes = frozenset(code for code in BY_CODE if code.startswith(("CL-", "DL-"))) | {"ST-IO"}
+    log = replace(
+        store,
+        given="segment",
+        files=tuple(store.segments),
+        queue_files=(),
+        index_files=(),
+        checkpoint=None,
+        config_files={},
+        queue_folders=frozenset(),
+        unpacked_config={},
+        # What hides segments counts, what lies among them does not: it is left out.
+        oddities=tuple(one for one in store.unread_entries if not one.place or one.place[0].startswith(_LOGS)),
+    )
+    result = verify(log, VerifyOptions("standard", codes, 10, jobs), progress=advance)
+    if result.unread:
+        raise Unreadable(f"{store.name}: the log cannot be read: {result.unread[0]}")
+    if result.damage:
+        worst = next(one for one in result.findings.rows if one.severity == "error" and one.code != "ST-IO")
+        raise DamageFound(
+            f"{store.name}: the log is damaged, {count(result.damage, 'error')}; {worst.code}: {worst.message}; "
+            f"rebuild takes a sound log only, this one takes: {fill_command(SALVAGE, store.paths)}"
+        )
+    return result
+
+
+class RebuildJob:
+    """The steps of one run, and what they hand on."""
+
+    def __init__(self, store: Store, request: RebuildRequest, new: NewStore, advance: Advance, note: Note) -> None:
+        """Take a source, and a place that was claimed for it and is entered."""
+        self._store, self._request, self._new = store, request, new
+        self._advance, self._note = advance, note
+        self._started = datetime.now(UTC)
+        self._brought: list[document.Brought] = []
+        self._paths: list[str] = []  # of what was brought
+        self._left_out: list[document.LeftOut] = []
+
+    def go(self) -> Result:
+        """Build the store up to where it could get its name.
+
+        :raises DamageFound: the log is damaged.
+        :raises Refused: something cannot be written; or the source changed meanwhile.
+        :raises Unreadable: something of the source cannot be read, or is in RocksDB and its library is missing.
+        """
+        store, request = self._store, self._request
+        if (holder := running_broker(store, [])) is not None:
+            raise Refused(f"{store.name}: a broker runs on this store (pid {holder}): copy it, or stop the broker")
+        if used_databases(store) and not has_rocksdict():
+            raise Unreadable(
+                f"{store.name}: queues, configuration or timers in RocksDB: not read, and could not be written again; "
+                f"install the extra: {INSTALL}"
+            )
+        watch = Watch(store)
+        checked = refuse_damage(store, request.jobs, self._advance)
+        release, why = self._choose_release()
+        plan, assumed = self._plan(release)
+        self._check_room(checked.log_end)
+        digests = watch.take_digests(watch.before.exhibits if request.digests else (), request.jobs)
+        self._bring_log(checked.log_end)
+        self._bring_others(in_rocksdb=plan.in_rocksdb is not None)
+        rebuilt = rebuild_derived(self._new.folder, plan, jobs=request.jobs, progress=self._advance)
+        digests.wait(self._advance)
+        custody = watch.conclude()
+        if custody.changed:
+            change = custody.changed[0]
+            raise Refused(f"{change.file}: changed while it was read: {change.what}; nothing is kept")
+        proof = self._prove(release)
+        start = proof.next_start
+        sums = {watch.before.exhibits[name].file.path: digest for name, digest in custody.digests.items()}
+        brought = [replace_sum(one, sums.get(path)) for one, path in zip(self._brought, self._paths, strict=True)]
+        receipt = document.Receipt(
+            schema_version=document.SCHEMA_VERSION,
+            tool=tool_name(),
+            command="rebuild",
+            store=uri.shown(request.target),
+            source=[uri.shown(path) for path in store.paths],
+            started=format_micros(to_micros(self._started)),
+            ended=format_micros(to_micros(datetime.now(UTC))),
+            broker_version=release,
+            version_from=why,
+            only=request.only,
+            geometry=document.Geometry(
+                plan.queue_file, plan.batch_file, plan.ext_file, plan.index.slots, plan.index.entries
+            ),
+            assumed=assumed,
+            brought=brought,
+            left_out=self._left_out,
+            derived=_derived(rebuilt),
+            notes=rebuilt.notes,
+            verdict=proof.verdict,
+            next_start=verdict_line(start) if start is not None else "",
+        )
+        holds = not proof.damage and proof.complete and start is not None and start.worst.verdict is Verdict.SAFE
+        return Result(receipt, proof, holds)
+
+    # --- what to write --------------------------------------------------------------------------
+
+    def _choose_release(self) -> tuple[str, str]:
+        """Return the release to write for, and what shows it."""
+        if self._request.release is not None:
+            return self._request.release, "given"
+        found = estimate_version(self._store, last_places(self._store, []), None)
+        clues = f": {', '.join(found.clues)}" if found.clues else ""
+        return found.high, f"the newest of {found}{clues}" if found.low != YOUNGEST else f"{found}{clues}"
+
+    def _plan(self, release: str) -> tuple[Plan, list[str]]:
+        """Return how the files are written, and what that rests on."""
+        store = self._store
+        settings, assumed = settings_of(store)
+        with unpacked(store, only=_TOPIC_DATABASES) as whole:
+            types = topic_types(whole)
+        sizes = settings.mapped_file_size_consume_queue, settings.mapper_file_size_batch_consume_queue
+        ext = settings.mapped_file_size_consume_queue_ext
+        index = IndexGeometry(settings.max_hash_slot_num, settings.max_index_num)
+        if max(*sizes, ext) > _LARGEST_FILE:
+            raise Refused(f"{store.name}: queue files of more than {_LARGEST_FILE} bytes: no broker can map them")
+        if not index.possible or index.size > _LARGEST_FILE:
+            assumed, index = (
+                [*assumed, "index files of a size that no broker can map: the default counts"],
+                DEFAULT_GEOMETRY,
+            )
+        levels = settings.message_delay_level or DEFAULT_LEVELS
+        conf = {"messageDelayLevel": levels}
+        only = self._request.only
+        plan = Plan(
+            release,
+            frozenset((QUEUES, INDEX) if only is None else (only,)),
+            *sizes,
+            ext if settings.enable_consume_queue_ext or store.of_kind("ext_queue") else None,
+            index,
+            frozenset(topic for topic, own in types.items() if own == BATCH_TYPE),
+            tuple(level_delay(level, conf) for level in range(1, len(levels.split()) + 1)),
+        )
+        if ledger := [file.size for file in store.of_kind("dledger_index") if _is_ledger_index(file.size)]:
+            plan = replace(plan, ledger_index_file=max(ledger, key=ledger.count))
+        if settings.has_rocksdb_queues and QUEUES in plan.what:
+            plan = replace(plan, in_rocksdb=self._rocksdb_folder(), batch_topics=frozenset())
+        return plan, assumed
+
+    def _rocksdb_folder(self) -> str:
+        names = [file.name.partition("/")[0] for file in self._store.of_kind("rocksdb")]
+        return next((folder for folder in reversed(_QUEUE_DATABASES) if folder in names), _QUEUE_DATABASES[0])
+
+    # --- what is brought ------------------------------------------------------------------------
+
+    def _check_room(self, log_end: int | None) -> None:
+        """Check that there is room, before anything is written."""
+        segments = self._store.segments
+        copied = [one for one in segments if not self._links(one, log_end)]
+        if self._request.link:
+            for segment in segments:
+                if segment not in copied and not self._new.can_link(segment):
+                    raise Refused(f"{segment.name}: on another file system than the new store: it cannot be linked")
+        log = 0 if self._new.shares_blocks(copied) else sum(map(allocated_size, copied))
+        others = sum(file.size for file, _ in self._others())
+        self._new.check_room(log + others + sum(one.size for one in segments) // _DERIVED_PER_LOG)
+
+    def _links(self, segment: Segment, log_end: int | None) -> bool:
+        """Whether a segment is hard-linked: full, and none that a broker writes to."""
+        full = segment.size == self._store.segment_size and log_end is not None and segment.end < log_end
+        return self._request.link and full and segment is not self._store.segments[-1]
+
+    def _bring_log(self, log_end: int | None) -> None:
+        names: set[str] = set()
+        for segment in self._store.segments:
+            folder = "commitlog" if segment.kind == "segment" else f"{_ledger_folder(segment)}/data"
+            name = f"{folder}/{segment.base:020d}"
+            if name in names:
+                raise Refused(f"{segment.name}: the log has two segments of base {segment.base}")
+            names.add(name)
+            self._bring(segment, name, link=self._links(segment, log_end))
+
+    def _bring_others(self, *, in_rocksdb: bool) -> None:
+        for file, name in self._others():
+            self._bring(file, name)
+        written = (*_WRITTEN_ANEW, *(folder for what in self._what for folder in _DERIVED[what]))
+        for file in self._store.files:
+            name = _name_of(file, self._store)
+            first = (name or file.name).partition("/")[0]
+            if isinstance(file, Segment) or file.path in self._paths or file.kind == "dledger_index":
+                continue
+            if first in written and (file.kind != "other" or first in _WRITTEN_ANEW):
+                continue
+            why = "no file of a store" if file.kind == "other" else "given by itself, not in its store"
+            self._left_out.append(document.LeftOut(file.name, why))
+        if QUEUES in self._what and not in_rocksdb:
+            folders = {file.name.partition("/")[0] for file in self._store.of_kind("rocksdb")}
+            for folder in sorted(folders & set(_QUEUE_DATABASES)):
+                why = "the queues are written into files: a broker with double write makes the database again"
+                self._left_out.append(document.LeftOut(f"{folder}/*", why))
+        for oddity in self._store.oddities:
+            if oddity.is_unread:
+                self._left_out.append(document.LeftOut(oddity.name, oddity.detail))
+
+    @property
+    def _what(self) -> tuple[str, ...]:
+        return (QUEUES, INDEX) if self._request.only is None else (self._request.only,)
+
+    def _others(self) -> Iterator[tuple[StoreFile, str]]:
+        """Yield the files that are brought as they are beside the log, and their names in the new store."""
+        kept = [*_KEPT, *(folder for what in (QUEUES, INDEX) if what not in self._what for folder in _DERIVED[what])]
+        for file in self._store.files:
+            name = _name_of(file, self._store)
+            if name is None or isinstance(file, Segment):
+                continue
+            first, _, rest = name.partition("/")
+            is_ledger = file.kind == "dledger_state" and first.startswith("dledger-")
+            if is_ledger or (rest and first in kept) or name in _KEPT_FILES or file.kind == "timer_wheel":
+                yield file, name
+
+    def _bring(self, file: StoreFile, name: str, *, link: bool = False) -> None:
+        how = self._new.bring(file, name, link=link, done=self._advance)
+        self._brought.append(document.Brought(name, file.size, how))
+        self._paths.append(file.path)
+
+    # --- the proof ------------------------------------------------------------------------------
+
+    def _prove(self, release: str) -> VerifyResult:
+        """Verify the new store, and walk its next start."""
+        request = self._request
+        store = open_store([self._new.folder], config=request.config, max_config=request.max_config)
+        store = replace(store, name=os.path.basename(self._new.target), remarks=())
+        options = VerifyOptions("deep", jobs=request.jobs, broker_version=release)
+        with unpacked(store) as whole:
+            return verify_and_forecast(whole, options, progress=self._advance)
+
+
+def replace_sum(one: document.Brought, digest: str | None) -> document.Brought:
+    """Return a row of the receipt with the digest of its source."""
+    return document.Brought(one.file, one.size, one.how, digest)
+
+
+def _is_ledger_index(size: int) -> bool:
+    return 0 < size <= _LARGEST_FILE and size % EntryIndexUnit.sizeof() == 0
+
+
+def _derived(rebuilt: Rebuilt) -> document.Derived:
+    odd = [
+        document.RebuiltQueue(topic, queue_id, one.first, one.end, one.copies, one.left_out, one.restarts)
+        for (topic, queue_id), one in sorted(rebuilt.queues.items())
+        if one.copies or one.left_out or one.restarts
+    ]
+    return document.Derived(
+        records=rebuilt.records,
+        queues=len(rebuilt.queues),
+        units=rebuilt.units,
+        index_files=rebuilt.index_files,
+        index_entries=rebuilt.entries,
+        checkpoint=rebuilt.checkpoint,
+        ledger_units=rebuilt.ledger_units,
+        odd_queues=odd,
+    )
+
+
+def _name_of(file: StoreFile, store: Store) -> str | None:
+    """Return the name of a file below its store's root; None of one that was given by itself.
+
+    By its path, whose bytes are those of the name; by its listed name, where a link leads to it.
+    """
+    if store.given != "store":
+        return None
+    root = uri.realpath(uri.local_path(store.paths[0]))
+    if not uri.is_remote(file.path) and uri.is_below(file.path, root) and file.path != root:
+        relative = os.path.relpath(file.path, root)
+        if relative.count("/") == file.name.count("/"):
+            return relative
+    return file.name
+
+
+def _ledger_folder(segment: Segment) -> str:
+    """Return the folder of a DLedger log below the store's root."""
+    parts: Sequence[str] = segment.name.split("/")
+    return next((part for part in parts if part.startswith("dledger-")), "dledger-n0")
