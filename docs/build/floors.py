@@ -45,7 +45,7 @@ FLOORS = (
     Folder(
         6,
         "tables",
-        "broker codec commitlog config consumequeue index rocksdb schemas store system timer",
+        "broker codec commitlog config consumequeue damage index rocksdb schemas store system timer",
         "every table: a fixed Arrow schema and its record batches",
     ),
     Folder(
@@ -60,7 +60,7 @@ FLOORS = (
     Folder(
         7,
         "forecast",
-        "broker codec commitlog config consumequeue index rocksdb schemas store system tables",
+        "broker codec commitlog config consumequeue damage index rocksdb schemas store system tables",
         "what a broker does to a store at its next start",
     ),
     Folder(
@@ -90,7 +90,7 @@ FLOORS = (
     Folder(
         10,
         "spark",
-        "codec export rocksdb store system tables verify",
+        "broker codec export forecast rocksdb store system tables verify",
         "the Spark data source, exports as Spark jobs",
     ),
     Folder(
