@@ -331,7 +331,7 @@ def count_jobs(options: JobOptions) -> int:
     return options.jobs or default_jobs()
 
 
-class _Release(click.ParamType):
+class _Release(click.ParamType):  # type: ignore[type-arg]
     """One of the releases, which are read when one is given: `--help` loads no numpy."""
 
     name = "release"
