@@ -42,7 +42,7 @@ FLOORS = (
     Folder(
         5,
         "tables",
-        "broker codec commitlog config consumequeue index rocksdb store timer",
+        "broker codec commitlog config consumequeue damage index rocksdb store timer",
         "every table: a fixed Arrow schema and its record batches",
     ),
     Folder(
@@ -55,7 +55,7 @@ FLOORS = (
     Folder(
         6,
         "forecast",
-        "broker codec commitlog config consumequeue index rocksdb store tables",
+        "broker codec commitlog config consumequeue damage index rocksdb store tables",
         "what a broker does to a store at its next start",
     ),
     Folder(
@@ -82,7 +82,12 @@ FLOORS = (
     Folder(
         9, "explain", "codec find show store verify", "the meaning of codes, fields, flags, and lines of broker logs"
     ),
-    Folder(9, "spark", "codec export rocksdb store tables verify", "the Spark data source, exports as Spark jobs"),
+    Folder(
+        9,
+        "spark",
+        "broker codec export forecast rocksdb store tables verify",
+        "the Spark data source, exports as Spark jobs",
+    ),
     Folder(
         10,
         "cli",
