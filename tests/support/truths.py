@@ -1,13 +1,14 @@
 """What consumers have to get of a store, read from its undamaged log by code of its own: `judge` asks for it."""
 
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from construct import ConstructError
 
-from rmqinspect.schemas.message import FIXED_SIZE, MAGIC_V2, RECORD_MAGICS, TRANSACTION_MASK, SysFlag
+from rmqinspect.schemas.message import CRC_MASK, FIXED_SIZE, MAGIC_V2, RECORD_MAGICS, TRANSACTION_MASK, SysFlag
 from rmqinspect.schemas.message import Message as Layout
 from tests.support.judge import Message, Queue, Span, Truth, message_of
 
@@ -33,7 +34,9 @@ def truth_of(records: Sequence[Record], damaged: Path | None = None, *, release:
     Of a damaged copy the other messages may be there, proven by whoever repaired them. A queue's next offset is that
     behind its last message, lost or not, at the most, and behind its last sound one at least.
     """
-    sound = frozenset(_intact(records, damaged)) if damaged else frozenset(one.physical_offset for one in records)
+    there = _there(records, damaged) if damaged else {one.physical_offset: one.raw for one in records}
+    sound = frozenset(one.physical_offset for one in records if there.get(one.physical_offset) == one.raw)
+    readable = {place: raw for place, raw in there.items() if place not in sound and _is_readable(raw)}
     unreadable = {one.physical_offset for one in records if one.long_topic and release.startswith(("4.", "5.0."))}
     sound -= unreadable
     messages = [one for record in records if record.physical_offset in sound for one, _ in record.messages]
@@ -50,17 +53,32 @@ def truth_of(records: Sequence[Record], damaged: Path | None = None, *, release:
         for key in record.keys if record.physical_offset in sound else ():
             keys.setdefault(key, set()).add(record.physical_offset)
     spans = {queue: Span(*end) for queue, end in ends.items()}
-    return Truth(messages, spans, {key: frozenset(places) for key, places in keys.items()}, maybe)
+    found = {key: frozenset(places) for key, places in keys.items()}
+    forged = frozenset((place, zlib.crc32(raw)) for place, raw in readable.items())
+    return Truth(messages, spans, found, maybe, forged)
 
 
-def _intact(records: Iterable[Record], damaged: Path) -> Iterator[int]:
-    """Yield the records whose bytes are where they were."""
+def _there(records: Iterable[Record], damaged: Path) -> dict[int, bytes]:
+    """Return the bytes where the records were: so many as the total size there says, else as there were."""
     logs = {base: path.read_bytes() for base, path in _segments(damaged).items()}
-    bases = sorted(logs)
+    bases, found = sorted(logs), {}
     for record in records:
         base = max((one for one in bases if one <= record.physical_offset), default=None)
-        if base is not None and logs[base][record.physical_offset - base :].startswith(record.raw):
-            yield record.physical_offset
+        if base is not None:
+            raw = logs[base][record.physical_offset - base :]
+            size = int.from_bytes(raw[:4], "big")
+            found[record.physical_offset] = raw[: size if FIXED_SIZE <= size <= len(raw) else len(record.raw)]
+    return found
+
+
+def _is_readable(raw: bytes) -> bool:
+    """Say whether bytes are a record for everyone who does not know what it was: lengths agree, the body's CRC too."""
+    try:
+        fields = Layout.parse(raw)
+        whole: bytes = Layout.build(fields)
+    except (ConstructError, ValueError):
+        return False
+    return whole == raw and (not fields.body or zlib.crc32(fields.body) & CRC_MASK == fields.body_crc)
 
 
 def _segments(root: Path) -> dict[int, Path]:
