@@ -17,6 +17,7 @@ from rmqinspect.cli.options import (
     JobOptions,
     LookOptions,
     NamedSourceOptions,
+    NewStoreOptions,
     RedactOptions,
     TalkOptions,
     count_jobs,
@@ -39,31 +40,15 @@ _READS = 3  # times that the log is read, about: judged, dispatched, verified
 
 
 @dataclass(frozen=True, kw_only=True)
-class SalvageArguments(NamedSourceOptions, JobOptions, RedactOptions, LookOptions, TalkOptions):
+class SalvageArguments(NewStoreOptions, NamedSourceOptions, JobOptions, RedactOptions, LookOptions, TalkOptions):
     """What `salvage` is asked for."""
 
-    output: str = option(
-        "-o",
-        "--output",
-        required=True,
-        type=click.Path(),
-        metavar="NEW",
-        help="Folder of the new store; it must not exist. NEW.receipt.json is written beside it.",
-    )
     prefer: str | None = option(
         "--prefer", metavar="NAME", help="The source that counts where two have different sound records at one offset."
     )
     no_repair: bool = option("--no-repair", is_flag=True, help="Repair nothing, also where it is proven.")
-    link: bool = option(
-        "--link",
-        is_flag=True,
-        help="Hard-link full segments instead of copying them, but for the last one, which a broker writes to.",
-    )
     dry_run: bool = option("--dry-run", is_flag=True, help="Print the same screen, write nothing.")
     broker_version: str | None = release_option()
-    hash: str | None = option(
-        "--hash", type=click.Choice(("sha256",)), help="Add the digest of every file that is brought to the receipt."
-    )
 
 
 @click.command("salvage")
