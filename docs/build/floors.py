@@ -114,7 +114,7 @@ LIBRARIES = {
     "msgspec": "document verify cli",
     "numba": "codec",
     "numpy": "codec commitlog consumequeue index rocksdb timer broker damage tables find diff forecast verify export",
-    "pyarrow": "codec system output tables find diff verify export spark cli",
+    "pyarrow": "codec system output tables find diff forecast verify export spark cli",
     "py4j": "spark",
     "pyspark": "spark",
     "rocksdict": "rocksdb",
