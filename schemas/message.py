@@ -68,6 +68,11 @@ CRC32_NAME = b"__CRC32#"
 CRC32_DIGITS = 10
 CRC32_RESERVED_SIZE = 20  # CommitLog.CRC32_RESERVED_LEN
 
+# Records that `rmqinspect salvage` writes in the place of what could not be saved: of type rollback, so that no broker
+# dispatches them, with this FLAG ("Brdg") and this topic, or as many of its letters as there is room for.
+BRIDGE_FLAG = 0x42726467
+BRIDGE_TOPIC = b"RMQINSPECT_BRIDGE"
+
 # Both CRCs lose their top bit: UtilAll#crc32 masks to a non-negative Java int.
 CRC_MASK = 0x7FFFFFFF
 

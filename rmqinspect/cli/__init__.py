@@ -53,7 +53,8 @@ MEANINGS = {
     ExitStatus.DAMAGE: "damage or an inconsistency; `decode`, `export`: in the selected range, a row whose status is"
     " not ok, or missing records; `find`: a hit whose status is not ok; `groups`: an offset beyond its queue; `diff`,"
     " `verify --against`: different; `forecast`: the start loses data or begins empty, or the broker does not start;"
-    " `rebuild`: the log is damaged, or the new store would not be whole",
+    " `rebuild`: the log is damaged, or the new store would not be whole; `salvage`: that, or something was lost or"
+    " left aside",
     ExitStatus.UNREADABLE: "something requested could not be read: no such file, not a store, an archive, permission,"
     " I/O error; stderr is full; `forecast`: cannot tell, or a broker runs on the store",
     ExitStatus.NOTHING_FOUND: "nothing found: no such offset, id or key, no matching topic",
@@ -108,6 +109,7 @@ VERBS = {
     "verify": "All checks, one verdict.",
     "forecast": "The next start of a broker: will it start, what will be lost?",
     "rebuild": "New queues, index and checkpoint from a sound log, in a new place.",
+    "salvage": "A store that a broker serves, from damaged ones, in a new place.",
     "export": "Tables of whole stores as Parquet, with or without Spark.",
     "show": "One record: every field with its bytes.",
     "diff": "Two stores compared: replica with master, before with after.",

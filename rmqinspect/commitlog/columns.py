@@ -121,6 +121,7 @@ _CRC32_NAME_SIZE, _CRC32_DIGITS = len(message.CRC32_NAME), message.CRC32_DIGITS
 _SEPARATOR, _END_OF_ITEM = message.NAME_VALUE_SEPARATOR, message.PROPERTY_SEPARATOR
 _ZERO = ord("0")
 NO_CRC, WRONG_CRC, RIGHT_CRC = range(3)
+_BRIDGE_FLAG, _ROLLED_BACK = message.BRIDGE_FLAG, message.TRANSACTION_MASK
 
 
 @inlined
@@ -211,6 +212,18 @@ def follow(raw: Bytes, at: int, filled: int, lead: int, rows: TableOut) -> int:
         at = rows[count, END]
         count += 1
     return count
+
+
+@kernel
+def first_bridge(rows: Table, start: int) -> int:
+    """Return the first row from `start` on that is a bridge, else the number of rows.
+
+    A bridge is what `rmqinspect salvage` writes over a gap: FLAG and the type rollback, as `schemas.message` says.
+    """
+    for row in range(start, len(rows)):
+        if rows[row, FLAG] == _BRIDGE_FLAG and rows[row, SYS_FLAG] == _ROLLED_BACK:
+            return row
+    return len(rows)
 
 
 @kernel

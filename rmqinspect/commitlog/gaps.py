@@ -37,6 +37,10 @@ class Gap(NamedTuple):
     reason: str | None  # a key of REASONS; None where nothing is wrong
 
 
+BRIDGED = "bridged"
+"""The reason of a filler that a salvage wrote: a record of type rollback with a mark, which no reader takes for a
+message. Nothing is known of the queue offsets that were there."""
+
 REASONS = {
     "magic": "neither a record, nor a blank record, nor zeros begin here",
     "size": "the magic of a record, but a total size that cannot be",
@@ -47,6 +51,7 @@ REASONS = {
     "zero": "zeros where a record should begin",
     "blank_size": "a blank record whose size is not the number of bytes left",
     "unreadable": "the system could not read these bytes",
+    BRIDGED: "a bridge: a salvage wrote it in the place of what could not be saved",
 }
 
 

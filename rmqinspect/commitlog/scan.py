@@ -62,9 +62,9 @@ import numpy as np
 from rmqinspect.codec import kernels
 from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.layout import place_of
-from rmqinspect.commitlog.columns import COLUMNS, SLACK, follow
+from rmqinspect.commitlog.columns import COLUMNS, SLACK, first_bridge, follow
 from rmqinspect.commitlog.find_record import ChainFinder, LenientReader, Unread
-from rmqinspect.commitlog.gaps import SEGMENT_START, Borders, Gap, ScanState, Split, describe_gap
+from rmqinspect.commitlog.gaps import BRIDGED, SEGMENT_START, Borders, Gap, ScanState, Split, describe_gap
 from rmqinspect.commitlog.records import Records
 from rmqinspect.schemas import dledger, message
 from rmqinspect.store.model import Segment
@@ -292,6 +292,7 @@ class RecordRun:
     records: Records
     carved: bool  # the first record stands behind a gap; the rest follow from it in the chain
     stale: bool  # all of them stand behind a gap and are older than the record before it
+    named: bool = False  # one record, whose head is damaged: a queue unit says where it is (`damage.named_record`)
 
 
 Event = RecordRun | Gap | Unread | Borders
@@ -395,7 +396,7 @@ class _Chain:
         yield from self.reader.take_unread()
         return state
 
-    def _take(self, records: Records, state: ScanState) -> Generator[RecordRun, None, ScanState]:
+    def _take(self, records: Records, state: ScanState) -> Generator[RecordRun | Gap, None, ScanState]:
         """Yield those of a batch that start in the split."""
         shift, starts = self.window.start - self.lead, records.starts
         first, last = 0, len(records)
@@ -404,13 +405,30 @@ class _Chain:
         if first < last:
             self._note_entry(replace(state, position=int(starts[first]) + shift))
             inside = records if last - first == len(records) else records.select(slice(first, last))
-            yield RecordRun(inside, self.carved and first == 0, state.stale)
+            yield from self._without_bridges(inside, RecordRun(inside, self.carved and first == 0, state.stale))
         if not state.stale:
             # Of the records before the border only: the next split knows the others itself.
             self.times.take(records.field("store_timestamp")[:last], follows=not self.carved)
         self.carved = False
         end = self.window.start + int(records.ends[-1])
         return replace(state, position=int(starts[last]) + shift if last < len(records) else end)
+
+    def _without_bridges(self, records: Records, run: RecordRun) -> Iterator[RecordRun | Gap]:
+        """Yield a run, but fillers in the place of the bridges in it."""
+        at, bridge = 0, first_bridge(records.rows, 0)
+        if bridge == len(records):
+            yield run
+            return
+        while at < len(records):
+            if at < bridge:
+                yield replace(run, records=records.select(slice(at, bridge)), carved=run.carved and at == 0)
+            at = bridge
+            while at < len(records) and first_bridge(records.rows[at : at + 1], 0) == 0:
+                at += 1
+            if bridge < at:
+                start, end = records.starts[bridge] - self.lead, records.ends[at - 1]
+                yield Gap(records.base + int(start), records.base + int(end), "filler", BRIDGED)
+            bridge = first_bridge(records.rows, at)
 
     def _take_stop(self, state: ScanState) -> Generator[Gap, None, ScanState]:
         """Yield the gap that begins where the chain stopped, if one does."""

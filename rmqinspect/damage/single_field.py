@@ -72,12 +72,21 @@ class Repair:
     queue_offset: int | None = None
 
 
-def find_repair(raw: bytes, place: int, left: int, *, wraps: bool, end: int) -> Repair | None:
+def find_repair(
+    raw: bytes,
+    place: int,
+    left: int,
+    *,
+    wraps: bool,
+    end: int,
+    agrees: Callable[[Repair], bool] = lambda repair: True,
+) -> Repair | None:
     """Return the only change of one field with which the record at the beginning of `raw` proves itself.
 
     `place` is the physical offset of the first byte; `left` bytes from there the file ends, `end` bytes
     from there the log is known to go on. `wraps`: a DLedger entry head stands in front of the record.
-    `raw` should go on behind the record: what follows decides between two values.
+    `raw` should go on behind the record: what follows decides between two values. Changes that do not agree with what
+    else is known of the record (`agrees`) are none.
     """
     blank = _repair_blank(raw, left, wraps=wraps)
     if blank is not None:
@@ -88,6 +97,7 @@ def find_repair(raw: bytes, place: int, left: int, *, wraps: bool, end: int) -> 
     found = [repair for field, values in _FIELDS for repair in frame.repairs(field, values)]
     if wraps:
         found += [repair for field, values in _ENTRY_FIELDS for repair in frame.repairs(field, values)]
+    found = list(filter(agrees, found))
     single = [repair for repair in found if one_flip(repair.found, repair.expected) is not None]
     # One flipped bit is likelier than a longer change that explains the same bytes.
     likely = single or found

@@ -179,7 +179,7 @@ def _assemble(located: list[tuple[str, tuple[str, Place]]], settings: Mapping[st
         given=kind_of(first_place) if first_place else "store",
         files=ordered,
         segments=segments,
-        segment_size=_segment_size(segments, settings, remarks),
+        segment_size=infer_segment_size(segments, settings, remarks),
         queue_files=tuple(queues),
         index_files=tuple(sorted((f for f in ordered if f.kind == "index"), key=lambda f: f.name)),
         checkpoint=next((f for f in ordered if f.kind == "checkpoint"), None),
@@ -400,7 +400,7 @@ def _stray_folder(place: Place, kind: str) -> str:
     return ""
 
 
-def _segment_size(segments: Sequence[Segment], settings: Mapping[str, str], remarks: list[str]) -> int | None:
+def infer_segment_size(segments: Sequence[Segment], settings: Mapping[str, str], remarks: list[str]) -> int | None:
     """Return the size that all segments should have: configured, else inferred with a remark.
 
     Bases are one size apart, or a multiple of it where a segment is missing: so the most common

@@ -120,6 +120,7 @@ class VerifyRun:
         self.reached = store.log_start  # physical offset
         self.interrupted_at: int | None = None
         self.log_end: int | None = None  # physical offset behind the last record; None: not known
+        self.found: list[Finding] = []  # all, before neighbours are merged and codes are chosen
 
     @cached_property
     def index(self) -> IndexFiles:
@@ -203,6 +204,7 @@ class VerifyRun:
         found = list(self._judge())
         found += [_unread_log(store, unread) for unread in self.log.unread]
         found += list_unchecked(store, options.level)
+        self.found = found
         findings = Findings(options.max_findings)
         for finding in sorted(_wanted(found, options), key=_in_file_order):
             findings.add(_with_flip(finding))

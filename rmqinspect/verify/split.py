@@ -31,7 +31,7 @@ from rmqinspect.commitlog.columns import (
     WRONG_CRC,
 )
 from rmqinspect.commitlog.find_record import Unread
-from rmqinspect.commitlog.gaps import Borders, Gap, Split
+from rmqinspect.commitlog.gaps import BRIDGED, Borders, Gap, Split
 from rmqinspect.commitlog.queue_offsets import Jump, QueueEnds, QueueOffsets
 from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.scan import RecordRun, scan_split
@@ -182,7 +182,9 @@ class _SplitCheck:
 
     def take_gap(self, gap: Gap) -> None:
         self.result.account.add(gap)
-        if gap.kind != "filler":
+        if gap.reason == BRIDGED:
+            self.queues.forget()
+        elif gap.kind != "filler":
             self.queues.forget()
             self.times.forget()
             self.last_time = None

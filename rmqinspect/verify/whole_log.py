@@ -28,7 +28,7 @@ from dataclasses import dataclass, field, replace
 from rmqinspect.codec.layout import place_of, span_of
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.commitlog.find_record import Unread
-from rmqinspect.commitlog.gaps import REASONS, ZERO_RUN, Gap
+from rmqinspect.commitlog.gaps import BRIDGED, REASONS, ZERO_RUN, Gap
 from rmqinspect.commitlog.queue_offsets import Jump, Queue
 from rmqinspect.commitlog.record_reader import RecordReader
 from rmqinspect.commitlog.records import Records
@@ -110,6 +110,13 @@ class GapJudge:
         for gap in state.account.merged_gaps():
             if gap.reason == "blank_size" and gap.kind == "filler":
                 yield from self._judge_blank(state.account.segment, gap)
+            if gap.reason == BRIDGED:
+                yield Finding(
+                    "CL-BRIDGED",
+                    "a bridge: nothing of what was here could be saved",
+                    **place_in(state.account.segment, gap.start),
+                    length=gap.end - gap.start,
+                )
         stale_from = {start for start, _, _ in state.stale}
         for parts in state.gaps():
             at_end = parts[-1].end == state.account.segment.end and not more_follows

@@ -54,6 +54,7 @@ def _commands(store: Path, places: list[int], msg_id: str, out: Path) -> Iterato
     for verb in ("groups", "delays", "transactions", "usage", "verify"):
         yield from ([verb, str(store), "-f", format_] for format_ in ("table", "json"))
     yield ["rebuild", str(store), "-o", str(out / "new")]
+    yield ["salvage", str(store), "-o", str(out / "saved")]
     for format_ in ("table", "json"):
         yield ["find", str(store), "--id", msg_id, "-f", format_]
         yield ["diff", str(store), str(store), "-f", format_]

@@ -95,6 +95,7 @@ ASKS: dict[str, list[Ask]] = {
     ],
     "forecast": [Ask("STORE", {QUEUES}), Ask("STORE -f json", {QUEUES})],
     "rebuild": [Ask("STORE -o OUT", {*FOLDERS.values()})],
+    "salvage": [Ask("STORE -o OUT", {*FOLDERS.values()})],
     "export": [
         Ask("STORE --all --engine local -o OUT", {*FOLDERS.values()}),
         Ask("STORE --table messages --engine local -o OUT"),

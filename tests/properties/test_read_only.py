@@ -55,6 +55,8 @@ COMMANDS = [
     ["usage", "{}", "--retention", "1h"],
     ["explain", "CL-CRC-BODY"],
     ["rebuild", "{}", "-o", "{}.new"],
+    ["salvage", "{}", "-o", "{}.saved"],
+    ["salvage", "{}", "-o", "{}.seen", "--dry-run"],
     ["rebuild", "{}", "-o", "{}.indexed", "--only", "index", "--hash", "sha256"],
     ["verify", "{}/commitlog"],
     ["show", "{}", "--at", "525"],
@@ -64,6 +66,7 @@ COMMANDS = [
     ["verify", "{}", "-o", "{}/commitlog/findings"],
     ["decode", "{}", "-f", "csv", "-o", "{}/rows.csv"],
     ["rebuild", "{}", "-o", "{}/new"],
+    ["salvage", "{}", "-o", "{}/new"],
 ]
 
 # Runs commands and prints every event of Python's audit that would change something below a folder.
@@ -132,7 +135,7 @@ def test_no_command_changes_anything_in_a_store(tmp_path: Path, family: oracle.F
     assert store.stat().st_mtime_ns == times
     assert [line for line in said if line.startswith(("open ", "os.", "fcntl."))] == []
     refused = [line for line in statuses.splitlines() if line.startswith("status 6 ")]
-    assert len(refused) == 4
+    assert len(refused) == 5
     assert "this is a bug" not in statuses
 
 

@@ -177,6 +177,8 @@ SHOWN_ELSEWHERE = {
     "IX-ORDER": "test_lost_files",
     "IX-DUPLICATE": "test_lost_files",
 }
+BRIDGE = {"flag": 0x42726467, "sys_flag": 0xC, "topic": "RMQINSPECT_BRIDGE"}
+
 SHOWS: dict[str, Show] = {
     "CL-NAME": Show(lambda r: _stray(r, "commitlog/x.bak"), lambda r: _stray(r, "x.bak")),
     "CL-SIZE": Show(
@@ -225,6 +227,7 @@ SHOWS: dict[str, Show] = {
         lambda r: _one(r, {"store_timestamp": STORED + 1500}, {}),
         lambda r: _one(r, {"store_timestamp": STORED + 900}, {}),
     ),
+    "CL-BRIDGED": Show(lambda r: _one(r, BRIDGE), lambda r: _one(r, BRIDGE | {"sys_flag": 8}, BRIDGE | {"flag": 0})),
     "CL-FIELD": Show(
         lambda r: _one(r, {"topic": "a b"}),
         lambda r: _one(

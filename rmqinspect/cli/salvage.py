@@ -1,0 +1,228 @@
+"""`rmqinspect salvage`: from damaged bytes, of one source or several, to a store that a broker serves, in a new place.
+
+claim NEW -> judge the sources -> put the log together -> write -> verify and forecast of NEW -> screen -> its name
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from rmqinspect.cli import ExitStatus
+from rmqinspect.cli.options import (
+    JobOptions,
+    LookOptions,
+    NamedSourceOptions,
+    RedactOptions,
+    TalkOptions,
+    count_jobs,
+    release_option,
+    use_colour,
+)
+from rmqinspect.cli.parameters import option, takes
+from rmqinspect.cli.terminal import Progress, Screen
+from rmqinspect.errors import DamageFound
+from rmqinspect.system.uri import shown
+from rmqinspect.text import count, describe_size, escape, group_digits
+
+if TYPE_CHECKING:
+    from rmqinspect.rescue.salvage import Salvaged
+    from rmqinspect.rescue.salvage_receipt import Aside, Repair, SalvageReceipt
+
+_SCREEN = Screen(indent=12, phrases=True)
+_LISTED = 6  # rows of a kind; the others are counted
+_READS = 3  # times that the log is read, about: judged, dispatched, verified
+
+
+@dataclass(frozen=True, kw_only=True)
+class SalvageArguments(NamedSourceOptions, JobOptions, RedactOptions, LookOptions, TalkOptions):
+    """What `salvage` is asked for."""
+
+    output: str = option(
+        "-o",
+        "--output",
+        required=True,
+        type=click.Path(),
+        metavar="NEW",
+        help="Folder of the new store; it must not exist. NEW.receipt.json is written beside it.",
+    )
+    prefer: str | None = option(
+        "--prefer", metavar="NAME", help="The source that counts where two have different sound records at one offset."
+    )
+    no_repair: bool = option("--no-repair", is_flag=True, help="Repair nothing, also where it is proven.")
+    link: bool = option(
+        "--link",
+        is_flag=True,
+        help="Hard-link full segments instead of copying them, but for the last one, which a broker writes to.",
+    )
+    dry_run: bool = option("--dry-run", is_flag=True, help="Print the same screen, write nothing.")
+    broker_version: str | None = release_option()
+    hash: str | None = option(
+        "--hash", type=click.Choice(("sha256",)), help="Add the digest of every file that is brought to the receipt."
+    )
+
+
+@click.command("salvage")
+@takes(SalvageArguments)
+def command(arguments: SalvageArguments) -> int:
+    """Save what can be saved of damaged stores into a new one that a broker serves; the old ones are only read.
+
+    A source is a store, a copy of it (a slave, a backup), a folder of segments or a single segment. Of every record the
+    best copy counts: sound in any source, else repaired with proof. What remains is bridged, so that a broker passes
+    over it, and lies in NEW.aside as far as it can be read. NEW is verified, and its next start walked: it gets its
+    name only if it is whole and the start loses nothing.
+
+    Exit status: 0 nothing was lost or left aside, 3 something was, or the new store was not whole, 6 NEW exists, lies
+    inside a source, or has no room; or two sources differ, and --prefer does not say which counts.
+
+    \b
+    Examples:
+      rmqinspect salvage STORE -o NEW
+      rmqinspect salvage STORE -o NEW --dry-run
+      rmqinspect salvage master=STORE slave=OTHER -o NEW --prefer master
+      rmqinspect salvage STORE 00000000001073741824.bak -o NEW --config broker.conf
+      rmqinspect salvage STORE -o NEW --link --broker-version 4.9.7
+    """
+    from rmqinspect.rescue.new_store import NewStore, aside_path, receipt_path
+    from rmqinspect.rescue.salvage import SalvageJob, SalvageRequest
+    from rmqinspect.rescue.salvage_receipt import as_json
+    from rmqinspect.rescue.sources import open_sources
+    from rmqinspect.tables.splits import name_store
+
+    started = datetime.now(UTC)
+    named = [name_store(path) for path in arguments.paths]
+    if arguments.prefer is not None and arguments.prefer not in [name for name, _ in named]:
+        names = ", ".join(escape(name) for name, _ in named)
+        raise click.UsageError(f"--prefer {escape(arguments.prefer)}: no source has that name; there are: {names}.")
+    given = open_sources(named, arguments.opening)
+    request = SalvageRequest(
+        arguments.output,
+        arguments.broker_version,
+        arguments.prefer,
+        not arguments.no_repair,
+        arguments.link,
+        arguments.hash is not None,
+        arguments.dry_run,
+        arguments.config,
+        arguments.max_config,
+        count_jobs(arguments),
+    )
+    with ExitStack() as made:
+        evidence = [path for _, store in given for path in store.paths]
+        new = made.enter_context(NewStore(arguments.output, evidence, dry_run=arguments.dry_run))
+        log = sum(segment.size for _, store in given for segment in store.segments)
+        with Progress(log * _READS, arguments.progress, quiet=arguments.quiet) as progress:
+            result = SalvageJob(given, request, new, progress, progress.remark).salvage()
+        if arguments.redact is not None:
+            result = replace(result, receipt=_redacted(result.receipt))
+        if not arguments.quiet:
+            for line in (*_receipt_lines(result.receipt, arguments.output), *_proof_lines(result, started, arguments)):
+                click.echo(line, color=use_colour(arguments.color))
+        if not result.holds:
+            raise DamageFound(f"{shown(arguments.output)}: not made: {_why(result)}")
+        if not arguments.dry_run:
+            new.commit(as_json(result.receipt))
+    if not arguments.quiet and not arguments.dry_run:
+        beside = [aside_path(arguments.output)] if result.receipt.aside else []
+        places = (arguments.output, receipt_path(arguments.output), *beside)
+        click.echo(f"made: {', '.join(map(shown, places))}", err=True)
+    return ExitStatus.DONE if result.is_complete else ExitStatus.DAMAGE
+
+
+def _redacted(receipt: "SalvageReceipt") -> "SalvageReceipt":
+    """Return the receipt without bytes of messages."""
+    import msgspec
+
+    rows = [
+        msgspec.structs.replace(row, before="", after="") if row.field in ("BODY", "PROPERTIES", "TOPIC") else row
+        for row in receipt.repaired
+    ]
+    return msgspec.structs.replace(receipt, repaired=rows)
+
+
+def _why(result: "Salvaged") -> str:
+    if result.proof is not None and (result.proof.damage or not result.proof.complete):
+        return f"it would be {result.receipt.verdict}"
+    return f"its next start: {result.receipt.next_start}"
+
+
+def _receipt_lines(receipt: "SalvageReceipt", target: str) -> Iterator[str]:
+    """Yield the lines about what was kept, repaired, bridged and lost."""
+    version = f"for RocketMQ {receipt.broker_version} ({receipt.version_from})"
+    dry = "; nothing is written (--dry-run)" if receipt.dry_run else ""
+    yield from _SCREEN.rows("new store", f"{shown(target)}, {version}{dry}")
+    for source in receipt.sources:
+        differs = "" if source.differs_from is None else f", differs from {group_digits(source.differs_from)} on"
+        stale = f", {describe_size(source.stale_bytes)} of an earlier life stay out" if source.stale_bytes else ""
+        words = f"{describe_size(source.taken_bytes)} taken of {describe_size(source.sound_bytes)} that are sound"
+        yield from _SCREEN.rows("source", f"{escape(source.name)}: {source.verdict}; {words}{differs}{stale}")
+        yield from _SCREEN.rows("", _some([f"renamed {escape(one)}" for one in source.renamed]))
+    kept = f"{describe_size(receipt.kept_bytes)} as they are"
+    yield from _SCREEN.rows("log", f"{group_digits(receipt.log_start)} to {group_digits(receipt.log_end)}; {kept}")
+    ways = Counter(one.how for one in receipt.brought)
+    yield from _SCREEN.rows("brought", "; ".join(f"{count(number, 'file')} {how}" for how, number in ways.items()))
+    yield from _SCREEN.several("repaired", [*map(_repair_words, receipt.repaired[:_LISTED]), *_more(receipt.repaired)])
+    bridged = sum(one.end - one.start for one in receipt.bridged)
+    if receipt.bridged:
+        yield from _SCREEN.rows("bridged", f"{count(len(receipt.bridged), 'place')}, {describe_size(bridged)}")
+    yield from _SCREEN.several("aside", [*map(_aside_words, receipt.aside[:_LISTED]), *_more(receipt.aside)])
+    lost = [
+        f"{escape(one.topic)}/{one.queue_id}: {_offsets(one.lost)}; {count(one.kept, 'message')} kept"
+        for one in receipt.lost_offsets
+    ]
+    yield from _SCREEN.several("lost", [*lost[:_LISTED], *_more(lost)])
+    yield from _SCREEN.rows("left out", _some([f"{escape(one.file)} ({one.why})" for one in receipt.left_out]))
+    yield from _SCREEN.several("note", [*receipt.notes[:_LISTED], *_more(receipt.notes)])
+    yield ""
+
+
+def _repair_words(one: "Repair") -> str:
+    where = f"{escape(one.topic)}/{one.queue_id} {one.queue_offset}: " if one.topic else ""
+    bit = "" if one.bit is None else f" bit {one.bit}"
+    change = f"{one.before} -> {one.after}" if one.before else "masked"
+    return f"{group_digits(one.physical_offset)}: {where}{one.field}{bit}, {change}: {escape(one.proof)}"
+
+
+def _aside_words(one: "Aside") -> str:
+    where = f" {escape(one.topic)}/{one.queue_id} {one.queue_offset}" if one.topic else ""
+    return f"{group_digits(one.start)}, {count(one.end - one.start, 'byte')}:{where} {one.why}"
+
+
+def _offsets(offsets: list[int]) -> str:
+    """Return queue offsets, consecutive ones as a range."""
+    runs: list[list[int]] = []
+    for offset in offsets:
+        if runs and runs[-1][1] == offset - 1:
+            runs[-1][1] = offset
+        else:
+            runs.append([offset, offset])
+    shown_runs = [f"{first}" if first == last else f"{first}-{last}" for first, last in runs]
+    return ", ".join([*shown_runs[:_LISTED], *_more(shown_runs)]) or "offsets without a record"
+
+
+def _some(texts: list[str]) -> str:
+    return "; ".join([*texts[:_LISTED], *_more(texts)])
+
+
+def _more(rows: Sequence[object]) -> Iterator[str]:
+    if len(rows) > _LISTED:
+        yield f"{group_digits(len(rows) - _LISTED)} more in the receipt"
+
+
+def _proof_lines(result: "Salvaged", started: datetime, arguments: SalvageArguments) -> list[str]:
+    """Return the screen of `verify`, with that of the next start, of the new store."""
+    from rmqinspect.cli.verify_screen import Look, screen
+    from rmqinspect.verify.findings import redact_findings
+    from rmqinspect.verify.report import report_of
+
+    proof = result.proof
+    if proof is None:
+        return []
+    if arguments.redact is not None:
+        proof.findings.rows[:] = redact_findings(proof.findings.rows, arguments.redact)
+    report = report_of(proof, shown(arguments.output), started, [], None)
+    return screen(report, "", Look(arguments.zone, use_colour(arguments.color), unfold=arguments.verbose > 0))

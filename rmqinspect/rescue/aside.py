@@ -1,0 +1,115 @@
+"""What could not be saved, beside the new store: rows with all that can be read, and the bytes.
+
+NEW.aside/messages.parquet          a row for each place: what its head says, as far as it can be read
+NEW.aside/00000000000000097187.bin  the bytes of the log from that physical offset on
+"""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rmqinspect.codec.layout import ParsedFields
+from rmqinspect.rescue.log_plan import Lost
+from rmqinspect.rescue.new_store import NewStore
+from rmqinspect.rescue.sources import Source
+from rmqinspect.store.reader import open_file
+from rmqinspect.system.output_file import as_refusal
+
+_STEP = 4 << 20  # bytes per read
+
+SCHEMA = pa.schema(
+    [
+        ("physical_offset", pa.int64()),
+        ("size", pa.int64()),
+        ("status", pa.string()),
+        ("source", pa.string()),
+        ("file", pa.string()),
+        ("topic", pa.string()),
+        ("queue_id", pa.int32()),
+        ("queue_offset", pa.int64()),
+        ("store_timestamp", pa.timestamp("ms", "UTC")),
+        ("born_timestamp", pa.timestamp("ms", "UTC")),
+        ("sys_flag", pa.int32()),
+        ("flag", pa.int32()),
+        ("reconsume_times", pa.int32()),
+        ("prepared_transaction_offset", pa.int64()),
+        ("properties", pa.map_(pa.string(), pa.string())),
+        ("body", pa.binary()),
+    ]
+)
+_NUMBERS = ("sys_flag", "flag", "reconsume_times", "prepared_transaction_offset")
+
+
+def write_aside(new: NewStore, lost: Sequence[Lost], sources: Sequence[Source]) -> dict[int, str]:
+    """Write what is lost beside the new store; return the names of the files with bytes, by physical offset.
+
+    :raises Refused: it cannot be written.
+    """
+    if not lost:
+        return {}
+    folder, files = new.make_aside(), {}
+    rows: list[dict[str, Any]] = []
+    for one in sorted(lost, key=lambda one: one.start):
+        source = None if one.source is None else sources[one.source]
+        name = None
+        if source is not None:
+            name = f"{one.start:020d}.bin"
+            path = os.path.join(folder, name)
+            if not os.path.exists(path):
+                _write_bytes(path, source, one.start, one.end)
+            files[one.start] = name
+        rows.append(_row(one, None if source is None else source.name, name))
+    path = os.path.join(folder, "messages.parquet")
+    with as_refusal(path), open(path, "xb") as out:
+        pq.write_table(pa.Table.from_pylist(rows, SCHEMA), out)
+    return files
+
+
+def _write_bytes(path: str, source: Source, start: int, end: int) -> None:
+    segment = source.store.segment_at(start)
+    assert segment is not None, "a source with bytes has a segment there"
+    with open_file(segment) as reader, as_refusal(path), open(path, "xb") as out:
+        at, stop = start - segment.base, min(end - segment.base, reader.size)
+        while at < stop:
+            raw = reader.read(at, min(_STEP, stop - at))
+            if not raw:
+                return
+            out.write(raw)
+            at += len(raw)
+
+
+def _row(lost: Lost, source: str | None, file: str | None) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "physical_offset": lost.start,
+        "size": lost.end - lost.start,
+        "status": lost.why,
+        "source": source,
+        "file": file,
+        "topic": lost.topic,
+        "queue_id": lost.queue_id,
+        "queue_offset": lost.queue_offset,
+    }
+    fields = lost.fields
+    if fields is None:
+        return row
+    row |= {name: fields.number(name) for name in _NUMBERS if name in fields.fields}
+    row |= {name: _time(fields, name) for name in ("store_timestamp", "born_timestamp")}
+    row["topic"] = row["topic"] or fields.topic or None
+    for name in ("queue_id", "queue_offset"):
+        if row[name] is None and name in fields.fields:
+            row[name] = fields.number(name)
+    row["properties"] = list(fields.properties.items())
+    if "body" in fields.fields:
+        row["body"] = bytes(fields.fields["body"].value)
+    return row
+
+
+_LAST_TIME = 1 << 52  # ms: what Arrow prints
+
+
+def _time(fields: ParsedFields, name: str) -> int | None:
+    value = fields.number(name)
+    return value if name in fields.fields and abs(value) < _LAST_TIME else None

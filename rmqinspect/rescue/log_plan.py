@@ -1,0 +1,556 @@
+"""What the salvaged log holds at which offset: sound bytes, repaired records, bridges; and what is left aside.
+
+    sources   |sssssssssssss|????????????????????|ssssssssss|??????????????| zeros
+    holes                   |                    |          |              |
+      walk                  |repaired|  ?  |repaired|       |repaired|  ?
+    plan      |copied       |raw     |bridge|raw |copied    |raw     | the log ends here
+
+A hole is walked from place to place where a record may begin: its first byte, the places that queue units name, and
+frames that stand at their own offset. What no source repairs there is bridged; a tail is not, unless a message is
+known to have been there: then its queue offset and its physical offset are not given to another one.
+
+Invariants: pieces of the plan ascend and touch, from the first segment's base to the log's end; each lies in one
+segment; every sound byte of `Composite` is in one, but for a record that the gap behind it contradicts.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rmqinspect.codec.layout import ParsedFields, walk_fields
+from rmqinspect.commitlog.record_reader import OpenSegment, RecordReader
+from rmqinspect.consumequeue.units import messages_in
+from rmqinspect.damage.single_field import LOOK_AHEAD, find_repair
+from rmqinspect.errors import NothingFound, Unreadable
+from rmqinspect.rescue.bridge import SMALLEST, SMALLEST_AT_END
+from rmqinspect.rescue.repair import Change, Repaired, Unit, head_changes, proves, repair_record, time_change
+from rmqinspect.rescue.sources import Composite, Range, Source, read_log
+from rmqinspect.schemas import message
+from rmqinspect.store.model import Store
+from rmqinspect.topics import LMQ_PREFIX
+
+_UNREADABLE = "a record that the broker of this release cannot read: a long topic, or IPv6 hosts"
+_BLANK: int = message.Blank.sizeof()
+_MOST_STEPS = 200_000  # places of one hole that are looked at: crafted bytes may be nothing but heads
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """What could not be saved: bytes [start, end) of the log, as far as a message of it can be told."""
+
+    start: int
+    end: int
+    why: str
+    source: int | None  # whose bytes go aside; None: no source has any
+    topic: str | None = None
+    queue_id: int | None = None
+    queue_offset: int | None = None
+    certain: bool = False  # its unit, or lengths that add up, say which message it was
+    fields: ParsedFields | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Bytes [start, end) of the plan."""
+
+    start: int
+    end: int
+    source: int | None = None  # copied from it
+    raw: bytes | None = None  # or these
+    bridge: bool = False  # or a bridge
+    timestamp: int = 0  # of a bridge, ms
+
+
+@dataclass(slots=True)
+class LogPlan:
+    """The log that is written."""
+
+    size: int  # bytes of a segment
+    pieces: list[Kept] = field(default_factory=list)
+    repaired: list[tuple[Repaired, int]] = field(default_factory=list)  # and the number of the source
+    blanks: list[Change] = field(default_factory=list)  # blank records that were mended
+    lost: list[Lost] = field(default_factory=list)
+
+    @property
+    def end(self) -> int:
+        """Physical offset behind the last byte."""
+        return self.pieces[-1].end if self.pieces else 0
+
+    @property
+    def bridged(self) -> list[Range]:
+        """The bridges."""
+        return [Range(piece.start, piece.end) for piece in self.pieces if piece.bridge]
+
+    def segments(self) -> Iterator[tuple[int, list[Kept]]]:
+        """Yield (base, pieces) of each segment, from the first to that in which the log ends."""
+        bases = sorted({piece.start - piece.start % self.size for piece in self.pieces})
+        for base in bases:
+            yield base, [piece for piece in self.pieces if base <= piece.start < base + self.size]
+
+
+class Units:
+    """The queue units of all sources that lead into the places in question."""
+
+    def __init__(self, sources: Sequence[Source], ranges: Sequence[Range]) -> None:
+        self._found: dict[int, set[Unit]] = {}
+        self._sources = sources
+        ordered = sorted(ranges)
+        starts, ends = (np.array([one[at] for one in ordered], np.int64) for at in (0, 1))
+        for source in sources if ordered else ():
+            for file in source.store.queue_files:
+                if file.kind == "ext_queue" or file.topic.startswith(LMQ_PREFIX):
+                    continue
+                try:
+                    for offsets, units in messages_in(file):
+                        places = units["physical_offset"].astype(np.int64)
+                        at = np.searchsorted(starts, places, "right") - 1
+                        inside = (at >= 0) & (places < ends[at])
+                        for row in np.flatnonzero(inside).tolist():
+                            unit = units[row]
+                            self._add(
+                                Unit(
+                                    file.topic,
+                                    file.queue_id,
+                                    int(offsets[row]),
+                                    int(places[row]),
+                                    int(unit["size"]),
+                                    int(unit["tags_code"]),
+                                )
+                            )
+                except Unreadable:
+                    continue
+        self.places = sorted(self._found)
+
+    def _add(self, unit: Unit) -> None:
+        self._found.setdefault(unit.place, set()).add(unit)
+
+    def at(self, place: int) -> Unit | None:
+        """Return the one unit that leads to a place, None without one, or where several disagree."""
+        units = self._found.get(place, ())
+        return next(iter(units)) if len(units) == 1 else None
+
+    def following(self, place: int) -> int | None:
+        """Return the next place behind one that a unit leads to, None without one."""
+        at = bisect_right(self.places, place)
+        return self.places[at] if at < len(self.places) else None
+
+    def confirmed(self, unit: Unit) -> Unit:
+        """Return a unit with whether its neighbours in the queue lead to records of their offsets."""
+        verdicts = []
+        for source in self._sources:
+            for offset in (unit.queue_offset - 1, unit.queue_offset + 1):
+                neighbour = _unit_at(source.store, unit.topic, unit.queue_id, offset)
+                if neighbour is None:
+                    continue
+                with RecordReader(source.store) as log:
+                    identity = log.identity_at(neighbour)
+                if identity is not None:
+                    verdicts.append(
+                        (identity.topic, identity.queue_id, identity.queue_offset)
+                        == (unit.topic, unit.queue_id, offset)
+                    )
+        return unit._replace(confirmed=bool(verdicts) and all(verdicts))
+
+
+def _unit_at(store: Store, topic: str, queue_id: int, offset: int) -> int | None:
+    """Return where the unit of a queue offset leads, None without one."""
+    for file in store.queue_files:
+        if (file.topic, file.queue_id, file.kind) == (topic, queue_id, "queue") and file.base <= 20 * offset < (
+            file.base + file.size
+        ):
+            try:
+                for offsets, units in messages_in(file):
+                    rows = np.flatnonzero(offsets == offset)
+                    if len(rows):
+                        return int(units["physical_offset"][rows[0]])
+            except Unreadable:
+                return None
+    return None
+
+
+class Planner:
+    """Makes the plan from what the sources have sound."""
+
+    def __init__(self, composite: Composite, size: int, *, repairs: bool, refused: Sequence[Range] = ()) -> None:
+        """`refused`: sound records that the broker cannot read; they are no part of the composite any more."""
+        self._composite, self._sources = composite, composite.sources
+        self._repairs = repairs
+        self._refused = {one.start: one.end for one in refused}
+        self.plan = LogPlan(size)
+        self._begin = composite.pieces[0].start - composite.pieces[0].start % size
+        self._holes = list(self._find_holes())
+        suspects = [Range(place, place + 1) for source in self._sources for place in source.suspects]
+        tail = [Range(composite.end, 2**62)]
+        self._units = Units(self._sources, [*self._holes, *suspects, *tail])
+
+    def make(self) -> LogPlan:
+        """Return the plan."""
+        holes = iter([*self._holes, None])
+        hole = next(holes)
+        for piece in self._cut_at_segments():
+            while hole is not None and hole.start < piece.start:
+                self._walk(hole)
+                hole = next(holes)
+            self._keep(piece)
+        while hole is not None:
+            self._walk(hole)
+            hole = next(holes)
+        self._take_tail()
+        self._settle()
+        return self.plan
+
+    # --- what is sound ----------------------------------------------------------------------------
+
+    def _find_holes(self) -> Iterator[Range]:
+        """Yield what no source has sound, from the first segment's base to the last sound byte, cut at segments."""
+        at, size = self._begin, self.plan.size
+        ends = [source.end if source.taken_until is None else source.taken_until for source in self._sources]
+        last = max(self._composite.end, *(end for end in ends))
+        for start, end in [*((one.start, one.end) for one in self._composite.pieces), (last, last)]:
+            while at < start:
+                border = min(start, at - at % size + size)
+                yield Range(at, border)
+                at = border
+            at = max(at, end)
+
+    def _cut_at_segments(self) -> Iterator[Kept]:
+        size = self.plan.size
+        for start, end, source in self._composite.pieces:
+            at = start
+            while at < end:
+                border = min(end, at - at % size + size)
+                yield Kept(at, border, source)
+                at = border
+
+    def _keep(self, piece: Kept) -> None:
+        """Keep sound bytes; records in them whose heads a unit contradicts are repaired."""
+        assert piece.source is not None
+        source, at = self._sources[piece.source], piece.start
+        suspects = sorted(place for place in source.suspects if piece.start <= place < piece.end)
+        for place in suspects if self._repairs else ():
+            repaired = self._repair_head(source, place)
+            if repaired is None or not at <= place <= piece.end - len(repaired.raw):
+                continue
+            if at < place:
+                self.plan.pieces.append(Kept(at, place, piece.source))
+            self._take_repaired(repaired, piece.source)
+            at = place + len(repaired.raw)
+        if at < piece.end:
+            self.plan.pieces.append(Kept(at, piece.end, piece.source))
+
+    def _repair_head(self, source: Source, place: int) -> Repaired | None:
+        with RecordReader(source.store) as log:
+            raw = log.content_at(place)
+            if raw is None or (not proves(raw, place) and source.suspects[place] != "CQ-MISMATCH"):
+                return None
+            changes: list[Change] = []
+            unit = self._units.at(place)
+            if unit is not None:
+                changes = head_changes(raw, place, self._units.confirmed(unit))
+            elif source.suspects[place] == "CL-TIME":
+                changes = [one for one in [self._time_change(log, raw, place)] if one is not None]
+            if unit is not None and not changes and source.suspects[place] == "CL-TIME":
+                changes = [one for one in [self._time_change(log, raw, place)] if one is not None]
+        if len(changes) != 1:
+            return None
+        changed = bytearray(raw)
+        changed[changes[0].at : changes[0].at + len(changes[0].after)] = changes[0].after
+        return Repaired(place, bytes(changed), tuple(changes)) if proves(bytes(changed), place) else None
+
+    @staticmethod
+    def _time_change(log: RecordReader, raw: bytes, place: int) -> Change | None:
+        try:
+            near = log.locate(place).previous
+        except (NothingFound, Unreadable):
+            return None
+        following = log.next_record(place + len(raw), place + len(raw) + LOOK_AHEAD)
+        before = None if near is None else near.head.store_timestamp
+        return time_change(raw, place, before, None if following is None else following[1])
+
+    def _take_repaired(self, repaired: Repaired, source: int) -> None:
+        self.plan.repaired.append((repaired, source))
+        place = repaired.place
+        self.plan.pieces.append(Kept(place, place + len(repaired.raw), source, repaired.raw))
+
+    # --- holes ------------------------------------------------------------------------------------
+
+    def _walk(self, hole: Range) -> None:
+        """Repair what can be, from place to place where a record may begin; the rest is lost."""
+        at = hole.start
+        segment_end = at - at % self.plan.size + self.plan.size
+        for _ in range(_MOST_STEPS):
+            if at >= hole.end:
+                return
+            if self._take_blank(at, hole.end, segment_end):
+                return
+            following = self._refused.get(at)
+            if following is None:
+                size = self._repair_at(at, hole.end, segment_end)
+                if size is not None:
+                    at += size
+                    continue
+                following = min(self._next_place(at, hole.end), hole.end)
+            self._lose(at, following)
+            at = following
+        if at < hole.end:
+            self._lose(at, hole.end)
+
+    def _holding(self, place: int) -> Iterator[tuple[int, Source]]:
+        """Yield the sources that have bytes at a place which they do not prove, and which are no older life's."""
+        for number, source in enumerate(self._sources):
+            if source.taken_until is not None and place >= source.taken_until:
+                continue
+            segment = source.store.segment_at(place)
+            if segment is not None and not any(
+                one.kind in ("stale", "bridge") and one.start <= place < one.end for one in source.damaged
+            ):
+                yield number, source
+
+    def _repair_at(self, place: int, end: int, segment_end: int) -> int | None:
+        """Repair the record that begins at a place, from the first source that has enough of it; return its size."""
+        unit = self._units.at(place)
+        for number, source in self._holding(place) if self._repairs else ():
+            raw = read_log(source.store, place, min(LOOK_AHEAD, segment_end - place))
+            found = repair_record(raw, place, segment_end - place, end - place, unit)
+            if found is None and proves(*_frame(raw, place)):
+                found = Repaired(place, _frame(raw, place)[0], ())  # sound, though its source could not be walked to it
+            if found is not None and place + len(found.raw) <= end:
+                self._take_repaired(found, number)
+                return len(found.raw)
+        return None
+
+    def _take_blank(self, place: int, end: int, segment_end: int) -> bool:
+        """Mend the blank record that ends a segment, if it is one but for its size or its magic."""
+        if end != segment_end:
+            return False
+        for _, source in self._holding(place):
+            raw = read_log(source.store, place, _BLANK)
+            kinds = {one.kind for one in source.damaged if one.start == place}
+            repair = find_repair(raw, place, segment_end - place, wraps=False, end=end - place)
+            if "blank" in kinds or (repair is not None and repair.topic is None):
+                right = message.Blank.build({"total_size": segment_end - place, "magic": message.MAGIC_BLANK})
+                self.plan.blanks.append(
+                    Change("blank record", place, raw, right, "the bytes that are left in the segment")
+                )
+                self.plan.pieces.append(Kept(place, end, None, right))
+                return True
+        return False
+
+    def _next_place(self, place: int, end: int) -> int:
+        """Return where behind a place the next record may begin: a unit leads there, or a frame stands there."""
+        places = [end]
+        following = self._units.following(place)
+        if following is not None:
+            places.append(following)
+        for _, source in self._holding(place):
+            segment = source.store.segment_at(place)
+            if segment is None:
+                continue
+            try:
+                opened = OpenSegment(segment)
+            except Unreadable:
+                continue
+            try:
+                frame = opened.next_frame(place + 1, end)
+            except Unreadable:
+                frame = None
+            finally:
+                opened.file.close()
+            if frame is not None:
+                places.append(frame.start)
+        return min(places)
+
+    def _lose(self, start: int, end: int) -> None:
+        """Note what is lost in [start, end), and bridge it."""
+        self.plan.lost.append(self._describe(start, end))
+        last = self.plan.pieces[-1] if self.plan.pieces else None
+        size = self.plan.size
+        if (
+            last is not None
+            and last.bridge
+            and last.end == start
+            and last.start - last.start % size == start - start % size
+        ):
+            self.plan.pieces[-1] = Kept(last.start, end, bridge=True)
+        else:
+            self.plan.pieces.append(Kept(start, end, bridge=True))
+
+    def _describe(self, start: int, end: int) -> Lost:
+        unit = self._units.at(start)
+        found: Lost | None = None
+        for number, source in self._holding(start):
+            raw = read_log(source.store, start, min(end - start, LOOK_AHEAD))
+            if not any(raw):
+                continue
+            code = next((one.code for one in source.damaged if one.start <= start < one.end and one.code), "")
+            fields = walk_fields(message.Message.subcons, raw, start)
+            in_place = fields.number("physical_offset") == start and fields.number("magic") in message.RECORD_MAGICS
+            whole = in_place and fields.reason is None and fields.number("total_size") == end - start
+            why = {"CL-CRC-BODY": "the body's CRC does not match", "CL-CRC-RECORD": "the record's CRC does not match"}
+            found = Lost(
+                start,
+                end,
+                _UNREADABLE if start in self._refused else why.get(code, "no record proves itself here"),
+                number,
+                fields.topic if whole else None,
+                fields.number("queue_id") if whole else None,
+                fields.number("queue_offset") if whole else None,
+                whole,
+                fields if in_place else None,
+            )
+            break
+        if found is None:
+            missing = not any(source.store.segment_at(start) for source in self._sources)
+            found = Lost(start, end, "no source has this part of the log" if missing else "zeros", None)
+        if unit is not None:
+            found = Lost(
+                found.start,
+                found.end,
+                found.why,
+                found.source,
+                unit.topic,
+                unit.queue_id,
+                unit.queue_offset,
+                True,
+                found.fields,
+            )
+        return found
+
+    # --- behind the last sound byte ---------------------------------------------------------------
+
+    def _take_tail(self) -> None:
+        """Repair what follows the log's end as far as it proves itself; bridge messages that are known to be lost."""
+        at, size = self.plan.end, self.plan.size
+        while self._is_damaged(at):
+            segment_end = at - at % size + size
+            found = self._repair_at(at, segment_end - _BLANK, segment_end)
+            if found is None:
+                break
+            at += found
+        end = self._end_of_tail(at)
+        while at < end:
+            border = min(end, at - at % size + size)
+            if border % size and border - at < SMALLEST:
+                return
+            self._walk(Range(at, border))
+            at = border
+
+    def _end_of_tail(self, end: int) -> int:
+        """Return where the messages end that are known to have followed the log's end, each near the one before it."""
+        size = self.plan.size
+        for _, source in self._holding(end):
+            fields = walk_fields(message.Message.subcons, read_log(source.store, end, LOOK_AHEAD), end)
+            claimed = fields.number("total_size")
+            torn = fields.number("magic") in message.RECORD_MAGICS and fields.number("physical_offset") == end
+            if torn and message.FIXED_SIZE < claimed <= min(LOOK_AHEAD, size - _BLANK - end % size):
+                end += claimed
+        for place in self._units.places[bisect_left(self._units.places, self.plan.end) :]:
+            # A damaged unit may point anywhere: between two messages lies at most a larger one, or a segment's end.
+            if place > end + LOOK_AHEAD and place != end - end % size + size:
+                break
+            unit = self._units.at(place)
+            if unit is not None and message.FIXED_SIZE < unit.size <= min(LOOK_AHEAD, size - _BLANK - place % size):
+                end = max(end, place + unit.size)
+        return end
+
+    def _is_damaged(self, place: int) -> bool:
+        return any(
+            one.start <= place < one.end and one.kind == "gap" for source in self._sources for one in source.damaged
+        )
+
+    # --- bridges ----------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """Give each bridge its time, and room: what is too small for one takes in the record before it."""
+        pieces, settled = self.plan.pieces, []
+        for number, piece in enumerate(pieces):
+            if not piece.bridge:
+                settled.append(piece)
+                continue
+            at_end = piece.end % self.plan.size == 0
+            start = piece.start
+            if piece.end - start < (SMALLEST_AT_END if at_end else SMALLEST) and settled:
+                start = self._start_of_last(settled, start)
+            time = self._time_behind(pieces[number + 1 :]) or self._time_before(settled) or 0
+            settled.append(Kept(start, piece.end, bridge=True, timestamp=time))
+        self.plan.pieces = settled
+
+    def _start_of_last(self, settled: list[Kept], start: int) -> int:
+        """Take the last record out of what was kept: a broker leaves no such gap behind a record."""
+        last = settled[-1]
+        if last.raw is not None or last.source is None:
+            settled.pop()
+            begin = last.start
+        else:
+            source = self._sources[last.source]
+            with RecordReader(source.store) as log:
+                near = next(log.opened(source.store.segment_at(start - 1)).frames_before(start), None)  # type: ignore[arg-type]
+            begin = last.start if near is None else max(near.start, last.start)
+            settled.pop()
+            if last.start < begin:
+                settled.append(Kept(last.start, begin, last.source))
+        fields = walk_fields(message.Message.subcons, self._bytes_of(last, begin, start), begin)
+        self.plan.lost.append(
+            Lost(
+                begin,
+                start,
+                "the record ends where no other begins, so that its sizes are wrong",
+                last.source,
+                fields.topic,
+                fields.number("queue_id"),
+                fields.number("queue_offset"),
+                True,
+                fields,
+            )
+        )
+        return begin
+
+    def _bytes_of(self, piece: Kept, start: int, end: int) -> bytes:
+        if piece.raw is not None:
+            return piece.raw[start - piece.start : end - piece.start]
+        return b"" if piece.source is None else read_log(self._sources[piece.source].store, start, end - start)
+
+    def _time_behind(self, pieces: Sequence[Kept]) -> int | None:
+        for piece in pieces[:4]:
+            if not piece.bridge:
+                fields = walk_fields(
+                    message.Message.subcons, self._bytes_of(piece, piece.start, min(piece.end, piece.start + 128))
+                )
+                if fields.number("magic") in message.RECORD_MAGICS:
+                    return fields.number("store_timestamp")
+        return None
+
+    def _time_before(self, settled: Sequence[Kept]) -> int | None:
+        for piece in reversed(settled[-4:]):
+            if piece.raw is not None and len(piece.raw) > _BLANK:
+                return walk_fields(message.Message.subcons, piece.raw).number("store_timestamp")
+            if piece.source is not None and piece.raw is None:
+                store = self._sources[piece.source].store
+                segment = store.segment_at(piece.end - 1)
+                if segment is None:
+                    continue
+                with RecordReader(store) as log:
+                    near = next(log.opened(segment).frames_before(piece.end), None)
+                if near is not None:
+                    return near.head.store_timestamp
+        return None
+
+
+def _frame(raw: bytes, place: int) -> tuple[bytes, int]:
+    """Return the bytes of the record that some bytes begin with, as far as its size is believed, and its place."""
+    size = int.from_bytes(raw[:4], "big", signed=True)
+    return (raw[:size] if message.FIXED_SIZE < size <= len(raw) else b"\0" * message.FIXED_SIZE), place
+
+
+def lost_offsets(lost: Sequence[Lost]) -> dict[tuple[str, int], list[int]]:
+    """Return the queue offsets of lost messages that are known, by queue, ascending."""
+    found: dict[tuple[str, int], set[int]] = {}
+    for one in lost:
+        is_certain = one.certain and one.topic and one.queue_id is not None and one.queue_offset is not None
+        flags = 0 if one.fields is None else one.fields.number("sys_flag")
+        if is_certain and flags & message.TRANSACTION_MASK in (0, int(message.SysFlag.TRANSACTION_COMMIT)):
+            assert one.topic is not None and one.queue_id is not None and one.queue_offset is not None
+            found.setdefault((one.topic, one.queue_id), set()).add(one.queue_offset)
+    return {queue: sorted(offsets) for queue, offsets in sorted(found.items())}

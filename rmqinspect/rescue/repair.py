@@ -1,0 +1,308 @@
+"""Repairs with proof: a damaged record made what it was, where its own bytes or what points at it determine that.
+
+    damaged                      what determines it
+    a bit of the body            BODYCRC, or the CRC of the whole record
+    a bit of BODYCRC             the body
+    any bit but the last ones    the CRC of the whole record (`__CRC32#`)
+    a size, magic, SYSFLAG's     the lengths add up, own offset, CRC, topic and properties agree, and what
+      bits of the hosts            follows; among several values the queue unit decides
+    PHYSICALOFFSET               the place, where the chain leads through it
+    QUEUEID, QUEUEOFFSET, topic  the queue unit that leads here, where its neighbours agree with their records
+    SYSFLAG's type               the queue unit: prepared and rolled-back messages have none
+    STORETIMESTAMP               the times around it: one flipped bit, else to within their distance
+
+Invariants: every answer proves itself in full (`_proves`): chain, place, both CRCs, a legal topic, and the unit
+that leads to it; what several values would explain is not repaired; and a body with lost pages is not taken for one
+with a flipped bit, whatever chance makes of its CRC.
+
+Source: CommitLog#checkMessageAndReturnSize for the proof.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from rmqinspect.codec.java import find_flipped_bits, masked_crc32
+from rmqinspect.codec.layout import place_of, span_of
+from rmqinspect.commitlog.columns import WRONG_CRC
+from rmqinspect.commitlog.records import Records
+from rmqinspect.damage.patterns import long_runs, one_flip, unit_words
+from rmqinspect.damage.single_field import LOOK_AHEAD, find_repair
+from rmqinspect.schemas import message
+from rmqinspect.schemas.message import CRC32_DIGITS, CRC32_NAME, CRC32_RESERVED_SIZE, CRC_MASK, TRANSACTION_MASK
+from rmqinspect.topics import is_legal_topic
+
+_HEAD = message.HEADS[False, False]
+_TOPIC_CHANGED_BYTES = 1  # a topic of the same length with one other letter
+
+# Fields in front of the hosts, whose places are the same in every record.
+_QUEUE_ID, _QUEUE_OFFSET, _OWN_OFFSET, _FLAGS, _BODY_CRC = (
+    span_of(_HEAD, name) for name in ("queue_id", "queue_offset", "physical_offset", "sys_flag", "body_crc")
+)
+
+
+class Unit(NamedTuple):
+    """A queue unit of a source, which points at the record in question."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    place: int
+    size: int
+    tags_code: int
+    confirmed: bool = True  # its neighbours in the queue lead to records that say their queue offsets
+
+
+class Change(NamedTuple):
+    """Bytes of one field, before and after; `at` counts from the record's first byte."""
+
+    field: str
+    at: int
+    before: bytes
+    after: bytes
+    proof: str
+
+    @property
+    def bit(self) -> tuple[int, int] | None:
+        """The one bit that was flipped: (byte, from the record's first one; bit, 0 is the least); None: more."""
+        at = one_flip(self.before, self.after)
+        if at is None:
+            return None
+        return self.at + at, (self.before[at] ^ self.after[at]).bit_length() - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """A record that was damaged, as it was before, and what was changed."""
+
+    place: int
+    raw: bytes
+    changes: tuple[Change, ...]
+
+
+def repair_record(raw: bytes, place: int, left: int, end: int, unit: Unit | None = None) -> Repaired | None:
+    """Return the record that stood at a physical offset, None where nothing proves what it was.
+
+    `raw` begins there, and should go on behind the record. `left` bytes from there the segment ends, `end` bytes
+    from there the log is known to go on. `unit` leads there, if one is known.
+    """
+    if len(raw) < message.FIXED_SIZE:
+        return None
+    found = Repaired(place, raw, ())
+    record = Records.of_one(raw, place)
+    if not record.are_sound(len(raw))[0]:
+        repair = find_repair(
+            raw[:LOOK_AHEAD],
+            place,
+            left,
+            wraps=False,
+            end=end,
+            agrees=lambda one: one.topic is None or unit is None or one.size == unit.size,
+        )
+        if repair is None or repair.topic is None:
+            return None
+        what = "lengths, own offset, CRC, topic and properties agree with this value only"
+        found = _changed(found, Change(repair.field, repair.at, repair.found, repair.expected, what))
+        record = Records.of_one(found.raw, place)
+    size = int(record.total_size[0])
+    found = replace(found, raw=found.raw[:size])
+    for step in (_by_record_crc, _by_place, _by_body_crc):
+        change = step(found, size, end)
+        if change is not None:
+            found = _changed(found, change)
+    if unit is not None:
+        for change in head_changes(found.raw, place, unit):
+            found = _changed(found, change)
+    if not found.changes or not proves(found.raw, place) or (unit is not None and not agrees(found.raw, place, unit)):
+        return None
+    return found
+
+
+def _changed(record: Repaired, change: Change) -> Repaired:
+    raw = bytearray(record.raw)
+    raw[change.at : change.at + len(change.after)] = change.after
+    return replace(record, raw=bytes(raw), changes=(*record.changes, change))
+
+
+# --- proof ----------------------------------------------------------------------------------------
+
+
+def proves(raw: bytes, place: int) -> bool:
+    """Whether a record proves itself in full at a physical offset."""
+    record = Records.of_one(raw, place)
+    if not record.are_sound(len(raw))[0] or int(record.physical_offset[0]) != place:
+        return False
+    if int(record.field("queue_id")[0]) < 0 or not is_legal_topic(topic_of(record)):
+        return False
+    return bool(record.body_crc_ok[0]) and int(record.record_crcs[0]) != WRONG_CRC
+
+
+def topic_of(record: Records) -> bytes:
+    """Return the topic of one record."""
+    return bytes(record.raw[int(record.topic_starts[0]) : int(record.topic_ends[0])])
+
+
+def agrees(raw: bytes, place: int, unit: Unit) -> bool:
+    """Whether a record is the one that a unit stands for."""
+    return int.from_bytes(raw[:4], "big") == unit.size and not list(_differences(raw, place, unit))
+
+
+def _differences(raw: bytes, place: int, unit: Unit) -> Iterator[tuple[str, int, bytes, bytes]]:
+    """Yield (field, place in the record, found, expected) where the head of a sound record is not the unit's."""
+    record = Records.of_one(raw, place)
+    topic, flags = unit.topic.encode(), int(record.sys_flag[0])
+    if topic_of(record) != topic:
+        yield "TOPIC", int(record.topic_starts[0]), topic_of(record), topic
+    for field, span, value in (
+        ("QUEUEID", _QUEUE_ID, unit.queue_id),
+        ("QUEUEOFFSET", _QUEUE_OFFSET, unit.queue_offset),
+    ):
+        expected = value.to_bytes(span.stop - span.start, "big", signed=True)
+        if raw[span] != expected:
+            yield field, span.start, raw[span], expected
+    if flags & TRANSACTION_MASK not in (0, int(message.SysFlag.TRANSACTION_COMMIT)):
+        # Of the two types that get a unit, one is a single bit away.
+        kept = flags & ~int(message.SysFlag.TRANSACTION_PREPARED)
+        expected = kept.to_bytes(4, "big", signed=True)
+        yield "SYSFLAG", _FLAGS.start, raw[_FLAGS], expected
+
+
+def head_changes(raw: bytes, place: int, unit: Unit) -> list[Change]:
+    """Return the change of the one field of the head in which a record differs from the unit that leads to it.
+
+    None where the size differs, more than one field does, or the unit's neighbours do not confirm its place.
+    """
+    record = Records.of_one(raw, place)
+    if not record.are_sound(len(raw))[0] or int(record.total_size[0]) != unit.size:
+        return []
+    found = list(_differences(raw, place, unit))
+    if len(found) != 1:
+        return []
+    field, at, before, after = found[0]
+    if len(before) != len(after):
+        return []
+    single = one_flip(before, after) is not None
+    if field == "TOPIC" and sum(one != two for one, two in zip(before, after, strict=True)) > _TOPIC_CHANGED_BYTES:
+        return []
+    if field == "SYSFLAG" and not single:
+        return []
+    if not unit.confirmed:
+        return []
+    where = f"the queue unit {unit.queue_offset} of {unit.topic}/{unit.queue_id} leads here, with this size"
+    return [Change(field, at, before, after, where)]
+
+
+# --- checksums ------------------------------------------------------------------------------------
+
+
+def _by_record_crc(found: Repaired, size: int, end: int) -> Change | None:
+    """The bit of the whole record that `__CRC32#` names, or that of its own digits."""
+    raw, place = found.raw, found.place
+    record = Records.of_one(raw, place)
+    if int(record.record_crcs[0]) != WRONG_CRC:
+        return None
+    covered, tail = raw[:-CRC32_RESERVED_SIZE], raw[-CRC32_RESERVED_SIZE:]
+    computed = masked_crc32(covered)
+    digits_at = len(CRC32_NAME) + 1
+    digits, right = tail[digits_at:-1], f"{computed:0{CRC32_DIGITS}}"[::-1].encode()
+    if len(digits) == len(right) and one_flip(digits, right) is not None and proves_body(record):
+        return Change("__CRC32#", len(covered) + digits_at, digits, right, "the record's bytes have this CRC")
+    if not digits.isdigit() or int(digits[::-1]) > CRC_MASK:
+        return None
+    candidates = []
+    for at, bit in find_flipped_bits(len(covered), int(digits[::-1]), computed):
+        change = _flip(raw, at, bit, "the CRC of the whole record, __CRC32#, names this bit")
+        if proves(_changed(found, change).raw, place):
+            candidates.append(change)
+    return candidates[0] if len(candidates) == 1 else None
+
+
+def proves_body(record: Records) -> bool:
+    """Whether the body of one record has the CRC that is stored."""
+    return bool(record.body_crc_ok[0])
+
+
+def _by_body_crc(found: Repaired, size: int, end: int) -> Change | None:
+    """The bit of the body that BODYCRC names, or that of BODYCRC itself."""
+    raw = found.raw
+    record = Records.of_one(raw, found.place)
+    if record.body_crc_ok[0]:
+        return None
+    start, stop = int(record.body_starts[0]), int(record.body_ends[0])
+    body, computed = raw[start:stop], int(record.body_crcs[0])
+    stored, right = raw[_BODY_CRC], computed.to_bytes(4, "big")
+    if one_flip(stored, right) is not None:
+        return Change("BODYCRC", _BODY_CRC.start, stored, right, "the body has this CRC")
+    value = int.from_bytes(stored, "big", signed=True)
+    if value < 0 or not body:
+        return None
+    if any(unit_words(first, last, one) for first, last, one in long_runs(body, start)):
+        return None  # a lost page or sector: chance would name some bit in a large body
+    bits = find_flipped_bits(len(body), value, computed)
+    if len(bits) != 1:
+        return None
+    at, bit = bits[0]
+    return _flip(raw, start + at, bit, "BODYCRC names this bit of the body")
+
+
+def _flip(raw: bytes, at: int, bit: int, proof: str) -> Change:
+    """Return the change of one bit, named by the field that it is in."""
+    record = Records.of_one(raw, 0)
+    field = _field_at(record, at)
+    return Change(field, at, raw[at : at + 1], bytes([raw[at] ^ 1 << bit]), proof)
+
+
+def _field_at(record: Records, at: int) -> str:
+    if int(record.body_starts[0]) <= at < int(record.body_ends[0]):
+        return "BODY"
+    if int(record.topic_starts[0]) <= at < int(record.topic_ends[0]):
+        return "TOPIC"
+    if at >= int(record.body_ends[0]):
+        return "PROPERTIES"
+    return next(
+        (
+            name.upper().replace("_", "")
+            for name in (field.name for field in reversed(_HEAD.subcons))
+            if place_of(_HEAD, name) <= at
+        ),
+        "HEAD",
+    )
+
+
+# --- the place ------------------------------------------------------------------------------------
+
+
+def _by_place(found: Repaired, size: int, end: int) -> Change | None:
+    """PHYSICALOFFSET, where the chain leads through the record: one bit differs, or it ends where the log goes on."""
+    stored, expected = found.raw[_OWN_OFFSET], found.place.to_bytes(8, "big")
+    if stored == expected:
+        return None
+    if one_flip(stored, expected) is None and size != end:
+        return None
+    return Change("PHYSICALOFFSET", _OWN_OFFSET.start, stored, expected, "the record stands at this place of the log")
+
+
+# --- the clock ------------------------------------------------------------------------------------
+
+
+def time_change(raw: bytes, place: int, before: int | None, after: int | None) -> Change | None:
+    """Return the change of STORETIMESTAMP with which it lies between those of its neighbours, ms; None where it does.
+
+    One flipped bit is undone; where none or several would do, it gets the time before it, and the proof says how far
+    off that is at most.
+    """
+    if before is None or after is None or before > after:
+        return None
+    record = Records.of_one(raw, place)
+    flags = int(record.sys_flag[0])
+    hosts = bool(flags & message.SysFlag.BORNHOST_V6), bool(flags & message.SysFlag.STOREHOSTADDRESS_V6)
+    span = span_of(message.HEADS[hosts], "store_timestamp")
+    stored = int.from_bytes(raw[span], "big")
+    if before <= stored <= after:
+        return None
+    bits = [bit for bit in range(64) if before <= stored ^ 1 << bit <= after]
+    value = stored ^ 1 << bits[0] if len(bits) == 1 else before
+    proof = f"the records around it have the times {before} and {after}"
+    if len(bits) != 1 and before < after:
+        proof = f"{proof}: the true one lies at most {after - before} ms behind this one"
+    return Change("STORETIMESTAMP", span.start, raw[span], value.to_bytes(8, "big"), proof)

@@ -1,0 +1,505 @@
+"""One `salvage`: sources judged, one log put together, written, its derived files anew; proven, then named.
+
+    sources     judged by verify           what is sound, damaged, of an earlier life        sources.py
+    log         put together               copied, repaired, bridged; the rest aside         log_plan.py, repair.py
+    NEW         segments without a change  linked, reflinked or copied; the others written   here
+                config, timer              copied if sound                                   here
+                queues, index, checkpoint  from NEW's own log                                rebuild.py
+                                           verify and forecast: WHOLE, loses nothing
+
+Invariants: as `NewStore`: the evidence is only read, NEW gets its name whole or not at all. What is not in NEW is in
+the receipt; what can be read of it lies in NEW.aside.
+"""
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from rmqinspect.broker.start_rules import Rules
+from rmqinspect.codec.arrays import Ints
+from rmqinspect.commitlog.gaps import plan_splits
+from rmqinspect.commitlog.scan import RecordRun, scan_split
+from rmqinspect.config.json_files import read_copy
+from rmqinspect.errors import NotAStore, Refused
+from rmqinspect.forecast.outcome import Verdict, verdict_line
+from rmqinspect.rescue import salvage_receipt as document
+from rmqinspect.rescue.aside import write_aside
+from rmqinspect.rescue.bridge import bridge
+from rmqinspect.rescue.job import RebuildJob, RebuildRequest, _derived
+from rmqinspect.rescue.log_plan import Kept, LogPlan, Lost, Planner, lost_offsets
+from rmqinspect.rescue.new_store import NewStore
+from rmqinspect.rescue.rebuild import Rebuilt, rebuild_derived
+from rmqinspect.rescue.receipt import LeftOut
+from rmqinspect.rescue.repair import Change
+from rmqinspect.rescue.sources import Composite, Range, Source, judge_source
+from rmqinspect.schemas import message
+from rmqinspect.store.model import Segment, Store, StoreFile
+from rmqinspect.store.reader import FileReader, open_file, running_broker
+from rmqinspect.system import uri
+from rmqinspect.system.output_file import as_refusal
+from rmqinspect.text import group_digits
+from rmqinspect.times import format_micros, to_micros
+from rmqinspect.verify.custody import Watch
+from rmqinspect.verify.result import VerifyResult
+from rmqinspect.version import tool_name
+
+_STEP = 4 << 20  # bytes per read of a copy
+_HOLE = 64 << 10  # bytes of zeros that stay a hole
+_TIMER_FILES = ("timerwheel", "timerlog/", "config/timercheck")
+_TIMER_LOST = (
+    "the timer wheel and its log are left out, {why}: a broker reads the timer's topic anew from its beginning, so that"
+    " a delayed message that was delivered already may come again, and none that waits is forgotten"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SalvageRequest:
+    """What is asked for."""
+
+    target: str
+    release: str | None = None  # None: estimated
+    prefer: str | None = None  # name of the source that counts where two differ
+    repairs: bool = True
+    link: bool = False
+    digests: bool = False
+    dry_run: bool = False
+    config: str | None = None  # a broker.conf
+    max_config: int = 13 << 20
+    jobs: int = 1
+
+
+@dataclass(slots=True)
+class Salvaged:
+    """What was made; not named yet."""
+
+    receipt: document.SalvageReceipt
+    proof: VerifyResult | None  # None: a dry run
+    holds: bool  # WHOLE, and its start loses nothing; of a dry run, nothing speaks against it
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing was lost or left aside."""
+        return not self.receipt.aside and not self.receipt.lost_offsets
+
+
+class SalvageJob(RebuildJob):
+    """The steps of one run, and what they hand on."""
+
+    def __init__(
+        self,
+        given: Sequence[tuple[str, Store]],
+        request: SalvageRequest,
+        new: NewStore,
+        advance: Callable[[int], None],
+        note: Callable[[str], None],
+    ) -> None:
+        """Take the sources by name, and a place that was claimed and is entered."""
+        whole = next((store for _, store in given if store.given == "store"), given[0][1])
+        super().__init__(
+            whole,
+            RebuildRequest(
+                request.target,
+                request.release,
+                None,
+                request.link,
+                request.digests,
+                request.config,
+                request.max_config,
+                request.jobs,
+            ),
+            new,
+            advance,
+            note,
+        )
+        self._asked, self._given = request, given
+        self._notes: list[str] = []
+
+    def salvage(self) -> Salvaged:
+        """Build the store up to where it could get its name.
+
+        :raises Refused: two sources differ, and none is preferred; a broker runs on one; NEW cannot be written.
+        :raises NotAStore: no record is sound in any source.
+        """
+        for _, store in self._given:
+            if (holder := running_broker(store, [])) is not None:
+                raise Refused(f"{store.name}: a broker runs on this store (pid {holder}): copy it, or stop the broker")
+            if any(segment.kind == "dledger" for segment in store.segments):
+                raise Refused(
+                    f"{store.name}: a DLedger log: what is damaged in it is to be had from another replica; "
+                    "rmqinspect rebuild takes a sound one"
+                )
+        watches = [Watch(store) for store in self._distinct()]
+        size = self._segment_size()
+        sources = self._judge(size)
+        release, why = self._choose_release()
+        composite = Composite(sources)
+        if composite.conflicts and self._asked.prefer is None:
+            first = composite.conflicts[0]
+            raise Refused(
+                f"{first.first} and {first.second} differ from physical offset {first.offset} on, and both are sound"
+                " there: they are no copies of one log any more; --prefer NAME says which one counts"
+            )
+        if not composite.pieces:
+            raise NotAStore("no source has a sound record: there is nothing to save")
+        refused = list(_take_unreadable(composite, Rules(release)))
+        log = Planner(composite, size, repairs=self._asked.repairs, refused=refused).make()
+        if refused:
+            self._notes.append(
+                f"{group_digits(len(refused))} messages are left aside that RocketMQ {release} cannot read: topics of "
+                f"more than 127 bytes need 5.1.0, IPv6 hosts 4.6.0; --broker-version names a later one"
+            )
+        plan, assumed = self._plan(release)
+        self._notes += assumed
+        lost = lost_offsets(log.lost)
+        digests = self._digests(watches)
+        rebuilt, proof, files = None, None, {}
+        if not self._asked.dry_run:
+            self._check_space(log, sources)
+            self._write_log(log, sources)
+            self._write_others()
+            files = write_aside(self._new, log.lost, sources)
+            rebuilt, proof = self._derive(plan, release, lost)
+        else:
+            list(self._choose_others())
+        self._refuse_changes(watches)
+        receipt = self._receipt(sources, composite, log, lost, release, why, digests, files, rebuilt, proof)
+        start = None if proof is None else proof.next_start
+        holds = proof is None or (
+            not proof.damage and proof.complete and start is not None and start.worst.verdict is Verdict.SAFE
+        )
+        return Salvaged(receipt, proof, holds)
+
+    # --- sources --------------------------------------------------------------------------------
+
+    def _distinct(self) -> Iterator[Store]:
+        seen: set[tuple[str, ...]] = set()
+        for _, store in self._given:
+            if store.paths not in seen:
+                seen.add(store.paths)
+                yield store
+
+    def _segment_size(self) -> int:
+        sizes = {store.segment_size for _, store in self._given if store.given == "store" and store.segment_size}
+        if len(sizes) > 1:
+            raise Refused(f"the sources have segments of different sizes: {', '.join(map(str, sorted(sizes)))}")
+        loose = [store.segment_size for _, store in self._given if store.segment_size]
+        size = next(iter(sizes), None) or max(loose, default=0)
+        if not size:
+            raise NotAStore("the size of a segment is not known: no segment holds a byte")
+        return size
+
+    def _judge(self, size: int) -> list[Source]:
+        """Return the sources, judged, in the order in which they count."""
+        sources = [
+            judge_source(name, store, size, jobs=self._asked.jobs, release=self._asked.release, progress=self._advance)
+            for name, store in self._given
+        ]
+        return sorted(sources, key=lambda source: source.name != self._asked.prefer)
+
+    # --- the log --------------------------------------------------------------------------------
+
+    def _check_space(self, log: LogPlan, sources: Sequence[Source]) -> None:
+        whole = [segment for base, pieces in log.segments() if (segment := self._unchanged(log, base, pieces, sources))]
+        if self._asked.link:
+            for segment in whole:
+                if self._may_link(log, segment) and not self._new.can_link(segment):
+                    raise Refused(f"{segment.name}: on another file system than the new store: it cannot be linked")
+        shared = set(whole) if self._new.shares_blocks(whole) else {one for one in whole if self._may_link(log, one)}
+        written = sum(piece.end - piece.start for piece in log.pieces if not piece.bridge)
+        written -= sum(segment.size for segment in shared)
+        self._new.check_room(max(0, written) + sum(file.size for file, _ in self._others()) + log.size)
+
+    def _may_link(self, log: LogPlan, segment: Segment) -> bool:
+        return self._asked.link and segment.base + log.size < log.end
+
+    def _unchanged(self, log: LogPlan, base: int, pieces: Sequence[Kept], sources: Sequence[Source]) -> Segment | None:
+        """Return the segment of a source that is this one of the plan, byte for byte; None without one."""
+        numbers = {piece.source for piece in pieces}
+        if len(numbers) != 1 or any(piece.raw is not None or piece.bridge for piece in pieces):
+            return None
+        (number,) = numbers
+        source = sources[number]  # type: ignore[index]
+        segment = next((one for one in source.store.segments if one.base == base), None)
+        if segment is None or segment.size != log.size or segment.length is not None:
+            return None
+        if pieces[-1].end < base + log.size:
+            # The log ends here: behind it nothing may stand but zeros.
+            behind = (one for one in source.damaged if one.end > pieces[-1].end and one.start < base + log.size)
+            if source.end > pieces[-1].end or any(behind) or pieces[-1].end != log.end:
+                return None
+        return segment
+
+    def _write_log(self, log: LogPlan, sources: Sequence[Source]) -> None:
+        for base, pieces in log.segments():
+            name = f"commitlog/{base:020d}"
+            segment = self._unchanged(log, base, pieces, sources)
+            if segment is not None:
+                self._bring(segment, name, link=self._may_link(log, segment))
+                continue
+            with self._new.create(name, log.size) as out:
+                for piece in pieces:
+                    self._write_piece(out, piece, base, log.size, sources)
+
+    def _write_piece(self, out: BinaryIO, piece: Kept, base: int, size: int, sources: Sequence[Source]) -> None:
+        if piece.bridge:
+            for offset, raw in bridge(piece.start, piece.end, base + size, piece.timestamp):
+                _write_at(out, offset - base, raw)
+        elif piece.raw is not None:
+            _write_at(out, piece.start - base, piece.raw)
+        elif piece.source is not None:
+            store = sources[piece.source].store
+            segment = store.segment_at(piece.start)
+            assert segment is not None, "a sound byte lies in a segment"
+            with open_file(segment) as reader:
+                _copy_range(reader, piece.start - segment.base, piece.end - segment.base, out, piece.start - base)
+        self._advance(piece.end - piece.start)
+
+    # --- other files ------------------------------------------------------------------------------
+
+    def _choose_others(self) -> Iterator[tuple[StoreFile, str]]:
+        """Yield (file, name in the new store) of what is brought as it is; a broken JSON file is its sound `.bak`."""
+        others = list(self._others())
+        by_name = {name: file for file, name in others}
+        for file, name in others:
+            if not name.startswith("config/") or not name.endswith((".json", ".json.bak")):
+                yield file, name
+                continue
+            plain = name.removesuffix(".bak")
+            if self._is_sound_json(file, plain):
+                yield file, name
+                continue
+            backup = by_name.get(f"{plain}.bak") if name == plain else None
+            if backup is not None and self._is_sound_json(backup, plain):
+                self._notes.append(f"{name} is broken: its sound .bak stands in its place")
+                yield backup, name
+            else:
+                self._left_out.append(LeftOut(file.name, "no JSON that a broker reads"))
+                if name == plain:
+                    self._notes.append(f"{name} is broken, and has no sound .bak: the new store has none")
+
+    def _is_sound_json(self, file: StoreFile, name: str) -> bool:
+        read = read_copy(file, os.path.basename(name), self._asked.max_config)
+        return read.source is not None and not read.problems
+
+    def _write_others(self) -> None:
+        for file, name in self._choose_others():
+            self._bring(file, name)
+        for oddity in self._store.oddities:
+            if oddity.is_unread:
+                self._left_out.append(LeftOut(oddity.name, oddity.detail))
+        for file in self._store.files:
+            if file.kind == "other" and file.path not in self._paths:
+                self._left_out.append(LeftOut(file.name, "no file of a store"))
+
+    def _derive(self, plan: Any, release: str, lost: dict[tuple[str, int], list[int]]) -> tuple[Rebuilt, VerifyResult]:
+        """Write the derived files, and verify all; timer files that do not fit the log are taken out again."""
+        offsets: dict[tuple[str, int], Ints] = {queue: np.array(some, np.int64) for queue, some in lost.items()}
+        rebuilt = rebuild_derived(self._new.folder, plan, lost=offsets, jobs=self._asked.jobs, progress=self._advance)
+        proof = self._prove(release)
+        wrong = {one.code for one in proof.findings.rows if one.severity == "error" and one.code.startswith("TM-")}
+        if wrong:
+            self._take_out_timer(f"{', '.join(sorted(wrong))}: they do not fit the log")
+            proof = self._prove(release)
+        return rebuilt, proof
+
+    def _take_out_timer(self, why: str) -> None:
+        kept = [(one, path) for one, path in zip(self._brought, self._paths, strict=True)]
+        for one, _ in kept:
+            if one.file.startswith(_TIMER_FILES):
+                with as_refusal(one.file, "removed"):
+                    os.unlink(self._new.path_of(one.file))
+                self._left_out.append(LeftOut(one.file, why))
+        kept = [(one, path) for one, path in kept if not one.file.startswith(_TIMER_FILES)]
+        self._brought, self._paths = [one for one, _ in kept], [path for _, path in kept]
+        self._notes.append(_TIMER_LOST.format(why=why))
+
+    # --- what came of it --------------------------------------------------------------------------
+
+    def _digests(self, watches: Sequence[Watch]) -> list[document.Digest]:
+        found: list[document.Digest] = []
+        for watch in watches:
+            digests = watch.take_digests(watch.before.exhibits if self._asked.digests else (), self._asked.jobs)
+            digests.wait(self._advance)
+            custody = watch.conclude()
+            self._refuse_change(custody)
+            for name, exhibit in sorted(watch.before.exhibits.items()):
+                found.append(document.Digest(name, exhibit.file.size, custody.digests.get(name)))
+        return found
+
+    @staticmethod
+    def _refuse_change(custody: Any) -> None:
+        if custody.changed:
+            change = custody.changed[0]
+            raise Refused(f"{change.file}: changed while it was read: {change.what}; nothing is kept")
+
+    def _refuse_changes(self, watches: Sequence[Watch]) -> None:
+        for watch in watches:
+            self._refuse_change(watch.conclude())
+
+    def _receipt(
+        self,
+        sources: Sequence[Source],
+        composite: Composite,
+        log: LogPlan,
+        lost: dict[tuple[str, int], list[int]],
+        release: str,
+        why: str,
+        digests: list[document.Digest],
+        aside: dict[int, str],
+        rebuilt: Rebuilt | None,
+        proof: VerifyResult | None,
+    ) -> document.SalvageReceipt:
+        taken: dict[int, int] = defaultdict(int)
+        for piece in log.pieces:
+            if piece.source is not None and piece.raw is None:
+                taken[piece.source] += piece.end - piece.start
+        start = None if proof is None else proof.next_start
+        return document.SalvageReceipt(
+            schema_version=document.SCHEMA_VERSION,
+            tool=tool_name(),
+            command="salvage",
+            store=uri.shown(self._asked.target),
+            dry_run=self._asked.dry_run,
+            started=format_micros(to_micros(self._started)),
+            ended=format_micros(to_micros(datetime.now(UTC))),
+            broker_version=release,
+            version_from=why,
+            sources=[_source_row(source, taken[number]) for number, source in enumerate(sources)],
+            files=digests,
+            log_start=log.pieces[0].start,
+            log_end=log.end,
+            kept_bytes=sum(taken.values()),
+            repaired=[*_repairs(log, sources), *map(_blank_row, log.blanks)],
+            bridged=[document.Bridged(*one) for one in log.bridged],
+            aside=[_aside_row(one, sources, aside) for one in log.lost],
+            lost_offsets=[
+                document.LostOffsets(topic, queue_id, _kept_units(rebuilt, (topic, queue_id)), offsets)
+                for (topic, queue_id), offsets in self._all_lost(lost, rebuilt)
+            ],
+            brought=self._brought,
+            left_out=self._left_out,
+            derived=None if rebuilt is None else _derived(rebuilt),
+            notes=[*self._notes, *([] if rebuilt is None else rebuilt.notes)],
+            verdict=None if proof is None else proof.verdict,
+            next_start=None if start is None else verdict_line(start),
+        )
+
+    @staticmethod
+    def _all_lost(
+        lost: dict[tuple[str, int], list[int]], rebuilt: Rebuilt | None
+    ) -> list[tuple[tuple[str, int], list[int]]]:
+        """Return the lost queue offsets of every queue that has some; holes of which nothing is known are in none."""
+        found = dict(lost)
+        for queue, written in ({} if rebuilt is None else rebuilt.queues).items():
+            if written.copies and queue not in found:
+                found[queue] = []
+        return sorted(found.items())
+
+
+def _take_unreadable(composite: Composite, rules: Rules) -> Iterator[Range]:
+    """Take the sound records that a release cannot read out of the sound bytes, and yield where they are."""
+    if rules.v2_records and rules.ipv6_hosts:
+        return
+    v6 = int(message.SysFlag.BORNHOST_V6 | message.SysFlag.STOREHOSTADDRESS_V6)
+    for source in composite.sources:
+        for split in plan_splits(source.store.segments, 1 << 30):
+            for event in scan_split(split):
+                if not isinstance(event, RecordRun) or event.stale:
+                    continue
+                records = event.records
+                refused = np.zeros(len(records), np.bool_)
+                if not rules.v2_records:
+                    refused |= records.magic == message.MAGIC_V2
+                if not rules.ipv6_hosts:
+                    refused |= (records.sys_flag & v6) != 0
+                for row in np.flatnonzero(refused).tolist():
+                    one = Range(*(records.base + int(places[row]) for places in (records.starts, records.ends)))
+                    if composite.take_out(one):
+                        yield one
+
+
+def _kept_units(rebuilt: Rebuilt | None, queue: tuple[str, int]) -> int:
+    written = None if rebuilt is None else rebuilt.queues.get(queue)
+    return 0 if written is None else written.end - written.first - written.copies
+
+
+def _source_row(source: Source, taken: int) -> document.SourceRow:
+    return document.SourceRow(
+        name=source.name,
+        path=uri.shown(source.store.paths[0]),
+        verdict=source.result.verdict,
+        segments=len(source.store.segments),
+        sound_bytes=sum(one.end - one.start for one in source.sound),
+        taken_bytes=taken,
+        differs_from=source.taken_until,
+        renamed=[f"{segment.name}: {segment.base:020d}" for segment in _renamed(source.store)],
+        stale_bytes=sum(one.end - one.start for one in source.damaged if one.kind == "stale"),
+    )
+
+
+def _renamed(store: Store) -> Iterator[Segment]:
+    return (one for one in store.segments if os.path.basename(one.name) != f"{one.base:020d}")
+
+
+def _repairs(log: LogPlan, sources: Sequence[Source]) -> Iterator[document.Repair]:
+    for repaired, number in log.repaired:
+        segment = sources[number].store.segment_at(repaired.place)
+        identity = message.Message.parse(repaired.raw)
+        for change in repaired.changes:
+            yield document.Repair(
+                physical_offset=repaired.place,
+                source=sources[number].name,
+                file=None if segment is None else segment.name,
+                position=None if segment is None else repaired.place - segment.base + _first_byte(change),
+                field=change.field,
+                bit=None if change.bit is None else change.bit[1],
+                before=change.before.hex(),
+                after=change.after.hex(),
+                proof=change.proof,
+                topic=identity.topic.decode(errors="replace"),
+                queue_id=identity.queue_id,
+                queue_offset=identity.queue_offset,
+            )
+
+
+def _first_byte(change: Change) -> int:
+    return change.at if change.bit is None else change.bit[0]
+
+
+def _blank_row(change: Change) -> document.Repair:
+    before, after = change.before.hex(), change.after.hex()
+    return document.Repair(
+        change.at, None, None, None, change.field, None, before, after, change.proof, None, None, None
+    )
+
+
+def _aside_row(lost: Lost, sources: Sequence[Source], files: dict[int, str]) -> document.Aside:
+    name = None if lost.source is None else sources[lost.source].name
+    return document.Aside(
+        lost.start, lost.end, lost.why, name, files.get(lost.start), lost.topic, lost.queue_id, lost.queue_offset
+    )
+
+
+def _write_at(out: BinaryIO, position: int, raw: bytes) -> None:
+    out.seek(position)
+    out.write(raw)
+
+
+def _copy_range(reader: FileReader, start: int, end: int, out: BinaryIO, position: int) -> None:
+    """Copy bytes [start, end) of a file; long runs of zeros stay holes."""
+    at = start
+    while at < end:
+        at = max(at, min(reader.next_allocated(at), end))
+        raw = reader.read(at, min(_STEP, end - at))
+        if not raw:
+            return
+        for first in range(0, len(raw), _HOLE):
+            part = raw[first : first + _HOLE]
+            if any(part):
+                _write_at(out, position + at - start + first, part)
+        at += len(raw)

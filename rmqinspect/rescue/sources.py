@@ -1,0 +1,407 @@
+"""The log of several sources as one: which bytes of it are sound, and in which source.
+
+A source is a store, a copy of one, a folder of segments, or a single segment, with right, wrong or no names. Each is
+judged by `verify`; its log is then what stands at which physical offset:
+
+    a     |sssssssssssss|damaged|ssssssssss|(end)          s: sound records and blank records
+    b                |sssssssssssssssssssssssssssssss|(end)
+    both  |aaaaaaaaaaaaa|bbbbbbb|aaaaaaaaaa|bbbbbbbbb|
+
+The first source that has a place sound gives it; where two have it, their bytes are compared. Two that differ are no
+copies of one log any more (a replica that went its own way): of the one that counts less nothing is taken from the
+first difference on, and which of them counts has to be said.
+
+Invariants:
+- Nothing is taken from a place that its own source does not prove: chain, lengths, PHYSICALOFFSET, CRC.
+- Records of an earlier life, behind the end of a log, are never taken.
+- What stands at an offset stays there: no record is moved.
+"""
+
+import os
+import posixpath
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from rmqinspect.commitlog.gaps import BRIDGED
+from rmqinspect.commitlog.record_reader import RecordReader
+from rmqinspect.errors import NotAStore, Unreadable
+from rmqinspect.schemas import message
+from rmqinspect.store.discover import infer_segment_size, open_store
+from rmqinspect.store.file_type import file_type, own_base
+from rmqinspect.store.model import Segment, Store, StoreFile
+from rmqinspect.store.reader import open_file
+from rmqinspect.system import uri
+from rmqinspect.verify.findings import Finding
+from rmqinspect.verify.result import VerifyOptions, VerifyResult
+from rmqinspect.verify.run import VerifyRun
+
+_BLANK: int = message.Blank.sizeof()
+_SIZE: int = message.Blank.total_size.sizeof()
+_COMPARED = 4 << 20  # bytes read of two sources at a time
+_MOST_FINDINGS = 20_000  # records of one kind of damage that are listed for repair
+_MOST_CONFLICTS = 20
+
+# Findings about one record that is wrong by itself: nothing of it is taken as it is.
+_WRONG_RECORDS = ("CL-CRC-BODY", "CL-CRC-RECORD", "CL-OFFSET", "CL-FIELD")
+# Findings by which a record's head may be wrong, as what points at it says.
+_SUSPECTS = ("CQ-MISMATCH", "CQ-SHIFT", "CQ-TAG", "CL-QUEUE-OFFSET", "CL-TIME", "IX-TIME", "IX-KEY")
+
+
+class Range(NamedTuple):
+    """Bytes [start, end) of the log, physical offsets."""
+
+    start: int
+    end: int
+
+
+class Damage(NamedTuple):
+    """A record, or a gap, that its source does not prove."""
+
+    start: int
+    end: int
+    kind: str  # "record": a frame with a wrong field or body; "gap", "stale", "blank"
+    code: str = ""  # of `verify`; of a gap ""
+
+
+@dataclass(slots=True)
+class Source:
+    """One source, judged."""
+
+    name: str
+    store: Store
+    result: VerifyResult
+    sound: list[Range]
+    damaged: list[Damage]
+    fillers: list[Range]  # blank records and what they cover
+    end: int  # behind the last record or blank record that is sound
+    suspects: dict[int, str] = field(default_factory=dict)  # physical offset of a record -> code
+    renamed: list[tuple[str, int]] = field(default_factory=list)  # file, its base by its records
+    taken_until: int | None = None  # from there on it differs from a source that counts more
+    last_place: int = 0  # physical offset of the last record, roughly
+
+
+class Conflict(NamedTuple):
+    """Two sources with sound records that differ at one offset."""
+
+    offset: int
+    first: str  # names of the sources; the first one counts more
+    second: str
+
+
+class Piece(NamedTuple):
+    """Bytes [start, end) of the log that a source has sound."""
+
+    start: int
+    end: int
+    source: int  # its number
+
+
+# --- what was given -------------------------------------------------------------------------------
+
+
+def open_sources(given: Sequence[tuple[str, str]], opening: Mapping[str, object]) -> list[tuple[str, Store]]:
+    """Return (name, store) of the sources at (name, path); files beside a log that hold another copy are their own.
+
+    Bases are those that the records say, where a segment's name says another one.
+
+    :raises NotAStore: nothing of a log is there.
+    :raises Unreadable: a given path cannot be listed or read.
+    """
+    found: list[tuple[str, Store]] = []
+    for name, path in given:
+        try:
+            stores = [open_store([path], **opening)]  # type: ignore[arg-type]
+        except NotAStore:
+            if not os.path.isdir(path):
+                raise
+            stores = list(_files_in(path, opening))
+            if not stores:
+                raise
+        for store in stores:
+            found += [(name, layer) for layer in _layers(store, opening)]
+    if not any(store.segments for _, store in found):
+        raise NotAStore(f"{', '.join(uri.shown(path) for _, path in given)}: no commit log: there is nothing to save")
+    return found
+
+
+def _files_in(folder: str, opening: Mapping[str, object]) -> Iterator[Store]:
+    """Yield each file of a folder that holds records, as a store of its own."""
+    for name in sorted(os.listdir(folder)):
+        path = os.path.join(folder, name)
+        if os.path.isfile(path) and not os.path.islink(path):
+            try:
+                store = open_store([path], **opening)  # type: ignore[arg-type]
+            except (NotAStore, Unreadable):
+                continue
+            if store.segments:
+                yield store
+
+
+def _layers(store: Store, opening: Mapping[str, object]) -> Iterator[Store]:
+    """Yield the store, its segments at the bases that their records say, then copies that lie beside its segments."""
+    chosen: dict[int, Segment] = {}
+    beside: list[Segment] = []
+    for segment in store.segments:
+        own = _base_by_records(segment) if segment.kind == "segment" and "base" not in opening else None
+        placed = segment if own is None else replace(segment, base=own)
+        other = chosen.get(placed.base)
+        if other is None:
+            chosen[placed.base] = placed
+        elif posixpath.basename(segment.name) == f"{placed.base:020}":
+            chosen[placed.base] = placed
+            beside.append(other)
+        else:
+            beside.append(placed)
+    beside += list(_strays(store))
+    segments = tuple(sorted(chosen.values(), key=lambda one: one.base))
+    files = tuple(file for file in store.files if not isinstance(file, Segment)) + segments
+    size = store.segment_size
+    if segments != store.segments:
+        size = infer_segment_size(segments, store.settings, [])
+    store = replace(store, segments=segments, files=files, segment_size=size)
+    yield store
+    for segment in sorted(beside, key=lambda one: (one.base, one.name)):
+        yield _alone(store, segment)
+
+
+def _base_by_records(segment: Segment) -> int | None:
+    """Return the base that a segment's records say, None where they agree with its name, or do not tell."""
+    try:
+        own = own_base(segment)
+    except Unreadable:
+        return None
+    return None if own is None or own == segment.base else own
+
+
+def _strays(store: Store) -> Iterator[Segment]:
+    """Yield files among the segments whose names are no offsets, and that hold records nevertheless."""
+    for file in store.files:
+        if file.kind != "other" or posixpath.dirname(file.name).rpartition("/")[2] != "commitlog":
+            continue
+        try:
+            base = own_base(file) if file_type(file) == "segment" else None
+        except Unreadable:
+            continue
+        if base is not None:
+            yield Segment(file.path, file.name, file.size, "segment", base)
+
+
+def _alone(store: Store, segment: Segment) -> Store:
+    """Return a segment as a store of its own."""
+    files: tuple[StoreFile, ...] = (segment,)
+    return Store(
+        name=segment.name,
+        paths=(segment.path,),
+        given="segment",
+        files=files,
+        segments=(segment,),
+        segment_size=store.segment_size,
+        queue_files=(),
+        index_files=(),
+        checkpoint=None,
+        config_files={},
+        oddities=(),
+        neighbours=False,
+    )
+
+
+# --- judged ---------------------------------------------------------------------------------------
+
+
+def judge_source(
+    name: str, store: Store, size: int, *, jobs: int, release: str | None, progress: Callable[[int], None]
+) -> Source:
+    """Verify a source, and return what of its log is sound; `size`: bytes that a segment should have."""
+    # A segment of another length is judged as far as it should reach: behind lies nothing of the log.
+    cut = [replace(one, size=min(one.size, size), length=size) if one.size > size else one for one in store.segments]
+    store = replace(store, segments=tuple(cut))
+    run = VerifyRun(
+        store, VerifyOptions("deep", max_findings=_MOST_FINDINGS, jobs=jobs, broker_version=release), progress
+    )
+    run.quick()
+    run.survey()
+    run.read_log()
+    result = run.result()
+    return _source(name, store, run, result, size)
+
+
+def _source(name: str, store: Store, run: VerifyRun, result: VerifyResult, size: int) -> Source:
+    damaged: list[Damage] = []
+    fillers: list[Range] = []
+    known: list[Range] = []  # of each segment, up to where something of the log stands
+    ends = [account.end for account in run.log.accounts if account.end is not None]
+    last_record = max(ends, default=store.log_start)
+    for state in run.log.segments:
+        segment = state.account.segment
+        for gap in state.account.merged_gaps():
+            if gap.kind == "filler" and gap.reason != BRIDGED:
+                filler = Range(gap.start, gap.end)
+                if gap.end == segment.end and not segment.lead:
+                    # A file that was cut lacks some padding only: the blank record says where the segment ends.
+                    filler = Range(gap.start, segment.base + size)
+                    said = int.from_bytes(read_log(store, gap.start, _SIZE), "big", signed=True)
+                    if said != filler.end - filler.start:
+                        damaged.append(Damage(*filler, "blank"))
+                fillers.append(filler)
+                known.append(filler)
+        damaged += [Damage(parts[0].start, parts[-1].end, "gap") for parts in state.gaps()]
+        damaged += [
+            Damage(gap.start, gap.end, "bridge") for gap in state.account.merged_gaps() if gap.reason == BRIDGED
+        ]
+        damaged += [Damage(start, end, "stale") for start, end, _ in state.stale]
+        if segment.size:
+            known.append(Range(segment.base, segment.end))
+    suspects: dict[int, str] = {}
+    for finding in run.found:
+        place = finding.physical_offset
+        if place is None:
+            continue
+        if finding.code in _WRONG_RECORDS and finding.length and is_wrong(finding):
+            damaged.append(Damage(place, place + finding.length, "record", finding.code))
+        elif finding.code in _SUSPECTS and finding.count == 1:
+            suspects.setdefault(place, finding.code)
+    damaged, known = _sorted_apart(damaged), _joined(known)
+    end = max([last_record, *(filler.end for filler in fillers if filler.start == last_record)])
+    sound = list(_without(known, damaged, end))
+    suspects = {place: code for place, code in suspects.items() if any(r.start <= place < r.end for r in sound)}
+    return Source(name, store, result, sound, damaged, fillers, end, suspects, last_place=last_record)
+
+
+def is_wrong(finding: Finding) -> bool:
+    """Whether a finding about a record says that it cannot be served as it is: CL-FIELD is about oddities, too."""
+    return finding.code != "CL-FIELD" or finding.message.startswith(("negative queue id", "the topic is empty"))
+
+
+def _sorted_apart(damaged: Iterable[Damage]) -> list[Damage]:
+    """Return damage in order, none over another; a record with two faults is there once."""
+    apart: list[Damage] = []
+    for one in sorted(damaged):
+        if apart and one.start < apart[-1].end:
+            if one.end > apart[-1].end:
+                apart[-1] = apart[-1]._replace(end=one.end)
+            continue
+        apart.append(one)
+    return apart
+
+
+def _joined(ranges: Iterable[Range]) -> list[Range]:
+    joined: list[Range] = []
+    for one in sorted(ranges):
+        if joined and one.start <= joined[-1].end:
+            joined[-1] = Range(joined[-1].start, max(joined[-1].end, one.end))
+        else:
+            joined.append(one)
+    return joined
+
+
+def _without(known: Sequence[Range], damaged: Sequence[Damage], end: int) -> Iterator[Range]:
+    """Yield what is left of ranges without the damage in them, up to an end."""
+    for whole in known:
+        at = whole.start
+        for one in damaged:
+            if one.end <= at or one.start >= whole.end:
+                continue
+            if at < min(one.start, end):
+                yield Range(at, min(one.start, end))
+            at = max(at, one.end)
+        if at < min(whole.end, end):
+            yield Range(at, min(whole.end, end))
+
+
+# --- put together ---------------------------------------------------------------------------------
+
+
+class Composite:
+    """The sound bytes of all sources together, in the order in which the sources count."""
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self.sources = sources
+        self.pieces: list[Piece] = []  # ascending, apart
+        self.conflicts: list[Conflict] = []
+        for number in range(len(sources)):
+            self._add(number)
+
+    @property
+    def end(self) -> int:
+        """The physical offset behind the last sound byte; 0 without any."""
+        return self.pieces[-1].end if self.pieces else 0
+
+    def _add(self, number: int) -> None:
+        source = self.sources[number]
+        limit = self._first_difference(number)
+        if limit is not None:
+            source.taken_until = limit
+        added: list[Piece] = []
+        for start, end in source.sound:
+            end = end if limit is None else min(end, limit)
+            at = start
+            for piece in self.pieces:
+                if piece.end <= at:
+                    continue
+                if piece.start >= end:
+                    break
+                if at < piece.start:
+                    added.append(Piece(at, piece.start, number))
+                at = piece.end
+            if at < end:
+                added.append(Piece(at, end, number))
+        self.pieces = sorted([*self.pieces, *added])
+
+    def take_out(self, taken: Range) -> bool:
+        """Take a range that lies in one piece out of the sound bytes; return whether it did."""
+        for at, piece in enumerate(self.pieces):
+            if piece.start <= taken.start and taken.end <= piece.end:
+                parts = [piece._replace(end=taken.start), piece._replace(start=taken.end)]
+                self.pieces[at : at + 1] = [part for part in parts if part.start < part.end]
+                return True
+        return False
+
+    def _first_difference(self, number: int) -> int | None:
+        """Return where the first record begins that a source has otherwise than those before it; None: nowhere."""
+        source = self.sources[number]
+        for start, end in source.sound:
+            for piece in self.pieces:
+                low, high = max(start, piece.start), min(end, piece.end)
+                if low >= high:
+                    continue
+                at = self._compare(low, high, number, piece.source)
+                if at is not None:
+                    self.conflicts.append(Conflict(at, self.sources[piece.source].name, source.name))
+                    return _record_around(source, at)
+        return None
+
+    def _compare(self, low: int, high: int, number: int, other: int) -> int | None:
+        """Return the first offset in [low, high) where two sources differ; the padding of a blank record is nothing."""
+        pairs = (self.sources[number], self.sources[other])
+        skipped = sorted(
+            (filler.start + _BLANK, filler.end)
+            for source in pairs
+            for filler in source.fillers
+            if filler.start < high and filler.end > low
+        )
+        for start, end in _without([Range(low, high)], [Damage(*one, "blank") for one in skipped], high):
+            for at in range(start, end, _COMPARED):
+                size = min(_COMPARED, end - at)
+                one, two = (read_log(source.store, at, size) for source in pairs)
+                if one != two:
+                    return at + next(i for i in range(size) if one[i : i + 1] != two[i : i + 1])
+        return None
+
+
+def _record_around(source: Source, offset: int) -> int:
+    with RecordReader(source.store) as log:
+        spot = log.locate(offset)
+    return spot.start
+
+
+def read_log(store: Store, offset: int, size: int) -> bytes:
+    """Return bytes of a store's log, within one segment; fewer where its file ends, none where it cannot be read."""
+    segment = store.segment_at(offset)
+    if segment is None:
+        return b""
+    try:
+        with open_file(segment) as reader:
+            return reader.read(offset - segment.base, size)
+    except Unreadable:
+        return b""
