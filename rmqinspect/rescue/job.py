@@ -283,8 +283,7 @@ class RebuildJob:
             self._bring(file, name)
         written = (*_WRITTEN_ANEW, *(folder for what in self._what for folder in _DERIVED[what]))
         for file in self._store.files:
-            name = _name_of(file, self._store)
-            first = (name or file.name).partition("/")[0]
+            first = (_name_of(file, self._store) or file.name).partition("/")[0]
             if isinstance(file, Segment) or file.path in self._paths or file.kind == "dledger_index":
                 continue
             if first in written and (file.kind != "other" or first in _WRITTEN_ANEW):
