@@ -14,6 +14,9 @@ Place = tuple[str, ...]  # path components below a store's root; () is the root
 # Offsets are Java longs; leaves room for a file's own bytes.
 LAST_BASE = 2**63 - 2**40
 
+IMAGE = "image"
+"""The kind of a file that is no part of a store, and may hold records anywhere."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoreFile:

@@ -25,7 +25,7 @@ from typing import ClassVar, Self
 
 from rmqinspect.errors import Refused, Unreadable
 from rmqinspect.schemas import ROOT_FOLDERS
-from rmqinspect.store.model import Store, StoreFile
+from rmqinspect.store.model import IMAGE, Store, StoreFile
 from rmqinspect.system import filesystem, uri
 from rmqinspect.system import workers as stopping
 from rmqinspect.system.workers import ReadRate, read_bound
@@ -51,11 +51,14 @@ class FileReader:
         except OSError as error:
             raise Unreadable(f"{file.name}: {_why_not_opened(file.path, error)}", file.name) from error
         status = os.fstat(self._fd)
-        if not stat.S_ISREG(status.st_mode):
+        if file.kind == IMAGE and stat.S_ISBLK(status.st_mode):
+            self.size = self.allocated = os.lseek(self._fd, 0, os.SEEK_END)
+        elif stat.S_ISREG(status.st_mode):
+            self.size = status.st_size
+            self.allocated = status.st_blocks * 512  # bytes on disk, without holes
+        else:
             self.close()
             raise Unreadable(f"{file.name}: not a regular file", file.name)
-        self.size = status.st_size
-        self.allocated = status.st_blocks * 512  # bytes on disk, without holes
         if read_bound() is not None and hasattr(os, "posix_fadvise"):
             # No read-ahead: pages not requested would be neither counted nor dropped.
             os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_RANDOM)
@@ -245,7 +248,7 @@ class ResizedReader(FileReader):
 
 
 def open_file(file: StoreFile) -> FileReader:
-    """Open a file of a store.
+    """Open a file of a store, or an image: of kind "image", which may be a block device.
 
     :raises Unreadable: it cannot be opened, or is no regular file.
     :raises Unreachable: a remote file system does not answer.
