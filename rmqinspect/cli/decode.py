@@ -479,7 +479,7 @@ def command(arguments: DecodeArguments) -> int:
     if arguments.carve:
         from rmqinspect.cli.decode_carve import open_carved
 
-        images, carved = open_carved(arguments)
+        images, carved = open_carved(arguments, arguments.redact)
         return print_rows([images], carved, arguments, read_selection(arguments))
 
     from rmqinspect.store.discover import open_stores

@@ -8,13 +8,14 @@ from rmqinspect.cli.options import SourceOptions
 
 if TYPE_CHECKING:
     from rmqinspect.store.model import Store
+    from rmqinspect.tables.redact import Redaction
     from rmqinspect.tables.table import Table
 
 # What asks for a store, by the names of the arguments, and what they are when nobody asks.
 _OF_STORES = {"table": None, "base": None, "config": None, "unconsumed": None, "scan": False}
 
 
-def open_carved(arguments: SourceOptions) -> "tuple[Store, Table]":
+def open_carved(arguments: SourceOptions, redact: "Redaction | None") -> "tuple[Store, Table]":
     """Return the images as one store, and the table of their records.
 
     :raises click.UsageError: an option asks for what only a store has.
@@ -28,6 +29,7 @@ def open_carved(arguments: SourceOptions) -> "tuple[Store, Table]":
         time = getattr(arguments, name) or ""
         if time.startswith("last"):
             raise click.UsageError(f"--{name} {time}: the records of an image have no last one.")
-    from rmqinspect.rescue.carved_rows import CARVED_TABLE, open_images
+    from rmqinspect.rescue.carved_rows import CARVED_TABLE, NAMELESS_TABLE, open_images
 
-    return open_images(arguments.paths), CARVED_TABLE
+    hides_hosts = redact is not None and "hosts" in redact.words
+    return open_images(arguments.paths), NAMELESS_TABLE if hides_hosts else CARVED_TABLE

@@ -8,6 +8,7 @@ than 64 KiB, unless it is whole.
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -172,8 +173,8 @@ class Images:
             return b""
 
 
-def carved_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
-    """Yield the table; what the records make together is told last."""
+def carved_rows(store: Store, request: Request, *, name_hosts: bool = True) -> Iterator[pa.RecordBatch]:
+    """Yield the table; what the records make together is told last, with or without the hosts that stored them."""
     counts = np.zeros(len(KINDS), np.int64)
     outcomes_seen = np.zeros(NOWHERE + 1, np.int64)
     with Images([file for file in store.files if isinstance(file, Segment)]) as images:
@@ -183,7 +184,7 @@ def carved_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
             for part, rows in _parts(found):
                 yield from _batches(images, number, part, outcomes[rows], others[rows], request)
         if request.on_remark is not None:
-            for line in summary(images, counts, outcomes_seen):
+            for line in summary(images, counts, outcomes_seen, name_hosts=name_hosts):
                 request.on_remark(line)
 
 
@@ -274,24 +275,27 @@ def _heads(found: Found, request: Request) -> pa.RecordBatch:
     return batch_with(messages.SCHEMA, columns, len(records))
 
 
-def summary(images: Images, counts: np.ndarray, outcomes: np.ndarray) -> Iterator[str]:
-    """Yield lines about what was found, and what it makes together."""
+def summary(images: Images, counts: np.ndarray, outcomes: np.ndarray, *, name_hosts: bool = True) -> Iterator[str]:
+    """Yield lines about what was found, and what it makes together; logs without their hosts have numbers."""
     whole = int(counts[WHOLE])
     parts = [f"{group_digits(int(outcomes[COPY]))} of them copies"] if outcomes[COPY] else []
     for number, kind in zip(counts[1:].tolist(), KINDS[1:], strict=True):
         parts += [f"{group_digits(number)} {kind.replace('_', ' ')}"] if number else []
     yield f"{count(whole, 'whole record')}" + "".join(f"; {part}" for part in parts)
     assembly = images.assembly()
+    names = {log.name: log.name if name_hosts else str(number) for number, log in enumerate(assembly.logs, 1)}
     for log in assembly.logs:
         first, last = log.pieces[0].physical_offset, log.pieces[-1].end
         life = "" if log.life == 1 else ", an earlier life"
         pieces = count(len(log.pieces), "piece")
-        others = "" if len(log.hosts) < 2 else f" (and {', '.join(log.hosts[1:_MOST_TOLD])})"
-        yield f"log of {log.name}{others}{life}: {count(log.size, 'byte')} of {first}..{last} in {pieces}"
+        others = f" (and {', '.join(log.hosts[1:_MOST_TOLD])})" if name_hosts and len(log.hosts) > 1 else ""
+        yield f"log of {names[log.name]}{others}{life}: {count(log.size, 'byte')} of {first}..{last} in {pieces}"
     for one in assembly.ambiguities[:_MOST_TOLD]:
-        yield f"ambiguous: {one.log} {one.start}..{one.end}: {one.detail}"
+        yield f"ambiguous: {names[one.log]} {one.start}..{one.end}: {one.detail}"
     if len(assembly.ambiguities) > _MOST_TOLD:
         yield f"ambiguous: {group_digits(len(assembly.ambiguities) - _MOST_TOLD)} more ranges"
 
 
 CARVED_TABLE = Table("carved", SCHEMA, BRIEF, carved_rows, scans=(), sound=SOUND)
+NAMELESS_TABLE = replace(CARVED_TABLE, rows=partial(carved_rows, name_hosts=False))
+"""The same where hosts must not be told."""
