@@ -73,6 +73,21 @@ together again, and told on stderr, one line for each log:
 The same bytes found again are a `copy`, whichever image they are in. A record is compared with up to four others for
 its offset.
 
+## A store of what was found
+
+```sh
+rmqinspect salvage --carve disk.img -o NEW                        # all that the image holds of one log
+rmqinspect salvage STORE disk.img --carve -o NEW                  # what the image has and a damaged store lacks
+rmqinspect salvage --carve disk.img -o NEW --prefer 10.0.0.5:10911
+```
+
+There, folders are stores, and what is no folder is an image. The log that was put together is one more source: what is
+missing in it is bridged, queues and index are made anew, and the result is verified. Images with logs of several
+brokers need `--prefer NAME`, and only that log is taken; earlier lives of it stay out; where the clock decided nothing,
+both records are sources, and `salvage` refuses unless one is preferred. All of it is said in the receipt. The size of a
+segment is what blank records at the ends of segments say, else that of the broker.conf given with `--config` or of the
+store beside it; a log without any gets the default of 1 GiB. Records that are `doubtful`, or cut, are not taken.
+
 ## Limits
 
 - Records of DLedger logs are found; the entry heads in front of them are not looked at.

@@ -20,6 +20,7 @@ from rmqinspect.cli.lost import LostOptions, find_lost
 from rmqinspect.cli.options import (
     PATH,
     BodyOptions,
+    CarveOptions,
     LookOptions,
     OutputOptions,
     ReadingOptions,
@@ -439,7 +440,7 @@ class _Reading:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DecodeArguments(RowsOptions, MessageOptions, SelectionOptions, UnconsumedOptions, LostOptions):
+class DecodeArguments(RowsOptions, MessageOptions, SelectionOptions, UnconsumedOptions, LostOptions, CarveOptions):
     """What `decode` is asked for."""
 
     paths: tuple[str, ...] = argument("PATH...", type=PATH)
@@ -449,11 +450,6 @@ class DecodeArguments(RowsOptions, MessageOptions, SelectionOptions, UnconsumedO
         shell_complete=complete_tables,
         help="messages, segments, gaps, queues, queue_units, index_files, index_entries, groups, topics, "
         "subscription_groups, checkpoint, … Default: by the kind of PATH; messages for a store.",
-    )
-    carve: bool = option(
-        "--carve",
-        is_flag=True,
-        help="Find records in any bytes: disk images, block devices, core dumps. PATHs are files.",
     )
 
 

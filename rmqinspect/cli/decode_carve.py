@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rmqinspect.tables.table import Table
 
 # What asks for a store, by the names of the arguments, and what they are when nobody asks.
-_OF_STORES = {"table": None, "base": None, "config": None, "unconsumed": None, "scan": False}
+_OF_STORES = {"table": None, "base": None, "config": None, "unconsumed": None, "lost_at_start": False, "scan": False}
 
 
 def open_carved(arguments: SourceOptions, redact: "Redaction | None") -> "tuple[Store, Table]":
@@ -24,7 +24,7 @@ def open_carved(arguments: SourceOptions, redact: "Redaction | None") -> "tuple[
     """
     for name, default in _OF_STORES.items():
         if getattr(arguments, name) != default:
-            raise click.UsageError(f"--{name} is for stores; --carve reads any bytes.")
+            raise click.UsageError(f"--{name.replace('_', '-')} is for stores; --carve reads any bytes.")
     for name in ("since", "until"):
         time = getattr(arguments, name) or ""
         if time.startswith("last"):

@@ -20,7 +20,7 @@ A single time that is out of order between neighbours that are in order is damag
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from ipaddress import ip_address
 from statistics import median_low
@@ -90,6 +90,19 @@ class Assembly:
     def last_lives(self) -> list[CarvedLog]:
         """Return the last life of each host's log: with one, nothing is to be chosen."""
         return [log for log in self.logs if log.life == 1]
+
+
+def without_hosts(assembly: Assembly) -> Assembly:
+    """Return the same with logs called `log-1`, `log-2`, where their hosts must not be told."""
+    brokers = dict.fromkeys(log.name.partition("#")[0] for log in assembly.logs)
+    new = {name: f"log-{number}" for number, name in enumerate(brokers, 1)}
+
+    def renamed(name: str) -> str:
+        broker, mark, life = name.partition("#")
+        return f"{new[broker]}{mark}{life}"
+
+    logs = [replace(log, name=renamed(log.name), hosts=[]) for log in assembly.logs]
+    return Assembly(logs, [one._replace(log=renamed(one.log)) for one in assembly.ambiguities])
 
 
 def assemble(claims: Claims) -> Assembly:

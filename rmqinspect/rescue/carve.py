@@ -223,7 +223,9 @@ class Carver:
         front, head = _has_front(records, self._filled), _has_head(records, self._filled)
         lengths, checked, right, large = self._prove(records, head)
         whole = lengths & right
-        counts = self._claim(starts, ends, whole)
+        doubtful = np.zeros(len(records), np.bool_)
+        doubtful[self._cut_in_properties(records, whole & ~large)] = True
+        counts = self._claim(starts, ends, whole & ~doubtful)
         within, outer_ends = self._within(starts, ends, counts)
 
         kinds = np.full(len(records), -1, np.int8)
@@ -233,8 +235,8 @@ class Carver:
         kinds[front & lengths & checked & ~right & outside] = BAD_BODY
         kinds[whole & ~counts] = OVERLAPPING
         kinds[whole & ~counts & (ends <= outer_ends)] = NESTED
+        kinds[doubtful & outside] = DOUBTFUL
         kinds[counts] = WHOLE
-        kinds[self._cut_in_properties(records, counts & ~large)] = DOUBTFUL
         self.unchecked += int(np.count_nonzero(kinds == UNCHECKED))
         given = np.where(head, HEAD, FRONT).astype(np.int8)
         given[counts] = ALL
@@ -328,19 +330,18 @@ class Carver:
         self._claimed = int(outer_starts[-1]), int(outer_ends[-1])
         return np.where(inside, outer_starts[outer], -1), np.where(inside, outer_ends[outer], -1)
 
-    def _cut_in_properties(self, records: FoundRecords, counts: Bools) -> Ints:
-        """Return which records that count may have been cut inside of topic or properties: lengths and body stay right.
+    def _cut_in_properties(self, records: FoundRecords, whole: Bools) -> Ints:
+        """Return which whole records may have been cut inside of topic or properties: lengths and body stay right.
 
         What follows a cut may be text, too, so nothing but a checksum or a neighbour proves that there is none: the
         next record of the log, a blank one, or zeros. Else it counts where no border of a block lies in between.
         """
-        rows = np.flatnonzero(counts)
+        rows = np.flatnonzero(whole)
         rows = rows[~self._are_followed(records.select(rows))]
+        rows = rows[records.select(rows).record_crcs != RIGHT_CRC]
         some = records.select(rows)
-        shift = some.base
-        cut: Bools = (shift + some.body_ends) // _BLOCK != (shift + some.ends - 1) // _BLOCK
-        cut |= some.properties.malformed
-        cut &= some.record_crcs != RIGHT_CRC
+        cut: Bools = (some.base + some.body_ends) // _BLOCK != (some.base + some.ends - 1) // _BLOCK
+        cut[~cut] = some.select(~cut).properties.malformed
         return rows[cut]
 
     def _are_followed(self, records: FoundRecords) -> Bools:
@@ -355,8 +356,12 @@ class Carver:
         empty = records.properties_ends == records.properties_starts
         text_end = records.bytes[np.where(empty, records.topic_ends, ends) - 1] != 0
         followed |= (magics == message.MAGIC_BLANK) | ((magics == 0) & (own == 0) & text_end)
+        fronts: dict[int, bytes] = {}
         for row in np.flatnonzero(~inside).tolist():  # at the end of the window
-            front = self._reader.read(int(records.base + ends[row]), _BEHIND_OFFSET).ljust(_BEHIND_OFFSET, b"\0")
+            position = int(records.base + ends[row])
+            if position not in fronts:
+                fronts[position] = self._reader.read(position, _BEHIND_OFFSET).ljust(_BEHIND_OFFSET, b"\0")
+            front = fronts[position]
             next_magic = front[_MAGIC_AT : _MAGIC_AT + _MAGIC_SIZE]
             next_own = int.from_bytes(front[_OFFSET_AT:], "big")
             followed[row] = (text_end[row] and not any(front)) or (

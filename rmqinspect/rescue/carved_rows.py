@@ -19,7 +19,7 @@ from rmqinspect.commitlog.columns import WRONG_CRC
 from rmqinspect.commitlog.find_record import LenientReader
 from rmqinspect.commitlog.scan import RecordRun
 from rmqinspect.errors import NotAStore, Unreadable
-from rmqinspect.rescue.assemble import Assembly, assemble
+from rmqinspect.rescue.assemble import Assembly, assemble, without_hosts
 from rmqinspect.rescue.carve import (
     ALL,
     BAD_BODY,
@@ -117,7 +117,7 @@ class Images:
 
     def __init__(self, files: Sequence[Segment]) -> None:
         self.files = files
-        self.claims = Claims(self._read)
+        self.claims = Claims(self.read)
         self.unchecked = 0
         self._open: dict[int, FileReader] = {}
         self._stack = ExitStack()
@@ -166,10 +166,11 @@ class Images:
             self._open[number] = self._stack.enter_context(open_file(self.files[number]))
         return self._open[number]
 
-    def _read(self, number: int, position: int, size: int) -> bytes:
+    def read(self, number: int, position: int, size: int) -> bytes:
+        """Return bytes of an image, fewer at its end; none where it cannot be read."""
         try:
             return self._opened(number).read(position, size)
-        except Unreadable:  # equal to nothing
+        except Unreadable:
             return b""
 
 
@@ -276,22 +277,21 @@ def _heads(found: Found, request: Request) -> pa.RecordBatch:
 
 
 def summary(images: Images, counts: np.ndarray, outcomes: np.ndarray, *, name_hosts: bool = True) -> Iterator[str]:
-    """Yield lines about what was found, and what it makes together; logs without their hosts have numbers."""
+    """Yield lines about what was found, and what it makes together; logs without their hosts are numbered."""
     whole = int(counts[WHOLE])
     parts = [f"{group_digits(int(outcomes[COPY]))} of them copies"] if outcomes[COPY] else []
     for number, kind in zip(counts[1:].tolist(), KINDS[1:], strict=True):
         parts += [f"{group_digits(number)} {kind.replace('_', ' ')}"] if number else []
     yield f"{count(whole, 'whole record')}" + "".join(f"; {part}" for part in parts)
-    assembly = images.assembly()
-    names = {log.name: log.name if name_hosts else str(number) for number, log in enumerate(assembly.logs, 1)}
+    assembly = images.assembly() if name_hosts else without_hosts(images.assembly())
     for log in assembly.logs:
         first, last = log.pieces[0].physical_offset, log.pieces[-1].end
         life = "" if log.life == 1 else ", an earlier life"
         pieces = count(len(log.pieces), "piece")
-        others = f" (and {', '.join(log.hosts[1:_MOST_TOLD])})" if name_hosts and len(log.hosts) > 1 else ""
-        yield f"log of {names[log.name]}{others}{life}: {count(log.size, 'byte')} of {first}..{last} in {pieces}"
+        others = f" (and {', '.join(log.hosts[1:_MOST_TOLD])})" if len(log.hosts) > 1 else ""
+        yield f"log of {log.name}{others}{life}: {count(log.size, 'byte')} of {first}..{last} in {pieces}"
     for one in assembly.ambiguities[:_MOST_TOLD]:
-        yield f"ambiguous: {names[one.log]} {one.start}..{one.end}: {one.detail}"
+        yield f"ambiguous: {one.log} {one.start}..{one.end}: {one.detail}"
     if len(assembly.ambiguities) > _MOST_TOLD:
         yield f"ambiguous: {group_digits(len(assembly.ambiguities) - _MOST_TOLD)} more ranges"
 

@@ -48,6 +48,26 @@ class Segment(StoreFile):
 
 
 @dataclass(frozen=True, slots=True)
+class Fragment:
+    """Bytes of a segment, as they stand in an image."""
+
+    start: int  # in the segment
+    size: int
+    image: StoreFile
+    position: int  # in the image
+
+
+@dataclass(frozen=True, slots=True)
+class CarvedSegment(Segment):
+    """A segment that is no file: fragments of images, ascending and apart, and zeros between them.
+
+    Its path is that of no file, and no other segment's.
+    """
+
+    fragments: tuple[Fragment, ...] = field(default=(), kw_only=True, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class NotedEnds:
     """Where a queue in RocksDB begins and ends, as the broker has noted it."""
 

@@ -132,6 +132,17 @@ def test_what_stands_twice_is_a_copy_across_images_too(tmp_path: Path) -> None:
         assert row["body"] == original["body"]
 
 
+def raw_records(store: Path) -> dict[int, bytes]:
+    opened = open_store([str(store)])
+    segments = dict(zip((segment.base for segment in opened.segments), segments_of(store), strict=True))
+    found = {}
+    for row in messages_of(store):
+        base = max(base for base in segments if base <= row["physical_offset"])
+        at = row["physical_offset"] - base
+        found[row["physical_offset"]] = segments[base][at : at + row["size"]]
+    return found
+
+
 def pages(*stores: Path) -> tuple[bytes, list[tuple[Path, int, bytes]]]:
     """Return the pages of logs out of order, and which page of which log stands where."""
     dealt = [
@@ -150,17 +161,18 @@ def test_two_brokers_in_pages_out_of_order_are_told_apart(tmp_path: Path) -> Non
     place = {(store, base): number * 4096 for number, (store, base, _) in enumerate(dealt)}
     rows = {row["position"]: row for row in rows_of(image, folder=tmp_path)}
     logs = {store: {row["physical_offset"]: row for row in messages_of(store)} for store in stores}
+    records = {store: raw_records(store) for store in stores}
     whole = 0
     for store, log in logs.items():
         for offset, wanted in log.items():
             position = place[store, offset // 4096 * 4096] + offset % 4096
-            last = (offset + wanted["size"] - 1) // 4096 * 4096
-            together = place[store, last] - position == last - offset and all(
-                place[store, page] - position == page - offset for page in range(offset // 4096 * 4096, last, 4096)
-            )
-            if together:
+            raw = records[store][offset]
+            if image[position : position + len(raw)] == raw:
                 row = rows.pop(position)
-                assert (row["status"], row["body"]) == ("carved", wanted["body"])
+                # Where a page ends behind it, before the next head does, nothing proves its properties.
+                room = -(offset + len(raw)) % 4096
+                assert row["status"] == "carved" or (row["status"] == "doubtful" and room < 36)
+                assert row["body"] == wanted["body"]
                 whole += 1
             elif offset % 4096 <= 4096 - 88:
                 row = rows.pop(position)
@@ -168,7 +180,10 @@ def test_two_brokers_in_pages_out_of_order_are_told_apart(tmp_path: Path) -> Non
                 assert row["status"] in ("partial", "body_crc", "doubtful")
                 assert row["queue_offset"] == wanted["queue_offset"]
     assert whole > 200
-    assert statuses(list(rows.values())).keys() <= {"partial"}  # heads that a page cut
+    # Heads that a page cut; a record whose first byte, which is zero, is that of another page.
+    genuine = {raw for found in records.values() for raw in found.values()}
+    for position, row in rows.items():
+        assert row["status"] == "partial" or image[position : position + row["size"]] in genuine
     check_assembly(tmp_path / "image0", stores)
 
 
