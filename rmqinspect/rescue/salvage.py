@@ -15,6 +15,7 @@ import os
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, BinaryIO
@@ -27,7 +28,7 @@ from rmqinspect.commitlog.gaps import plan_splits
 from rmqinspect.commitlog.record_reader import RecordReader
 from rmqinspect.commitlog.scan import RecordRun, scan_split
 from rmqinspect.config.json_files import read_copy
-from rmqinspect.errors import NotAStore, Refused
+from rmqinspect.errors import NotAStore, Refused, Unreadable
 from rmqinspect.forecast.outcome import Verdict, verdict_line
 from rmqinspect.rescue import salvage_receipt as document
 from rmqinspect.rescue.aside import write_aside
@@ -320,7 +321,13 @@ class SalvageJob(RebuildJob):
 
     def _write_others(self) -> None:
         for file, name in self._choose_others():
-            self._bring(file, name)
+            try:
+                self._bring(file, name)
+            except Unreadable as error:
+                with suppress(FileNotFoundError):
+                    os.unlink(self._new.path_of(name))
+                self._left_out.append(LeftOut(file.name, str(error)))
+                self._notes.append(f"{error}: the new store does not have it")
         for oddity in self._store.oddities:
             if oddity.is_unread:
                 self._left_out.append(LeftOut(oddity.name, oddity.detail))
