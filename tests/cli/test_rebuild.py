@@ -79,7 +79,8 @@ def test_a_folder_of_segments_is_enough(store: Path, new: Path, tmp_path: Path, 
 
 
 def test_sizes_that_nothing_tells_are_the_defaults(store: Path, new: Path, run: command.Run) -> None:
-    assert run(store / "commitlog", "-o", new)[0] == 0
+    status, out, _ = run(store / "commitlog", "-o", new)
+    assert status == 0 and "no queue files and index files tell their size" in out
     sizes = receipt_of(new)["geometry"]
     assert (sizes["queue_file"], sizes["index_slots"], sizes["index_entries"]) == (6_000_000, 5_000_000, 20_000_000)
     index = next((new / "index").iterdir()).stat()
