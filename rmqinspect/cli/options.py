@@ -120,10 +120,43 @@ class SourceOptions(ReadOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class NewStoreOptions:
+    """A new store, and how the evidence comes into it."""
+
+    output: str = option(
+        "-o",
+        "--output",
+        required=True,
+        type=click.Path(),
+        metavar="NEW",
+        help="Folder of the new store; it must not exist. NEW.receipt.json is written beside it.",
+    )
+    link: bool = option(
+        "--link",
+        is_flag=True,
+        help="Hard-link full segments instead of copying them, but for the last one, which a broker writes to.",
+    )
+    hash: str | None = option(
+        "--hash", type=click.Choice(("sha256",)), help="Add the digest of every file that is brought to the receipt."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class NamedSourceOptions(SourceOptions):
     """Stores that are read, such as the brokers of a cluster; each may be given a name."""
 
     paths: tuple[str, ...] = argument("[NAME=]STORE...", type=PATH)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CarveOptions:
+    """Whether what is given is no store."""
+
+    carve: bool = option(
+        "--carve",
+        is_flag=True,
+        help="Search files for records at any byte: disk images, block devices, core dumps.",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

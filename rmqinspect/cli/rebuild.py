@@ -15,6 +15,7 @@ from rmqinspect.cli import ExitStatus
 from rmqinspect.cli.options import (
     JobOptions,
     LookOptions,
+    NewStoreOptions,
     RedactOptions,
     SourceOptions,
     TalkOptions,
@@ -38,31 +39,15 @@ _READS = 4  # times that the log is read, about: judged, copied, dispatched, ver
 
 
 @dataclass(frozen=True, kw_only=True)
-class RebuildArguments(SourceOptions, JobOptions, RedactOptions, LookOptions, TalkOptions):
+class RebuildArguments(NewStoreOptions, SourceOptions, JobOptions, RedactOptions, LookOptions, TalkOptions):
     """What `rebuild` is asked for."""
 
-    output: str = option(
-        "-o",
-        "--output",
-        required=True,
-        type=click.Path(),
-        metavar="NEW",
-        help="Folder of the new store; it must not exist. NEW.receipt.json is written beside it.",
-    )
     only: str | None = option(
         "--only",
         type=click.Choice(("queues", "index")),
         help="Write only these anew, and the checkpoint; bring the others as they are.",
     )
-    link: bool = option(
-        "--link",
-        is_flag=True,
-        help="Hard-link full segments instead of copying them, but for the last one, which a broker writes to.",
-    )
     broker_version: str | None = release_option()
-    hash: str | None = option(
-        "--hash", type=click.Choice(("sha256",)), help="Add the digest of every file that is brought to the receipt."
-    )
 
 
 @click.command("rebuild")

@@ -223,10 +223,12 @@ class LogScanner:
             with open_file(segment) as file:
                 reader = LenientReader(file, segment)
                 found.check = check_next(reader, found.end, asked.rules, self.settings, tests)
-                self._runs.setdefault((index, 0, tests), []).append(found)
-                # Else the scan goes on, or takes what is no record.
+                # Else the scan goes on, or takes what is no record: the other reader passed over something.
                 ends = found.check.is_blank or not (found.check.success or found.check.is_mismatch)
-                return ends and not reader.take_unread()
+                holds = ends and not reader.take_unread()
+                if holds:
+                    self._runs.setdefault((index, 0, tests), []).append(found)
+                return holds
         except Unreadable:
             return False
 

@@ -132,6 +132,25 @@ def repeat_records(root: Path, segment: int, record: int, count: int, place: str
         last.write_bytes(target)
 
 
+def overwrite(root: Path, folder: str, file: int, at: int, size: int, seed: int, queue: int = 0) -> None:
+    """Put random bytes over a range of a file; `at` goes round its length."""
+    for place in _folder(root, folder, queue):
+        for path in _pick(_files(place), file):
+            raw = bytearray(path.read_bytes())
+            start = at % max(1, len(raw))
+            end = min(len(raw), start + size)
+            raw[start:end] = random.Random(seed).randbytes(end - start)
+            path.write_bytes(raw)
+
+
+def cut_file(root: Path, folder: str, file: int, at: int, queue: int = 0) -> None:
+    """Cut a file to a length; `at` goes round its length."""
+    for place in _folder(root, folder, queue):
+        for path in _pick(_files(place), file):
+            raw = path.read_bytes()
+            path.write_bytes(raw[: at % max(1, len(raw))])
+
+
 # --- whole mapped files -----------------------------------------------------------------------------------
 
 
@@ -446,6 +465,8 @@ DAMAGES: Mapping[str, Change] = {
         tear,
         set_blank,
         repeat_records,
+        overwrite,
+        cut_file,
         change_file,
         swap_files,
         copy_file,

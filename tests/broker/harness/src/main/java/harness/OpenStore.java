@@ -25,12 +25,15 @@ import org.apache.rocketmq.store.index.IndexHeader;
  *
  * <p>The answer has the names of truth.json (tests/data/README.md). It is changed by the start, so give a copy. Of queues
  * in RocksDB only those are listed that are asked for: {@code queues} has the number of queues by topic. With
- * {@code halt} the process ends then, and the store is left as by a kill.
+ * {@code serve} consumers and producers come to it as {@link Serving} says. With {@code end} it has been shut down when
+ * the answer comes; with {@code halt} the process ends then, and the store is left as by a kill.
  */
 final class OpenStore {
     private static final int CONSTRUCT_SECONDS = 20;
     private static final int LOAD_SECONDS = 60;
     private static final int START_SECONDS = 40;
+    private static final int SERVE_SECONDS = 60;
+    private static final int SHUTDOWN_SECONDS = 60;
     private static final long NO_PROGRESS_MILLIS = 4_000;
 
     static Map<String, Object> open(Request request) throws Exception {
@@ -63,17 +66,37 @@ final class OpenStore {
             }
             answer.put("after_dispatch", state(store));
             answer.put("index_after_dispatch", indexFiles(store));
+            if (request.flag("serve") && !answer.containsKey("stuck")) {
+                serve(store, request, answer);
+            }
         }
         answer.put("deaths", Threads.deaths());
         answer.put("log", log.lines(root));
         if (request.flag("halt")) {
             answer.put("halts", true);
+        } else if (request.flag("end") && store != null && !answer.containsKey("stuck")) {
+            Threads.step(answer, "shutdown", SHUTDOWN_SECONDS, () -> false, () -> {
+                store.shutdown();
+                return null;
+            });
         } else if (store != null && !answer.containsKey("stuck")) {
             Thread end = new Thread(store::shutdown, "shutdown");
             end.setDaemon(true);
             end.start();
         }
         return answer;
+    }
+
+    /** Let consumers drain the queues, ask for the `keys`, `put` a message into queues, as {@link Serving} says. */
+    private static void serve(DefaultMessageStore store, Request request, Map<String, Object> answer) throws Exception {
+        answer.put("drained", Threads.step(answer, "drain", SERVE_SECONDS, () -> false,
+            () -> Serving.drained(store, Serving.pull(request))));
+        answer.put("found", Threads.step(answer, "find", SERVE_SECONDS, () -> false,
+            () -> Serving.found(store, request.pairs("keys"))));
+        answer.put("put", Threads.step(answer, "puts", SERVE_SECONDS, () -> false,
+            () -> Serving.put(store, request.pairs("put"))));
+        answer.put("drained_again", Threads.step(answer, "drain_again", SERVE_SECONDS, () -> false,
+            () -> request.pairs("put").isEmpty() ? List.of() : Serving.drained(store, Serving.pull(request))));
     }
 
     /** Start, and wait for the dispatch: it has ended where nothing is behind, and hangs where nothing moves any more. */

@@ -1,7 +1,9 @@
 package harness;
 
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 
@@ -38,6 +40,17 @@ record Request(Map<?, ?> values) {
 
     boolean flag(String name) {
         return Boolean.parseBoolean(text(name, "false"));
+    }
+
+    /** A list of pairs: [[text, text]]. */
+    List<List<String>> pairs(String name) {
+        List<List<String>> pairs = new ArrayList<>();
+        Object rows = values.get(name);
+        for (Object row : rows == null ? List.of() : (List<?>) rows) {
+            List<?> pair = (List<?>) row;
+            pairs.add(List.of("" + pair.get(0), "" + pair.get(1)));
+        }
+        return pairs;
     }
 
     /** A table of numbers by name, in the order of the request. */

@@ -1,0 +1,131 @@
+"""What consumers have to get of a store, read from its undamaged log by code of its own: `judge` asks for it."""
+
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from construct import ConstructError
+
+from rmqinspect.schemas.message import CRC_MASK, FIXED_SIZE, MAGIC_V2, RECORD_MAGICS, TRANSACTION_MASK, SysFlag
+from rmqinspect.schemas.message import Message as Layout
+from tests.support.judge import Message, Queue, Span, Truth, message_of
+
+
+class Record(NamedTuple):
+    """A record of an undamaged log, and what it is entitled to."""
+
+    physical_offset: int
+    raw: bytes
+    messages: tuple[tuple[Message, int], ...]  # with the number of queue offsets that each takes
+    keys: tuple[tuple[str, str], ...]  # topic, key
+    long_topic: bool  # unknown before 5.1
+
+
+def records_of(root: Path) -> list[Record]:
+    """Return the records of the undamaged log of a store."""
+    return [record for path in _segments(root).values() for record in _chain(path)]
+
+
+def truth_of(records: Sequence[Record], damaged: Path | None = None, *, release: str = "5") -> Truth:
+    """Return what has to be there: all of these records, or those that a damaged copy still has, byte for byte.
+
+    Of a damaged copy the other messages may be there, proven by whoever repaired them. A queue's next offset is that
+    behind its last message, lost or not, at the most, and behind its last sound one at least.
+    """
+    there = _there(records, damaged) if damaged else {one.physical_offset: one.raw for one in records}
+    sound = frozenset(one.physical_offset for one in records if there.get(one.physical_offset) == one.raw)
+    readable = {place: raw for place, raw in there.items() if place not in sound and _is_readable(raw)}
+    unreadable = {one.physical_offset for one in records if one.long_topic and release.startswith(("4.", "5.0."))}
+    sound -= unreadable
+    messages = [one for record in records if record.physical_offset in sound for one, _ in record.messages]
+    maybe = [one for record in records if record.physical_offset not in sound for one, _ in record.messages]
+    ends: dict[Queue, list[int]] = {}
+    for record in records:
+        for one, taken in record.messages if record.physical_offset not in unreadable else ():
+            end = ends.setdefault((one.topic, one.queue_id), [0, 0])
+            end[1] = max(end[1], one.queue_offset + taken)
+            if record.physical_offset in sound:
+                end[0] = max(end[0], one.queue_offset + taken)
+    keys: dict[tuple[str, str], set[int]] = {}
+    for record in records:
+        for key in record.keys if record.physical_offset in sound else ():
+            keys.setdefault(key, set()).add(record.physical_offset)
+    spans = {queue: Span(*end) for queue, end in ends.items()}
+    found = {key: frozenset(places) for key, places in keys.items()}
+    forged = frozenset((place, zlib.crc32(raw)) for place, raw in readable.items())
+    return Truth(messages, spans, found, maybe, forged)
+
+
+def _there(records: Iterable[Record], damaged: Path) -> dict[int, bytes]:
+    """Return the bytes where the records were: so many as the total size there says, else as there were."""
+    logs = {base: path.read_bytes() for base, path in _segments(damaged).items()}
+    bases, found = sorted(logs), {}
+    for record in records:
+        base = max((one for one in bases if one <= record.physical_offset), default=None)
+        if base is not None:
+            raw = logs[base][record.physical_offset - base :]
+            size = int.from_bytes(raw[:4], "big")
+            found[record.physical_offset] = raw[: size if FIXED_SIZE <= size <= len(raw) else len(record.raw)]
+    return found
+
+
+def _is_readable(raw: bytes) -> bool:
+    """Say whether bytes are a record for everyone who does not know what it was: lengths agree, the body's CRC too."""
+    try:
+        fields = Layout.parse(raw)
+        whole: bytes = Layout.build(fields)
+    except (ConstructError, ValueError):
+        return False
+    return whole == raw and (not fields.body or zlib.crc32(fields.body) & CRC_MASK == fields.body_crc)
+
+
+def _segments(root: Path) -> dict[int, Path]:
+    folder = root / "commitlog"
+    named = [path for path in folder.iterdir() if re.fullmatch(r"[0-9]{20}", path.name)] if folder.is_dir() else []
+    return {int(path.name): path for path in sorted(named)}
+
+
+def _chain(path: Path) -> Iterator[Record]:
+    raw, at = path.read_bytes(), 0
+    while at + FIXED_SIZE <= len(raw):
+        size, magic = (int.from_bytes(raw[at + place : at + place + 4], "big", signed=True) for place in (0, 4))
+        if magic not in RECORD_MAGICS or not FIXED_SIZE <= size <= len(raw) - at:
+            return
+        yield _record(int(path.name) + at, raw[at : at + size])
+        at += size
+
+
+def _record(place: int, raw: bytes) -> Record:
+    try:
+        fields = Layout.parse(raw)
+    except ConstructError as error:
+        raise AssertionError(f"no undamaged log: {place}") from error
+    topic = fields.topic.decode()
+    pairs = (tuple(item.split("\1", 1)) for item in fields.properties.decode().split("\2") if "\1" in item)
+    properties = dict(pairs)
+    prepared, rollback = SysFlag.TRANSACTION_PREPARED, TRANSACTION_MASK
+    messages: list[tuple[Message, int]] = []
+    if fields.sys_flag & TRANSACTION_MASK not in (prepared, rollback):
+        first = int(properties.get("INNER_BASE", fields.queue_offset))
+        one = message_of(raw, topic, fields.queue_id, first, place)
+        messages.append((one, int(properties.get("INNER_NUM", 1))))
+        messages += [(message_of(raw, name, queue, at, place), 1) for name, queue, at in _others(properties)]
+    keys = [] if fields.sys_flag & TRANSACTION_MASK == rollback else _keys(properties)
+    named = tuple((topic, key) for key in keys)
+    return Record(place, raw, tuple(messages), named, fields.magic == MAGIC_V2)
+
+
+def _others(properties: Mapping[str, str]) -> Iterator[tuple[str, int, int]]:
+    """Yield the light message queues that hold the record too, with its place there."""
+    names, offsets = properties.get("INNER_MULTI_DISPATCH"), properties.get("INNER_MULTI_QUEUE_OFFSET")
+    if names and offsets:
+        for name, offset in zip(names.split(","), offsets.split(","), strict=True):
+            if name.startswith("%LMQ%"):
+                yield name, 0, int(offset)
+
+
+def _keys(properties: Mapping[str, str]) -> list[str]:
+    unique = [properties["UNIQ_KEY"]] if "UNIQ_KEY" in properties else []
+    return unique + [key for key in properties.get("KEYS", "").split(" ") if key]
