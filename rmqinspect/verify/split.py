@@ -321,7 +321,7 @@ class _SplitCheck:
         if not ascend:
             before = np.concatenate(([times[0] if self.last_time is None else self.last_time], times[:-1]))
             for at in self.set_back.admit("CL-TIME", np.flatnonzero(before > times).tolist()):
-                self.set_back.add((int(places[at]), int(before[at] - times[at])))
+                self.set_back.add((int(places[at]), int(before[at]) - int(times[at])))
         self.last_time = int(times[-1])
         self.times.follow(places, times, ascend=ascend)
 

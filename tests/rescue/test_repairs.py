@@ -1,0 +1,119 @@
+"""Repairs: what has a proof is repaired to the byte, what has none is not touched."""
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rmqinspect.rescue.log_plan import LogPlan, Planner
+from rmqinspect.rescue.repair import repair_record, time_change
+from rmqinspect.rescue.sources import Composite, judge_source, open_sources
+from rmqinspect.store.discover import open_store
+from tests.rescue.test_salvage import sound_records
+from tests.support import oracle
+from tests.support.building import STORED, fields_of, record
+from tests.support.sampling import rare
+
+# What the body's CRC, the lengths, the place or the queue unit determine; of STORETIMESTAMP the high bits.
+PROVEN = (
+    "body",
+    "body_crc",
+    "total_size",
+    "magic",
+    "queue_id",
+    "queue_offset",
+    "physical_offset",
+    "body_size",
+    "topic_size",
+    "topic",
+    "properties_size",
+)
+
+
+def _plan(store: Path) -> LogPlan:
+    size = open_store([str(store)]).segment_size
+    assert size is not None
+    given = open_sources([("store", str(store))], {})
+    sources = [judge_source(name, one, size, jobs=1, release=None, progress=lambda _: None) for name, one in given]
+    return Planner(Composite(sources), size, repairs=True).make()
+
+
+@pytest.mark.parametrize(
+    ("name", "flips"),
+    [
+        ("base-5.3.3-clean", 20),
+        ("base-4.9.7-halt", 20),
+        *(rare((name, 300)) for name in ("base-4.2.0-clean", "base-5.1.4-halt", "base-5.5.0-clean")),
+    ],
+)
+def test_a_flipped_bit_with_a_counterpart_is_repaired(name: str, flips: int, tmp_path: Path) -> None:
+    store = oracle.copy("crash", name, tmp_path)
+    records = sound_records(open_store([str(store)]))
+    rng = random.Random(name)
+    size = open_store([str(store)]).segment_size or 0
+    for number in range(flips):
+        place, raw = rng.choice(sorted(records.items()))
+        names = fields_of(raw)
+        field = PROVEN[number % len(PROVEN)]
+        places = [at for at, one in enumerate(names) if one == field]
+        if not places:
+            continue
+        at, bit = rng.choice(places), rng.randrange(8)
+        path = store / f"commitlog/{place - place % size:020}"
+        kept = path.read_bytes()
+        changed = bytearray(kept)
+        changed[place % size + at] ^= 1 << bit
+        path.write_bytes(changed)
+        plan = _plan(store)
+        path.write_bytes(kept)
+        assert [(one.place, one.raw) for one, _ in plan.repaired] == [(place, raw)], (field, place, at, bit)
+        assert not plan.lost
+
+
+def test_every_bit_of_a_record_with_its_own_crc_is_repaired() -> None:
+    raw = record(4096, properties={"UNIQ_KEY": "7F00"}, body=b"a body", crc=True)
+    for at in range(len(raw)):
+        changed = raw[:at] + bytes([raw[at] ^ 1 << at % 8]) + raw[at + 1 :]
+        found = repair_record(changed + bytes(200), 4096, 60_000, len(raw))
+        # The name of the property is covered by nothing: without it the record has no CRC, and is sound.
+        if fields_of(raw)[at] in ("crc_name", "crc"):
+            assert found is None or found.raw == raw
+        else:
+            assert found is not None, (at, fields_of(raw)[at])
+            assert found.raw == raw
+
+
+def test_two_flipped_bits_are_not_repaired() -> None:
+    raw = bytearray(record(0, body=b"x" * 300))
+    raw[100] ^= 1
+    raw[200] ^= 4
+    assert repair_record(bytes(raw) + bytes(100), 0, 60_000, len(raw)) is None
+
+
+def test_in_a_body_with_a_lost_page_no_bit_is_looked_for() -> None:
+    body = random.Random(1).randbytes(3 << 20)
+    raw = bytearray(record(0, body=body))
+    raw[8192 : 8192 + 4096] = bytes(4096)
+    assert repair_record(bytes(raw) + bytes(100), 0, 1 << 30, len(raw)) is None
+
+
+def test_a_store_time_gets_back_its_bit_or_comes_between_its_neighbours() -> None:
+    raw = bytearray(record(0, store_timestamp=STORED ^ 1 << 30))
+    found = time_change(bytes(raw), 0, STORED - 5, STORED + 5)
+    assert found is not None
+    assert int.from_bytes(found.after, "big") == STORED
+    assert found.bit is not None
+    odd = time_change(record(0, store_timestamp=STORED + 3_600_000), 0, STORED - 5, STORED + 5)
+    assert odd is not None
+    assert int.from_bytes(odd.after, "big") == STORED - 5
+    assert "at most 10 ms" in odd.proof
+    assert time_change(record(0), 0, STORED - 5, STORED + 5) is None
+
+
+def test_a_shifted_queue_proves_nothing_about_its_records(tmp_path: Path) -> None:
+    shutil.copytree(oracle.store("crash", "base-5.3.3-clean"), tmp_path / "store")
+    queue = next(iter(sorted((tmp_path / "store/consumequeue/TopicA/0").iterdir())))
+    raw = queue.read_bytes()
+    queue.write_bytes(raw[20:] + bytes(20))
+    assert _plan(tmp_path / "store").repaired == []
