@@ -22,12 +22,15 @@ HELP, SAMPLE = "--help", "verify of a sample"
 COMMANDS = {
     "verify": "rmqinspect verify {log} --level standard -q -j {jobs}",
     "verify deep": "rmqinspect verify {store} --level deep -q -j {jobs}",
+    "derived": "benchmarks.derived {store} {out} {jobs}",
+    "rebuild": "rmqinspect rebuild {store} --link -q -j {jobs} -o {out}",
     "decode": "rmqinspect decode {log} -f arrow -q -j {jobs}",
     "export": "rmqinspect export {store} --engine local -q -j {jobs} -o {out}",
     "spark": "rmqinspect export {store} --engine spark --master local[{jobs}] -q -o {out}",
     "source count": "benchmarks.spark_source count {store} local[{jobs}]",
     "source parquet": "benchmarks.spark_source parquet {store} local[{jobs}] {out}",
 }
+_OF_WHOLE = ("verify deep", "derived", "rebuild")
 _OF_SPARK = ("spark", "source count", "source parquet")
 _OF_NO_STORE = {HELP: "rmqinspect --help", SAMPLE: f"rmqinspect verify {ROOT / 'samples' / 'healthy-5.5.0'}"}
 _JOBS = (1, 2)
@@ -80,7 +83,7 @@ def plan_peers(log: Log, tiny: Log, bounds: Loop, cache: Path, *, spark: bool) -
             name = f"read, {f'CRC by {crc}, ' if crc else ''}{threads} thread{'s'[: threads > 1]}"
             yield Peer(name, _asking(bounds, f"read {threads} {crc}"))
     for name, words in COMMANDS.items():
-        if (name == "verify deep" and not log.pointed_at) or (name in _OF_SPARK and not spark):
+        if (name in _OF_WHOLE and not log.pointed_at) or (name in _OF_SPARK and not spark):
             continue
         if name == "export":
             yield Peer(FLOOR, lambda folder: Cost(**bounds.ask(f"write {folder}")))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import groupby
 
-from docs.build.floors import FLOORS, LEAVES, Folder
+from docs.build.floors import DOORS, FLOORS, GROUND, LEAVES, Folder
 
 _CELL = 14  # characters of the widest folder name and the space behind it
 
@@ -18,7 +18,7 @@ every table can be printed, exported and read by Spark without code per command 
 
 ## Floors
 
-A folder imports folders of lower floors only, and the leaves. `tests/test_architecture.py` compares every import in the
+A folder imports folders of lower floors only, and the ground. `tests/test_architecture.py` compares every import in the
 code, also those inside functions, with the list in `docs/build/floors.py`; an entry that nothing uses fails the test,
 too.
 """
@@ -44,6 +44,25 @@ RecordRun and Gap               columns of many records (numpy); every other byt
 
 Workers (threads or Spark tasks) get splits, return results in the order of the log, and never write to the store.
 Memory is bounded by the window and the batch, not by the store. The same split gives the same rows in every engine.
+
+### From find to the life of a message
+
+```text
+filters                         a key, an id, an offset, a topic, a queue offset, times
+  |  find/plan.py               the spans of the log that have to be read: by index, by units (find/ways.py), by times
+  v
+spans                           find/search.py reads them once; every filter is applied to every record in them
+  |
+  v
+hits, or a miss                 find/finding.py: which store answers, and from evidence why another does not
+  |                             (find/places.py: expired, damaged, not yet written, of another record)
+  |  find/life_records.py       records with the same UNIQ_KEY: by the index, by what a record names, by reading
+  v
+life                            find/life.py: unit, index entries, copies, in the order of the log;
+                                find/consumers.py: which groups have passed it; cli/life_screen.py prints
+```
+
+## Readers of a layout
 
 Three readers follow the same declaration: `construct`, for one record (`show`, tests); a numpy dtype computed from it
 (`codec/layout.py`), for rows of one size; and loops (`codec/kernels.py`, `docs/compiling.md`) for the records of a
@@ -78,6 +97,25 @@ window, which find each field at a place computed from it. Tests read the same b
 | columns, labels, folded lines of a screen | `cli/terminal.py`, `text.py`; times: `times.py` |
 | loops that are compiled | `codec/kernels.py`, `codec/compiling.py` |
 
+## Words
+
+| word | meaning |
+|---|---|
+| unit | one entry of a consume queue: physical offset, size, tags code |
+| filler | a unit that stands for no message: what brokers write before the first offset of a queue, or zeros |
+| split | a byte range of one segment: what one worker takes at a time |
+| window | the bytes of a segment that are in memory at a time |
+| run | consecutive records of one window, as columns |
+| gap | bytes between records, with what they are: zeros, a segment's end, damage |
+| stale | of a record: left behind the log's end by an earlier life of the file |
+| witness | a file, name or counter from which follows that something else existed |
+| lead, leads to | a unit or index entry leads to a record if what it says of it holds |
+| way | one way to find a message (`find`), or to start a broker (`forecast`) |
+| walk | what one release does from load to the first message, step by step |
+| era | releases that start in the same way |
+| part | of an export: the rows that one Parquet file gets |
+| remark | a line on stderr about the store that is read, no finding |
+
 ## Where to add
 
 - A finding: a row in `rmqinspect/verify/codes.toml`; the check in the module of its file kind in
@@ -100,8 +138,10 @@ window, which find each field at a place computed from it. Tests read the same b
 def page() -> str:
     """Return the page in Markdown."""
     folders = ["| floor | folder | holds | imports |", "|---|---|---|---|"]
-    for folder in reversed(FLOORS):
-        folders.append(f"| {folder.floor} | `{folder.name}` | {folder.holds} | {folder.imports.replace(' ', ', ')} |")
+    for folder in reversed((*FLOORS, *DOORS)):
+        floor = "door" if folder in DOORS else folder.floor
+        folders.append(f"| {floor} | `{folder.name}` | {folder.holds} | {folder.imports.replace(' ', ', ')} |")
+    folders += [f"| ground | `{name}` | {holds} |  |" for name, holds in GROUND.items()]
     picture = ["```text", *_picture(), "```"]
     return "\n".join([_HEAD, *picture, "", *folders, "", _REST])
 
@@ -114,7 +154,7 @@ def _picture() -> Iterator[str]:
         yield border
         yield f"{floor:2} | {cells:{width}}|"
     yield border
-    yield f"leaves, for all floors: {', '.join(sorted(LEAVES))}"
+    yield f"ground, for all floors: {', '.join((*GROUND, *sorted(LEAVES)))}"
 
 
 def _cells(folders: Iterator[Folder]) -> str:

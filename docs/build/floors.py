@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Folder(NamedTuple):
-    """One folder of the package. It imports the folders in `imports`, all of them on lower floors, and the leaves."""
+    """One folder of the package. It imports the folders in `imports`, all of them on lower floors, and the ground."""
 
     floor: int
     name: str
@@ -16,98 +16,91 @@ class Folder(NamedTuple):
     holds: str
 
 
-# Modules that every folder may import; leaves import only each other.
+# The ground: modules that every folder may import; they import only each other.
 LEAVES = frozenset(["commands", "document", "errors", "prose", "statuses", "text", "times", "topics", "version"])
 
+# The ground has two folders, too. The first holds layouts and imports construct only.
+GROUND = {
+    "schemas": "the layout of every record on disk, declared once, in construct",
+    "system": "files, URIs, worker threads, output files, memory limits",
+}
+
 FLOORS = (
-    Folder(1, "schemas", "", "the layout of every record on disk, declared once, in construct"),
-    Folder(1, "system", "", "files, URIs, worker threads, output files, memory limits"),
+    Folder(1, "codec", "", "bytes to values: numpy types from layouts, hashes, properties; compiled loops"),
+    Folder(2, "store", "codec", "which file of a path is what; the only reader of evidence"),
+    Folder(3, "commitlog", "codec store", "records and gaps of the commit log; scan and resynchronisation"),
+    Folder(3, "consumequeue", "codec store", "queue units, and where queues begin and end"),
+    Folder(3, "index", "codec store", "index files: header, slots, entries"),
+    Folder(3, "output", "store", "record batches as table, JSON, CSV, Parquet or Arrow"),
+    Folder(3, "config", "codec store", "the JSON files of config/ and the checkpoint"),
+    Folder(4, "timer", "codec store", "timer log and timer wheel"),
+    Folder(4, "broker", "codec commitlog config consumequeue index store", "what brokers do, by version"),
+    Folder(4, "damage", "codec commitlog store", "why bytes are wrong: flipped bits, lost pages, overwrites"),
     Folder(
-        2, "codec", "schemas system", "bytes to values: numpy types from layouts, hashes, properties; compiled loops"
+        4, "rocksdb", "codec consumequeue store", "queues, timers and configuration in RocksDB, unpacked into files"
     ),
-    Folder(3, "store", "codec schemas system", "which file of a path is what; the only reader of evidence"),
-    Folder(4, "commitlog", "codec schemas store", "records and gaps of the commit log; scan and resynchronisation"),
-    Folder(4, "consumequeue", "codec schemas store", "queue units, and where queues begin and end"),
-    Folder(4, "index", "codec schemas store", "index files: header, slots, entries"),
-    Folder(4, "output", "store system", "record batches as table, JSON, CSV, Parquet or Arrow"),
-    Folder(4, "config", "codec schemas store system", "the JSON files of config/ and the checkpoint"),
-    Folder(5, "timer", "codec schemas store", "timer log and timer wheel"),
-    Folder(
-        5, "broker", "codec commitlog config consumequeue index schemas store system", "what brokers do, by version"
-    ),
-    Folder(5, "damage", "codec commitlog schemas store", "why bytes are wrong: flipped bits, lost pages, overwrites"),
     Folder(
         5,
-        "rocksdb",
-        "codec consumequeue schemas store system",
-        "queues, timers and configuration in RocksDB, unpacked into files",
-    ),
-    Folder(
-        6,
         "tables",
-        "broker codec commitlog config consumequeue index rocksdb schemas store system timer",
+        "broker codec commitlog config consumequeue damage index rocksdb store timer",
         "every table: a fixed Arrow schema and its record batches",
     ),
     Folder(
-        7,
+        6,
         "find",
-        "broker codec commitlog config consumequeue damage index rocksdb schemas store tables",
+        "broker codec commitlog config consumequeue damage index rocksdb store tables",
         "answers: where a message is, what became of it, what consumers get and wait for, what retention takes",
     ),
+    Folder(6, "diff", "broker codec commitlog config consumequeue store tables", "differences of two stores"),
     Folder(
-        7, "diff", "broker codec commitlog config consumequeue schemas store system tables", "differences of two stores"
-    ),
-    Folder(
-        7,
+        6,
         "forecast",
-        "broker codec commitlog config consumequeue index rocksdb schemas store system tables",
+        "broker codec commitlog config consumequeue damage index rocksdb store tables",
         "what a broker does to a store at its next start",
     ),
     Folder(
-        8,
+        7,
         "verify",
-        "broker codec commitlog config consumequeue damage forecast index rocksdb schemas store system tables timer",
+        "broker codec commitlog config consumequeue damage forecast index rocksdb store tables timer",
         "all checks, one verdict; the modules of a kind of file begin with its name",
     ),
     Folder(
-        9,
+        8,
         "show",
-        "broker codec commitlog config consumequeue damage find rocksdb schemas store system tables",
+        "broker codec commitlog config consumequeue damage find rocksdb store tables",
         "one record, or one store's summary",
     ),
     Folder(
-        9,
-        "export",
-        "broker commitlog consumequeue output rocksdb store system tables verify",
-        "whole stores as Parquet files",
+        8, "export", "broker commitlog consumequeue output rocksdb store tables verify", "whole stores as Parquet files"
     ),
     Folder(
-        9,
+        8,
         "rescue",
-        "broker codec commitlog config consumequeue damage forecast index rocksdb schemas store system tables verify",
+        "broker codec commitlog config consumequeue damage forecast index rocksdb store tables verify",
         "from damaged or incomplete evidence to a store that a stock broker serves; always in a new place",
     ),
     Folder(
-        10,
-        "explain",
-        "codec find schemas show store verify",
-        "the meaning of codes, fields, flags, and lines of broker logs",
+        9, "explain", "codec find show store verify", "the meaning of codes, fields, flags, and lines of broker logs"
     ),
     Folder(
-        10,
+        9,
         "spark",
-        "codec export rocksdb store system tables verify",
+        "broker codec export forecast rocksdb store tables verify",
         "the Spark data source, exports as Spark jobs",
     ),
     Folder(
-        11,
+        10,
         "cli",
-        "broker codec commitlog config diff explain export find forecast output rescue rocksdb show spark store "
-        "system tables verify",
+        "broker codec commitlog config diff explain export find forecast output rescue rocksdb show spark store tables "
+        "verify",
         "one module per command: options in, screens out",
     ),
-    Folder(12, "__init__", "rocksdb store tables verify", "the names that `import rmqinspect` offers"),
-    Folder(12, "__main__", "cli system", "the console script"),
+)
+
+# Above all floors: what a user enters by.
+DOORS = (
+    Folder(11, "__init__", "rocksdb store tables verify", "the names that `import rmqinspect` offers"),
+    Folder(11, "__main__", "cli", "the console script"),
 )
 
 # A library that is not in this list is not imported anywhere.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rmqinspect.cli import ExitStatus
+from rmqinspect.cli.lost import LostOptions, find_lost
 from rmqinspect.cli.options import (
     PATH,
     BodyOptions,
@@ -182,6 +183,7 @@ def _plan_read(
 
     look_up = None
     selection, of_group = with_unconsumed(store, selection)
+    selection, of_start = find_lost(store, selection, arguments)
     try:
         selection = _with_times(selection, arguments, cache(partial(last_store_time, store)), now)
         look_up = plan_look_up(store, selection) if table.name == "messages" else None
@@ -190,9 +192,10 @@ def _plan_read(
             selection.topics_seen.update(known_topics(store))
     except Unreadable:
         pass  # the scan meets it again, and reports it
-    if of_group is None:
-        return StoreRead(store, selection, look_up)
-    return StoreRead(store, selection, look_up, of_group.remarks, of_group.unread)
+    remarks, unread = ((), ()) if of_group is None else (of_group.remarks, of_group.unread)
+    if of_start is not None:
+        remarks, unread = (*remarks, of_start.told), (*unread, *of_start.unread)
+    return StoreRead(store, selection, look_up, remarks, unread)
 
 
 def _with_times(
@@ -349,6 +352,7 @@ class _Reading:
             read.store,
             records_of=(read.selection,) if self.plan.table.name == "messages" else (),
             offsets=range_to_read(read.store, read.selection.offsets),
+            named=read.selection.named,
             columns=self.plan.wanted,
             on_gap=partial(self._note_gap, read),
         )
@@ -446,7 +450,7 @@ _TABLE_OF_CONFIG = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class DecodeArguments(RowsOptions, MessageOptions, SelectionOptions, UnconsumedOptions):
+class DecodeArguments(RowsOptions, MessageOptions, SelectionOptions, UnconsumedOptions, LostOptions):
     """What `decode` is asked for."""
 
     paths: tuple[str, ...] = argument("PATH...", type=PATH)
@@ -473,8 +477,10 @@ def command(arguments: DecodeArguments) -> int:
       rmqinspect decode STORE --offset 96253..97955 -f jsonl --columns keys,status
       rmqinspect decode STORE/index -f csv
       rmqinspect decode STORE --since last-5m -o rows.parquet
+      rmqinspect decode STORE --lost-at-start -o lost.parquet
     """
     choose_format(arguments)  # a usage error comes before anything is read
+    arguments.refuse_unused()
 
     from rmqinspect.store.discover import open_stores
     from rmqinspect.tables import TABLES

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rmqinspect.cli.export_run import ExportArguments, ExportRun
+from rmqinspect.cli.lost import find_lost
 from rmqinspect.cli.options import open_named, read_selection, with_times
 from rmqinspect.cli.parameters import takes
 from rmqinspect.cli.terminal import Progress
@@ -68,6 +69,8 @@ def _databases(request: ExportRequest) -> Collection[str] | None:
 
     filtered_by = () if request.selection.unconsumed is None else ("groups",)
     tables = (*request.tables, *filtered_by)
+    if request.selection.lost_at_start is not None:
+        return None  # a start reads them all
     return None if FINDINGS in tables else {name for table in tables for name in databases_of(table)}
 
 
@@ -100,6 +103,9 @@ def _refuse_contradictions(arguments: ExportArguments) -> None:
         raise click.UsageError(
             "--incremental and --unconsumed contradict each other: what a group has not consumed changes."
         )
+    if arguments.incremental and arguments.lost_at_start:
+        raise click.UsageError("--incremental and --lost-at-start contradict each other: what a start loses changes.")
+    arguments.refuse_unused()
     if arguments.incremental and (relative := _relative_times(arguments)):
         raise click.UsageError(f"--incremental needs a fixed --{relative[0][0]}: an absolute time.")
 
@@ -182,7 +188,7 @@ def _select(stores: "Sequence[Store]", request: ExportRequest, arguments: Export
     with_times(request.selection, arguments, lambda: 0, now)  # reports a time that cannot be parsed before any work
     selections = {
         store.name: with_times(selection, arguments, cache(partial(last_store_time, store)), now)
-        for store, selection in zip(stores, _unconsumed(stores, request), strict=True)
+        for store, selection in zip(stores, _of_stores(stores, request, arguments), strict=True)
     }
     timed = (
         next(iter(selections.values()))
@@ -196,11 +202,11 @@ def _select(stores: "Sequence[Store]", request: ExportRequest, arguments: Export
     return selections
 
 
-def _unconsumed(stores: "Sequence[Store]", request: ExportRequest) -> "list[Selection]":
-    """Return the filters of each store, with what the group of `--unconsumed` has not consumed there.
+def _of_stores(stores: "Sequence[Store]", request: ExportRequest, arguments: ExportArguments) -> "list[Selection]":
+    """Return the filters of each store: with what a group has not consumed there, or the next start gives up.
 
     :raises NothingFound: no store has an offset of the group.
-    :raises Unreadable: its offsets, or a queue, cannot be read.
+    :raises Unreadable: its offsets, or a queue, cannot be read; or it cannot be told what the start does.
     """
     from rmqinspect.find.consumers import expect_group, with_unconsumed
 
@@ -211,6 +217,11 @@ def _unconsumed(stores: "Sequence[Store]", request: ExportRequest) -> "list[Sele
         selection, of_group = with_unconsumed(store, request.selection)
         if of_group is not None and of_group.unread:
             raise Unreadable(of_group.unread[0])
+        selection, of_start = find_lost(store, selection, arguments)
+        if of_start is not None:
+            _remark(arguments, f"{store.name}: {of_start.told}")
+            for message in of_start.unread:
+                raise Unreadable(message)
         selections.append(selection)
     return selections
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rmqinspect.cli import ExitStatus, exit_status
+from rmqinspect.cli.lost import LostOptions
 from rmqinspect.cli.options import (
     BodyOptions,
     LookOptions,
@@ -69,6 +70,7 @@ def _read_partitions(ctx: click.Context, param: click.Parameter, text: str | Non
 class ExportArguments(
     SelectionOptions,
     UnconsumedOptions,
+    LostOptions,
     BodyOptions,
     RedactOptions,
     LookOptions,

@@ -7,7 +7,7 @@ options -> ask -> Told: the answers of one store -> a screen, or the rows of one
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -17,6 +17,7 @@ import click
 
 from rmqinspect.cli import exit_status
 from rmqinspect.cli.decode import MessageOptions, RowsOptions, RowsPlan, make_plan, read_view
+from rmqinspect.cli.lost import LostOptions
 from rmqinspect.cli.options import (
     NamedSourceOptions,
     SelectionOptions,
@@ -28,7 +29,7 @@ from rmqinspect.cli.options import (
     release_option,
 )
 from rmqinspect.cli.parameters import TEXT, option, takes
-from rmqinspect.cli.session import Session, json_line, write_lines
+from rmqinspect.cli.session import Session, json_line, with_offsets, write_lines
 from rmqinspect.cli.terminal import Screen
 from rmqinspect.codec.message_id import split_batch
 from rmqinspect.statuses import SOUND
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from rmqinspect.output import View
     from rmqinspect.output.writer import Out
     from rmqinspect.store.model import Store
+    from rmqinspect.tables.filters import Selection
 
 _SCREEN = Screen(indent=14)
 _QUEUE_ID = click.IntRange(0, 2**31 - 1)
@@ -84,7 +86,7 @@ class ConsumerOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuestionOptions(ConsumerOptions, RowsOptions, MessageOptions, SelectionOptions):
+class QuestionOptions(ConsumerOptions, RowsOptions, MessageOptions, SelectionOptions, LostOptions):
     """All that `find` may be asked with."""
 
 
@@ -96,9 +98,12 @@ def refuse_unfit(arguments: QuestionOptions, format_: str) -> None:
     from rmqinspect.tables.filters import Selection
 
     if not arguments.asks_broker:
-        if arguments.boundary or arguments.broker_version:
+        if arguments.boundary or (arguments.broker_version and not arguments.lost_at_start):
             raise click.UsageError("--boundary and --broker-version belong to --pull and --offset-by-time.")
+        arguments.refuse_unused()
         return
+    if arguments.exit is not None:
+        raise click.UsageError("--exit belongs to --lost-at-start.")
     if arguments.pull is not None and arguments.offset_by_time is not None:
         raise click.UsageError("Give --pull or --offset-by-time, not both.")
     if arguments.pull is not None and arguments.boundary is not None:
@@ -341,16 +346,24 @@ def command(arguments: FindArguments) -> int:
     format_ = choose_format(arguments)
     refuse_unfit(arguments, format_)
 
-    from rmqinspect.cli.find_screen import Lives, open_sink
-    from rmqinspect.find.finding import Finding
-    from rmqinspect.tables.log import MESSAGES_TABLE
-
     selection = read_selection(arguments)
     ids = tuple(dict.fromkeys(one for text in selection.ids for one in split_batch(text) or [text]))
     selection = replace(selection, ids=ids, keys_name_ids=True)
     stores = open_named(arguments)
     if arguments.asks_broker:
         return answer(arguments, stores, format_)
+    with ExitStack() as copies:
+        if arguments.lost_at_start:
+            stores = list(copies.enter_context(with_offsets(stores, arguments, arguments.unpacking)))
+        return _find(arguments, stores, selection, format_)
+
+
+def _find(arguments: FindArguments, stores: "Sequence[Store]", selection: "Selection", format_: str) -> int:
+    """Print the messages of stores that a selection chooses, and why there are none; return the exit status."""
+    from rmqinspect.cli.find_screen import Lives, open_sink
+    from rmqinspect.find.finding import Finding
+    from rmqinspect.tables.log import MESSAGES_TABLE
+
     plan = make_plan(stores, MESSAGES_TABLE, arguments, selection, format_)
     with (
         Session(arguments, stores, plan.size) as session,
@@ -359,7 +372,9 @@ def command(arguments: FindArguments) -> int:
         progress = session.progress
         ways = ", ".join(dict.fromkeys("by a scan" if one.look_up is None else one.look_up.way for one in plan.reads))
         session.announce(f": {ways}. Cheaper: --id, -k, --queue-offset with -t and --queue, or --since and --until")
-        finding = Finding(list(_targets(plan, session)), selection, arguments.limit, arguments.redact)
+        # What is lost is another question in each store: only the targets have it.
+        asked = replace(selection, lost_at_start=None)
+        finding = Finding(list(_targets(plan, session)), asked, arguments.limit, arguments.redact)
         life = arguments.life if format_ in ("table", "json") else False
         lives = Lives(life, scan=arguments.scan, jobs=count_jobs(arguments), unread=finding.beside)
         with closing(finding.hits()) as hits:
@@ -395,17 +410,20 @@ def _targets(plan: RowsPlan, session: Session) -> "Iterator[Target]":
         request = session.request(
             store,
             offsets=range_to_read(store, read.selection.offsets),
+            named=read.selection.named,
             raw_body=arguments.raw_body,
             max_body=arguments.max_body,
             columns=plan.wanted | {"physical_offset"},
         )
         look_up = None if plan.scan else read.look_up
-        yield Target(store, read.selection, look_up, request, tuple(session.unread[told:]))
+        yield Target(store, read.selection, look_up, request, (*session.unread[told:], *read.unread))
 
 
 def _remarks(finding: "Finding", plan: RowsPlan) -> Iterator[str]:
     """Yield the way taken in each store, and what a reader of the hits should know."""
     several = len(plan.reads) > 1
+    for read in plan.reads:
+        yield from (f"{read.store.name}: {remark}" if several else remark for remark in read.remarks)
     for one in finding.searched:
         head = f"{one.store.name}: " if several else ""
         yield f"{head}{_describe_way(one.scope)}"

@@ -10,7 +10,7 @@
 Where releases differ, each has a block of its own, and the verdict is that of the worst.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from functools import partial
@@ -58,6 +58,7 @@ class Look:
 
     zone: tzinfo  # of times
     queues: bool  # with the table of queues
+    saving: Callable[[Outcome], str | None] = lambda outcome: None  # the command that saves what an outcome loses
 
 
 def screen(forecast: Forecast, store: Store, look: Look) -> Iterator[str]:
@@ -81,6 +82,8 @@ def screen(forecast: Forecast, store: Store, look: Look) -> Iterator[str]:
             best = forecast.instead[0]
             yield from SCREEN.rows("best", f"{best.way}: {_price_words(best)}")
         yield from _loss_lines(outcome, look.zone)
+        told = next((one for one in block if one is forecast.worst), outcome)
+        yield from SCREEN.command("save", look.saving(told) or "")
         if look.queues:
             yield from _queue_table(outcome.queues)
         yield from SCREEN.several("note", outcome.notes)

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
+from click.shell_completion import CompletionItem
 
 from rmqinspect.cli.parameters import RemarkOptions, argument, complete_topics, option, parsed_by, table_parser
 from rmqinspect.text import escape, parse_size
@@ -352,13 +353,37 @@ def count_jobs(options: JobOptions) -> int:
     return options.jobs or default_jobs()
 
 
+class _Release(click.ParamType):  # type: ignore[type-arg]
+    """One of the releases, which are read when one is given: `--help` loads no numpy."""
+
+    name = "release"
+
+    def __repr__(self) -> str:
+        return "Release"
+
+    @property
+    def _choice(self) -> "click.Choice[str]":
+        from rmqinspect.broker.version_estimate import RELEASES
+
+        return click.Choice(RELEASES)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the release.
+
+        :raises click.BadParameter: there is no such one.
+        """
+        return self._choice.convert(value, param, ctx)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Return the releases that begin so."""
+        return self._choice.shell_complete(ctx, param, incomplete)
+
+
 def release_option() -> Any:
     """Return the field for the broker version whose rules apply."""
-    from rmqinspect.broker.version_estimate import RELEASES  # only for the commands that have the option
-
     return option(
         "--broker-version",
-        type=click.Choice(RELEASES),
+        type=_Release(),
         metavar="VERSION",
         help="Broker version whose rules apply. Default: estimated from the content of the store.",
     )
@@ -472,6 +497,7 @@ def read_selection(options: SelectionOptions) -> "Selection":
         in_queues=options.queue_offsets is not None,
         time_column=f"{options.time_field}_timestamp",
         unconsumed=options.unconsumed if isinstance(options, UnconsumedOptions) else None,
+        lost_at_start=getattr(options, "asked_start", None),  # of `cli.lost.LostOptions`, which few commands have
     )
 
 

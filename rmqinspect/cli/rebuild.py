@@ -131,6 +131,7 @@ def _receipt_lines(receipt: "Receipt", target: str) -> Iterator[str]:
         f"queue files of {group_digits(sizes.queue_file)} bytes, index files of {group_digits(sizes.index_slots)} "
         f"slots and {group_digits(sizes.index_entries)} entries",
     )
+    yield from _SCREEN.several("", (text for text in receipt.assumed if "--config" in text))
     derived = receipt.derived
     if receipt.only != "index":
         yield from _SCREEN.rows("queues", f"{count(derived.queues, 'queue')}, {count(derived.units, 'unit')}")

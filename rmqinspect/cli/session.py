@@ -163,14 +163,19 @@ class Session:
 
 @contextmanager
 def with_offsets(
-    stores: "Sequence[Store]", options: UnconsumedOptions, unpacking: "Unpacking"
+    stores: "Sequence[Store]", options: UnconsumedOptions | SelectionOptions, unpacking: "Unpacking"
 ) -> "Iterator[Sequence[Store]]":
-    """Give the stores with what queue offsets and `--unconsumed` need of their RocksDB databases, until the block ends.
+    """Give the stores with what some filters need of their RocksDB databases, until the block ends.
+
+    These are queue offsets, `--unconsumed` and `--lost-at-start`.
 
     :raises NothingFound: no store has an offset of the group.
     """
-    in_queue = isinstance(options, SelectionOptions) and read_selection(options).needs_queues
-    if options.unconsumed is None and not in_queue:
+    selection = read_selection(options) if isinstance(options, SelectionOptions) else None
+    group = options.unconsumed if isinstance(options, UnconsumedOptions) else None
+    in_queue = selection is not None and selection.needs_queues
+    walks = selection is not None and selection.lost_at_start is not None
+    if group is None and not in_queue and not walks:
         yield stores
         return
     from rmqinspect.find.consumers import expect_group
@@ -179,10 +184,10 @@ def with_offsets(
     from rmqinspect.tables.table import QUEUE_DATABASES
 
     with ExitStack() as copies:
-        databases = QUEUE_DATABASES if options.unconsumed is None else GROUPS.databases
+        databases = None if walks else QUEUE_DATABASES if group is None else GROUPS.databases
         whole = [copies.enter_context(unpacked(store, unpacking, databases)) for store in stores]
-        if options.unconsumed is not None:
-            expect_group(whole, options.unconsumed)
+        if group is not None:
+            expect_group(whole, group)
         yield whole
 
 

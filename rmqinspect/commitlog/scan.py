@@ -292,6 +292,7 @@ class RecordRun:
     records: Records
     carved: bool  # the first record stands behind a gap; the rest follow from it in the chain
     stale: bool  # all of them stand behind a gap and are older than the record before it
+    named: bool = False  # one record, whose head is damaged: a queue unit says where it is (`damage.named_record`)
 
 
 Event = RecordRun | Gap | Unread | Borders

@@ -349,3 +349,11 @@ def read_checkpoint(store: Store, *, mapped: bool = False) -> dict[str, int]:
     names = [field.name for field in Checkpoint.subcons]
     whole = len(names) if mapped else len(raw) // (size // len(names))  # all fields are of one size
     return {name: values[name] for name in names[:whole]}
+
+
+def write_queues(store: Store) -> Mapping[str, int]:
+    """Return writeQueueNums of each topic in topics.json."""
+    document = read_config(store, "topics.json")
+    table = document.table("topicConfigTable") if document else {}
+    numbers = {topic: config.get("writeQueueNums") for topic, config in table.items() if isinstance(config, dict)}
+    return {topic: number for topic, number in numbers.items() if isinstance(number, int)}

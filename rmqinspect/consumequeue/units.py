@@ -48,11 +48,13 @@ def read_units(reader: FileReader, kind: str, done: Callable[[int], None] | None
     """
     layout = dtype_of(LAYOUTS[kind])
     rows = reader.size // layout.itemsize
-    # What is allocated of a sparse file is used: it is read at once.
-    row, window = 0, min(reader.allocated, LAST_WINDOW) if reader.allocated < reader.size else FIRST_WINDOW
+    # What is allocated of a sparse file is used: it is read at once, and nothing behind it.
+    sparse = reader.allocated < reader.size
+    row, window = 0, LAST_WINDOW if sparse else FIRST_WINDOW
     while row < rows:
         row = max(row, reader.next_allocated(row * layout.itemsize) // layout.itemsize)
-        buffer = bytearray(min(window // layout.itemsize, max(0, rows - row)) * layout.itemsize)
+        end = -(-reader.next_hole(row * layout.itemsize) // layout.itemsize) if sparse else rows
+        buffer = bytearray(max(0, min(window // layout.itemsize, min(max(end, row + 1), rows) - row)) * layout.itemsize)
         count = reader.read_into(buffer, row * layout.itemsize) // layout.itemsize
         if count == 0:
             return

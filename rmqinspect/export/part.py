@@ -197,6 +197,7 @@ def write_log_part(part: LogPart, spec: ExportSpec) -> LogPartRead:
     sums = result.sums if "queues" in request.tables else None
     table_request = Request(
         records_of=(selection,) if sums is None else (),  # the queues of all records are summed
+        named=selection.named,
         raw_body=request.raw_body,
         max_body=request.max_body,
         columns=columns,

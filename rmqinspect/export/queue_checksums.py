@@ -80,7 +80,8 @@ class QueueSums:
         """Add rows of the table `messages`; prepared and rolled back ones get no unit, older lives are gone."""
         kinds = batch.column("transaction")
         entitled = reduce(pc.or_, (pc.equal(kinds, name) for name in TRANSACTIONS_WITH_UNITS))
-        counted = pc.and_(entitled, pc.not_equal(batch.column("status"), "stale"))
+        in_log = pc.invert(pc.is_in(batch.column("status"), pa.array(["stale", "bad_head"])))
+        counted = pc.and_(entitled, in_log)
         rows = batch.select(_SUMMED)  # not the bodies: a filter copies what it keeps
         if not pc.all(counted).as_py():
             rows = rows.filter(counted)

@@ -75,8 +75,9 @@ class ExportRequest:
 def _filters(selection: Selection) -> dict[str, Any]:
     """Return the filters in use, by name."""
     plain = Selection()
-    # `in_queues` follows from `queue_offsets`, `unconsumed_in` from `unconsumed` and the store.
-    hidden = ("topics_seen", "in_queues", "unconsumed_in")
+    # `in_queues` follows from `queue_offsets`, `unconsumed_in` from `unconsumed` and the store, `lost` from
+    # `lost_at_start` and the store.
+    hidden = ("topics_seen", "in_queues", "unconsumed_in", "lost")
     names = [name for name in selection.__dataclass_fields__ if name not in hidden]
     values = {name: getattr(selection, name) for name in names}
     return {name: _as_list(value) for name, value in values.items() if value != getattr(plain, name)}

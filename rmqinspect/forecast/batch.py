@@ -1,14 +1,14 @@
 """What a scan hands on to dispatch: records of one part of the log, still in memory or as columns."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
 
-from rmqinspect.broker.dispatch import Dispatched, Dispatcher
-from rmqinspect.codec.arrays import Ints
+from rmqinspect.broker.dispatch import Dispatched, Dispatcher, has_queue_unit
+from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.commitlog.records import Records
-from rmqinspect.schemas.message import TRANSACTION_MASK
+from rmqinspect.schemas.message import TRANSACTION_MASK, TRANSACTION_SHIFT, TRANSACTIONS
 from rmqinspect.store.model import Segment
 
 Queue = tuple[str, int]  # topic, queue id
@@ -70,6 +70,12 @@ class Batch:
         assert isinstance(self.records, Records)
         return self.records
 
+    def chosen(self, which: Bools) -> "Batch":
+        """Return the records that are chosen."""
+        if which.all():
+            return self
+        return replace(self, records=self.records.select(which), numbers=self.numbers[which])
+
     def index_keys(self, *, tags: bool) -> Ints:
         """Return the number of index keys of each record, with or without that of its tag."""
         if tags not in self._index_keys:
@@ -84,3 +90,10 @@ def _index_keys(records: Records | Columns, *, tags: bool) -> Ints:
     # Only the number of keys counts, so all topics are one.
     dispatcher.take(records, np.zeros(len(records), np.int64), [(b"", 0)], np.ones(len(records), np.bool_))
     return Columns(dispatcher.columns([(b"", 0)])).index_keys(tags=tags)
+
+
+def has_unit(sys_flags: Ints) -> Bools:
+    """Return which records get queue units."""
+    transactions = np.array([has_queue_unit(number << TRANSACTION_SHIFT) for number in range(len(TRANSACTIONS))])
+    entitled: Bools = transactions[(sys_flags >> TRANSACTION_SHIFT) & 3]
+    return entitled

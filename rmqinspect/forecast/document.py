@@ -3,7 +3,7 @@
 docs/forecast.md lists the fields as they are here. Their order is that of the document.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, tzinfo
 from operator import attrgetter
 from typing import Annotated, Any
@@ -201,6 +201,7 @@ class OutcomePart(Part, frozen=True, kw_only=True):
     lost_queues: list[
         Annotated[LostQueuePart, means("queues of records in a sample of the log that have no unit, and get none")]
     ]
+    save: Annotated[str | None, means("the command that saves the lost records before the start; null without any")]
 
 
 VERSIONS = "versions"
@@ -222,20 +223,26 @@ _QUEUE = attrgetter(
 )
 
 
-def document(forecast: Forecast, zone: tzinfo = UTC) -> dict[str, Any]:
+Saving = Callable[[Outcome], str | None]
+"""Gives the command that saves what an outcome loses."""
+
+
+def document(forecast: Forecast, zone: tzinfo = UTC, saving: Saving | None = None) -> dict[str, Any]:
     """Return the document: the worst outcome, and where releases differ all of them under `versions`."""
     worst = forecast.worst
     head = Head(SCHEMA_VERSION, tool_name(), not forecast.unread and is_told(worst))
-    told = as_object(head) | outcome_document(worst, zone, forecast.instead)
+    told = as_object(head) | outcome_document(worst, zone, forecast.instead, saving)
     if len(forecast.outcomes) > 1:
         told[VERSIONS] = [
-            outcome_document(outcome, zone, forecast.instead if outcome is worst else ())
+            outcome_document(outcome, zone, forecast.instead if outcome is worst else (), saving)
             for outcome in forecast.outcomes
         ]
     return told
 
 
-def outcome_document(outcome: Outcome, zone: tzinfo = UTC, instead: Sequence[Alternative] = ()) -> dict[str, Any]:
+def outcome_document(
+    outcome: Outcome, zone: tzinfo = UTC, instead: Sequence[Alternative] = (), saving: Saving | None = None
+) -> dict[str, Any]:
     """Return the document of one outcome."""
     losses, does_start = outcome.losses, starts(outcome)
     first, last = (
@@ -269,6 +276,7 @@ def outcome_document(outcome: Outcome, zone: tzinfo = UTC, instead: Sequence[Alt
         ],
         copies=losses.copies,
         lost_queues=[LostQueuePart(*queue) for queue in outcome.lost_queues],
+        save=None if saving is None else saving(outcome),
     )
     return as_object(part)
 

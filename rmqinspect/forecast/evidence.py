@@ -10,7 +10,13 @@ from functools import cached_property
 from rmqinspect.broker.gone import TOPICS, changed_by_a_broker, reserved_hours, was_cleaned
 from rmqinspect.broker.start_rules import Rules
 from rmqinspect.commitlog.tail import LogEnd, Sample, find_log_end, sample_edges
-from rmqinspect.config.json_files import ConsumerOffset, read_checkpoint, read_config, read_consumer_offsets
+from rmqinspect.config.json_files import (
+    ConsumerOffset,
+    read_checkpoint,
+    read_config,
+    read_consumer_offsets,
+    write_queues,
+)
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.dledger import ledger_files, why_not_told
 from rmqinspect.forecast.index_files import IndexFiles
@@ -20,7 +26,7 @@ from rmqinspect.forecast.queue import BATCH, UNITS
 from rmqinspect.forecast.queues import QueueEnds
 from rmqinspect.forecast.queues_in_rocksdb import RocksdbTable
 from rmqinspect.forecast.scan import LogScanner
-from rmqinspect.forecast.settings import ConfigCopies, Settings, as_read_by, settings_of, write_queues
+from rmqinspect.forecast.settings import ConfigCopies, Settings, as_read_by, settings_of
 from rmqinspect.index.geometry import read_index_files
 from rmqinspect.rocksdb.databases import CONFIG, ENTRIES, QUEUES, last_half, last_indexed, unread_databases
 from rmqinspect.store.model import Segment, Store

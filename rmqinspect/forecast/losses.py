@@ -4,10 +4,13 @@
                           ^ new end
     lost                   x        x   x   x
 
-A record that the scan refuses counts too, if it is one at all: where MAGICCODE or TOTALSIZE is damaged, if a unit that
-is cut off names it, and its lengths are right. Half a record does not count: it was lost before. Records of an earlier
-life of the file (`RecordRun.stale`) were lost at an earlier start: they do not count again. Copies of records that
-stand in their place (`are_copies`) are no messages of their own.
+A record that the scan refuses counts too, if it is one at all: where its head or a length is damaged, if a unit that
+is cut off names it, and nothing else is wrong with it (`damage.named_record`). Half a record does not count: it was
+lost before. Records of an earlier life of the file (`RecordRun.stale`) were lost at an earlier start: they do not count
+again. Copies of records that stand in their place (`are_copies`) are no messages of their own.
+
+Which records these are is kept as the places where that changes (`Losses.turns`), and as the places that only units
+name: a few numbers, however many are lost. `lost_records` makes a filter of it.
 """
 
 from collections import defaultdict
@@ -18,16 +21,15 @@ from typing import Self
 import numpy as np
 
 from rmqinspect.codec.arrays import Bools, Ints
-from rmqinspect.codec.layout import span_of
 from rmqinspect.commitlog.columns import PHYSICAL_OFFSET
 from rmqinspect.commitlog.queue_offsets import offsets_taken
 from rmqinspect.commitlog.records import Records, are_copies
 from rmqinspect.commitlog.scan import RecordRun
 from rmqinspect.consumequeue.units import LAYOUTS, message_mask, read_units
+from rmqinspect.damage.named_record import named_record, size_at
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.outcome import Losses, Outcome, QueueOutcome, note_unread
 from rmqinspect.forecast.queue import BATCH, SIMPLE, UNITS
-from rmqinspect.schemas import message
 from rmqinspect.schemas.message import TRANSACTION_MASK, SysFlag
 from rmqinspect.store.file_type import own_base
 from rmqinspect.store.model import QueueFile, Segment, Store, StoreFile
@@ -41,7 +43,6 @@ _BEHIND_ALL = 1 << 63
 _LOOKED_AT = 1 << 20  # bytes behind an end, and of each segment behind it, in which a record shows that there are more
 _LARGEST = 64 << 20  # bytes of a record that only a unit names
 _ALL_ONE = np.empty(0, np.int64)
-_SIZE, _MAGIC = (span_of(message.HEADS[False, False], name) for name in ("total_size", "magic"))
 _FOLDERS = {"consumequeue/": SIMPLE, "batchconsumequeue/": BATCH}  # kinds of files
 _COUNTED = (0, int(SysFlag.TRANSACTION_COMMIT))
 
@@ -59,20 +60,29 @@ class LossFold:
     store: Store | None = None  # where originals of copies are looked for
     copies: int = 0
     gaps: list[tuple[int, int]] = field(default_factory=list)  # [start, end), physical offsets of damaged bytes
+    # Where records begin that are lost, or are not: (place, lost), of the first one of each row of alike records.
+    turns: list[tuple[int, bool]] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)  # why it is not known whether a record is a copy
     _keys: list[tuple[bytes, int]] = field(default_factory=list)  # of `queues`, as far as they were asked for
 
     def take(self, run: RecordRun) -> None:
         """Count a run of records; those of an earlier life do not count, copies are counted apart."""
         records = run.records
-        if run.stale or not len(records):
+        if not len(records):
+            return
+        if run.stale:
+            self._turn(int(records.places[0]), lost=False)
             return
         self.end = records.base + int(records.ends[-1])
         if self.store is not None and (copies := are_copies(self.store, records, self.unread)).any():
             self.copies += int(np.count_nonzero(copies))
+            for at in (0, *(np.flatnonzero(np.diff(copies)) + 1).tolist()):
+                self._turn(int(records.places[at]), lost=not copies[at])
             records = records.select(~copies)
             if not len(records):
                 return
+        else:
+            self._turn(int(records.places[0]), lost=True)
         topics = records.topic_starts, records.topic_ends
         self.queues.take(records.bytes, *topics, records.field("queue_id"), records.rows, _ALL_ONE)
         in_place = records.rows[:, PHYSICAL_OFFSET] == records.base + records.starts
@@ -84,9 +94,15 @@ class LossFold:
         self.last_timestamp = int(times[-1])
         self._note_offsets(records, intact)
 
+    def _turn(self, place: int, *, lost: bool) -> None:
+        if not self.turns or self.turns[-1][1] is not lost:
+            self.turns.append((place, lost))
+
     def join(self, following: Self) -> None:
         """Add the sums of the part that follows."""
         self.queues.join(following.queues)
+        for place, lost in following.turns:
+            self._turn(place, lost=lost)
         self.intact += following.intact
         self.copies += following.copies
         self.gaps += following.gaps
@@ -102,7 +118,7 @@ class LossFold:
 
     def losses(self) -> Losses:
         """Return the sums as part of an outcome."""
-        found = Losses(end=self.end, intact=self.intact, copies=self.copies)
+        found = Losses(end=self.end, intact=self.intact, copies=self.copies, turns=list(self.turns))
         found.first_timestamp, found.last_timestamp = self.first_timestamp, self.last_timestamp
         for (topic, _), sums in zip(self.queues.keys.keys_from(0), self.queues.sums.tolist(), strict=True):
             name = text_of(topic)
@@ -188,28 +204,59 @@ class LossCounter:
             yield count_losses(self.store, start, start + _LOOKED_AT, self.jobs, self.progress, self.unread)
 
 
-# --- records that only their units name ---------------------------------------------------------
+# --- records that no walk meets ----------------------------------------------------------------
 
 
 def count_named(
     store: Store, queues: Iterable[QueueOutcome], gaps: Sequence[tuple[int, int]], losses: Losses, unread: list[str]
 ) -> None:
-    """Add the records in some gaps of the log that units name which are cut off: magic or size is damaged.
+    """Add the records in some gaps of the log that no walk meets, because a head or a length is damaged.
 
-    What the system refuses to read is noted in `unread`.
+    They begin where a gap does, or where a unit says that is cut off. What the system refuses to read is noted in
+    `unread`.
     """
     if not gaps:
         return
-    stays = {(queue.topic, queue.queue_id): queue.stays for queue in queues if queue.cut}
     counted: set[int] = set()
+
+    def count(place: int, size: int) -> bool:
+        """Count the record of this size at a place, unless it was counted; return whether one is there."""
+        segment = store.segment_at(place)
+        if place not in counted and segment is not None and 0 < size <= _LARGEST:
+            refused: list[str] = []
+            if (record := named_record(segment, place, size, refused)) is not None:
+                counted.add(place)
+                _add(losses, record, size)
+            note_unread(unread, *refused)
+        return place in counted
+
+    stays = {(queue.topic, queue.queue_id): queue.stays for queue in queues if queue.cut}
     for file in store.queue_files:
         first = stays.get((file.topic, file.queue_id)) if file.kind in LAYOUTS else None
         # A unit of a batch queue may hold many offsets: it does not say which one lies where.
         if first is not None and (file.kind != SIMPLE or file.base + file.size > first * UNITS[SIMPLE]):
-            for offset, size in _units_into(file, gaps, unread):
-                if offset not in counted and (time := _time_of_record(store, offset, size, unread)) is not None:
-                    counted.add(offset)
-                    _add(losses, file.topic, offset + size, size, time)
+            for place, size in _units_into(file, gaps, unread):
+                count(place, size)
+    for start, behind in gaps:
+        before = [lost for place, lost in losses.turns if place <= start]
+        if not before or before[-1]:  # else it lies among records of an earlier life
+            _count_from(store, start, behind, count)
+
+
+def _count_from(store: Store, start: int, behind: int, count: Callable[[int, int], bool]) -> None:
+    """Count the records that stand in a gap one behind the other, from its beginning on.
+
+    Each is as long as it says, or reaches to the end of the gap.
+    """
+    while start < behind and (segment := store.segment_at(start)) is not None:
+        place = start + segment.lead
+        room = behind - place
+        for size in (size_at(segment, place), room):
+            if size <= room and count(place, size):
+                start = place + size
+                break
+        else:
+            return
 
 
 def _units_into(file: QueueFile, gaps: Sequence[tuple[int, int]], unread: list[str]) -> Iterator[tuple[int, int]]:
@@ -227,33 +274,12 @@ def _units_into(file: QueueFile, gaps: Sequence[tuple[int, int]], unread: list[s
         note_unread(unread, str(error))
 
 
-def _time_of_record(store: Store, offset: int, size: int, unread: list[str]) -> int | None:
-    """Return the store time (ms) of a record that is whole but for MAGICCODE and TOTALSIZE; None for anything else.
-
-    It says itself that it lies at `offset`, and with the `size` that its unit says its lengths add up.
-    """
-    segment = store.segment_at(offset)
-    if segment is None:
-        return None
-    try:
-        with open_file(segment) as reader:
-            raw = bytearray(reader.read(offset - segment.base, size))
-    except Unreadable as error:
-        note_unread(unread, str(error))
-        return None
-    if len(raw) < message.FIXED_SIZE:
-        return None
-    raw[_SIZE] = size.to_bytes(4, "big")
-    for magic in message.RECORD_MAGICS:
-        raw[_MAGIC] = magic.to_bytes(4, "big", signed=True)
-        record = Records.of_one(bytes(raw), offset)
-        if record.are_sound(size)[0] and record.physical_offset[0] == offset:
-            return int(record.field("store_timestamp")[0])
-    return None
-
-
-def _add(losses: Losses, topic: str, end: int, size: int, time: int) -> None:
+def _add(losses: Losses, record: Records, size: int) -> None:
     """Add a record that is not intact."""
+    place, time = int(record.places[0]), int(record.field("store_timestamp")[0])
+    topic = text_of(bytes(record.raw[int(record.topic_starts[0]) : int(record.topic_ends[0])]))
+    end = place + size
+    losses.named.append((place, size))
     losses.messages += 1
     losses.bytes += size
     losses.end = max(end, losses.end or 0)

@@ -111,6 +111,8 @@ class Losses:
     units_by_topic: dict[str, int] = field(default_factory=dict)
     first_by_topic: dict[str, int] = field(default_factory=dict)  # ms
     copies: int = 0  # records given up whose original stands in its place: no messages, and not among them
+    turns: list[tuple[int, bool]] = field(default_factory=list)  # (place, lost): from it on records are lost, or not
+    named: list[tuple[int, int]] = field(default_factory=list)  # (place, size) of those that only units name
 
 
 class GroupBeyond(Part, frozen=True, order=True):

@@ -19,7 +19,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from rmqinspect.broker.dispatch import further_units, has_queue_unit, unreadable_offset
+from rmqinspect.broker.dispatch import further_units, unreadable_offset
 from rmqinspect.broker.eras import searches_minimum
 from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.arrays import Bools, Ints
@@ -27,7 +27,7 @@ from rmqinspect.codec.java import wrapped_long
 from rmqinspect.codec.properties import Items
 from rmqinspect.consumequeue.bounds import QueueSummary, queue_ends
 from rmqinspect.consumequeue.units import LAYOUTS
-from rmqinspect.forecast.batch import Batch
+from rmqinspect.forecast.batch import Batch, has_unit
 from rmqinspect.forecast.outcome import QueueOutcome, Refusal
 from rmqinspect.forecast.queue import (
     BASE,
@@ -45,7 +45,6 @@ from rmqinspect.forecast.queue import (
     count_until,
 )
 from rmqinspect.forecast.settings import BATCH_TYPE, Settings, topic_types
-from rmqinspect.schemas.message import TRANSACTION_SHIFT, TRANSACTIONS
 from rmqinspect.store.model import Place, QueueFile, Store
 from rmqinspect.topics import SCHEDULE_TOPIC
 
@@ -480,13 +479,6 @@ def _no_offset(batch: Batch, at: int, text: str) -> Refusal:
     place = int(batch.records.base + batch.records.starts[at])
     why = f"INNER_MULTI_QUEUE_OFFSET of the record at {place} holds {text!r}, which is no number: dispatch fails there"
     return Refusal.till_off(batch.segment.name, "multi_dispatch", why, "enableMultiDispatch")
-
-
-def has_unit(sys_flags: Ints) -> Bools:
-    """Return which records get queue units."""
-    transactions = np.array([has_queue_unit(number << TRANSACTION_SHIFT) for number in range(len(TRANSACTIONS))])
-    entitled: Bools = transactions[(sys_flags >> TRANSACTION_SHIFT) & 3]
-    return entitled
 
 
 def _numbers(properties: Items, name: bytes) -> Ints:

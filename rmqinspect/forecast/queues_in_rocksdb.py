@@ -19,9 +19,8 @@ from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.arrays import Ints, Units
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.errors import Unreadable
-from rmqinspect.forecast.batch import Batch
+from rmqinspect.forecast.batch import Batch, has_unit
 from rmqinspect.forecast.outcome import QueueOutcome, Refusal
-from rmqinspect.forecast.queues import has_unit
 from rmqinspect.forecast.settings import Settings
 from rmqinspect.rocksdb.databases import UNITS_NEEDED, End, Queue, QueueOffsets, read_queue_offsets
 from rmqinspect.schemas.consumequeue import QueueUnit

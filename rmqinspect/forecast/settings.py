@@ -475,14 +475,6 @@ def _fate(store: Store, kind: Kind, ending: str) -> tuple[Fate | None, str]:
     return (None if found.empty else found.fate), found.trouble or doubt
 
 
-def write_queues(store: Store) -> Mapping[str, int]:
-    """Return writeQueueNums of each topic in topics.json."""
-    document = read_config(store, "topics.json")
-    table = document.table("topicConfigTable") if document else {}
-    numbers = {topic: config.get("writeQueueNums") for topic, config in table.items() if isinstance(config, dict)}
-    return {topic: number for topic, number in numbers.items() if isinstance(number, int)}
-
-
 def types_unknown(store: Store) -> str | None:
     """Return why `topic_types` may lack a topic, None if it has all that a broker knows.
 

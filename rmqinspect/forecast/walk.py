@@ -18,11 +18,10 @@ Source: DefaultMessageStore#load, #recover, #start; CommitLog#recoverNormally, #
 """
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rmqinspect.broker.start_rules import Rules
-from rmqinspect.codec.arrays import Bools
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.batch import Batch
 from rmqinspect.forecast.dledger import record_scan, recover_ledger
@@ -330,9 +329,9 @@ class _Walk:
         def take(batch: Batch) -> None:
             records = batch.records
             if self.clean:
-                batch = _chosen(batch, records.physical_offset > reached)
+                batch = batch.chosen(records.physical_offset > reached)
             elif self.confirmed is not None:
-                batch = _chosen(batch, are_confirmed(self.rules, records, self.confirmed))
+                batch = batch.chosen(are_confirmed(self.rules, records, self.confirmed))
             self._dispatch(batch)
 
         self.outcome.dispatch_start = max(begin, reached + 1) if self.clean else begin
@@ -483,13 +482,6 @@ class _Walk:
 
     def _decide(self, step: str, text: str, inputs: tuple[tuple[str, str | int], ...], source: str) -> None:
         self.outcome.decisions.append(Decision(step, text, inputs, source))
-
-
-def _chosen(batch: Batch, which: Bools) -> Batch:
-    """Return the records of a batch that are chosen."""
-    if which.all():
-        return batch
-    return replace(batch, records=batch.records.select(which), numbers=batch.numbers[which])
 
 
 def _end_of_log(segments: Sequence[Segment], end: int, size: int) -> int:

@@ -23,7 +23,7 @@ from rmqinspect.consumequeue.bounds import last_places
 from rmqinspect.errors import DamageFound, NotAStore, Refused, Unreadable
 from rmqinspect.forecast.outcome import Verdict, verdict_line
 from rmqinspect.forecast.settings import BATCH_TYPE, settings_of, topic_types
-from rmqinspect.index.geometry import DEFAULT_GEOMETRY
+from rmqinspect.index.geometry import DEFAULT_GEOMETRY, read_index_files
 from rmqinspect.index.geometry import Geometry as IndexGeometry
 from rmqinspect.rescue import receipt as document
 from rmqinspect.rescue.new_store import NewStore
@@ -215,6 +215,8 @@ class RebuildJob:
         """Return how the files are written, and what that rests on."""
         store = self._store
         settings, assumed = settings_of(store)
+        if not store.has_conf:
+            assumed = [*assumed, *self._untold()]
         with unpacked(store, only=_TOPIC_DATABASES) as whole:
             types = topic_types(whole)
         sizes = settings.mapped_file_size_consume_queue, settings.mapper_file_size_batch_consume_queue
@@ -244,6 +246,19 @@ class RebuildJob:
         if settings.has_rocksdb_queues and QUEUES in plan.what:
             plan = replace(plan, in_rocksdb=self._rocksdb_folder(), batch_topics=frozenset())
         return plan, assumed
+
+    def _untold(self) -> Iterator[str]:
+        """Yield which sizes no file tells: those of another broker would let it refuse the new store."""
+        store = self._store
+        told = {
+            "queue files": any(file.kind == "queue" and file.size for file in store.queue_files),
+            "index files": any(index.geometry and index.entries for index in read_index_files(store, [])),
+        }
+        if missing := [name for name, is_told in told.items() if not is_told]:
+            yield (
+                f"no {' and '.join(missing)} tell their size: it is the default; where the broker has another, "
+                "--config BROKER.CONF tells it"
+            )
 
     def _rocksdb_folder(self) -> str:
         names = [file.name.partition("/")[0] for file in self._store.of_kind("rocksdb")]
@@ -283,8 +298,7 @@ class RebuildJob:
             self._bring(file, name)
         written = (*_WRITTEN_ANEW, *(folder for what in self._what for folder in _DERIVED[what]))
         for file in self._store.files:
-            name = _name_of(file, self._store)
-            first = (name or file.name).partition("/")[0]
+            first = (_name_of(file, self._store) or file.name).partition("/")[0]
             if isinstance(file, Segment) or file.path in self._paths or file.kind == "dledger_index":
                 continue
             if first in written and (file.kind != "other" or first in _WRITTEN_ANEW):

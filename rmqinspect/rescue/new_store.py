@@ -71,16 +71,16 @@ class NewStore:
         path = uri.local_path(target)
         if not path or uri.is_remote(path):
             raise Refused(f"{shown(target) or 'an empty path'}: a store is written to a local folder only")
-        self.target = os.path.abspath(path)
+        self.target, self._given = os.path.abspath(path), path
         self.parent, self._name = os.path.split(self.target)
         if not self._name:
             raise Refused(f"{shown(target)}: no name for a new store")
         if not os.path.isdir(self.parent):
-            raise Refused(f"{shown(self.parent)}: no such folder")
-        refuse_inside(self.target, sources)
+            raise Refused(f"{shown(os.path.dirname(path) or self.parent)}: no such folder")
+        refuse_inside(path, sources)
         self._dead = list(self._dead_runs())
         is_cut_short = any(os.path.exists(os.path.join(run, _COMMITTING)) for run in self._dead)
-        for taken in (self.target, *([] if is_cut_short else [receipt_path(self.target), aside_path(self.target)])):
+        for taken in (path, *([] if is_cut_short else [receipt_path(path), aside_path(path)])):
             if os.path.lexists(taken):
                 raise Refused(f"{shown(taken)}: already exists; a new store needs a new place")
         self._dry_run = dry_run
@@ -141,7 +141,7 @@ class NewStore:
         free = shutil.disk_usage(self.parent).free
         if size + _SPARE > free:
             raise Refused(
-                f"{shown(self.target)}: {describe_size(size)} are to be written, {describe_size(free)} are free there"
+                f"{shown(self._given)}: {describe_size(size)} are to be written, {describe_size(free)} are free there"
             )
 
     def shares_blocks(self, files: Iterable[StoreFile]) -> bool:

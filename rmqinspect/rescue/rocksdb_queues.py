@@ -20,8 +20,9 @@ import numpy as np
 
 from rmqinspect.codec.arrays import Ints, Units
 from rmqinspect.codec.layout import dtype_of
-from rmqinspect.errors import Refused
+from rmqinspect.errors import NotInstalled, Refused
 from rmqinspect.rescue.queue_files import Queue, QueueFiles, QueueWritten
+from rmqinspect.rocksdb.unpack import INSTALL
 from rmqinspect.schemas import rocksdb as layouts
 from rmqinspect.system.uri import shown
 
@@ -40,9 +41,13 @@ class RocksdbQueues(QueueFiles):
         """Make a database in a folder.
 
         :raises Refused: it cannot be made.
+        :raises NotInstalled: the library is not installed.
         """
         super().__init__(folder, UNIT.itemsize, lost)
-        from rocksdict import Rdict
+        try:
+            from rocksdict import Rdict
+        except ImportError as error:
+            raise NotInstalled(f"{shown(folder)}: writing queues into RocksDB needs: {INSTALL}") from error
 
         os.makedirs(folder, exist_ok=True)
         try:

@@ -21,6 +21,7 @@ import pyarrow as pa
 from pyspark.sql import datasource as api
 from pyspark.sql.datasource import Filter
 
+from rmqinspect.broker.version_estimate import RELEASES
 from rmqinspect.codec.message_id import offset_place
 from rmqinspect.errors import BadOption
 from rmqinspect.export.request import FINDINGS, MESSAGES
@@ -37,6 +38,7 @@ from rmqinspect.tables.filters import (
     parse_property,
     parse_range,
 )
+from rmqinspect.tables.lost_records import AskedStart
 from rmqinspect.tables.redact import Redaction, parse_redaction
 from rmqinspect.tables.sources import last_store_time
 from rmqinspect.tables.splits import Origin, name_store
@@ -130,6 +132,14 @@ OPTIONS: tuple[Option, ...] = (
     Option("tz", _parse_zone_name, "Zone of times given without one. Timestamp columns are instants.", "UTC"),
     Option("host", parse_host, "Address of the producer, `IP` or `IP:PORT`.", filter="host"),
     Option("system_topics", _parse_flag, "`false` skips the broker's own topics.", "true", filter="system_topics"),
+    Option(
+        "lost_at_start",
+        _parse_flag,
+        "`true`: records that the next start of the broker gives up, as `forecast` counts them; the driver finds them.",
+        "false",
+    ),
+    Option("broker_version", _one_of(*RELEASES), "Of `lost_at_start`: whose rules apply. Default: estimated."),
+    Option("exit", _one_of("clean", "unclean"), "Of `lost_at_start`: the last stop. Default: by the file `abort`."),
     Option("raw_body", _parse_flag, "Bodies as stored, not decompressed.", "false"),
     Option("max_body", parse_size, "Larger bodies stay compressed.", "64MiB"),
     Option(
@@ -213,7 +223,9 @@ def read_options(options: Mapping[str, str]) -> Settings:
         stores=_stores(options, values),
         table=table,
         columns=_columns(table, values["columns"]),
-        selection=Selection(**{option.filter: values[option.name] for option in OPTIONS if option.filter}),
+        selection=Selection(
+            **{option.filter: values[option.name] for option in OPTIONS if option.filter}, lost_at_start=_start(values)
+        ),
         zone=values["tz"],
         redaction=values["redact"],
         failfast=values["mode"] == "FAILFAST",
@@ -224,6 +236,20 @@ def read_options(options: Mapping[str, str]) -> Settings:
     if missing:
         raise BadOption(f"the table {table} has no column for {missing[0].replace('--', '').replace('-', '_')}")
     return settings
+
+
+def _start(values: Mapping[str, Any]) -> AskedStart | None:
+    """Return the start that gives up what is asked for; None: anything is.
+
+    :raises BadOption: one is described, and not asked for.
+    """
+    release, stop = values["broker_version"], values["exit"]
+    if values["lost_at_start"]:
+        return AskedStart(release, None if stop is None else stop == "clean")
+    for name in ("broker_version", "exit"):
+        if values[name] is not None:
+            raise BadOption(f"option {name} belongs to lost_at_start")
+    return None
 
 
 def _with_store(table: str) -> pa.Schema:

@@ -20,12 +20,14 @@ from pyspark.sql.types import StructField, StructType
 
 from rmqinspect.errors import BadOption, DamageFound, Unreadable
 from rmqinspect.export.request import FINDINGS, MESSAGES
-from rmqinspect.rocksdb.unpack import with_unread_databases
+from rmqinspect.forecast.lost_records import lost_at_start, with_lost
+from rmqinspect.rocksdb.unpack import unpacked, with_unread_databases
 from rmqinspect.spark.options import SCHEMAS, STORE, Hints, Settings, read_options
 from rmqinspect.statuses import SOUND
 from rmqinspect.store.model import Store
 from rmqinspect.system.uri import shown
-from rmqinspect.tables.filters import Selection
+from rmqinspect.tables.filters import Range, Selection
+from rmqinspect.tables.lost_records import LostRecords
 from rmqinspect.tables.sources import databases_of, range_to_read, unread_places
 from rmqinspect.tables.splits import Origin, TableSplit, default_split_size, split_rows, split_table
 from rmqinspect.tables.table import Request
@@ -98,6 +100,7 @@ class Partition(InputPartition):
     split: TableSplit
     since: int | None
     until: int | None
+    lost: LostRecords | None = None  # what the next start gives up, if that is asked for
 
 
 class Reader(DataSourceReader):
@@ -124,13 +127,25 @@ class Reader(DataSourceReader):
             if self.hints.stores is not None and name not in self.hints.stores:
                 continue
             since, until = self.settings.times(store, now)
-            for split in self._splits(store, origin, split_size):
-                partitions.append(Partition(name, split, since, until))
+            selection = self._of_store(store, origin)
+            for split in self._splits(store, origin, split_size, selection.offsets):
+                partitions.append(Partition(name, split, since, until, selection.lost))
         # Without partitions Spark would read one that is None.
         return partitions or [Partition("", TableSplit("", Origin(())), None, None)]
 
-    def _splits(self, store: Store, origin: Origin, split_size: int) -> list[TableSplit]:
-        table, wanted, hinted = self.settings.table, self.settings.selection.offsets, self.hints.selection.offsets
+    def _of_store(self, store: Store, origin: Origin) -> Selection:
+        """Return the filters for a store, with what its next start gives up, if that is asked for."""
+        selection = self.settings.selection
+        if selection.lost_at_start is None:
+            return selection
+        with unpacked(store, origin.unpacking) as whole:
+            found = lost_at_start(whole, selection.lost_at_start)
+        for message in found.unread:
+            self._warn(f"{store.name}: {message}")
+        return with_lost(selection, found.records)
+
+    def _splits(self, store: Store, origin: Origin, split_size: int, wanted: Range | None) -> list[TableSplit]:
+        table, hinted = self.settings.table, self.hints.selection.offsets
         if table == FINDINGS:
             return [TableSplit(FINDINGS, origin)]
         offsets = wanted or hinted
@@ -141,10 +156,12 @@ class Reader(DataSourceReader):
     def _report_oddities(self, store: Store) -> None:
         """Warn about entries that are never read: links, and anything that is not a regular file."""
         for line in unread_places(store, (self.settings.table,)):
-            message = f"{store.name}: {line}"
-            if self.settings.failfast:
-                raise Unreadable(message)
-            warnings.warn(message, stacklevel=1)
+            self._warn(f"{store.name}: {line}")
+
+    def _warn(self, message: str) -> None:
+        if self.settings.failfast:
+            raise Unreadable(message)
+        warnings.warn(message, stacklevel=1)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a partition.
@@ -156,6 +173,8 @@ class Reader(DataSourceReader):
         if not partition.split.table:
             return
         times = replace(self.settings.selection, since=partition.since, until=partition.until)
+        if partition.lost is not None:
+            times = with_lost(times, partition.lost)
         selections = [times, self.hints.selection]
         strict = _Strictness(partition.store, times.offsets) if self.settings.failfast else None
         for batch in self._batches(partition.split, selections, strict):
@@ -181,6 +200,7 @@ class Reader(DataSourceReader):
             Request(
                 records_of=tuple(selections) if split.table == MESSAGES else (),
                 offsets=selections[0].offsets,
+                named=selections[0].named,
                 raw_body=settings.raw_body,
                 max_body=settings.max_body,
                 columns=frozenset(wanted & set(schema.names)),

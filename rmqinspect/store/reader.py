@@ -152,6 +152,13 @@ class FileReader:
             is_hole = error.errno == errno.ENXIO and os.fstat(self._fd).st_size >= self.size
             return self.size if is_hole else offset
 
+    def next_hole(self, offset: int) -> int:
+        """Return where the data at `offset` ends: at the next hole, else the file's size."""
+        try:
+            return min(os.lseek(self._fd, offset, os.SEEK_HOLE), self.size)
+        except OSError:
+            return self.size
+
 
 def _why_not_opened(path: str, error: OSError) -> str:
     if error.errno != errno.ELOOP:
@@ -197,6 +204,10 @@ class RemoteReader(FileReader):
         """Return `offset`: object stores have no holes."""
         return min(offset, self.size)
 
+    def next_hole(self, offset: int) -> int:
+        """Return the file's size: object stores have no holes."""
+        return self.size
+
 
 class ResizedReader(FileReader):
     """An open file of the evidence as `truncate -s` would leave it: cut, or filled with zeros. Nothing is written."""
@@ -227,6 +238,10 @@ class ResizedReader(FileReader):
         """Return the next position at or after `offset` that is not in a hole, else the file's size."""
         found = self._whole.next_allocated(offset)
         return self.size if found >= self._whole.size else min(found, self.size)
+
+    def next_hole(self, offset: int) -> int:
+        """Return where the data at `offset` ends: at the next hole, else the file's size."""
+        return min(self._whole.next_hole(offset), self.size)
 
 
 def open_file(file: StoreFile) -> FileReader:

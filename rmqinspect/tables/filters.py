@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 
 from rmqinspect.codec.message_id import offset_place
 from rmqinspect.store.model import LAST_BASE
-from rmqinspect.tables import queue_ranges
+from rmqinspect.tables import lost_records, queue_ranges
+from rmqinspect.tables.lost_records import AskedStart, LostRecords
 from rmqinspect.tables.queue_ranges import Needles, of_body, of_host, of_values
 from rmqinspect.topics import LMQ_PREFIX, is_system_topic
 
@@ -149,6 +150,8 @@ class Selection:
     cells: tuple[tuple[str, tuple[str, ...]], ...] = ()  # (column of texts, shell patterns); all must hold
     unconsumed: str | None = None  # consumer group: only messages that it has not consumed
     unconsumed_in: tuple[queue_ranges.QueueRange, ...] = ()  # where these are in one store: `find.unconsumed`
+    lost_at_start: AskedStart | None = None  # only records that this start gives up
+    lost: LostRecords | None = None  # which these are in one store: `forecast.lost_records`
     topics_seen: set[str] = field(default_factory=set, compare=False, repr=False)
 
     def columns(self, schema: pa.Schema) -> frozenset[str]:
@@ -161,6 +164,11 @@ class Selection:
     def names_light_queues(self) -> bool:
         """Whether light queues may be meant: their messages name them in a property, and another topic in the head."""
         return any(topic.startswith(LMQ_PREFIX.rstrip("%")) for topic in self.topics)
+
+    @property
+    def named(self) -> tuple[tuple[int, int], ...]:
+        """Records that may pass and that no walk meets: (physical offset, size), ascending."""
+        return self.lost.named if self.lost is not None else ()
 
     @property
     def needs_queues(self) -> bool:
@@ -471,6 +479,12 @@ _RULES: tuple[_Rule, ...] = (
         ("unconsumed",),
         [queue_ranges.COLUMNS],
         lambda s, batch, columns: queue_ranges.in_ranges(s.unconsumed_in, batch),
+    ),
+    _Rule(
+        "--lost-at-start",
+        ("lost_at_start",),
+        [lost_records.COLUMNS],
+        lambda s, batch, columns: lost_records.lost_mask(s.lost, batch, columns),
     ),
     _Rule("--state, --group", ("cells",), lambda s: [tuple(name for name, _ in s.cells)], _cells_mask),
     _Rule(

@@ -1,5 +1,6 @@
 """The tables of the commit log: messages, gaps, segments."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ import pyarrow as pa
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.commitlog.gaps import Gap, holes_in
 from rmqinspect.commitlog.scan import RecordRun
+from rmqinspect.damage.named_record import named_record
 from rmqinspect.store.model import Segment, Store
 from rmqinspect.tables import messages
 from rmqinspect.tables.read_log import (
@@ -92,6 +94,15 @@ class MessageRows:
         if self.fold is not None:
             self.fold.take(run)
         return messages.message_batches(run, self.request) if self.wanted else ()
+
+    def take_gap(self, segment: Segment, gap: Gap) -> Iterable[pa.RecordBatch]:
+        """Return the rows of the records in a gap that the request names."""
+        named = self.request.named if self.wanted else ()
+        for place, size in named[bisect_left(named, (gap.start, 0)) : bisect_left(named, (gap.end, 0))]:
+            record = named_record(segment, place, size, [])  # the scan has told what the system refuses to read
+            if record is not None:
+                run = RecordRun(record, carved=False, stale=False, named=True)
+                yield from messages.message_batches(run, self.request)
 
 
 def _size_of(item: Item[pa.RecordBatch]) -> int:

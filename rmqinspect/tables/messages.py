@@ -137,6 +137,7 @@ BRIEF = (
 # In order of precedence: of several problems the first one is the status.
 STATUSES = (
     "ok",
+    "bad_head",
     "body_crc",
     "record_crc",
     "body_undecodable",
@@ -219,6 +220,8 @@ def _message_batch(run: RecordRun, request: Request) -> pa.RecordBatch:
     columns |= of_properties
     if bodies is not None:
         columns["body"] = bodies
+    if run.named:
+        status.mark("bad_head", slice(None))
     if run.stale:
         status.mark("stale", slice(None))
     if run.carved:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from mmap import mmap
-from typing import Any, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +55,14 @@ class Work(Protocol[Row_co]):
 
         For the properties of few of them: `run.records.select(rows).properties` reads only theirs.
         """
+
+
+@runtime_checkable
+class TakesGaps(Protocol[Row_co]):
+    """Work that makes rows of what lies in gaps, too."""
+
+    def take_gap(self, segment: Segment, gap: Gap) -> Iterable[Row_co]:
+        """Take the next gap of the split; its parts are taken one after the other."""
 
 
 class LogFold(Work[Any], Protocol):
@@ -172,6 +180,8 @@ def read_split(split: Split, new: Callable[[], Work[Row]]) -> Generator[Item[Row
                 position = event.records.base + int(event.records.ends[-1]) - split.segment.base
                 known = (int(times.min()), int(times.max())) if len(times) else None
                 yield Walked(position, len(event.records), known)
+            elif isinstance(event, Gap) and isinstance(work, TakesGaps):
+                yield from work.take_gap(split.segment, event)
     except Unreadable as error:
         base = split.segment.base
         unread.append(Unread(base + split.start, base + split.end, str(error)))

@@ -33,6 +33,8 @@ class Request:
 
     # The filters that the caller applies to all rows, of `messages` only: records that cannot pass are left out.
     records_of: tuple[Selection, ...] = ()
+    # Records of `messages` that no walk meets, as queue units name them: (physical offset, size), ascending.
+    named: tuple[tuple[int, int], ...] = ()
     with_damaged: bool = False  # those with a wrong body CRC are not left out
     offsets: tuple[int, int] | None = None  # physical offsets [start, end)
     entry: ScanState | None = None  # state of the scan at the start of `offsets`, if they lie in one segment

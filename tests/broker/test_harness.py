@@ -58,7 +58,7 @@ def test_out_of_memory_is_a_start_that_fails(tmp_path: Path, real_brokers: RealB
     assert real_brokers.open_store("4.9.7", oracle.copy("crash", "base-4.9.7-halt", tmp_path / "next"), SMALL).starts
 
 
-@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("release", sampled(RELEASES, 4))
 def test_a_store_that_was_halted_is_written_on(release: str, tmp_path: Path, real_brokers: RealBrokers) -> None:
     first = real_brokers.write_store(release, tmp_path, {"count": 60, "end": "halt", "settle_millis": 0}, SMALL)
     second = real_brokers.write_store(

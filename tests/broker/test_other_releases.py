@@ -30,15 +30,14 @@ STORES = (
 
 
 # Each store with some releases, each release with some stores.
-@pytest.mark.parametrize(("store", "release"), sampled(product(STORES, RELEASES), 3))
+@pytest.mark.parametrize(("store", "release"), sampled(product(STORES, RELEASES), 7))
 def test_forecast_says_what_another_release_does(
     store: str, release: str, tmp_path: Path, real_brokers: RealBrokers
 ) -> None:
     assert play(Case(store, (), {}, release), real_brokers, tmp_path).differences == []
 
 
-@pytest.mark.parametrize("release", RELEASES)
-@pytest.mark.parametrize("exits", ["clean", "unclean"])
+@pytest.mark.parametrize(("release", "exits"), sampled(product(RELEASES, ["clean", "unclean"]), 3))
 def test_forecast_says_what_a_start_does_to_a_store_of_another_writer(
     exits: str, release: str, tmp_path: Path, real_brokers: RealBrokers
 ) -> None:

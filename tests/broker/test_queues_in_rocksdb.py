@@ -12,6 +12,7 @@ from tests.broker.situations import SIZES, SPEC
 from tests.support import command
 from tests.support.real_brokers import RealBrokers
 from tests.support.rocksdb import needs_rocksdict
+from tests.support.sampling import sampled
 
 pytestmark = [pytest.mark.broker, needs_rocksdict]
 
@@ -41,7 +42,9 @@ CASES: Mapping[str, tuple[Mapping[str, object], Callable[[Path], None]]] = {
 }
 
 
-@pytest.mark.parametrize(("release", "name"), [("5.3.3", "cut"), ("5.4.0", "behind"), ("5.5.0", "cut_unclean")])
+@pytest.mark.parametrize(
+    ("release", "name"), sampled([("5.3.3", "cut"), ("5.4.0", "behind"), ("5.5.0", "cut_unclean")], 3)
+)
 def test_queues_after_a_start(
     release: str, name: str, tmp_path: Path, real_brokers: RealBrokers, run: command.Run
 ) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqinspect.cli.forecast import script
+from rmqinspect.cli.forecast_script import script
 from rmqinspect.forecast.outcome import Forecast, Verdict
 from rmqinspect.forecast.versions import ForecastRequest, forecast
 from rmqinspect.store.discover import open_store

@@ -9,9 +9,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
-from rmqinspect.cli.forecast import script
+from rmqinspect.cli.forecast_script import script
 from rmqinspect.errors import BadOption
 from rmqinspect.forecast.instead import other_ways
 from rmqinspect.forecast.outcome import Alternative, Forecast, Losses, Remedy
@@ -61,7 +62,12 @@ def bash(tmp_path: Path, home: Path) -> Bash:
     def run(text: str, *words: str, **changes: str | None) -> "subprocess.CompletedProcess[str]":
         file = tmp_path / "start.sh"
         file.write_text(text)
-        environment = {"PATH": "/usr/bin:/bin", "ROCKETMQ_HOME": str(home), "BROKER_CONF": str(home / "b.conf")}
+        environment = {
+            "PATH": "/usr/bin:/bin",
+            "RMQINSPECT": "none",
+            "ROCKETMQ_HOME": str(home),
+            "BROKER_CONF": str(home / "b.conf"),
+        }
         environment = {name: value for name, value in (environment | changes).items() if value is not None}
         return subprocess.run(["bash", file, *words], env=environment, capture_output=True, check=False, text=True)
 
@@ -276,3 +282,61 @@ def test_the_script_of_a_pipe_and_of_a_file_moves_the_stray_and_no_segment(
     assert bash(piped, number).stdout.startswith("started")
     assert names(root / "commitlog") == segments
     assert names(tmp_path / "store\x1b[0m.before-start.moved" / "commitlog") == [stray]
+
+
+# --- what is lost is saved first ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """A store whose start with 5.3.3 loses 145 records."""
+    store = tmp_path / "a store"
+    shutil.copytree(sample("flipped-bit-5.3.3"), store)
+    for path in (store, *store.rglob("*")):
+        path.chmod(path.stat().st_mode | 0o200)
+    return store
+
+
+@pytest.fixture
+def tool(tmp_path: Path) -> str:
+    """The program that the script calls."""
+    program = tmp_path / "rmqinspect"
+    root = Path(__file__).parents[2]
+    program.write_text(f'#!/bin/sh\nPYTHONPATH={root} exec {sys.executable} -m rmqinspect "$@" -j 1\n')
+    program.chmod(0o755)
+    return str(program)
+
+
+def test_a_way_that_loses_records_saves_them_before_anything_else(
+    damaged: Path, tool: str, home: Path, bash: Bash, forecast: Run
+) -> None:
+    (home / "lib" / "rocketmq-store-5.5.0.jar").rename(home / "lib" / "rocketmq-store-5.3.3.jar")
+    text = forecast(damaged, "--script", "--broker-version", "5.3.3")[1]
+    assert "save  saves what start 1 loses" in text
+    saved = damaged.with_name("a store.before-start.lost.parquet")
+    done = bash(text, "1", RMQINSPECT=tool)
+    assert (done.returncode, done.stdout) == (0, f"started -c {home}/b.conf\n"), done.stderr
+    assert pq.read_table(saved).num_rows == 145
+    again = bash(text, "save", RMQINSPECT=tool)
+    assert (again.returncode, "exists already: nothing is overwritten" in again.stderr) == (1, True)
+    # A way without a loss needs no program.
+    shutil.rmtree(damaged.with_name("a store.before-start"))
+    assert bash(text, "2", RMQINSPECT="nowhere").returncode == 0
+
+
+def test_nothing_is_started_where_what_is_lost_could_not_be_saved(damaged: Path, bash: Bash, forecast: Run) -> None:
+    text = forecast(damaged, "--script", "--broker-version", "5.3.3")[1]
+    for program in ("no-such-program", "false"):
+        done = bash(text, "1", RMQINSPECT=program, BROKER_RELEASE="5.3.3")
+        assert (done.returncode, done.stdout) == (1, "")
+    assert sorted(path.name for path in damaged.parent.glob("a store*")) == ["a store"]
+    assert bash(text, "1", RMQINSPECT="none", BROKER_RELEASE="5.3.3").returncode == 0
+
+
+def test_a_way_that_changes_files_saves_what_is_lost_after_the_change(laid: Path) -> None:
+    loses = replace(LOSES, release="5.5.0", era="5.5.0")
+    way = Alternative("another", loses, Remedy(moved=("index/1x",)), is_better=True)
+    text = script(Forecast([REFUSES], [way]), open_store([str(laid)]))
+    lines = [line.strip() for line in text.partition("1:1)")[2].splitlines()]
+    save = lines.index("save_lost --broker-version 5.5.0 --exit unclean")
+    assert lines.index("copy_store") < lines.index("move_away index/1x") < save < lines.index("start_broker")

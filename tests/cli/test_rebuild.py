@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from rmqinspect.rescue import job
+from rmqinspect.rescue.rebuild import rebuild_derived
 from tests.support import command, oracle
 from tests.support.building import STORED
 from tests.support.samples import sample
@@ -19,7 +20,7 @@ from tests.support.whole_stores import WholeStore
 run = command.runner("rebuild")
 
 PIECES = [{"queue_id": at % 2, "properties": {"KEYS": f"k{at}", "TAGS": "t"}} for at in range(24)]
-CONFIG = {"topics.json": {"topicConfigTable": {"TopicTest": {}}}}
+CONFIG: dict[str, Any] = {"topics.json": {"topicConfigTable": {"TopicTest": {}}}}
 
 
 @pytest.fixture
@@ -78,7 +79,8 @@ def test_a_folder_of_segments_is_enough(store: Path, new: Path, tmp_path: Path, 
 
 
 def test_sizes_that_nothing_tells_are_the_defaults(store: Path, new: Path, run: command.Run) -> None:
-    assert run(store / "commitlog", "-o", new)[0] == 0
+    status, out, _ = run(store / "commitlog", "-o", new)
+    assert status == 0 and "no queue files and index files tell their size" in out
     sizes = receipt_of(new)["geometry"]
     assert (sizes["queue_file"], sizes["index_slots"], sizes["index_entries"]) == (6_000_000, 5_000_000, 20_000_000)
     index = next((new / "index").iterdir()).stat()
@@ -145,7 +147,7 @@ def test_databases_need_their_library(new: Path, run: command.Run, monkeypatch: 
 def test_a_source_that_changes_meanwhile_gives_no_store(
     store: Path, new: Path, run: command.Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    build = job.rebuild_derived
+    build = rebuild_derived
 
     def change(*arguments: Any, **named: Any) -> Any:
         with open(store / "config/topics.json", "a") as file:

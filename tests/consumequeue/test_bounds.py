@@ -1,14 +1,17 @@
 """Where queues begin and end: the answers of real brokers, and the same from every command."""
 
 import random
+import struct
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rmqinspect.broker.eras import rules_of_start, searches_minimum
 from rmqinspect.broker.pull import Pull, Subscription
 from rmqinspect.consumequeue.bounds import queue_end, queue_ends, queue_files_of, survey_queues
+from rmqinspect.consumequeue.units import read_units
 from rmqinspect.diff.queues import compare_queues
 from rmqinspect.find.pull_answers import asked_queue
 from rmqinspect.forecast.queues import QueueEnds
@@ -16,6 +19,8 @@ from rmqinspect.forecast.settings import settings_of
 from rmqinspect.schemas.consumequeue import PRE_BLANK_SIZE
 from rmqinspect.show.overview import overview
 from rmqinspect.store.discover import open_store
+from rmqinspect.store.model import QueueFile
+from rmqinspect.store.reader import FileReader, open_file
 from rmqinspect.tables.groups import ends_of
 from rmqinspect.tables.pointers import QUEUE_UNITS, QUEUES
 from rmqinspect.tables.table import Request
@@ -172,3 +177,24 @@ def test_a_unit_of_the_size_of_filler_is_a_damaged_unit_of_a_message(tmp_path: P
     assert [diff.differing for diff in compare_queues((whole, store)) if not diff.is_same] == [1]
     assert overview(store).queues.units == overview(whole).queues.units == verify(store, VerifyOptions()).units
     assert Counter(row["kind"] for row in rows(QUEUE_UNITS, store)) == {"message": overview(whole).queues.units}
+
+
+# --- how much is read ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("at", [0, 3, 700_000])
+def test_of_a_sparse_file_its_extents_are_read_and_all_units_are_seen(tmp_path: Path, at: int) -> None:
+    """Units at the start, and others that begin at row `at`, in a file that is preallocated to 20 MB."""
+    path = tmp_path / "consumequeue" / "t" / "0" / f"{0:020d}"
+    path.parent.mkdir(parents=True)
+    unit = struct.pack(">qiq", 100, 100, 7)
+    with path.open("wb") as file:
+        file.truncate(20_000_000)
+        for row in (0, at):
+            file.seek(row * len(unit))
+            file.write(unit * 5_000)
+    before = FileReader.bytes_read
+    with open_file(QueueFile(str(path), path.name, 20_000_000, "queue", "t", 0, 0)) as reader:
+        found = [row + number for row, units in read_units(reader, "queue") for number in np.flatnonzero(units["size"])]
+        assert found == sorted({*range(5_000), *range(at, at + 5_000)})
+        assert FileReader.bytes_read - before <= reader.allocated + 4 * len(unit)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from rmqinspect.broker.eras import rules_of_start
-from rmqinspect.cli.forecast import script
 from rmqinspect.cli.forecast_screen import Look, screen
+from rmqinspect.cli.forecast_script import script
 from rmqinspect.forecast.evidence import Evidence
 from rmqinspect.forecast.load import (
     WHEEL_SIZE,

@@ -9,9 +9,10 @@ from rmqinspect.forecast.versions import ForecastRequest, forecast
 from rmqinspect.rocksdb.unpack import Unpacking, unpacked
 from rmqinspect.store.discover import open_store
 from tests.support import oracle
+from tests.support.sampling import sampled
 
 
-@pytest.mark.parametrize("name", oracle.cases("broker"))
+@pytest.mark.parametrize("name", sampled(oracle.cases("broker"), 3))
 def test_a_start_of_a_whole_broker(name: str) -> None:
     truth = oracle.truth("broker", name)
     settings = {key: str(value) for key, value in truth["store"]["settings"].items()}

@@ -13,7 +13,7 @@ from tests.support.sampling import sampled
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["clean", "unclean"])
-@pytest.mark.parametrize("case", sampled(oracle.cases("crash"), 9))
+@pytest.mark.parametrize("case", sampled(oracle.cases("crash"), 27))
 def test_starts_walked_together_are_the_starts_walked_alone(case: str, clean: bool) -> None:
     store = open_store([str(oracle.store("crash", case))])
     rules = {release: rules_of_start(release) for release in RELEASES[::3]}

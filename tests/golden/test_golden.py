@@ -33,6 +33,8 @@ SESSIONS = {
 _VARIES = (
     # When the loops are compiled depends on how long they ran uncompiled, on a loaded machine sooner.
     (r"^> compiling \(once\)\n", ""),
+    # A copy shares its blocks where the file system can.
+    (r"\breflinked\b", "copied"),
     # How much `info` reads depends on whether the file system kept the holes of the store.
     (r"^> read [0-9.]+ \w+$", "> read ..."),
     # What `export` expects to write depends on the compression library; the rest on the machine and the day.

@@ -24,7 +24,7 @@ STORES: list[tuple[oracle.Family, str]] = [
 QUESTIONS = (["usage"], ["transactions"], ["delays"], ["find", "--body-contains", "row"])
 
 
-@pytest.mark.parametrize("name", sampled((*(name for _, name in STORES), *NAMES), 8))
+@pytest.mark.parametrize("name", sampled((*(name for _, name in STORES), *NAMES), 20))
 def test_all_indexes_and_sums_are_sound(name: str, tmp_path: Path) -> None:
     families = {known: family for family, known in STORES}
     store = str(oracle.store(families[name], name) if name in families else sample(name))

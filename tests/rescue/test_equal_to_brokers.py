@@ -5,13 +5,14 @@ deleted, filter bitmaps of ext units, and what retention has taken from the log.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
 
-from rmqinspect.codec.arrays import Units
+from rmqinspect.codec.arrays import Ints, Units
 from rmqinspect.consumequeue.units import filler_units, read_ext_tags, read_units, unit_numbers
 from rmqinspect.index.geometry import read_entries, read_index_files
 from rmqinspect.rescue.job import RebuildJob, RebuildRequest
@@ -19,12 +20,13 @@ from rmqinspect.rescue.new_store import NewStore
 from rmqinspect.rescue.receipt import as_json
 from rmqinspect.schemas.consumequeue import EXT_ADDRESS_MAX
 from rmqinspect.store.discover import open_store
-from rmqinspect.store.model import Store
+from rmqinspect.store.model import QueueFile, Store
 from rmqinspect.store.reader import open_file
 from tests.support import oracle
 from tests.support.rocksdb import needs_rocksdict
 from tests.support.sampling import sampled
 
+Items = Iterable[tuple[bytes, bytes]]
 Unit = tuple[int, int, int]  # physical offset, size, tags code
 Queues = dict[tuple[str, int, str], dict[int, Unit]]
 
@@ -67,10 +69,10 @@ def queues_of(store: Store) -> Queues:
     return {queue: units for queue, units in found.items() if units}
 
 
-def tags_of(window: Units, ext: list[object]) -> np.ndarray:  # type: ignore[type-arg]
+def tags_of(window: Units, ext: Sequence[QueueFile]) -> Ints:
     tags = window["tags_code"].astype(np.int64)
     found, known = np.zeros_like(tags), np.zeros(len(tags), np.bool_)
-    read_ext_tags(ext, tags, found, known)  # type: ignore[arg-type]
+    read_ext_tags(ext, tags, found, known)
     assert known[tags <= EXT_ADDRESS_MAX].all()
     return np.where(known, found, tags)
 
@@ -148,7 +150,8 @@ def items_of(root: Path, copy: Path) -> dict[str, dict[bytes, bytes]]:
     shutil.copytree(root / "consumequeue", copy)
     families = {name: Options(raw_mode=True) for name in ("default", "offset")}
     with Rdict(str(copy), Options(raw_mode=True), families, AccessType.read_only()) as database:
-        return {name: dict(database.get_column_family(name).items()) for name in families}
+        found = {name: cast(Items, database.get_column_family(name).items()) for name in families}
+        return {name: dict(items) for name, items in found.items()}
 
 
 @pytest.mark.parametrize("name", [name for name in oracle.cases("broker") if name.startswith("dledger")])

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from rmqinspect.errors import Refused
-from rmqinspect.rescue import new_store
 from rmqinspect.rescue.new_store import COPIED, LINKED, REFLINKED, NewStore
 from rmqinspect.store.model import StoreFile
 
@@ -147,7 +146,7 @@ def test_another_file_system_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def refuse(source: str, target: str, **_: object) -> None:
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
 
-    monkeypatch.setattr(new_store.os, "link", refuse)
+    monkeypatch.setattr(os, "link", refuse)
     with NewStore(str(tmp_path / "new"), []) as new, pytest.raises(Refused, match="cannot be linked"):
         new.bring(a_file(tmp_path, b"record"), "commitlog/0", link=True)
 

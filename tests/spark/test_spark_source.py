@@ -14,11 +14,13 @@ import pytest
 
 from rmqinspect.errors import BadOption, Unreadable
 from rmqinspect.export.request import FINDINGS
+from rmqinspect.forecast.lost_records import lost_at_start
 from rmqinspect.rocksdb.unpack import has_rocksdict, unpacked
 from rmqinspect.spark.options import OPTIONS, SCHEMAS, STORE, read_options
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
 from rmqinspect.tables import TABLES
+from rmqinspect.tables.lost_records import AskedStart
 from rmqinspect.tables.table import Request
 from rmqinspect.verify.result import VerifyOptions, finding_batches
 from rmqinspect.verify.run import verify_and_forecast
@@ -26,6 +28,7 @@ from tests.support import oracle
 from tests.support.building import fill, lay, pad, various, write_segment
 from tests.support.s3_server import serving
 from tests.support.samples import ROOT, sample
+from tests.support.sampling import sampled
 from tests.support.sparks import quiet
 
 if TYPE_CHECKING:
@@ -80,7 +83,7 @@ def local_rows(table: str, stores: dict[str, Store]) -> pa.Table:
 # --- the rows -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("table", SCHEMAS)
+@pytest.mark.parametrize("table", sampled(SCHEMAS, 4))
 def test_several_stores_in_one_load_give_the_local_tables(spark: "SparkSession", table: str, all_cases: bool) -> None:
     # DLedger, RocksDB, damage: the command reads every table of each kind of store elsewhere.
     chosen = STORES if all_cases or table in ("messages", "findings") else STORES[1::3]
@@ -338,3 +341,34 @@ def test_a_stream_is_refused_in_words(spark: "SparkSession", tmp_path: Path) -> 
     query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
     with pytest.raises(Exception, match="BadOption: rocketmq is no stream: it reads files as they are"):
         query.awaitTermination(60)
+
+
+# --- what the next start gives up -----------------------------------------------------------------
+
+
+def test_the_records_that_a_start_gives_up_are_those_of_decode(spark: "SparkSession") -> None:
+    names = ("propslen_third-5.3.3-h", "none-5.3.3-h-to-4.9.7")
+    asked = AskedStart("4.9.7", clean_exit=False)
+    frame = load(
+        spark,
+        paths(tuple(("crash", name) for name in names)),
+        lost_at_start="true",
+        broker_version="4.9.7",
+        exit="unclean",
+        split_size="40000",
+    )
+    found = rows(frame)
+    for name in names:
+        store = open_store([str(oracle.store("crash", name))])
+        lost = lost_at_start(store, asked).records
+        own = found.filter(pc.equal(found.column("store"), name))
+        everything = local_rows("messages", {name: store})
+        here = lost.mask(everything.column("physical_offset").to_numpy())
+        walked = own.filter(pc.not_equal(own.column("status"), "bad_head"))
+        assert walked.sort_by("physical_offset").equals(everything.filter(pa.array(here)).combine_chunks())
+        assert own.num_rows - walked.num_rows == len(lost.named)
+
+
+def test_the_options_of_a_start_need_the_start() -> None:
+    with pytest.raises(BadOption, match="belongs to lost_at_start"):
+        read_options({"path": "x", "exit": "clean"})

@@ -16,7 +16,7 @@ from tests.support.sampling import sampled
 CASES = [*(("crash", name) for name in oracle.cases("crash")), *(("broker", name) for name in oracle.cases("broker"))]
 
 
-@pytest.mark.parametrize(("family", "name"), sampled(CASES, 6))
+@pytest.mark.parametrize(("family", "name"), sampled(CASES, 16))
 def test_the_start_in_verify_is_that_of_forecast(family: Any, name: str) -> None:
     store = open_store([str(oracle.store(family, name))])
     found = verify_and_forecast(store, VerifyOptions(level="standard", jobs=2)).next_start
