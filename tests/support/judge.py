@@ -50,7 +50,8 @@ class Truth:
     """What has to be in a store.
 
     `messages` have to come. Those of `maybe` may be lost; if they come, it is at their place, with these bytes, but for
-    the store timestamp: of one that is wrong nothing but the order of the log says about what it was. Records that nobody can tell from sound ones are `forged`, (physical offset, CRC of all bytes): they may come anywhere.
+    the store timestamp: of one that is wrong nothing but the order of the log says about what it was. Records that
+    nobody can tell from sound ones are `forged`, (physical offset, CRC of all bytes): they may come anywhere.
     `next_offsets`: what the queue offset of the next message may be. `keys`: where a search by topic and key has to
     find records, at least.
     """
