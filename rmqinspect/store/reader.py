@@ -330,6 +330,10 @@ class SetBackReader(FileReader):
         found = self._found.next_allocated(offset)
         return min([found, *(position for position, _ in self.file.set_back if offset <= position < self.size)])
 
+    def next_hole(self, offset: int) -> int:
+        """Return where the data at `offset` ends: at the next hole, else the file's size."""
+        return self._found.next_hole(offset)
+
 
 def open_file(file: StoreFile) -> FileReader:
     """Open a file of a store, or an image: of kind "image", which may be a block device.
