@@ -45,7 +45,7 @@ def saved(store: Store, asked: AskedStart, *, jobs: int = 1) -> pa.Table:
     return pa.Table.from_batches(rows, TABLES["messages"].schema)
 
 
-@pytest.mark.parametrize("name", sampled(CASES, 3))
+@pytest.mark.parametrize("name", sampled(CASES, 12))
 def test_the_rows_are_what_the_forecast_counts_and_no_broker_served_them(name: str) -> None:
     store, truth = opened(name), oracle.truth("crash", name)
     outcome = forecast(store, ForecastRequest(release=truth["opened_by"])).worst
@@ -72,7 +72,7 @@ WRITERS = writers()
 DESTROYED = "zero_page_last-4.7.1-h"  # zeros over 13 records: nothing of them is left
 
 
-@pytest.mark.parametrize("name", sampled([name for name in WRITERS if name != DESTROYED], 3))
+@pytest.mark.parametrize("name", sampled([name for name in WRITERS if name != DESTROYED], 12))
 def test_every_sent_message_is_before_the_end_that_the_broker_came_to_or_saved(name: str) -> None:
     truth = oracle.truth("crash", name)
     outcome = forecast(opened(name), ForecastRequest(release=truth["opened_by"])).worst
@@ -88,7 +88,7 @@ def test_every_sent_message_is_before_the_end_that_the_broker_came_to_or_saved(n
         assert "items" in put or row["size"] == put["size"]
 
 
-@pytest.mark.parametrize("release", sampled(RELEASES, 5))
+@pytest.mark.parametrize("release", sampled(RELEASES, 12))
 @pytest.mark.parametrize("name", ["propslen_third-4.3.2-c", "none-5.3.3-h-to-4.9.7", "stray_ds-4.3.2-c"])
 def test_each_release_gives_up_its_own(name: str, release: str) -> None:
     for clean in (False, True):

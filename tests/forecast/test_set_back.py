@@ -26,7 +26,7 @@ def set_back_in(store: Path, release: str) -> list[Alternative]:
 FLIPPED = [name for name in oracle.cases("crash") if name.startswith("flip_body")]
 
 
-@pytest.mark.parametrize("name", sampled(FLIPPED, 3))
+@pytest.mark.parametrize("name", sampled(FLIPPED, 5))
 def test_the_way_is_what_a_start_of_the_repaired_store_does(name: str, tmp_path: Path) -> None:
     store, release = oracle.copy("crash", name, tmp_path), oracle.truth("crash", name)["opened_by"]
     before = {path: path.read_bytes() for path in (store / "commitlog").iterdir()}
