@@ -151,6 +151,12 @@ set_length() {{  # cuts a file, or fills it with zeros
   truncate -s "$2" -- "$store/$1"
 }}
 
+set_byte() {{  # FILE POSITION NOW BEFORE, bytes as three octal digits
+  [ "$(od -An -v -to1 -j "$2" -N 1 -- "$store/$1" | tr -d ' ')" = "$3" ] ||
+    fail "$store/$1: byte $2 is not $3 (octal) any more: nothing is written"
+  printf "\\\\$4" | dd of="$store/$1" bs=1 seek="$2" conv=notrunc status=none
+}}
+
 rename() {{
   [ ! -e "$store/$2" ] || fail "$store/$2 exists already: nothing is overwritten"
   mv -T -- "$store/$1" "$store/$2"
@@ -246,6 +252,10 @@ def _steps(forecast: Forecast) -> list[_Step]:
         if way.is_better and not way.remedy.settings:  # broker.conf is the reader's
             commands = [f"move_away {quote_path(name)}" for name in way.moved]
             commands += [f"set_length {quote_path(name)} {length}" for name, length in way.remedy.lengths]
+            commands += [
+                f"set_byte {quote_path(bit.file)} {bit.position} {bit.found:03o} {bit.was:03o}"
+                for bit in way.remedy.bits
+            ]
             commands += [f"rename {quote_path(name)} {quote_path(new)}" for name, new in way.remedy.renamed]
             changes_files = bool(commands)
             has_abort = not worst.clean_exit and "abort" not in way.moved

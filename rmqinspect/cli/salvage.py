@@ -141,14 +141,15 @@ def _carved(
     from rmqinspect.rescue.carved_source import carve_sources
     from rmqinspect.store.discover import read_settings, setting_size
 
-    settings = read_settings(arguments.config) if arguments.config else {}
-    size = setting_size(settings, "mappedFileSizeCommitLog", "mapedFileSizeCommitLog")
+    settings = read_settings(arguments.config) if arguments.config else None
+    size = setting_size(settings or {}, "mappedFileSizeCommitLog", "mapedFileSizeCommitLog")
     size = size or next((store.segment_size for _, store in given if store.segment_size), None)
     with Progress(0, arguments.progress, quiet=arguments.quiet) as progress:
         return carve_sources(
             images,
             size,
             arguments.prefer,
+            settings=settings,
             name_hosts=arguments.redact is None or "hosts" not in arguments.redact.words,
             note=notes.append,
             on_unreadable=notes.append,

@@ -191,24 +191,33 @@ def explain_body_crc(raw: bytes | memoryview, position: int | None, physical_off
     computed = masked_crc32(body)
     if computed == head.body_crc:
         return None
-    return _flipped_bit(head, body, computed, position) or _other_bytes(head, body, computed, position, physical_offset)
+    return _flipped_bit(head, body, position) or _other_bytes(head, body, computed, position, physical_offset)
 
 
-def _flipped_bit(head: Head, body: bytes, computed: int, position: int | None) -> str | None:
-    """The one bit, of the stored CRC or of the body, with which they agree; or that the CRC alone is wrong."""
+def body_flip(head: Head, body: bytes) -> tuple[int, int] | None:
+    """Return (byte of the record, its value before) of the one bit, of BODYCRC or the body, with which they agree."""
+    computed = masked_crc32(body)
     stored, right = (value.to_bytes(4, "big", signed=True) for value in (head.body_crc, computed))
     at = one_flip(stored, right)
     if at is not None:
-        flip = flip_words(place_words(_CRC_AT + at, position), right[at], stored[at])
-        return f"one flipped bit of the stored CRC explains it: {flip}"
-    if head.body_crc < 0:
-        return "a stored CRC is never negative"
-    bits = find_flipped_bits(len(body), head.body_crc, computed)
+        return _CRC_AT + at, right[at]
+    bits = find_flipped_bits(len(body), head.body_crc, computed) if head.body_crc >= 0 else []
     if len(bits) != 1:
         return None
     at, bit = bits[0]
-    flip = flip_words(place_words(head.body_start + at, position), body[at] ^ 1 << bit, body[at])
-    return f"one flipped bit explains it: {flip}"
+    return head.body_start + at, body[at] ^ 1 << bit
+
+
+def _flipped_bit(head: Head, body: bytes, position: int | None) -> str | None:
+    """The one bit, of the stored CRC or of the body, with which they agree; or that the CRC alone is wrong."""
+    flip = body_flip(head, body)
+    if flip is None:
+        return "a stored CRC is never negative" if head.body_crc < 0 else None
+    at, was = flip
+    of_crc = at < head.body_start
+    now = head.body_crc.to_bytes(4, "big", signed=True)[at - _CRC_AT] if of_crc else body[at - head.body_start]
+    of = " of the stored CRC" if of_crc else ""
+    return f"one flipped bit{of} explains it: {flip_words(place_words(at, position), was, now)}"
 
 
 def _other_bytes(
@@ -263,11 +272,8 @@ def _text_inside(head: Head, body: bytes) -> str | None:
     return None if run is None else f"text stands in the compressed body: {quote(run.group())}"
 
 
-def explain_record_crc(raw: bytes | memoryview, position: int | None) -> str | None:
-    """Return a clause on the flipped bit that explains why the CRC of a whole record (`__CRC32#`) does not match.
-
-    `raw` is the record, whose first byte is byte `position` of its file. None where no bit explains it.
-    """
+def record_flip(raw: bytes | memoryview) -> tuple[int, int] | None:
+    """Return (byte, its value before) of the one bit with which a record and its CRC (`__CRC32#`) agree."""
     covered, tail = bytes(raw[: -message.CRC32_RESERVED_SIZE]), bytes(raw[-message.CRC32_RESERVED_SIZE :])
     if not 0 < len(covered) <= LOOK_AHEAD:
         return None
@@ -278,15 +284,29 @@ def explain_record_crc(raw: bytes | memoryview, position: int | None) -> str | N
         return None
     at = one_flip(digits, right)
     if at is not None:
-        place = place_words(len(covered) + digits_at + at, position)
-        return f"one flipped bit of the stored CRC explains it: {flip_words(place, right[at], digits[at])}"
+        return len(covered) + digits_at + at, right[at]
     if not digits.isdigit() or int(digits[::-1]) > message.CRC_MASK:
         return None
     bits = find_flipped_bits(len(covered), int(digits[::-1]), computed)
     if len(bits) != 1:
         return None
     at, bit = bits[0]
-    flip = flip_words(place_words(at, position), covered[at] ^ 1 << bit, covered[at])
+    return at, covered[at] ^ 1 << bit
+
+
+def explain_record_crc(raw: bytes | memoryview, position: int | None) -> str | None:
+    """Return a clause on the flipped bit that explains why the CRC of a whole record (`__CRC32#`) does not match.
+
+    `raw` is the record, whose first byte is byte `position` of its file. None where no bit explains it.
+    """
+    found = record_flip(raw)
+    if found is None:
+        return None
+    at, was = found
+    flip = flip_words(place_words(at, position), was, raw[at])
+    covered = bytes(raw[: -message.CRC32_RESERVED_SIZE])
+    if at >= len(covered):
+        return f"one flipped bit of the stored CRC explains it: {flip}"
     fields = walk_fields(message.Message.subcons, covered).fields
     name = next((name for name, field in fields.items() if field.start <= at < field.end), "the properties")
     return f"one flipped bit of {name} explains it: {flip}"

@@ -17,6 +17,7 @@ from rmqinspect.forecast.outcome import (
     InReplica,
     Outcome,
     Rejected,
+    SetBack,
     Verdict,
     already_lost,
 )
@@ -90,6 +91,7 @@ class WayPart(Part, frozen=True):
     costs: list[Annotated[str, means("what this gives up beside messages")]]
     unreachable_messages: Annotated[int, means("of this way")]
     healed_units: Annotated[int, means("of this way")]
+    bits: list[Annotated[SetBack, means("bytes of which one bit was flipped, with proof, to set back")]]
 
 
 class GroupQueuePart(Part, frozen=True):
@@ -315,7 +317,7 @@ def _way(way: Alternative) -> WayPart:
     start = outcome.release, outcome.clean_exit, outcome.scan_start
     changed = dict(remedy.lengths), dict(remedy.renamed), dict(remedy.settings)
     beside = list(remedy.costs), outcome.unreachable, outcome.healed_units
-    return WayPart(way.way, *priced, *start, list(remedy.moved), *changed, *beside)
+    return WayPart(way.way, *priced, *start, list(remedy.moved), *changed, *beside, list(remedy.bits))
 
 
 def _part(kind: type[AnyPart], of: Any, **others: Any) -> AnyPart:

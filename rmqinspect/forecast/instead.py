@@ -2,6 +2,7 @@
 
     the other exit      without the file `abort`, or with one          one walk
     other releases      each era that costs something else             a walk for each era
+    a bit set back      that ends the log, and is proven               a walk of the store as it would be
     remedies            what makes a start that is refused possible    a walk of the store as it would be
     files in the way    moved, where a folder has to be                a walk after each exit
     combinations        a remedy, the other exit, a newer release      as long as none loses nothing
@@ -26,6 +27,7 @@ from rmqinspect.broker.eras import rules_of_start
 from rmqinspect.broker.version_estimate import RELEASES
 from rmqinspect.commitlog.record_reader import RecordReader
 from rmqinspect.consumequeue.units import message_mask, read_units
+from rmqinspect.damage.flipped_bit import flipped_bit
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.evidence import ABORT
 from rmqinspect.forecast.losses import segments_of
@@ -36,6 +38,7 @@ from rmqinspect.forecast.outcome import (
     Outcome,
     Refusal,
     Remedy,
+    SetBack,
     Verdict,
     price,
     span_of,
@@ -45,7 +48,7 @@ from rmqinspect.forecast.settings import fitting_lines, spelled
 from rmqinspect.schemas.consumequeue import QueueUnit
 from rmqinspect.store.model import QueueFile, Segment, Store, StoreFile
 from rmqinspect.store.reader import open_file
-from rmqinspect.text import group_digits
+from rmqinspect.text import describe_offset, group_digits
 
 File = TypeVar("File", bound=StoreFile)
 
@@ -72,6 +75,7 @@ def other_ways(worst: Outcome, store: Store | None, after: After) -> list[Altern
     eras = plain.tell_all(RELEASES, clean=worst.clean_exit)
     ways = [_other_exit(worst, store, after), *_other_releases(worst, eras)]
     ways += (_way(worst, outcome, remedy) for remedy, outcome in _unblocked(worst, after))
+    ways += (_way(worst, outcome, remedy) for remedy, outcome in _with_bits_set_back(worst, store, after))
     refused = worst if worst.refusal else replace(worst, refusal=_refused_by_others(worst, eras))
     ways += (_way(worst, outcome, remedy) for remedy, outcome in _remedies(refused, store, after))
     for way in _combinations(worst, eras, store, after):
@@ -129,6 +133,20 @@ def _unblocked(worst: Outcome, after: After) -> Iterator[tuple[Remedy, Outcome]]
     if remedy.moved:
         yield remedy, outcome
         yield remedy, after(remedy).tell(worst.release, not worst.clean_exit)
+
+
+def _with_bits_set_back(worst: Outcome, store: Store | None, after: After) -> Iterator[tuple[Remedy, Outcome]]:
+    """Yield the flipped bits that end the log one after the other, set back, and what a start does then."""
+    remedy, outcome = NO_REMEDY, worst
+    while store is not None and outcome.rejected is not None and len(remedy.bits) < _MOST_STEPS:
+        segment = store.segment_at(outcome.rejected.physical_offset)
+        flip = None if segment is None else flipped_bit(segment, outcome.rejected.physical_offset)
+        if segment is None or flip is None:
+            break
+        remedy = remedy.then(Remedy(bits=(SetBack(segment.name, *flip),)))
+        outcome = after(remedy).tell(worst.release, worst.clean_exit)
+    if remedy.bits:
+        yield remedy, outcome
 
 
 def _other_releases(worst: Outcome, eras: Iterable[Outcome]) -> Iterator[Alternative]:
@@ -221,6 +239,7 @@ def _way(worst: Outcome, outcome: Outcome, remedy: Remedy = NO_REMEDY) -> Altern
     parts += [f"with {name} brought to {group_digits(length)} bytes" for name, length in remedy.lengths]
     parts += [f"with {name} renamed to {new}" for name, new in remedy.renamed]
     parts += [f"with {name}={value}" for name, value in remedy.settings]
+    parts += [f"with a flipped bit of {bit.file} at {describe_offset(bit.position)} set back" for bit in remedy.bits]
     if outcome.clean_exit != worst.clean_exit and ABORT not in remedy.moved:
         parts.append("without the file abort" if outcome.clean_exit else "with an empty file abort")
     return Alternative(" ".join((who, ", ".join(parts))).strip(), outcome, remedy)
@@ -241,10 +260,12 @@ def same_answer(outcome: Outcome) -> str:
 
 
 def remedied(store: Store, remedy: Remedy) -> Store:
-    """Return a store as a remedy leaves it. Nothing is written: files have another length, or are not there."""
+    """Return a store as a remedy leaves it. Nothing is written: files have other lengths or bytes, or are not there."""
     lengths, names = dict(remedy.lengths), dict(remedy.renamed)
 
     def resized(file: File) -> File:
+        if bits := tuple((bit.position, bit.was) for bit in remedy.bits if bit.file == file.name):
+            file = replace(file, set_back=bits)
         length = lengths.get(file.name)
         return file if length is None else replace(file, size=length, length=length)
 

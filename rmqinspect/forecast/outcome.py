@@ -195,6 +195,15 @@ class Outcome:
         return sum(max(0, queue.added - queue.cut) for queue in self.queues)
 
 
+class SetBack(Part, frozen=True):
+    """A byte of which one bit was flipped, with proof, and what it was before."""
+
+    file: Annotated[str, means("relative to the store")]
+    position: Annotated[int, means("of the byte, in the file")]
+    found: Annotated[int, means("its value now")]
+    was: Annotated[int, means("its value before")]
+
+
 class Remedy(NamedTuple):
     """What is done to a store before a start, or to its broker.conf. Names are relative to the store."""
 
@@ -203,11 +212,12 @@ class Remedy(NamedTuple):
     renamed: tuple[tuple[str, str], ...] = ()  # files, and their new names
     settings: tuple[tuple[str, str], ...] = ()  # lines of broker.conf
     costs: tuple[str, ...] = ()  # what this gives up beside messages
+    bits: tuple[SetBack, ...] = ()  # flipped bits that are set back
 
     @property
     def steps(self) -> tuple[object, ...]:
         """What is done, one after the other."""
-        return (*self.moved, *self.lengths, *self.renamed, *self.settings)
+        return (*self.moved, *self.lengths, *self.renamed, *self.settings, *self.bits)
 
     def then(self, more: "Remedy") -> "Remedy":
         """Return a remedy followed by another one."""
@@ -217,6 +227,7 @@ class Remedy(NamedTuple):
             self.renamed + more.renamed,
             self.settings + more.settings,
             self.costs + more.costs,
+            self.bits + more.bits,
         )
 
 

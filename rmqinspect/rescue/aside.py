@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 from rmqinspect.codec.layout import ParsedFields
 from rmqinspect.rescue.log_plan import Lost
 from rmqinspect.rescue.new_store import NewStore
-from rmqinspect.rescue.sources import Source
-from rmqinspect.store.reader import open_file
+from rmqinspect.rescue.sources import Source, read_log
 from rmqinspect.system.output_file import as_refusal
 
 _STEP = 4 << 20  # bytes per read
@@ -69,16 +68,10 @@ def write_aside(new: NewStore, lost: Sequence[Lost], sources: Sequence[Source]) 
 
 
 def _write_bytes(path: str, source: Source, start: int, end: int) -> None:
-    segment = source.store.segment_at(start)
-    assert segment is not None, "a source with bytes has a segment there"
-    with open_file(segment) as reader, as_refusal(path), open(path, "xb") as out:
-        at, stop = start - segment.base, min(end - segment.base, reader.size)
-        while at < stop:
-            raw = reader.read(at, min(_STEP, stop - at))
-            if not raw:
-                return
-            out.write(raw)
-            at += len(raw)
+    """Write bytes of a source's log; what the system refuses to read is zeros."""
+    with as_refusal(path), open(path, "xb") as out:
+        for at in range(start, end, _STEP):
+            out.write(read_log(source.store, at, min(_STEP, end - at)))
 
 
 def _row(lost: Lost, source: str | None, file: str | None) -> dict[str, Any]:

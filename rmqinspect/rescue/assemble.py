@@ -26,8 +26,6 @@ from ipaddress import ip_address
 from statistics import median_low
 from typing import NamedTuple
 
-import numpy as np
-
 from rmqinspect.codec.layout import place_of
 from rmqinspect.rescue.claims import MOST_ORIGINS, OLDER_MS, Claims, Runs, image_and_position
 from rmqinspect.schemas import message
@@ -233,14 +231,3 @@ def _left_over(log: str, taken: Sequence[Piece], left: Sequence[Piece]) -> Itera
 
 def _ambiguity(log: str, kind: str, piece: Piece, detail: str) -> Ambiguity:
     return Ambiguity(log, kind, piece.physical_offset, piece.end, piece.image, piece.position, detail)
-
-
-def covered(log: CarvedLog) -> np.ndarray:
-    """Return the ranges of physical offsets that a log holds, joined where they touch; shape (n, 2), int64."""
-    ranges: list[list[int]] = []
-    for piece in log.pieces:
-        if ranges and ranges[-1][1] == piece.physical_offset:
-            ranges[-1][1] = piece.end
-        else:
-            ranges.append([piece.physical_offset, piece.end])
-    return np.array(ranges, np.int64).reshape(-1, 2)

@@ -342,8 +342,8 @@ class Carver:
         some = records.select(rows)
         cut: Bools = (some.base + some.body_ends) // _BLOCK != (some.base + some.ends - 1) // _BLOCK
         cut[~cut] = some.select(~cut).properties.malformed
-        chosen: Ints = rows[cut]
-        return chosen
+        found: Ints = rows[cut]
+        return found
 
     def _are_followed(self, records: FoundRecords) -> Bools:
         """Return which records are followed by the next one of their log, a blank one, zeros, or nothing."""

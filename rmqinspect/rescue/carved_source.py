@@ -8,7 +8,7 @@ Every record is read in its own place, and judged again as those of any source a
 record of a segment comes along where it follows in the image: it also tells how large a segment was.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import gcd
 
@@ -32,6 +32,7 @@ def carve_sources(
     size: int | None = None,
     prefer: str | None = None,
     *,
+    settings: Mapping[str, str] | None = None,
     name_hosts: bool = True,
     note: Callable[[str], None],
     on_unreadable: Callable[[str], None],
@@ -40,13 +41,13 @@ def carve_sources(
     """Return the log in images as (name, store): one, and what the clock does not tell from it as a second one.
 
     `size`: bytes of a segment, where it is known. `prefer`: the log's name, where the images hold several.
-    `name_hosts`: whether logs are called by the hosts that stored them, or `log-1`.
+    `settings`: those of a broker.conf. `name_hosts`: whether logs are called by the hosts that stored them, or `log-1`.
 
     :raises NotAStore: no record is in them.
     :raises Refused: they hold logs of several brokers, and `prefer` names none of them; or the size is not known.
     :raises Unreadable: an image cannot be opened.
     """
-    store = open_images(paths)
+    store = replace(open_images(paths), settings=settings or {}, has_conf=settings is not None)
     with Images([file for file in store.files if isinstance(file, Segment)]) as images:
         for _ in images.found(Request(progress=progress, on_unreadable=on_unreadable)):
             pass

@@ -13,25 +13,24 @@ Invariants: pieces of the plan ascend and touch, from the first segment's base t
 segment; every sound byte of `Composite` is in one, but for a record that the gap behind it contradicts.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from rmqinspect.codec.layout import ParsedFields, walk_fields
 from rmqinspect.commitlog.record_reader import OpenSegment, RecordReader
-from rmqinspect.consumequeue.units import messages_in
+from rmqinspect.commitlog.records import Records
 from rmqinspect.damage.single_field import LOOK_AHEAD, find_repair
-from rmqinspect.errors import NothingFound, Unreadable
+from rmqinspect.errors import Unreadable
 from rmqinspect.rescue.bridge import SMALLEST, SMALLEST_AT_END
-from rmqinspect.rescue.repair import Change, Repaired, Unit, head_changes, proves, repair_record, time_change
+from rmqinspect.rescue.repair import Change, Repaired, head_changes, proves, repair_record, time_change
 from rmqinspect.rescue.sources import Composite, Range, Source, read_log
+from rmqinspect.rescue.units import Units
 from rmqinspect.schemas import message
-from rmqinspect.store.model import Store
-from rmqinspect.topics import LMQ_PREFIX
 
 _UNREADABLE = "a record that the broker of this release cannot read: a long topic, or IPv6 hosts"
+_HEAD = 128  # bytes: the head of any record
+_FIRST_TIME = 1 << 40  # ms: 2004, before the first broker
 _BLANK: int = message.Blank.sizeof()
 _MOST_STEPS = 200_000  # places of one hole that are looked at: crafted bytes may be nothing but heads
 
@@ -88,86 +87,6 @@ class LogPlan:
         bases = sorted({piece.start - piece.start % self.size for piece in self.pieces})
         for base in bases:
             yield base, [piece for piece in self.pieces if base <= piece.start < base + self.size]
-
-
-class Units:
-    """The queue units of all sources that lead into the places in question."""
-
-    def __init__(self, sources: Sequence[Source], ranges: Sequence[Range]) -> None:
-        self._found: dict[int, set[Unit]] = {}
-        self._sources = sources
-        ordered = sorted(ranges)
-        starts, ends = (np.array([one[at] for one in ordered], np.int64) for at in (0, 1))
-        for source in sources if ordered else ():
-            for file in source.store.queue_files:
-                if file.kind == "ext_queue" or file.topic.startswith(LMQ_PREFIX):
-                    continue
-                try:
-                    for offsets, units in messages_in(file):
-                        places = units["physical_offset"].astype(np.int64)
-                        at = np.searchsorted(starts, places, "right") - 1
-                        inside = (at >= 0) & (places < ends[at])
-                        for row in np.flatnonzero(inside).tolist():
-                            unit = units[row]
-                            self._add(
-                                Unit(
-                                    file.topic,
-                                    file.queue_id,
-                                    int(offsets[row]),
-                                    int(places[row]),
-                                    int(unit["size"]),
-                                    int(unit["tags_code"]),
-                                )
-                            )
-                except Unreadable:
-                    continue
-        self.places = sorted(self._found)
-
-    def _add(self, unit: Unit) -> None:
-        self._found.setdefault(unit.place, set()).add(unit)
-
-    def at(self, place: int) -> Unit | None:
-        """Return the one unit that leads to a place, None without one, or where several disagree."""
-        units = self._found.get(place, ())
-        return next(iter(units)) if len(units) == 1 else None
-
-    def following(self, place: int) -> int | None:
-        """Return the next place behind one that a unit leads to, None without one."""
-        at = bisect_right(self.places, place)
-        return self.places[at] if at < len(self.places) else None
-
-    def confirmed(self, unit: Unit) -> Unit:
-        """Return a unit with whether its neighbours in the queue lead to records of their offsets."""
-        verdicts = []
-        for source in self._sources:
-            for offset in (unit.queue_offset - 1, unit.queue_offset + 1):
-                neighbour = _unit_at(source.store, unit.topic, unit.queue_id, offset)
-                if neighbour is None:
-                    continue
-                with RecordReader(source.store) as log:
-                    identity = log.identity_at(neighbour)
-                if identity is not None:
-                    verdicts.append(
-                        (identity.topic, identity.queue_id, identity.queue_offset)
-                        == (unit.topic, unit.queue_id, offset)
-                    )
-        return unit._replace(confirmed=bool(verdicts) and all(verdicts))
-
-
-def _unit_at(store: Store, topic: str, queue_id: int, offset: int) -> int | None:
-    """Return where the unit of a queue offset leads, None without one."""
-    for file in store.queue_files:
-        if (file.topic, file.queue_id, file.kind) == (topic, queue_id, "queue") and file.base <= 20 * offset < (
-            file.base + file.size
-        ):
-            try:
-                for offsets, units in messages_in(file):
-                    rows = np.flatnonzero(offsets == offset)
-                    if len(rows):
-                        return int(units["physical_offset"][rows[0]])
-            except Unreadable:
-                return None
-    return None
 
 
 class Planner:
@@ -228,6 +147,9 @@ class Planner:
         """Keep sound bytes; records in them whose heads a unit contradicts are repaired."""
         assert piece.source is not None
         source, at = self._sources[piece.source], piece.start
+        fields = walk_fields(message.Message.subcons, self._bytes_of(piece, at, min(piece.end, at + _HEAD)), at)
+        if fields.number("magic") in message.RECORD_MAGICS and fields.number("store_timestamp") < _FIRST_TIME:
+            source.suspects.setdefault(at, "CL-TIME")  # no record before it says so
         suspects = sorted(place for place in source.suspects if piece.start <= place < piece.end)
         for place in suspects if self._repairs else ():
             repaired = self._repair_head(source, place)
@@ -248,7 +170,8 @@ class Planner:
             changes: list[Change] = []
             unit = self._units.at(place)
             if unit is not None:
-                changes = head_changes(raw, place, self._units.confirmed(unit))
+                said = Records.of_one(raw, place).field("queue_offset")
+                changes = head_changes(raw, place, self._units.confirmed(unit, int(said[0])))
             elif source.suspects[place] == "CL-TIME":
                 changes = [one for one in [self._time_change(log, raw, place)] if one is not None]
             if unit is not None and not changes and source.suspects[place] == "CL-TIME":
@@ -261,13 +184,21 @@ class Planner:
 
     @staticmethod
     def _time_change(log: RecordReader, raw: bytes, place: int) -> Change | None:
-        try:
-            near = log.locate(place).previous
-        except (NothingFound, Unreadable):
-            return None
-        following = log.next_record(place + len(raw), place + len(raw) + LOOK_AHEAD)
-        before = None if near is None else near.head.store_timestamp
-        return time_change(raw, place, before, None if following is None else following[1])
+        """Return the change of a store time by the records around it, if need be those of the segments around."""
+        store = log.store
+        before = after = None
+        for start in (place, place - place % (store.segment_size or 1)):
+            segment = store.segment_at(start - 1)
+            near = None if segment is None else next(log.opened(segment).frames_before(start), None)
+            if near is not None:
+                before = near.head.store_timestamp
+                break
+        for start in (place + len(raw), place - place % (store.segment_size or 1) + (store.segment_size or 0)):
+            following = log.next_record(start, start + LOOK_AHEAD)
+            if following is not None:
+                after = following[1]
+                break
+        return time_change(raw, place, before, after)
 
     def _take_repaired(self, repaired: Repaired, source: int) -> None:
         self.plan.repaired.append((repaired, source))
@@ -516,7 +447,7 @@ class Planner:
         for piece in pieces[:4]:
             if not piece.bridge:
                 fields = walk_fields(
-                    message.Message.subcons, self._bytes_of(piece, piece.start, min(piece.end, piece.start + 128))
+                    message.Message.subcons, self._bytes_of(piece, piece.start, min(piece.end, piece.start + _HEAD))
                 )
                 if fields.number("magic") in message.RECORD_MAGICS:
                     return fields.number("store_timestamp")

@@ -33,6 +33,7 @@ from rmqinspect.schemas.message import CRC32_DIGITS, CRC32_NAME, CRC32_RESERVED_
 from rmqinspect.topics import is_legal_topic
 
 _HEAD = message.HEADS[False, False]
+_NEAR_MS = 60_000  # from one record to the next, where one flipped bit is looked for at an end of the log
 _TOPIC_CHANGED_BYTES = 1  # a topic of the same length with one other letter
 
 # Fields in front of the hosts, whose places are the same in every record.
@@ -50,7 +51,8 @@ class Unit(NamedTuple):
     place: int
     size: int
     tags_code: int
-    confirmed: bool = True  # its neighbours in the queue lead to records that say their queue offsets
+    confirmed: bool = True  # the queue agrees: `log_plan.Units.confirmed`
+    both: bool = True  # units on both sides of it do
 
 
 class Change(NamedTuple):
@@ -61,6 +63,7 @@ class Change(NamedTuple):
     before: bytes
     after: bytes
     proof: str
+    exact: bool = True  # False: the value lies between bounds that are proven
 
     @property
     def bit(self) -> tuple[int, int] | None:
@@ -186,7 +189,7 @@ def head_changes(raw: bytes, place: int, unit: Unit) -> list[Change]:
         return []
     if field == "SYSFLAG" and not single:
         return []
-    if not unit.confirmed:
+    if not unit.confirmed or not (single or unit.both):
         return []
     where = f"the queue unit {unit.queue_offset} of {unit.topic}/{unit.queue_id} leads here, with this size"
     return [Change(field, at, before, after, where)]
@@ -291,6 +294,12 @@ def time_change(raw: bytes, place: int, before: int | None, after: int | None) -
     One flipped bit is undone; where none or several would do, it gets the time before it, and the proof says how far
     off that is at most.
     """
+    beside = None  # the only time that is known, at an end of the log
+    if before is None:
+        beside = after
+        before = None if after is None else after - _NEAR_MS
+    elif after is None:
+        beside, after = before, before + _NEAR_MS
     if before is None or after is None or before > after:
         return None
     record = Records.of_one(raw, place)
@@ -301,8 +310,15 @@ def time_change(raw: bytes, place: int, before: int | None, after: int | None) -
     if before <= stored <= after:
         return None
     bits = [bit for bit in range(64) if before <= stored ^ 1 << bit <= after]
-    value = stored ^ 1 << bits[0] if len(bits) == 1 else before
+    value = before if beside is None else beside
     proof = f"the records around it have the times {before} and {after}"
-    if len(bits) != 1 and before < after:
+    if beside is not None:
+        proof = f"the record beside it has the time {beside}"
+    if len(bits) == 1:
+        value = stored ^ 1 << bits[0]
+    elif beside is not None:
+        proof = f"{proof}; the true one is not known better"
+    elif before < after:
         proof = f"{proof}: the true one lies at most {after - before} ms behind this one"
-    return Change("STORETIMESTAMP", span.start, raw[span], value.to_bytes(8, "big"), proof)
+    exact = len(bits) == 1 or (beside is None and before == after)
+    return Change("STORETIMESTAMP", span.start, raw[span], value.to_bytes(8, "big"), proof, exact)

@@ -12,8 +12,10 @@ the receipt; what can be read of it lies in NEW.aside.
 """
 
 import os
+import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, BinaryIO
@@ -23,23 +25,25 @@ import numpy as np
 from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.arrays import Ints
 from rmqinspect.commitlog.gaps import plan_splits
+from rmqinspect.commitlog.record_reader import RecordReader
 from rmqinspect.commitlog.scan import RecordRun, scan_split
 from rmqinspect.config.json_files import read_copy
-from rmqinspect.errors import NotAStore, Refused
+from rmqinspect.errors import NotAStore, Refused, Unreadable
 from rmqinspect.forecast.outcome import Verdict, verdict_line
 from rmqinspect.rescue import salvage_receipt as document
 from rmqinspect.rescue.aside import write_aside
 from rmqinspect.rescue.bridge import bridge
 from rmqinspect.rescue.job import RebuildJob, RebuildRequest, _derived
-from rmqinspect.rescue.log_plan import Kept, LogPlan, Lost, Planner, lost_offsets
+from rmqinspect.rescue.log_plan import Kept, LogPlan, Planner, lost_offsets
 from rmqinspect.rescue.new_store import NewStore
+from rmqinspect.rescue.ranges import copy_range, write_at
 from rmqinspect.rescue.rebuild import Rebuilt, rebuild_derived
 from rmqinspect.rescue.receipt import LeftOut
-from rmqinspect.rescue.repair import Change
+from rmqinspect.rescue.salvage_rows import aside_row, blank_row, kept_units, repairs, source_row
 from rmqinspect.rescue.sources import Composite, Range, Source, judge_source
 from rmqinspect.schemas import message
 from rmqinspect.store.model import CarvedSegment, Segment, Store, StoreFile
-from rmqinspect.store.reader import FileReader, open_file, running_broker
+from rmqinspect.store.reader import open_file, running_broker
 from rmqinspect.system import uri
 from rmqinspect.system.output_file import as_refusal
 from rmqinspect.text import group_digits
@@ -48,8 +52,8 @@ from rmqinspect.verify.custody import Watch
 from rmqinspect.verify.result import VerifyResult
 from rmqinspect.version import tool_name
 
-_STEP = 4 << 20  # bytes per read of a copy
-_HOLE = 64 << 10  # bytes of zeros that stay a hole
+_ATTEMPTS = 3  # at a store that is whole: what the first one contradicts is repaired, then left aside
+_CONTRADICTIONS = ("CL-TIME", "CL-OFFSET", "CL-CRC-BODY", "CL-CRC-RECORD")
 _TIMER_FILES = ("timerwheel", "timerlog/", "config/timercheck")
 _TIMER_LOST = (
     "the timer wheel and its log are left out, {why}: a broker reads the timer's topic anew from its beginning, so that"
@@ -84,8 +88,9 @@ class Salvaged:
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing was lost or left aside."""
-        return not self.receipt.aside and not self.receipt.lost_offsets
+        """Whether nothing was lost or left aside, and every repair is exact."""
+        receipt = self.receipt
+        return not receipt.aside and not receipt.lost_offsets and all(row.exact for row in receipt.repaired)
 
 
 class SalvageJob(RebuildJob):
@@ -148,7 +153,6 @@ class SalvageJob(RebuildJob):
         if not composite.pieces:
             raise NotAStore("no source has a sound record: there is nothing to save")
         refused = list(_take_unreadable(composite, Rules(release)))
-        log = Planner(composite, size, repairs=self._asked.repairs, refused=refused).make()
         if refused:
             self._notes.append(
                 f"{group_digits(len(refused))} messages are left aside that RocketMQ {release} cannot read: topics of "
@@ -156,17 +160,27 @@ class SalvageJob(RebuildJob):
             )
         plan, assumed = self._plan(release)
         self._notes += assumed
-        lost = lost_offsets(log.lost)
         digests = self._digests(watches)
-        rebuilt, proof, files = None, None, {}
-        if not self._asked.dry_run:
+        for attempt in range(_ATTEMPTS):
+            log = Planner(composite, size, repairs=self._asked.repairs, refused=refused).make()
+            lost = lost_offsets(log.lost)
+            rebuilt, proof = None, None
+            files: dict[int, str] = {}
+            if self._asked.dry_run:
+                list(self._choose_others())
+                break
             self._check_space(log, sources)
-            self._write_log(log, sources)
-            self._write_others()
-            files = write_aside(self._new, log.lost, sources)
-            rebuilt, proof = self._derive(plan, release, lost)
-        else:
-            list(self._choose_others())
+            rebuilt, proof, files = self._write(log, sources, plan, release, lost)
+            # Records that only the new store contradicts: what is around them was damaged before. They are repaired
+            # if they can be, else left aside.
+            odd = _contradicted(proof)
+            if not odd or attempt + 1 == _ATTEMPTS:
+                break
+            if attempt == 0:
+                _suspect(sources, odd)
+            else:
+                refused += [one for place in sorted(odd) if (one := _take_out(composite, sources, place)) is not None]
+            self._begin_again()
         self._refuse_changes(watches)
         receipt = self._receipt(sources, composite, log, lost, release, why, digests, files, rebuilt, proof)
         start = None if proof is None else proof.next_start
@@ -254,15 +268,15 @@ class SalvageJob(RebuildJob):
     def _write_piece(self, out: BinaryIO, piece: Kept, base: int, size: int, sources: Sequence[Source]) -> None:
         if piece.bridge:
             for offset, raw in bridge(piece.start, piece.end, base + size, piece.timestamp):
-                _write_at(out, offset - base, raw)
+                write_at(out, offset - base, raw)
         elif piece.raw is not None:
-            _write_at(out, piece.start - base, piece.raw)
+            write_at(out, piece.start - base, piece.raw)
         elif piece.source is not None:
             store = sources[piece.source].store
             segment = store.segment_at(piece.start)
             assert segment is not None, "a sound byte lies in a segment"
             with open_file(segment) as reader:
-                _copy_range(reader, piece.start - segment.base, piece.end - segment.base, out, piece.start - base)
+                copy_range(reader, piece.start - segment.base, piece.end - segment.base, out, piece.start - base)
         self._advance(piece.end - piece.start)
 
     # --- other files ------------------------------------------------------------------------------
@@ -292,9 +306,34 @@ class SalvageJob(RebuildJob):
         read = read_copy(file, os.path.basename(name), self._asked.max_config)
         return read.source is not None and not read.problems
 
+    def _write(
+        self, log: LogPlan, sources: Sequence[Source], plan: Any, release: str, lost: dict[tuple[str, int], list[int]]
+    ) -> tuple[Rebuilt, VerifyResult, dict[int, str]]:
+        """Write all of the new store, and verify it."""
+        self._write_log(log, sources)
+        self._write_others()
+        files = write_aside(self._new, log.lost, sources)
+        rebuilt, proof = self._derive(plan, release, lost)
+        return rebuilt, proof, files
+
+    def _begin_again(self) -> None:
+        """Take away what was written."""
+        with as_refusal(self._new.folder, "emptied"):
+            for folder in (self._new.folder, self._new.make_aside()):
+                shutil.rmtree(folder)
+            os.mkdir(self._new.folder)
+        self._brought, self._paths, self._left_out = [], [], []
+        self._notes = list(dict.fromkeys(self._notes))
+
     def _write_others(self) -> None:
         for file, name in self._choose_others():
-            self._bring(file, name)
+            try:
+                self._bring(file, name)
+            except Unreadable as error:
+                with suppress(FileNotFoundError):
+                    os.unlink(self._new.path_of(name))
+                self._left_out.append(LeftOut(file.name, str(error)))
+                self._notes.append(f"{error}: the new store does not have it")
         for oddity in self._store.oddities:
             if oddity.is_unread:
                 self._left_out.append(LeftOut(oddity.name, oddity.detail))
@@ -375,16 +414,16 @@ class SalvageJob(RebuildJob):
             ended=format_micros(to_micros(datetime.now(UTC))),
             broker_version=release,
             version_from=why,
-            sources=[_source_row(source, taken[number]) for number, source in enumerate(sources)],
+            sources=[source_row(source, taken[number]) for number, source in enumerate(sources)],
             files=digests,
             log_start=log.pieces[0].start,
             log_end=log.end,
             kept_bytes=sum(taken.values()),
-            repaired=[*_repairs(log, sources), *map(_blank_row, log.blanks)],
+            repaired=[*repairs(log, sources), *map(blank_row, log.blanks)],
             bridged=[document.Bridged(*one) for one in log.bridged],
-            aside=[_aside_row(one, sources, aside) for one in log.lost],
+            aside=[aside_row(one, sources, aside) for one in log.lost],
             lost_offsets=[
-                document.LostOffsets(topic, queue_id, _kept_units(rebuilt, (topic, queue_id)), offsets)
+                document.LostOffsets(topic, queue_id, kept_units(rebuilt, (topic, queue_id)), offsets)
                 for (topic, queue_id), offsets in self._all_lost(lost, rebuilt)
             ],
             brought=self._brought,
@@ -407,6 +446,33 @@ class SalvageJob(RebuildJob):
         return sorted(found.items())
 
 
+def _contradicted(proof: VerifyResult) -> set[int]:
+    """Return the places of records that the verification of the new store finds wrong by what is around them."""
+    return {
+        finding.physical_offset
+        for finding in proof.findings.rows
+        if finding.severity == "error" and finding.code in _CONTRADICTIONS and finding.physical_offset is not None
+    }
+
+
+def _suspect(sources: Sequence[Source], places: set[int]) -> None:
+    """Have records looked at as suspects, in each source that has them sound."""
+    for source in sources:
+        for place in places:
+            if any(one.start <= place < one.end for one in source.sound):
+                source.suspects[place] = "CL-TIME"
+
+
+def _take_out(composite: Composite, sources: Sequence[Source], place: int) -> Range | None:
+    """Take the record at a place out of the sound bytes; None where it is in none."""
+    for source in sources:
+        with RecordReader(source.store) as log:
+            raw = log.content_at(place)
+        if raw is not None and composite.take_out(one := Range(place, place + len(raw))):
+            return one
+    return None
+
+
 def _take_unreadable(composite: Composite, rules: Rules) -> Iterator[Range]:
     """Take the sound records that a release cannot read out of the sound bytes, and yield where they are."""
     if rules.v2_records and rules.ipv6_hosts:
@@ -427,85 +493,3 @@ def _take_unreadable(composite: Composite, rules: Rules) -> Iterator[Range]:
                     one = Range(*(records.base + int(places[row]) for places in (records.starts, records.ends)))
                     if composite.take_out(one):
                         yield one
-
-
-def _kept_units(rebuilt: Rebuilt | None, queue: tuple[str, int]) -> int:
-    written = None if rebuilt is None else rebuilt.queues.get(queue)
-    return 0 if written is None else written.end - written.first - written.copies
-
-
-def _source_row(source: Source, taken: int) -> document.SourceRow:
-    return document.SourceRow(
-        name=source.name,
-        path=uri.shown(source.store.paths[0]),
-        verdict=source.result.verdict,
-        segments=len(source.store.segments),
-        sound_bytes=sum(one.end - one.start for one in source.sound),
-        taken_bytes=taken,
-        differs_from=source.taken_until,
-        renamed=[f"{segment.name}: {segment.base:020d}" for segment in _renamed(source.store)],
-        stale_bytes=sum(one.end - one.start for one in source.damaged if one.kind == "stale"),
-    )
-
-
-def _renamed(store: Store) -> Iterator[Segment]:
-    return (one for one in store.segments if os.path.basename(one.name) != f"{one.base:020d}")
-
-
-def _repairs(log: LogPlan, sources: Sequence[Source]) -> Iterator[document.Repair]:
-    for repaired, number in log.repaired:
-        segment = sources[number].store.segment_at(repaired.place)
-        identity = message.Message.parse(repaired.raw)
-        for change in repaired.changes:
-            yield document.Repair(
-                physical_offset=repaired.place,
-                source=sources[number].name,
-                file=None if segment is None else segment.name,
-                position=None if segment is None else repaired.place - segment.base + _first_byte(change),
-                field=change.field,
-                bit=None if change.bit is None else change.bit[1],
-                before=change.before.hex(),
-                after=change.after.hex(),
-                proof=change.proof,
-                topic=identity.topic.decode(errors="replace"),
-                queue_id=identity.queue_id,
-                queue_offset=identity.queue_offset,
-            )
-
-
-def _first_byte(change: Change) -> int:
-    return change.at if change.bit is None else change.bit[0]
-
-
-def _blank_row(change: Change) -> document.Repair:
-    before, after = change.before.hex(), change.after.hex()
-    return document.Repair(
-        change.at, None, None, None, change.field, None, before, after, change.proof, None, None, None
-    )
-
-
-def _aside_row(lost: Lost, sources: Sequence[Source], files: dict[int, str]) -> document.Aside:
-    name = None if lost.source is None else sources[lost.source].name
-    return document.Aside(
-        lost.start, lost.end, lost.why, name, files.get(lost.start), lost.topic, lost.queue_id, lost.queue_offset
-    )
-
-
-def _write_at(out: BinaryIO, position: int, raw: bytes) -> None:
-    out.seek(position)
-    out.write(raw)
-
-
-def _copy_range(reader: FileReader, start: int, end: int, out: BinaryIO, position: int) -> None:
-    """Copy bytes [start, end) of a file; long runs of zeros stay holes."""
-    at = start
-    while at < end:
-        at = max(at, min(reader.next_allocated(at), end))
-        raw = reader.read(at, min(_STEP, end - at))
-        if not raw:
-            return
-        for first in range(0, len(raw), _HOLE):
-            part = raw[first : first + _HOLE]
-            if any(part):
-                _write_at(out, position + at - start + first, part)
-        at += len(raw)

@@ -52,6 +52,7 @@ class Repair(Part, frozen=True):
     before: Annotated[str, means("bytes that were found, in hex")]
     after: Annotated[str, means("bytes that were written, in hex")]
     proof: Annotated[str, means("what determines them")]
+    exact: Annotated[bool, means("false: a time that is proven to lie between those around it, and no better known")]
     topic: Annotated[str | None, means("topic of the record")]
     queue_id: Annotated[int | None, means("its queue")]
     queue_offset: Annotated[int | None, means("its queue offset")]

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from rmqinspect.commitlog.find_record import LenientReader
 from rmqinspect.commitlog.gaps import BRIDGED
 from rmqinspect.commitlog.record_reader import RecordReader
 from rmqinspect.errors import NotAStore, Unreadable
@@ -396,12 +397,15 @@ def _record_around(source: Source, offset: int) -> int:
 
 
 def read_log(store: Store, offset: int, size: int) -> bytes:
-    """Return bytes of a store's log, within one segment; fewer where its file ends, none where it cannot be read."""
+    """Return bytes of a store's log, within one segment; fewer where its file ends.
+
+    What the system refuses to read is zeros; none are returned where the file cannot be opened.
+    """
     segment = store.segment_at(offset)
     if segment is None:
         return b""
     try:
         with open_file(segment) as reader:
-            return reader.read(offset - segment.base, size)
+            return LenientReader(reader, segment).read(offset - segment.base, size)
     except Unreadable:
         return b""

@@ -28,6 +28,8 @@ class StoreFile:
     kind: str  # a kind of directory.PLACES, or "other"
     # As it would be, cut or filled with zeros to so many bytes: a remedy that a forecast walks. None: as it is.
     length: int | None = field(default=None, kw_only=True)
+    # As it would be with some bytes set back, (position, value): another remedy.
+    set_back: tuple[tuple[int, int], ...] = field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

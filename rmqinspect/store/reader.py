@@ -302,12 +302,47 @@ class CarvedReader(FileReader):
         return min(offset, self.size)
 
 
+class SetBackReader(FileReader):
+    """An open file of the evidence with some bytes as they were before they were damaged. Nothing is written."""
+
+    def __init__(self, file: StoreFile) -> None:
+        self.file = file
+        self._found = open_file(replace(file, set_back=()))
+        self.size, self.allocated = self._found.size, self._found.allocated
+
+    def close(self) -> None:
+        """Close the file."""
+        self._found.close()
+
+    def fileno(self) -> int:
+        """Return the descriptor of the file as it is."""
+        return self._found.fileno()
+
+    def _read_some(self, view: memoryview, offset: int) -> int:
+        size = self._found._read_some(view, offset)
+        for position, value in self.file.set_back:
+            if offset <= position < offset + size:
+                view[position - offset] = value
+        return size
+
+    def next_allocated(self, offset: int) -> int:
+        """Return the next position at or after `offset` that is not in a hole, or is set back; else the file's size."""
+        found = self._found.next_allocated(offset)
+        return min([found, *(position for position, _ in self.file.set_back if offset <= position < self.size)])
+
+    def next_hole(self, offset: int) -> int:
+        """Return where the data at `offset` ends: at the next hole, else the file's size."""
+        return self._found.next_hole(offset)
+
+
 def open_file(file: StoreFile) -> FileReader:
     """Open a file of a store, or an image: of kind "image", which may be a block device.
 
     :raises Unreadable: it cannot be opened, or is no regular file.
     :raises Unreachable: a remote file system does not answer.
     """
+    if file.set_back:
+        return SetBackReader(file)
     if file.length is not None:
         return ResizedReader(file, file.length)
     if isinstance(file, CarvedSegment):

@@ -87,6 +87,10 @@ def carry_out(way: Alternative, store: Path) -> None:
         shutil.rmtree(moved) if moved.is_dir() else moved.unlink()
     for name, length in way.remedy.lengths:
         os.truncate(store / name, length)
+    for bit in way.remedy.bits:
+        with (store / bit.file).open("r+b") as file:
+            file.seek(bit.position)
+            file.write(bytes([bit.was]))
     for name, new in way.remedy.renamed:
         (store / name).rename(store / new)
     if way.outcome.clean_exit:

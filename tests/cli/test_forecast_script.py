@@ -340,3 +340,19 @@ def test_a_way_that_changes_files_saves_what_is_lost_after_the_change(laid: Path
     lines = [line.strip() for line in text.partition("1:1)")[2].splitlines()]
     save = lines.index("save_lost --broker-version 5.5.0 --exit unclean")
     assert lines.index("copy_store") < lines.index("move_away index/1x") < save < lines.index("start_broker")
+
+
+def test_a_flipped_bit_is_set_back_in_the_store_alone(damaged: Path, tool: str, bash: Bash, forecast: Run) -> None:
+    text = forecast(damaged, "--script", "--broker-version", "5.3.3")[1]
+    (number,) = (line[0] for line in bash(text).stdout.splitlines() if "flipped bit" in line)
+    place, name = 31794, f"commitlog/{65536:020}"
+    found = (damaged / name).read_bytes()
+    done = bash(text, number, RMQINSPECT=tool, BROKER_RELEASE="5.3.3")
+    assert done.returncode == 0, done.stderr
+    right = (damaged / name).read_bytes()
+    assert (found[place], right[place]) == (0x48, 0x68)
+    assert right == found[:place] + b"\x68" + found[place + 1 :]
+    assert (damaged.with_name("a store.before-start") / name).read_bytes() == found
+    shutil.rmtree(damaged.with_name("a store.before-start"))
+    again = bash(text, number, RMQINSPECT=tool, BROKER_RELEASE="5.3.3")
+    assert (again.returncode, "nothing is written" in again.stderr) == (1, True)

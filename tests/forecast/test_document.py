@@ -11,7 +11,18 @@ import pytest
 
 from rmqinspect.forecast.document import document, listed_fields, starts
 from rmqinspect.forecast.instead import other_ways, remedied, without_files
-from rmqinspect.forecast.outcome import NO_REMEDY, Forecast, InReplica, Losses, Outcome, Remedy, Verdict, verdict_line
+from rmqinspect.forecast.outcome import (
+    NO_REMEDY,
+    Alternative,
+    Forecast,
+    InReplica,
+    Losses,
+    Outcome,
+    Remedy,
+    SetBack,
+    Verdict,
+    verdict_line,
+)
 from rmqinspect.forecast.versions import ForecastRequest, forecast
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.reader import open_file
@@ -27,6 +38,7 @@ _FREE = ("lost_by_topic", "lost_bytes_by_topic", "decisions[].inputs", *_BY_NAME
 
 def test_every_field_is_listed_and_has_its_type() -> None:
     ways = other_ways(LOSES, None, after(Told(SAFE, (SAFE,))))
+    ways.append(Alternative("another", SAFE, Remedy(bits=(SetBack("commitlog/0", 7, 0x48, 0x68),))))
     refused = other_ways(REFUSES, None, after(Told(REFUSES)))
     types = {"text": str, "number": int, "boolean": bool, "object": dict, "null": type(None)}
     listed = {path: kind for path, kind, _ in listed_fields()}

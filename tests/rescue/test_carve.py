@@ -326,6 +326,20 @@ def test_records_that_differ_and_have_one_time_are_not_decided(tmp_path: Path) -
     assert [len(log.pieces) for log in assembly.logs] == [1, 1]
 
 
+def test_one_time_that_does_not_fit_decides_nothing(tmp_path: Path) -> None:
+    times = [10**12 + 60_000 * number for number in range(9)]
+    times[4] += 10**10  # a flipped bit
+    pieces = [record(at * 5000, store_timestamp=one) for at, one in enumerate(times)]
+    (tmp_path / "disk").write_bytes(b"".join(noise(20) + raw for raw in pieces))
+    with Images(open_images([str(tmp_path / "disk")]).files) as images:  # type: ignore[arg-type]
+        for _ in images.found(Request()):
+            pass
+        assembly = images.assembly()
+    (log,) = assembly.logs
+    assert [piece.physical_offset for piece in log.pieces] == [at * 5000 for at in range(9)]
+    assert [(one.kind, one.start) for one in assembly.ambiguities] == [("clock", 20_000)]
+
+
 def test_a_broker_whose_address_changed_has_one_log(tmp_path: Path) -> None:
     first = record(0, store_host="10.0.0.5:10911")
     second = record(len(first), store_host="[2001:db8::7]:10911", body=b"x" * 400)

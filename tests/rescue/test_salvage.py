@@ -21,6 +21,7 @@ from rmqinspect.rescue.sources import open_sources
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
 from tests.support import oracle
+from tests.support.broken_disk import broken_disk
 from tests.support.samples import sample
 from tests.support.sampling import sampled
 
@@ -250,3 +251,19 @@ def test_the_sources_are_never_changed(tmp_path: Path) -> None:
     before = list(_files(store))
     salvage(tmp_path / "new", store, link=True)
     assert list(_files(store)) == before
+
+
+# --- what cannot be read -------------------------------------------------------------------------------
+
+
+def test_around_a_bad_sector_all_other_records_are_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = _copy_of("healthy-5.5.0", tmp_path / "store")
+    segment = store / "commitlog/00000000000000065536"
+    with broken_disk(monkeypatch, lambda path: path == segment.resolve(), 20480, 24576):
+        made, records = salvage(tmp_path / "new", store)
+    assert made.holds
+    assert not made.is_complete
+    healthy = _healthy()
+    touched = {place for place, raw in healthy.items() if place < 65536 + 24576 and place + len(raw) > 65536 + 20480}
+    assert touched
+    assert records == {place: raw for place, raw in healthy.items() if place not in touched}

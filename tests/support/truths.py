@@ -83,7 +83,8 @@ def _is_readable(raw: bytes) -> bool:
 
 def _segments(root: Path) -> dict[int, Path]:
     folder = root / "commitlog"
-    named = [path for path in folder.iterdir() if re.fullmatch(r"[0-9]{20}", path.name)] if folder.is_dir() else []
+    files = [path for path in folder.iterdir() if path.is_file()] if folder.is_dir() else []
+    named = [path for path in files if re.fullmatch(r"[0-9]{20}", path.name)]
     return {int(path.name): path for path in sorted(named)}
 
 
