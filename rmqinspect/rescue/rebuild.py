@@ -24,6 +24,7 @@ from rmqinspect.broker.version_estimate import RELEASES
 from rmqinspect.codec.arrays import Ints, Units, groups
 from rmqinspect.codec.java import java_number
 from rmqinspect.codec.layout import dtype_of
+from rmqinspect.commitlog.gaps import plan_splits
 from rmqinspect.commitlog.queue_offsets import QueueOffsets
 from rmqinspect.commitlog.scan import RecordRun
 from rmqinspect.errors import Refused
@@ -45,7 +46,7 @@ from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
 from rmqinspect.system.output_file import as_refusal
 from rmqinspect.system.uri import shown
-from rmqinspect.tables.read_log import folds_of, splits_in
+from rmqinspect.tables.read_log import folds_of
 from rmqinspect.tables.table import Request
 from rmqinspect.text import escape, group_digits
 from rmqinspect.topics import SCHEDULE_TOPIC
@@ -57,6 +58,9 @@ DERIVED = {
     INDEX: ("index",),
 }
 """Folders that are written anew."""
+
+# Bytes. What is dispatched for a split waits until those before it are written: with small records half of its size.
+_SPLIT_SIZE = 16 << 20
 
 _UNKNOWN_LEVEL = 1000  # ms of a delay level that is not configured: ScheduleMessageService#computeDeliverTimestamp
 _SCHEDULE = SCHEDULE_TOPIC.encode()
@@ -131,7 +135,7 @@ def rebuild_derived(
     request = Request(jobs=jobs, progress=progress)
     ledger_from = next((one.base for one in store.segments if one.kind == "dledger"), _NO_LEDGER)
     new = partial(_Part, plan, ledger_from)
-    with closing(folds_of(splits_in(store.segments, request), request, new)) as parts:
+    with closing(folds_of(plan_splits(store.segments, _SPLIT_SIZE), request, new)) as parts:
         for part, _ in parts:
             writer.take(part)
     return writer.finish()
