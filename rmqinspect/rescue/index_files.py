@@ -80,7 +80,7 @@ class IndexFiles:
     def __init__(self, folder: str, geometry: Geometry, release: str) -> None:
         self.folder, self.geometry = folder, geometry
         self.files = self.entries = 0
-        self.full_until = 0  # store time of the last entry, ms, of the newest full file that has a successor
+        self._until = 0  # end time of the files that were finished, the latest, ms
         self._counts_slots = int(RELEASES.index(release) >= RELEASES.index(_COUNTS_SLOTS))
         self._heads = np.zeros(0, np.int32)
         self._state = np.zeros(6, np.int64)
@@ -133,11 +133,16 @@ class IndexFiles:
         self._put(entries.tobytes(), self.geometry.entry_position(number))
         self.entries += len(entries)
 
+    @property
+    def until(self) -> int:
+        """Latest end time of a file, ms; 0 without entries."""
+        return max(self._until, int(self._state[_END_TIME]))
+
     def _begin(self, time: int) -> None:
         """Make a new file, at a time (ms) which gives it its name."""
         end_time, end_place = int(self._state[_END_TIME]), int(self._state[_END_PLACE])
         if self._descriptor >= 0:
-            self.full_until = max(0, end_time)
+            self._until = self.until
             self.finish()
         self._heads = np.zeros(self.geometry.slots, np.int32)
         self._state[:] = max(0, end_time), max(0, end_time), max(0, end_place), max(0, end_place), 0, 1

@@ -289,14 +289,18 @@ class _Writer:
         return rebuilt
 
     def _checkpoint(self) -> dict[str, int]:
-        """Return the fields as a broker that has flushed all leaves them: nothing is later than the log."""
+        """Return the fields as a broker that has flushed all leaves them: nothing is later than the log.
+
+        The time of the index is that of its newest file, which a broker names only once the file is full: after an
+        unclean exit a broker deletes what is newer, and indexes only records near the end of the log again.
+        """
         place, time = self._last or (0, 0)
         unit_place, unit_time = self._last_unit or (0, 0)
         known = RELEASES.index(self.plan.release)
         return {
             "physic_msg_timestamp": max(0, time),
             "logics_msg_timestamp": max(0, unit_time),
-            "index_msg_timestamp": self._index.full_until if INDEX in self.plan.what else self._kept_index(),
+            "index_msg_timestamp": self._index.until if INDEX in self.plan.what else self._kept_index(),
             "master_flushed_offset": 0,
             "confirm_phy_offset": place if known >= RELEASES.index(_CONFIRMS) else 0,
             "logics_physical_offset": unit_place if known >= RELEASES.index(_TELLS_PLACE) else 0,

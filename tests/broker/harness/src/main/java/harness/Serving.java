@@ -22,6 +22,7 @@ final class Serving {
     private static final int PULL = 32;
     private static final int MOST_PULLS = 100_000;
     private static final int MOST_KEYS = 64; // a broker never gives more of one
+    private static final int BORN_HOST_V6 = 0x1 << 4; // MessageSysFlag has it from 4.6.0 on
 
     /** Each queue as a consumer drains it: pulls of 32 from its minimum, each at the nextBeginOffset of the one before. */
     static List<Object> drained(DefaultMessageStore store, int atOnce) {
@@ -78,15 +79,27 @@ final class Serving {
         }
     }
 
-    /** Physical offset, length, CRC of all bytes, queue offset that the record has and that of its place in the queue. */
+    /**
+     * Physical offset, length, CRC of all bytes, queue offset that the record has and that of its place in the queue, CRC
+     * of all bytes but the store timestamp.
+     */
     private static List<Object> row(SelectMappedBufferResult record, long place) {
         ByteBuffer buffer = record.getByteBuffer().duplicate();
         byte[] bytes = new byte[buffer.remaining()];
         buffer.get(bytes);
+        long own = bytes.length < 28 ? -1 : ByteBuffer.wrap(bytes).getLong(20);
+        long all = crc(bytes);
+        int time = bytes.length < 76 ? -1 : (ByteBuffer.wrap(bytes).getInt(36) & BORN_HOST_V6) == 0 ? 56 : 68;
+        if (time > 0) {
+            ByteBuffer.wrap(bytes).putLong(time, 0);
+        }
+        return List.of(record.getStartOffset(), bytes.length, all, own, place, crc(bytes));
+    }
+
+    private static long crc(byte[] bytes) {
         CRC32 crc = new CRC32();
         crc.update(bytes);
-        long own = bytes.length < 28 ? -1 : ByteBuffer.wrap(bytes).getLong(20);
-        return List.of(record.getStartOffset(), bytes.length, crc.getValue(), own, place);
+        return crc.getValue();
     }
 
     /** The physical offsets that each [topic, key] is found at. */
