@@ -119,6 +119,12 @@ class Records:
         """The properties of all records, as positions in the window."""
         return split_properties(self.bytes, self.properties_starts, self.properties_ends)
 
+    @property
+    def are_bridges(self) -> Bools:
+        """Which records are no messages: a salvage wrote them over gaps."""
+        marked: Bools = self.rows[:, columns.FLAG] == message.BRIDGE_FLAG
+        return marked & (self.sys_flag == message.TRANSACTION_MASK)
+
     # --- judgement ------------------------------------------------------------------------------
 
     def are_sound(self, filled: int) -> Bools:
@@ -194,6 +200,7 @@ def _in_segment(
                 asked = which[low:high]
                 good = records.are_sound(filled) & (records.total_size == sizes[asked])
                 good &= records.physical_offset == places[asked]
+                good &= ~records.are_bridges
                 if good.any():
                     yield asked[good], records.select(good)
     except Unreadable:

@@ -8,7 +8,15 @@ from typing import NamedTuple
 
 from construct import ConstructError
 
-from rmqinspect.schemas.message import CRC_MASK, FIXED_SIZE, MAGIC_V2, RECORD_MAGICS, TRANSACTION_MASK, SysFlag
+from rmqinspect.schemas.message import (
+    CRC_MASK,
+    FIXED_SIZE,
+    MAGIC_PREFIX,
+    MAGIC_V2,
+    RECORD_MAGICS,
+    TRANSACTION_MASK,
+    SysFlag,
+)
 from rmqinspect.schemas.message import Message as Layout
 from tests.support.judge import Message, Queue, Span, Truth, message_of
 
@@ -56,6 +64,47 @@ def truth_of(records: Sequence[Record], damaged: Path | None = None, *, release:
     found = {key: frozenset(places) for key, places in keys.items()}
     forged = frozenset((place, zlib.crc32(raw)) for place, raw in readable.items())
     return Truth(messages, spans, found, maybe, forged)
+
+
+def truth_of_damaged(damaged: Path, salvaged: Path, *, release: str) -> Truth:
+    """Return what has to be there of a damaged store whose undamaged log nobody has.
+
+    Each record that is whole and names its own place, wherever it stands, has to come, unless its queue offset is not
+    between those of its neighbours in the queue. What else the salvaged log has as messages may come.
+    """
+    known = not release.startswith(("4.", "5.0."))
+    found = [one for path in _segments(damaged).values() for one in _anywhere(path) if known or not one.long_topic]
+    by_queue: dict[Queue, list[tuple[Message, int]]] = {}
+    for record in found:
+        for one, taken in record.messages:
+            by_queue.setdefault((one.topic, one.queue_id), []).append((one, taken))
+    messages, spans = [], {}
+    for queue, row in by_queue.items():
+        offsets = [-1, *(one.queue_offset for one, _ in row), 1 << 62]
+        sure = [one for at, one in enumerate(row, 1) if offsets[at - 1] < offsets[at] < offsets[at + 1]]
+        messages += [one for one, _ in sure]
+        if len(sure) == len(row):
+            spans[queue] = Span(max(one.queue_offset + taken for one, taken in row), 1 << 62)
+    wanted = {one.physical_offset for one in messages}
+    keys: dict[tuple[str, str], set[int]] = {}
+    for record in found:
+        for key in record.keys if record.physical_offset in wanted else ():
+            keys.setdefault(key, set()).add(record.physical_offset)
+    maybe = [one for record in records_of(salvaged) for one, _ in record.messages if one.physical_offset not in wanted]
+    return Truth(messages, spans, {key: frozenset(places) for key, places in keys.items()}, maybe)
+
+
+def _anywhere(path: Path) -> Iterator[Record]:
+    """Yield the whole records of a segment that name the place where they stand."""
+    raw, base, at = path.read_bytes(), int(path.name), 0
+    for found in re.finditer(re.escape(MAGIC_PREFIX), raw):
+        start = found.start() - 4
+        size = int.from_bytes(raw[start : start + 4], "big") if start >= at else 0
+        record = raw[start : start + size]
+        own = int.from_bytes(record[28:36], "big", signed=True)
+        if FIXED_SIZE <= size == len(record) and own == base + start and _is_readable(record):
+            yield _record(own, record)
+            at = start + size
 
 
 def _there(records: Iterable[Record], damaged: Path) -> dict[int, bytes]:
