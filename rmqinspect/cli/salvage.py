@@ -75,7 +75,7 @@ def command(arguments: SalvageArguments) -> int:
       rmqinspect salvage STORE -o NEW
       rmqinspect salvage STORE -o NEW --dry-run
       rmqinspect salvage master=STORE slave=OTHER -o NEW --prefer master
-      rmqinspect salvage STORE 00000000001073741824.bak -o NEW --config broker.conf
+      rmqinspect salvage STORE 00000000001073741824.bak -o NEW --dry-run
       rmqinspect salvage STORE -o NEW --link --broker-version 4.9.7
       rmqinspect salvage STORE disk.img --carve -o NEW
     """

@@ -123,7 +123,8 @@ class Records:
     def are_bridges(self) -> Bools:
         """Which records are no messages: a salvage wrote them over gaps."""
         marked: Bools = self.rows[:, columns.FLAG] == message.BRIDGE_FLAG
-        return marked & (self.sys_flag == message.TRANSACTION_MASK)
+        found: Bools = marked & (self.sys_flag == message.TRANSACTION_MASK)
+        return found
 
     # --- judgement ------------------------------------------------------------------------------
 

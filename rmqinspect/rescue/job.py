@@ -127,6 +127,18 @@ def refuse_damage(store: Store, jobs: int, advance: Advance) -> VerifyResult:
     return result
 
 
+def refuse_unread_databases(store: Store) -> None:
+    """Check that what a store keeps in RocksDB can be read, and written again.
+
+    :raises Unreadable: the library is not installed.
+    """
+    if used_databases(store) and not has_rocksdict():
+        raise Unreadable(
+            f"{store.name}: queues, configuration or timers in RocksDB: not read, and could not be written again; "
+            f"install the extra: {INSTALL}"
+        )
+
+
 class RebuildJob:
     """The steps of one run, and what they hand on."""
 
@@ -149,11 +161,7 @@ class RebuildJob:
         store, request = self._store, self._request
         if (holder := running_broker(store, [])) is not None:
             raise Refused(f"{store.name}: a broker runs on this store (pid {holder}): copy it, or stop the broker")
-        if used_databases(store) and not has_rocksdict():
-            raise Unreadable(
-                f"{store.name}: queues, configuration or timers in RocksDB: not read, and could not be written again; "
-                f"install the extra: {INSTALL}"
-            )
+        refuse_unread_databases(store)
         watch = Watch(store)
         checked = refuse_damage(store, request.jobs, self._advance)
         release, why = self._choose_release()
@@ -189,7 +197,7 @@ class RebuildJob:
             assumed=assumed,
             brought=brought,
             left_out=self._left_out,
-            derived=_derived(rebuilt),
+            derived=derived(rebuilt),
             notes=rebuilt.notes,
             verdict=proof.verdict,
             next_start=verdict_line(start) if start is not None else "",
@@ -352,7 +360,7 @@ def _is_ledger_index(size: int) -> bool:
     return 0 < size <= _LARGEST_FILE and size % EntryIndexUnit.sizeof() == 0
 
 
-def _derived(rebuilt: Rebuilt) -> document.Derived:
+def derived(rebuilt: Rebuilt) -> document.Derived:
     odd = [
         document.RebuiltQueue(topic, queue_id, one.first, one.end, one.copies, one.left_out, one.restarts)
         for (topic, queue_id), one in sorted(rebuilt.queues.items())

@@ -48,7 +48,7 @@ from rmqinspect.system.output_file import as_refusal
 from rmqinspect.system.uri import shown
 from rmqinspect.tables.read_log import folds_of
 from rmqinspect.tables.table import Request
-from rmqinspect.text import escape, group_digits
+from rmqinspect.text import count, escape
 from rmqinspect.topics import SCHEDULE_TOPIC
 
 QUEUES, INDEX = "queues", "index"
@@ -324,11 +324,11 @@ class _Writer:
             if written.restarts:
                 yield f"{name}: its offsets begin anew at 0 in the log; the queue has those behind the last beginning"
             if written.left_out and not written.restarts:
-                number = group_digits(written.left_out)
-                yield f"{name}: {number} records have a queue offset that an earlier one has: they get no unit"
+                number = count(written.left_out, "record")
+                yield f"{name}: {number} with a queue offset that an earlier one has: no unit leads there"
             if written.copies:
-                number = group_digits(written.copies)
-                yield f"{name}: {number} queue offsets have no record: each has a neighbour's unit, who comes again"
+                number = count(written.copies, "queue offset")
+                yield f"{name}: {number} without a record: a neighbour's unit stands there, whose message comes again"
 
     def _write_file(self, name: str, raw: bytes) -> None:
         path = os.path.join(self._folder, name)

@@ -33,7 +33,7 @@ from rmqinspect.forecast.outcome import Verdict, verdict_line
 from rmqinspect.rescue import salvage_receipt as document
 from rmqinspect.rescue.aside import write_aside
 from rmqinspect.rescue.bridge import bridge
-from rmqinspect.rescue.job import RebuildJob, RebuildRequest, _derived
+from rmqinspect.rescue.job import RebuildJob, RebuildRequest, derived, refuse_unread_databases
 from rmqinspect.rescue.log_plan import Kept, LogPlan, Planner, lost_offsets
 from rmqinspect.rescue.new_store import NewStore
 from rmqinspect.rescue.ranges import copy_range, write_at
@@ -130,6 +130,7 @@ class SalvageJob(RebuildJob):
 
         :raises Refused: two sources differ, and none is preferred; a broker runs on one; NEW cannot be written.
         :raises NotAStore: no record is sound in any source.
+        :raises Unreadable: a source keeps something in RocksDB, and the library is not installed.
         """
         for _, store in self._given:
             if (holder := running_broker(store, [])) is not None:
@@ -139,6 +140,7 @@ class SalvageJob(RebuildJob):
                     f"{store.name}: a DLedger log: what is damaged in it is to be had from another replica; "
                     "rmqinspect rebuild takes a sound one"
                 )
+            refuse_unread_databases(store)
         watches = [Watch(store) for store in self._distinct()]
         size = self._segment_size()
         sources = self._judge(size)
@@ -428,7 +430,7 @@ class SalvageJob(RebuildJob):
             ],
             brought=self._brought,
             left_out=self._left_out,
-            derived=None if rebuilt is None else _derived(rebuilt),
+            derived=None if rebuilt is None else derived(rebuilt),
             notes=[*self._notes, *([] if rebuilt is None else rebuilt.notes)],
             verdict=None if proof is None else proof.verdict,
             next_start=None if start is None else verdict_line(start),

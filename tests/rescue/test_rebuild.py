@@ -63,7 +63,9 @@ def test_a_hole_gets_copies_of_the_next_unit(tmp_path: Path) -> None:
     first, *copies, last = places(folder)
     assert copies == [copies[0]] * 3 and first < copies[0] < last
     assert result.queues["TopicTest", 0].copies == 2
-    assert result.notes == ["TopicTest/0: 2 queue offsets have no record: each has a neighbour's unit, who comes again"]
+    assert result.notes == [
+        "TopicTest/0: 2 queue offsets without a record: a neighbour's unit stands there, whose message comes again"
+    ]
 
 
 def test_lost_offsets_get_the_unit_of_the_next_record_else_of_the_one_before(tmp_path: Path) -> None:
