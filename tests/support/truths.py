@@ -70,10 +70,16 @@ def truth_of_damaged(damaged: Path, salvaged: Path, *, release: str) -> Truth:
     """Return what has to be there of a damaged store whose undamaged log nobody has.
 
     Each record that is whole and names its own place, wherever it stands, has to come, unless its queue offset is not
-    between those of its neighbours in the queue. What else the salvaged log has as messages may come.
+    between those of its neighbours in the queue, or salvage has made something else of it: of one record at the most.
+    What else the salvaged log has as messages may come.
     """
     known = not release.startswith(("4.", "5.0."))
     found = [one for path in _segments(damaged).values() for one in _anywhere(path) if known or not one.long_topic]
+    made = records_of(salvaged)
+    repaired = {one.physical_offset for one in made} - {one.physical_offset for one in made if one in found}
+    repaired &= {one.physical_offset for one in found}
+    assert len(repaired) <= 1, f"sound records are not what they were: {sorted(repaired)}"
+    found = [one for one in found if one.physical_offset not in repaired]
     by_queue: dict[Queue, list[tuple[Message, int]]] = {}
     for record in found:
         for one, taken in record.messages:
@@ -90,7 +96,7 @@ def truth_of_damaged(damaged: Path, salvaged: Path, *, release: str) -> Truth:
     for record in found:
         for key in record.keys if record.physical_offset in wanted else ():
             keys.setdefault(key, set()).add(record.physical_offset)
-    maybe = [one for record in records_of(salvaged) for one, _ in record.messages if one.physical_offset not in wanted]
+    maybe = [one for record in made for one, _ in record.messages if one.physical_offset not in wanted]
     return Truth(messages, spans, {key: frozenset(places) for key, places in keys.items()}, maybe)
 
 
