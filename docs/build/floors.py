@@ -114,7 +114,7 @@ LIBRARIES = {
     "numba": "codec",
     "numpy": "codec commitlog consumequeue index rocksdb timer broker damage tables find diff forecast verify export "
     "rescue",
-    "pyarrow": "codec system output tables find diff verify export rescue spark cli",
+    "pyarrow": "codec system output tables find diff forecast verify export rescue spark cli",
     "py4j": "spark",
     "pyspark": "spark",
     "rocksdict": "rocksdb rescue",

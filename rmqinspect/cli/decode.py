@@ -20,6 +20,7 @@ from rmqinspect.cli.lost import LostOptions, find_lost
 from rmqinspect.cli.options import (
     PATH,
     BodyOptions,
+    CarveOptions,
     LookOptions,
     OutputOptions,
     ReadingOptions,
@@ -37,10 +38,7 @@ from rmqinspect.cli.options import (
 )
 from rmqinspect.cli.parameters import argument, complete_tables, option, takes
 from rmqinspect.cli.session import Session, tell_unmatched, with_offsets
-from rmqinspect.errors import NotAStore, Unreadable
-from rmqinspect.statuses import SOUND
-from rmqinspect.store.without_rows import words_of_file, words_of_kind
-from rmqinspect.system.uri import shown
+from rmqinspect.errors import Unreadable
 from rmqinspect.text import count, describe_size, escape, group_digits
 
 if TYPE_CHECKING:
@@ -252,7 +250,7 @@ def print_rows(stores: "Sequence[Store]", table: "Table", arguments: RowsOptions
 
     format_ = choose_format(arguments)
     plan = make_plan(stores, table, arguments, selection, format_)
-    view = read_view(arguments, plan.body)
+    view = replace(read_view(arguments, plan.body), sound=table.sound)
     with (
         Session(arguments, stores, plan.size) as session,
         open_writer(format_, plan.shown_schema, arguments.output, view=view, evidence=session.evidence) as writer,
@@ -277,9 +275,14 @@ class _Reading:
 
     def announce(self) -> None:
         """Announce a long read before it starts."""
+        from rmqinspect.store.model import IMAGE
+
         plan = self.plan
         if plan.arguments.limit is not None and not plan.filters:
             return  # it stops early
+        if plan.reads[0].store.given == IMAGE:
+            self.session.announce(": all of an image is searched, but for its holes")
+            return
         why = f"the table {plan.table.name} needs all of it"
         if not plan.scan and len(self.look_ups) == len(plan.reads):
             why = ", ".join(dict.fromkeys(look_up.way for look_up in self.look_ups))
@@ -366,7 +369,8 @@ class _Reading:
         self.rows += batch.num_rows
         if "status" in batch.schema.names:
             counted = pc.value_counts(batch.column("status")).to_pylist()
-            self.bad_rows += sum(row["counts"] for row in counted if row["values"] not in (None, *SOUND["status"]))
+            sound = (None, *self.plan.table.sound)
+            self.bad_rows += sum(row["counts"] for row in counted if row["values"] not in sound)
 
     def _note_gap(self, read: StoreRead, _kind: str, start: int, end: int) -> None:
         """Note the parts of a gap that lie in the range asked for."""
@@ -434,23 +438,9 @@ class _Reading:
 
 # --- the command ------------------------------------------------------------------------------------------
 
-# Kind of the given path -> table; every other kind is read for its messages.
-_TABLE_OF_PLACE = {
-    "queue": "queue_units",
-    "batch_queue": "queue_units",
-    "index": "index_entries",
-    "checkpoint": "checkpoint",
-}
-_TABLE_OF_CONFIG = {
-    "topics.json": "topics",
-    "consumerOffset.json": "groups",
-    "subscriptionGroup.json": "subscription_groups",
-    "delayOffset.json": "delay_offsets",
-}
-
 
 @dataclass(frozen=True, kw_only=True)
-class DecodeArguments(RowsOptions, MessageOptions, SelectionOptions, UnconsumedOptions, LostOptions):
+class DecodeArguments(RowsOptions, MessageOptions, SelectionOptions, UnconsumedOptions, LostOptions, CarveOptions):
     """What `decode` is asked for."""
 
     paths: tuple[str, ...] = argument("PATH...", type=PATH)
@@ -478,35 +468,23 @@ def command(arguments: DecodeArguments) -> int:
       rmqinspect decode STORE/index -f csv
       rmqinspect decode STORE --since last-5m -o rows.parquet
       rmqinspect decode STORE --lost-at-start -o lost.parquet
+      rmqinspect decode --carve disk.img -t orders -o orders.parquet
     """
     choose_format(arguments)  # a usage error comes before anything is read
     arguments.refuse_unused()
+    if arguments.carve:
+        from rmqinspect.cli.decode_carve import open_carved
+
+        images, carved = open_carved(arguments, arguments.redact)
+        return print_rows([images], carved, arguments, read_selection(arguments))
 
     from rmqinspect.store.discover import open_stores
     from rmqinspect.tables import TABLES
+    from rmqinspect.tables.sources import table_of
 
     stores = open_stores(arguments.paths, **arguments.opening)
-    name = arguments.table or _table_of(stores[0])
+    name = arguments.table or table_of(stores[0])
     if name not in TABLES:
         raise click.BadParameter(f"no table {escape(name)!r}; there are: {', '.join(TABLES)}", param_hint="--table")
     with with_offsets(stores, arguments, arguments.unpacking) as whole:
         return print_rows(whole, TABLES[name], arguments, read_selection(arguments))
-
-
-def _table_of(store: "Store") -> str:
-
-    if store.given == "config":
-        names = {name.removesuffix(".bak") for name in store.config_files}
-        if len(names) != 1:
-            return "topics"
-        name = names.pop()
-        if words := words_of_file(name):
-            raise NotAStore(f"{name}: {words}")
-        if name not in _TABLE_OF_CONFIG:
-            known = ", ".join(_TABLE_OF_CONFIG)
-            raise NotAStore(f"{name}: no table shows this configuration file; there are tables of {known}")
-        return _TABLE_OF_CONFIG[name]
-    if words := words_of_kind(store.given):
-        files = f"{count(len(store.files), 'file')}, {count(sum(file.size for file in store.files), 'byte')}"
-        raise NotAStore(f"{shown(store.paths[0])} ({files}): {words}")
-    return _TABLE_OF_PLACE.get(store.given, "messages")

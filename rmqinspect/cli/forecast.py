@@ -11,8 +11,9 @@ from itertools import groupby
 import click
 
 from rmqinspect.cli import ExitStatus
-from rmqinspect.cli.lost import exit_option, is_clean, save_command
+from rmqinspect.cli.lost import compare_with, exit_option, is_clean, save_command
 from rmqinspect.cli.options import (
+    PATH,
     DocumentOptions,
     JobOptions,
     LookOptions,
@@ -29,6 +30,7 @@ from rmqinspect.cli.terminal import LONG_READ, Progress, Screen, least_time
 from rmqinspect.forecast.outcome import (
     Decision,
     Forecast,
+    InReplica,
     Outcome,
     Verdict,
     span_of,
@@ -66,6 +68,12 @@ class ForecastArguments(DocumentOptions, LookOptions, SourceOptions, RocksdbOpti
         is_flag=True,
         help="Print a shell script instead: copy the store, and each way to start with its forecast. Runs nothing.",
     )
+    replica: str | None = option(
+        "--replica",
+        type=PATH,
+        metavar="OTHER",
+        help="Tell how many of the lost messages another store has, such as that of a slave.",
+    )
     as_copied: bool = option(
         "--as-copied",
         is_flag=True,
@@ -77,6 +85,8 @@ class ForecastArguments(DocumentOptions, LookOptions, SourceOptions, RocksdbOpti
         super().__post_init__()
         if self.all_versions and self.broker_version:
             raise click.UsageError("--all-versions walks every release: --broker-version cannot be combined with it.")
+        if self.replica and (self.script or self.all_versions):
+            raise click.UsageError("--replica is about one start: --script and --all-versions cannot be combined.")
         if self.script and (self.all_versions or self.explain or self.format):
             raise click.UsageError("--script prints a script: --all-versions, --explain and -f cannot be combined.")
 
@@ -113,6 +123,7 @@ def command(arguments: ForecastArguments) -> int:
     if any(outcome.unknown == UNITS_NEEDED for outcome in found.outcomes):
         with unpacked(store, arguments.unpacking) as whole:
             found = _forecast(whole, arguments)
+    found.replica = _compared(found, store, arguments)
     if arguments.script:
         from rmqinspect.cli.forecast_script import script
         from rmqinspect.output import open_destination
@@ -125,6 +136,21 @@ def command(arguments: ForecastArguments) -> int:
         with printed_to(arguments.output, store.paths):
             _print(found, store, arguments)
     return _status(found)
+
+
+def _compared(forecast: "Forecast", store: "Store", arguments: ForecastArguments) -> "InReplica | None":
+    """Return what the other store has of what the worst start loses; None where it loses no record."""
+    if arguments.replica is None or not forecast.worst.losses.messages:
+        return None
+    from rmqinspect.forecast.lost_records import records_of
+
+    with Progress(0, arguments.progress, quiet=arguments.quiet) as progress:
+        jobs = count_jobs(arguments)
+        found, _ = compare_with(store, records_of(forecast.worst), arguments.replica, jobs, progress)
+        for message in found.unread:
+            progress.complain(f"not read: {message}")
+    forecast.unread += found.unread
+    return found
 
 
 def _status(forecast: "Forecast") -> ExitStatus:
@@ -184,7 +210,8 @@ def _print(forecast: "Forecast", store: "Store", arguments: ForecastArguments) -
     if document_format(arguments) == "json":
         from rmqinspect.forecast.document import document
 
-        click.echo(json_line(document(forecast, arguments.zone, partial(_saving, forecast, arguments))))
+        saving = partial(_saving, forecast, arguments)
+        click.echo(json_line(document(forecast, arguments.zone, saving, _listing(arguments))))
         return
     colour = use_colour(arguments.color, arguments.output)
     print_lines(_lines(forecast, store, arguments), colour=colour)
@@ -204,7 +231,7 @@ def _lines(forecast: "Forecast", store: "Store", arguments: ForecastArguments) -
         yield from era_table(forecast)
     else:
         saving = partial(_saving, forecast, arguments)
-        yield from screen(forecast, store, Look(arguments.zone, queues=arguments.verbose > 0, saving=saving))
+        yield from screen(forecast, store, Look(arguments.zone, arguments.verbose > 0, saving, _listing(arguments)))
 
 
 def _saving(forecast: "Forecast", arguments: ForecastArguments, outcome: Outcome) -> str | None:
@@ -214,6 +241,13 @@ def _saving(forecast: "Forecast", arguments: ForecastArguments, outcome: Outcome
     # The worst of several answers is the one that the command would find by itself.
     release = arguments.broker_version or (None if outcome is forecast.worst else outcome.release)
     return save_command(arguments, release, arguments.exit)
+
+
+def _listing(arguments: ForecastArguments) -> str | None:
+    """Return the command that lists what the worst outcome loses and the other store has not; None without one."""
+    if arguments.replica is None:
+        return None
+    return save_command(arguments, arguments.broker_version, arguments.exit, not_in=arguments.replica)
 
 
 _SCREEN = Screen(indent=11, lead=2, cut=True)

@@ -24,6 +24,7 @@ from rmqinspect.forecast.outcome import (
     Forecast,
     GroupBeyond,
     GroupStart,
+    InReplica,
     Losses,
     Outcome,
     QueueOutcome,
@@ -59,6 +60,7 @@ class Look:
     zone: tzinfo  # of times
     queues: bool  # with the table of queues
     saving: Callable[[Outcome], str | None] = lambda outcome: None  # the command that saves what an outcome loses
+    listing: str | None = None  # the command that lists what the other store has not
 
 
 def screen(forecast: Forecast, store: Store, look: Look) -> Iterator[str]:
@@ -84,6 +86,8 @@ def screen(forecast: Forecast, store: Store, look: Look) -> Iterator[str]:
         yield from _loss_lines(outcome, look.zone)
         told = next((one for one in block if one is forecast.worst), outcome)
         yield from SCREEN.command("save", look.saving(told) or "")
+        if told is forecast.worst and forecast.replica is not None:
+            yield from _replica_lines(forecast.replica, look.listing or "")
         if look.queues:
             yield from _queue_table(outcome.queues)
         yield from SCREEN.several("note", outcome.notes)
@@ -301,6 +305,28 @@ def _loss_lines(outcome: Outcome, zone: tzinfo) -> Iterator[str]:
         yield f"{last}    {intact}"
     else:
         yield from (last, f"  {intact}")
+
+
+def _replica_lines(replica: InReplica, listing: str) -> Iterator[str]:
+    """Yield what another store has of the lost records, by topic, and the command that lists what it has not."""
+    lost = replica.there + replica.missing
+    by_id = f"; {group_digits(replica.by_id)} of them elsewhere in its log, by their ids" if replica.by_id else ""
+    yield from SCREEN.rows(
+        "replica", f"{replica.name} has {group_digits(replica.there)} of the {group_digits(lost)} lost records{by_id}"
+    )
+    if number := replica.not_looked_for:
+        yield from SCREEN.rows("", f"{group_digits(number)} are not at their place; their ids were not looked for")
+    if not replica.missing:
+        return
+    topics = sorted(replica.missing_by_topic, key=lambda topic: (-replica.missing_by_topic[topic], topic))
+    rows: list[tuple[str, ...]] = [("not there", "records", "there")]
+    for topic in topics[:_TOPICS]:
+        numbers = replica.missing_by_topic[topic], replica.by_topic[topic]
+        rows.append((f"  {_clipped(topic)}", *map(group_digits, numbers)))
+    yield from aligned(rows, "<>>")
+    if len(topics) > _TOPICS:
+        yield f"  {count(len(topics) - _TOPICS, 'more topic')} (-f json lists all)"
+    yield from SCREEN.command("list them", listing)
 
 
 def _loss_row(label: str, topics: Sequence[str], losses: Losses, zone: tzinfo) -> tuple[str, ...]:

@@ -3,23 +3,24 @@
 options -> the start that is meant -> the walk of each store, told on stderr -> a filter for its rows
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rmqinspect.cli.options import ReadingOptions, SourceOptions, count_jobs, release_option
+from rmqinspect.cli.options import PATH, ReadingOptions, SourceOptions, count_jobs, release_option
 from rmqinspect.cli.parameters import option
 from rmqinspect.cli.terminal import LONG_READ, Progress, least_time
 from rmqinspect.commands import quote_path
 from rmqinspect.system.uri import shown
-from rmqinspect.text import describe_size
+from rmqinspect.text import describe_size, group_digits
 
 if TYPE_CHECKING:
     from rmqinspect.forecast.lost_records import LostAtStart
+    from rmqinspect.forecast.outcome import InReplica
     from rmqinspect.store.model import Store
     from rmqinspect.tables.filters import Selection
-    from rmqinspect.tables.lost_records import AskedStart
+    from rmqinspect.tables.lost_records import AskedStart, LostRecords
 
 
 def exit_option() -> Any:
@@ -47,6 +48,12 @@ class LostOptions:
     )
     broker_version: str | None = release_option()
     exit: str | None = exit_option()
+    not_in: str | None = option(
+        "--not-in",
+        type=PATH,
+        metavar="REPLICA",
+        help="With --lost-at-start: only records that another store has neither at their place nor by their id.",
+    )
 
     @property
     def asked_start(self) -> "AskedStart | None":
@@ -60,18 +67,44 @@ class LostOptions:
 
         :raises click.UsageError: it is given.
         """
-        if not self.lost_at_start and (self.broker_version or self.exit):
-            raise click.UsageError("--broker-version and --exit belong to --lost-at-start.")
+        if not self.lost_at_start and (self.broker_version or self.exit or self.not_in):
+            raise click.UsageError("--broker-version, --exit and --not-in belong to --lost-at-start.")
 
 
-def save_command(source: SourceOptions, release: str | None, stop: str | None, output: str = "lost.parquet") -> str:
-    """Return the command that saves what a start gives up, as a shell reads it; None: what `forecast` assumed, too."""
+def save_command(
+    source: SourceOptions,
+    release: str | None,
+    stop: str | None,
+    output: str = "lost.parquet",
+    not_in: str | None = None,
+) -> str:
+    """Return the command that saves what a start gives up, as a shell reads it; None: what `forecast` assumed, too.
+
+    `not_in`: only what the store there has not.
+    """
     words = ["rmqinspect", "decode", *map(quote_path, map(shown, source.paths))]
     words += ["--config", quote_path(shown(source.config))] if source.config is not None else []
     words.append("--lost-at-start")
     words += ["--broker-version", release] if release is not None else []
     words += ["--exit", stop] if stop is not None else []
-    return " ".join((*words, "-o", quote_path(output)))
+    words += ["--not-in", quote_path(shown(not_in))] if not_in is not None else []
+    return " ".join((*words, *(["-o", "lost.parquet"] if not_in is None else ["-f", "jsonl"])))
+
+
+def compare_with(
+    store: "Store", lost: "LostRecords", path: str, jobs: int, progress: Progress
+) -> "tuple[InReplica, LostRecords]":
+    """Return what the store at a path has of the lost records of another one, and which it has not.
+
+    :raises NotAStore: nothing of a store is there.
+    :raises Unreadable: it cannot be listed.
+    """
+    from rmqinspect.forecast.replica import compare_lost
+    from rmqinspect.store.discover import open_store
+
+    other = open_store((path,))
+    progress.total += sum(segment.size for segment in other.segments)
+    return compare_lost(store, lost, replace(other, name=shown(path)), jobs, progress)
 
 
 def find_lost(
@@ -95,4 +128,8 @@ def find_lost(
             progress.total = max(progress.total, size)
 
         found = lost_at_start(store, selection.lost_at_start, count_jobs(arguments), progress, announce)
+        if isinstance(arguments, LostOptions) and arguments.not_in is not None:
+            beside, missing = compare_with(store, found.records, arguments.not_in, count_jobs(arguments), progress)
+            told = f"{found.told}; not in {beside.name}: {group_digits(beside.missing)}"
+            found = replace(found, records=missing, told=told, unread=(*found.unread, *beside.unread))
     return with_lost(selection, found.records), found

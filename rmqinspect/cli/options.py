@@ -149,6 +149,17 @@ class NamedSourceOptions(SourceOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CarveOptions:
+    """Whether what is given is no store."""
+
+    carve: bool = option(
+        "--carve",
+        is_flag=True,
+        help="Search files for records at any byte: disk images, block devices, core dumps.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class RocksdbOptions:
     """Whether and where RocksDB is read."""
 

@@ -14,6 +14,7 @@ import click
 
 from rmqinspect.cli import ExitStatus
 from rmqinspect.cli.options import (
+    CarveOptions,
     JobOptions,
     LookOptions,
     NamedSourceOptions,
@@ -33,6 +34,7 @@ from rmqinspect.text import count, describe_size, escape, group_digits
 if TYPE_CHECKING:
     from rmqinspect.rescue.salvage import Salvaged
     from rmqinspect.rescue.salvage_receipt import Aside, Repair, SalvageReceipt
+    from rmqinspect.store.model import Store
 
 _SCREEN = Screen(indent=12, phrases=True)
 _LISTED = 6  # rows of a kind; the others are counted
@@ -40,7 +42,9 @@ _READS = 3  # times that the log is read, about: judged, dispatched, verified
 
 
 @dataclass(frozen=True, kw_only=True)
-class SalvageArguments(NewStoreOptions, NamedSourceOptions, JobOptions, RedactOptions, LookOptions, TalkOptions):
+class SalvageArguments(
+    NewStoreOptions, NamedSourceOptions, CarveOptions, JobOptions, RedactOptions, LookOptions, TalkOptions
+):
     """What `salvage` is asked for."""
 
     prefer: str | None = option(
@@ -64,6 +68,8 @@ def command(arguments: SalvageArguments) -> int:
     Exit status: 0 nothing was lost or left aside, 3 something was, or the new store was not whole, 6 NEW exists, lies
     inside a source, or has no room; or two sources differ, and --prefer does not say which counts.
 
+    With --carve each SOURCE that is no folder is searched for records, and what it holds of one log is a source.
+
     \b
     Examples:
       rmqinspect salvage STORE -o NEW
@@ -71,19 +77,26 @@ def command(arguments: SalvageArguments) -> int:
       rmqinspect salvage master=STORE slave=OTHER -o NEW --prefer master
       rmqinspect salvage STORE 00000000001073741824.bak -o NEW --config broker.conf
       rmqinspect salvage STORE -o NEW --link --broker-version 4.9.7
+      rmqinspect salvage STORE disk.img --carve -o NEW
     """
     from rmqinspect.rescue.new_store import NewStore, aside_path, receipt_path
     from rmqinspect.rescue.salvage import SalvageJob, SalvageRequest
     from rmqinspect.rescue.salvage_receipt import as_json
     from rmqinspect.rescue.sources import open_sources
+    from rmqinspect.system.filesystem import isdir
     from rmqinspect.tables.splits import name_store
 
     started = datetime.now(UTC)
     named = [name_store(path) for path in arguments.paths]
-    if arguments.prefer is not None and arguments.prefer not in [name for name, _ in named]:
-        names = ", ".join(escape(name) for name, _ in named)
-        raise click.UsageError(f"--prefer {escape(arguments.prefer)}: no source has that name; there are: {names}.")
-    given = open_sources(named, arguments.opening)
+    images = [path for _, path in named if arguments.carve and not isdir(path)]
+    named = [(name, path) for name, path in named if path not in images]
+    given = open_sources(named, arguments.opening) if named else []
+    notes: list[str] = []
+    given += _carved(images, arguments, given, notes)
+    names = list(dict.fromkeys(name for name, _ in given))
+    if arguments.prefer is not None and arguments.prefer not in names:
+        known = ", ".join(map(escape, names))
+        raise click.UsageError(f"--prefer {escape(arguments.prefer)}: no source has that name; there are: {known}.")
     request = SalvageRequest(
         arguments.output,
         arguments.broker_version,
@@ -95,6 +108,7 @@ def command(arguments: SalvageArguments) -> int:
         arguments.config,
         arguments.max_config,
         count_jobs(arguments),
+        tuple(notes),
     )
     with ExitStack() as made:
         evidence = [path for _, store in given for path in store.paths]
@@ -116,6 +130,30 @@ def command(arguments: SalvageArguments) -> int:
         places = (arguments.output, receipt_path(arguments.output), *beside)
         click.echo(f"made: {', '.join(map(shown, places))}", err=True)
     return ExitStatus.DONE if result.is_complete else ExitStatus.DAMAGE
+
+
+def _carved(
+    images: Sequence[str], arguments: SalvageArguments, given: "Sequence[tuple[str, Store]]", notes: list[str]
+) -> "list[tuple[str, Store]]":
+    """Return what the images hold as sources; what is left out of them, or ambiguous, is added to the notes."""
+    if not images:
+        return []
+    from rmqinspect.rescue.carved_source import carve_sources
+    from rmqinspect.store.discover import read_settings, setting_size
+
+    settings = read_settings(arguments.config) if arguments.config else {}
+    size = setting_size(settings, "mappedFileSizeCommitLog", "mapedFileSizeCommitLog")
+    size = size or next((store.segment_size for _, store in given if store.segment_size), None)
+    with Progress(0, arguments.progress, quiet=arguments.quiet) as progress:
+        return carve_sources(
+            images,
+            size,
+            arguments.prefer,
+            name_hosts=arguments.redact is None or "hosts" not in arguments.redact.words,
+            note=notes.append,
+            on_unreadable=notes.append,
+            progress=progress,
+        )
 
 
 def _redacted(receipt: "SalvageReceipt") -> "SalvageReceipt":

@@ -196,10 +196,16 @@ class Kernel(Generic[Parameters, Result]):
 
         Arrays are C-contiguous, of the types in the function's annotations.
         """
-        if _compiling.mode == "never" or (self._native is None and not (_compiling.wanted() and self.compile())):
+        if not self.is_ready():
             return self._run_plain(arguments)
         result: Result = self._native(*arguments)  # type: ignore[misc]
         return result
+
+    def is_ready(self) -> bool:
+        """Whether calls run compiled from now on; compiles the function where that is wanted."""
+        if _compiling.mode == "never":
+            return False
+        return self._native is not None or (_compiling.wanted() and self.compile())
 
     def _run_plain(self, arguments: tuple[Any, ...]) -> Result:
         began = time.thread_time()

@@ -20,7 +20,7 @@ Source: CommitLog.DefaultAppendMessageCallback#doAppend, which writes where a re
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,23 +58,23 @@ class Records:
         self.rows = rows
 
     @classmethod
-    def at(cls, raw: memoryview, base: int, starts: Ints) -> "Records":
+    def at(cls, raw: memoryview, base: int, starts: Ints) -> Self:
         """Return what stands at some positions, whatever it is; `raw` goes on for SLACK bytes behind each."""
         rows = np.empty((len(starts), len(COLUMNS)), np.int64)
         columns.read_records(np.frombuffer(raw, np.uint8), starts, rows)
         return cls(raw, base, rows)
 
     @classmethod
-    def of_one(cls, raw: bytes, physical_offset: int) -> "Records":
+    def of_one(cls, raw: bytes, physical_offset: int) -> Self:
         """Return the record at the beginning of some bytes; `physical_offset` is that of the first one."""
         return cls.at(memoryview(raw + bytes(SLACK)), physical_offset, np.zeros(1, np.int64))
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def select(self, which: Any) -> "Records":
+    def select(self, which: Any) -> Self:
         """Return the records that a slice, a mask or an array of indexes picks."""
-        return Records(self.raw, self.base, self.rows[which])
+        return type(self)(self.raw, self.base, self.rows[which])
 
     @lazy
     def bytes(self) -> Bytes:
@@ -118,6 +118,12 @@ class Records:
     def properties(self) -> Items:
         """The properties of all records, as positions in the window."""
         return split_properties(self.bytes, self.properties_starts, self.properties_ends)
+
+    @property
+    def are_bridges(self) -> Bools:
+        """Which records are no messages: a salvage wrote them over gaps."""
+        marked: Bools = self.rows[:, columns.FLAG] == message.BRIDGE_FLAG
+        return marked & (self.sys_flag == message.TRANSACTION_MASK)
 
     # --- judgement ------------------------------------------------------------------------------
 
@@ -194,6 +200,7 @@ def _in_segment(
                 asked = which[low:high]
                 good = records.are_sound(filled) & (records.total_size == sizes[asked])
                 good &= records.physical_offset == places[asked]
+                good &= ~records.are_bridges
                 if good.any():
                     yield asked[good], records.select(good)
     except Unreadable:

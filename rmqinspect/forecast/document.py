@@ -14,6 +14,7 @@ from rmqinspect.forecast.outcome import (
     Alternative,
     Forecast,
     GroupBeyond,
+    InReplica,
     Outcome,
     Rejected,
     Verdict,
@@ -128,6 +129,19 @@ class StepPart(Part, frozen=True):
     source: Annotated[str, means("class and method of the broker")]
 
 
+class ReplicaPart(Part, frozen=True):
+    """What another store has of the lost records."""
+
+    store: Annotated[str, means("as it was given")]
+    there_messages: Annotated[int, means("lost records that it has")]
+    by_id: Annotated[int, means("of these, those that stand elsewhere in its log: found by their unique ids")]
+    missing_messages: Annotated[int, means("lost records that it has not")]
+    not_looked_for: Annotated[int, means("of these, those too many whose ids were not looked for")]
+    there_by_topic: dict[str, Annotated[int, means("records that it has")]]
+    missing_by_topic: dict[str, Annotated[int, means("records that it has not")]]
+    list: Annotated[str | None, means("the command that lists those that it has not")]
+
+
 class OutcomePart(Part, frozen=True, kw_only=True):
     """What a start of one release does."""
 
@@ -202,6 +216,7 @@ class OutcomePart(Part, frozen=True, kw_only=True):
         Annotated[LostQueuePart, means("queues of records in a sample of the log that have no unit, and get none")]
     ]
     save: Annotated[str | None, means("the command that saves the lost records before the start; null without any")]
+    replica: Annotated[ReplicaPart | None, means("what the store of `--replica` has of them; null without one")]
 
 
 VERSIONS = "versions"
@@ -227,11 +242,18 @@ Saving = Callable[[Outcome], str | None]
 """Gives the command that saves what an outcome loses."""
 
 
-def document(forecast: Forecast, zone: tzinfo = UTC, saving: Saving | None = None) -> dict[str, Any]:
-    """Return the document: the worst outcome, and where releases differ all of them under `versions`."""
+def document(
+    forecast: Forecast, zone: tzinfo = UTC, saving: Saving | None = None, listing: str | None = None
+) -> dict[str, Any]:
+    """Return the document: the worst outcome, and where releases differ all of them under `versions`.
+
+    `listing` is the command for what the other store has not.
+    """
     worst = forecast.worst
     head = Head(SCHEMA_VERSION, tool_name(), not forecast.unread and is_told(worst))
     told = as_object(head) | outcome_document(worst, zone, forecast.instead, saving)
+    if forecast.replica is not None:
+        told["replica"] = as_object(_replica(forecast.replica, listing))
     if len(forecast.outcomes) > 1:
         told[VERSIONS] = [
             outcome_document(outcome, zone, forecast.instead if outcome is worst else (), saving)
@@ -277,8 +299,14 @@ def outcome_document(
         copies=losses.copies,
         lost_queues=[LostQueuePart(*queue) for queue in outcome.lost_queues],
         save=None if saving is None else saving(outcome),
+        replica=None,
     )
     return as_object(part)
+
+
+def _replica(found: InReplica, listing: str | None) -> ReplicaPart:
+    topics = dict(found.by_topic), dict(found.missing_by_topic)
+    return ReplicaPart(found.name, found.there, found.by_id, found.missing, found.not_looked_for, *topics, listing)
 
 
 def _way(way: Alternative) -> WayPart:

@@ -5,6 +5,7 @@ Everything "after" is the state when the broker serves: after load, recovery, st
 A forecast in a few words: the line `VERDICT` of the command, and what other commands quote of it.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -238,6 +239,28 @@ class Alternative(NamedTuple):
 
 
 @dataclass(slots=True)
+class InReplica:
+    """What another store has of the records that a start gives up."""
+
+    name: str
+    by_topic: Counter[str] = field(default_factory=Counter)  # records that it has
+    missing_by_topic: Counter[str] = field(default_factory=Counter)  # and that it has not
+    by_id: int = 0  # of those that it has, the ones that stand elsewhere in its log
+    not_looked_for: int = 0  # of those that it has not: so many are missing at their place that ids were not looked for
+    unread: list[str] = field(default_factory=list)  # what could not be read
+
+    @property
+    def there(self) -> int:
+        """How many it has."""
+        return self.by_topic.total()
+
+    @property
+    def missing(self) -> int:
+        """How many it has not."""
+        return self.missing_by_topic.total()
+
+
+@dataclass(slots=True)
 class Forecast:
     """The answers for all releases that were walked; one outcome for each era whose releases answer differently."""
 
@@ -245,6 +268,7 @@ class Forecast:
     instead: list[Alternative] = field(default_factory=list)
     version_from: str = ""  # why these releases: "given", or the clues of the estimate
     unread: list[str] = field(default_factory=list)  # what the system refused to read
+    replica: InReplica | None = None  # what another store has of what the worst outcome loses
     other_writer: str = ""  # what it means that no release of RocketMQ wrote the store
 
     @property

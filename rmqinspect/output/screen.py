@@ -194,7 +194,8 @@ class ScreenTable(Writer):
         return lines
 
     def _coloured(self, column: int, value: str, shown: str) -> str:
-        good = SOUND.get(self.schema.names[column])
+        name = self.schema.names[column]
+        good = self.view.sound if name == "status" else SOUND.get(name)
         bad = self.view.colour and good is not None and value not in (*good, _ABSENT)
         return f"{_RED}{shown}{_PLAIN}" if bad else shown
 

@@ -9,6 +9,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rmqinspect.statuses import SOUND
 from rmqinspect.text import cut_utf8
 
 SCHEMA_VERSION = 1
@@ -28,6 +29,7 @@ class View:
     preview: int | None = None  # bytes of a binary value in the table; None: all
     chosen: bool = False  # the user named the columns: none is left out for lack of width
     redacted: tuple[str, ...] = ()  # words of --redact, for the metadata
+    sound: tuple[str, ...] = SOUND["status"]  # values of `status` that are not highlighted
 
 
 class Out(Protocol):

@@ -27,7 +27,7 @@ from rmqinspect.index.geometry import DEFAULT_GEOMETRY, read_index_files
 from rmqinspect.index.geometry import Geometry as IndexGeometry
 from rmqinspect.rescue import receipt as document
 from rmqinspect.rescue.new_store import NewStore
-from rmqinspect.rescue.rebuild import INDEX, QUEUES, Plan, Rebuilt, rebuild_derived
+from rmqinspect.rescue.rebuild import DERIVED, INDEX, QUEUES, Plan, Rebuilt, rebuild_derived
 from rmqinspect.rocksdb.databases import used_databases
 from rmqinspect.rocksdb.unpack import INSTALL, has_rocksdict, unpacked
 from rmqinspect.schemas.dledger import EntryIndexUnit
@@ -60,10 +60,6 @@ _KEPT_FILES = (
     "brokerIdentity",
     "brokerIdentity-temp",
 )
-_DERIVED = {
-    QUEUES: ("consumequeue", "batchconsumequeue", "consumequeue_ext", "consumequeue_rocksdb"),
-    INDEX: ("index",),
-}
 _WRITTEN_ANEW = ("checkpoint", "abort")
 
 _LOGS = ("commitlog", "dledger-")  # folders of a log
@@ -296,7 +292,7 @@ class RebuildJob:
     def _bring_others(self, *, in_rocksdb: bool) -> None:
         for file, name in self._others():
             self._bring(file, name)
-        written = (*_WRITTEN_ANEW, *(folder for what in self._what for folder in _DERIVED[what]))
+        written = (*_WRITTEN_ANEW, *(folder for what in self._what for folder in DERIVED[what]))
         for file in self._store.files:
             first = (_name_of(file, self._store) or file.name).partition("/")[0]
             if isinstance(file, Segment) or file.path in self._paths or file.kind == "dledger_index":
@@ -320,7 +316,7 @@ class RebuildJob:
 
     def _others(self) -> Iterator[tuple[StoreFile, str]]:
         """Yield the files that are brought as they are beside the log, and their names in the new store."""
-        kept = [*_KEPT, *(folder for what in (QUEUES, INDEX) if what not in self._what for folder in _DERIVED[what])]
+        kept = [*_KEPT, *(folder for what in (QUEUES, INDEX) if what not in self._what for folder in DERIVED[what])]
         for file in self._store.files:
             name = _name_of(file, self._store)
             if name is None or isinstance(file, Segment):

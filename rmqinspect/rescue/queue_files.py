@@ -24,11 +24,12 @@ Source: ConsumeQueue#putMessagePositionInfo, #fillPreBlank, ConsumeQueueExt#put,
 import os
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
-from rmqinspect.codec.arrays import Ints, Units
+from rmqinspect.codec.arrays import Ints, Units, groups
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.errors import Refused
 from rmqinspect.schemas.consumequeue import (
@@ -50,6 +51,8 @@ _EXT_HEAD = dtype_of(ExtHead)
 _EXT_END = np.array([EXT_END_OF_FILE], _EXT_HEAD["size"]).tobytes()
 _EXT_SPARE = 4  # bytes of an ext file that no unit uses: ConsumeQueueExt.END_BLANK_DATA_LENGTH
 _FILLER = np.array([tuple(PRE_BLANK.values())], UNIT)
+
+_LAST_TIME = 253_402_300_799_999  # ms: the end of the year 9999
 
 _LARGEST_HOLE = 1 << 24
 """Offsets between two records of a queue that get units. No log that a broker wrote lacks so many in its middle, and
@@ -81,6 +84,9 @@ class QueueFiles:
     unit = UNIT
     """The layout of the units that are added."""
 
+    has_files = True
+    """Whether a unit stands where its queue offset says in a row of files."""
+
     def __init__(self, folder: str, file_size: int, lost: Mapping[Queue, Ints], *, ext_size: int | None = None) -> None:
         """Write below `folder` files of so many bytes, a multiple of a unit; with `ext_size`, ext files, too.
 
@@ -111,6 +117,21 @@ class QueueFiles:
         else:
             for first, behind in _steady(offsets):
                 self._add_run(queue, int(offsets[first]), units[first:behind])
+        if self.has_files:
+            self._date(queue, offsets, times)
+
+    def _date(self, queue: Queue, offsets: Ints, times: Ints) -> None:
+        """Give each file the time of its newest unit: up to 5.1.0 a search by time asks when files were changed.
+
+        Source: MappedFileQueue#getConsumeQueueMappedFileByTime.
+        """
+        position = offsets * UNIT.itemsize
+        for first, behind in groups(position // self.file_size):
+            start = int(position[first]) // self.file_size * self.file_size
+            path = os.path.join(self.path_of(queue), f"{start:020d}")
+            changed = min(max(int(times[behind - 1]), 0), _LAST_TIME) * 1_000_000
+            with suppress(FileNotFoundError):  # of a queue that has begun anew
+                os.utime(path, ns=(changed, changed))
 
     def _add_run(self, queue: Queue, offset: int, units: Units) -> None:
         """Add units at consecutive offsets."""

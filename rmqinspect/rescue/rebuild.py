@@ -26,6 +26,7 @@ from rmqinspect.codec.java import java_number
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.commitlog.queue_offsets import QueueOffsets
 from rmqinspect.commitlog.scan import RecordRun
+from rmqinspect.errors import Refused
 from rmqinspect.index.geometry import DEFAULT_GEOMETRY, Geometry, read_index_files
 from rmqinspect.rescue.index_files import IndexFiles
 from rmqinspect.rescue.queue_files import (
@@ -43,12 +44,19 @@ from rmqinspect.schemas.dledger import EntryHead, EntryIndexUnit
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
 from rmqinspect.system.output_file import as_refusal
+from rmqinspect.system.uri import shown
 from rmqinspect.tables.read_log import folds_of, splits_in
 from rmqinspect.tables.table import Request
 from rmqinspect.text import escape, group_digits
 from rmqinspect.topics import SCHEDULE_TOPIC
 
 QUEUES, INDEX = "queues", "index"
+
+DERIVED = {
+    QUEUES: ("consumequeue", "batchconsumequeue", "consumequeue_ext", "consumequeue_rocksdb"),
+    INDEX: ("index",),
+}
+"""Folders that are written anew."""
 
 _UNKNOWN_LEVEL = 1000  # ms of a delay level that is not configured: ScheduleMessageService#computeDeliverTimestamp
 _SCHEDULE = SCHEDULE_TOPIC.encode()
@@ -114,6 +122,11 @@ def rebuild_derived(
     :raises Unreadable: the log cannot be read.
     """
     store = open_store([folder])
+    for name in (one for what in plan.what for one in DERIVED[what]):
+        if os.path.lexists(os.path.join(folder, name)):
+            raise Refused(
+                f"{shown(os.path.join(folder, name))}: exists already; it is written anew only where it is not"
+            )
     writer = _Writer(folder, plan, lost, store)
     request = Request(jobs=jobs, progress=progress)
     ledger_from = next((one.base for one in store.segments if one.kind == "dledger"), _NO_LEDGER)

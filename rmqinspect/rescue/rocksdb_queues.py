@@ -36,6 +36,7 @@ class RocksdbQueues(QueueFiles):
     """All queues of a store, in one database."""
 
     unit = UNIT
+    has_files = False
 
     def __init__(self, folder: str, lost: Mapping[Queue, Ints]) -> None:
         """Make a database in a folder.

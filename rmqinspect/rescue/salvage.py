@@ -42,7 +42,7 @@ from rmqinspect.rescue.receipt import LeftOut
 from rmqinspect.rescue.salvage_rows import aside_row, blank_row, kept_units, repairs, source_row
 from rmqinspect.rescue.sources import Composite, Range, Source, judge_source
 from rmqinspect.schemas import message
-from rmqinspect.store.model import Segment, Store, StoreFile
+from rmqinspect.store.model import CarvedSegment, Segment, Store, StoreFile
 from rmqinspect.store.reader import open_file, running_broker
 from rmqinspect.system import uri
 from rmqinspect.system.output_file import as_refusal
@@ -75,6 +75,7 @@ class SalvageRequest:
     config: str | None = None  # a broker.conf
     max_config: int = 13 << 20
     jobs: int = 1
+    notes: tuple[str, ...] = ()  # about the sources, for the receipt
 
 
 @dataclass(slots=True)
@@ -122,7 +123,7 @@ class SalvageJob(RebuildJob):
             note,
         )
         self._asked, self._given = request, given
-        self._notes: list[str] = []
+        self._notes: list[str] = list(request.notes)
 
     def salvage(self) -> Salvaged:
         """Build the store up to where it could get its name.
@@ -239,7 +240,12 @@ class SalvageJob(RebuildJob):
         (number,) = numbers
         source = sources[number]  # type: ignore[index]
         segment = next((one for one in source.store.segments if one.base == base), None)
-        if segment is None or segment.size != log.size or segment.length is not None:
+        if (
+            segment is None
+            or segment.size != log.size
+            or segment.length is not None
+            or isinstance(segment, CarvedSegment)
+        ):
             return None
         if pieces[-1].end < base + log.size:
             # The log ends here: behind it nothing may stand but zeros.

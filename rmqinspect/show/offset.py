@@ -13,6 +13,7 @@ from rmqinspect.broker.dispatch import has_queue_unit
 from rmqinspect.codec import message_id as ids
 from rmqinspect.codec.decompress import decompress
 from rmqinspect.codec.layout import FieldRow, ParsedFields, walk_fields
+from rmqinspect.commitlog.gaps import BRIDGED, REASONS
 from rmqinspect.commitlog.record_reader import OpenSegment, RecordReader, Spot
 from rmqinspect.errors import BadRecord
 from rmqinspect.find.queue_units import Reference, find_references
@@ -121,6 +122,8 @@ def inspect_offset(
     record = walk_fields(message.Message.subcons, raw, spot.start)
     body, note, undecodable = _readable_body(record, raw_body, max_body)
     facts = [Fact("body", note, True)] if undecodable else []
+    if is_bridge(record):
+        facts.append(Fact("bridge", f"no message: {REASONS[BRIDGED].removeprefix('a bridge: ')}"))
     if any(row.problem for row in (*rows, *entry_rows)):
         from rmqinspect.damage.diagnose import explain_damage  # compiles loops, which sound records do without
 
@@ -130,6 +133,12 @@ def inspect_offset(
     if record.reason is None:
         facts += _queue_unit_facts(store, record)
     return Inspected(asked, spot, raw, rows, entry_rows, body, note, facts)
+
+
+def is_bridge(record: ParsedFields) -> bool:
+    """Whether a record is one that a salvage wrote over a gap."""
+    marked = record.number("flag") == message.BRIDGE_FLAG
+    return marked and record.number("sys_flag") == message.TRANSACTION_MASK
 
 
 def _read(segment: OpenSegment, spot: Spot, max_body: int) -> bytes:

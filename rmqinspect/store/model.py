@@ -14,6 +14,9 @@ Place = tuple[str, ...]  # path components below a store's root; () is the root
 # Offsets are Java longs; leaves room for a file's own bytes.
 LAST_BASE = 2**63 - 2**40
 
+IMAGE = "image"
+"""The kind of a file that is no part of a store, and may hold records anywhere."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoreFile:
@@ -42,6 +45,26 @@ class Segment(StoreFile):
     def lead(self) -> int:
         """Bytes in front of each record: the size of a DLedger entry head, else 0."""
         return EntryHead.sizeof() if self.kind == "dledger" else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """Bytes of a segment, as they stand in an image."""
+
+    start: int  # in the segment
+    size: int
+    image: StoreFile
+    position: int  # in the image
+
+
+@dataclass(frozen=True, slots=True)
+class CarvedSegment(Segment):
+    """A segment that is no file: fragments of images, ascending and apart, and zeros between them.
+
+    Its path is that of no file, and no other segment's.
+    """
+
+    fragments: tuple[Fragment, ...] = field(default=(), kw_only=True, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ import stat
 import struct
 import sys
 import threading
+from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -25,7 +26,7 @@ from typing import ClassVar, Self
 
 from rmqinspect.errors import Refused, Unreadable
 from rmqinspect.schemas import ROOT_FOLDERS
-from rmqinspect.store.model import Store, StoreFile
+from rmqinspect.store.model import IMAGE, CarvedSegment, Store, StoreFile
 from rmqinspect.system import filesystem, uri
 from rmqinspect.system import workers as stopping
 from rmqinspect.system.workers import ReadRate, read_bound
@@ -51,11 +52,14 @@ class FileReader:
         except OSError as error:
             raise Unreadable(f"{file.name}: {_why_not_opened(file.path, error)}", file.name) from error
         status = os.fstat(self._fd)
-        if not stat.S_ISREG(status.st_mode):
+        if file.kind == IMAGE and stat.S_ISBLK(status.st_mode):
+            self.size = self.allocated = os.lseek(self._fd, 0, os.SEEK_END)
+        elif stat.S_ISREG(status.st_mode):
+            self.size = status.st_size
+            self.allocated = status.st_blocks * 512  # bytes on disk, without holes
+        else:
             self.close()
             raise Unreadable(f"{file.name}: not a regular file", file.name)
-        self.size = status.st_size
-        self.allocated = status.st_blocks * 512  # bytes on disk, without holes
         if read_bound() is not None and hasattr(os, "posix_fadvise"):
             # No read-ahead: pages not requested would be neither counted nor dropped.
             os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_RANDOM)
@@ -244,14 +248,70 @@ class ResizedReader(FileReader):
         return min(self._whole.next_hole(offset), self.size)
 
 
+class CarvedReader(FileReader):
+    """A segment as its fragments make it: what no fragment holds reads as zeros, and is a hole."""
+
+    def __init__(self, file: CarvedSegment) -> None:
+        self.file = file
+        self.size = file.size
+        self.allocated = sum(fragment.size for fragment in file.fragments)
+        self._ends = [fragment.start + fragment.size for fragment in file.fragments]
+        self._fragments = file.fragments
+        self._images: dict[str, FileReader] = {}
+
+    def close(self) -> None:
+        """Close the images."""
+        for image in self._images.values():
+            image.close()
+
+    def fileno(self) -> int:
+        """Raise OSError, as streams without a descriptor do.
+
+        :raises OSError: always.
+        """
+        raise OSError(errno.EBADF, "a carved segment has no descriptor")
+
+    def _read_some(self, view: memoryview, offset: int) -> int:
+        view = view[: max(0, self.size - offset)]
+        number = bisect_right(self._ends, offset)
+        following = self._fragments[number] if number < len(self._fragments) else None
+        if following is None or offset < following.start:
+            view = view if following is None else view[: following.start - offset]
+            view[:] = bytes(len(view))
+            return len(view)
+        view = view[: self._ends[number] - offset]
+        if following.image.path not in self._images:
+            self._images[following.image.path] = open_file(following.image)
+        position = following.position + offset - following.start
+        count = self._images[following.image.path]._read_some(view, position)
+        if count == 0:  # the image became shorter
+            view[:] = bytes(len(view))
+        return count or len(view)
+
+    def next_allocated(self, offset: int) -> int:
+        """Return the next position at or after `offset` that a fragment holds, else the segment's size."""
+        number = bisect_right(self._ends, offset)
+        return max(offset, self._fragments[number].start) if number < len(self._fragments) else self.size
+
+    def next_hole(self, offset: int) -> int:
+        """Return the next position at or after `offset` that no fragment holds, else the segment's size."""
+        for fragment in self._fragments[bisect_right(self._ends, offset) :]:
+            if offset < fragment.start:
+                break
+            offset = fragment.start + fragment.size
+        return min(offset, self.size)
+
+
 def open_file(file: StoreFile) -> FileReader:
-    """Open a file of a store.
+    """Open a file of a store, or an image: of kind "image", which may be a block device.
 
     :raises Unreadable: it cannot be opened, or is no regular file.
     :raises Unreachable: a remote file system does not answer.
     """
     if file.length is not None:
         return ResizedReader(file, file.length)
+    if isinstance(file, CarvedSegment):
+        return CarvedReader(file)
     if uri.is_remote(file.path):
         return RemoteReader(file)
     filesystem.evidence.add(os.path.dirname(file.path))

@@ -10,7 +10,7 @@ the tasks of an export.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -37,14 +37,22 @@ class LostRecords:
     turns: tuple[tuple[int, bool], ...] = ()  # (place, lost): what the records from there on are
     named: tuple[tuple[int, int], ...] = ()  # (place, size) of those that no walk meets
 
+    # Of these another store has some, which do not pass: (place, there), as `turns`, and places of single ones.
+    there: tuple[tuple[int, bool], ...] = ()
+    elsewhere: Ints = field(default_factory=lambda: np.empty(0, np.int64), compare=False)
+
     def mask(self, places: Ints) -> Bools:
-        """Return which of the records at some places are lost."""
-        if not self.turns:
-            return np.isin(places, [place for place, _ in self.named])
-        starts = np.array([place for place, _ in self.turns], np.int64)
-        lost = np.array([False, *(lost for _, lost in self.turns)], np.bool_)
-        found: Bools = lost[np.searchsorted(starts, places, "right")]
-        return found | np.isin(places, [place for place, _ in self.named])
+        """Return which of the records at some places are lost, and not in the other store."""
+        lost = _in_force(self.turns, places) | np.isin(places, [place for place, _ in self.named])
+        return lost & ~_in_force(self.there, places) & ~np.isin(places, self.elsewhere)
+
+
+def _in_force(turns: Sequence[tuple[int, bool]], places: Ints) -> Bools:
+    """Return what was said last before each place, or there; False before anything is said."""
+    starts = np.array([place for place, _ in turns], np.int64)
+    said = np.array([False, *(word for _, word in turns)], np.bool_)
+    found: Bools = said[np.searchsorted(starts, places, "right")]
+    return found
 
 
 def lost_mask(lost: LostRecords | None, batch: pa.RecordBatch, columns: Sequence[str]) -> pa.Array:

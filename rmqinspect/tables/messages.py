@@ -78,7 +78,7 @@ def _may_pass(records: Records, which: Ints, needles: Needles, *, raw_body: bool
     if needles.part == "body" and not raw_body:
         passed |= records.sys_flag[which] & SysFlag.COMPRESSED != 0
     if needles.places:
-        passed |= np.isin(records.base + records.starts[which], needles.places)
+        passed |= np.isin(records.places[which], needles.places)
     return passed
 
 
@@ -188,25 +188,8 @@ def _message_batch(run: RecordRun, request: Request) -> pa.RecordBatch:
     status = _Status(len(records))
     for name, which in problems.items():
         status.mark(name, which)
-    columns: dict[str, pa.Array] = {
-        "physical_offset": pa.array(records.places),
-        "size": _int32(records.total_size),
-        "version": pa.array(np.where(records.magic == message.MAGIC_V2, 2, 1).astype(np.int8)),
-        "body_size": _int32(records.body_size),
-        "sys_flag": _int32(records.sys_flag),
-        "transaction": pick(
-            message.TRANSACTIONS, (records.sys_flag & message.TRANSACTION_MASK) >> message.TRANSACTION_SHIFT
-        ),
-        "compression": _compression(records),
-    }
-    for name in ("queue_id", "flag", "reconsume_times"):
-        columns[name] = _int32(records.field(name))
-    for name in ("queue_offset", "prepared_transaction_offset"):
-        columns[name] = pa.array(records.field(name))
-    for name in ("born_timestamp", "store_timestamp"):
-        columns[name], outside = millis(records.field(name))
-        status.mark("bad_timestamp", outside)
-    columns |= _hosts(records, wanted)
+    columns, outside = head_columns(records, wanted)
+    status.mark("bad_timestamp", outside)
     if not wanted.isdisjoint({"body_crc_ok", "status"}):
         columns["body_crc_ok"] = pa.array(records.body_crc_ok)
         status.mark("body_crc", ~records.body_crc_ok)
@@ -228,6 +211,30 @@ def _message_batch(run: RecordRun, request: Request) -> pa.RecordBatch:
         status.mark("carved", slice(0, 1))
     columns["status"] = status.column()
     return batch_with(SCHEMA, columns, len(records))
+
+
+def head_columns(records: Records, wanted: frozenset[str]) -> tuple[dict[str, pa.Array], Bools]:
+    """Return the columns that heads hold, and which heads have a time outside the years 1 to 9999."""
+    columns: dict[str, pa.Array] = {
+        "physical_offset": pa.array(records.places),
+        "size": _int32(records.total_size),
+        "version": pa.array(np.where(records.magic == message.MAGIC_V2, 2, 1).astype(np.int8)),
+        "body_size": _int32(records.body_size),
+        "sys_flag": _int32(records.sys_flag),
+        "transaction": pick(
+            message.TRANSACTIONS, (records.sys_flag & message.TRANSACTION_MASK) >> message.TRANSACTION_SHIFT
+        ),
+        "compression": _compression(records),
+    }
+    for name in ("queue_id", "flag", "reconsume_times"):
+        columns[name] = _int32(records.field(name))
+    for name in ("queue_offset", "prepared_transaction_offset"):
+        columns[name] = pa.array(records.field(name))
+    outside: Bools = np.zeros(len(records), np.bool_)
+    for name in ("born_timestamp", "store_timestamp"):
+        columns[name], odd = millis(records.field(name))
+        outside |= odd
+    return columns | _hosts(records, wanted), outside
 
 
 class _Status:

@@ -7,11 +7,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqinspect.consumequeue.bounds import queue_ends
+from rmqinspect.errors import NotAStore
 from rmqinspect.index.geometry import read_index_files
-from rmqinspect.store.model import Store, StoreFile
+from rmqinspect.store.model import IMAGE, Store, StoreFile
+from rmqinspect.store.without_rows import words_of_file, words_of_kind
+from rmqinspect.system.uri import shown
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.log import message_rows
 from rmqinspect.tables.table import Request, Source, Table
+from rmqinspect.text import count
 
 
 def scans_log(table: str) -> bool:
@@ -84,6 +88,8 @@ _FILES: dict[Source, Callable[[Store], Sequence[StoreFile]]] = {
 
 def bytes_to_read(store: Store, table: Table, offsets: tuple[int, int] | None = None) -> int:
     """Return the bytes that a table is read from, holes included; `offsets` is a range of the log."""
+    if store.given == IMAGE:
+        return sum(file.size for file in store.files)
     files = [file for source in table.scans if source in _FILES for file in _FILES[source](store)]
     if Source.LOG not in table.scans:
         return sum(file.size for file in files)
@@ -108,3 +114,40 @@ def last_store_time(store: Store) -> int | None:
         if known:
             return max(known)
     return None
+
+
+# Kind of the given path -> table; every other kind is read for its messages.
+_TABLE_OF_PLACE = {
+    "queue": "queue_units",
+    "batch_queue": "queue_units",
+    "index": "index_entries",
+    "checkpoint": "checkpoint",
+}
+_TABLE_OF_CONFIG = {
+    "topics.json": "topics",
+    "consumerOffset.json": "groups",
+    "subscriptionGroup.json": "subscription_groups",
+    "delayOffset.json": "delay_offsets",
+}
+
+
+def table_of(store: Store) -> str:
+    """Return the table to show of what was given.
+
+    :raises NotAStore: no table shows it.
+    """
+    if store.given == "config":
+        names = {name.removesuffix(".bak") for name in store.config_files}
+        if len(names) != 1:
+            return "topics"
+        name = names.pop()
+        if words := words_of_file(name):
+            raise NotAStore(f"{name}: {words}")
+        if name not in _TABLE_OF_CONFIG:
+            known = ", ".join(_TABLE_OF_CONFIG)
+            raise NotAStore(f"{name}: no table shows this configuration file; there are tables of {known}")
+        return _TABLE_OF_CONFIG[name]
+    if words := words_of_kind(store.given):
+        files = f"{count(len(store.files), 'file')}, {count(sum(file.size for file in store.files), 'byte')}"
+        raise NotAStore(f"{shown(store.paths[0])} ({files}): {words}")
+    return _TABLE_OF_PLACE.get(store.given, "messages")

@@ -19,6 +19,7 @@ from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.commitlog.gaps import ScanState
 from rmqinspect.errors import Unreadable
 from rmqinspect.rocksdb.databases import used_databases
+from rmqinspect.statuses import SOUND
 from rmqinspect.store.model import Store
 from rmqinspect.tables.filters import Selection
 from rmqinspect.text import is_utf8, text_of
@@ -88,6 +89,7 @@ class Table:
     scans: tuple[Source, ...] = (Source.LOG,)  # read from end to end
     looks_into: tuple[Source, ...] = ()  # of which little is read
     databases: tuple[str, ...] = ()  # folders of the RocksDB databases that it may be read from
+    sound: tuple[str, ...] = SOUND["status"]  # values of its column `status` that are no damage
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rows", partial(_rows, self.rows, self.databases))

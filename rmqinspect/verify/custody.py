@@ -20,7 +20,7 @@ from typing import Annotated, TypeVar
 from rmqinspect.document import Part, means
 from rmqinspect.errors import Unreadable
 from rmqinspect.store.directory import find_place
-from rmqinspect.store.model import Segment, Store, StoreFile
+from rmqinspect.store.model import IMAGE, Segment, Store, StoreFile
 from rmqinspect.store.reader import open_file
 from rmqinspect.system.filesystem import Files, files_below, isfile
 from rmqinspect.system.uri import basename, is_remote, shown
@@ -166,7 +166,8 @@ class _Roots:
     """The places whose files are the evidence of a run; resolved once, as the evidence may disappear meanwhile."""
 
     def __init__(self, store: Store) -> None:
-        located = [find_place(path) for path in store.paths]
+        images = {file.path for file in store.of_kind(IMAGE)}
+        located = [(path, (IMAGE,)) if path in images else find_place(path) for path in store.paths]
         self._files = {file.path: file for file in store.files}
         self._roots = [(real, _root_name(real, place, len(located))) for real, place in located]
 

@@ -51,6 +51,8 @@ def test_no_sensitive_value_is_printed(run: Run, tmp_path: Path, name: str) -> N
 def _commands(store: Path, places: list[int], msg_id: str, out: Path) -> Iterator[list[str]]:
     yield from (["decode", str(store), "--table", table, "-f", "jsonl"] for table in TABLES)
     yield from (["decode", str(store), "--table", table, "-n", "40"] for table in TABLES)
+    segments = [str(path) for path in sorted((store / "commitlog").iterdir())]
+    yield from (["decode", "--carve", *segments, "-f", format_] for format_ in ("table", "jsonl", "csv"))
     for verb in ("groups", "delays", "transactions", "usage", "verify"):
         yield from ([verb, str(store), "-f", format_] for format_ in ("table", "json"))
     yield ["rebuild", str(store), "-o", str(out / "new")]

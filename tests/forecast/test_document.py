@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta, timezone
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from rmqinspect.forecast.document import document, listed_fields, starts
 from rmqinspect.forecast.instead import other_ways, remedied, without_files
-from rmqinspect.forecast.outcome import NO_REMEDY, Forecast, Losses, Outcome, Remedy, Verdict, verdict_line
+from rmqinspect.forecast.outcome import NO_REMEDY, Forecast, InReplica, Losses, Outcome, Remedy, Verdict, verdict_line
 from rmqinspect.forecast.versions import ForecastRequest, forecast
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.reader import open_file
@@ -20,7 +21,8 @@ from tests.support.samples import sample
 
 SEGMENTS = [0, 65536, 131072, 196608, 262144]
 _BY_NAME = ("instead[].lengths", "instead[].renamed", "instead[].settings")
-_FREE = ("lost_by_topic", "lost_bytes_by_topic", "decisions[].inputs", *_BY_NAME)
+_OF_REPLICA = ("replica.there_by_topic", "replica.missing_by_topic")
+_FREE = ("lost_by_topic", "lost_bytes_by_topic", "decisions[].inputs", *_BY_NAME, *_OF_REPLICA)
 
 
 def test_every_field_is_listed_and_has_its_type() -> None:
@@ -29,7 +31,8 @@ def test_every_field_is_listed_and_has_its_type() -> None:
     types = {"text": str, "number": int, "boolean": bool, "object": dict, "null": type(None)}
     listed = {path: kind for path, kind, _ in listed_fields()}
     met = set()
-    for made in (Forecast([LOSES, SAFE], ways), Forecast([REFUSES], refused, unread=["config"])):
+    replica = InReplica("b", Counter({"TopicA": 140}), Counter({"TopicA": 5}))
+    for made in (Forecast([LOSES, SAFE], ways, replica=replica), Forecast([REFUSES], refused, unread=["config"])):
         for path, value in fields(document(made), _FREE):
             if path.startswith(("versions[].", "decisions[].inputs.")):
                 continue

@@ -39,6 +39,7 @@ COMMANDS = [
     ),
     ["decode", "{}/commitlog", "-j", "2"],
     ["decode", "{}/checkpoint"],
+    ["decode", "--carve", "{}/commitlog/00000000000000000000"],
     ["verify", "{}"],
     ["verify", "{}", "-j", "2", "--report", "{}.json"],
     ["verify", "{}", "--level", "quick"],

@@ -223,6 +223,20 @@ def test_only_what_is_asked_for_is_written(tmp_path: Path) -> None:
     assert {path.name for path in folder.iterdir()} == {"commitlog", "index", "checkpoint"}
 
 
+def test_a_queue_file_has_the_time_of_its_newest_unit(tmp_path: Path) -> None:
+    folder = log_of(tmp_path, [{}] * 6)
+    rebuilt(folder)
+    times = [path.stat().st_mtime_ns for path in sorted((folder / "consumequeue/TopicTest/0").iterdir())]
+    assert times == [(STORED + 3) * 1_000_000, (STORED + 5) * 1_000_000]
+
+
+def test_what_is_there_is_not_written_over(tmp_path: Path) -> None:
+    folder = log_of(tmp_path, [{}])
+    (folder / "index").mkdir()
+    with pytest.raises(Refused, match="exists already"):
+        rebuilt(folder)
+
+
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_threads_change_nothing(tmp_path: Path, jobs: int) -> None:
     pieces = [{"queue_id": at % 3, "properties": {"KEYS": f"k{at}", "TAGS": "t"}} for at in range(60)]
