@@ -62,7 +62,10 @@ def truth_of(records: Sequence[Record], damaged: Path | None = None, *, release:
             keys.setdefault(key, set()).add(record.physical_offset)
     spans = {queue: Span(*end) for queue, end in ends.items()}
     found = {key: frozenset(places) for key, places in keys.items()}
-    forged = frozenset((place, zlib.crc32(raw)) for place, raw in readable.items())
+    # A rollback record is nobody's message, whatever it was.
+    forged = frozenset(
+        (at, zlib.crc32(raw)) for at, raw in readable.items() if raw[39] & TRANSACTION_MASK != TRANSACTION_MASK
+    )
     return Truth(messages, spans, found, maybe, forged)
 
 
