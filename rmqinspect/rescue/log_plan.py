@@ -15,7 +15,7 @@ segment; every sound byte of `Composite` is in one, but for a record that the ga
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rmqinspect.codec.layout import ParsedFields, walk_fields
 from rmqinspect.commitlog.record_reader import OpenSegment, RecordReader
@@ -397,13 +397,21 @@ class Planner:
         """Give each bridge its time, and room: what is too small for one takes in the record before it."""
         pieces, settled = self.plan.pieces, []
         for number, piece in enumerate(pieces):
+            piece = pieces[number]
             if not piece.bridge:
-                settled.append(piece)
+                if piece.start < piece.end:
+                    settled.append(piece)
                 continue
             at_end = piece.end % self.plan.size == 0
             start = piece.start
-            if piece.end - start < (SMALLEST_AT_END if at_end else SMALLEST) and settled:
-                start = self._start_of_last(settled, start)
+            needed = SMALLEST_AT_END if at_end else SMALLEST
+            while piece.end - start < needed:
+                if settled and settled[-1].end == start and start % self.plan.size:
+                    start = self._start_of_last(settled, start)
+                elif number + 1 < len(pieces) and pieces[number + 1].start == piece.end:
+                    piece = Kept(start, self._take_first(pieces, number + 1), bridge=True)
+                else:
+                    break
             time = self._time_behind(pieces[number + 1 :]) or self._time_before(settled) or 0
             settled.append(Kept(start, piece.end, bridge=True, timestamp=time))
         self.plan.pieces = settled
@@ -437,6 +445,19 @@ class Planner:
             )
         )
         return begin
+
+    def _take_first(self, pieces: list[Kept], number: int) -> int:
+        """Take the first record out of what follows the beginning of a segment; return where it ends."""
+        following = pieces[number]
+        fields = walk_fields(message.Message.subcons, self._bytes_of(following, following.start, following.end))
+        size = fields.number("total_size")
+        end = following.start + size if message.FIXED_SIZE < size < following.end - following.start else following.end
+        if following.source is not None:
+            why = "nothing can stand before it in its segment, so that its place is wrong"
+            lost = Lost(following.start, end, why, following.source, fields.topic, fields=fields)
+            self.plan.lost.append(lost)
+        pieces[number] = replace(following, start=end, raw=None if following.raw is None else following.raw[size:])
+        return end
 
     def _bytes_of(self, piece: Kept, start: int, end: int) -> bytes:
         if piece.raw is not None:

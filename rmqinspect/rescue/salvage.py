@@ -150,7 +150,7 @@ class SalvageJob(RebuildJob):
                 f"{first.first} and {first.second} differ from physical offset {first.offset} on, and both are sound"
                 " there: they are no copies of one log any more; --prefer NAME says which one counts"
             )
-        if not composite.pieces:
+        if not any(map(composite.holds_records, composite.pieces)):
             raise NotAStore("no source has a sound record: there is nothing to save")
         refused = list(_take_unreadable(composite, Rules(release)))
         if refused:

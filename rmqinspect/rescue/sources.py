@@ -144,7 +144,7 @@ def _layers(store: Store, opening: Mapping[str, object]) -> Iterator[Store]:
     chosen: dict[int, Segment] = {}
     beside: list[Segment] = []
     for segment in store.segments:
-        own = _base_by_records(segment) if segment.kind == "segment" and "base" not in opening else None
+        own = _base_by_records(segment) if segment.kind == "segment" and opening.get("base") is None else None
         placed = segment if own is None else replace(segment, base=own)
         other = chosen.get(placed.base)
         if other is None:
@@ -348,6 +348,11 @@ class Composite:
             if at < end:
                 added.append(Piece(at, end, number))
         self.pieces = sorted([*self.pieces, *added])
+
+    def holds_records(self, piece: Piece) -> bool:
+        """Whether a piece is more than the padding of a segment."""
+        fillers = self.sources[piece.source].fillers
+        return not any(one.start <= piece.start and piece.end <= one.end for one in fillers)
 
     def take_out(self, taken: Range) -> bool:
         """Take a range that lies in one piece out of the sound bytes; return whether it did."""

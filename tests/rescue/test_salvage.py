@@ -185,6 +185,18 @@ def test_segments_with_wrong_names_and_loose_ones_find_their_places(tmp_path: Pa
     assert records == _healthy()
 
 
+def test_a_segment_off_the_grid_leaves_aside_what_cannot_stand_there(tmp_path: Path) -> None:
+    """`--base` may say anything: a gap of 20 bytes in front of a record holds no bridge."""
+    given = open_sources(
+        [("one", str(_copy_of("healthy-5.5.0", tmp_path / "one") / "commitlog/00000000000000000000"))], {"base": 20}
+    )
+    assert [segment.base for _, store in given for segment in store.segments] == [20]
+    with NewStore(str(tmp_path / "new"), []) as new:
+        job = SalvageJob(given, SalvageRequest(str(tmp_path / "new")), new, lambda size: None, lambda note: None)
+        with pytest.raises(NotAStore):
+            job.salvage()
+
+
 def _diverged(tmp_path: Path) -> tuple[Path, Path]:
     """Return two copies; the second has another body in one of its records, with the right CRC."""
     from rmqinspect.schemas.message import Message
