@@ -34,7 +34,11 @@ FEW = {
 }
 
 
-@pytest.mark.parametrize(("name", "release"), [case if case in FEW else rare(case) for case in ALL])
+# A record of a version that the release cannot read is repaired: it has to go aside all the same.
+FOUND = [("size_large_last-5.2.0-h", "4.9.7")]
+
+
+@pytest.mark.parametrize(("name", "release"), [case if case in FEW or case in FOUND else rare(case) for case in ALL])
 def test_sound_records_are_served(name: str, release: str, real_brokers: RealBrokers, tmp_path: Path) -> None:
     root, new = oracle.store("crash", name), tmp_path / "new"
     settings = dict(oracle.case("crash", name)["settings"])
