@@ -14,7 +14,7 @@ segment; every sound byte of `Composite` is in one, but for a record that the ga
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from rmqinspect.codec.layout import ParsedFields, walk_fields
@@ -92,8 +92,20 @@ class LogPlan:
 class Planner:
     """Makes the plan from what the sources have sound."""
 
-    def __init__(self, composite: Composite, size: int, *, repairs: bool, refused: Sequence[Range] = ()) -> None:
-        """`refused`: sound records that the broker cannot read; they are no part of the composite any more."""
+    def __init__(
+        self,
+        composite: Composite,
+        size: int,
+        *,
+        repairs: bool,
+        refused: Sequence[Range] = (),
+        reads: Callable[[bytes], bool] = lambda record: True,
+    ) -> None:
+        """`refused`: sound records that the broker cannot read; they are no part of the composite any more.
+
+        `reads`: whether the broker can read a record that was repaired.
+        """
+        self._reads = reads
         self._composite, self._sources = composite, composite.sources
         self._repairs = repairs
         self._refused = {one.start: one.end for one in refused}
@@ -222,7 +234,7 @@ class Planner:
                 if size is not None:
                     at += size
                     continue
-                following = min(self._next_place(at, hole.end), hole.end)
+                following = self._refused.get(at, min(self._next_place(at, hole.end), hole.end))
             self._lose(at, following)
             at = following
         if at < hole.end:
@@ -248,6 +260,9 @@ class Planner:
             if found is None and proves(*_frame(raw, place)):
                 found = Repaired(place, _frame(raw, place)[0], ())  # sound, though its source could not be walked to it
             if found is not None and place + len(found.raw) <= end:
+                if not self._reads(found.raw):
+                    self._refused[place] = place + len(found.raw)
+                    return None
                 self._take_repaired(found, number)
                 return len(found.raw)
         return None

@@ -18,15 +18,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.arrays import Ints
-from rmqinspect.commitlog.gaps import plan_splits
 from rmqinspect.commitlog.record_reader import RecordReader
-from rmqinspect.commitlog.scan import RecordRun, scan_split
 from rmqinspect.config.json_files import read_copy
 from rmqinspect.errors import NotAStore, Refused, Unreadable
 from rmqinspect.forecast.outcome import Verdict, verdict_line
@@ -37,11 +36,11 @@ from rmqinspect.rescue.job import RebuildJob, RebuildRequest, derived, refuse_un
 from rmqinspect.rescue.log_plan import Kept, LogPlan, Planner, lost_offsets
 from rmqinspect.rescue.new_store import NewStore
 from rmqinspect.rescue.ranges import copy_range, write_at
+from rmqinspect.rescue.readable import can_read, take_unreadable
 from rmqinspect.rescue.rebuild import Rebuilt, rebuild_derived
 from rmqinspect.rescue.receipt import LeftOut
 from rmqinspect.rescue.salvage_rows import aside_row, blank_row, kept_units, repairs, source_row
 from rmqinspect.rescue.sources import Composite, Range, Source, judge_source
-from rmqinspect.schemas import message
 from rmqinspect.store.model import CarvedSegment, Segment, Store, StoreFile
 from rmqinspect.store.reader import open_file, running_broker
 from rmqinspect.system import uri
@@ -154,7 +153,7 @@ class SalvageJob(RebuildJob):
             )
         if not any(map(composite.holds_records, composite.pieces)):
             raise NotAStore("no source has a sound record: there is nothing to save")
-        refused = list(_take_unreadable(composite, Rules(release)))
+        refused = list(take_unreadable(composite, Rules(release)))
         if refused:
             self._notes.append(
                 f"{group_digits(len(refused))} messages are left aside that RocketMQ {release} cannot read: topics of "
@@ -164,7 +163,8 @@ class SalvageJob(RebuildJob):
         self._notes += assumed
         digests = self._digests(watches)
         for attempt in range(_ATTEMPTS):
-            log = Planner(composite, size, repairs=self._asked.repairs, refused=refused).make()
+            reads = partial(can_read, Rules(release))
+            log = Planner(composite, size, repairs=self._asked.repairs, refused=refused, reads=reads).make()
             lost = lost_offsets(log.lost)
             rebuilt, proof = None, None
             files: dict[int, str] = {}
@@ -473,25 +473,3 @@ def _take_out(composite: Composite, sources: Sequence[Source], place: int) -> Ra
         if raw is not None and composite.take_out(one := Range(place, place + len(raw))):
             return one
     return None
-
-
-def _take_unreadable(composite: Composite, rules: Rules) -> Iterator[Range]:
-    """Take the sound records that a release cannot read out of the sound bytes, and yield where they are."""
-    if rules.v2_records and rules.ipv6_hosts:
-        return
-    v6 = int(message.SysFlag.BORNHOST_V6 | message.SysFlag.STOREHOSTADDRESS_V6)
-    for source in composite.sources:
-        for split in plan_splits(source.store.segments, 1 << 30):
-            for event in scan_split(split):
-                if not isinstance(event, RecordRun) or event.stale:
-                    continue
-                records = event.records
-                refused = np.zeros(len(records), np.bool_)
-                if not rules.v2_records:
-                    refused |= records.magic == message.MAGIC_V2
-                if not rules.ipv6_hosts:
-                    refused |= (records.sys_flag & v6) != 0
-                for row in np.flatnonzero(refused).tolist():
-                    one = Range(*(records.base + int(places[row]) for places in (records.starts, records.ends)))
-                    if composite.take_out(one):
-                        yield one

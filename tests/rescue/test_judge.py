@@ -82,7 +82,7 @@ def overwrite(path: Path, at: int, new: bytes) -> None:
     path.write_bytes(raw)
 
 
-@pytest.mark.parametrize("release", sampled(RELEASES, 2))
+@pytest.mark.parametrize("release", sampled(RELEASES, 4))
 def test_stores_of_brokers_are_right(release: str, real_brokers: RealBrokers, tmp_path: Path) -> None:
     root, records, settings = base(release, tmp_path)
     truth = truth_of(records)

@@ -62,7 +62,10 @@ def truth_of(records: Sequence[Record], damaged: Path | None = None, *, release:
             keys.setdefault(key, set()).add(record.physical_offset)
     spans = {queue: Span(*end) for queue, end in ends.items()}
     found = {key: frozenset(places) for key, places in keys.items()}
-    forged = frozenset((place, zlib.crc32(raw)) for place, raw in readable.items())
+    # A rollback record is nobody's message, whatever it was.
+    forged = frozenset(
+        (at, zlib.crc32(raw)) for at, raw in readable.items() if raw[39] & TRANSACTION_MASK != TRANSACTION_MASK
+    )
     return Truth(messages, spans, found, maybe, forged)
 
 
@@ -70,10 +73,16 @@ def truth_of_damaged(damaged: Path, salvaged: Path, *, release: str) -> Truth:
     """Return what has to be there of a damaged store whose undamaged log nobody has.
 
     Each record that is whole and names its own place, wherever it stands, has to come, unless its queue offset is not
-    between those of its neighbours in the queue. What else the salvaged log has as messages may come.
+    between those of its neighbours in the queue, or salvage has made something else of it: of one record at the most.
+    What else the salvaged log has as messages may come.
     """
     known = not release.startswith(("4.", "5.0."))
     found = [one for path in _segments(damaged).values() for one in _anywhere(path) if known or not one.long_topic]
+    made = records_of(salvaged)
+    repaired = {one.physical_offset for one in made} - {one.physical_offset for one in made if one in found}
+    repaired &= {one.physical_offset for one in found}
+    assert len(repaired) <= 1, f"sound records are not what they were: {sorted(repaired)}"
+    found = [one for one in found if one.physical_offset not in repaired]
     by_queue: dict[Queue, list[tuple[Message, int]]] = {}
     for record in found:
         for one, taken in record.messages:
@@ -90,7 +99,7 @@ def truth_of_damaged(damaged: Path, salvaged: Path, *, release: str) -> Truth:
     for record in found:
         for key in record.keys if record.physical_offset in wanted else ():
             keys.setdefault(key, set()).add(record.physical_offset)
-    maybe = [one for record in records_of(salvaged) for one, _ in record.messages if one.physical_offset not in wanted]
+    maybe = [one for record in made for one, _ in record.messages if one.physical_offset not in wanted]
     return Truth(messages, spans, {key: frozenset(places) for key, places in keys.items()}, maybe)
 
 
