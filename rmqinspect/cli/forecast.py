@@ -27,6 +27,7 @@ from rmqinspect.cli.options import (
 from rmqinspect.cli.parameters import option, takes
 from rmqinspect.cli.session import document_format, json_line, print_lines, printed_to, refuse_early, tell_broker
 from rmqinspect.cli.terminal import LONG_READ, Progress, Screen, least_time
+from rmqinspect.commands import SALVAGE, fill_command, quote_path
 from rmqinspect.forecast.outcome import (
     Decision,
     Forecast,
@@ -36,6 +37,7 @@ from rmqinspect.forecast.outcome import (
     span_of,
 )
 from rmqinspect.store.model import Store
+from rmqinspect.system.uri import shown
 from rmqinspect.text import describe_size, group_digits
 
 STATUSES = {
@@ -231,7 +233,16 @@ def _lines(forecast: "Forecast", store: "Store", arguments: ForecastArguments) -
         yield from era_table(forecast)
     else:
         saving = partial(_saving, forecast, arguments)
-        yield from screen(forecast, store, Look(arguments.zone, arguments.verbose > 0, saving, _listing(arguments)))
+        look = Look(arguments.zone, arguments.verbose > 0, saving, _listing(arguments), _salvaging(store, arguments))
+        yield from screen(forecast, store, look)
+
+
+def _salvaging(store: "Store", arguments: ForecastArguments) -> str | None:
+    """Return the command that tells what a salvage would keep; None for a DLedger log, which it does not take."""
+    if any(segment.kind == "dledger" for segment in store.segments):
+        return None
+    words = ["--config", quote_path(shown(arguments.config))] if arguments.config is not None else []
+    return " ".join((fill_command(SALVAGE, [shown(path) for path in arguments.paths]), *words, "--dry-run"))
 
 
 def _saving(forecast: "Forecast", arguments: ForecastArguments, outcome: Outcome) -> str | None:

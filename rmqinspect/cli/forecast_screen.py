@@ -61,6 +61,7 @@ class Look:
     queues: bool  # with the table of queues
     saving: Callable[[Outcome], str | None] = lambda outcome: None  # the command that saves what an outcome loses
     listing: str | None = None  # the command that lists what the other store has not
+    salvaging: str | None = None  # the command that tells what a salvage would keep
 
 
 def screen(forecast: Forecast, store: Store, look: Look) -> Iterator[str]:
@@ -85,7 +86,9 @@ def screen(forecast: Forecast, store: Store, look: Look) -> Iterator[str]:
             yield from SCREEN.rows("best", f"{best.way}: {_price_words(best)}")
         yield from _loss_lines(outcome, look.zone)
         told = next((one for one in block if one is forecast.worst), outcome)
-        yield from SCREEN.command("save", look.saving(told) or "")
+        if save := look.saving(told):
+            yield from SCREEN.command("save", save)
+            yield from SCREEN.command("salvage", look.salvaging or "")
         if told is forecast.worst and forecast.replica is not None:
             yield from _replica_lines(forecast.replica, look.listing or "")
         if look.queues:

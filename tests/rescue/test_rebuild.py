@@ -97,7 +97,7 @@ def test_the_second_record_at_an_offset_gets_no_unit(tmp_path: Path) -> None:
     folder = log_of(tmp_path, [{"queue_offset": at} for at in (0, 1, 1, 2)])
     result = rebuilt(folder)
     assert len(places(folder)) == 3 and result.queues["TopicTest", 0].left_out == 1
-    assert "1 records have a queue offset" in result.notes[0]
+    assert "1 record with a queue offset that an earlier one has" in result.notes[0]
 
 
 def test_a_topic_that_was_made_again_begins_at_0(tmp_path: Path) -> None:
