@@ -8,7 +8,8 @@
       bits of the hosts            follows; among several values the queue unit decides
     PHYSICALOFFSET               the place, where the chain leads through it
     QUEUEID, QUEUEOFFSET, topic  the queue unit that leads here, where its neighbours agree with their records
-    SYSFLAG's type               the queue unit: prepared and rolled-back messages have none
+    SYSFLAG's type               the queue unit: prepared and rolled-back messages have none; and whether the record
+                                 names a half message, as only commit records do
     STORETIMESTAMP               the times around it: one flipped bit, else to within their distance
 
 Invariants: every answer proves itself in full (`_proves`): chain, place, both CRCs, a legal topic, and the unit
@@ -164,10 +165,12 @@ def _differences(raw: bytes, place: int, unit: Unit) -> Iterator[tuple[str, int,
         if raw[span] != expected:
             yield field, span.start, raw[span], expected
     if flags & TRANSACTION_MASK not in (0, int(message.SysFlag.TRANSACTION_COMMIT)):
-        # Of the two types that get a unit, one is a single bit away.
+        # Of the two types that get a unit, one is a single bit away; only a commit record names its half message.
         kept = flags & ~int(message.SysFlag.TRANSACTION_PREPARED)
-        expected = kept.to_bytes(4, "big", signed=True)
-        yield "SYSFLAG", _FLAGS.start, raw[_FLAGS], expected
+        if bool(kept & TRANSACTION_MASK) is bool(int(record.field("prepared_transaction_offset")[0])):
+            yield "SYSFLAG", _FLAGS.start, raw[_FLAGS], kept.to_bytes(4, "big", signed=True)
+        else:
+            yield "SYSFLAG", _FLAGS.start, raw[_FLAGS], b""  # no value is proven
 
 
 def head_changes(raw: bytes, place: int, unit: Unit) -> list[Change]:

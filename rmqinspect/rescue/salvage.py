@@ -52,7 +52,7 @@ from rmqinspect.verify.result import VerifyResult
 from rmqinspect.version import tool_name
 
 _ATTEMPTS = 3  # at a store that is whole: what the first one contradicts is repaired, then left aside
-_CONTRADICTIONS = ("CL-TIME", "CL-OFFSET", "CL-CRC-BODY", "CL-CRC-RECORD")
+_CONTRADICTIONS = ("CL-TIME", "CL-OFFSET", "CL-CRC-BODY", "CL-CRC-RECORD", "CQ-MISSING")
 _TIMER_FILES = ("timerwheel", "timerlog/", "config/timercheck")
 _TIMER_LOST = (
     "the timer wheel and its log are left out, {why}: a broker reads the timer's topic anew from its beginning, so that"
