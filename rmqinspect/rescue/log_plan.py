@@ -23,7 +23,7 @@ from rmqinspect.commitlog.records import Records
 from rmqinspect.damage.single_field import LOOK_AHEAD, find_repair
 from rmqinspect.errors import Unreadable
 from rmqinspect.rescue.bridge import SMALLEST, SMALLEST_AT_END
-from rmqinspect.rescue.repair import Change, Repaired, head_changes, proves, repair_record, time_change
+from rmqinspect.rescue.repair import Change, Repaired, head_changes, proves, repair_record, time_change_at
 from rmqinspect.rescue.sources import Composite, Range, Source, read_log
 from rmqinspect.rescue.units import Units
 from rmqinspect.schemas import message
@@ -182,35 +182,18 @@ class Planner:
             changes: list[Change] = []
             unit = self._units.at(place)
             if unit is not None:
-                said = Records.of_one(raw, place).field("queue_offset")
-                changes = head_changes(raw, place, self._units.confirmed(unit, int(said[0])))
+                record = Records.of_one(raw, place)
+                said, queue_id = (int(record.field(name)[0]) for name in ("queue_offset", "queue_id"))
+                changes = head_changes(raw, place, self._units.confirmed(unit, said, queue_id))
             elif source.suspects[place] == "CL-TIME":
-                changes = [one for one in [self._time_change(log, raw, place)] if one is not None]
+                changes = [one for one in [time_change_at(log, raw, place)] if one is not None]
             if unit is not None and not changes and source.suspects[place] == "CL-TIME":
-                changes = [one for one in [self._time_change(log, raw, place)] if one is not None]
+                changes = [one for one in [time_change_at(log, raw, place)] if one is not None]
         if len(changes) != 1:
             return None
         changed = bytearray(raw)
         changed[changes[0].at : changes[0].at + len(changes[0].after)] = changes[0].after
         return Repaired(place, bytes(changed), tuple(changes)) if proves(bytes(changed), place) else None
-
-    @staticmethod
-    def _time_change(log: RecordReader, raw: bytes, place: int) -> Change | None:
-        """Return the change of a store time by the records around it, if need be those of the segments around."""
-        store = log.store
-        before = after = None
-        for start in (place, place - place % (store.segment_size or 1)):
-            segment = store.segment_at(start - 1)
-            near = None if segment is None else next(log.opened(segment).frames_before(start), None)
-            if near is not None:
-                before = near.head.store_timestamp
-                break
-        for start in (place + len(raw), place - place % (store.segment_size or 1) + (store.segment_size or 0)):
-            following = log.next_record(start, start + LOOK_AHEAD)
-            if following is not None:
-                after = following[1]
-                break
-        return time_change(raw, place, before, after)
 
     def _take_repaired(self, repaired: Repaired, source: int) -> None:
         self.plan.repaired.append((repaired, source))
@@ -509,15 +492,3 @@ def _frame(raw: bytes, place: int) -> tuple[bytes, int]:
     """Return the bytes of the record that some bytes begin with, as far as its size is believed, and its place."""
     size = int.from_bytes(raw[:4], "big", signed=True)
     return (raw[:size] if message.FIXED_SIZE < size <= len(raw) else b"\0" * message.FIXED_SIZE), place
-
-
-def lost_offsets(lost: Sequence[Lost]) -> dict[tuple[str, int], list[int]]:
-    """Return the queue offsets of lost messages that are known, by queue, ascending."""
-    found: dict[tuple[str, int], set[int]] = {}
-    for one in lost:
-        is_certain = one.certain and one.topic and one.queue_id is not None and one.queue_offset is not None
-        flags = 0 if one.fields is None else one.fields.number("sys_flag")
-        if is_certain and flags & message.TRANSACTION_MASK in (0, int(message.SysFlag.TRANSACTION_COMMIT)):
-            assert one.topic is not None and one.queue_id is not None and one.queue_offset is not None
-            found.setdefault((one.topic, one.queue_id), set()).add(one.queue_offset)
-    return {queue: sorted(offsets) for queue, offsets in sorted(found.items())}

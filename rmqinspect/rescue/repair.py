@@ -26,6 +26,7 @@ from typing import NamedTuple
 from rmqinspect.codec.java import find_flipped_bits, masked_crc32
 from rmqinspect.codec.layout import place_of, span_of
 from rmqinspect.commitlog.columns import WRONG_CRC
+from rmqinspect.commitlog.record_reader import RecordReader
 from rmqinspect.commitlog.records import Records
 from rmqinspect.damage.patterns import long_runs, one_flip, unit_words
 from rmqinspect.damage.single_field import LOOK_AHEAD, find_repair
@@ -325,3 +326,21 @@ def time_change(raw: bytes, place: int, before: int | None, after: int | None) -
         proof = f"{proof}: the true one lies at most {after - before} ms behind this one"
     exact = len(bits) == 1 or (beside is None and before == after)
     return Change("STORETIMESTAMP", span.start, raw[span], value.to_bytes(8, "big"), proof, exact)
+
+
+def time_change_at(log: RecordReader, raw: bytes, place: int) -> Change | None:
+    """Return the change of a store time by the records around it, if need be those of the segments around."""
+    store = log.store
+    before = after = None
+    for start in (place, place - place % (store.segment_size or 1)):
+        segment = store.segment_at(start - 1)
+        near = None if segment is None else next(log.opened(segment).frames_before(start), None)
+        if near is not None:
+            before = near.head.store_timestamp
+            break
+    for start in (place + len(raw), place - place % (store.segment_size or 1) + (store.segment_size or 0)):
+        following = log.next_record(start, start + LOOK_AHEAD)
+        if following is not None:
+            after = following[1]
+            break
+    return time_change(raw, place, before, after)

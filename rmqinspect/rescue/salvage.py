@@ -33,13 +33,13 @@ from rmqinspect.rescue import salvage_receipt as document
 from rmqinspect.rescue.aside import write_aside
 from rmqinspect.rescue.bridge import bridge
 from rmqinspect.rescue.job import RebuildJob, RebuildRequest, derived, refuse_unread_databases
-from rmqinspect.rescue.log_plan import Kept, LogPlan, Planner, lost_offsets
+from rmqinspect.rescue.log_plan import Kept, LogPlan, Planner
 from rmqinspect.rescue.new_store import NewStore
 from rmqinspect.rescue.ranges import copy_range, write_at
 from rmqinspect.rescue.readable import can_read, take_unreadable
 from rmqinspect.rescue.rebuild import Rebuilt, rebuild_derived
 from rmqinspect.rescue.receipt import LeftOut
-from rmqinspect.rescue.salvage_rows import aside_row, blank_row, kept_units, repairs, source_row
+from rmqinspect.rescue.salvage_rows import aside_row, blank_row, kept_units, lost_offsets, repairs, source_row
 from rmqinspect.rescue.sources import Composite, Range, Source, judge_source
 from rmqinspect.store.model import CarvedSegment, Segment, Store, StoreFile
 from rmqinspect.store.reader import open_file, running_broker

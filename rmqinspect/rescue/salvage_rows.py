@@ -74,3 +74,15 @@ def aside_row(lost: Lost, sources: Sequence[Source], files: dict[int, str]) -> d
     return document.Aside(
         lost.start, lost.end, lost.why, name, files.get(lost.start), lost.topic, lost.queue_id, lost.queue_offset
     )
+
+
+def lost_offsets(lost: Sequence[Lost]) -> dict[tuple[str, int], list[int]]:
+    """Return the queue offsets of lost messages that are known, by queue, ascending."""
+    found: dict[tuple[str, int], set[int]] = {}
+    for one in lost:
+        is_certain = one.certain and one.topic and one.queue_id is not None and one.queue_offset is not None
+        flags = 0 if one.fields is None else one.fields.number("sys_flag")
+        if is_certain and flags & message.TRANSACTION_MASK in (0, int(message.SysFlag.TRANSACTION_COMMIT)):
+            assert one.topic is not None and one.queue_id is not None and one.queue_offset is not None
+            found.setdefault((one.topic, one.queue_id), set()).add(one.queue_offset)
+    return {queue: sorted(offsets) for queue, offsets in sorted(found.items())}

@@ -29,6 +29,7 @@ from rmqinspect.store.reader import open_file
 from rmqinspect.topics import LMQ_PREFIX
 
 _MOST_BETWEEN = 64 << 20  # bytes from one record of a queue to the next that are searched for others
+_MOST_QUEUES = 1024  # of a topic: more than any broker is given
 _LOOKED_AT = 1 << 20  # bytes of a queue file behind a hole
 
 
@@ -38,6 +39,9 @@ class Units:
     def __init__(self, sources: Sequence[Source], ranges: Sequence[Range]) -> None:
         self._found: dict[int, set[Unit]] = {}
         self._sources = sources
+        known = (file.queue_id for source in sources for file in source.store.queue_files)
+        self._no_queue = 1 + max(known, default=0)  # queue ids from here on are no broker's
+        self._no_queue = max(self._no_queue, _MOST_QUEUES)
         ordered = sorted(ranges)
         starts, ends = (np.array([one[at] for one in ordered], np.int64) for at in (0, 1))
         for source in sources if ordered else ():
@@ -78,16 +82,19 @@ class Units:
         at = bisect_right(self.places, place)
         return self.places[at] if at < len(self.places) else None
 
-    def confirmed(self, unit: Unit, said: int) -> Unit:
+    def confirmed(self, unit: Unit, said: int, queue_id: int) -> Unit:
         """Return a unit with whether its queue agrees that its record, which says queue offset `said`, is here.
 
         Its neighbours must lead to records of their offsets, on the right side of it; at an end of the queue there is
         one neighbour only. The unit at `said` must lead to a record that says the same, or lie beyond the queue: a
-        hole there means that units were shifted.
+        hole there means that units were shifted. A queue of one message has no neighbours: there the queue id that the
+        record says, `queue_id`, must be one that no store has, or its folder may have been renamed.
         """
         sides = [self._judge(unit, unit.queue_offset + step) for step in (-1, 1)]
         other = "end" if said == unit.queue_offset else self._judge(unit, said)
         sure = "right" in sides and "wrong" not in sides and other in ("right", "end")
+        if sides == ["end", "end"]:
+            sure = other == "end" and not 0 <= queue_id < self._no_queue
         sure = sure and not self._has_between(unit)
         return unit._replace(confirmed=sure, both=sides.count("right") == 2 or ("end" in sides and other == "end"))
 

@@ -9,6 +9,7 @@ import pytest
 from rmqinspect.rescue.log_plan import LogPlan, Planner
 from rmqinspect.rescue.repair import repair_record, time_change
 from rmqinspect.rescue.sources import Composite, judge_source, open_sources
+from rmqinspect.schemas.message import TRANSACTION_MASK, SysFlag
 from rmqinspect.store.discover import open_store
 from tests.rescue.test_salvage import sound_records
 from tests.support import oracle
@@ -49,7 +50,12 @@ def _plan(store: Path) -> LogPlan:
 )
 def test_a_flipped_bit_with_a_counterpart_is_repaired(name: str, flips: int, tmp_path: Path) -> None:
     store = oracle.copy("crash", name, tmp_path)
-    records = sound_records(open_store([str(store)]))
+    # Prepared and rolled-back messages have no unit: nothing says which queue they are of.
+    records = {
+        place: raw
+        for place, raw in sound_records(open_store([str(store)])).items()
+        if int.from_bytes(raw[36:40], "big") & TRANSACTION_MASK in (0, SysFlag.TRANSACTION_COMMIT)
+    }
     rng = random.Random(name)
     size = open_store([str(store)]).segment_size or 0
     for number in range(flips):
