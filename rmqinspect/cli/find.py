@@ -26,9 +26,8 @@ from rmqinspect.cli.options import (
     open_named,
     read_selection,
     read_time,
-    release_option,
 )
-from rmqinspect.cli.parameters import TEXT, option, takes
+from rmqinspect.cli.parameters import TEXT, option, release_option, takes
 from rmqinspect.cli.session import Session, json_line, with_offsets, write_lines
 from rmqinspect.cli.terminal import Screen
 from rmqinspect.codec.message_id import split_batch

@@ -21,10 +21,9 @@ from rmqinspect.cli.options import (
     SourceOptions,
     TalkOptions,
     count_jobs,
-    release_option,
     use_colour,
 )
-from rmqinspect.cli.parameters import option, takes
+from rmqinspect.cli.parameters import option, release_option, takes
 from rmqinspect.cli.session import document_format, json_line, print_lines, printed_to, refuse_early, tell_broker
 from rmqinspect.cli.terminal import LONG_READ, Progress, Screen, least_time
 from rmqinspect.commands import SALVAGE, fill_command, quote_path

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rmqinspect.cli.options import PATH, ReadingOptions, SourceOptions, count_jobs, release_option
-from rmqinspect.cli.parameters import option
+from rmqinspect.cli.options import PATH, ReadingOptions, SourceOptions, count_jobs
+from rmqinspect.cli.parameters import option, release_option
 from rmqinspect.cli.terminal import LONG_READ, Progress, least_time
 from rmqinspect.commands import quote_path
 from rmqinspect.system.uri import shown

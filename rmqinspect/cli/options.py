@@ -8,10 +8,9 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, tzinfo
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 import click
-from click.shell_completion import CompletionItem
 
 from rmqinspect.cli.parameters import RemarkOptions, argument, complete_topics, option, parsed_by, table_parser
 from rmqinspect.text import escape, parse_size
@@ -117,28 +116,6 @@ class SourceOptions(ReadOptions):
     def __post_init__(self) -> None:
         if not self.paths and not self.config:
             raise click.UsageError("Missing argument: give a path, or --config.", click.get_current_context())
-
-
-@dataclass(frozen=True, kw_only=True)
-class NewStoreOptions:
-    """A new store, and how the evidence comes into it."""
-
-    output: str = option(
-        "-o",
-        "--output",
-        required=True,
-        type=click.Path(),
-        metavar="NEW",
-        help="Folder of the new store; it must not exist. NEW.receipt.json is written beside it.",
-    )
-    link: bool = option(
-        "--link",
-        is_flag=True,
-        help="Hard-link full segments instead of copying them, but for the last one, which a broker writes to.",
-    )
-    hash: str | None = option(
-        "--hash", type=click.Choice(("sha256",)), help="Add the digest of every file that is brought to the receipt."
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -362,42 +339,6 @@ def count_jobs(options: JobOptions) -> int:
     from rmqinspect.system.workers import default_jobs
 
     return options.jobs or default_jobs()
-
-
-class _Release(click.ParamType):  # type: ignore[type-arg]
-    """One of the releases, which are read when one is given: `--help` loads no numpy."""
-
-    name = "release"
-
-    def __repr__(self) -> str:
-        return "Release"
-
-    @property
-    def _choice(self) -> "click.Choice[str]":
-        from rmqinspect.broker.version_estimate import RELEASES
-
-        return click.Choice(RELEASES)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the release.
-
-        :raises click.BadParameter: there is no such one.
-        """
-        return self._choice.convert(value, param, ctx)
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Return the releases that begin so."""
-        return self._choice.shell_complete(ctx, param, incomplete)
-
-
-def release_option() -> Any:
-    """Return the field for the broker version whose rules apply."""
-    return option(
-        "--broker-version",
-        type=_Release(),
-        metavar="VERSION",
-        help="Broker version whose rules apply. Default: estimated from the content of the store.",
-    )
 
 
 @dataclass(frozen=True, kw_only=True)

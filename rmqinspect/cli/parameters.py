@@ -153,3 +153,39 @@ def _without_name(path: str) -> str:
     """Return the path of `NAME=STORE`, as export takes it."""
     name, separator, store = path.partition("=")
     return store if separator and not os.path.exists(path) and "/" not in name else path
+
+
+class _Release(click.ParamType):  # type: ignore[type-arg]
+    """One of the releases, which are read when one is given: `--help` loads no numpy."""
+
+    name = "release"
+
+    def __repr__(self) -> str:
+        return "Release"
+
+    @property
+    def _choice(self) -> "click.Choice[str]":
+        from rmqinspect.broker.version_estimate import RELEASES
+
+        return click.Choice(RELEASES)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the release.
+
+        :raises click.BadParameter: there is no such one.
+        """
+        return self._choice.convert(value, param, ctx)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Return the releases that begin so."""
+        return self._choice.shell_complete(ctx, param, incomplete)
+
+
+def release_option() -> Any:
+    """Return the field for the broker version whose rules apply."""
+    return option(
+        "--broker-version",
+        type=_Release(),
+        metavar="VERSION",
+        help="Broker version whose rules apply. Default: estimated from the content of the store.",
+    )

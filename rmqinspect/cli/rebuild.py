@@ -15,15 +15,13 @@ from rmqinspect.cli import ExitStatus
 from rmqinspect.cli.options import (
     JobOptions,
     LookOptions,
-    NewStoreOptions,
     RedactOptions,
     SourceOptions,
     TalkOptions,
     count_jobs,
-    release_option,
     use_colour,
 )
-from rmqinspect.cli.parameters import option, takes
+from rmqinspect.cli.parameters import option, release_option, takes
 from rmqinspect.cli.terminal import Progress, Screen
 from rmqinspect.errors import DamageFound
 from rmqinspect.system.uri import shown
@@ -36,6 +34,28 @@ if TYPE_CHECKING:
 _SCREEN = Screen(indent=12, phrases=True)
 _LISTED = 6  # files and notes that are named; the others are counted
 _READS = 4  # times that the log is read, about: judged, copied, dispatched, verified
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewStoreOptions:
+    """A new store, and how the evidence comes into it."""
+
+    output: str = option(
+        "-o",
+        "--output",
+        required=True,
+        type=click.Path(),
+        metavar="NEW",
+        help="Folder of the new store; it must not exist. NEW.receipt.json is written beside it.",
+    )
+    link: bool = option(
+        "--link",
+        is_flag=True,
+        help="Hard-link full segments instead of copying them, but for the last one, which a broker writes to.",
+    )
+    hash: str | None = option(
+        "--hash", type=click.Choice(("sha256",)), help="Add the digest of every file that is brought to the receipt."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

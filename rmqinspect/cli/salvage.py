@@ -18,14 +18,13 @@ from rmqinspect.cli.options import (
     JobOptions,
     LookOptions,
     NamedSourceOptions,
-    NewStoreOptions,
     RedactOptions,
     TalkOptions,
     count_jobs,
-    release_option,
     use_colour,
 )
-from rmqinspect.cli.parameters import option, takes
+from rmqinspect.cli.parameters import option, release_option, takes
+from rmqinspect.cli.rebuild import NewStoreOptions
 from rmqinspect.cli.terminal import Progress, Screen
 from rmqinspect.errors import DamageFound
 from rmqinspect.system.uri import shown

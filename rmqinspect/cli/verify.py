@@ -35,10 +35,9 @@ from rmqinspect.cli.options import (
     VerdictOptions,
     choose_format,
     count_jobs,
-    release_option,
     use_colour,
 )
-from rmqinspect.cli.parameters import option, takes
+from rmqinspect.cli.parameters import option, release_option, takes
 from rmqinspect.cli.session import refuse_early, tell_broker, write_table
 from rmqinspect.cli.terminal import (
     LONG_READ,
