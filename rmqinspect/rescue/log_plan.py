@@ -24,7 +24,7 @@ from rmqinspect.damage.single_field import LOOK_AHEAD, find_repair
 from rmqinspect.errors import Unreadable
 from rmqinspect.rescue.bridge import SMALLEST, SMALLEST_AT_END
 from rmqinspect.rescue.repair import Change, Repaired, head_changes, proves, repair_record, time_change_at
-from rmqinspect.rescue.sources import Composite, Range, Source, read_log
+from rmqinspect.rescue.sources import CUT, Composite, Range, Source, read_log
 from rmqinspect.rescue.units import Units
 from rmqinspect.schemas import message
 
@@ -238,6 +238,8 @@ class Planner:
         """Repair the record that begins at a place, from the first source that has enough of it; return its size."""
         unit = self._units.at(place)
         for number, source in self._holding(place) if self._repairs else ():
+            if any(one.kind == CUT and one.start == place for one in source.damaged):
+                continue
             raw = read_log(source.store, place, min(LOOK_AHEAD, segment_end - place))
             found = repair_record(raw, place, segment_end - place, end - place, unit)
             if found is None and proves(*_frame(raw, place)):
@@ -317,7 +319,11 @@ class Planner:
             fields = walk_fields(message.Message.subcons, raw, start)
             in_place = fields.number("physical_offset") == start and fields.number("magic") in message.RECORD_MAGICS
             whole = in_place and fields.reason is None and fields.number("total_size") == end - start
-            why = {"CL-CRC-BODY": "the body's CRC does not match", "CL-CRC-RECORD": "the record's CRC does not match"}
+            why = {
+                "CL-CRC-BODY": "the body's CRC does not match",
+                "CL-CRC-RECORD": "the record's CRC does not match",
+                CUT: "its last properties are zeros",
+            }
             found = Lost(
                 start,
                 end,

@@ -26,6 +26,7 @@ from typing import NamedTuple
 from rmqinspect.commitlog.find_record import LenientReader
 from rmqinspect.commitlog.gaps import BRIDGED
 from rmqinspect.commitlog.record_reader import RecordReader
+from rmqinspect.commitlog.records import Records
 from rmqinspect.errors import NotAStore, Unreadable
 from rmqinspect.schemas import message
 from rmqinspect.store.discover import infer_segment_size, open_store
@@ -39,6 +40,8 @@ from rmqinspect.verify.run import VerifyRun
 
 _BLANK: int = message.Blank.sizeof()
 _SIZE: int = message.Blank.total_size.sizeof()
+_SECTOR = 512
+CUT = "cut"  # of a record: its frame and its body prove themselves, but its last properties were zeroed
 _COMPARED = 4 << 20  # bytes read of two sources at a time
 _MOST_FINDINGS = 20_000  # records of one kind of damage that are listed for repair
 _MOST_CONFLICTS = 20
@@ -61,8 +64,8 @@ class Damage(NamedTuple):
 
     start: int
     end: int
-    kind: str  # "record": a frame with a wrong field or body; "gap", "stale", "blank"
-    code: str = ""  # of `verify`; of a gap ""
+    kind: str  # "record": a frame with a wrong field or body; "gap", "stale", "blank", CUT
+    code: str = ""  # of `verify`; of a gap "", of a cut record CUT
 
 
 @dataclass(slots=True)
@@ -262,11 +265,36 @@ def _source(name: str, store: Store, run: VerifyRun, result: VerifyResult, size:
             damaged.append(Damage(place, place + finding.length, "record", finding.code))
         elif finding.code in _SUSPECTS and finding.count == 1:
             suspects.setdefault(place, finding.code)
+    places = {last_record, *(one.start for one in damaged if one.kind == "gap")}
+    damaged += filter(None, (_cut_record(store, place) for place in sorted(places)))
     damaged, known = _sorted_apart(damaged), _joined(known)
     end = max([last_record, *(filler.end for filler in fillers if filler.start == last_record)])
     sound = list(_without(known, damaged, end))
     suspects = {place: code for place, code in suspects.items() if any(r.start <= place < r.end for r in sound)}
     return Source(name, store, result, sound, damaged, fillers, end, suspects, last_place=last_record)
+
+
+def _cut_record(store: Store, end: int) -> Damage | None:
+    """Return the record that ends at a place if its last properties were zeroed together with what follows.
+
+    A lost sector or page begins in it: neither lengths nor BODYCRC notice that.
+    """
+    segment = store.segment_at(end - 1)
+    if segment is None:
+        return None
+    try:
+        with RecordReader(store) as log:
+            frame = next(log.opened(segment).frames_before(end), None)
+            raw = None if frame is None or frame.end != end else log.content_at(frame.start)
+    except Unreadable:
+        return None
+    if frame is None or raw is None or any(read_log(store, end, _SECTOR)[:1]):
+        return None
+    first = end - len(raw) + len(raw.rstrip(b"\0"))
+    properties = frame.start + int(Records.of_one(raw, frame.start).properties_starts[0])
+    if not properties < first < end or (first - segment.base) % _SECTOR:
+        return None
+    return Damage(frame.start, end, CUT, CUT)
 
 
 def is_wrong(finding: Finding) -> bool:

@@ -279,3 +279,23 @@ def test_around_a_bad_sector_all_other_records_are_saved(tmp_path: Path, monkeyp
     touched = {place for place, raw in healthy.items() if place < 65536 + 24576 and place + len(raw) > 65536 + 20480}
     assert touched
     assert records == {place: raw for place, raw in healthy.items() if place not in touched}
+
+
+def test_a_record_whose_last_properties_lie_in_a_lost_page_is_no_sound_one(tmp_path: Path) -> None:
+    store = _copy_of("killed-4.9.7", tmp_path / "store")
+    path = store / "commitlog/00000000000000000000"
+    raw = bytearray(path.read_bytes())
+    records = sound_records(open_store([str(store)]))
+    place, lost = next(
+        (place, one)
+        for place, one in sorted(records.items())
+        if (cut := -place % 512) and len(one) - 40 < cut < len(one) - 1 and one[cut - 1] and place > 512
+    )
+    border = place + -place % 512
+    raw[border : border + 512] = bytes(512)
+    path.write_bytes(raw)
+    made, _ = salvage(tmp_path / "new", store)
+    assert made.holds
+    assert place in [one.start for one in made.receipt.aside]
+    assert place not in sound_records(open_store([str(tmp_path / "new")]))
+    assert len(lost) > border - place
