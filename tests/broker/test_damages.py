@@ -8,6 +8,7 @@ import pytest
 
 from tests.broker import damages
 from tests.broker.random_cases import CHOICES, case_of, random_case, random_damage
+from tests.rescue.mutations import LOG_KINDS
 from tests.support.samples import sample
 
 BASE = "killed-4.9.7"
@@ -32,7 +33,8 @@ def test_every_kind_changes_a_store(kind: str, tmp_path: Path) -> None:
 
 
 def test_every_damage_is_chosen() -> None:
-    assert {kind.partition(":")[0] for kind in CHOICES} == damages.DAMAGES.keys()
+    """By the random cases of starts, or by those of salvages."""
+    assert {kind.partition(":")[0] for kind in CHOICES} | set(LOG_KINDS) == damages.DAMAGES.keys()
 
 
 def test_a_case_is_the_same_in_every_run() -> None:

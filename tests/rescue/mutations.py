@@ -40,7 +40,7 @@ _KINDS = {
     for name, (weight, _) in CHOICES.items()
     if name.partition(":")[0] not in ("set_property", "set_topic", "repeat_records", "write_config", "add_file")
 }
-_LOG_KINDS = ("flip_bit", "zero_pages", "tear", "set_blank", "overwrite", "overwrite", "cut_file", "change_file")
+LOG_KINDS = ("flip_bit", "zero_pages", "tear", "set_blank", "overwrite", "overwrite", "cut_file", "change_file")
 _LOSSES = ("lost", "lost", "zero", "empty", "short", "half", "next_copy", "backup", "renamed", "next_zero")
 _FOLDERS = ("commitlog", "commitlog", "commitlog", "queue", "index")
 _SIZES = (1, 4, 20, 100, 512, 4096, 20000)
@@ -62,7 +62,7 @@ def random_mutation(seed: int, number: int, release: str) -> Case:
 
 
 def _damage(chance: random.Random) -> Damage:
-    kind = chance.choice((*_LOG_KINDS, "any", "any", "any"))
+    kind = chance.choice((*LOG_KINDS, "any", "any", "any"))
     where: dict[str, int | str] = {
         "folder": chance.choice(_FOLDERS),
         "file": chance.choice((-1, -1, -2, -3, 0, 1, 2, 3, 4)),
