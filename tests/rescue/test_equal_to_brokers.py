@@ -36,6 +36,9 @@ UNDAMAGED = [
     *(("crash", name) for name in oracle.cases("crash") if name.startswith("base-")),
 ]
 
+# Of the others retention took what the first units pointed at, or ext units have bitmaps.
+REBUILT_WHOLE = [(family, name) for family, name in UNDAMAGED if not name.startswith(("retention-", "ext-"))]
+
 
 def rebuild(root: Path, target: Path, release: str | None, **options: object) -> Store:
     """Rebuild a store, and return the new one; it is proven whole."""
@@ -119,12 +122,10 @@ def test_queues_and_index_are_those_of_the_broker(tmp_path: Path, family: oracle
         ]
 
 
-@pytest.mark.parametrize(("family", "name"), sampled(UNDAMAGED, 9))
+@pytest.mark.parametrize(("family", "name"), sampled(REBUILT_WHOLE, 9))
 def test_files_of_queues_are_equal_byte_by_byte(tmp_path: Path, family: oracle.Family, name: str) -> None:
     root = oracle.store(family, name)
     old, new = open_store([str(root)]), rebuild(root, tmp_path / "new", name.split("-")[1], only="queues")
-    if old.log_start or old.of_kind("ext_queue"):
-        pytest.skip("retention took what the first units pointed at, or ext units have bitmaps")
     assert all((tmp_path / "new" / file.name).read_bytes() == Path(file.path).read_bytes() for file in old.queue_files)
     # What was not asked for is what it was.
     assert [file.name for file in new.index_files] == [file.name for file in old.index_files]
