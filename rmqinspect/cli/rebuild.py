@@ -112,14 +112,17 @@ def command(arguments: RebuildArguments) -> int:
             for remark in store.remarks if arguments.verbose else ():
                 progress.remark(remark)
             result = RebuildJob(store, request, new, progress, progress.remark).go()
+        # Named before it is told: a screen that nobody reads to its end is no reason to throw away what was made.
+        if result.holds:
+            new.commit(as_json(result.receipt))
         if not arguments.quiet:
             for line in (*_receipt_lines(result.receipt, arguments.output), *_proof_lines(result, started, arguments)):
                 click.echo(line, color=use_colour(arguments.color))
         if not result.holds:
             raise DamageFound(f"{shown(arguments.output)}: not made: {_why(result)}")
-        new.commit(as_json(result.receipt))
     if not arguments.quiet:
-        click.echo(f"made: {shown(arguments.output)}, {shown(receipt_path(arguments.output))}", err=True)
+        target = arguments.output.rstrip("/")
+        click.echo(f"made: {shown(target)}, {shown(receipt_path(target))}", err=True)
     return ExitStatus.DONE
 
 

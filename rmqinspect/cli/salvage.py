@@ -117,16 +117,18 @@ def command(arguments: SalvageArguments) -> int:
             result = SalvageJob(given, request, new, progress, progress.remark).salvage()
         if arguments.redact is not None:
             result = replace(result, receipt=_redacted(result.receipt))
+        # Named before it is told: a screen that nobody reads to its end is no reason to throw away what was made.
+        if result.holds and not arguments.dry_run:
+            new.commit(as_json(result.receipt))
         if not arguments.quiet:
             for line in (*_receipt_lines(result.receipt, arguments.output), *_proof_lines(result, started, arguments)):
                 click.echo(line, color=use_colour(arguments.color))
         if not result.holds:
             raise DamageFound(f"{shown(arguments.output)}: not made: {_why(result)}")
-        if not arguments.dry_run:
-            new.commit(as_json(result.receipt))
     if not arguments.quiet and not arguments.dry_run:
-        beside = [aside_path(arguments.output)] if result.receipt.aside else []
-        places = (arguments.output, receipt_path(arguments.output), *beside)
+        target = arguments.output.rstrip("/")
+        beside = [aside_path(target)] if result.receipt.aside else []
+        places = (target, receipt_path(target), *beside)
         click.echo(f"made: {', '.join(map(shown, places))}", err=True)
     return ExitStatus.DONE if result.is_complete else ExitStatus.DAMAGE
 

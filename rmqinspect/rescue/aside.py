@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from rmqinspect.codec.layout import ParsedFields
 from rmqinspect.rescue.log_plan import Lost
 from rmqinspect.rescue.new_store import NewStore
+from rmqinspect.rescue.ranges import write_at
 from rmqinspect.rescue.sources import Source, read_log
 from rmqinspect.system.output_file import as_refusal
 
@@ -68,10 +69,13 @@ def write_aside(new: NewStore, lost: Sequence[Lost], sources: Sequence[Source]) 
 
 
 def _write_bytes(path: str, source: Source, start: int, end: int) -> None:
-    """Write bytes of a source's log; what the system refuses to read is zeros."""
+    """Write bytes of a source's log, long zeros as holes; what the system refuses to read is zeros."""
     with as_refusal(path), open(path, "xb") as out:
+        out.truncate(end - start)
         for at in range(start, end, _STEP):
-            out.write(read_log(source.store, at, min(_STEP, end - at)))
+            raw = read_log(source.store, at, min(_STEP, end - at))
+            if raw.strip(b"\0"):
+                write_at(out, at - start, raw)
 
 
 def _row(lost: Lost, source: str | None, file: str | None) -> dict[str, Any]:

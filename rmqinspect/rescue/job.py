@@ -97,7 +97,7 @@ def refuse_damage(store: Store, jobs: int, advance: Advance) -> VerifyResult:
 
     :raises DamageFound: it is damaged.
     :raises Unreadable: not all of it can be read.
-    :raises NotAStore: there is no log.
+    :raises NotAStore: there is no log, or no record in it.
     """
     if not store.segments:
         raise NotAStore(f"{store.name}: no commit log: there is nothing to rebuild from")
@@ -116,6 +116,8 @@ def refuse_damage(store: Store, jobs: int, advance: Advance) -> VerifyResult:
         oddities=tuple(one for one in store.unread_entries if not one.place or one.place[0].startswith(_LOGS)),
     )
     result = verify(log, VerifyOptions("standard", codes, 10, jobs), progress=advance)
+    if result.interrupted_at is not None:
+        raise KeyboardInterrupt
     if result.unread:
         raise Unreadable(f"{store.name}: the log cannot be read: {result.unread[0]}")
     if result.damage:
@@ -124,6 +126,8 @@ def refuse_damage(store: Store, jobs: int, advance: Advance) -> VerifyResult:
             f"{store.name}: the log is damaged, {count(result.damage, 'error')}; {worst.code}: {worst.message}; "
             f"rebuild takes a sound log only, this one takes: {fill_command(SALVAGE, store.paths)}"
         )
+    if not any(account.records for account in result.accounts):
+        raise NotAStore(f"{store.name}: no record in the log: there is nothing to rebuild from")
     return result
 
 
@@ -348,7 +352,10 @@ class RebuildJob:
         store = replace(store, name=os.path.basename(self._new.target), remarks=())
         options = VerifyOptions("deep", jobs=request.jobs, broker_version=release)
         with unpacked(store) as whole:
-            return verify_and_forecast(whole, options, progress=self._advance)
+            proof = verify_and_forecast(whole, options, progress=self._advance)
+        if proof.interrupted_at is not None:
+            raise KeyboardInterrupt
+        return proof
 
 
 def replace_sum(one: document.Brought, digest: str | None) -> document.Brought:

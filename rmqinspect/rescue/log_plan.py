@@ -21,17 +21,19 @@ from rmqinspect.codec.layout import ParsedFields, walk_fields
 from rmqinspect.commitlog.record_reader import OpenSegment, RecordReader
 from rmqinspect.commitlog.records import Records
 from rmqinspect.damage.single_field import LOOK_AHEAD, find_repair
-from rmqinspect.errors import Unreadable
+from rmqinspect.errors import Refused, Unreadable
 from rmqinspect.rescue.bridge import SMALLEST, SMALLEST_AT_END
 from rmqinspect.rescue.repair import Change, Repaired, head_changes, proves, repair_record, time_change_at
 from rmqinspect.rescue.sources import CUT, Composite, Range, Source, read_log
 from rmqinspect.rescue.units import Units
 from rmqinspect.schemas import message
+from rmqinspect.text import group_digits
 
 _UNREADABLE = "a record that the broker of this release cannot read: a long topic, or IPv6 hosts"
 _HEAD = 128  # bytes: the head of any record
 _FIRST_TIME = 1 << 40  # ms: 2004, before the first broker
 _BLANK: int = message.Blank.sizeof()
+_MOST_MISSING = 4096  # segments between two that are there
 _MOST_STEPS = 200_000  # places of one hole that are looked at: crafted bytes may be nothing but heads
 
 
@@ -140,6 +142,11 @@ class Planner:
         ends = [source.end if source.taken_until is None else source.taken_until for source in self._sources]
         last = max(self._composite.end, *(end for end in ends))
         for start, end in [*((one.start, one.end) for one in self._composite.pieces), (last, last)]:
+            if (start - at) // size > _MOST_MISSING:
+                raise Refused(
+                    f"{group_digits((start - at) // size)} segments are missing between physical offsets "
+                    f"{group_digits(at)} and {group_digits(start)}: a file there is of another log; leave it out"
+                )
             while at < start:
                 border = min(start, at - at % size + size)
                 yield Range(at, border)
@@ -229,16 +236,16 @@ class Planner:
             if source.taken_until is not None and place >= source.taken_until:
                 continue
             segment = source.store.segment_at(place)
-            if segment is not None and not any(
-                one.kind in ("stale", "bridge") and one.start <= place < one.end for one in source.damaged
-            ):
+            damage = source.damage_at(place)
+            if segment is not None and (damage is None or damage.kind not in ("stale", "bridge")):
                 yield number, source
 
     def _repair_at(self, place: int, end: int, segment_end: int) -> int | None:
         """Repair the record that begins at a place, from the first source that has enough of it; return its size."""
         unit = self._units.at(place)
         for number, source in self._holding(place) if self._repairs else ():
-            if any(one.kind == CUT and one.start == place for one in source.damaged):
+            damage = source.damage_at(place)
+            if damage is not None and damage.kind == CUT:
                 continue
             raw = read_log(source.store, place, min(LOOK_AHEAD, segment_end - place))
             found = repair_record(raw, place, segment_end - place, end - place, unit)
@@ -258,9 +265,9 @@ class Planner:
             return False
         for _, source in self._holding(place):
             raw = read_log(source.store, place, _BLANK)
-            kinds = {one.kind for one in source.damaged if one.start == place}
+            damage = source.damage_at(place)
             repair = find_repair(raw, place, segment_end - place, wraps=False, end=end - place)
-            if "blank" in kinds or (repair is not None and repair.topic is None):
+            if (damage is not None and damage.kind == "blank") or (repair is not None and repair.topic is None):
                 right = message.Blank.build({"total_size": segment_end - place, "magic": message.MAGIC_BLANK})
                 self.plan.blanks.append(
                     Change("blank record", place, raw, right, "the bytes that are left in the segment")
@@ -315,7 +322,8 @@ class Planner:
             raw = read_log(source.store, start, min(end - start, LOOK_AHEAD))
             if not any(raw):
                 continue
-            code = next((one.code for one in source.damaged if one.start <= start < one.end and one.code), "")
+            damage = source.damage_at(start)
+            code = "" if damage is None else damage.code
             fields = walk_fields(message.Message.subcons, raw, start)
             in_place = fields.number("physical_offset") == start and fields.number("magic") in message.RECORD_MAGICS
             whole = in_place and fields.reason is None and fields.number("total_size") == end - start

@@ -69,6 +69,7 @@ class NewStore:
             its receipt, or what lies aside, exists.
         """
         path = uri.local_path(target)
+        path = path.rstrip("/") or path
         if not path or uri.is_remote(path):
             raise Refused(f"{shown(target) or 'an empty path'}: a store is written to a local folder only")
         self.target, self._given = os.path.abspath(path), path
@@ -79,7 +80,11 @@ class NewStore:
             raise Refused(f"{shown(os.path.dirname(path) or self.parent)}: no such folder")
         refuse_inside(path, sources)
         self._dead = list(self._dead_runs())
-        is_cut_short = any(os.path.exists(os.path.join(run, _COMMITTING)) for run in self._dead)
+        # Where the store itself was renamed, that run had come to its end, and what lies beside is its own.
+        is_cut_short = any(
+            os.path.exists(os.path.join(run, _COMMITTING)) and os.path.isdir(os.path.join(run, _STORE))
+            for run in self._dead
+        )
         for taken in (path, *([] if is_cut_short else [receipt_path(path), aside_path(path)])):
             if os.path.lexists(taken):
                 raise Refused(f"{shown(taken)}: already exists; a new store needs a new place")

@@ -19,8 +19,11 @@ Invariants:
 
 import os
 import posixpath
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import NamedTuple
 
 from rmqinspect.commitlog.find_record import LenientReader
@@ -34,6 +37,7 @@ from rmqinspect.store.file_type import file_type, own_base
 from rmqinspect.store.model import Segment, Store, StoreFile
 from rmqinspect.store.reader import open_file
 from rmqinspect.system import uri
+from rmqinspect.text import group_digits
 from rmqinspect.verify.findings import Finding
 from rmqinspect.verify.result import VerifyOptions, VerifyResult
 from rmqinspect.verify.run import VerifyRun
@@ -43,7 +47,7 @@ _SIZE: int = message.Blank.total_size.sizeof()
 _SECTOR = 512
 CUT = "cut"  # of a record: its frame and its body prove themselves, but its last properties were zeroed
 _COMPARED = 4 << 20  # bytes read of two sources at a time
-_MOST_FINDINGS = 20_000  # records of one kind of damage that are listed for repair
+_MOST_FINDINGS = 100_000  # records of one kind of damage that are listed for repair
 _MOST_CONFLICTS = 20
 
 # Findings about one record that is wrong by itself: nothing of it is taken as it is.
@@ -83,6 +87,11 @@ class Source:
     renamed: list[tuple[str, int]] = field(default_factory=list)  # file, its base by its records
     taken_until: int | None = None  # from there on it differs from a source that counts more
     last_place: int = 0  # physical offset of the last record, roughly
+
+    def damage_at(self, place: int) -> Damage | None:
+        """Return the damage that covers a place, None without one."""
+        at = bisect_right(self.damaged, place, key=attrgetter("start")) - 1
+        return self.damaged[at] if at >= 0 and place < self.damaged[at].end else None
 
 
 class Conflict(NamedTuple):
@@ -233,6 +242,12 @@ def judge_source(
 def _source(name: str, store: Store, run: VerifyRun, result: VerifyResult, size: int) -> Source:
     damaged: list[Damage] = []
     fillers: list[Range] = []
+    if result.interrupted_at is not None:
+        raise KeyboardInterrupt
+    wrong = Counter(finding.code for finding in run.found if finding.code in _WRONG_RECORDS)
+    if max(wrong.values(), default=0) >= _MOST_FINDINGS:
+        # What is not listed would count as sound.
+        raise Unreadable(f"{store.name}: {group_digits(_MOST_FINDINGS)} damaged records and more: too many to list")
     known: list[Range] = []  # of each segment, up to where something of the log stands
     ends = [account.end for account in run.log.accounts if account.end is not None]
     last_record = max(ends, default=store.log_start)
@@ -384,12 +399,13 @@ class Composite:
 
     def take_out(self, taken: Range) -> bool:
         """Take a range that lies in one piece out of the sound bytes; return whether it did."""
-        for at, piece in enumerate(self.pieces):
-            if piece.start <= taken.start and taken.end <= piece.end:
-                parts = [piece._replace(end=taken.start), piece._replace(start=taken.end)]
-                self.pieces[at : at + 1] = [part for part in parts if part.start < part.end]
-                return True
-        return False
+        at = bisect_right(self.pieces, taken.start, key=attrgetter("start")) - 1
+        if at < 0 or taken.end > self.pieces[at].end:
+            return False
+        piece = self.pieces[at]
+        parts = [piece._replace(end=taken.start), piece._replace(start=taken.end)]
+        self.pieces[at : at + 1] = [part for part in parts if part.start < part.end]
+        return True
 
     def _first_difference(self, number: int) -> int | None:
         """Return where the first record begins that a source has otherwise than those before it; None: nowhere."""

@@ -205,3 +205,20 @@ def test_hidden_files_of_others_stay(tmp_path: Path) -> None:
     assert {".new.part", ".new.12345678.part.old", ".other.12345678.part", ".new.abcdef01.part"} < set(
         names_in(tmp_path)
     )
+
+
+def test_what_lies_beside_a_finished_store_stays_though_its_run_was_killed_in_the_end(tmp_path: Path) -> None:
+    """The three names are given, the hidden folder is still there; then the store is moved away."""
+    left = tmp_path / ".new.0123abcd.part"
+    left.mkdir()
+    (left / "committing").touch()
+    (tmp_path / "new.receipt.json").write_text("of the store that was moved")
+    with pytest.raises(Refused, match="already exists"):
+        NewStore(str(tmp_path / "new"), [])
+    assert (tmp_path / "new.receipt.json").exists()
+
+
+def test_a_slash_at_the_end_of_the_name_changes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "new.receipt.json").touch()
+    with pytest.raises(Refused, match=r"new\.receipt\.json: already exists"):
+        NewStore(f"{tmp_path / 'new'}/", [])

@@ -4,6 +4,8 @@ The stores of the oracle are small; each has one damage of 76 kinds, done to wha
 """
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,9 +22,11 @@ from rmqinspect.rescue.salvage_receipt import SalvageReceipt, as_json
 from rmqinspect.rescue.sources import open_sources
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
+from rmqinspect.verify.result import VerifyOptions
+from rmqinspect.verify.run import verify
 from tests.support import oracle
 from tests.support.broken_disk import broken_disk
-from tests.support.samples import sample
+from tests.support.samples import ROOT, sample
 from tests.support.sampling import sampled
 
 # Their logs hold no record at all.
@@ -299,3 +303,25 @@ def test_a_record_whose_last_properties_lie_in_a_lost_page_is_no_sound_one(tmp_p
     assert place in [one.start for one in made.receipt.aside]
     assert place not in sound_records(open_store([str(tmp_path / "new")]))
     assert len(lost) > border - place
+
+
+def test_a_segment_of_a_log_far_away_is_refused_before_anything_is_planned(tmp_path: Path) -> None:
+    store, size, far = _copy_of("flipped-bit-5.3.3", tmp_path / "store"), 65536, 1 << 44
+    raw = bytearray((store / "commitlog" / f"{0:020}").read_bytes())
+    for place in sound_records(open_store([str(store)])):
+        if place < size:
+            raw[place + 28 : place + 36] = (place + far).to_bytes(8, "big")
+    (store / "commitlog" / f"{far:020}").write_bytes(raw)
+    with pytest.raises(Refused, match="is of another log"):
+        salvage(tmp_path / "new", store)
+
+
+def test_a_reader_that_goes_away_leaves_the_store_that_was_made(tmp_path: Path) -> None:
+    new = tmp_path / "new"
+    words = [sys.executable, "-m", "rmqinspect", "salvage", str(sample("flipped-bit-5.3.3")), "-o", str(new)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT) as ended:
+        assert ended.stdout is not None and ended.stderr is not None
+        ended.stdout.close()
+        ended.stderr.read()
+    assert ended.returncode == 0
+    assert verify(open_store([str(new)]), VerifyOptions()).verdict == "WHOLE"
