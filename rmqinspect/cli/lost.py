@@ -75,7 +75,6 @@ def save_command(
     source: SourceOptions,
     release: str | None,
     stop: str | None,
-    output: str = "lost.parquet",
     not_in: str | None = None,
 ) -> str:
     """Return the command that saves what a start gives up, as a shell reads it; None: what `forecast` assumed, too.

@@ -3,7 +3,7 @@
 claim NEW -> judge the log -> bring, write -> verify and forecast of NEW -> screen -> NEW gets its name
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from rmqinspect.rescue.receipt import Receipt
 
 _SCREEN = Screen(indent=12, phrases=True)
-_LISTED = 6  # files and notes that are named; the others are counted
+LISTED = 6  # files and notes that are named; the others are counted
 _READS = 4  # times that the log is read, about: judged, copied, dispatched, verified
 
 
@@ -147,7 +147,7 @@ def _receipt_lines(receipt: "Receipt", target: str) -> Iterator[str]:
     yield from _SCREEN.rows("brought", "; ".join(brought))
     linked = [one.file for one in receipt.brought if one.how == "linked"]
     if linked:
-        yield from _SCREEN.rows("", f"linked, the source's own files, never to be written to: {_some(linked)}")
+        yield from _SCREEN.rows("", f"linked, the source's own files, never to be written to: {some(linked)}")
     sizes = receipt.geometry
     yield from _SCREEN.rows(
         "sizes",
@@ -161,18 +161,20 @@ def _receipt_lines(receipt: "Receipt", target: str) -> Iterator[str]:
     if receipt.only != "queues":
         files = f"{count(derived.index_files, 'index file')}, {group_digits(derived.index_entries)} entries"
         yield from _SCREEN.rows("index", files)
-    yield from _SCREEN.rows("left out", _some([f"{one.file} ({one.why})" for one in receipt.left_out]))
-    yield from _SCREEN.several("note", [*receipt.notes[:_LISTED], *_more(receipt.notes)])
+    yield from _SCREEN.rows("left out", some([f"{one.file} ({one.why})" for one in receipt.left_out]))
+    yield from _SCREEN.several("note", [*receipt.notes[:LISTED], *more(receipt.notes)])
     yield ""
 
 
-def _some(texts: list[str]) -> str:
-    return "; ".join([*texts[:_LISTED], *_more(texts)])
+def some(texts: Sequence[str]) -> str:
+    """Return the first texts in a line, and how many more there are."""
+    return "; ".join([*texts[:LISTED], *more(texts)])
 
 
-def _more(texts: list[str]) -> Iterator[str]:
-    if len(texts) > _LISTED:
-        yield f"{group_digits(len(texts) - _LISTED)} more in the receipt"
+def more(texts: Sequence[object]) -> Iterator[str]:
+    """Yield how many more than are listed the receipt has, if any."""
+    if len(texts) > LISTED:
+        yield f"{group_digits(len(texts) - LISTED)} more in the receipt"
 
 
 def _proof_lines(result: "Result", started: datetime, arguments: RebuildArguments) -> list[str]:

@@ -24,7 +24,7 @@ from rmqinspect.cli.options import (
     use_colour,
 )
 from rmqinspect.cli.parameters import option, release_option, takes
-from rmqinspect.cli.rebuild import NewStoreOptions
+from rmqinspect.cli.rebuild import LISTED, NewStoreOptions, more, some
 from rmqinspect.cli.terminal import Progress, Screen
 from rmqinspect.errors import DamageFound
 from rmqinspect.system.uri import shown
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from rmqinspect.store.model import Store
 
 _SCREEN = Screen(indent=12, phrases=True)
-_LISTED = 6  # rows of a kind; the others are counted
 _READS = 3  # times that the log is read, about: judged, dispatched, verified
 
 
@@ -185,23 +184,23 @@ def _receipt_lines(receipt: "SalvageReceipt", target: str) -> Iterator[str]:
         stale = f", {describe_size(source.stale_bytes)} of an earlier life stay out" if source.stale_bytes else ""
         words = f"{describe_size(source.taken_bytes)} taken of {describe_size(source.sound_bytes)} that are sound"
         yield from _SCREEN.rows("source", f"{escape(source.name)}: {source.verdict}; {words}{differs}{stale}")
-        yield from _SCREEN.rows("", _some([f"renamed {escape(one)}" for one in source.renamed]))
+        yield from _SCREEN.rows("", some([f"renamed {escape(one)}" for one in source.renamed]))
     kept = f"{describe_size(receipt.kept_bytes)} as they are"
     yield from _SCREEN.rows("log", f"{group_digits(receipt.log_start)} to {group_digits(receipt.log_end)}; {kept}")
     ways = Counter(one.how for one in receipt.brought)
     yield from _SCREEN.rows("brought", "; ".join(f"{count(number, 'file')} {how}" for how, number in ways.items()))
-    yield from _SCREEN.several("repaired", [*map(_repair_words, receipt.repaired[:_LISTED]), *_more(receipt.repaired)])
+    yield from _SCREEN.several("repaired", [*map(_repair_words, receipt.repaired[:LISTED]), *more(receipt.repaired)])
     bridged = sum(one.end - one.start for one in receipt.bridged)
     if receipt.bridged:
         yield from _SCREEN.rows("bridged", f"{count(len(receipt.bridged), 'place')}, {describe_size(bridged)}")
-    yield from _SCREEN.several("aside", [*map(_aside_words, receipt.aside[:_LISTED]), *_more(receipt.aside)])
+    yield from _SCREEN.several("aside", [*map(_aside_words, receipt.aside[:LISTED]), *more(receipt.aside)])
     lost = [
         f"{escape(one.topic)}/{one.queue_id}: {_offsets(one.lost)}; {count(one.kept, 'message')} kept"
         for one in receipt.lost_offsets
     ]
-    yield from _SCREEN.several("lost", [*lost[:_LISTED], *_more(lost)])
-    yield from _SCREEN.rows("left out", _some([f"{escape(one.file)} ({one.why})" for one in receipt.left_out]))
-    yield from _SCREEN.several("note", [*receipt.notes[:_LISTED], *_more(receipt.notes)])
+    yield from _SCREEN.several("lost", [*lost[:LISTED], *more(lost)])
+    yield from _SCREEN.rows("left out", some([f"{escape(one.file)} ({one.why})" for one in receipt.left_out]))
+    yield from _SCREEN.several("note", [*receipt.notes[:LISTED], *more(receipt.notes)])
     yield ""
 
 
@@ -226,16 +225,7 @@ def _offsets(offsets: list[int]) -> str:
         else:
             runs.append([offset, offset])
     shown_runs = [f"{first}" if first == last else f"{first}-{last}" for first, last in runs]
-    return ", ".join([*shown_runs[:_LISTED], *_more(shown_runs)]) or "offsets without a record"
-
-
-def _some(texts: list[str]) -> str:
-    return "; ".join([*texts[:_LISTED], *_more(texts)])
-
-
-def _more(rows: Sequence[object]) -> Iterator[str]:
-    if len(rows) > _LISTED:
-        yield f"{group_digits(len(rows) - _LISTED)} more in the receipt"
+    return ", ".join([*shown_runs[:LISTED], *more(shown_runs)]) or "offsets without a record"
 
 
 def _proof_lines(result: "Salvaged", started: datetime, arguments: SalvageArguments) -> list[str]:
