@@ -73,6 +73,7 @@ window, which find each field at a place computed from it. Tests read the same b
 | idea | home |
 |---|---|
 | who opens evidence | `store/reader.py` |
+| where nothing is ever written | `store/outside.py` |
 | which file of a path is what | `store/discover.py`, `store/file_type.py` |
 | the walk from record to record, and behind damage | `commitlog/scan.py`, `commitlog/find_record.py` |
 | the record at an offset: head, fields, bytes | `commitlog/record_reader.py` |

@@ -33,7 +33,7 @@ from contextlib import contextmanager, suppress
 from rmqinspect.errors import Refused, RmqinspectError
 from rmqinspect.export.manifest import MANIFEST, SUCCESS, Manifest, read_manifest
 from rmqinspect.export.request import FINDINGS
-from rmqinspect.store.reader import refuse_inside
+from rmqinspect.store.outside import refuse_inside
 from rmqinspect.system.output_folder import Folder, open_folder
 from rmqinspect.system.uri import shown
 from rmqinspect.tables import TABLES

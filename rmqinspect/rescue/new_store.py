@@ -27,7 +27,8 @@ from typing import BinaryIO, Self
 
 from rmqinspect.errors import Refused
 from rmqinspect.store.model import StoreFile
-from rmqinspect.store.reader import FileReader, open_file, refuse_inside
+from rmqinspect.store.outside import refuse_inside
+from rmqinspect.store.reader import FileReader, open_file
 from rmqinspect.system import uri
 from rmqinspect.system import workers as stopping
 from rmqinspect.system.output_file import as_refusal
