@@ -45,11 +45,22 @@ class SalvageArguments(
 ):
     """What `salvage` is asked for."""
 
+    output: str = option(
+        "-o",
+        "--output",
+        default="",
+        type=click.Path(),
+        metavar="NEW",
+        help="Folder of the new store; it must not exist. NEW.receipt.json and NEW.aside are written beside it. Needed"
+        " unless --dry-run is given.",
+    )
     prefer: str | None = option(
         "--prefer", metavar="NAME", help="The source that counts where two have different sound records at one offset."
     )
     no_repair: bool = option("--no-repair", is_flag=True, help="Repair nothing, also where it is proven.")
-    dry_run: bool = option("--dry-run", is_flag=True, help="Print the same screen, write nothing.")
+    dry_run: bool = option(
+        "--dry-run", is_flag=True, help="Print the same screen, write nothing; NEW need not be given."
+    )
     broker_version: str | None = release_option()
 
 
@@ -71,7 +82,7 @@ def command(arguments: SalvageArguments) -> int:
     \b
     Examples:
       rmqinspect salvage STORE -o NEW
-      rmqinspect salvage STORE -o NEW --dry-run
+      rmqinspect salvage STORE --dry-run
       rmqinspect salvage master=STORE slave=OTHER -o NEW --prefer master
       rmqinspect salvage STORE 00000000001073741824.bak -o NEW --dry-run
       rmqinspect salvage STORE -o NEW --link --broker-version 4.9.7
@@ -84,19 +95,22 @@ def command(arguments: SalvageArguments) -> int:
     from rmqinspect.system.filesystem import isdir
     from rmqinspect.tables.splits import name_store
 
+    if not arguments.output and not arguments.dry_run:
+        raise click.UsageError("Missing option '-o' / '--output'; only --dry-run goes without.")
+    target = arguments.output.rstrip("/") or "NEW"
     started = datetime.now(UTC)
     named = [name_store(path) for path in arguments.paths]
     images = [path for _, path in named if arguments.carve and not isdir(path)]
     named = [(name, path) for name, path in named if path not in images]
-    given = open_sources(named, arguments.opening) if named else []
     notes: list[str] = []
+    given = open_sources(named, arguments.opening, notes.append) if named else []
     given += _carved(images, arguments, given, notes)
     names = list(dict.fromkeys(name for name, _ in given))
     if arguments.prefer is not None and arguments.prefer not in names:
         known = ", ".join(map(escape, names))
         raise click.UsageError(f"--prefer {escape(arguments.prefer)}: no source has that name; there are: {known}.")
     request = SalvageRequest(
-        arguments.output,
+        target,
         arguments.broker_version,
         arguments.prefer,
         not arguments.no_repair,
@@ -109,8 +123,8 @@ def command(arguments: SalvageArguments) -> int:
         tuple(notes),
     )
     with ExitStack() as made:
-        evidence = [path for _, store in given for path in store.paths]
-        new = made.enter_context(NewStore(arguments.output, evidence, dry_run=arguments.dry_run))
+        evidence = [*images, *(path for _, path in named)]
+        new = made.enter_context(NewStore(arguments.output or None, evidence, dry_run=arguments.dry_run))
         log = sum(segment.size for _, store in given for segment in store.segments)
         with Progress(log * _READS, arguments.progress, quiet=arguments.quiet) as progress:
             result = SalvageJob(given, request, new, progress, progress.remark).salvage()
@@ -120,12 +134,11 @@ def command(arguments: SalvageArguments) -> int:
         if result.holds and not arguments.dry_run:
             new.commit(as_json(result.receipt))
         if not arguments.quiet:
-            for line in (*_receipt_lines(result.receipt, arguments.output), *_proof_lines(result, started, arguments)):
+            for line in (*_receipt_lines(result.receipt, target), *_proof_lines(result, started, arguments)):
                 click.echo(line, color=use_colour(arguments.color))
         if not result.holds:
             raise DamageFound(f"{shown(arguments.output)}: not made: {_why(result)}")
     if not arguments.quiet and not arguments.dry_run:
-        target = arguments.output.rstrip("/")
         beside = [aside_path(target)] if result.receipt.aside else []
         places = (target, receipt_path(target), *beside)
         click.echo(f"made: {', '.join(map(shown, places))}", err=True)

@@ -64,28 +64,30 @@ def aside_path(target: str) -> str:
 class NewStore:
     """A store under construction; a context manager that removes what `commit` has not given its name."""
 
-    def __init__(self, target: str, sources: Sequence[str], *, dry_run: bool = False) -> None:
+    def __init__(self, target: str | None, sources: Sequence[str], *, dry_run: bool = False) -> None:
         """Claim the path of a new store; `sources` are the paths of the evidence.
 
-        With `dry_run` the path is checked, and nothing is made.
+        With `dry_run` the path is checked, and nothing is made; then there need not be one.
 
         :raises Refused: it is remote, exists, lies inside of the evidence, or there is no folder for it; also where
             its receipt, or what lies aside, exists.
         """
-        path = uri.local_path(target)
-        path = path.rstrip("/") or path
-        if not path or uri.is_remote(path):
-            raise Refused(f"{shown(target) or 'an empty path'}: a store is written to a local folder only")
-        self.target, self._given = os.path.abspath(path), path
-        self.parent, self._name = os.path.split(self.target)
-        if not self._name:
-            raise Refused(f"{shown(target)}: no name for a new store")
-        if not os.path.isdir(self.parent):
-            raise Refused(f"{shown(os.path.dirname(path) or self.parent)}: no such folder")
-        refuse_inside(path, sources)
         self._dry_run = dry_run
         self._lock = -1
         self._linked: set[str] = set()  # paths of files that are the evidence's own
+        if target is None and dry_run:
+            return
+        path = uri.local_path(target or "")
+        path = path.rstrip("/") or path
+        if not path or uri.is_remote(path):
+            raise Refused(f"{shown(path) or 'an empty path'}: a store is written to a local folder only")
+        self.target, self._given = os.path.abspath(path), path
+        self.parent, self._name = os.path.split(self.target)
+        if not self._name:
+            raise Refused(f"{shown(path)}: no name for a new store")
+        if not os.path.isdir(self.parent):
+            raise Refused(f"{shown(os.path.dirname(path) or self.parent)}: no such folder")
+        refuse_inside(path, sources)
         self._work = os.path.join(self.parent, f".{self._name}.rmqinspect.part")
         self.folder = os.path.join(self._work, _STORE)
         """The root of the store under construction."""

@@ -16,7 +16,7 @@ import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, BinaryIO
@@ -40,6 +40,7 @@ from rmqinspect.rescue.readable import can_read, take_unreadable
 from rmqinspect.rescue.rebuild import Rebuilt, rebuild_derived
 from rmqinspect.rescue.receipt import LeftOut
 from rmqinspect.rescue.salvage_rows import aside_row, blank_row, kept_units, lost_offsets, repairs, source_row
+from rmqinspect.rescue.segment_size import choose_segment_size
 from rmqinspect.rescue.sources import Composite, Range, Source, judge_source
 from rmqinspect.store.model import CarvedSegment, Segment, Store, StoreFile
 from rmqinspect.store.reader import open_file, running_broker
@@ -121,7 +122,7 @@ class SalvageJob(RebuildJob):
             advance,
             note,
         )
-        self._asked, self._given = request, given
+        self._asked, self._given = request, list(given)
         self._notes: list[str] = list(request.notes)
 
     def salvage(self) -> Salvaged:
@@ -141,7 +142,10 @@ class SalvageJob(RebuildJob):
                 )
             refuse_unread_databases(store)
         watches = [Watch(store) for store in self._distinct()]
-        size = self._segment_size()
+        self._given = sorted(self._given, key=lambda one: one[0] != self._asked.prefer)
+        size, self._given, said = choose_segment_size(self._given)
+        self._notes += said
+        self._store = replace(self._store, segment_size=size)
         sources = self._judge(size)
         release, why = self._choose_release()
         composite = Composite(sources)
@@ -153,6 +157,7 @@ class SalvageJob(RebuildJob):
             )
         if not any(map(composite.holds_records, composite.pieces)):
             raise NotAStore("no source has a sound record: there is nothing to save")
+        self._notes += (f"not used: {one.store.name}: no record in it is sound" for one in sources if not one.sound)
         refused = list(take_unreadable(composite, Rules(release)))
         if refused:
             self._notes.append(
@@ -200,23 +205,12 @@ class SalvageJob(RebuildJob):
                 seen.add(store.paths)
                 yield store
 
-    def _segment_size(self) -> int:
-        sizes = {store.segment_size for _, store in self._given if store.given == "store" and store.segment_size}
-        if len(sizes) > 1:
-            raise Refused(f"the sources have segments of different sizes: {', '.join(map(str, sorted(sizes)))}")
-        loose = [store.segment_size for _, store in self._given if store.segment_size]
-        size = next(iter(sizes), None) or max(loose, default=0)
-        if not size:
-            raise NotAStore("the size of a segment is not known: no segment holds a byte")
-        return size
-
     def _judge(self, size: int) -> list[Source]:
         """Return the sources, judged, in the order in which they count."""
-        sources = [
+        return [
             judge_source(name, store, size, jobs=self._asked.jobs, release=self._asked.release, progress=self._advance)
             for name, store in self._given
         ]
-        return sorted(sources, key=lambda source: source.name != self._asked.prefer)
 
     # --- the log --------------------------------------------------------------------------------
 

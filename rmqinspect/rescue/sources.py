@@ -30,7 +30,7 @@ from rmqinspect.commitlog.find_record import LenientReader
 from rmqinspect.commitlog.gaps import BRIDGED
 from rmqinspect.commitlog.record_reader import RecordReader
 from rmqinspect.commitlog.records import Records
-from rmqinspect.errors import NotAStore, Unreadable
+from rmqinspect.errors import NotAStore, RmqinspectError, Unreadable
 from rmqinspect.schemas import message
 from rmqinspect.store.discover import infer_segment_size, open_store
 from rmqinspect.store.file_type import file_type, own_base
@@ -113,29 +113,56 @@ class Piece(NamedTuple):
 # --- what was given -------------------------------------------------------------------------------
 
 
-def open_sources(given: Sequence[tuple[str, str]], opening: Mapping[str, object]) -> list[tuple[str, Store]]:
+def open_sources(
+    given: Sequence[tuple[str, str]],
+    opening: Mapping[str, object],
+    note: Callable[[str], None] = lambda text: None,
+) -> list[tuple[str, Store]]:
     """Return (name, store) of the sources at (name, path); files beside a log that hold another copy are their own.
 
-    Bases are those that the records say, where a segment's name says another one.
+    Bases are those that the records say, where a segment's name says another one. A path that is of no use is noted,
+    and the others are taken.
 
-    :raises NotAStore: nothing of a log is there.
-    :raises Unreadable: a given path cannot be listed or read.
+    :raises NotAStore: a path does not exist, or nothing of a log is in any.
+    :raises Unreadable: no path can be listed or read.
     """
     found: list[tuple[str, Store]] = []
+    useless: list[RmqinspectError] = []
     for name, path in given:
+        local = uri.local_path(path)
         try:
-            stores = [open_store([path], **opening)]  # type: ignore[arg-type]
-        except NotAStore:
-            if not os.path.isdir(path):
+            stores = _stores_at(path, opening)
+        except (NotAStore, Unreadable) as error:
+            if not uri.is_remote(local) and not os.path.lexists(local):
                 raise
-            stores = list(_files_in(path, opening))
-            if not stores:
-                raise
+            useless.append(error)
+            continue
         for store in stores:
+            if not store.segments and store.given != "store":
+                useless.append(NotAStore(f"{uri.shown(path)}: no segment of a log"))
             found += [(name, layer) for layer in _layers(store, opening)]
     if not any(store.segments for _, store in found):
+        if useless:
+            raise useless[0]
         raise NotAStore(f"{', '.join(uri.shown(path) for _, path in given)}: no commit log: there is nothing to save")
+    for error in useless:
+        note(f"not used: {error}")
     return found
+
+
+def _stores_at(path: str, opening: Mapping[str, object]) -> list[Store]:
+    """Return the store at a path, or each file with records in a folder that is none.
+
+    :raises NotAStore: nothing of a log is there.
+    :raises Unreadable: it cannot be listed or read.
+    """
+    try:
+        return [open_store([path], **opening)]  # type: ignore[arg-type]
+    except NotAStore:
+        stores = list(_files_in(path, opening)) if os.path.isdir(path) else []
+        if not stores:
+            raise
+        return stores
 
 
 def _files_in(folder: str, opening: Mapping[str, object]) -> Iterator[Store]:
@@ -228,7 +255,7 @@ def judge_source(
     """Verify a source, and return what of its log is sound; `size`: bytes that a segment should have."""
     # A segment of another length is judged as far as it should reach: behind lies nothing of the log.
     cut = [replace(one, size=min(one.size, size), length=size) if one.size > size else one for one in store.segments]
-    store = replace(store, segments=tuple(cut))
+    store = replace(store, segments=tuple(cut), segment_size=size)
     run = VerifyRun(
         store, VerifyOptions("deep", max_findings=_MOST_FINDINGS, jobs=jobs, broker_version=release), progress
     )
