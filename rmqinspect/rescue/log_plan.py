@@ -16,6 +16,7 @@ segment; every sound byte of `Composite` is in one, but for a record that the ga
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 from rmqinspect.codec.layout import ParsedFields, walk_fields
 from rmqinspect.commitlog.record_reader import OpenSegment, RecordReader
@@ -86,9 +87,8 @@ class LogPlan:
 
     def segments(self) -> Iterator[tuple[int, list[Kept]]]:
         """Yield (base, pieces) of each segment, from the first to that in which the log ends."""
-        bases = sorted({piece.start - piece.start % self.size for piece in self.pieces})
-        for base in bases:
-            yield base, [piece for piece in self.pieces if base <= piece.start < base + self.size]
+        for number, pieces in groupby(self.pieces, lambda piece: piece.start // self.size):
+            yield number * self.size, list(pieces)
 
 
 class Planner:
@@ -399,9 +399,8 @@ class Planner:
         return end
 
     def _is_damaged(self, place: int) -> bool:
-        return any(
-            one.start <= place < one.end and one.kind == "gap" for source in self._sources for one in source.damaged
-        )
+        found = (source.damage_at(place) for source in self._sources)
+        return any(one is not None and one.kind == "gap" for one in found)
 
     # --- bridges ----------------------------------------------------------------------------------
 

@@ -223,7 +223,10 @@ class SalvageJob(RebuildJob):
         shared = set(whole) if self._new.shares_blocks(whole) else {one for one in whole if self._may_link(log, one)}
         written = sum(piece.end - piece.start for piece in log.pieces if not piece.bridge)
         written -= sum(segment.size for segment in shared)
-        self._new.check_room(max(0, written) + sum(file.size for file, _ in self._others()) + log.size)
+        # Of what goes aside the bytes, and rows that hold its bodies once more.
+        aside = 2 * sum({one.start: one.end - one.start for one in log.lost if one.source is not None}.values())
+        others = sum(file.size for file, _ in self._others())
+        self._new.check_room(max(0, written) + aside + others + log.size)
 
     def _may_link(self, log: LogPlan, segment: Segment) -> bool:
         return self._asked.link and segment.base + log.size < log.end

@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from rmqinspect.commitlog.find_record import LenientReader
 from rmqinspect.commitlog.gaps import BRIDGED
@@ -312,8 +312,8 @@ def _source(name: str, store: Store, run: VerifyRun, result: VerifyResult, size:
     damaged, known = _sorted_apart(damaged), _joined(known)
     end = max([last_record, *(filler.end for filler in fillers if filler.start == last_record)])
     sound = list(_without(known, damaged, end))
-    suspects = {place: code for place, code in suspects.items() if any(r.start <= place < r.end for r in sound)}
-    return Source(name, store, result, sound, damaged, fillers, end, suspects, last_place=last_record)
+    suspects = {place: code for place, code in suspects.items() if any(_reaching_into(sound, place, place + 1))}
+    return Source(name, store, result, sound, damaged, sorted(fillers), end, suspects, last_place=last_record)
 
 
 def _cut_record(store: Store, end: int) -> Damage | None:
@@ -366,13 +366,22 @@ def _joined(ranges: Iterable[Range]) -> list[Range]:
     return joined
 
 
+_Part = TypeVar("_Part", Range, Damage, Piece)
+
+
+def _reaching_into(parts: Sequence[_Part], start: int, end: int) -> Iterator[_Part]:
+    """Yield those of ascending parts, each apart, that reach into [start, end); in logarithmic time to the first."""
+    for number in range(bisect_right(parts, start, key=attrgetter("end")), len(parts)):
+        if parts[number].start >= end:
+            return
+        yield parts[number]
+
+
 def _without(known: Sequence[Range], damaged: Sequence[Damage], end: int) -> Iterator[Range]:
-    """Yield what is left of ranges without the damage in them, up to an end."""
+    """Yield what is left of ranges without the damage in them, up to an end; both ascend, each apart."""
     for whole in known:
         at = whole.start
-        for one in damaged:
-            if one.end <= at or one.start >= whole.end:
-                continue
+        for one in _reaching_into(damaged, *whole):
             if at < min(one.start, end):
                 yield Range(at, min(one.start, end))
             at = max(at, one.end)
@@ -407,11 +416,7 @@ class Composite:
         for start, end in source.sound:
             end = end if limit is None else min(end, limit)
             at = start
-            for piece in self.pieces:
-                if piece.end <= at:
-                    continue
-                if piece.start >= end:
-                    break
+            for piece in _reaching_into(self.pieces, start, end):
                 if at < piece.start:
                     added.append(Piece(at, piece.start, number))
                 at = piece.end
@@ -422,7 +427,8 @@ class Composite:
     def holds_records(self, piece: Piece) -> bool:
         """Whether a piece is more than the padding of a segment."""
         fillers = self.sources[piece.source].fillers
-        return not any(one.start <= piece.start and piece.end <= one.end for one in fillers)
+        at = bisect_right(fillers, piece.start, key=attrgetter("start")) - 1
+        return at < 0 or piece.end > fillers[at].end
 
     def take_out(self, taken: Range) -> bool:
         """Take a range that lies in one piece out of the sound bytes; return whether it did."""
@@ -438,10 +444,8 @@ class Composite:
         """Return where the first record begins that a source has otherwise than those before it; None: nowhere."""
         source = self.sources[number]
         for start, end in source.sound:
-            for piece in self.pieces:
+            for piece in _reaching_into(self.pieces, start, end):
                 low, high = max(start, piece.start), min(end, piece.end)
-                if low >= high:
-                    continue
                 at = self._compare(low, high, number, piece.source)
                 if at is not None:
                     self.conflicts.append(Conflict(at, self.sources[piece.source].name, source.name))
@@ -451,13 +455,12 @@ class Composite:
     def _compare(self, low: int, high: int, number: int, other: int) -> int | None:
         """Return the first offset in [low, high) where two sources differ; the padding of a blank record is nothing."""
         pairs = (self.sources[number], self.sources[other])
-        skipped = sorted(
-            (filler.start + _BLANK, filler.end)
+        skipped = [
+            Damage(filler.start + _BLANK, filler.end, "blank")
             for source in pairs
-            for filler in source.fillers
-            if filler.start < high and filler.end > low
-        )
-        for start, end in _without([Range(low, high)], [Damage(*one, "blank") for one in skipped], high):
+            for filler in _reaching_into(source.fillers, low, high)
+        ]
+        for start, end in _without([Range(low, high)], _sorted_apart(skipped), high):
             for at in range(start, end, _COMPARED):
                 size = min(_COMPARED, end - at)
                 one, two = (read_log(source.store, at, size) for source in pairs)
