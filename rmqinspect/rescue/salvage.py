@@ -31,7 +31,7 @@ from rmqinspect.errors import NotAStore, Refused, Unreadable
 from rmqinspect.forecast.outcome import Verdict, verdict_line
 from rmqinspect.rescue import salvage_receipt as document
 from rmqinspect.rescue.aside import write_aside
-from rmqinspect.rescue.bridge import bridge
+from rmqinspect.rescue.bridge import LARGEST, bridge
 from rmqinspect.rescue.job import RebuildJob, RebuildRequest, derived, refuse_unread_databases
 from rmqinspect.rescue.log_plan import Kept, LogPlan, Planner
 from rmqinspect.rescue.new_store import NewStore
@@ -54,6 +54,7 @@ from rmqinspect.version import tool_name
 
 _ATTEMPTS = 3  # at a store that is whole: what the first one contradicts is repaired, then left aside
 _CONTRADICTIONS = ("CL-TIME", "CL-OFFSET", "CL-CRC-BODY", "CL-CRC-RECORD", "CQ-MISSING")
+_BRIDGE_ON_DISK = 8192  # bytes: its head and its end in a page each, its body a hole
 _TIMER_FILES = ("timerwheel", "timerlog/", "config/timercheck")
 _TIMER_LOST = (
     "the timer wheel and its log are left out, {why}: a broker reads the timer's topic anew from its beginning, so that"
@@ -226,7 +227,8 @@ class SalvageJob(RebuildJob):
         # Of what goes aside the bytes, and rows that hold its bodies once more.
         aside = 2 * sum({one.start: one.end - one.start for one in log.lost if one.source is not None}.values())
         others = sum(file.size for file, _ in self._others())
-        self._new.check_room(max(0, written) + aside + others + log.size)
+        bridges = sum(-(-(one.end - one.start) // LARGEST) for one in log.bridged) * _BRIDGE_ON_DISK
+        self._new.check_room(max(0, written) + bridges + aside + others + log.size)
 
     def _may_link(self, log: LogPlan, segment: Segment) -> bool:
         return self._asked.link and segment.base + log.size < log.end

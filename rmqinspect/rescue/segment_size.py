@@ -92,7 +92,8 @@ def _from_loose(segments: Sequence[Segment]) -> tuple[int, str]:
         return DEFAULT, "the broker's default; neither a blank record nor the length of a file tells it"
     if steps and longest <= gcd(*steps) <= LARGEST:
         return gcd(*steps), "the distance of the files"
-    return longest or DEFAULT, "the length of the longest file, though its place in the log is no multiple of it"
+    shown = "the length of the longest file" if longest else "the broker's default"
+    return longest or DEFAULT, f"{shown}, though its place in the log is no multiple of it"
 
 
 def _ends(segments: Sequence[Segment]) -> Iterator[tuple[int, Segment]]:

@@ -9,13 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from rmqinspect.codec.layout import place_of
 from rmqinspect.errors import NotAStore, Refused
 from rmqinspect.rescue import segment_size
 from rmqinspect.rescue.segment_size import DEFAULT, choose_segment_size
 from rmqinspect.rescue.sources import open_sources
+from rmqinspect.schemas import message
+from rmqinspect.store.discover import open_store
+from tests.rescue.test_salvage import sound_records
 from tests.support import command
 from tests.support.command import Run
 from tests.support.samples import sample
+from tests.support.sampling import rare
 
 run = command.runner("salvage", after=("-j", "1"))
 
@@ -115,6 +120,38 @@ def test_a_file_that_may_not_be_read_is_named(
     assert status == 0
     assert "not used:" in out
     assert "Permission denied" in out
+
+
+@pytest.mark.parametrize("segment", SEGMENTS[1::2])
+def test_a_segment_of_a_terabyte_is_read_as_far_as_it_reaches(
+    run: Run, store: Path, tmp_path: Path, segment: str
+) -> None:
+    os.truncate(store / "commitlog" / segment, 1 << 40)
+    began = time.process_time()
+    assert run(store, "-o", tmp_path / "new")[0] == 0
+    assert time.process_time() - began < 20
+    for name in SEGMENTS:
+        assert (tmp_path / "new/commitlog" / name).read_bytes() == (
+            sample("healthy-5.5.0") / "commitlog" / name
+        ).read_bytes()
+
+
+@pytest.mark.parametrize("missing", [40, rare(1000)])
+def test_a_row_of_missing_segments_is_bridged_by_holes(run: Run, store: Path, tmp_path: Path, missing: int) -> None:
+    last = store / "commitlog" / SEGMENTS[3]
+    raw, further = bytearray(last.read_bytes()), missing * SIZE
+    for place in sound_records(open_store([str(store)])):
+        if place >= 3 * SIZE:
+            at = place - 3 * SIZE + place_of(message.Message, "physical_offset")
+            raw[at : at + 8] = (place + further).to_bytes(8, "big")
+    last.unlink()
+    (store / f"commitlog/{3 * SIZE + further:020}").write_bytes(raw)
+    began = time.process_time()
+    assert run(store, "-o", tmp_path / "new")[0] == 3
+    assert time.process_time() - began < 20
+    written = list((tmp_path / "new/commitlog").iterdir())
+    assert len(written) == missing + 4
+    assert sum(path.stat().st_blocks * 512 for path in written) < 4 * SIZE + missing * 3 * 4096
 
 
 # --- the size of a segment ------------------------------------------------------------------------------
