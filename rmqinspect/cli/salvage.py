@@ -151,23 +151,33 @@ def _carved(
     """Return what the images hold as sources; what is left out of them, or ambiguous, is added to the notes."""
     if not images:
         return []
-    from rmqinspect.rescue.carved_source import carve_sources
+    from rmqinspect.errors import NotAStore
+    from rmqinspect.rescue.carved_source import carve_sources, readable_images
     from rmqinspect.store.discover import read_settings, setting_size
 
+    images = readable_images(images, notes.append, alone=not given)
+    if not images:
+        return []
     settings = read_settings(arguments.config) if arguments.config else None
     size = setting_size(settings or {}, "mappedFileSizeCommitLog", "mapedFileSizeCommitLog")
     size = size or next((store.segment_size for _, store in given if store.segment_size), None)
     with Progress(0, arguments.progress, quiet=arguments.quiet) as progress:
-        return carve_sources(
-            images,
-            size,
-            arguments.prefer,
-            settings=settings,
-            name_hosts=arguments.redact is None or "hosts" not in arguments.redact.words,
-            note=notes.append,
-            on_unreadable=notes.append,
-            progress=progress,
-        )
+        try:
+            return carve_sources(
+                images,
+                size,
+                arguments.prefer,
+                settings=settings,
+                name_hosts=arguments.redact is None or "hosts" not in arguments.redact.words,
+                note=notes.append,
+                on_unreadable=notes.append,
+                progress=progress,
+            )
+        except NotAStore as error:
+            if not given:
+                raise
+            notes.append(f"not used: {error}")
+            return []
 
 
 def _redacted(receipt: "SalvageReceipt") -> "SalvageReceipt":

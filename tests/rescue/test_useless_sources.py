@@ -100,6 +100,20 @@ def test_alone_it_is_an_error_in_one_line(run: Run, tmp_path: Path, name: str) -
     assert not (tmp_path / "new").exists()
 
 
+def test_images_of_no_use_are_named(run: Run, store: Path, tmp_path: Path) -> None:
+    names = ["empty", "text", "fifo", "circle", "a terabyte"]
+    for name in names:
+        USELESS[name](tmp_path / name)
+    paths = [str(tmp_path / name) for name in names]
+    segment = shutil.copy(store / "commitlog" / SEGMENTS[0], tmp_path / "image")
+    status, _, err = run("--carve", segment, *paths, "-o", tmp_path / "new")
+    assert (status, len(err.splitlines())) == (0, 1)
+    assert (tmp_path / "new.receipt.json").read_text().count("not used: ") == len(names)
+    assert run("--carve", store, *paths, "--dry-run")[0] == 0
+    assert run("--carve", paths[1], "--dry-run")[0] == 4
+    assert run("--carve", paths[2], "--dry-run")[0] == 4
+
+
 def test_a_path_that_does_not_exist_is_an_error(run: Run, store: Path, tmp_path: Path) -> None:
     assert run(store, tmp_path / "absent", "--dry-run")[0] == 4
 
