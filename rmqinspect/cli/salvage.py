@@ -88,10 +88,10 @@ def command(arguments: SalvageArguments) -> int:
       rmqinspect salvage STORE -o NEW --link --broker-version 4.9.7
       rmqinspect salvage STORE disk.img --carve -o NEW
     """
+    from rmqinspect.rescue.given import open_sources
     from rmqinspect.rescue.new_store import NewStore, aside_path, receipt_path
     from rmqinspect.rescue.salvage import SalvageJob, SalvageRequest
     from rmqinspect.rescue.salvage_receipt import as_json
-    from rmqinspect.rescue.sources import open_sources
     from rmqinspect.system.filesystem import isdir
     from rmqinspect.tables.splits import name_store
 

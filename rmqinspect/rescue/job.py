@@ -13,6 +13,7 @@ source. Sizes come from broker.conf, else from the files that are there, else th
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -283,8 +284,15 @@ class RebuildJob:
                 if segment not in copied and not self._new.can_link(segment):
                     raise Refused(f"{segment.name}: on another file system than the new store: it cannot be linked")
         log = 0 if self._new.shares_blocks(copied) else sum(map(allocated_size, copied))
-        others = sum(file.size for file, _ in self._others())
-        self._new.check_room(log + others + sum(one.size for one in segments) // _DERIVED_PER_LOG)
+        self._new.check_room(log + self._room_of_others() + sum(one.size for one in segments) // _DERIVED_PER_LOG)
+
+    def _room_of_others(self) -> int:
+        """Return the bytes on disk of what is brought beside the log: holes stay holes."""
+        room = 0
+        for file, _ in self._others():
+            with suppress(Unreadable):  # told where it is brought
+                room += min(file.size, allocated_size(file))
+        return room
 
     def _links(self, segment: Segment, log_end: int | None) -> bool:
         """Whether a segment is hard-linked: full, and none that a broker writes to."""

@@ -226,9 +226,8 @@ class SalvageJob(RebuildJob):
         written -= sum(segment.size for segment in shared)
         # Of what goes aside the bytes, and rows that hold its bodies once more.
         aside = 2 * sum({one.start: one.end - one.start for one in log.lost if one.source is not None}.values())
-        others = sum(file.size for file, _ in self._others())
         bridges = sum(-(-(one.end - one.start) // LARGEST) for one in log.bridged) * _BRIDGE_ON_DISK
-        self._new.check_room(max(0, written) + bridges + aside + others + log.size)
+        self._new.check_room(max(0, written) + bridges + aside + self._room_of_others() + log.size)
 
     def _may_link(self, log: LogPlan, segment: Segment) -> bool:
         return self._asked.link and segment.base + log.size < log.end

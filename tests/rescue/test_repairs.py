@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from rmqinspect.rescue.given import open_sources
 from rmqinspect.rescue.log_plan import LogPlan, Planner
 from rmqinspect.rescue.repair import repair_record, time_change
-from rmqinspect.rescue.sources import Composite, judge_source, open_sources
+from rmqinspect.rescue.sources import Composite, judge_source
 from rmqinspect.schemas.message import TRANSACTION_MASK, SysFlag
 from rmqinspect.store.discover import open_store
 from tests.rescue.test_salvage import sound_records

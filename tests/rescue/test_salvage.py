@@ -16,10 +16,10 @@ import pytest
 from rmqinspect.commitlog.gaps import plan_splits
 from rmqinspect.commitlog.scan import RecordRun, scan_split
 from rmqinspect.errors import NotAStore, Refused
+from rmqinspect.rescue.given import open_sources
 from rmqinspect.rescue.new_store import NewStore
 from rmqinspect.rescue.salvage import Salvaged, SalvageJob, SalvageRequest
 from rmqinspect.rescue.salvage_receipt import SalvageReceipt, as_json
-from rmqinspect.rescue.sources import open_sources
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
 from rmqinspect.verify.result import VerifyOptions

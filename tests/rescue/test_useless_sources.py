@@ -12,8 +12,8 @@ import pytest
 from rmqinspect.codec.layout import place_of
 from rmqinspect.errors import NotAStore, Refused
 from rmqinspect.rescue import segment_size
+from rmqinspect.rescue.given import open_sources
 from rmqinspect.rescue.segment_size import DEFAULT, choose_segment_size
-from rmqinspect.rescue.sources import open_sources
 from rmqinspect.schemas import message
 from rmqinspect.store.discover import open_store
 from tests.rescue.test_salvage import sound_records
@@ -166,6 +166,25 @@ def test_a_row_of_missing_segments_is_bridged_by_holes(run: Run, store: Path, tm
     written = list((tmp_path / "new/commitlog").iterdir())
     assert len(written) == missing + 4
     assert sum(path.stat().st_blocks * 512 for path in written) < 4 * SIZE + missing * 3 * 4096
+
+
+def test_a_segment_that_cannot_be_opened_is_lost_and_named(run: Run, store: Path, tmp_path: Path) -> None:
+    away = (store / "commitlog" / SEGMENTS[1]).rename(tmp_path / "away")
+    (store / "commitlog" / SEGMENTS[1]).symlink_to(away)
+    assert run(store, "--dry-run")[0] == 3
+    status, out, _ = run(store, "-o", tmp_path / "new")
+    assert status == 3
+    assert f"not used: commitlog/{SEGMENTS[1]}: a link to" in " ".join(out.split())
+    assert "lost  " in out
+    # With the file that the link leads to, all is there.
+    status, _, _ = run(store, away, "-o", tmp_path / "whole")
+    assert status == 0
+
+
+def test_room_is_that_of_holes_and_not_of_their_length(run: Run, store: Path, tmp_path: Path) -> None:
+    (store / "config").mkdir(exist_ok=True)
+    _hole(store / "config/topics.json.old")
+    assert run(store, "-o", tmp_path / "new", "-q")[0] == 0
 
 
 # --- the size of a segment ------------------------------------------------------------------------------

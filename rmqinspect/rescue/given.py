@@ -1,0 +1,163 @@
+"""What is given to a salvage, as sources: stores whose segments stand where their records say.
+
+A source is a store, a copy of one, a folder of segments, or a single segment, with right, wrong or no names. Copies
+beside the segments of a store, such as `00000000000000000000.bak`, are sources of their own. What is of no use is told,
+and the others are taken.
+"""
+
+import os
+import posixpath
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from rmqinspect.errors import NotAStore, RmqinspectError, Unreadable
+from rmqinspect.store.discover import infer_segment_size, open_store
+from rmqinspect.store.file_type import file_type, own_base
+from rmqinspect.store.model import Segment, Store, StoreFile
+from rmqinspect.store.reader import open_file
+from rmqinspect.system import uri
+
+
+def open_sources(
+    given: Sequence[tuple[str, str]],
+    opening: Mapping[str, object],
+    note: Callable[[str], None] = lambda text: None,
+) -> list[tuple[str, Store]]:
+    """Return (name, store) of the sources at (name, path); files beside a log that hold another copy are their own.
+
+    Bases are those that the records say, where a segment's name says another one. A path that is of no use is noted,
+    and the others are taken.
+
+    :raises NotAStore: a path does not exist, or nothing of a log is in any.
+    :raises Unreadable: no path can be listed or read.
+    """
+    found: list[tuple[str, Store]] = []
+    useless: list[RmqinspectError] = []
+    for name, path in given:
+        local = uri.local_path(path)
+        try:
+            stores = _stores_at(path, opening)
+        except (NotAStore, Unreadable) as error:
+            if not uri.is_remote(local) and not os.path.lexists(local):
+                raise
+            useless.append(error)
+            continue
+        for store in stores:
+            if not store.segments and store.given != "store":
+                useless.append(NotAStore(f"{uri.shown(path)}: no segment of a log"))
+            found += [(name, layer) for layer in _layers(_without_unopened(store, note), opening)]
+    if not any(store.segments for _, store in found):
+        if useless:
+            raise useless[0]
+        raise NotAStore(f"{', '.join(uri.shown(path) for _, path in given)}: no commit log: there is nothing to save")
+    for error in useless:
+        note(f"not used: {error}")
+    return found
+
+
+def _without_unopened(store: Store, note: Callable[[str], None]) -> Store:
+    """Return a store without the segments that cannot be opened: nothing in them is known to be sound."""
+    opened = []
+    for segment in store.segments:
+        try:
+            open_file(segment).close()
+            opened.append(segment)
+        except Unreadable as error:
+            note(f"not used: {error}")
+    return store if len(opened) == len(store.segments) else replace(store, segments=tuple(opened))
+
+
+def _stores_at(path: str, opening: Mapping[str, object]) -> list[Store]:
+    """Return the store at a path, or each file with records in a folder that is none.
+
+    :raises NotAStore: nothing of a log is there.
+    :raises Unreadable: it cannot be listed or read.
+    """
+    try:
+        return [open_store([path], **opening)]  # type: ignore[arg-type]
+    except NotAStore:
+        stores = list(_files_in(path, opening)) if os.path.isdir(path) else []
+        if not stores:
+            raise
+        return stores
+
+
+def _files_in(folder: str, opening: Mapping[str, object]) -> Iterator[Store]:
+    """Yield each file of a folder that holds records, as a store of its own."""
+    for name in sorted(os.listdir(folder)):
+        path = os.path.join(folder, name)
+        if os.path.isfile(path) and not os.path.islink(path):
+            try:
+                store = open_store([path], **opening)  # type: ignore[arg-type]
+            except (NotAStore, Unreadable):
+                continue
+            if store.segments:
+                yield store
+
+
+def _layers(store: Store, opening: Mapping[str, object]) -> Iterator[Store]:
+    """Yield the store, its segments at the bases that their records say, then copies that lie beside its segments."""
+    chosen: dict[int, Segment] = {}
+    beside: list[Segment] = []
+    for segment in store.segments:
+        own = _base_by_records(segment) if segment.kind == "segment" and opening.get("base") is None else None
+        placed = segment if own is None else replace(segment, base=own)
+        other = chosen.get(placed.base)
+        if other is None:
+            chosen[placed.base] = placed
+        elif posixpath.basename(segment.name) == f"{placed.base:020}":
+            chosen[placed.base] = placed
+            beside.append(other)
+        else:
+            beside.append(placed)
+    beside += list(_strays(store))
+    segments = tuple(sorted(chosen.values(), key=lambda one: one.base))
+    files = tuple(file for file in store.files if not isinstance(file, Segment)) + segments
+    size = store.segment_size
+    if segments != store.segments:
+        size = infer_segment_size(segments, store.settings, [])
+    store = replace(store, segments=segments, files=files, segment_size=size)
+    yield store
+    for segment in sorted(beside, key=lambda one: (one.base, one.name)):
+        yield _alone(store, segment)
+
+
+def _base_by_records(segment: Segment) -> int | None:
+    """Return the base that a segment's records say, None where they agree with its name, or do not tell."""
+    try:
+        own = own_base(segment)
+    except Unreadable:
+        return None
+    return None if own is None or own == segment.base else own
+
+
+def _strays(store: Store) -> Iterator[Segment]:
+    """Yield files among the segments whose names are no offsets, and that hold records nevertheless."""
+    for file in store.files:
+        if file.kind != "other" or posixpath.dirname(file.name).rpartition("/")[2] != "commitlog":
+            continue
+        try:
+            base = own_base(file) if file_type(file) == "segment" else None
+        except Unreadable:
+            continue
+        if base is not None:
+            yield Segment(file.path, file.name, file.size, "segment", base)
+
+
+def _alone(store: Store, segment: Segment) -> Store:
+    """Return a segment as a store of its own."""
+    files: tuple[StoreFile, ...] = (segment,)
+    return Store(
+        name=segment.name,
+        paths=(segment.path,),
+        given="segment",
+        files=files,
+        segments=(segment,),
+        segment_size=store.segment_size,
+        queue_files=(),
+        index_files=(),
+        checkpoint=None,
+        config_files={},
+        oddities=(),
+        neighbours=False,
+    )
