@@ -78,8 +78,8 @@ def readable_images(paths: Sequence[str], note: Callable[[str], None], *, alone:
             useless.append(error)
     if useless and alone and not kept:
         raise useless[0]
-    for error in useless:
-        note(f"not used: {error}")
+    for why in useless:
+        note(f"not used: {why}")
     return kept
 
 

@@ -50,8 +50,8 @@ def open_sources(
         if useless:
             raise useless[0]
         raise NotAStore(f"{', '.join(uri.shown(path) for _, path in given)}: no commit log: there is nothing to save")
-    for error in useless:
-        note(f"not used: {error}")
+    for why in useless:
+        note(f"not used: {why}")
     return found
 
 

@@ -182,7 +182,9 @@ class NewStore:
 
     def _empty(self) -> None:
         """Take away all in the hidden folder but its lock."""
-        for entry in os.scandir(self._work):
+        with os.scandir(self._work) as listed:
+            entries = list(listed)
+        for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path)
             elif entry.name != _LOCK:
