@@ -20,6 +20,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def play(how: str, points: int, folder: Path, words: list[str]) -> None:
         return
     if how == "limit":
         for size in (10, 300, 5000, 65535):
-            _tell(folder, [_fork(words, lambda size=size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size)))])
+            _tell(folder, [_fork(words, partial(resource.setrlimit, resource.RLIMIT_FSIZE, (size, size)))])
     else:
         counted: list[int] = []
         reader, writer = os.pipe()
@@ -52,7 +53,7 @@ def play(how: str, points: int, folder: Path, words: list[str]) -> None:
             counted.append(len(part))
         _forget(folder)
         for point in sorted(chance.sample(range(sum(counted)), min(points, sum(counted)))):
-            _tell(folder, [_fork(words, lambda point=point: _at_call(how, folder, _fault(how), point.__eq__))])
+            _tell(folder, [_fork(words, partial(_at_call, how, folder, _fault(how), point.__eq__))])
     _forget(folder)
     _tell(folder, [_fork(words, lambda: None)])
 
