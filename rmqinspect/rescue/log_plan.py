@@ -17,18 +17,24 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from rmqinspect.codec.arrays import lazy
 from rmqinspect.codec.layout import ParsedFields, walk_fields
 from rmqinspect.commitlog.record_reader import OpenSegment, RecordReader
 from rmqinspect.commitlog.records import Records
 from rmqinspect.damage.single_field import LOOK_AHEAD, find_repair
 from rmqinspect.errors import Refused, Unreadable
 from rmqinspect.rescue.bridge import SMALLEST, SMALLEST_AT_END
-from rmqinspect.rescue.repair import Change, Repaired, head_changes, proves, repair_record, time_change_at
+from rmqinspect.rescue.entries import Entries, Entry, indexed_time
+from rmqinspect.rescue.repair import Change, Repaired, Times, Unit, head_changes, proves, repair_record, time_change_at
 from rmqinspect.rescue.sources import CUT, Composite, Range, Source, read_log
+from rmqinspect.rescue.texts import TextRepairs
 from rmqinspect.rescue.units import Units
 from rmqinspect.schemas import message
 from rmqinspect.text import group_digits
+from rmqinspect.topics import SCHEDULE_TOPIC
 
+# Findings about the store time of a record, or about what is counted from it.
+_OF_TIME = ("CL-TIME", "IX-TIME", "CQ-TAG", "CQ-MISMATCH")
 _UNREADABLE = "a record that the broker of this release cannot read: a long topic, or IPv6 hosts"
 _HEAD = 128  # bytes: the head of any record
 _FIRST_TIME = 1 << 40  # ms: 2004, before the first broker
@@ -117,6 +123,15 @@ class Planner:
         suspects = [Range(place, place + 1) for source in self._sources for place in source.suspects]
         tail = [Range(composite.end, 2**62)]
         self._units = Units(self._sources, [*self._holes, *suspects, *tail])
+        self._texts = TextRepairs()
+
+    @lazy
+    def _entries(self) -> Entries:
+        """The index entries that lead to records in doubt."""
+        places = [place for source in self._sources for place in source.suspects]
+        places += [one.start for source in self._sources for one in source.damaged if one.kind == "record"]
+        misdated = [place for source in self._sources for place, code in source.suspects.items() if code == "CL-TIME"]
+        return Entries(self._sources, places, misdated)
 
     def make(self) -> LogPlan:
         """Return the plan."""
@@ -182,25 +197,29 @@ class Planner:
             self.plan.pieces.append(Kept(at, piece.end, piece.source))
 
     def _repair_head(self, source: Source, place: int) -> Repaired | None:
+        code = source.suspects[place]
         with RecordReader(source.store) as log:
             raw = log.content_at(place)
-            if raw is None or (not proves(raw, place) and source.suspects[place] != "CQ-MISMATCH"):
+            if raw is None or (not proves(raw, place) and code != "CQ-MISMATCH"):
                 return None
             changes: list[Change] = []
-            unit = self._units.at(place)
+            unit, entries = self._units.at(place), self._entries.at(place)
             if unit is not None:
                 record = Records.of_one(raw, place)
                 said, queue_id = (int(record.field(name)[0]) for name in ("queue_offset", "queue_id"))
                 changes = head_changes(raw, place, self._units.confirmed(unit, said, queue_id))
-            elif source.suspects[place] == "CL-TIME":
-                changes = [one for one in [time_change_at(log, raw, place)] if one is not None]
-            if unit is not None and not changes and source.suspects[place] == "CL-TIME":
-                changes = [one for one in [time_change_at(log, raw, place)] if one is not None]
+            if not changes:
+                changes += filter(None, [self._texts.find(raw, place, unit, entries)])
+            if not changes and code in _OF_TIME:
+                changes += filter(None, [time_change_at(log, raw, place, _times(unit, entries, code))])
         if len(changes) != 1:
             return None
+        return self._proven(raw, place, changes[0])
+
+    def _proven(self, raw: bytes, place: int, change: Change) -> Repaired | None:
         changed = bytearray(raw)
-        changed[changes[0].at : changes[0].at + len(changes[0].after)] = changes[0].after
-        return Repaired(place, bytes(changed), tuple(changes)) if proves(bytes(changed), place) else None
+        changed[change.at : change.at + len(change.after)] = change.after
+        return Repaired(place, bytes(changed), (change,)) if proves(bytes(changed), place) else None
 
     def _take_repaired(self, repaired: Repaired, source: int) -> None:
         self.plan.repaired.append((repaired, source))
@@ -249,6 +268,10 @@ class Planner:
                 continue
             raw = read_log(source.store, place, min(LOOK_AHEAD, segment_end - place))
             found = repair_record(raw, place, segment_end - place, end - place, unit)
+            if found is None and unit is None and damage is not None and damage.kind == "record":
+                frame = _frame(raw, place)[0]
+                change = self._texts.find(frame, place, unit, self._entries.at(place))
+                found = None if change is None else self._proven(frame, place, change)
             if found is None and proves(*_frame(raw, place)):
                 found = Repaired(place, _frame(raw, place)[0], ())  # sound, though its source could not be walked to it
             if found is not None and place + len(found.raw) <= end:
@@ -500,6 +523,15 @@ class Planner:
                 if near is not None:
                     return near.head.store_timestamp
         return None
+
+
+def _times(unit: Unit | None, entries: Sequence[Entry], code: str) -> Times:
+    """Return what unit and entries say of the store time of the record that they lead to."""
+    delivery = unit.tags_code if unit is not None and unit.topic == SCHEDULE_TOPIC else None
+    if delivery is not None and delivery < _FIRST_TIME:
+        delivery = None  # a recovery wrote the hash of its tags
+    batch = None if unit is None else unit.stored
+    return Times(None, None, indexed_time(entries), delivery, batch, contradicted=code == "CL-TIME")
 
 
 def _frame(raw: bytes, place: int) -> tuple[bytes, int]:
