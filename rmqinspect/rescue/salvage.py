@@ -38,7 +38,7 @@ from rmqinspect.rescue.new_store import NewStore
 from rmqinspect.rescue.ranges import copy_range, write_at
 from rmqinspect.rescue.readable import can_read, take_unreadable
 from rmqinspect.rescue.rebuild import Rebuilt, rebuild_derived
-from rmqinspect.rescue.receipt import LeftOut
+from rmqinspect.rescue.receipt import SCHEMA_VERSION, LeftOut
 from rmqinspect.rescue.salvage_rows import aside_row, blank_row, kept_units, lost_offsets, repairs, source_row
 from rmqinspect.rescue.sources import Composite, Range, Source, judge_source
 from rmqinspect.store.model import CarvedSegment, Segment, Store, StoreFile
@@ -407,7 +407,7 @@ class SalvageJob(RebuildJob):
                 taken[piece.source] += piece.end - piece.start
         start = None if proof is None else proof.next_start
         return document.SalvageReceipt(
-            schema_version=document.SCHEMA_VERSION,
+            schema_version=SCHEMA_VERSION,
             tool=tool_name(),
             command="salvage",
             store=uri.shown(self._asked.target),

@@ -17,8 +17,9 @@ from rmqinspect.commitlog.gaps import plan_splits
 from rmqinspect.commitlog.scan import RecordRun, scan_split
 from rmqinspect.errors import NotAStore, Refused
 from rmqinspect.rescue.new_store import NewStore
+from rmqinspect.rescue.receipt import as_json
 from rmqinspect.rescue.salvage import Salvaged, SalvageJob, SalvageRequest
-from rmqinspect.rescue.salvage_receipt import SalvageReceipt, as_json
+from rmqinspect.rescue.salvage_receipt import SalvageReceipt
 from rmqinspect.rescue.sources import open_sources
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
