@@ -17,24 +17,18 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from rmqinspect.codec.arrays import lazy
 from rmqinspect.codec.layout import ParsedFields, walk_fields
 from rmqinspect.commitlog.record_reader import OpenSegment, RecordReader
-from rmqinspect.commitlog.records import Records
 from rmqinspect.damage.single_field import LOOK_AHEAD, find_repair
 from rmqinspect.errors import Refused, Unreadable
 from rmqinspect.rescue.bridge import SMALLEST, SMALLEST_AT_END
-from rmqinspect.rescue.entries import Entries, Entry, indexed_time
-from rmqinspect.rescue.repair import Change, Repaired, Times, Unit, head_changes, proves, repair_record, time_change_at
+from rmqinspect.rescue.contradicted import OF_TEXTS, Contradicted
+from rmqinspect.rescue.repair import Change, Repaired, proves, repair_record
 from rmqinspect.rescue.sources import CUT, Composite, Range, Source, read_log
-from rmqinspect.rescue.texts import TextRepairs
 from rmqinspect.rescue.units import Units
 from rmqinspect.schemas import message
 from rmqinspect.text import group_digits
-from rmqinspect.topics import SCHEDULE_TOPIC
 
-# Findings about the store time of a record, or about what is counted from it.
-_OF_TIME = ("CL-TIME", "IX-TIME", "CQ-TAG", "CQ-MISMATCH")
 _UNREADABLE = "a record that the broker of this release cannot read: a long topic, or IPv6 hosts"
 _HEAD = 128  # bytes: the head of any record
 _FIRST_TIME = 1 << 40  # ms: 2004, before the first broker
@@ -79,6 +73,7 @@ class LogPlan:
     repaired: list[tuple[Repaired, int]] = field(default_factory=list)  # and the number of the source
     blanks: list[Change] = field(default_factory=list)  # blank records that were mended
     lost: list[Lost] = field(default_factory=list)
+    in_doubt: int = 0  # records whose keys or tags the index or a unit contradicts: which is right is not known
 
     @property
     def end(self) -> int:
@@ -123,15 +118,7 @@ class Planner:
         suspects = [Range(place, place + 1) for source in self._sources for place in source.suspects]
         tail = [Range(composite.end, 2**62)]
         self._units = Units(self._sources, [*self._holes, *suspects, *tail])
-        self._texts = TextRepairs()
-
-    @lazy
-    def _entries(self) -> Entries:
-        """The index entries that lead to records in doubt."""
-        places = [place for source in self._sources for place in source.suspects]
-        places += [one.start for source in self._sources for one in source.damaged if one.kind == "record"]
-        misdated = [place for source in self._sources for place, code in source.suspects.items() if code == "CL-TIME"]
-        return Entries(self._sources, places, misdated)
+        self._contradicted = Contradicted(self._sources, self._units)
 
     def make(self) -> LogPlan:
         """Return the plan."""
@@ -186,8 +173,9 @@ class Planner:
             source.suspects.setdefault(at, "CL-TIME")  # no record before it says so
         suspects = sorted(place for place in source.suspects if piece.start <= place < piece.end)
         for place in suspects if self._repairs else ():
-            repaired = self._repair_head(source, place)
+            repaired = self._contradicted.repair(source, place)
             if repaired is None or not at <= place <= piece.end - len(repaired.raw):
+                self.plan.in_doubt += source.suspects[place] in OF_TEXTS
                 continue
             if at < place:
                 self.plan.pieces.append(Kept(at, place, piece.source))
@@ -195,31 +183,6 @@ class Planner:
             at = place + len(repaired.raw)
         if at < piece.end:
             self.plan.pieces.append(Kept(at, piece.end, piece.source))
-
-    def _repair_head(self, source: Source, place: int) -> Repaired | None:
-        code = source.suspects[place]
-        with RecordReader(source.store) as log:
-            raw = log.content_at(place)
-            if raw is None or (not proves(raw, place) and code != "CQ-MISMATCH"):
-                return None
-            changes: list[Change] = []
-            unit, entries = self._units.at(place), self._entries.at(place)
-            if unit is not None:
-                record = Records.of_one(raw, place)
-                said, queue_id = (int(record.field(name)[0]) for name in ("queue_offset", "queue_id"))
-                changes = head_changes(raw, place, self._units.confirmed(unit, said, queue_id))
-            if not changes:
-                changes += filter(None, [self._texts.find(raw, place, unit, entries)])
-            if not changes and code in _OF_TIME:
-                changes += filter(None, [time_change_at(log, raw, place, _times(unit, entries, code))])
-        if len(changes) != 1:
-            return None
-        return self._proven(raw, place, changes[0])
-
-    def _proven(self, raw: bytes, place: int, change: Change) -> Repaired | None:
-        changed = bytearray(raw)
-        changed[change.at : change.at + len(change.after)] = change.after
-        return Repaired(place, bytes(changed), (change,)) if proves(bytes(changed), place) else None
 
     def _take_repaired(self, repaired: Repaired, source: int) -> None:
         self.plan.repaired.append((repaired, source))
@@ -269,9 +232,7 @@ class Planner:
             raw = read_log(source.store, place, min(LOOK_AHEAD, segment_end - place))
             found = repair_record(raw, place, segment_end - place, end - place, unit)
             if found is None and unit is None and damage is not None and damage.kind == "record":
-                frame = _frame(raw, place)[0]
-                change = self._texts.find(frame, place, unit, self._entries.at(place))
-                found = None if change is None else self._proven(frame, place, change)
+                found = self._contradicted.repair_text(_frame(raw, place)[0], place)
             if found is None and proves(*_frame(raw, place)):
                 found = Repaired(place, _frame(raw, place)[0], ())  # sound, though its source could not be walked to it
             if found is not None and place + len(found.raw) <= end:
@@ -523,15 +484,6 @@ class Planner:
                 if near is not None:
                     return near.head.store_timestamp
         return None
-
-
-def _times(unit: Unit | None, entries: Sequence[Entry], code: str) -> Times:
-    """Return what unit and entries say of the store time of the record that they lead to."""
-    delivery = unit.tags_code if unit is not None and unit.topic == SCHEDULE_TOPIC else None
-    if delivery is not None and delivery < _FIRST_TIME:
-        delivery = None  # a recovery wrote the hash of its tags
-    batch = None if unit is None else unit.stored
-    return Times(None, None, indexed_time(entries), delivery, batch, contradicted=code == "CL-TIME")
 
 
 def _frame(raw: bytes, place: int) -> tuple[bytes, int]:

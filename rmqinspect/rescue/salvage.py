@@ -45,7 +45,7 @@ from rmqinspect.store.model import CarvedSegment, Segment, Store, StoreFile
 from rmqinspect.store.reader import open_file, running_broker
 from rmqinspect.system import uri
 from rmqinspect.system.output_file import as_refusal
-from rmqinspect.text import group_digits
+from rmqinspect.text import count, group_digits
 from rmqinspect.times import format_micros, to_micros
 from rmqinspect.verify.custody import Watch
 from rmqinspect.verify.result import VerifyResult
@@ -184,6 +184,11 @@ class SalvageJob(RebuildJob):
                 refused += [one for place in sorted(odd) if (one := _take_out(composite, sources, place)) is not None]
             self._begin_again()
         self._refuse_changes(watches)
+        if log.in_doubt:
+            self._notes.append(
+                f"{count(log.in_doubt, 'record')} kept though a queue unit or an index entry has other tags or keys: "
+                "which of them was damaged is not known; the new queues and index are as the records say"
+            )
         receipt = self._receipt(sources, composite, log, lost, release, why, digests, files, rebuilt, proof)
         start = None if proof is None else proof.next_start
         holds = proof is None or (

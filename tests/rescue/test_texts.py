@@ -107,7 +107,9 @@ def test_a_flipped_bit_of_a_unit_or_an_entry_changes_no_record(name: str, tmp_pa
         for number in range(1, index.entries + 1, 7):
             raw[index.geometry.entry_position(number) + _HASH_AT + rng.randrange(4)] ^= 1 << rng.randrange(8)
         path.write_bytes(raw)
-    assert [one.changes for one, _ in plan_of(store).repaired] == []
+    plan = plan_of(store)
+    assert [one.changes for one, _ in plan.repaired] == []
+    assert plan.in_doubt > 20
 
 
 def _unit(raw: bytes, tag: str) -> Unit:
