@@ -35,6 +35,7 @@ from rmqinspect.topics import SCHEDULE_TOPIC, is_legal_topic
 _HEAD = message.HEADS[False, False]
 _SIZE = span_of(_HEAD, "total_size")
 _MOST_BITS = 8 * 4096  # of topic and properties: each of them is tried
+_LEAST_WORK = 256 << 10  # bytes: one record takes as long as so many, however short it is
 _AT_ONCE = 4 << 20  # bytes of records that are judged together
 _SECOND = 1000  # ms
 _INT, _LONG = (1 << 32) - 1, (1 << 64) - 1  # the bits of Java's
@@ -43,8 +44,11 @@ _INT, _LONG = (1 << 32) - 1, (1 << 64) - 1  # the bits of Java's
 class TextRepairs:
     """Looks for flipped bits of texts, as long as the work is bounded: crafted bytes may ask for it without end."""
 
-    def __init__(self, budget: int = 8 << 30) -> None:
-        """`budget`: bytes of records that are judged in all; of a usual record with 200 bytes of text 500 kB."""
+    def __init__(self, budget: int = 2 << 30) -> None:
+        """`budget`: bytes of records that are judged in all, which is up to 8,192 records and a minute.
+
+        A queue whose units were all written over contradicts each of its records.
+        """
         self._left = budget
 
     def find(self, raw: bytes, place: int, unit: Unit | None, entries: Sequence[Entry]) -> Change | None:
@@ -59,7 +63,7 @@ class TextRepairs:
             unit = None  # the address of an ext unit
         bare = _without_body(record)
         bits = _bits_of_texts(bare)
-        size = len(bits) * len(bare)
+        size = max(len(bits) * len(bare), _LEAST_WORK)
         if len(bits) > _MOST_BITS or size > self._left or (unit is None and not entries):
             return None
         wanted = _Wanted(unit, entries)
