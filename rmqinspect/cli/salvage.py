@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rmqinspect.cli import ExitStatus
+from rmqinspect.cli.new_store import LISTED, NewStoreOptions, more, proof_lines, some
 from rmqinspect.cli.options import (
     CarveOptions,
     JobOptions,
@@ -24,7 +25,6 @@ from rmqinspect.cli.options import (
     use_colour,
 )
 from rmqinspect.cli.parameters import option, release_option, takes
-from rmqinspect.cli.rebuild import LISTED, NewStoreOptions, more, some
 from rmqinspect.cli.terminal import Progress, Screen
 from rmqinspect.errors import DamageFound
 from rmqinspect.system.uri import shown
@@ -88,10 +88,11 @@ def command(arguments: SalvageArguments) -> int:
       rmqinspect salvage STORE -o NEW --link --broker-version 4.9.7
       rmqinspect salvage STORE disk.img --carve -o NEW
     """
+    from rmqinspect.cli.verify_screen import Look
     from rmqinspect.rescue.given import open_sources
     from rmqinspect.rescue.new_store import NewStore, aside_path, receipt_path
+    from rmqinspect.rescue.receipt import as_json
     from rmqinspect.rescue.salvage import SalvageJob, SalvageRequest
-    from rmqinspect.rescue.salvage_receipt import as_json
     from rmqinspect.system.filesystem import isdir
     from rmqinspect.tables.splits import name_store
 
@@ -134,7 +135,9 @@ def command(arguments: SalvageArguments) -> int:
         if result.holds and not arguments.dry_run:
             new.commit(as_json(result.receipt))
         if not arguments.quiet:
-            for line in (*_receipt_lines(result.receipt, target), *_proof_lines(result, started, arguments)):
+            look = Look(arguments.zone, use_colour(arguments.color), unfold=arguments.verbose > 0)
+            proven = proof_lines(result.proof, target, started, arguments.redact, look)
+            for line in (*_receipt_lines(result.receipt, target), *proven):
                 click.echo(line, color=use_colour(arguments.color))
         if not result.holds:
             raise DamageFound(f"{shown(arguments.output)}: not made: {_why(result)}")
@@ -249,18 +252,3 @@ def _offsets(offsets: list[int]) -> str:
             runs.append([offset, offset])
     shown_runs = [f"{first}" if first == last else f"{first}-{last}" for first, last in runs]
     return ", ".join([*shown_runs[:LISTED], *more(shown_runs)]) or "offsets without a record"
-
-
-def _proof_lines(result: "Salvaged", started: datetime, arguments: SalvageArguments) -> list[str]:
-    """Return the screen of `verify`, with that of the next start, of the new store."""
-    from rmqinspect.cli.verify_screen import Look, screen
-    from rmqinspect.verify.findings import redact_findings
-    from rmqinspect.verify.report import report_of
-
-    proof = result.proof
-    if proof is None:
-        return []
-    if arguments.redact is not None:
-        proof.findings.rows[:] = redact_findings(proof.findings.rows, arguments.redact)
-    report = report_of(proof, shown(arguments.output), started, [], None)
-    return screen(report, "", Look(arguments.zone, use_colour(arguments.color), unfold=arguments.verbose > 0))

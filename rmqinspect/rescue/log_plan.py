@@ -20,11 +20,11 @@ from itertools import groupby
 
 from rmqinspect.codec.layout import ParsedFields, walk_fields
 from rmqinspect.commitlog.record_reader import OpenSegment, RecordReader
-from rmqinspect.commitlog.records import Records
 from rmqinspect.damage.single_field import LOOK_AHEAD, find_repair
 from rmqinspect.errors import Refused, Unreadable
 from rmqinspect.rescue.bridge import SMALLEST, SMALLEST_AT_END
-from rmqinspect.rescue.repair import Change, Repaired, head_changes, proves, repair_record, time_change_at
+from rmqinspect.rescue.contradicted import OF_TEXTS, Contradicted
+from rmqinspect.rescue.repair import Change, Repaired, proves, repair_record
 from rmqinspect.rescue.sources import CUT, Composite, Range, Source, read_log
 from rmqinspect.rescue.units import Units
 from rmqinspect.schemas import message
@@ -74,6 +74,7 @@ class LogPlan:
     repaired: list[tuple[Repaired, int]] = field(default_factory=list)  # and the number of the source
     blanks: list[Change] = field(default_factory=list)  # blank records that were mended
     lost: list[Lost] = field(default_factory=list)
+    in_doubt: int = 0  # records whose keys or tags the index or a unit contradicts: which is right is not known
 
     @property
     def end(self) -> int:
@@ -117,6 +118,7 @@ class Planner:
         suspects = [Range(place, place + 1) for source in self._sources for place in source.suspects]
         tail = [Range(composite.end, 2**62)]
         self._units = Units(self._sources, [*self._holes, *suspects, *tail])
+        self._contradicted = Contradicted(self._sources, self._units)
 
     def make(self) -> LogPlan:
         """Return the plan."""
@@ -171,8 +173,9 @@ class Planner:
             source.suspects.setdefault(at, "CL-TIME")  # no record before it says so
         suspects = sorted(place for place in source.suspects if piece.start <= place < piece.end)
         for place in suspects if self._repairs else ():
-            repaired = self._repair_head(source, place)
+            repaired = self._contradicted.repair(source, place)
             if repaired is None or not at <= place <= piece.end - len(repaired.raw):
+                self.plan.in_doubt += source.suspects[place] in OF_TEXTS
                 continue
             if at < place:
                 self.plan.pieces.append(Kept(at, place, piece.source))
@@ -180,27 +183,6 @@ class Planner:
             at = place + len(repaired.raw)
         if at < piece.end:
             self.plan.pieces.append(Kept(at, piece.end, piece.source))
-
-    def _repair_head(self, source: Source, place: int) -> Repaired | None:
-        with RecordReader(source.store) as log:
-            raw = log.content_at(place)
-            if raw is None or (not proves(raw, place) and source.suspects[place] != "CQ-MISMATCH"):
-                return None
-            changes: list[Change] = []
-            unit = self._units.at(place)
-            if unit is not None:
-                record = Records.of_one(raw, place)
-                said, queue_id = (int(record.field(name)[0]) for name in ("queue_offset", "queue_id"))
-                changes = head_changes(raw, place, self._units.confirmed(unit, said, queue_id))
-            elif source.suspects[place] == "CL-TIME":
-                changes = [one for one in [time_change_at(log, raw, place)] if one is not None]
-            if unit is not None and not changes and source.suspects[place] == "CL-TIME":
-                changes = [one for one in [time_change_at(log, raw, place)] if one is not None]
-        if len(changes) != 1:
-            return None
-        changed = bytearray(raw)
-        changed[changes[0].at : changes[0].at + len(changes[0].after)] = changes[0].after
-        return Repaired(place, bytes(changed), tuple(changes)) if proves(bytes(changed), place) else None
 
     def _take_repaired(self, repaired: Repaired, source: int) -> None:
         self.plan.repaired.append((repaired, source))
@@ -249,6 +231,8 @@ class Planner:
                 continue
             raw = read_log(source.store, place, min(LOOK_AHEAD, segment_end - place))
             found = repair_record(raw, place, segment_end - place, end - place, unit)
+            if found is None and unit is None and damage is not None and damage.kind == "record":
+                found = self._contradicted.repair_text(_frame(raw, place)[0], place)
             if found is None and proves(*_frame(raw, place)):
                 found = Repaired(place, _frame(raw, place)[0], ())  # sound, though its source could not be walked to it
             if found is not None and place + len(found.raw) <= end:

@@ -38,7 +38,7 @@ from rmqinspect.rescue.new_store import NewStore
 from rmqinspect.rescue.ranges import copy_range, write_at
 from rmqinspect.rescue.readable import can_read, take_unreadable
 from rmqinspect.rescue.rebuild import Rebuilt, rebuild_derived
-from rmqinspect.rescue.receipt import LeftOut
+from rmqinspect.rescue.receipt import SCHEMA_VERSION, LeftOut
 from rmqinspect.rescue.salvage_rows import aside_row, blank_row, kept_units, lost_offsets, repairs, source_row
 from rmqinspect.rescue.segment_size import choose_segment_size
 from rmqinspect.rescue.sources import Composite, Range, Source, judge_source
@@ -46,7 +46,7 @@ from rmqinspect.store.model import CarvedSegment, Segment, Store, StoreFile
 from rmqinspect.store.reader import open_file, running_broker
 from rmqinspect.system import uri
 from rmqinspect.system.output_file import as_refusal
-from rmqinspect.text import group_digits
+from rmqinspect.text import count, group_digits
 from rmqinspect.times import format_micros, to_micros
 from rmqinspect.verify.custody import Watch
 from rmqinspect.verify.result import VerifyResult
@@ -190,6 +190,11 @@ class SalvageJob(RebuildJob):
                 refused += [one for place in sorted(odd) if (one := _take_out(composite, sources, place)) is not None]
             self._begin_again()
         self._refuse_changes(watches)
+        if log.in_doubt:
+            self._notes.append(
+                f"{count(log.in_doubt, 'record')} kept though a queue unit or an index entry has other tags or keys: "
+                "which of them was damaged is not known; the new queues and index are as the records say"
+            )
         receipt = self._receipt(sources, composite, log, lost, release, why, digests, files, rebuilt, proof)
         start = None if proof is None else proof.next_start
         holds = proof is None or (
@@ -405,7 +410,7 @@ class SalvageJob(RebuildJob):
                 taken[piece.source] += piece.end - piece.start
         start = None if proof is None else proof.next_start
         return document.SalvageReceipt(
-            schema_version=document.SCHEMA_VERSION,
+            schema_version=SCHEMA_VERSION,
             tool=tool_name(),
             command="salvage",
             store=uri.shown(self._asked.target),

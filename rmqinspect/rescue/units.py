@@ -19,9 +19,9 @@ from rmqinspect.commitlog.gaps import plan_splits
 from rmqinspect.commitlog.record_reader import RecordReader
 from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.scan import RecordRun, scan_split
-from rmqinspect.consumequeue.units import LAYOUTS, message_mask, messages_in
+from rmqinspect.consumequeue.units import LAYOUTS, message_mask, messages_in, unit_times
 from rmqinspect.errors import Unreadable
-from rmqinspect.rescue.repair import Unit
+from rmqinspect.rescue.repair import MOST_QUEUES, Unit
 from rmqinspect.rescue.sources import Range, Source
 from rmqinspect.schemas.message import TRANSACTION_MASK, SysFlag
 from rmqinspect.store.model import Store
@@ -29,7 +29,6 @@ from rmqinspect.store.reader import open_file
 from rmqinspect.topics import LMQ_PREFIX
 
 _MOST_BETWEEN = 64 << 20  # bytes from one record of a queue to the next that are searched for others
-_MOST_QUEUES = 1024  # of a topic: more than any broker is given
 _LOOKED_AT = 1 << 20  # bytes of a queue file behind a hole
 
 
@@ -41,7 +40,7 @@ class Units:
         self._sources = sources
         known = (file.queue_id for source in sources for file in source.store.queue_files)
         self._no_queue = 1 + max(known, default=0)  # queue ids from here on are no broker's
-        self._no_queue = max(self._no_queue, _MOST_QUEUES)
+        self._no_queue = max(self._no_queue, MOST_QUEUES)
         ordered = sorted(ranges)
         starts, ends = (np.array([one[at] for one in ordered], np.int64) for at in (0, 1))
         for source in sources if ordered else ():
@@ -50,7 +49,7 @@ class Units:
                     continue
                 try:
                     for offsets, units in messages_in(file):
-                        places = units["physical_offset"].astype(np.int64)
+                        places, times = units["physical_offset"].astype(np.int64), unit_times(units)
                         at = np.searchsorted(starts, places, "right") - 1
                         inside = (at >= 0) & (places < ends[at])
                         for row in np.flatnonzero(inside).tolist():
@@ -63,6 +62,7 @@ class Units:
                                     int(places[row]),
                                     int(unit["size"]),
                                     int(unit["tags_code"]),
+                                    stored=None if times is None else int(times[row]),
                                 )
                             )
                 except Unreadable:

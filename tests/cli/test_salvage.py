@@ -8,7 +8,8 @@ import pytest
 
 from rmqinspect.document import typed
 from rmqinspect.rescue.new_store import NewStore
-from rmqinspect.rescue.salvage_receipt import SalvageReceipt, as_json
+from rmqinspect.rescue.receipt import as_json
+from rmqinspect.rescue.salvage_receipt import SalvageReceipt
 from tests.support import command
 from tests.support.command import Run
 from tests.support.samples import sample

@@ -18,8 +18,9 @@ from rmqinspect.commitlog.scan import RecordRun, scan_split
 from rmqinspect.errors import NotAStore, Refused
 from rmqinspect.rescue.given import open_sources
 from rmqinspect.rescue.new_store import NewStore
+from rmqinspect.rescue.receipt import as_json
 from rmqinspect.rescue.salvage import Salvaged, SalvageJob, SalvageRequest
-from rmqinspect.rescue.salvage_receipt import SalvageReceipt, as_json
+from rmqinspect.rescue.salvage_receipt import SalvageReceipt
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
 from rmqinspect.verify.result import VerifyOptions
