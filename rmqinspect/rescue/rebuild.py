@@ -24,8 +24,10 @@ from rmqinspect.broker.version_estimate import RELEASES
 from rmqinspect.codec.arrays import Ints, Units, groups
 from rmqinspect.codec.java import java_number
 from rmqinspect.codec.layout import dtype_of
-from rmqinspect.commitlog.gaps import plan_splits
+from rmqinspect.commitlog.bridges import records_in
+from rmqinspect.commitlog.gaps import BRIDGED, Gap, plan_splits
 from rmqinspect.commitlog.queue_offsets import QueueOffsets
+from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.scan import RecordRun
 from rmqinspect.errors import Refused
 from rmqinspect.index.geometry import DEFAULT_GEOMETRY, Geometry, read_index_files
@@ -43,7 +45,7 @@ from rmqinspect.rescue.queue_files import (
 from rmqinspect.schemas.checkpoint import CHECKPOINT_SIZE, Checkpoint
 from rmqinspect.schemas.dledger import EntryHead, EntryIndexUnit
 from rmqinspect.store.discover import open_store
-from rmqinspect.store.model import Store
+from rmqinspect.store.model import Segment, Store
 from rmqinspect.system.output_file import as_refusal
 from rmqinspect.system.uri import shown
 from rmqinspect.tables.read_log import folds_of
@@ -171,13 +173,23 @@ class _Part:
                 if delay is not None:
                     self._due.append((self._records + at, int(times[at]) + delay))
         if records.base >= self._ledger_from:
-            heads = records.gather(_ENTRY, records.starts - _ENTRY.itemsize)
-            units = np.empty(len(heads), _ENTRY_INDEX)
-            for name in _ENTRY_INDEX.names or ():
-                units[name] = heads[name]
-            self.ledger.append(units)
+            self._index_entries(records)
         self._records += len(records)
         self.last = int(records.places[-1]), int(records.field("store_timestamp")[-1])
+
+    def take_gap(self, segment: Segment, gap: Gap) -> tuple[()]:
+        """Take what lies between records: bridges of a DLedger log are entries, and have units in its index."""
+        if segment.lead and gap.reason == BRIDGED:
+            for records in records_in(segment, gap.start, gap.end):
+                self._index_entries(records)
+        return ()
+
+    def _index_entries(self, records: Records) -> None:
+        heads = records.gather(_ENTRY, records.starts - _ENTRY.itemsize)
+        units = np.empty(len(heads), _ENTRY_INDEX)
+        for name in _ENTRY_INDEX.names or ():
+            units[name] = heads[name]
+        self.ledger.append(units)
 
     def join(self, following: "_Part") -> None:
         """Add nothing: each part is taken by itself."""
