@@ -32,7 +32,7 @@ from rmqinspect.rescue.repair import Change, Repaired, proves, repair_record
 from rmqinspect.rescue.sources import CUT, Composite, Piece, Range, read_log
 from rmqinspect.schemas import message
 from rmqinspect.schemas.dledger import ENTRY_MAGIC_BLANK, ENTRY_MAGICS, EntryBlank, EntryHead
-from rmqinspect.text import count, group_digits
+from rmqinspect.text import group_digits
 
 _START, _END = attrgetter("start"), attrgetter("end")
 _NAMES = {
@@ -90,8 +90,8 @@ class LedgerPlanner(Planner):
         """Leave the chain alone in the sound bytes, and the blanks of its files; yield what is told of that."""
         last, kept = self._known[-1], set(self._known)
         if behind := sum(run.count for run in runs if run not in kept and run.start >= last.end):
-            number = count(behind, "entry", "entries")
-            yield f"{number} behind {group_digits(last.end)}: the index does not follow that of the entry before"
+            what = "their indexes do not follow that of the entry before"
+            yield f"entries that stand behind {group_digits(last.end)}: {group_digits(behind)}; {what}"
         pieces: list[Piece] = []
         for number, source in enumerate(composite.sources):
             blanks = [filler for filler in source.fillers if filler.start <= last.end]
@@ -225,8 +225,9 @@ class LedgerPlanner(Planner):
             if raw != head[span]:
                 changes.append(Change(_NAMES[name], place_of(EntryHead, name), head[span], raw, proofs[name]))
                 changed[span] = raw
-        # Nothing but chance may have made an entry of another life one that fits here.
-        if after is None and any(one.field == _NAMES["index"] and one.bit is None for one in changes):
+        # The entry of an earlier life may stand where the next one would: more than one bit is no flip.
+        is_far = any(one.field == _NAMES["index"] and one.bit is None for one in changes)
+        if after is None and is_far and (unit is None or unit.index != index):
             return None
         moved = tuple(change._replace(at=change.at + HEAD) for change in record.changes)
         return Repaired(place, bytes(changed) + record.raw, (*changes, *moved), HEAD)

@@ -107,6 +107,7 @@ def rebuild_derived(
     plan: Plan,
     *,
     lost: Mapping[Queue, Ints] = {},
+    from_zero: bool = False,
     jobs: int = 1,
     progress: Callable[[int], None] = lambda size: None,
 ) -> Rebuilt:
@@ -121,6 +122,9 @@ def rebuild_derived(
     between units: a pull that meets it ends there, or passes over the messages that follow. A batch queue gets no
     copies: its units are found by the offsets that they hold.
 
+    `from_zero`: the log has lost records, and none from its beginning was deleted: what a queue lacks of its first
+    offsets is lost, too, and gets such copies.
+
     `progress` gets bytes of log that were read.
 
     :raises Refused: a file exists, cannot be written, or the log has a hole of a size that no queue can have.
@@ -133,7 +137,7 @@ def rebuild_derived(
             raise Refused(
                 f"{shown(os.path.join(folder, name))}: exists already; it is written anew only where it is not"
             )
-    writer = _Writer(folder, plan, lost, store)
+    writer = _Writer(folder, plan, lost, store, from_zero=from_zero)
     request = Request(jobs=jobs, progress=progress)
     ledger_from = next((one.base for one in store.segments if one.kind == "dledger"), _NO_LEDGER)
     new = partial(_Part, plan, ledger_from)
@@ -219,9 +223,10 @@ def _delay_of(text: bytes, delays: Sequence[int]) -> int | None:
 class _Writer:
     """Takes what is dispatched, in the order of the log, and writes it."""
 
-    def __init__(self, folder: str, plan: Plan, lost: Mapping[Queue, Ints], store: Store) -> None:
+    def __init__(self, folder: str, plan: Plan, lost: Mapping[Queue, Ints], store: Store, *, from_zero: bool) -> None:
         self.plan, self._folder, self._store = plan, folder, store
         self._queues = self._queue_writer(lost)
+        self._queues.from_zero = from_zero
         self._batches = BatchQueueFiles(os.path.join(folder, "batchconsumequeue"), _whole(plan.batch_file, BATCH_UNIT))
         self._index = IndexFiles(os.path.join(folder, "index"), plan.index, plan.release)
         self._rebuilt = Rebuilt()

@@ -323,7 +323,8 @@ class SalvageJob(RebuildJob):
         if self._ledger is not None and log.last_term is not None:
             self._notes += mend_state(self._new, self._ledger, log.last_term)
         files = write_aside(self._new, log.lost, sources)
-        rebuilt, proof = self._derive(plan, release, lost)
+        from_zero = log.pieces[0].start == 0 and bool(log.bridged)
+        rebuilt, proof = self._derive(plan, release, lost, from_zero=from_zero)
         return rebuilt, proof, files
 
     def _begin_again(self) -> None:
@@ -351,10 +352,14 @@ class SalvageJob(RebuildJob):
             if file.kind == "other" and file.path not in self._paths:
                 self._left_out.append(LeftOut(file.name, "no file of a store"))
 
-    def _derive(self, plan: Any, release: str, lost: dict[tuple[str, int], list[int]]) -> tuple[Rebuilt, VerifyResult]:
+    def _derive(
+        self, plan: Any, release: str, lost: dict[tuple[str, int], list[int]], *, from_zero: bool
+    ) -> tuple[Rebuilt, VerifyResult]:
         """Write the derived files, and verify all; timer files that do not fit the log are taken out again."""
         offsets: dict[tuple[str, int], Ints] = {queue: np.array(some, np.int64) for queue, some in lost.items()}
-        rebuilt = rebuild_derived(self._new.folder, plan, lost=offsets, jobs=self._asked.jobs, progress=self._advance)
+        rebuilt = rebuild_derived(
+            self._new.folder, plan, lost=offsets, from_zero=from_zero, jobs=self._asked.jobs, progress=self._advance
+        )
         proof = self._prove(release)
         wrong = {one.code for one in proof.findings.rows if one.severity == "error" and one.code.startswith("TM-")}
         if wrong:
