@@ -402,5 +402,5 @@ def _name_of(file: StoreFile, store: Store) -> str | None:
 
 def ledger_folder(segment: Segment) -> str:
     """Return the folder of a DLedger log below the store's root."""
-    parts: Sequence[str] = segment.name.split("/")
+    parts: Sequence[str] = [*segment.name.split("/"), *segment.path.split("/")[::-1]]
     return next((part for part in parts if part.startswith("dledger-")), "dledger-n0")

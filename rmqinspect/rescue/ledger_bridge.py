@@ -14,18 +14,19 @@ Source: DLedgerMmapFileStore#recover, DLedgerEntryCoder#encode, MmapFileList#pre
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from rmqinspect.rescue.bridge import SMALLEST, USUAL, Write, bridge_record
 from rmqinspect.schemas.dledger import ENTRY_MAGIC_BLANK, ENTRY_MAGICS, EntryBlank, EntryHead
 
 HEAD: int = EntryHead.sizeof()
 BLANK: int = EntryBlank.sizeof()
-SMALLEST_ENTRY = HEAD + SMALLEST
+SMALLEST_ENTRY: int = HEAD + SMALLEST
 _USUAL_ENTRY = HEAD + USUAL
 
 
-class Entries(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Entries:
     """Consecutive entries that stand in the place of lost ones."""
 
     index: int  # of the first
@@ -35,7 +36,8 @@ class Entries(NamedTuple):
 
 def most_entries(start: int, end: int, segment_end: int) -> int:
     """Return how many entries have room in [start, end), physical offsets in one segment."""
-    return max(0, end - start - (BLANK if end == segment_end else 0)) // SMALLEST_ENTRY
+    room = end - start - (BLANK if end == segment_end else 0)
+    return max(0, room) // SMALLEST_ENTRY
 
 
 def ledger_bridge(start: int, end: int, segment_end: int, entries: Entries, timestamp: int) -> Iterator[Write]:

@@ -13,7 +13,7 @@ Source: DLedgerMmapFileStore#recover.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -29,7 +29,8 @@ _LOOKED_AT = 64  # runs before one that may be the one before it in the chain
 _MOST_TERM = _MOST_INDEX = 1 << 58  # of entries: a unit of the index has a place
 
 
-class Run(NamedTuple):
+@dataclass(frozen=True, slots=True, order=True)
+class Run:
     """Entries that touch, whose indexes count up, of one term: bytes [start, end) of one segment."""
 
     start: int
@@ -76,7 +77,7 @@ def joined(runs: Iterable[Run]) -> Iterator[Run]:
     last: Run | None = None
     for run in runs:
         if last is not None and last.end == run.start and last.last + 1 == run.index and last.term == run.term:
-            last = last._replace(end=run.end, count=last.count + run.count)
+            last = replace(last, end=run.end, count=last.count + run.count)
             continue
         if last is not None:
             yield last

@@ -8,7 +8,8 @@ Source: DLedgerMmapFileStore#recover, DLedgerEntryCoder#encodeIndex.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,8 @@ _READ = 1 << 16  # units read at a time
 _MOST = 1 << 20  # units of one hole that are looked at
 
 
-class Unit(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Unit:
     """A unit of the index."""
 
     position: int
@@ -109,7 +111,7 @@ def _units(files: Sequence[tuple[int, StoreFile]], first: int, end: int) -> Iter
                     good &= units["position"] < 1 << 61
                     for row in np.flatnonzero(good).tolist():
                         unit = units[row]
-                        yield Unit(*(int(unit[name]) for name in Unit._fields))
+                        yield Unit(*(int(unit[name]) for name in ("position", "size", "index", "term")))
                     if not good.any():
                         break
         except Unreadable:

@@ -317,7 +317,8 @@ class LedgerPlanner(Planner):
             if piece is not None and piece.start < piece.end:
                 settled.append(piece)
         self.plan.pieces = settled
-        self.plan.last_term = self._known[-1].term
+        bridged = [one.entries.index + one.entries.count - 1 for one in settled if one.entries and one.entries.count]
+        self.plan.last_entry = max([self._known[-1].last, *bridged]), self._known[-1].term
 
     def _holds_entries(self, piece: Kept) -> bool:
         at = bisect_right(self._known, piece.start, key=_END)

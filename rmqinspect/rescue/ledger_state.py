@@ -41,10 +41,10 @@ def ledger_of(stores: Sequence[Store]) -> str | None:
     return None if first is None else f"{ledger_folder(first.segments[0])}/data"
 
 
-def mend_state(new: NewStore, folder: str, term: int) -> Iterator[str]:
+def mend_state(new: NewStore, folder: str, index: int, term: int) -> Iterator[str]:
     """Make the state of a group fit its new log, whose data lie in `folder`; yield what was changed.
 
-    `term`: of the log's last entry.
+    `index`, `term`: of the log's last entry.
 
     :raises Refused: a file cannot be written.
     """
@@ -58,7 +58,8 @@ def mend_state(new: NewStore, folder: str, term: int) -> Iterator[str]:
     name = f"{above}/checkpoint"
     if os.path.lexists(new.path_of(name)) and _COMMITTED.search(_read(new, name)) is None:
         _remove(new, name)
-        yield f"{name} is left out: no index is in it, and a broker would not start"
+        new.write(name, f"committedIndex={index}\nendIndex={index}\n".encode())
+        yield f"{name}: written anew, because no index was in it: all entries count as committed"
 
 
 def _read(new: NewStore, name: str) -> bytes:

@@ -75,7 +75,7 @@ class LogPlan:
     repaired: list[tuple[Repaired, int]] = field(default_factory=list)  # and the number of the source
     blanks: list[Change] = field(default_factory=list)  # blank records that were mended
     lost: list[Lost] = field(default_factory=list)
-    last_term: int | None = None  # of the last entry of a DLedger log
+    last_entry: tuple[int, int] | None = None  # index and term of that of a DLedger log
 
     @property
     def end(self) -> int:

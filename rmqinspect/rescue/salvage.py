@@ -272,9 +272,11 @@ class SalvageJob(RebuildJob):
 
     def _write_piece(self, out: BinaryIO, piece: Kept, base: int, size: int, sources: Sequence[Source]) -> None:
         if piece.bridge:
-            place = piece.start, piece.end, base + size
-            plain = piece.entries is None
-            writes = bridge(*place, piece.timestamp) if plain else ledger_bridge(*place, piece.entries, piece.timestamp)
+            place, entries = (piece.start, piece.end, base + size), piece.entries
+            if entries is None:
+                writes = bridge(*place, piece.timestamp)
+            else:
+                writes = ledger_bridge(*place, entries, piece.timestamp)
             for offset, raw in writes:
                 write_at(out, offset - base, raw)
         elif piece.raw is not None:
@@ -320,8 +322,8 @@ class SalvageJob(RebuildJob):
         """Write all of the new store, and verify it."""
         self._write_log(log, sources)
         self._write_others()
-        if self._ledger is not None and log.last_term is not None:
-            self._notes += mend_state(self._new, self._ledger, log.last_term)
+        if self._ledger is not None and log.last_entry is not None:
+            self._notes += mend_state(self._new, self._ledger, *log.last_entry)
         files = write_aside(self._new, log.lost, sources)
         from_zero = log.pieces[0].start == 0 and bool(log.bridged)
         rebuilt, proof = self._derive(plan, release, lost, from_zero=from_zero)

@@ -14,7 +14,7 @@ from rmqinspect.store.discover import open_store
 from tests.rescue.test_salvage import salvage, sound_records
 from tests.support import oracle
 from tests.support.building import STORED
-from tests.support.ledgers import FOLDER, INDEX, LAST, SIZE, all_of, damages, entries_of, write, zeros
+from tests.support.ledgers import FIRST, FOLDER, INDEX, LAST, SIZE, all_of, damages, entries_of, write, zeros
 from tests.support.sampling import rare
 
 NAME = "dledger-4.9.7"
@@ -168,6 +168,18 @@ def test_the_best_copy_of_each_entry_counts(tmp_path: Path) -> None:
     assert [(row.differs_from, row.taken_bytes > 0) for row in made.receipt.sources] == [(None, True), (None, True)]
 
 
+def test_segments_with_wrong_names_and_copies_beside_them_are_taken(tmp_path: Path) -> None:
+    root = oracle.copy("broker", NAME, tmp_path)
+    entries, whole = entries_of(root), sound_records(open_store([str(root)]))
+    shutil.copyfile(root / FIRST, root / f"{FIRST}.bak")
+    (root / LAST).rename((root / LAST).with_name(f"{400000:020d}"))
+    zeros(entries[50].start, entries[60].end)(root)
+    made, records = salvage(tmp_path / "new", root, release="4.9.7")
+    assert made.holds and made.is_complete
+    assert records == whole
+    assert [len(row.renamed) for row in made.receipt.sources] == [1, 1]
+
+
 def test_a_replica_of_another_term_is_no_copy(tmp_path: Path) -> None:
     one, two = (oracle.copy("broker", NAME, tmp_path / name) for name in ("one", "two"))
     all_of(*(write(entry.start + 16, (9).to_bytes(8, "big")) for entry in entries_of(one)[200:]))(two)
@@ -180,6 +192,6 @@ def test_logs_of_several_kinds_are_refused(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="no copies of one log"):
         salvage(tmp_path / "new", ledger, oracle.store("crash", "base-4.9.7-clean"))
     (ledger / "dledger-n1" / "data").mkdir(parents=True)
-    shutil.copyfile(ledger / LAST, ledger / "dledger-n1" / "data" / f"{2 * SIZE:020d}")
+    (ledger / LAST).rename(ledger / "dledger-n1" / "data" / f"{SIZE:020d}")
     with pytest.raises(Refused, match="several DLedger groups"):
         salvage(tmp_path / "new", ledger)

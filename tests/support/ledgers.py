@@ -1,8 +1,8 @@
 """DLedger logs of recorded stores: their entries, and damage done to them."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from rmqinspect.schemas.dledger import ENTRY_MAGICS, EntryHead
 
@@ -15,7 +15,8 @@ INDEX = f"{FOLDER}/index/{0:020d}"
 Change = Callable[[Path], None]
 
 
-class Entry(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Entry:
     """An entry, its record included: physical offsets."""
 
     start: int
@@ -61,6 +62,13 @@ def remove(name: str) -> Change:
     return lambda root: (root / name).unlink()
 
 
+def fill(name: str, raw: bytes) -> Change:
+    def change(root: Path) -> None:
+        (root / name).write_bytes(raw)
+
+    return change
+
+
 def cut(name: str, size: int) -> Change:
     def change(root: Path) -> None:
         with (root / name).open("r+b") as file:
@@ -104,8 +112,8 @@ def damages(entries: Sequence[Entry]) -> dict[str, Change]:
         "short segment": cut(FIRST, 60000),
         "no index": all_of(remove(INDEX), zeros(first[20].start, first[30].start + 5)),
         "state": all_of(
-            lambda root: (root / FOLDER / "currterm").write_bytes(b"\xff" * 25) and None,
-            lambda root: (root / FOLDER / "checkpoint").write_bytes(b"committedIndex=x9\n") and None,
+            fill(f"{FOLDER}/currterm", b"\xff" * 25),
+            fill(f"{FOLDER}/checkpoint", b"committedIndex=x9\n"),
             write(first[50].start + 148, b"\xff\0\xaa\x55"),
         ),
     }
