@@ -19,10 +19,8 @@ OLD, NEW = "dledger-4.9.7", "dledger-5.3.3"
 STORES = {OLD: ("4.7.1", "5.2.0", *RELEASES), NEW: ("5.1.4", "5.2.0", "5.3.3", "5.4.0", "5.5.0")}
 DAMAGES = tuple(damages(entries_of(oracle.store("broker", OLD))))
 FEW = {
-    (OLD, "start of the log", "4.7.1"),
     (OLD, "over the end of a segment", "4.9.7"),
     (OLD, "last three", "5.1.4"),
-    (OLD, "state", "5.3.3"),
     (NEW, "page", "5.5.0"),
 }
 ALL = [(store, name, release) for store, releases in STORES.items() for name in DAMAGES for release in releases]
